@@ -1,0 +1,13 @@
+//! Time, seeded random numbers and bounded containers: what every crate above needs and nothing more.
+//!
+//! This crate performs no I/O and never asks the operating system for anything.
+
+mod random;
+mod ranges;
+mod time;
+mod wheel;
+
+pub use random::Random;
+pub use ranges::RangeSet;
+pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
+pub use wheel::TimerWheel;

@@ -1,0 +1,1 @@
+//! Control plane, configuration, policy, and the clearway command

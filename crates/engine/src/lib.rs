@@ -1,0 +1,1 @@
+//! The run loop that joins channels, transport and NIC queues

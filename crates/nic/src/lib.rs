@@ -1,0 +1,12 @@
+//! NICs: whatever moves Ethernet frames, behind one trait.
+//!
+//! A driver opens a NIC and yields its [`Queue`]s; an engine owns a queue and calls it from one
+//! thread. The floor that every driver meets, and the most that the stack takes for granted, is
+//! the least-common-denominator (LCD) NIC of the Machnet paper (section 3.1, table 2): Ethernet
+//! frames, at most as many queues as cores, 256 descriptors per queue, opaque RSS. What a driver
+//! offers beyond that it says in its [`Capabilities`].
+#![allow(unsafe_code, reason = "drivers share memory with the kernel and with other processes")]
+
+mod queue;
+
+pub use queue::{Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit};

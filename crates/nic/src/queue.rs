@@ -1,0 +1,131 @@
+//! The queue trait, and what a driver says about itself.
+
+use std::os::fd::BorrowedFd;
+
+/// Descriptors per queue that every NIC has (Machnet, section 3.1, table 2).
+pub const LCD_DESCRIPTORS: usize = 256;
+
+/// An Ethernet address in transmission order.
+pub type MacAddress = [u8; 6];
+
+/// What a queue can do beyond the LCD floor, and its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Largest frame in bytes, Ethernet header included, frame check sequence not.
+    pub frame_bytes_max: usize,
+    /// The NIC fills in IPv4, UDP and TCP checksums of frames it sends.
+    pub transmit_checksum: bool,
+    /// Frames with a wrong IPv4, UDP or TCP checksum do not reach the engine.
+    pub receive_checksum: bool,
+    /// The kernel shares the NIC: it answers ARP, NDP and ICMP for its own addresses and knows the
+    /// neighbours; the engine sees only what was steered to it.
+    pub kernel_shares: bool,
+}
+
+/// What a NIC is and which path its frames take, for `clearway status` and the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The driver: `memif`, `af_xdp`, `af_packet` or `fabric`.
+    pub driver: &'static str,
+    /// The mode in use and why none better, as a sentence: "copy mode: the driver of eth0 has no
+    /// zero-copy support (bind: EOPNOTSUPP)".
+    pub mode: String,
+    /// The NIC's own Ethernet address.
+    pub mac: MacAddress,
+}
+
+/// Frames and bytes that a queue moved or lost, since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames received but dropped by the driver: malformed descriptors, oversize, no buffer.
+    pub rx_frames_dropped: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames that were to be sent but were dropped: link down, or refused by the kernel.
+    pub tx_frames_dropped: u64,
+}
+
+/// What [`Queue::transmit`] did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmit {
+    /// A frame was written; it leaves at the next [`Queue::flush`] at the latest.
+    Queued,
+    /// The fill function had nothing to send (it returned zero); no descriptor was used.
+    Nothing,
+    /// No free descriptor; the fill function was not called.
+    Full,
+}
+
+/// Why a driver could not open a NIC or a queue died. The text names the cause and the remedy.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The interface, socket path or address does not exist.
+    #[error("{0}")]
+    NotFound(String),
+    /// A privilege or permission is missing.
+    #[error("{0}")]
+    Permission(String),
+    /// The configuration does not fit this NIC.
+    #[error("{0}")]
+    Invalid(String),
+    /// The operating system said no.
+    #[error("{action}: {source}. {remedy}")]
+    System {
+        /// What was being done.
+        action: String,
+        /// What the user can do about it.
+        remedy: String,
+        /// The system's own error.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// One RX/TX pair of a NIC. Used by one thread at a time; no call blocks.
+///
+/// Frames are whole Ethernet frames without frame check sequence. Memory that another process can
+/// write (memif) is never handed out on receive: the driver takes a private copy first, so that a
+/// frame cannot change while it is parsed.
+pub trait Queue: Send {
+    /// Limits and offloads of this queue; they do not change while it is open.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What this NIC is. May change: a memif link connects and disconnects.
+    fn info(&self) -> Info;
+
+    /// True while frames can leave. A queue whose link is down drops what it is given.
+    fn link_up(&self) -> bool;
+
+    /// Takes up to `budget` received frames, oldest first, and shows each to `sink`.
+    /// Returns how many. Also does the driver's own housekeeping (reconnecting a memif, refilling
+    /// rings), which never blocks.
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize;
+
+    /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is
+    /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.
+    fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit;
+
+    /// Hands all queued frames to the wire: publishes indexes, rings the peer, kicks the kernel.
+    fn flush(&mut self);
+
+    /// A descriptor that becomes readable when frames may have arrived, once [`Queue::arm`] has
+    /// been called. `None` if the driver can only be polled. It may change when a link reconnects:
+    /// ask again before each sleep.
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Asks for a wake-up through [`Queue::wait_fd`]. Returns false if frames are already waiting,
+    /// and then the caller must not sleep.
+    fn arm(&mut self) -> bool;
+
+    /// Ends what [`Queue::arm`] began and consumes the wake-up.
+    fn disarm(&mut self);
+
+    /// What this queue has moved and lost so far.
+    fn counters(&self) -> Counters;
+}

@@ -1,0 +1,1 @@
+//! Message flows: reliability, flow control and congestion control, without I/O
