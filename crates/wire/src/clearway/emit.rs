@@ -1,0 +1,88 @@
+//! Writing frames. Each function writes at the start of `bytes` and returns the length written;
+//! each panics if `bytes` is too short for that, which the caller has to know before. (The ack is
+//! in `ack.rs`.)
+
+use super::{
+    CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
+    MESSAGE_FRAME_LENGTH, PING_FRAME_LENGTH, RESET_FRAME_LENGTH, frame_type,
+};
+use crate::bytes::{head_mut, put};
+
+/// Writes the head of a whole-message frame; the caller puts the `length` bytes of the message
+/// behind it.
+#[inline]
+pub fn emit_message(bytes: &mut [u8], stream: u16, sequence: u32, length: u32) -> usize {
+    let head: &mut [u8; MESSAGE_FRAME_LENGTH] = head_mut(bytes);
+    put_message_fields(head, frame_type::MESSAGE, stream, sequence, length);
+    MESSAGE_FRAME_LENGTH
+}
+
+/// Writes the head of a fragment frame; the caller puts the `length` bytes of the fragment behind
+/// it. They belong at `offset` of a message of `total` bytes.
+#[inline]
+pub fn emit_fragment(
+    bytes: &mut [u8],
+    stream: u16,
+    sequence: u32,
+    length: u32,
+    total: u32,
+    offset: u32,
+) -> usize {
+    debug_assert!(length > 0 && total <= MESSAGE_BYTES_MAX && offset + length <= total);
+    let head: &mut [u8; FRAGMENT_FRAME_LENGTH] = head_mut(bytes);
+    put_message_fields(head, frame_type::FRAGMENT, stream, sequence, length);
+    put(head, 12, total.to_be_bytes());
+    put(head, 16, offset.to_be_bytes());
+    FRAGMENT_FRAME_LENGTH
+}
+
+/// What the heads of whole messages and of fragments have in common.
+#[inline]
+fn put_message_fields(head: &mut [u8], octet: u8, stream: u16, sequence: u32, length: u32) {
+    put(head, 0, [octet, 0]);
+    put(head, 2, stream.to_be_bytes());
+    put(head, 4, sequence.to_be_bytes());
+    put(head, 8, length.to_be_bytes());
+}
+
+/// Writes a limit frame: the other side may use the sequence space up to `limit`.
+#[inline]
+pub fn emit_limit(bytes: &mut [u8], limit: u64) -> usize {
+    let head: &mut [u8; LIMIT_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::LIMIT, 0, 0, 0, 0, 0, 0, 0]);
+    put(head, 8, limit.to_be_bytes());
+    LIMIT_FRAME_LENGTH
+}
+
+/// Writes a close frame: the flow ends after `messages` messages of stream 0.
+#[inline]
+pub fn emit_close(bytes: &mut [u8], reason: u16, messages: u32) -> usize {
+    let head: &mut [u8; CLOSE_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::CLOSE, 0]);
+    put(head, 2, reason.to_be_bytes());
+    put(head, 4, messages.to_be_bytes());
+    CLOSE_FRAME_LENGTH
+}
+
+/// Writes a reset frame: the flow ends now.
+#[inline]
+pub fn emit_reset(bytes: &mut [u8], reason: u16) -> usize {
+    let head: &mut [u8; RESET_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::RESET, 0]);
+    put(head, 2, reason.to_be_bytes());
+    RESET_FRAME_LENGTH
+}
+
+/// Writes a ping frame, which elicits an acknowledgement and says nothing else.
+#[inline]
+pub fn emit_ping(bytes: &mut [u8]) -> usize {
+    bytes[0] = frame_type::PING;
+    PING_FRAME_LENGTH
+}
+
+/// Fills all of `bytes` with padding.
+#[inline]
+pub fn emit_padding(bytes: &mut [u8]) -> usize {
+    bytes.fill(frame_type::PADDING);
+    bytes.len()
+}

@@ -1,0 +1,151 @@
+//! The frames of a data packet, read one after the other without copying.
+
+use super::{
+    Ack, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
+    MESSAGE_FRAME_LENGTH, RESET_FRAME_LENGTH, frame_type,
+};
+use crate::Malformed;
+use crate::bytes::{u16_at, u32_at, u64_at};
+
+/// A valid frame. Padding is skipped and never shows up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// Asks for an acknowledgement and carries nothing.
+    Ping,
+    /// Packets that were received.
+    Ack(Ack<'a>),
+    /// The highest position of the connection's sequence space that the other side may use.
+    Limit(u64),
+    /// A whole message.
+    Message(Message<'a>),
+    /// A part of a message.
+    Fragment(Fragment<'a>),
+    /// Orderly close.
+    Close {
+        /// Why.
+        reason: u16,
+        /// How many messages of stream 0 come before the end.
+        messages: u32,
+    },
+    /// Abort.
+    Reset {
+        /// Why.
+        reason: u16,
+    },
+}
+
+/// A message that came in one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    /// The stream it belongs to.
+    pub stream: u16,
+    /// Which message of the stream this is.
+    pub sequence: u32,
+    /// The message.
+    pub bytes: &'a [u8],
+}
+
+/// A part of a message. `offset + bytes.len() <= total <= MESSAGE_BYTES_MAX`, and it is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fragment<'a> {
+    /// The stream that the message belongs to.
+    pub stream: u16,
+    /// Which message of the stream this is a part of.
+    pub sequence: u32,
+    /// The length of the whole message.
+    pub total: u32,
+    /// Where in the message these bytes belong.
+    pub offset: u32,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
+/// The frames of a data packet's body. Ends after the first malformed one, whose reason it yields:
+/// that makes the whole packet malformed.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// The frames in `body`.
+    #[inline]
+    #[must_use]
+    pub const fn new(body: &'a [u8]) -> Self {
+        Self { rest: body }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Result<Frame<'a>, Malformed>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        while let [frame_type::PADDING, rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+        let octet = *self.rest.first()?;
+        let (frame, rest) = match split_frame(octet, self.rest) {
+            Ok((frame, rest)) => (Ok(frame), rest),
+            Err(reason) => (Err(reason), &[][..]),
+        };
+        self.rest = rest;
+        Some(frame)
+    }
+}
+
+impl core::iter::FusedIterator for Frames<'_> {}
+
+/// The frame that `bytes` starts with, and the bytes behind it.
+#[inline]
+fn split_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
+    match octet {
+        frame_type::MESSAGE => split_message(bytes),
+        frame_type::FRAGMENT => split_fragment(bytes),
+        frame_type::ACK => Ack::split(bytes).map(|(ack, rest)| (Frame::Ack(ack), rest)),
+        frame_type::LIMIT => {
+            let (head, rest) = split_head::<LIMIT_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Limit(u64_at(head, 8)), rest))
+        }
+        frame_type::PING => Ok((Frame::Ping, &bytes[1..])),
+        frame_type::CLOSE => {
+            let (head, rest) = split_head::<CLOSE_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Close { reason: u16_at(head, 2), messages: u32_at(head, 4) }, rest))
+        }
+        frame_type::RESET => {
+            let (head, rest) = split_head::<RESET_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Reset { reason: u16_at(head, 2) }, rest))
+        }
+        _ => Err(Malformed::FrameType),
+    }
+}
+
+#[inline]
+fn split_message(bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
+    let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(bytes)?;
+    let (bytes, rest) = split_payload(rest, u32_at(head, 8))?;
+    let message = Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes };
+    Ok((Frame::Message(message), rest))
+}
+
+#[inline]
+fn split_fragment(bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
+    let (head, rest) = split_head::<FRAGMENT_FRAME_LENGTH>(bytes)?;
+    let (length, total, offset) = (u32_at(head, 8), u32_at(head, 12), u32_at(head, 16));
+    if total > MESSAGE_BYTES_MAX || length == 0 || offset > total || length > total - offset {
+        return Err(Malformed::FragmentExtent);
+    }
+    let (bytes, rest) = split_payload(rest, length)?;
+    let (stream, sequence) = (u16_at(head, 2), u32_at(head, 4));
+    Ok((Frame::Fragment(Fragment { stream, sequence, total, offset, bytes }), rest))
+}
+
+#[inline]
+fn split_head<const N: usize>(bytes: &[u8]) -> Result<(&[u8; N], &[u8]), Malformed> {
+    bytes.split_first_chunk().ok_or(Malformed::Truncated)
+}
+
+#[inline]
+fn split_payload(bytes: &[u8], length: u32) -> Result<(&[u8], &[u8]), Malformed> {
+    bytes.split_at_checked(length as usize).ok_or(Malformed::MessageLength)
+}

@@ -1,0 +1,351 @@
+use super::*;
+use crate::Malformed;
+use clearway_base::RangeSet;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// A packet of this header and body, sealed.
+fn packet(header: Header, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0xaa; HEADER_LENGTH];
+    header.emit(&mut bytes);
+    bytes.extend_from_slice(body);
+    seal(&mut bytes);
+    bytes
+}
+
+fn control(packet_type: PacketType, body: &[u8]) -> Vec<u8> {
+    packet(Header::control(packet_type, 7, 8), body)
+}
+
+fn only_frame(body: &[u8]) -> Result<Frame<'_>, Malformed> {
+    let mut frames = Frames::new(body);
+    let frame = frames.next().unwrap();
+    assert_eq!(frames.next(), None);
+    frame
+}
+
+fn any_header() -> impl Strategy<Value = Header> {
+    (0..8u8, any::<bool>(), any::<u64>(), any::<u64>()).prop_map(|(octet, ack, flow, number)| {
+        let packet_type = match octet {
+            0 => return Header::data(flow, number, ack),
+            1 => PacketType::Syn,
+            2 => PacketType::Challenge,
+            3 => PacketType::SynAck,
+            4 => PacketType::Reset,
+            5 => PacketType::Version,
+            6 => PacketType::Ping,
+            _ => PacketType::Pong,
+        };
+        Header::control(packet_type, flow, number)
+    })
+}
+
+proptest! {
+    #[test]
+    fn header_round_trip(header in any_header(), body in vec(any::<u8>(), 0..200)) {
+        let bytes = packet(header, &body);
+        let view = Packet::new(&bytes).unwrap();
+        prop_assert_eq!(Header::parse(&view), Ok(header));
+        prop_assert_eq!(view.body(), &body[..]);
+        prop_assert_eq!(view.length(), header.length() + body.len());
+    }
+
+    #[test]
+    fn any_flipped_bit_is_found(
+        header in any_header(),
+        body in vec(any::<u8>(), 0..200),
+        at in any::<prop::sample::Index>(),
+    ) {
+        let mut bytes = packet(header, &body);
+        let bit = at.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let view = Packet::new(&bytes).unwrap();
+        prop_assert_eq!(Header::parse(&view), Err(Malformed::Checksum));
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in vec(any::<u8>(), 0..400)) {
+        if let Ok(view) = Packet::new(&bytes) {
+            let _ = Header::parse(&view);
+            let _ = Syn::parse(&view);
+            let _ = Challenge::parse(&view);
+            let _ = SynAck::parse(&view);
+            let _ = Reset::parse(&view);
+            let _ = Versions::parse(&view);
+            for frame in view.frames().flatten() {
+                if let Frame::Ack(ack) = frame {
+                    let _ = ack.ranges().count();
+                }
+            }
+        }
+    }
+
+    /// Random bytes seldom look like frames; these do, and often are cut or wrong.
+    #[test]
+    fn no_frames_panic(parts in vec((0..9u8, 0..40u8, vec(prop_oneof![Just(0u8), any::<u8>()], 0..40)), 0..8)) {
+        let mut body = Vec::new();
+        for (octet, second, tail) in parts {
+            body.extend_from_slice(&[octet, second]);
+            body.extend_from_slice(&tail);
+        }
+        for frame in Frames::new(&body).flatten() {
+            if let Frame::Ack(ack) = frame {
+                let mut smallest = u64::MAX;
+                for range in ack.ranges() {
+                    prop_assert!(range.start < range.end && range.end < smallest);
+                    smallest = range.start;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn message_and_fragment_round_trip(
+        stream in any::<u16>(),
+        sequence in any::<u32>(),
+        bytes in vec(any::<u8>(), 1..100),
+        before in 0..1000u32,
+        after in 0..1000u32,
+    ) {
+        let length = bytes.len() as u32;
+        let mut body = vec![0xaa; 64];
+        let padding = emit_padding(&mut body[..3]);
+        let mut at = padding + emit_message(&mut body[padding..], stream, sequence, length);
+        body.truncate(at);
+        body.extend_from_slice(&bytes);
+        at = body.len();
+        body.resize(at + FRAGMENT_FRAME_LENGTH, 0xaa);
+        let total = before + length + after;
+        emit_fragment(&mut body[at..], stream, sequence, length, total, before);
+        body.extend_from_slice(&bytes);
+
+        let mut frames = Frames::new(&body);
+        let bytes = &bytes[..];
+        prop_assert_eq!(
+            frames.next(),
+            Some(Ok(Frame::Message(Message { stream, sequence, bytes })))
+        );
+        let fragment = Fragment { stream, sequence, total, offset: before, bytes };
+        prop_assert_eq!(frames.next(), Some(Ok(Frame::Fragment(fragment))));
+        prop_assert_eq!(frames.next(), None);
+    }
+
+    #[test]
+    fn ack_round_trip(
+        received in vec((0..2000u64, 1..50u64), 1..60),
+        base in prop_oneof![Just(0u64), any::<u64>().prop_map(|base| base / 2)],
+        delay_ns in any::<u32>(),
+        room in 0..400usize,
+    ) {
+        let mut set = RangeSet::new();
+        for (start, length) in received {
+            set.insert(base + start..base + start + length);
+        }
+        let mut bytes = vec![0xaa; room];
+        let length = emit_ack(&mut bytes, delay_ns, set.iter().rev());
+        if room < ACK_FRAME_LENGTH {
+            prop_assert_eq!(length, 0);
+            return Ok(());
+        }
+        let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
+        prop_assert_eq!(ack.delay_ns, delay_ns);
+        prop_assert_eq!(ack.largest, set.last().unwrap().end - 1);
+        prop_assert_eq!(ack.length(), length);
+        let fit = ((room - ACK_FRAME_LENGTH) / ACK_RANGE_LENGTH).min(ACK_RANGES_MAX) + 1;
+        let expected: Vec<_> = set.iter().rev().take(fit).collect();
+        prop_assert_eq!(ack.ranges().len(), expected.len());
+        prop_assert_eq!(ack.ranges().collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn handshake_round_trip(
+        source_flow in 1..=u64::MAX,
+        port in any::<u16>(),
+        receive_limit in any::<u64>(),
+        packet_bytes_max in PACKET_BYTES_MIN..=u16::MAX,
+        versions in vec(any::<u8>(), 1..255),
+        cookie in vec(any::<u8>(), 0..=COOKIE_BYTES_MAX),
+    ) {
+        let mut body = vec![0xaa; 400];
+        let (versions, cookie) = (&versions[..], &cookie[..]);
+        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, versions, cookie };
+        let length = syn.emit(&mut body);
+        prop_assert_eq!(length, syn.length());
+        let bytes = control(PacketType::Syn, &body[..length]);
+        prop_assert_eq!(Syn::parse(&Packet::new(&bytes).unwrap()), Ok(syn));
+        prop_assert!(bytes.len() >= SYN_BYTES_MIN || !cookie.is_empty());
+
+        let accepted = SynAck { source_flow, receive_limit, packet_bytes_max, version: versions[0] };
+        let length = accepted.emit(&mut body);
+        let bytes = control(PacketType::SynAck, &body[..length]);
+        prop_assert_eq!(SynAck::parse(&Packet::new(&bytes).unwrap()), Ok(accepted));
+
+        let reset = Reset { reason: port, quoted_flow: source_flow };
+        let length = reset.emit(&mut body);
+        let bytes = control(PacketType::Reset, &body[..length]);
+        prop_assert_eq!(Reset::parse(&Packet::new(&bytes).unwrap()), Ok(reset));
+
+        let offer = Versions { versions };
+        let length = offer.emit(&mut body);
+        let bytes = control(PacketType::Version, &body[..length]);
+        prop_assert_eq!(Versions::parse(&Packet::new(&bytes).unwrap()), Ok(offer));
+
+        if !cookie.is_empty() {
+            let challenge = Challenge { cookie };
+            let length = challenge.emit(&mut body);
+            let bytes = control(PacketType::Challenge, &body[..length]);
+            prop_assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Ok(challenge));
+            prop_assert!(bytes.len() <= SYN_BYTES_MIN);
+        }
+    }
+}
+
+#[test]
+fn small_frames_round_trip() {
+    let mut bytes = [0xaa; 16];
+    let length = emit_limit(&mut bytes, 1 << 40);
+    assert_eq!(only_frame(&bytes[..length]), Ok(Frame::Limit(1 << 40)));
+    let length = emit_close(&mut bytes, 3, 4);
+    assert_eq!(only_frame(&bytes[..length]), Ok(Frame::Close { reason: 3, messages: 4 }));
+    let length = emit_reset(&mut bytes, 5);
+    assert_eq!(only_frame(&bytes[..length]), Ok(Frame::Reset { reason: 5 }));
+    let length = emit_ping(&mut bytes);
+    assert_eq!(only_frame(&bytes[..length]), Ok(Frame::Ping));
+}
+
+#[test]
+fn versions_and_types_are_judged_after_the_crc() {
+    let mut bytes = control(PacketType::Ping, b"");
+    bytes[0] = 9;
+    assert_eq!(Header::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Checksum));
+    seal(&mut bytes);
+    assert_eq!(Header::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Version));
+    // Version negotiation is for version packets only.
+    bytes[0] = VERSION_NEGOTIATION;
+    seal(&mut bytes);
+    assert_eq!(Header::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Version));
+    bytes[..2].copy_from_slice(&[VERSION, 8]);
+    seal(&mut bytes);
+    assert_eq!(Header::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Type));
+    assert!(matches!(Packet::new(&bytes[..HEADER_LENGTH - 1]), Err(Malformed::Truncated)));
+}
+
+#[test]
+fn unknown_flags_are_ignored() {
+    let mut bytes = packet(Header::data(1, 2, true), b"");
+    bytes[2..4].copy_from_slice(&[0xff, 0xff]);
+    seal(&mut bytes);
+    assert_eq!(Header::parse(&Packet::new(&bytes).unwrap()), Ok(Header::data(1, 2, true)));
+}
+
+#[test]
+fn wrong_acks_are_malformed() {
+    let ack = |largest: u64, first: u32, pairs: &[(u32, u32)]| {
+        let mut bytes = vec![0x02, pairs.len() as u8, 0, 0, 0, 0, 0, 0];
+        bytes.extend_from_slice(&largest.to_be_bytes());
+        bytes.extend_from_slice(&first.to_be_bytes());
+        for (gap, length) in pairs {
+            bytes.extend_from_slice(&gap.to_be_bytes());
+            bytes.extend_from_slice(&length.to_be_bytes());
+        }
+        only_frame(&bytes).err()
+    };
+    assert_eq!(ack(9, 9, &[]), None);
+    assert_eq!(ack(9, 10, &[]), Some(Malformed::AckRange));
+    assert_eq!(ack(9, 5, &[(1, 3)]), None);
+    assert_eq!(ack(9, 5, &[(1, 4)]), Some(Malformed::AckRange));
+    assert_eq!(ack(9, 5, &[(0, 1)]), Some(Malformed::AckRange));
+    assert_eq!(ack(9, 5, &[(1, 0)]), Some(Malformed::AckRange));
+    assert_eq!(ack(u64::MAX, 5, &[]), Some(Malformed::AckRange));
+    assert_eq!(ack(1000, 0, &[(1, 1); ACK_RANGES_MAX]), None);
+    assert_eq!(ack(1000, 0, &[(1, 1); ACK_RANGES_MAX + 1]), Some(Malformed::Length));
+}
+
+#[test]
+fn ack_ranges_beyond_32_bits_are_cut() {
+    let far = 1u64 << 40;
+    let mut bytes = [0; 64];
+    let length = emit_ack(&mut bytes, 0, [far..far + 10, 0..5]);
+    let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
+    assert!(ack.ranges().eq(core::iter::once(far..far + 10)));
+    let length = emit_ack(&mut bytes, 0, [10..far, 0..5]);
+    let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
+    assert!(ack.ranges().eq(core::iter::once(far - (1 << 32)..far)));
+    assert_eq!(emit_ack(&mut bytes, 0, []), 0);
+}
+
+#[test]
+fn wrong_messages_and_fragments_are_malformed() {
+    let mut bytes = [0; 64];
+    let length = emit_message(&mut bytes, 0, 0, 5);
+    assert_eq!(only_frame(&bytes[..length + 4]), Err(Malformed::MessageLength));
+    assert!(only_frame(&bytes[..length + 5]).is_ok());
+
+    let fragment = |length: u32, total: u32, offset: u32| {
+        let mut bytes = [0; 64];
+        bytes[0] = 0x05;
+        for (at, field) in [(8, length), (12, total), (16, offset)] {
+            bytes[at..at + 4].copy_from_slice(&field.to_be_bytes());
+        }
+        Frames::new(&bytes).next().unwrap().err()
+    };
+    assert_eq!(fragment(5, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX - 5), None);
+    for (length, total, offset) in [
+        (5, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX - 4),
+        (5, MESSAGE_BYTES_MAX + 1, 0),
+        (0, 10, 0),
+        (1, 10, 10),
+        (1, 10, u32::MAX),
+        (u32::MAX, 10, 1),
+    ] {
+        assert_eq!(fragment(length, total, offset), Some(Malformed::FragmentExtent));
+    }
+    assert_eq!(fragment(45, 100, 0), Some(Malformed::MessageLength));
+}
+
+#[test]
+fn unknown_frames_are_malformed_and_end_the_packet() {
+    let mut frames = Frames::new(&[0x01, 0x20, 0x01]);
+    assert_eq!(frames.next(), Some(Ok(Frame::Ping)));
+    assert_eq!(frames.next(), Some(Err(Malformed::FrameType)));
+    assert_eq!(frames.next(), None);
+}
+
+#[test]
+fn wrong_handshakes_are_malformed() {
+    let good = Syn {
+        source_flow: 1,
+        port: 2,
+        receive_limit: 3,
+        packet_bytes_max: 1472,
+        versions: &[VERSION],
+        cookie: &[],
+    };
+    let parse = |syn: Syn<'_>, cut: usize| {
+        let mut body = [0; 100];
+        let length = syn.emit(&mut body) - cut;
+        let bytes = control(PacketType::Syn, &body[..length]);
+        Syn::parse(&Packet::new(&bytes).unwrap()).err()
+    };
+    assert_eq!(parse(good, 0), None);
+    assert_eq!(parse(good, 1), Some(Malformed::Unpadded));
+    assert_eq!(parse(Syn { source_flow: 0, ..good }, 0), Some(Malformed::FlowId));
+    assert_eq!(parse(Syn { versions: &[], ..good }, 0), Some(Malformed::Versions));
+    assert_eq!(parse(Syn { packet_bytes_max: 100, ..good }, 0), Some(Malformed::Field));
+    assert_eq!(parse(Syn { cookie: &[1; 32], ..good }, 1), Some(Malformed::Length));
+    let bytes = control(PacketType::Challenge, &[0]);
+    assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Cookie));
+    let bytes = control(PacketType::Challenge, &[33; 34]);
+    assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Cookie));
+    let bytes = control(PacketType::Version, &[2, 1]);
+    assert_eq!(Versions::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Length));
+}
+
+/// RFC 3720, section B.4: the CRC of 32 bytes of zeros is 0x8a9136aa.
+#[test]
+fn crc_is_the_one_of_iscsi() {
+    assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
+    let mut bytes = [0; 32];
+    seal(&mut bytes);
+    assert_eq!(Packet::new(&bytes).unwrap().crc(), 0x8a91_36aa);
+}
