@@ -2,16 +2,49 @@
 //! is always valid.
 //!
 //! A view borrows bytes and checks at construction that its fixed part is there; it says what the
-//! bytes say. `Repr::parse(view)` is where a packet is judged: it returns a valid repr or the one
+//! bytes say. `Repr::parse(&view)` is where a packet is judged: it returns a valid repr or the one
 //! reason, a [`Malformed`], why it is dropped. `repr.emit(bytes)` writes it back, and `length()`
 //! says how many bytes that takes. Emitting into a buffer that is too short panics: how long the
 //! buffer is, is the caller's doing and never a stranger's.
 //!
+//! ```text
+//! ethernet ─┬─ (vlan) ─┬─ arp
+//!           └──────────┼─ ipv4 ─┬─ icmpv4
+//!                      │        └─ udp ── clearway
+//!                      └─ ipv6 ─┬─ icmpv6
+//!                               └─ udp ── clearway
+//! ```
+//!
 //! Everything is network byte order. Nothing here keeps state, allocates, or asks the operating
-//! system for anything.
+//! system for anything; what to do with a packet is decided in `engine::interface` and `transport`.
 
+pub mod arp;
 mod bytes;
+pub mod checksum;
 pub mod clearway;
+pub mod ethernet;
+pub mod icmpv4;
+pub mod icmpv6;
+pub mod ipv4;
+pub mod ipv6;
 mod malformed;
+#[cfg(test)]
+mod tests;
+pub mod udp;
+pub mod vlan;
 
+pub use ethernet::MacAddress;
 pub use malformed::Malformed;
+
+/// The numbers of the protocols that IPv4 and IPv6 carry (IANA, "Assigned Internet Protocol
+/// Numbers"), those that matter here.
+pub mod protocol {
+    /// ICMP, for IPv4.
+    pub const ICMPV4: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMP, for IPv6.
+    pub const ICMPV6: u8 = 58;
+}

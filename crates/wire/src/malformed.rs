@@ -43,7 +43,9 @@ reasons! {
     Field = "field",
     /// An address that may not stand where it stands.
     Address = "address",
-    /// IPv6 extension headers that do not end, or too many of them.
+    /// A fragment of an IP packet: none are reassembled here.
+    Fragment = "fragment",
+    /// IPv6 extension headers that are too many, out of place, or ask to be dropped.
     ExtensionHeaders = "extension_headers",
     /// A frame of a type that this version does not know.
     FrameType = "frame_type",
