@@ -1,1 +1,6 @@
-//! Control plane, configuration, policy, and the clearway command
+//! The control plane of a host: configuration, policy, the control socket, and the `clearway`
+//! command.
+
+pub mod config;
+
+pub use config::Config;

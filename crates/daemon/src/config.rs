@@ -1,0 +1,363 @@
+//! The configuration of a daemon: what `clearway.toml` says, as plain values.
+//!
+//! A [`Config`] can also be put together in code, which is how benchmarks and tests start hosts in
+//! their own process. This module holds the values and their defaults; `parse` reads the file,
+//! `reader` walks it with line numbers, and `problem` is what is told to the user. What the values
+//! mean to others (who may attach, who may listen) is decided in `crate::policy`.
+
+mod machine;
+mod parse;
+mod parse_nic;
+mod parse_policy;
+mod problem;
+mod reader;
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+pub use machine::{Machine, ThisMachine};
+pub use parse::parse;
+pub use problem::{Problem, Problems};
+
+use clearway_nic::MacAddress;
+
+/// The UDP port of all Clearway daemons.
+pub const UDP_PORT_DEFAULT: u16 = 20707;
+
+/// Everything that a daemon can be told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// Where apps reach the daemon.
+    pub control: Control,
+    /// The UDP port of this daemon and of all its peers.
+    pub udp_port: u16,
+    /// The NICs; each gets an engine.
+    pub nics: Vec<Nic>,
+    /// Who may do what, and how much of it.
+    pub policy: Policy,
+    /// What is written to standard error.
+    pub log: Log,
+}
+
+/// The control socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Control {
+    /// The path of the Unix socket.
+    pub socket: PathBuf,
+}
+
+/// One NIC and the engine that serves it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// The engine's name in status, logs and `attach`.
+    pub name: String,
+    /// What moves the frames.
+    pub driver: Driver,
+    /// The host's addresses on this link. May be empty for a kernel interface, and then they are
+    /// the interface's own.
+    pub addresses: Vec<Network>,
+    /// Next hops for everything that is not on the link: at most one for IPv4 and one for IPv6.
+    pub gateways: Vec<IpAddr>,
+    /// Largest IP packet; the interface's own, or 1500, if not given.
+    pub mtu_bytes: Option<u16>,
+    /// The 802.1Q VLAN that frames carry.
+    pub vlan: Option<u16>,
+    /// What the engine does when there is nothing to do.
+    pub idle: Idle,
+    /// The core to which the engine's thread is pinned.
+    pub core: Option<usize>,
+}
+
+/// What moves the frames of a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// A network interface of the kernel.
+    Interface(Interface),
+    /// Shared-memory Ethernet to another process.
+    Memif(Memif),
+}
+
+/// A network interface of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// The interface's name.
+    pub name: String,
+    /// Which driver.
+    pub driver: InterfaceDriver,
+    /// Which AF_XDP mode.
+    pub mode: XdpMode,
+    /// Queues to use; all that the interface has if not given.
+    pub queues: Option<usize>,
+}
+
+/// The ways to a kernel interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InterfaceDriver {
+    /// AF_XDP if it works, else AF_PACKET; status says which and why.
+    Auto,
+    /// AF_XDP or nothing.
+    AfXdp,
+    /// AF_PACKET.
+    AfPacket,
+}
+
+/// How AF_XDP moves frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The best that works.
+    Auto,
+    /// The NIC writes into the daemon's memory.
+    ZeroCopy,
+    /// The NIC's driver copies.
+    Copy,
+    /// The kernel copies, with any driver.
+    Generic,
+}
+
+/// A memif link.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Memif {
+    /// The Unix socket over which the two sides meet.
+    pub socket: PathBuf,
+    /// Which side this is.
+    pub role: MemifRole,
+    /// The link's number on that socket.
+    pub id: u32,
+    /// What both sides have to know, at most 24 bytes; empty for none.
+    pub secret: String,
+    /// Queue pairs to offer.
+    pub queue_pairs: u8,
+    /// Bytes per buffer.
+    pub buffer_bytes: u32,
+    /// The Ethernet address; derived from socket, id and role if not given.
+    pub mac: Option<MacAddress>,
+}
+
+/// The sides of a memif link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemifRole {
+    /// Listens on the socket ("master" in the protocol).
+    Server,
+    /// Connects and brings the memory ("slave" in the protocol).
+    Client,
+}
+
+/// What an engine does when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Idle {
+    /// Spin briefly, then yield, then sleep.
+    Adaptive,
+    /// Never give the core away.
+    Spin,
+    /// Give the core to whoever wants it, and come back.
+    Yield,
+    /// Sleep until woken.
+    Block,
+}
+
+/// An address and the length of its network's prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network {
+    /// The host's address.
+    pub address: IpAddr,
+    /// Bits of it that name the link.
+    pub prefix_bits: u8,
+}
+
+/// Who may do what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Policy {
+    /// Users that may attach. The daemon's own user and root always may.
+    pub users: Vec<u32>,
+    /// Groups whose members may attach.
+    pub groups: Vec<u32>,
+    /// Anybody may attach.
+    pub anybody: bool,
+    /// Who may listen where. The first rule that names the user decides; if none does, ports from
+    /// 1024 up are free to take. Root may listen anywhere.
+    pub ports: Vec<PortRule>,
+    /// How much of everything.
+    pub limits: Limits,
+}
+
+/// One line of the policy on ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortRule {
+    /// Users that it is about.
+    pub users: Vec<u32>,
+    /// Groups whose members it is about.
+    pub groups: Vec<u32>,
+    /// It is about everybody.
+    pub anybody: bool,
+    /// The ports that they may listen on.
+    pub allow: Vec<RangeInclusive<u16>>,
+}
+
+/// Upper bounds, so that nobody can take everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open control connections, attached or not.
+    pub sessions_total: usize,
+    /// Open control connections of one user.
+    pub sessions_per_user: usize,
+    /// Attached channels.
+    pub channels_total: usize,
+    /// Attached channels of one user.
+    pub channels_per_user: usize,
+    /// Shared memory of one user's channels.
+    pub memory_per_user_bytes: u64,
+    /// Shared memory of all channels.
+    pub memory_total_bytes: u64,
+    /// Connections of one channel.
+    pub connections_per_channel: u32,
+    /// Listeners of one channel.
+    pub listeners_per_channel: usize,
+}
+
+/// What is logged and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Log {
+    /// The level, or a `tracing` filter such as `info,clearway_nic=debug`. `RUST_LOG` overrides it.
+    pub level: String,
+    /// How a line looks.
+    pub format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+impl Config {
+    /// Reads and checks a file. All problems are reported at once.
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        let name = path.display().to_string();
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            Problems::file(
+                &name,
+                format!("cannot read it: {error}"),
+                "give the path of a configuration with --config; clearway.toml in the source tree \
+                 is a commented example",
+            )
+        })?;
+        parse(&text, &name, &ThisMachine)
+    }
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            control: Control::default(),
+            udp_port: UDP_PORT_DEFAULT,
+            nics: Vec::new(),
+            policy: Policy::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: default_socket() }
+    }
+}
+
+/// Where a daemon of this user listens unless told otherwise: `CLEARWAY_SOCKET`, else
+/// `/run/clearway/clearway.sock` for root, else `$XDG_RUNTIME_DIR/clearway.sock`.
+#[must_use]
+pub fn default_socket() -> PathBuf {
+    if let Some(path) = std::env::var_os("CLEARWAY_SOCKET").filter(|path| !path.is_empty()) {
+        return path.into();
+    }
+    if rustix::process::geteuid().is_root() {
+        return "/run/clearway/clearway.sock".into();
+    }
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
+        Some(directory) => PathBuf::from(directory).join("clearway.sock"),
+        None => std::env::temp_dir()
+            .join(format!("clearway-{}.sock", rustix::process::geteuid().as_raw())),
+    }
+}
+
+impl Memif {
+    /// A link with the defaults of everything but what has none.
+    #[must_use]
+    pub fn new(socket: impl Into<PathBuf>, role: MemifRole) -> Self {
+        Self {
+            socket: socket.into(),
+            role,
+            id: 0,
+            secret: String::new(),
+            queue_pairs: 1,
+            buffer_bytes: 2048,
+            mac: None,
+        }
+    }
+}
+
+impl Nic {
+    /// A memif NIC with one address.
+    #[must_use]
+    pub fn memif(name: &str, link: Memif, address: Network) -> Self {
+        Self::new(name, Driver::Memif(link), vec![address])
+    }
+
+    /// A NIC with the defaults of everything but what has none.
+    #[must_use]
+    pub fn new(name: &str, driver: Driver, addresses: Vec<Network>) -> Self {
+        Self {
+            name: name.to_owned(),
+            driver,
+            addresses,
+            gateways: Vec::new(),
+            mtu_bytes: None,
+            vlan: None,
+            idle: Idle::Adaptive,
+            core: None,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            sessions_total: 1024,
+            sessions_per_user: 256,
+            channels_total: 256,
+            channels_per_user: 64,
+            memory_per_user_bytes: 4 << 30,
+            memory_total_bytes: 16 << 30,
+            connections_per_channel: 4096,
+            listeners_per_channel: 64,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        Self { level: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+/// The secret stays out of logs and error messages.
+impl std::fmt::Debug for Memif {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Memif")
+            .field("socket", &self.socket)
+            .field("role", &self.role)
+            .field("id", &self.id)
+            .field("secret", &if self.secret.is_empty() { "none" } else { "given" })
+            .field("queue_pairs", &self.queue_pairs)
+            .field("buffer_bytes", &self.buffer_bytes)
+            .field("mac", &self.mac)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! From the text of a configuration to its values: the top level and the small sections.
+
+use std::path::PathBuf;
+
+use toml::de::DeTable;
+
+use super::problem::{Problems, Sink};
+use super::reader::Section;
+use super::{Config, Control, Log, LogFormat, Machine, UDP_PORT_DEFAULT, parse_nic, parse_policy};
+
+/// Longest path that fits in a Unix socket address (unix(7)).
+pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
+
+/// Reads a configuration and checks it against the machine. `file` is only used in messages.
+pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Problems> {
+    let sink = Sink::new(text);
+    let (document, errors) = DeTable::parse_recoverable(text);
+    if !errors.is_empty() {
+        for error in errors {
+            let span = error.span().unwrap_or(0..0);
+            sink.report(&span, format!("this is not TOML: {}", error.message()), "see toml.io");
+        }
+        sink.finish(file)?;
+    }
+    let root = Section::new("the top level", document.get_ref(), document.span(), &sink);
+    let config = top_level(root, machine);
+    sink.finish(file)?;
+    Ok(config)
+}
+
+fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
+    let udp_port = root.integer("udp_port", 1..=u64::from(u16::MAX));
+    let control = root.section("control", "[control]").map(control).unwrap_or_default();
+    let nics = root.sections("nic", "[[nic]]");
+    let policy = root.section("policy", "[policy]");
+    let log = root.section("log", "[log]").map(log).unwrap_or_default();
+    if nics.is_empty() {
+        root.report(
+            &(0..0),
+            "there is no [[nic]] section, so the daemon has nothing to send through",
+            "add one with `driver` and `interface` (or, for memif, `socket` and `addresses`)",
+        );
+    }
+    let config = Config {
+        control,
+        udp_port: udp_port.map_or(UDP_PORT_DEFAULT, |port| port.value as u16),
+        nics: parse_nic::nics(nics, machine),
+        policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
+        log,
+    };
+    root.finish();
+    config
+}
+
+fn control(mut section: Section<'_>) -> Control {
+    let mut control = Control::default();
+    if let Some(path) = socket_path(&mut section) {
+        control.socket = path;
+    }
+    section.finish();
+    control
+}
+
+/// The key `socket`, which has to be a usable path.
+pub(super) fn socket_path(section: &mut Section<'_>) -> Option<PathBuf> {
+    let path = section.string("socket")?;
+    let problem = if path.value.is_empty() {
+        "is empty".to_owned()
+    } else if !path.value.starts_with('/') {
+        "is not an absolute path".to_owned()
+    } else if path.value.len() > SOCKET_PATH_BYTES_MAX {
+        format!("is longer than {SOCKET_PATH_BYTES_MAX} bytes")
+    } else {
+        return Some(PathBuf::from(path.value));
+    };
+    section.report(
+        &path.span,
+        format!("`socket = \"{}\"` {problem}", path.value),
+        "give a short absolute path, such as \"/run/clearway/clearway.sock\"",
+    );
+    None
+}
+
+fn log(mut section: Section<'_>) -> Log {
+    let mut log = Log::default();
+    if let Some(level) = section.string("level") {
+        match level.value.parse::<tracing_subscriber::filter::EnvFilter>() {
+            Ok(_) => log.level = level.value,
+            Err(error) => section.report(
+                &level.span,
+                format!("`level = \"{}\"` is not a log level: {error}", level.value),
+                "write error, warn, info, debug or trace, or a filter such as \
+                 \"info,clearway_nic=debug\"",
+            ),
+        }
+    }
+    let formats = [("text", LogFormat::Text), ("json", LogFormat::Json)];
+    if let Some(format) = section.choice("format", &formats) {
+        log.format = format;
+    }
+    section.finish();
+    log
+}

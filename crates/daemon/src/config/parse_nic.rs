@@ -1,0 +1,370 @@
+//! The `[[nic]]` sections.
+
+use std::net::IpAddr;
+
+use clearway_nic::MacAddress;
+
+use super::parse::socket_path;
+use super::reader::{Placed, Section};
+use super::{
+    Driver, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic, XdpMode,
+};
+
+/// IPv6 needs 1280 (RFC 8200, section 5); a host that only speaks IPv4 gets by with less, but not
+/// below 576 (RFC 791, section 3.1).
+const MTU_BYTES_MIN: u64 = 576;
+/// What the total length of an IPv4 packet can say (RFC 791, section 3.1), less the room that an
+/// Ethernet header and a VLAN tag take in a memif buffer of 64 KiB.
+const MTU_BYTES_MAX: u64 = 65_518;
+/// `memif` carries the secret in 24 bytes.
+const SECRET_BYTES_MAX: usize = 24;
+/// Names show up in tables and in error messages.
+const NAME_BYTES_MAX: usize = 64;
+
+const ONLY_MEMIF: [&str; 7] =
+    ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mac"];
+const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "queues"];
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Memif,
+    Interface(InterfaceDriver),
+}
+
+pub(super) fn nics(sections: Vec<Section<'_>>, machine: &dyn Machine) -> Vec<Nic> {
+    let mut nics: Vec<Nic> = Vec::new();
+    for mut section in sections {
+        let parsed = nic(&mut section, machine);
+        if let Some(nic) = parsed {
+            refuse_duplicates(&nics, &nic, &section);
+            nics.push(nic);
+        }
+        section.finish();
+    }
+    nics
+}
+
+fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
+    let name = name(section);
+    let driver = driver(section, machine);
+    let addresses = addresses(section);
+    let gateways = gateways(section, &addresses);
+    let mtu_bytes = section.integer("mtu_bytes", MTU_BYTES_MIN..=MTU_BYTES_MAX);
+    let vlan = section.integer("vlan", 1..=4094);
+    let idle = section.choice(
+        "idle",
+        &[
+            ("adaptive", Idle::Adaptive),
+            ("spin", Idle::Spin),
+            ("yield", Idle::Yield),
+            ("block", Idle::Block),
+        ],
+    );
+    let core = core(section, machine);
+    let driver = driver?;
+    if matches!(driver, Driver::Memif(_)) && addresses.is_empty() {
+        section.report(
+            section.span(),
+            "a memif NIC needs `addresses`; there is no kernel interface to take them from",
+            "add, for example, `addresses = [\"10.0.0.1/24\"]`",
+        );
+    }
+    Some(Nic {
+        name: name.unwrap_or_else(|| default_name(&driver)),
+        driver,
+        addresses: addresses.into_iter().map(|address| address.value).collect(),
+        gateways,
+        mtu_bytes: mtu_bytes.map(|mtu| mtu.value as u16),
+        vlan: vlan.map(|vlan| vlan.value as u16),
+        idle: idle.unwrap_or(Idle::Adaptive),
+        core,
+    })
+}
+
+fn default_name(driver: &Driver) -> String {
+    match driver {
+        Driver::Interface(interface) => interface.name.clone(),
+        Driver::Memif(memif) => format!("memif{}", memif.id),
+    }
+}
+
+fn name(section: &mut Section<'_>) -> Option<String> {
+    let name = section.string("name")?;
+    let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
+    if name.value.is_empty()
+        || name.value.len() > NAME_BYTES_MAX
+        || !name.value.bytes().all(fine)
+    {
+        section.report(
+            &name.span,
+            format!("`name = \"{}\"` cannot be the name of an engine", name.value),
+            format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_', '.' or ':'"),
+        );
+    }
+    Some(name.value)
+}
+
+fn driver(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Driver> {
+    let kind = section.choice(
+        "driver",
+        &[
+            ("auto", Kind::Interface(InterfaceDriver::Auto)),
+            ("af_xdp", Kind::Interface(InterfaceDriver::AfXdp)),
+            ("af_packet", Kind::Interface(InterfaceDriver::AfPacket)),
+            ("memif", Kind::Memif),
+        ],
+    );
+    match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
+        Kind::Memif => {
+            section.forbid(&ONLY_INTERFACE, "for a NIC with `driver = \"memif\"`");
+            memif(section).map(Driver::Memif)
+        }
+        Kind::Interface(driver) => {
+            section.forbid(&ONLY_MEMIF, "for a NIC whose driver is not \"memif\"");
+            interface(section, driver, machine).map(Driver::Interface)
+        }
+    }
+}
+
+fn interface(
+    section: &mut Section<'_>,
+    driver: InterfaceDriver,
+    machine: &dyn Machine,
+) -> Option<Interface> {
+    let mode = section.choice(
+        "mode",
+        &[
+            ("auto", XdpMode::Auto),
+            ("zero-copy", XdpMode::ZeroCopy),
+            ("copy", XdpMode::Copy),
+            ("generic", XdpMode::Generic),
+        ],
+    );
+    let queues = section.integer("queues", 1..=machine.cores().len() as u64);
+    let Some(name) = section.string("interface") else {
+        section.report(
+            section.span(),
+            "this [[nic]] names no `interface`",
+            format!("add `interface = \"...\"`; {}", interfaces_there(machine)),
+        );
+        return None;
+    };
+    if !machine.interfaces().contains(&name.value) {
+        section.report(
+            &name.span,
+            format!("there is no interface \"{}\" in this network namespace", name.value),
+            interfaces_there(machine),
+        );
+    }
+    Some(Interface {
+        name: name.value,
+        driver,
+        mode: mode.unwrap_or(XdpMode::Auto),
+        queues: queues.map(|queues| queues.value as usize),
+    })
+}
+
+fn interfaces_there(machine: &dyn Machine) -> String {
+    format!("those there are: {} (see `ip link`)", machine.interfaces().join(", "))
+}
+
+fn memif(section: &mut Section<'_>) -> Option<Memif> {
+    let roles = [("server", MemifRole::Server), ("client", MemifRole::Client)];
+    let role = section.choice("role", &roles);
+    let id = section.integer("id", 0..=u64::from(u32::MAX));
+    let secret = secret(section);
+    let queue_pairs = section.integer("queue_pairs", 1..=16);
+    let buffer_bytes = section.integer("buffer_bytes", 512..=65536);
+    let mac = mac(section);
+    let named = section.has("socket");
+    let socket = socket_path(section);
+    if !named {
+        section.report(
+            section.span(),
+            "this memif NIC names no `socket`",
+            "add `socket = \"/path/that/both/sides/know\"`",
+        );
+    }
+    if !section.has("role") {
+        section.report(
+            section.span(),
+            "this memif NIC has no `role`",
+            "add `role = \"server\"` on one side of the link and `role = \"client\"` on the other",
+        );
+    }
+    let mut link = Memif::new(socket?, role?);
+    link.id = id.map_or(link.id, |id| id.value as u32);
+    link.secret = secret.unwrap_or_default();
+    link.queue_pairs = queue_pairs.map_or(link.queue_pairs, |pairs| pairs.value as u8);
+    link.buffer_bytes = buffer_bytes.map_or(link.buffer_bytes, |bytes| bytes.value as u32);
+    link.mac = mac;
+    Some(link)
+}
+
+/// The secret itself is not repeated in the message.
+fn secret(section: &mut Section<'_>) -> Option<String> {
+    let secret = section.string("secret")?;
+    if secret.value.len() > SECRET_BYTES_MAX {
+        section.report(
+            &secret.span,
+            format!("the secret is longer than {SECRET_BYTES_MAX} bytes"),
+            "shorten it on both sides of the link",
+        );
+    }
+    Some(secret.value)
+}
+
+fn mac(section: &mut Section<'_>) -> Option<MacAddress> {
+    let mac = section.string("mac")?;
+    let parsed = parse_mac(&mac.value);
+    if parsed.is_none() {
+        section.report(
+            &mac.span,
+            format!("`mac = \"{}\"` is not the Ethernet address of one station", mac.value),
+            "write six pairs of hex digits whose first is even, such as \"02:00:00:00:00:01\"",
+        );
+    }
+    parsed
+}
+
+fn parse_mac(text: &str) -> Option<MacAddress> {
+    let mut mac = [0; 6];
+    let mut parts = text.split(':');
+    for byte in &mut mac {
+        let part = parts.next().filter(|part| part.len() == 2)?;
+        *byte = u8::from_str_radix(part, 16).ok()?;
+    }
+    let unicast = mac[0] & 1 == 0 && mac != [0; 6];
+    (parts.next().is_none() && unicast).then_some(mac)
+}
+
+fn addresses(section: &mut Section<'_>) -> Vec<Placed<Network>> {
+    let mut addresses: Vec<Placed<Network>> = Vec::new();
+    for text in section.strings("addresses", false) {
+        let Some(network) = parse_network(&text.value) else {
+            section.report(
+                &text.span,
+                format!("\"{}\" is not an address of a host with its prefix", text.value),
+                "write it as in \"10.0.0.1/24\" or \"fd00::1/64\"",
+            );
+            continue;
+        };
+        if addresses.iter().any(|other| other.value.address == network.address) {
+            section.report(&text.span, format!("{} stands twice", network.address), "remove one");
+        }
+        addresses.push(Placed { value: network, span: text.span });
+    }
+    addresses
+}
+
+fn parse_network(text: &str) -> Option<Network> {
+    let (address, prefix) = text.split_once('/')?;
+    let address: IpAddr = address.parse().ok()?;
+    let prefix_bits: u8 = prefix.parse().ok()?;
+    let bits = if address.is_ipv4() { 32 } else { 128 };
+    let of_a_host = !address.is_unspecified() && !address.is_multicast();
+    (of_a_host && (1..=bits).contains(&prefix_bits)).then_some(Network { address, prefix_bits })
+}
+
+/// `gateway` takes one address; `gateways` one for each address family.
+fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<IpAddr> {
+    let mut texts = section.strings("gateways", false);
+    texts.extend(section.string("gateway"));
+    let mut gateways: Vec<IpAddr> = Vec::new();
+    for text in texts {
+        let Ok(gateway) = text.value.parse::<IpAddr>() else {
+            section.report(
+                &text.span,
+                format!("\"{}\" is not an IP address", text.value),
+                "write the gateway as in \"10.0.0.254\", without a prefix",
+            );
+            continue;
+        };
+        if gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
+            section.report(
+                &text.span,
+                "there are two gateways of the same address family",
+                "keep one for IPv4 and one for IPv6",
+            );
+        }
+        let reachable = addresses.iter().any(|network| network.value.on_link(gateway));
+        if !addresses.is_empty() && !reachable && !is_link_local(gateway) {
+            section.report(
+                &text.span,
+                format!("the gateway {gateway} is not on the link of any of the `addresses`"),
+                "give an address or a prefix that covers it",
+            );
+        }
+        gateways.push(gateway);
+    }
+    gateways
+}
+
+/// RFC 4291, section 2.5.6: fe80::/10. Routers announce themselves by such an address.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.segments()[0] & 0xffc0 == 0xfe80)
+}
+
+fn core(section: &mut Section<'_>, machine: &dyn Machine) -> Option<usize> {
+    let core = section.integer("core", 0..=u64::from(u16::MAX))?;
+    let number = core.value as usize;
+    if !machine.cores().contains(&number) {
+        section.report(
+            &core.span,
+            format!("core {number} does not exist or is not for this process"),
+            format!("choose one of {:?}", machine.cores()),
+        );
+    }
+    Some(number)
+}
+
+fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
+    if before.iter().any(|other| other.name == nic.name) {
+        section.report(
+            section.span(),
+            format!("there are two NICs with the name \"{}\"", nic.name),
+            "give each a `name` of its own",
+        );
+    }
+    let same_interface = |other: &Nic| match (&other.driver, &nic.driver) {
+        (Driver::Interface(one), Driver::Interface(two)) => one.name == two.name,
+        _ => false,
+    };
+    if before.iter().any(same_interface) {
+        section.report(
+            section.span(),
+            "there are two NICs on the same interface",
+            "describe each interface once; one [[nic]] uses all its queues",
+        );
+    }
+    let shared = nic.addresses.iter().find(|network| {
+        before.iter().any(|other| other.addresses.iter().any(|n| n.address == network.address))
+    });
+    if let Some(network) = shared {
+        section.report(
+            section.span(),
+            format!("the address {} belongs to two NICs", network.address),
+            "give each NIC addresses of its own",
+        );
+    }
+}
+
+impl Network {
+    /// True if `address` is reached without a gateway.
+    #[must_use]
+    pub fn on_link(&self, address: IpAddr) -> bool {
+        match (self.address, address) {
+            (IpAddr::V4(own), IpAddr::V4(other)) => {
+                let shift = 32 - u32::from(self.prefix_bits.min(32));
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.checked_shr(shift).unwrap_or(0) == 0
+            }
+            (IpAddr::V6(own), IpAddr::V6(other)) => {
+                let shift = 128 - u32::from(self.prefix_bits.min(128));
+                let differing = own.to_bits() ^ other.to_bits();
+                differing.checked_shr(shift).unwrap_or(0) == 0
+            }
+            _ => false,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The `[policy]` section.
+
+use std::ops::RangeInclusive;
+
+use super::reader::{Placed, Section};
+use super::{Limits, Machine, Policy, PortRule};
+
+pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy {
+    let people = people(&mut section, machine);
+    let rules = section.sections("ports", "[[policy.ports]]");
+    let limits = section.section("limits", "[policy.limits]").map(limits).unwrap_or_default();
+    let ports = rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
+    section.finish();
+    Policy {
+        users: people.users,
+        groups: people.groups,
+        anybody: people.anybody,
+        ports,
+        limits,
+    }
+}
+
+struct People {
+    users: Vec<u32>,
+    groups: Vec<u32>,
+    anybody: bool,
+}
+
+/// The keys `users` and `groups`; `"*"` among the users means everybody.
+fn people(section: &mut Section<'_>, machine: &dyn Machine) -> People {
+    let mut people = People { users: Vec::new(), groups: Vec::new(), anybody: false };
+    for user in section.strings("users", true) {
+        if user.value == "*" {
+            people.anybody = true;
+        } else {
+            let id = machine.user_id(&user.value);
+            people.users.extend(id_of(section, "user", &user, id));
+        }
+    }
+    for group in section.strings("groups", true) {
+        let id = machine.group_id(&group.value);
+        people.groups.extend(id_of(section, "group", &group, id));
+    }
+    people
+}
+
+fn id_of(section: &Section<'_>, what: &str, name: &Placed<String>, id: Option<u32>) -> Option<u32> {
+    let id = name.value.parse().ok().or(id);
+    if id.is_none() {
+        section.report(
+            &name.span,
+            format!("there is no {what} \"{}\" on this machine", name.value),
+            format!("create it, or give the name or the number of another {what}"),
+        );
+    }
+    id
+}
+
+fn port_rule(mut section: Section<'_>, machine: &dyn Machine) -> PortRule {
+    let people = people(&mut section, machine);
+    if !section.has("users") && !section.has("groups") {
+        section.report(
+            section.span(),
+            "this rule does not say whom it is about",
+            "add `users` or `groups`; `users = [\"*\"]` means everybody",
+        );
+    }
+    if !section.has("allow") {
+        section.report(
+            section.span(),
+            "this rule does not say which ports it allows",
+            "add `allow`, for example `allow = [80, \"8000-8999\"]`; `allow = []` allows none",
+        );
+    }
+    let mut allow = Vec::new();
+    for text in section.strings("allow", true) {
+        match parse_ports(&text.value) {
+            Some(ports) => allow.push(ports),
+            None => section.report(
+                &text.span,
+                format!("\"{}\" is neither a port nor a range of ports", text.value),
+                "write ports from 1 to 65535, as in 80 or \"8000-8999\"",
+            ),
+        }
+    }
+    section.finish();
+    PortRule { users: people.users, groups: people.groups, anybody: people.anybody, allow }
+}
+
+fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    (first > 0 && first <= last).then_some(first..=last)
+}
+
+fn limits(mut section: Section<'_>) -> Limits {
+    const MANY: u64 = 1 << 20;
+    let mut limits = Limits::default();
+    let mut count = |key, value: &mut usize| {
+        if let Some(given) = section.integer(key, 1..=MANY) {
+            *value = given.value as usize;
+        }
+    };
+    count("sessions_total", &mut limits.sessions_total);
+    count("sessions_per_user", &mut limits.sessions_per_user);
+    count("channels_total", &mut limits.channels_total);
+    count("channels_per_user", &mut limits.channels_per_user);
+    count("listeners_per_channel", &mut limits.listeners_per_channel);
+    if let Some(given) = section.integer("connections_per_channel", 1..=MANY) {
+        limits.connections_per_channel = given.value as u32;
+    }
+    let mut bytes = |key, value: &mut u64| {
+        if let Some(given) = section.integer(key, 1 << 20..=1 << 46) {
+            *value = given.value;
+        }
+    };
+    bytes("memory_per_user_bytes", &mut limits.memory_per_user_bytes);
+    bytes("memory_total_bytes", &mut limits.memory_total_bytes);
+    section.finish();
+    limits
+}

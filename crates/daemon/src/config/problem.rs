@@ -1,0 +1,93 @@
+//! What is wrong with a configuration, said so that it can be put right.
+
+use std::fmt;
+use std::ops::Range;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The line, counted from 1; 0 if the problem is not in a line.
+    pub line: usize,
+    /// What is wrong.
+    pub cause: String,
+    /// What to do about it.
+    pub remedy: String,
+}
+
+/// Everything that is wrong with a configuration, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problems {
+    /// The file's name as the user gave it.
+    pub file: String,
+    /// What is wrong; never empty.
+    pub list: Vec<Problem>,
+}
+
+impl Problems {
+    /// A problem with the file as a whole.
+    #[must_use]
+    pub fn file(file: &str, cause: String, remedy: &str) -> Self {
+        let problem = Problem { line: 0, cause, remedy: remedy.to_owned() };
+        Self { file: file.to_owned(), list: vec![problem] }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.list.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            match problem.line {
+                0 => write!(f, "{}: {}", self.file, problem.cause)?,
+                line => write!(f, "{}:{line}: {}", self.file, problem.cause)?,
+            }
+            if !problem.remedy.is_empty() {
+                write!(f, "\n    remedy: {}", problem.remedy)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Gathers problems while the file is read. Shared by all sections of one file.
+#[derive(Debug)]
+pub(super) struct Sink<'t> {
+    text: &'t str,
+    list: std::cell::RefCell<Vec<Problem>>,
+}
+
+impl<'t> Sink<'t> {
+    pub(super) fn new(text: &'t str) -> Self {
+        Self { text, list: Default::default() }
+    }
+
+    /// Notes a problem at a place in the text.
+    pub(super) fn report(
+        &self,
+        span: &Range<usize>,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let problem = Problem {
+            line: line_number(self.text, span.start),
+            cause: cause.into(),
+            remedy: remedy.into(),
+        };
+        self.list.borrow_mut().push(problem);
+    }
+
+    /// All problems, or none.
+    pub(super) fn finish(&self, file: &str) -> Result<(), Problems> {
+        let mut list = self.list.take();
+        list.sort_by_key(|problem| problem.line);
+        if list.is_empty() { Ok(()) } else { Err(Problems { file: file.to_owned(), list }) }
+    }
+}
+
+fn line_number(text: &str, offset: usize) -> usize {
+    let before = text.as_bytes().iter().take(offset);
+    1 + before.filter(|byte| **byte == b'\n').count()
+}

@@ -1,0 +1,213 @@
+use super::*;
+
+/// A machine with one interface, two cores, alice and the group clearway.
+struct Bench;
+
+impl Machine for Bench {
+    fn interfaces(&self) -> Vec<String> {
+        vec!["eth0".to_owned(), "lo".to_owned()]
+    }
+
+    fn cores(&self) -> Vec<usize> {
+        vec![0, 1]
+    }
+
+    fn user_id(&self, name: &str) -> Option<u32> {
+        (name == "alice").then_some(1000)
+    }
+
+    fn group_id(&self, name: &str) -> Option<u32> {
+        (name == "clearway").then_some(400)
+    }
+}
+
+fn read(text: &str) -> Result<Config, Problems> {
+    parse(text, "test.toml", &Bench)
+}
+
+const SHIPPED: &str = include_str!("../../../../clearway.toml");
+
+#[test]
+fn shipped_example_is_valid_and_shows_the_defaults() {
+    let config = read(SHIPPED).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.nics.len(), 1);
+    assert_eq!(config.nics[0].name, "eth0");
+    assert_eq!(config.policy, Policy::default());
+    assert_eq!(config.log, Log::default());
+    assert_eq!(config.udp_port, UDP_PORT_DEFAULT);
+}
+
+/// Each `#key = value` of the example is read as well, so that it cannot rot.
+#[test]
+fn shipped_example_is_valid_with_everything_uncommented() {
+    let uncomment = |line: &str| match line.strip_prefix('#') {
+        Some(rest) if rest.starts_with('[') || is_assignment(rest) => rest.to_owned(),
+        _ => line.to_owned(),
+    };
+    let mut text: String = SHIPPED.lines().map(|line| uncomment(line) + "\n").collect();
+    // Two ways to say the same thing.
+    text = text.replace("gateway = \"192.0.2.1\"\n", "");
+    let config = read(&text).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.nics.len(), 2);
+    assert_eq!(config.nics[0].vlan, Some(100));
+    assert_eq!(config.nics[0].gateways.len(), 2);
+    assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
+    assert_eq!(config.policy.users, [1000, 1000]);
+    assert_eq!(config.policy.groups, [400]);
+    assert_eq!(config.policy.ports[0].allow, [80..=80, 8000..=8999]);
+    assert!(config.policy.ports[1].anybody);
+    assert_eq!(config.policy.limits, Limits::default());
+}
+
+fn is_assignment(text: &str) -> bool {
+    text.split_once(" = ").is_some_and(|(key, _)| {
+        key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+    })
+}
+
+const MEMIF: &str = "[[nic]]\ndriver = \"memif\"\nsocket = \"/tmp/m\"\nrole = \"server\"\n\
+                     addresses = [\"10.0.0.1/24\"]\n";
+const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
+
+/// What is wrong, the line on which it stands, and parts of the cause and of the remedy.
+#[test]
+fn problems_name_the_line_the_cause_and_the_remedy() {
+    let nic = |extra: &str| format!("{ETHERNET}{extra}");
+    let memif = |extra: &str| format!("{MEMIF}{extra}");
+    let cases: &[(String, usize, &str, &str)] = &[
+        (String::new(), 1, "no [[nic]]", "add one"),
+        ("[[nic]\n".into(), 1, "not TOML", "toml.io"),
+        ("[[nic]]\n".into(), 1, "no `interface`", "eth0"),
+        ("[[nic]]\ninterface = \"eth7\"\n".into(), 2, "no interface \"eth7\"", "eth0, lo"),
+        ("nic = 3\n".into(), 1, "`nic` in the top level is integer", "[[nic]]"),
+        ("[nic]\ninterface = \"eth0\"\n".into(), 1, "is table", "[[nic]]"),
+        (nic("adresses = []\n"), 3, "unknown key `adresses` in [[nic]]", "mean `addresses`"),
+        (nic("zzz = 1\n"), 3, "unknown key `zzz`", "use one of: name, driver"),
+        (nic("driver = \"dpdk\"\n"), 3, "cannot be \"dpdk\"", "\"af_xdp\""),
+        (nic("socket = \"/tmp/x\"\n"), 3, "`socket` has no meaning", "remove"),
+        (nic("mode = \"fast\"\n"), 3, "`mode` cannot be \"fast\"", "\"zero-copy\""),
+        (nic("queues = 0\n"), 3, "`queues = 0` is out of range", "from 1 to 2"),
+        (nic("core = 9\n"), 3, "core 9", "[0, 1]"),
+        (nic("core = -1\n"), 3, "`core = -1` is out of range", "from 0"),
+        (nic("mtu_bytes = 99999\n"), 3, "out of range", "65518"),
+        (nic("vlan = 4095\n"), 3, "out of range", "4094"),
+        (nic("idle = 1\n"), 3, "`idle` in [[nic]] is integer", "string"),
+        (nic("idle = \"busy\"\n"), 3, "cannot be \"busy\"", "\"spin\""),
+        (nic("name = \"a b\"\n"), 3, "cannot be the name", "letters"),
+        (nic("addresses = \"10.0.0.1/24\"\n"), 3, "is string", "array"),
+        (nic("addresses = [\"10.0.0.1\"]\n"), 3, "\"10.0.0.1\"", "/24"),
+        (nic("addresses = [\"10.0.0.1/33\"]\n"), 3, "not an address", "/24"),
+        (nic("addresses = [\"fd00::1/0\"]\n"), 3, "not an address", "/64"),
+        (nic("addresses = [\n\"10.0.0.1/8\",\n\"10.0.0.1/8\"]\n"), 5, "stands twice", "remove"),
+        (nic("gateway = \"10.0.0.0/8\"\n"), 3, "not an IP address", "without a prefix"),
+        (memif("gateway = \"10.1.0.1\"\n"), 6, "10.1.0.1 is not on the link", "prefix"),
+        (memif("gateways = [\"10.0.0.2\", \"10.0.0.3\"]\n"), 6, "two gateways", "keep one"),
+        ("[[nic]]\ndriver = \"memif\"\n".into(), 1, "no `socket`", "add `socket"),
+        (memif("interface = \"eth0\"\n"), 6, "`interface` has no meaning", "remove"),
+        (memif("id = 4294967296\n"), 6, "out of range", "4294967295"),
+        (memif("mac = \"03:00:00:00:00:01\"\n"), 6, "`mac", "02:00"),
+        (memif("mac = \"02:00:00:00:01\"\n"), 6, "`mac", "02:00"),
+        (memif("secret = \"0123456789012345678901234\"\n"), 6, "longer than 24", "shorten"),
+        (memif("buffer_bytes = 100\n"), 6, "out of range", "512"),
+        (nic(ETHERNET), 3, "same interface", "once"),
+        (memif(MEMIF), 6, "two NICs with the name \"memif0\"", "`name`"),
+        (nic("[control]\nsocket = \"c.sock\"\n"), 4, "not an absolute path", "/run"),
+        (nic(&format!("[control]\nsocket = \"/{}\"\n", "x".repeat(110))), 4, "longer", "short"),
+        (nic("[control]\nsockets = 1\n"), 4, "unknown key", "`socket`"),
+        (nic("[log]\nlevel = \"a=b=c\"\n"), 4, "not a log level", "info"),
+        (nic("[log]\nformat = \"xml\"\n"), 4, "cannot be \"xml\"", "\"json\""),
+        (nic("[policy]\nusers = [\"bob\"]\n"), 4, "no user \"bob\"", "create"),
+        (nic("[policy]\ngroups = [\"bob\"]\n"), 4, "no group \"bob\"", "create"),
+        (nic("[policy]\nusers = [1.5]\n"), 4, "is float", "array"),
+        (nic("[[policy.ports]]\nallow = [1]\n"), 3, "whom", "users"),
+        (nic("[[policy.ports]]\nusers = [1]\n"), 3, "which ports", "allow"),
+        (nic("[[policy.ports]]\nusers = [1]\nallow = [0]\n"), 5, "\"0\"", "65535"),
+        (nic("[[policy.ports]]\nusers = [1]\nallow = [\"9-8\"]\n"), 5, "\"9-8\"", "8000-8999"),
+        (nic("[policy.limits]\nchannels_total = 0\n"), 4, "out of range", "from 1"),
+        (nic("[policy.limits]\nmemory_total_bytes = 1\n"), 4, "out of range", "from"),
+        (format!("udp_port = 0\n{ETHERNET}"), 1, "out of range", "65535"),
+        (format!("udp_port = \"x\"\n{ETHERNET}"), 1, "is string", "whole number"),
+    ];
+    for (text, line, cause, remedy) in cases {
+        let problems = read(text).expect_err(text);
+        let found = problems.list.iter().any(|problem| {
+            problem.line == *line
+                && problem.cause.contains(cause)
+                && problem.remedy.contains(remedy)
+        });
+        assert!(found, "expected line {line}, {cause}, {remedy} for\n{text}\ngot\n{problems}");
+    }
+}
+
+#[test]
+fn all_problems_are_reported_in_the_order_of_the_file() {
+    let text = "udp_port = 0\n[[nic]]\ninterface = \"nope\"\nidle = \"x\"\nfoo = 1\n";
+    let problems = read(text).expect_err("invalid");
+    let lines: Vec<usize> = problems.list.iter().map(|problem| problem.line).collect();
+    assert_eq!(lines, [1, 3, 4, 5]);
+    let shown = problems.to_string();
+    assert!(shown.starts_with("test.toml:1: `udp_port = 0` is out of range\n    remedy: give"));
+}
+
+#[test]
+fn memif_defaults() {
+    let config = read(MEMIF).expect("valid");
+    let expected = Nic::memif(
+        "memif0",
+        Memif::new("/tmp/m", MemifRole::Server),
+        Network { address: [10, 0, 0, 1].into(), prefix_bits: 24 },
+    );
+    assert_eq!(config.nics, [expected]);
+}
+
+#[test]
+fn secret_is_not_shown() {
+    let mut link = Memif::new("/tmp/m", MemifRole::Client);
+    link.secret = "hunter2".to_owned();
+    assert!(!format!("{link:?}").contains("hunter2"));
+    let text = format!("{MEMIF}secret = \"hunter2hunter2hunter2hunter2\"\n");
+    assert!(!read(&text).expect_err("too long").to_string().contains("hunter2"));
+}
+
+#[test]
+fn missing_file_says_what_to_do() {
+    let problems = Config::load(Path::new("/nonexistent/clearway.toml")).expect_err("missing");
+    let shown = problems.to_string();
+    assert!(shown.contains("/nonexistent/clearway.toml: cannot read it"), "{shown}");
+    assert!(shown.contains("--config"), "{shown}");
+}
+
+#[test]
+fn on_link_compares_prefixes() {
+    let network = |address: &str, prefix_bits| Network {
+        address: address.parse().expect("an address"),
+        prefix_bits,
+    };
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    assert!(network("10.0.0.1", 24).on_link(ip("10.0.0.255")));
+    assert!(!network("10.0.0.1", 24).on_link(ip("10.0.1.1")));
+    assert!(network("10.0.0.1", 32).on_link(ip("10.0.0.1")));
+    assert!(!network("10.0.0.1", 32).on_link(ip("10.0.0.2")));
+    assert!(network("fd00::1", 64).on_link(ip("fd00::2")));
+    assert!(!network("fd00::1", 64).on_link(ip("10.0.0.1")));
+}
+
+/// Whatever stands in the file, there is an answer and no panic.
+#[test]
+fn random_edits_never_panic() {
+    let mut random = clearway_base::Random::new(20707);
+    for _ in 0..500 {
+        let mut bytes = SHIPPED.replace("\n#", "\n").into_bytes();
+        for _ in 0..1 + random.below(8) {
+            let at = random.below(bytes.len() as u64) as usize;
+            match random.below(3) {
+                0 => bytes[at] = random.below(128) as u8,
+                1 if bytes.len() > 1 => drop(bytes.remove(at)),
+                _ => bytes.truncate(at + 1),
+            }
+        }
+        if let Ok(text) = String::from_utf8(bytes) {
+            let _ = read(&text);
+        }
+    }
+}
