@@ -2,6 +2,7 @@
 //!
 //! This crate performs no I/O and never asks the operating system for anything.
 
+mod counters;
 mod random;
 mod ranges;
 mod time;

@@ -1,1 +1,31 @@
-//! Message flows: reliability, flow control and congestion control, without I/O
+//! Message flows: reliable, ordered, congestion-controlled messages of up to 8 MB between two
+//! engines, over datagrams.
+//!
+//! No I/O, no clock, no randomness of its own: an [`Endpoint`] takes datagrams, times and a seed,
+//! and gives datagrams, timeouts and calls of the [`App`] trait. The packet format is
+//! `clearway_wire::clearway`, described in `docs/wire.md`.
+//!
+//! Reading order: `endpoint` (which flow a packet belongs to), `flow` (one connection), then its
+//! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `congestion`
+//! and `pacer` (how fast).
+
+mod acks;
+mod app;
+mod config;
+mod congestion;
+mod cookie;
+mod endpoint;
+mod flow;
+mod incoming;
+mod outgoing;
+mod pacer;
+mod recovery;
+mod rtt;
+#[cfg(test)]
+mod tests;
+
+pub use app::{App, Buffer, Owner, Reason};
+pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
+pub use congestion::{AckSample, CongestionControl, Swift};
+pub use endpoint::{Counters, Destination, Endpoint, FlowKey, PortInUse};
+pub use flow::FlowInfo;

@@ -1,0 +1,110 @@
+//! What has been received and is to be acknowledged.
+
+use clearway_base::{RangeSet, Time};
+
+use crate::config::PACKETS_IN_FLIGHT_MAX;
+
+/// Ranges that are remembered; older gaps are given up. An acknowledgement carries as many.
+pub(crate) const RANGES_MAX: usize = 32;
+/// How far a packet may be behind the newest one; older ones count as duplicates. Twice what a
+/// sender may have in flight, so that old gaps do not travel in acknowledgements for ever.
+const REORDERING_MAX: u64 = 2 * PACKETS_IN_FLIGHT_MAX as u64;
+/// RFC 9000, 13.2.2 acknowledges every second packet; LAN round trips are so short that bytes
+/// count more: an acknowledgement each 32 KB or 16 packets.
+const UNACKNOWLEDGED_BYTES_MAX: usize = 32 * 1024;
+const UNACKNOWLEDGED_PACKETS_MAX: u32 = 16;
+
+/// The packets that arrived, and when the peer must hear of it.
+#[derive(Debug, Default)]
+pub(crate) struct Acks {
+    received: RangeSet,
+    /// Numbers below count as received.
+    floor: u64,
+    largest_at: Time,
+    unacknowledged_packets: u32,
+    unacknowledged_bytes: usize,
+    /// When an acknowledgement must leave; `None` if there is nothing to acknowledge.
+    due: Option<Time>,
+}
+
+impl Acks {
+    /// True if this packet was seen before, or is too old to know.
+    pub(crate) fn is_duplicate(&self, number: u64) -> bool {
+        number < self.floor || self.received.contains(number)
+    }
+
+    /// Records a packet. `eliciting`: it asks for an acknowledgement, `urgent`: without delay.
+    pub(crate) fn record(
+        &mut self,
+        now: Time,
+        number: u64,
+        bytes: usize,
+        eliciting: bool,
+        urgent: bool,
+        delay_ns: u64,
+    ) {
+        let next = self.received.last().map_or(0, |last| last.end);
+        self.received.insert(number..number + 1);
+        self.forget_old();
+        if number >= next {
+            self.largest_at = now;
+        }
+        if !eliciting {
+            return;
+        }
+        self.unacknowledged_packets += 1;
+        self.unacknowledged_bytes += bytes;
+        // RFC 9000, 13.2.1: "an endpoint SHOULD generate and send an ACK frame without delay when
+        // it receives an ack-eliciting packet" out of order, for the sake of loss detection.
+        let at_once = urgent
+            || number != next
+            || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX
+            || self.unacknowledged_packets >= UNACKNOWLEDGED_PACKETS_MAX;
+        let due = if at_once { now } else { now + delay_ns };
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+    }
+
+    fn forget_old(&mut self) {
+        if self.received.len() == 1 {
+            return;
+        }
+        let newest = self.received.last().map_or(0, |last| last.end);
+        self.floor = self.floor.max(newest.saturating_sub(REORDERING_MAX));
+        if self.received.len() > RANGES_MAX
+            && let Some(oldest) = self.received.pop_first()
+        {
+            self.floor = self.floor.max(oldest.end);
+        }
+        self.received.forget_below(self.floor);
+    }
+
+    /// A duplicate arrived: its sender has not seen our acknowledgement.
+    pub(crate) fn record_duplicate(&mut self, now: Time) {
+        self.due = Some(now);
+    }
+
+    /// When an acknowledgement must leave on its own.
+    pub(crate) const fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// True if an acknowledgement can travel with whatever is sent now.
+    pub(crate) const fn is_pending(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// The received ranges, highest first, and how long the highest has waited.
+    pub(crate) fn ranges(
+        &self,
+        now: Time,
+    ) -> (impl Iterator<Item = core::ops::Range<u64>> + '_, u64) {
+        (self.received.iter().rev(), now.since(self.largest_at))
+    }
+
+    /// An acknowledgement has been sent.
+    pub(crate) fn on_sent(&mut self) {
+        self.due = None;
+        self.unacknowledged_packets = 0;
+        self.unacknowledged_bytes = 0;
+    }
+}

@@ -1,0 +1,104 @@
+//! What the transport needs of the apps that it serves. The engine implements it over channels.
+
+use std::net::SocketAddr;
+
+use crate::endpoint::FlowKey;
+
+/// Names a connection for the engine; the transport only passes it on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// The channel.
+    pub channel: u32,
+    /// The connection in the channel.
+    pub connection: u32,
+}
+
+/// A contiguous piece of an app's receive pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// The pool's name for it.
+    pub id: u32,
+    /// Where in the pool it begins.
+    pub offset: u32,
+    /// The length of the message, in bytes.
+    pub length: u32,
+}
+
+/// Why a connection ended or could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Orderly: this side or the peer closed it, and every message arrived.
+    Closed,
+    /// The peer's app or its daemon aborted it.
+    Reset,
+    /// The peer stopped answering.
+    TimedOut,
+    /// Nobody listens there, or the listener's limit is reached.
+    Refused,
+    /// The peer speaks no protocol version that we do.
+    Version,
+    /// The peer broke the protocol.
+    Protocol,
+}
+
+impl Reason {
+    /// The code in close, reset frames and reset packets (`docs/wire.md`).
+    #[must_use]
+    pub const fn code(self) -> u16 {
+        match self {
+            Self::Closed => 0,
+            Self::Reset => 1,
+            Self::TimedOut => 2,
+            Self::Refused => 3,
+            Self::Version => 4,
+            Self::Protocol => 5,
+        }
+    }
+
+    /// The reason that a peer gave; one that we do not know is a plain reset.
+    #[must_use]
+    pub const fn from_code(code: u16) -> Self {
+        match code {
+            0 => Self::Closed,
+            2 => Self::TimedOut,
+            3 => Self::Refused,
+            4 => Self::Version,
+            5 => Self::Protocol,
+            _ => Self::Reset,
+        }
+    }
+}
+
+/// The apps of an engine: their memory, and what they are told.
+pub trait App {
+    /// Copies bytes of a message that is being sent out of the app's transmit pool.
+    fn read(&self, owner: Owner, offset: u32, into: &mut [u8]);
+
+    /// A buffer of the app's receive pool, or `None` if it has no room now.
+    fn allocate(&mut self, owner: Owner, length: u32) -> Option<Buffer>;
+
+    /// Copies received bytes to their final place.
+    fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]);
+
+    /// Takes back a buffer whose message will never be complete.
+    fn discard(&mut self, owner: Owner, buffer: Buffer);
+
+    /// A message is complete and due.
+    fn deliver(&mut self, owner: Owner, buffer: Buffer);
+
+    /// The next `messages` messages of this connection have arrived; their bytes are free.
+    fn sent(&mut self, owner: Owner, messages: u32);
+
+    /// A peer wants to connect to this listener. The engine names the new connection, and says
+    /// how many positions its peer may use, or refuses.
+    fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)>;
+
+    /// A connection that was begun here is established.
+    fn connected(&mut self, owner: Owner);
+
+    /// A connection has ended, or could not be made. Nothing more will come of it.
+    fn closed(&mut self, owner: Owner, reason: Reason);
+
+    /// The answer to a ping arrived.
+    fn pong(&mut self, id: u64, rtt_ns: u64);
+}

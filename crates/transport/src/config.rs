@@ -1,0 +1,64 @@
+//! The transport's limits and times, with the reasons for their defaults.
+
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+
+/// Positions of the sequence space that a message takes besides its bytes. It stands for the
+/// memory of a message's bookkeeping at both ends, so that a limit on positions also limits the
+/// number of messages, empty ones included.
+pub const MESSAGE_OVERHEAD: u64 = 64;
+
+/// Packets of one flow that may be in flight: four times the descriptors of an LCD queue.
+pub const PACKETS_IN_FLIGHT_MAX: usize = 1024;
+
+/// Settings of an [`crate::Endpoint`]. All flows share them.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Largest UDP payload to send and to announce, in bytes: the MTU less IP and UDP headers.
+    pub packet_bytes_max: u16,
+    /// Flows at a time.
+    pub flows_max: u32,
+    /// How long a connection attempt may take.
+    pub connect_timeout_ns: u64,
+    /// First wait for an answer to a syn; doubles with each further one.
+    pub connect_retry_ns: u64,
+    /// Longest wait for an answer to a syn.
+    pub connect_retry_max_ns: u64,
+    /// Silence after which a ping is sent. 0: no keep-alive.
+    pub keep_alive_ns: u64,
+    /// Silence, despite pings or unacknowledged data, after which a flow is given up.
+    pub idle_timeout_ns: u64,
+    /// How long an acknowledgement may wait for data to travel with.
+    pub ack_delay_ns: u64,
+    /// Granularity of the loss timers. RFC 9002, section 6.1.2: "The RECOMMENDED value of the
+    /// timer granularity (kGranularity) is 1 millisecond." Round trips here are some
+    /// microseconds, and a lost packet should not cost a hundred of them.
+    pub timer_granularity_ns: u64,
+    /// Longest probe timeout, so that a peer that was away is found again soon.
+    pub probe_timeout_max_ns: u64,
+    /// Queueing delay above the lowest round-trip time that the congestion control accepts.
+    pub delay_target_ns: u64,
+    /// How long a cookie is valid; longer than a connection attempt.
+    pub cookie_lifetime_ns: u64,
+    /// Stateless answers (challenge, reset, version, pong) per second.
+    pub stateless_per_second: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            packet_bytes_max: 1472, // 1500 less 20 (IPv4) and 8 (UDP)
+            flows_max: 100_000,
+            connect_timeout_ns: 5 * SECOND,
+            connect_retry_ns: 20 * MILLISECOND,
+            connect_retry_max_ns: 250 * MILLISECOND,
+            keep_alive_ns: 10 * SECOND,
+            idle_timeout_ns: 30 * SECOND,
+            ack_delay_ns: 50 * MICROSECOND,
+            timer_granularity_ns: 200 * MICROSECOND,
+            probe_timeout_max_ns: 500 * MILLISECOND,
+            delay_target_ns: 300 * MICROSECOND,
+            cookie_lifetime_ns: 10 * SECOND,
+            stateless_per_second: 100_000,
+        }
+    }
+}

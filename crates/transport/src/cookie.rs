@@ -1,0 +1,102 @@
+//! Cookies: what a stranger must send back before anything is allocated for it, in the manner of
+//! RFC 4987, section 3.6 (SYN cookies) and RFC 9000, section 8.1.2 (retry tokens).
+
+use core::hash::Hasher;
+use std::net::IpAddr;
+
+use clearway_base::Time;
+use siphasher::sip128::{Hasher128, SipHasher24};
+
+/// Time of issue, then a keyed hash of it and of what the syn said.
+pub(crate) const COOKIE_BYTES: usize = 8 + 16;
+
+/// Makes and checks cookies. Keeps nothing but its key.
+#[derive(Clone)]
+pub(crate) struct Cookies {
+    key: [u8; 16],
+    lifetime_ns: u64,
+}
+
+impl core::fmt::Debug for Cookies {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Cookies") // the key is a secret
+    }
+}
+
+impl Cookies {
+    pub(crate) const fn new(key: [u8; 16], lifetime_ns: u64) -> Self {
+        Self { key, lifetime_ns }
+    }
+
+    /// The cookie for a syn from `peer` with this flow id and service port.
+    pub(crate) fn issue(
+        &self,
+        now: Time,
+        peer: IpAddr,
+        flow: u64,
+        port: u16,
+    ) -> [u8; COOKIE_BYTES] {
+        let issued = now.as_ns().to_be_bytes();
+        let mut cookie = [0; COOKIE_BYTES];
+        cookie[..8].copy_from_slice(&issued);
+        cookie[8..].copy_from_slice(&self.hash(issued, peer, flow, port));
+        cookie
+    }
+
+    /// True if `cookie` was issued here, for this syn, not too long ago.
+    pub(crate) fn is_valid(
+        &self,
+        now: Time,
+        cookie: &[u8],
+        peer: IpAddr,
+        flow: u64,
+        port: u16,
+    ) -> bool {
+        let Some((issued, hash)) = cookie.split_first_chunk::<8>() else { return false };
+        let age_ns = now.as_ns().checked_sub(u64::from_be_bytes(*issued));
+        let is_young = age_ns.is_some_and(|age_ns| age_ns < self.lifetime_ns);
+        is_young && equal_in_constant_time(hash, &self.hash(*issued, peer, flow, port))
+    }
+
+    fn hash(&self, issued: [u8; 8], peer: IpAddr, flow: u64, port: u16) -> [u8; 16] {
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&issued);
+        match peer {
+            IpAddr::V4(address) => hasher.write(&address.octets()),
+            IpAddr::V6(address) => hasher.write(&address.octets()),
+        }
+        hasher.write(&flow.to_be_bytes());
+        hasher.write(&port.to_be_bytes());
+        hasher.finish128().as_bytes()
+    }
+}
+
+fn equal_in_constant_time(a: &[u8], b: &[u8]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |difference, (x, y)| difference | (x ^ y)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cookies;
+    use clearway_base::Time;
+    use std::net::{IpAddr, Ipv4Addr};
+
+    #[test]
+    fn a_cookie_is_good_for_its_syn_and_for_a_while() {
+        let cookies = Cookies::new([7; 16], 1000);
+        let peer = IpAddr::from(Ipv4Addr::new(10, 0, 0, 1));
+        let other = IpAddr::from(Ipv4Addr::new(10, 0, 0, 2));
+        let now = Time::from_ns(5000);
+        let mut cookie = cookies.issue(now, peer, 1, 80);
+        assert!(cookies.is_valid(now + 999, &cookie, peer, 1, 80));
+        assert!(!cookies.is_valid(now + 1000, &cookie, peer, 1, 80), "too old");
+        assert!(!cookies.is_valid(now - 1, &cookie, peer, 1, 80), "from the future");
+        assert!(!cookies.is_valid(now, &cookie, other, 1, 80));
+        assert!(!cookies.is_valid(now, &cookie, peer, 2, 80));
+        assert!(!cookies.is_valid(now, &cookie, peer, 1, 81));
+        assert!(!cookies.is_valid(now, &cookie[..20], peer, 1, 80));
+        assert!(!Cookies::new([8; 16], 1000).is_valid(now, &cookie, peer, 1, 80));
+        cookie[7] ^= 1;
+        assert!(!cookies.is_valid(now, &cookie, peer, 1, 80));
+    }
+}

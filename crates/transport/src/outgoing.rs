@@ -1,0 +1,317 @@
+//! The sending half of a connection: messages as one sequence space.
+//!
+//! ```text
+//!  position 0          64        64+n  64+n+64
+//!           ├─overhead──┼──n bytes─┼─overhead─┼──m bytes─── ...
+//!           └────────message 0─────┴────────message 1────── ...
+//!                 acknowledged ▲        next ▲         end ▲      limit ▲
+//! ```
+//! A packet carries one contiguous range of positions, so what was lost is a range again, however
+//! many messages it touches. Loss detection itself is not here; see `flow.rs`.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use clearway_base::RangeSet;
+
+use crate::config::MESSAGE_OVERHEAD;
+
+/// A message that the app has submitted: where its bytes are, and its place in the sequence space.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    start: u64,
+    offset: u32,
+    length: u32,
+}
+
+impl Message {
+    const fn end(&self) -> u64 {
+        self.start + MESSAGE_OVERHEAD + self.length as u64
+    }
+}
+
+/// A part of a message, to go into one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    /// The message's sequence number.
+    pub(crate) sequence: u32,
+    /// The length of the whole message.
+    pub(crate) total: u32,
+    /// Where in the message this part begins.
+    pub(crate) at: u32,
+    /// Its length.
+    pub(crate) length: u32,
+    /// Where in the app's transmit pool its bytes are.
+    pub(crate) offset: u32,
+    /// The positions it covers.
+    pub(crate) end: u64,
+}
+
+impl Piece {
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.length == self.total
+    }
+}
+
+/// Messages on their way out.
+#[derive(Debug, Default)]
+pub(crate) struct Outgoing {
+    messages: VecDeque<Message>,
+    /// Sequence number of the first of `messages`.
+    first_sequence: u32,
+    /// Index in `messages` of the one that holds `next`.
+    next_index: usize,
+    /// The first position never sent.
+    next: u64,
+    /// One past the last position of all messages.
+    end: u64,
+    /// Every position below has been acknowledged.
+    acknowledged: u64,
+    /// Acknowledged ranges above `acknowledged`.
+    acknowledged_above: RangeSet,
+    /// What is to be sent again.
+    lost: RangeSet,
+    /// Positions from here on may not be used yet: the receiver's limit.
+    limit: u64,
+}
+
+impl Outgoing {
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, ..Self::default() }
+    }
+
+    /// Appends a message.
+    pub(crate) fn push(&mut self, offset: u32, length: u32) {
+        let message = Message { start: self.end, offset, length };
+        self.end = message.end();
+        self.messages.push_back(message);
+    }
+
+    /// Raises the limit; a lower one than before is an old one that arrived late.
+    pub(crate) fn raise_limit(&mut self, limit: u64) -> bool {
+        let raised = limit > self.limit;
+        self.limit = self.limit.max(limit);
+        raised
+    }
+
+    /// The next range to send: what was lost first, then what is new and within the limit.
+    /// Nothing changes until [`Outgoing::sent`].
+    pub(crate) fn next_range(&self) -> Option<Range<u64>> {
+        if let Some(lost) = self.lost.first() {
+            return Some(lost);
+        }
+        let end = self.end.min(self.limit);
+        // The overhead and the first byte of a message travel together.
+        let message = self.messages.get(self.next_index)?;
+        let starts = self.next == message.start;
+        let needs =
+            if starts { (MESSAGE_OVERHEAD + 1).min(message.end() - message.start) } else { 1 };
+        (self.next + needs <= end).then_some(self.next..end)
+    }
+
+    /// True if [`Outgoing::next_range`] has something.
+    pub(crate) fn has_data(&self) -> bool {
+        !self.lost.is_empty() || (self.next < self.end && self.next_range().is_some())
+    }
+
+    /// The receiver's limit, and not the lack of messages, is what stops this sender.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.next < self.end && self.next_range().is_none()
+    }
+
+    /// The piece that begins at `range.start`, of at most `room` bytes of payload and within
+    /// `range`. `None` if not even one byte fits (an empty message always does).
+    pub(crate) fn piece(
+        &self,
+        range: &Range<u64>,
+        cursor: &mut usize,
+        room: usize,
+    ) -> Option<Piece> {
+        let message = self.messages.get(*cursor)?;
+        let position = range.start;
+        let at = position.saturating_sub(message.start + MESSAGE_OVERHEAD) as u32;
+        let bytes_start = message.start + MESSAGE_OVERHEAD + u64::from(at);
+        let within = range.end.min(message.end()).checked_sub(bytes_start)?;
+        let length = within.min(room as u64) as u32;
+        if length == 0 && message.length != 0 {
+            return None;
+        }
+        let end = bytes_start + u64::from(length);
+        let sequence = self.first_sequence.wrapping_add(*cursor as u32);
+        if end == message.end() {
+            *cursor += 1;
+        }
+        Some(Piece {
+            sequence,
+            total: message.length,
+            at,
+            length,
+            offset: message.offset + at,
+            end,
+        })
+    }
+
+    /// Where [`Outgoing::piece`] starts looking for `position`.
+    pub(crate) fn cursor(&self, position: u64) -> usize {
+        if position >= self.next {
+            return self.next_index;
+        }
+        self.messages.partition_point(|message| message.end() <= position)
+    }
+
+    /// Records that `range` is in flight (again). `cursor` is where [`Outgoing::piece`] stopped.
+    pub(crate) fn sent(&mut self, range: Range<u64>, cursor: usize) {
+        if range.end > self.next {
+            self.next = range.end;
+            self.next_index = cursor;
+        } else {
+            self.lost.remove(range);
+        }
+    }
+
+    /// Records that `range` has arrived. Returns how many messages are thereby done, in order.
+    pub(crate) fn acknowledge(&mut self, range: Range<u64>) -> u32 {
+        if range.is_empty() {
+            return 0;
+        }
+        if !self.lost.is_empty() {
+            self.lost.remove(range.clone());
+        }
+        if range.start > self.acknowledged {
+            self.acknowledged_above.insert(range);
+            return 0;
+        }
+        self.acknowledged = self.acknowledged.max(range.end);
+        while let Some(above) = self.acknowledged_above.first() {
+            if above.start > self.acknowledged {
+                break;
+            }
+            self.acknowledged = self.acknowledged.max(above.end);
+            self.acknowledged_above.pop_first();
+        }
+        self.pop_done()
+    }
+
+    fn pop_done(&mut self) -> u32 {
+        let mut done = 0;
+        while self.messages.front().is_some_and(|message| message.end() <= self.acknowledged) {
+            self.messages.pop_front();
+            done += 1;
+        }
+        self.first_sequence = self.first_sequence.wrapping_add(done);
+        self.next_index -= done as usize;
+        done
+    }
+
+    /// `range` was lost, or is to be sent again as a probe: whatever of it has not arrived.
+    pub(crate) fn send_again(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.acknowledged)..range.end;
+        if range.is_empty() {
+            return;
+        }
+        self.lost.insert(range);
+        for above in self.acknowledged_above.iter() {
+            self.lost.remove(above);
+        }
+    }
+
+    /// True if every message has arrived.
+    pub(crate) fn is_done(&self) -> bool {
+        self.acknowledged == self.end
+    }
+
+    /// True if every message has been sent at least once.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.next == self.end
+    }
+
+    /// Messages pushed so far.
+    pub(crate) fn messages_pushed(&self) -> u32 {
+        self.first_sequence.wrapping_add(self.messages.len() as u32)
+    }
+
+    /// Messages that have not fully arrived yet.
+    pub(crate) fn messages_open(&self) -> usize {
+        self.messages.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Outgoing;
+    use clearway_base::Random;
+    use core::ops::Range;
+
+    /// Sends one packet of up to `room` payload bytes; returns its range.
+    fn send(outgoing: &mut Outgoing, mut room: usize) -> Option<Range<u64>> {
+        let mut range = outgoing.next_range()?;
+        let start = range.start;
+        let mut cursor = outgoing.cursor(start);
+        while !range.is_empty() {
+            let Some(piece) = outgoing.piece(&range, &mut cursor, room) else { break };
+            range.start = piece.end;
+            room -= piece.length as usize;
+            if room == 0 {
+                break;
+            }
+        }
+        outgoing.sent(start..range.start, cursor);
+        (start < range.start).then_some(start..range.start)
+    }
+
+    #[test]
+    fn small_messages_share_a_range() {
+        let mut outgoing = Outgoing::new(u64::MAX);
+        for index in 0..3 {
+            outgoing.push(index * 100, 10);
+        }
+        assert_eq!(send(&mut outgoing, 100), Some(0..222));
+        assert!(!outgoing.has_data());
+        assert_eq!(outgoing.acknowledge(0..222), 3);
+        assert!(outgoing.is_done());
+    }
+
+    #[test]
+    fn the_limit_stops_new_positions_only() {
+        let mut outgoing = Outgoing::new(100);
+        outgoing.push(0, 10);
+        outgoing.push(10, 10);
+        assert_eq!(send(&mut outgoing, 1000), Some(0..74));
+        assert!(outgoing.is_limited() && !outgoing.has_data());
+        outgoing.send_again(0..74);
+        assert_eq!(send(&mut outgoing, 1000), Some(0..74));
+        assert!(outgoing.raise_limit(148));
+        assert_eq!(send(&mut outgoing, 1000), Some(74..148));
+    }
+
+    #[test]
+    fn every_position_arrives_whatever_is_lost() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let mut outgoing = Outgoing::new(1000);
+            let mut in_flight: Vec<Range<u64>> = Vec::new();
+            let (mut pushed, mut done) = (0, 0);
+            while pushed < 40 || !outgoing.is_done() {
+                if pushed < 40 && random.chance(1, 3) {
+                    let length = if random.chance(1, 5) { 0 } else { random.below(600) as u32 };
+                    outgoing.push(0, length);
+                    pushed += 1;
+                }
+                if let Some(range) = send(&mut outgoing, 1 + random.below(200) as usize) {
+                    in_flight.push(range);
+                }
+                if !in_flight.is_empty() && random.chance(2, 3) {
+                    let range =
+                        in_flight.swap_remove(random.below(in_flight.len() as u64) as usize);
+                    if random.chance(1, 4) {
+                        outgoing.send_again(range);
+                    } else {
+                        done += outgoing.acknowledge(range);
+                    }
+                }
+                outgoing.raise_limit(outgoing.next + random.below(2000));
+            }
+            assert_eq!(done, 40, "seed {seed}");
+        }
+    }
+}

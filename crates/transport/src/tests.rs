@@ -1,0 +1,524 @@
+//! Two endpoints over a link that loses, duplicates, reorders, delays and corrupts, in virtual
+//! time. Everything comes from a seed, which a failure prints.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+
+use crate::{App, Buffer, Config, Endpoint, FlowKey, Owner, Reason};
+
+/// Faults of a link, each in 1000 packets.
+#[derive(Clone, Copy, Default)]
+struct Faults {
+    loss: u64,
+    duplication: u64,
+    reordering: u64,
+    corruption: u64,
+}
+
+/// An app with a pool of limited size, whose receive buffers are plain vectors.
+#[derive(Default)]
+struct TestApp {
+    transmit_pool: Vec<u8>,
+    pool_bytes_free: u64,
+    buffers: BTreeMap<u32, Vec<u8>>,
+    next_buffer: u32,
+    /// Delivered and not yet released, in order.
+    delivered: VecDeque<(Owner, Buffer)>,
+    sent: u32,
+    refuses: bool,
+    accepted: Vec<FlowKey>,
+    connected: u32,
+    closed: Vec<Reason>,
+    pongs: Vec<u64>,
+}
+
+impl TestApp {
+    fn new(pool_bytes: u64) -> Self {
+        Self { pool_bytes_free: pool_bytes, ..Self::default() }
+    }
+
+    fn release(&mut self, buffer: Buffer) -> Vec<u8> {
+        self.pool_bytes_free += u64::from(buffer.length);
+        self.buffers.remove(&buffer.id).expect("released once")
+    }
+}
+
+impl App for TestApp {
+    fn read(&self, _: Owner, offset: u32, into: &mut [u8]) {
+        into.copy_from_slice(&self.transmit_pool[offset as usize..][..into.len()]);
+    }
+
+    fn allocate(&mut self, _: Owner, length: u32) -> Option<Buffer> {
+        self.pool_bytes_free = self.pool_bytes_free.checked_sub(u64::from(length))?;
+        self.next_buffer += 1;
+        self.buffers.insert(self.next_buffer, vec![0; length as usize]);
+        Some(Buffer { id: self.next_buffer, offset: 0, length })
+    }
+
+    fn write(&mut self, _: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
+        let target = self.buffers.get_mut(&buffer.id).expect("allocated");
+        target[at as usize..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn discard(&mut self, _: Owner, buffer: Buffer) {
+        self.release(buffer);
+    }
+
+    fn deliver(&mut self, owner: Owner, buffer: Buffer) {
+        self.delivered.push_back((owner, buffer));
+    }
+
+    fn sent(&mut self, _: Owner, messages: u32) {
+        self.sent += messages;
+    }
+
+    fn accept(&mut self, listener: Owner, flow: FlowKey, _: SocketAddr) -> Option<(Owner, u64)> {
+        if self.refuses {
+            return None;
+        }
+        self.accepted.push(flow);
+        Some((Owner { channel: listener.channel, connection: self.accepted.len() as u32 }, WINDOW))
+    }
+
+    fn connected(&mut self, _: Owner) {
+        self.connected += 1;
+    }
+
+    fn closed(&mut self, _: Owner, reason: Reason) {
+        self.closed.push(reason);
+    }
+
+    fn pong(&mut self, _: u64, rtt_ns: u64) {
+        self.pongs.push(rtt_ns);
+    }
+}
+
+const WINDOW: u64 = 256 * 1024;
+const PORT: u16 = 7000;
+const LISTENER: Owner = Owner { channel: 0, connection: 0 };
+
+struct Host {
+    address: SocketAddr,
+    endpoint: Endpoint,
+    app: TestApp,
+}
+
+/// A packet on its way: when it arrives, a number that breaks ties, to whom, and what.
+type Travelling = Reverse<(Time, u64, usize, Vec<u8>)>;
+
+struct Network {
+    hosts: [Host; 2],
+    link: BinaryHeap<Travelling>,
+    now: Time,
+    random: Random,
+    faults: Faults,
+    delay_ns: u64,
+    count: u64,
+}
+
+impl Network {
+    fn new(seed: u64, config: &Config, faults: Faults, pool_bytes: u64) -> Self {
+        let now = Time::from_ns(SECOND);
+        let host = |index: u8| Host {
+            address: SocketAddr::from(([10, 0, 0, index + 1], 20707)),
+            endpoint: Endpoint::new(config.clone(), now, seed * 2 + u64::from(index), [index; 16]),
+            app: TestApp::new(pool_bytes),
+        };
+        Self {
+            hosts: [host(0), host(1)],
+            link: BinaryHeap::new(),
+            now,
+            random: Random::new(seed),
+            faults,
+            delay_ns: 5 * MICROSECOND,
+            count: 0,
+        }
+    }
+
+    fn connect(&mut self) -> FlowKey {
+        let [client, server] = &mut self.hosts;
+        server.endpoint.listen(PORT, LISTENER).expect("free port");
+        let owner = Owner { channel: 1, connection: 1 };
+        client.endpoint.connect(self.now, owner, server.address, PORT, WINDOW).expect("room")
+    }
+
+    /// Connects and runs until both sides know.
+    fn connected(&mut self) -> [FlowKey; 2] {
+        let key = self.connect();
+        self.run_until(|network| network.hosts[0].app.connected == 1);
+        [key, self.hosts[1].app.accepted[0]]
+    }
+
+    fn transmit(&mut self) {
+        for index in 0..2 {
+            let mut bytes = [0; 2048];
+            let now = self.now;
+            while let Some(destination) = self.hosts[index].endpoint.next_transmit(now) {
+                let host = &mut self.hosts[index];
+                let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+                if length > 0 {
+                    self.carry(1 - index, &bytes[..length]);
+                }
+            }
+        }
+    }
+
+    fn carry(&mut self, to: usize, bytes: &[u8]) {
+        let faults = self.faults;
+        if self.random.chance(faults.loss, 1000) {
+            return;
+        }
+        let copies = 1 + u64::from(self.random.chance(faults.duplication, 1000));
+        for _ in 0..copies {
+            let mut bytes = bytes.to_vec();
+            let mut arrival = self.now + self.delay_ns;
+            if self.random.chance(faults.reordering, 1000) {
+                arrival = arrival + self.random.below(20 * self.delay_ns);
+            }
+            if self.random.chance(faults.corruption, 1000) {
+                let bit = self.random.below(bytes.len() as u64 * 8);
+                bytes[bit as usize / 8] ^= 1 << (bit % 8);
+            }
+            self.count += 1;
+            self.link.push(Reverse((arrival, self.count, to, bytes)));
+        }
+    }
+
+    /// Advances to the next arrival or timeout. False if nothing will ever happen again.
+    fn step(&mut self) -> bool {
+        self.transmit();
+        let timeouts = self.hosts.iter().filter_map(|host| host.endpoint.next_timeout());
+        let arrival = self.link.peek().map(|Reverse(packet)| packet.0);
+        let Some(next) = timeouts.chain(arrival).min() else { return false };
+        self.now = self.now.max(next);
+        while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
+            let Some(Reverse((_, _, to, bytes))) = self.link.pop() else { break };
+            let source = self.hosts[1 - to].address;
+            let host = &mut self.hosts[to];
+            host.endpoint.handle_datagram(self.now, source, &bytes, &mut host.app);
+        }
+        for host in &mut self.hosts {
+            host.endpoint.handle_timeouts(self.now, &mut host.app);
+        }
+        true
+    }
+
+    #[track_caller]
+    fn run_until(&mut self, done: impl Fn(&Self) -> bool) {
+        let end = self.now + 600 * SECOND;
+        while !done(self) {
+            let goes_on = self.step();
+            assert!(goes_on && self.now < end, "stuck at {:?}: {:?}", self.now, self.describe());
+        }
+    }
+
+    fn describe(&self) -> String {
+        let host = |host: &Host| {
+            let flows: Vec<_> = host.endpoint.flows().collect();
+            format!("{flows:?} {:?} closed {:?}", host.endpoint.counters(), host.app.closed)
+        };
+        format!("{}\n{}", host(&self.hosts[0]), host(&self.hosts[1]))
+    }
+
+    /// Releases everything that host `index` has got, and returns the messages.
+    fn read_all(&mut self, index: usize, key: FlowKey) -> Vec<Vec<u8>> {
+        let host = &mut self.hosts[index];
+        let mut messages = Vec::new();
+        while let Some((_, buffer)) = host.app.delivered.pop_front() {
+            messages.push(host.app.release(buffer));
+            host.endpoint.release(self.now, key, buffer.length);
+        }
+        messages
+    }
+}
+
+/// The content of message `index`: recognisable, and different at each position.
+fn content(index: u32, length: u32) -> Vec<u8> {
+    (0..length)
+        .map(|at| (at.wrapping_mul(31) ^ index.wrapping_mul(2_654_435_761) >> 13) as u8)
+        .collect()
+}
+
+/// Sends `lengths` from host 0 to host 1, at most `window` messages at a time, and checks that
+/// each arrives once, in order and intact.
+fn transfer(network: &mut Network, keys: [FlowKey; 2], lengths: &[u32], window: usize) {
+    let mut sent = 0;
+    let mut received = 0;
+    let end = network.now + 600 * SECOND;
+    let mut pool_end = 0;
+    while received < lengths.len() {
+        while sent < lengths.len() && sent - received < window {
+            let app = &mut network.hosts[0].app;
+            let offset = pool_end;
+            app.transmit_pool.extend(content(sent as u32, lengths[sent]));
+            pool_end += lengths[sent];
+            let now = network.now;
+            network.hosts[0].endpoint.send(now, keys[0], offset, lengths[sent]);
+            sent += 1;
+        }
+        assert!(
+            network.step() && network.now < end,
+            "stuck at {:?}, {received} received",
+            network.now
+        );
+        for message in network.read_all(1, keys[1]) {
+            assert_eq!(message, content(received as u32, lengths[received]), "message {received}");
+            received += 1;
+        }
+    }
+}
+
+fn mixed_lengths(random: &mut Random, count: usize) -> Vec<u32> {
+    (0..count)
+        .map(|_| match random.below(20) {
+            0 => 0,
+            1 => 10_000 + random.below(90_000) as u32,
+            2..=5 => random.below(6_000) as u32,
+            _ => random.below(200) as u32,
+        })
+        .collect()
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_in_order_over_a_perfect_link() {
+    let mut network = Network::new(1, &Config::default(), Faults::default(), 64 << 20);
+    let keys = network.connected();
+    let lengths = [0, 1, 63, 64, 1400, 1448, 1472, 5000, 65_536, 1 << 20, 8 << 20, 3];
+    transfer(&mut network, keys, &lengths, 3);
+    network.run_until(|network| network.hosts[0].app.sent == lengths.len() as u32);
+    assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
+}
+
+#[test]
+fn messages_arrive_once_in_order_intact_over_bad_links() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            loss: random.below(100),
+            duplication: random.below(100),
+            reordering: random.below(200),
+            corruption: random.below(50),
+        };
+        let mut network = Network::new(seed, &Config::default(), faults, 4 << 20);
+        let keys = network.connected();
+        let lengths = mixed_lengths(&mut random, 400);
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            transfer(&mut network, keys, &lengths, 16);
+        }));
+        assert!(outcome.is_ok(), "seed {seed} fails");
+        assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()), "seed {seed}: closed");
+        let counters = network.hosts[1].endpoint.counters();
+        assert_eq!(counters.dropped_violation, 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_receiver_that_does_not_read_stops_its_sender_and_nothing_is_lost() {
+    let mut network = Network::new(3, &Config::default(), Faults::default(), 64 << 20);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = content(0, 10_000);
+    for _ in 0..100 {
+        let now = network.now;
+        network.hosts[0].endpoint.send(now, keys[0], 0, 10_000);
+    }
+    let end = network.now + SECOND;
+    while network.now < end && network.step() {}
+    let held = network.hosts[1].app.delivered.len();
+    assert_eq!(held as u64, WINDOW / (10_000 + 64), "the window, and no more");
+    assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
+    let mut received = 0;
+    while received < 100 {
+        received += network.read_all(1, keys[1]).len();
+        assert!(network.step());
+    }
+    assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
+}
+
+#[test]
+fn a_full_pool_delays_messages_but_loses_none() {
+    // The window is wider than the pool: packets are dropped for want of memory.
+    let mut network = Network::new(4, &Config::default(), Faults::default(), 100_000);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = content(0, 30_000);
+    for _ in 0..20 {
+        let now = network.now;
+        network.hosts[0].endpoint.send(now, keys[0], 0, 30_000);
+    }
+    let stalled_until = network.now + SECOND;
+    while network.now < stalled_until && network.step() {}
+    assert_eq!(network.hosts[1].app.delivered.len(), 3);
+    assert!(network.hosts[1].endpoint.counters().dropped_no_buffer > 0);
+    let begin = network.now;
+    let mut received = 0;
+    while received < 20 {
+        for message in network.read_all(1, keys[1]) {
+            assert_eq!(message, content(0, 30_000));
+            received += 1;
+        }
+        assert!(network.step());
+    }
+    let took_ns = network.now.since(begin);
+    assert!(took_ns < 100 * MILLISECOND, "resumes at once when memory is free: {took_ns} ns");
+}
+
+#[test]
+fn close_delivers_what_was_sent_before_and_both_apps_learn_of_it() {
+    for seed in 0..40 {
+        let faults = Faults { loss: 200, ..Faults::default() };
+        let mut network = Network::new(seed, &Config::default(), faults, 4 << 20);
+        let keys = network.connected();
+        network.hosts[0].app.transmit_pool = content(0, 5000);
+        let now = network.now;
+        for _ in 0..10 {
+            network.hosts[0].endpoint.send(now, keys[0], 0, 5000);
+        }
+        let host = &mut network.hosts[0];
+        host.endpoint.close(now, keys[0], &mut host.app);
+        network.run_until(|network| network.hosts.iter().all(|host| !host.app.closed.is_empty()));
+        assert_eq!(network.hosts[1].app.delivered.len(), 10, "seed {seed}");
+        assert!(
+            network.hosts.iter().all(|host| host.app.closed == [Reason::Closed]),
+            "seed {seed}"
+        );
+        // The last acknowledgement may be lost; the peer stays to repeat it, and then forgets.
+        network.run_until(|network| {
+            network.hosts.iter().all(|host| host.endpoint.flows().count() == 0)
+        });
+    }
+}
+
+#[test]
+fn an_abort_is_a_reset_for_the_peer() {
+    let mut network = Network::new(5, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    let host = &mut network.hosts[0];
+    host.endpoint.abort(keys[0], Reason::Reset, &mut host.app);
+    network.run_until(|network| !network.hosts[1].app.closed.is_empty());
+    assert_eq!(network.hosts[1].app.closed, [Reason::Reset]);
+    assert!(network.hosts[0].app.closed.is_empty());
+}
+
+#[test]
+fn a_peer_that_has_forgotten_the_flow_resets_it() {
+    let mut network = Network::new(6, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    // The peer's daemon is killed and starts again.
+    network.hosts[1].endpoint = Endpoint::new(Config::default(), network.now, 99, [9; 16]);
+    network.hosts[0].app.transmit_pool = vec![1; 100];
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, keys[0], 0, 100);
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!(network.hosts[0].app.closed, [Reason::Reset]);
+    assert!(network.now.since(now) < MILLISECOND);
+}
+
+#[test]
+fn a_silent_peer_times_out_and_an_idle_one_does_not() {
+    let mut network = Network::new(7, &Config::default(), Faults::default(), 1 << 20);
+    network.connected();
+    let end = network.now + 120 * SECOND;
+    while network.now < end && network.step() {}
+    assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()), "keep-alive");
+    network.faults.loss = 1000;
+    let begin = network.now;
+    network.run_until(|network| network.hosts.iter().all(|host| !host.app.closed.is_empty()));
+    assert!(network.hosts.iter().all(|host| host.app.closed == [Reason::TimedOut]));
+    assert!(network.now.since(begin) <= 45 * SECOND);
+}
+
+#[test]
+fn nobody_listening_and_a_refusing_listener_are_told_at_once() {
+    for listens in [false, true] {
+        let mut network = Network::new(8, &Config::default(), Faults::default(), 1 << 20);
+        network.connect();
+        network.hosts[1].app.refuses = true;
+        if !listens {
+            network.hosts[1].endpoint.unlisten(PORT);
+        }
+        network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+        assert_eq!(network.hosts[0].app.closed, [Reason::Refused]);
+        assert!(network.now < Time::from_ns(SECOND) + MILLISECOND);
+        assert_eq!(network.hosts[0].endpoint.flows().count(), 0);
+    }
+}
+
+#[test]
+fn connecting_to_nobody_times_out() {
+    let faults = Faults { loss: 1000, ..Faults::default() };
+    let mut network = Network::new(9, &Config::default(), faults, 1 << 20);
+    network.connect();
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
+}
+
+#[test]
+fn replayed_and_spoofed_packets_change_nothing() {
+    let mut network = Network::new(10, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = vec![7; 100];
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, keys[0], 0, 100);
+    network.transmit();
+    let Some(Reverse((_, _, _, packet))) = network.link.pop() else { panic!("sent nothing") };
+    let client_address = network.hosts[0].address;
+    let stranger = SocketAddr::from(([10, 0, 0, 77], 20707));
+    let server = &mut network.hosts[1];
+    server.endpoint.handle_datagram(now, stranger, &packet, &mut server.app);
+    assert_eq!(server.endpoint.counters().dropped_spoofed, 1);
+    for _ in 0..5 {
+        server.endpoint.handle_datagram(now, client_address, &packet, &mut server.app);
+    }
+    assert_eq!(server.app.delivered.len(), 1);
+    assert_eq!(server.endpoint.counters().dropped_duplicate, 4);
+}
+
+#[test]
+fn a_flood_of_syns_allocates_nothing() {
+    let mut network = Network::new(11, &Config::default(), Faults::default(), 1 << 20);
+    network.connect();
+    network.transmit();
+    let Some(Reverse((_, _, _, syn))) = network.link.pop() else { panic!("no syn") };
+    let server = &mut network.hosts[1];
+    for index in 0..10_000u32 {
+        let source = SocketAddr::from(([11, 0, (index >> 8) as u8, index as u8], 20707));
+        server.endpoint.handle_datagram(network.now, source, &syn, &mut server.app);
+    }
+    assert_eq!(server.endpoint.flows().count(), 0);
+    assert!(server.app.accepted.is_empty());
+    assert!(server.endpoint.counters().dropped_rate_limited > 0);
+}
+
+#[test]
+fn garbage_never_panics_and_is_counted() {
+    let mut network = Network::new(12, &Config::default(), Faults::default(), 1 << 20);
+    network.connected();
+    let source = network.hosts[0].address;
+    let mut random = Random::new(12);
+    let server = &mut network.hosts[1];
+    for _ in 0..20_000 {
+        let length = random.below(200) as usize;
+        let mut bytes: Vec<u8> = (0..length).map(|_| random.next_u32() as u8).collect();
+        if length >= 24 {
+            bytes[0] = random.below(3) as u8;
+            bytes[1] = random.below(9) as u8;
+            clearway_wire::clearway::seal(&mut bytes);
+        }
+        server.endpoint.handle_datagram(network.now, source, &bytes, &mut server.app);
+    }
+    assert!(server.endpoint.counters().dropped_malformed > 0);
+    assert_eq!(server.endpoint.flows().count(), 1);
+    assert!(server.app.delivered.is_empty());
+}
+
+#[test]
+fn a_ping_tells_the_round_trip_time() {
+    let mut network = Network::new(13, &Config::default(), Faults::default(), 1 << 20);
+    let to = network.hosts[1].address;
+    let now = network.now;
+    network.hosts[0].endpoint.ping(now, 1, to, 500);
+    network.run_until(|network| !network.hosts[0].app.pongs.is_empty());
+    assert_eq!(network.hosts[0].app.pongs, [10 * MICROSECOND]);
+}
