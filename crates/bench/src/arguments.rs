@@ -1,0 +1,177 @@
+//! The command line of `clearway bench`, and the checked plan that comes out of it.
+
+use crate::contender::Contender;
+use crate::error::Error;
+use crate::load::{Load, Workload};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Command {
+    /// rtt: one message at a time, echoed. rate: `--window` messages at a time, echoed.
+    /// stream: one way, `--window` messages at a time, acknowledged by 8 bytes each.
+    #[arg(value_enum)]
+    pub workload: Workload,
+    /// What joins the two Clearway hosts; `local`: two apps of one host.
+    #[arg(long, value_enum, default_value = "memif")]
+    pub wire: Wire,
+    /// Bytes per message.
+    #[arg(long, default_value_t = 64)]
+    pub size: usize,
+    /// Messages in flight. [default: 1 for rtt, 32 for rate, 8 for stream]
+    #[arg(long)]
+    pub window: Option<usize>,
+    /// paired: both apps in one process on one core, both engines on another.
+    /// hosts: the client's app and engine share one core, the server's another.
+    #[arg(long, value_enum, default_value = "paired")]
+    pub layout: Layout,
+    /// What Clearway's apps and engines do when there is nothing to do.
+    /// [default: spin when paired, yield when hosts]
+    #[arg(long, value_enum)]
+    pub idle: Option<Idle>,
+    /// What to compare with.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp,unix")]
+    pub compare: Vec<Compare>,
+    /// Seconds per contender and run, warm-up not counted.
+    #[arg(long, default_value_t = 1.0)]
+    pub seconds: f64,
+    /// How often each contender runs; the reports give medians.
+    #[arg(long, default_value_t = 3)]
+    pub runs: usize,
+    /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
+    #[arg(long)]
+    pub mtu: Option<u16>,
+    /// Measure only what the kernel does here, without Clearway.
+    #[arg(long)]
+    pub kernel_only: bool,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What joins two Clearway hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wire {
+    /// Shared-memory Ethernet between two daemons; no privilege needed.
+    Memif,
+    /// `AF_XDP` on a veth pair between two network namespaces; needs root.
+    Veth,
+    /// None: both apps are attached to one daemon.
+    Local,
+}
+
+/// Which process runs on which core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Layout {
+    /// Both apps in turn on one core, both engines in turn on the other.
+    Paired,
+    /// Client app and engine on one core, server app and engine on the other.
+    Hosts,
+}
+
+/// What to do when there is nothing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Look again at once.
+    Spin,
+    /// Let others on this core run first.
+    Yield,
+    /// Sleep until woken.
+    Block,
+}
+
+/// A family of contenders of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Compare {
+    /// `tcp_spin`, `tcp_block`, and `tcp_batch` for windows over 1.
+    Tcp,
+    /// `udp_spin`.
+    Udp,
+    /// `unix_spin`.
+    Unix,
+}
+
+/// What is to be measured: the command with its defaults filled in and its contradictions refused.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The workload that every contender gets.
+    pub load: Load,
+    /// What joins the Clearway hosts.
+    pub wire: Wire,
+    /// Where Clearway's processes run.
+    pub layout: Layout,
+    /// What Clearway's processes do when idle.
+    pub idle: Idle,
+    /// Largest IP packet on the Clearway wire.
+    pub mtu: u16,
+    /// Who takes part, in the order of each round.
+    pub contenders: Vec<Contender>,
+    /// Rounds.
+    pub runs: usize,
+    /// What the reader of the report has to know.
+    pub notes: Vec<String>,
+}
+
+/// The largest message that Clearway carries.
+const MESSAGE_BYTES_MAX: usize = 8 << 20;
+/// More in flight than this measures queues only.
+const WINDOW_MAX: usize = 4096;
+
+impl Command {
+    /// Fills in the defaults and refuses what means nothing.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        self.check()?;
+        let load = Load {
+            workload: self.workload,
+            size: self.size,
+            window: self.window.unwrap_or(self.workload.window_default()),
+            seconds: self.seconds,
+        };
+        let idle = self.idle.unwrap_or(match self.layout {
+            Layout::Paired => Idle::Spin,
+            Layout::Hosts => Idle::Yield,
+        });
+        let (mut contenders, notes) = Contender::of_kernel(&self.compare, &load);
+        if !self.kernel_only {
+            contenders.insert(0, Contender::Clearway);
+        }
+        let mtu = self.mtu.unwrap_or(if self.wire == Wire::Veth { 1500 } else { 9000 });
+        let (wire, layout, runs) = (self.wire, self.layout, self.runs);
+        Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
+    }
+
+    fn check(&self) -> Result<(), Error> {
+        let refuse = |message: String| Err(Error::Options(message));
+        if self.size > MESSAGE_BYTES_MAX {
+            return refuse(format!(
+                "--size {}: a message has at most {MESSAGE_BYTES_MAX} bytes",
+                self.size
+            ));
+        }
+        if let Some(window) = self.window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {
+            return refuse(format!("--window {window}: choose 1 to {WINDOW_MAX}"));
+        }
+        if self.workload == Workload::Rtt && self.window.is_some_and(|window| window != 1) {
+            return refuse("rtt has one message in flight; use `rate` for a --window".into());
+        }
+        if !(0.05..=3600.0).contains(&self.seconds) {
+            return refuse(format!("--seconds {}: choose 0.05 to 3600", self.seconds));
+        }
+        if !(1..=99).contains(&self.runs) {
+            return refuse(format!("--runs {}: choose 1 to 99", self.runs));
+        }
+        if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
+            return refuse("paired apps and engines have their cores to themselves and spin; use --layout hosts for --idle yield or block".into());
+        }
+        if self.wire == Wire::Veth && !self.kernel_only && !rustix::process::geteuid().is_root() {
+            return refuse(
+                "--wire veth makes network namespaces and needs root; use --wire memif".into(),
+            );
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong in a benchmark, each with what to do about it.
+
+use std::io;
+
+/// Why a benchmark did not finish.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Ctrl-C or a request to end. Everything that was started has been ended.
+    #[error("interrupted; everything that was started has been ended")]
+    Interrupted,
+    /// A combination of options that means nothing.
+    #[error("{0}")]
+    Options(String),
+    /// A program could not be started.
+    #[error("cannot start {program}: {source}; is it installed and executable?")]
+    Start {
+        /// What was to be started.
+        program: String,
+        /// Why it was not.
+        source: io::Error,
+    },
+    /// A helper program said no.
+    #[error("`{command}` failed: {message}")]
+    Helper {
+        /// The whole command line.
+        command: String,
+        /// What it wrote to its standard error.
+        message: String,
+    },
+    /// One of the processes of a contender failed.
+    #[error("{who} failed: {message}")]
+    Role {
+        /// Which process.
+        who: String,
+        /// What it said.
+        message: String,
+    },
+    /// One of the processes of a contender said nothing for too long.
+    #[error("{who} said nothing for {seconds} s; it has been ended. Is the machine overloaded?")]
+    Silent {
+        /// Which process.
+        who: String,
+        /// How long it was waited for.
+        seconds: u64,
+    },
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// The refusal.
+        source: io::Error,
+    },
+}
+
+/// Attaches what was being done to an error of the operating system.
+pub(crate) trait While<T> {
+    fn while_(self, what: &'static str) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> While<T> for Result<T, E> {
+    fn while_(self, what: &'static str) -> Result<T, Error> {
+        self.map_err(|source| Error::System { what, source: source.into() })
+    }
+}

@@ -1,0 +1,42 @@
+//! Whole-system benchmarks: Clearway beside what a user would pick instead, in one run.
+//!
+//! `clearway bench` and `clearway demo` are thin shells around this library. It starts every
+//! contender as separate, pinned processes, drives the same workload through each, interleaved,
+//! and reports medians, spread and ratios. It is *not* a load generator for a network that exists:
+//! it makes its own wire (memif, a veth pair, or none) and removes it afterwards.
+//!
+//! ```text
+//!  bench (parent) ── spawns, reads JSON lines, counts CPU time ──┐
+//!     ├─ bench-role app: client, core 0 ◀── kernel or Clearway ──▶ bench-role app: server, core 1
+//!     ├─ bench-role namespace ×2: hold the ends of the veth pair
+//!     └─ clearway daemon ×2, or bench-role engines: for the Clearway contender
+//! ```
+//!
+//! The way through the code: [`Command`] → `suite` (what runs when) → `kernel` and `clearway`
+//! (which processes a contender needs) → `role` (what such a process does) → `load` (the
+//! workload) → `endpoint` (the transport under it) → [`Report`].
+
+mod arguments;
+mod contender;
+mod cpu;
+mod endpoint;
+mod error;
+mod interrupt;
+mod kernel;
+mod load;
+mod process;
+mod report;
+mod role;
+mod suite;
+mod table;
+mod veth;
+
+pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
+pub use contender::Contender;
+pub use error::Error;
+pub use interrupt::Interrupt;
+pub use load::{Load, Sample, Workload};
+pub use report::{Figures, Ratio, Report, Spread};
+pub use role::RoleCommand;
+pub use suite::run;
+pub use table::print;

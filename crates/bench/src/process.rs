@@ -1,0 +1,159 @@
+//! The processes of a benchmark, as their parent sees them: started, listened to, ended.
+//!
+//! A role is this very program started again as `bench-role`; what it then does is in `role`.
+//! It reports [`Event`]s as JSON lines on its standard output.
+
+use crate::error::{Error, While};
+use crate::interrupt::Interrupt;
+use crate::load::Sample;
+use crate::role::Role;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// What a role tells its parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Event {
+    /// It is up; a server adds where it can be reached.
+    Ready(String),
+    /// Warm-up is over; the measurement begins now.
+    Measuring,
+    /// The measurement has just ended. The role goes on until its standard input is closed.
+    Finished(Sample),
+    /// It gives up.
+    Failed(String),
+}
+
+/// How to start this program again. Not `/proc/self/exe`, which would be another program when
+/// something in between (`unshare`) resolves it.
+pub(crate) fn own_program() -> String {
+    format!("/proc/{}/exe", std::process::id())
+}
+
+/// A running role. Dropping it ends it.
+pub(crate) struct RoleProcess {
+    who: String,
+    child: Child,
+    output: ChildStdout,
+    /// Bytes of the output that are not yet a line.
+    partial: Vec<u8>,
+    /// Held open: the role ends its wait when this closes.
+    _input: Option<ChildStdin>,
+}
+
+impl RoleProcess {
+    /// Starts this program again to play `role`. `who` is for messages.
+    pub(crate) fn start(who: &str, role: &Role) -> Result<Self, Error> {
+        Self::start_under(who, &[], role)
+    }
+
+    /// The same with another program's command line in front, such as `unshare --net`.
+    pub(crate) fn start_under(who: &str, prefix: &[&str], role: &Role) -> Result<Self, Error> {
+        let program = own_program();
+        let mut words = prefix.iter().copied().chain([program.as_str(), "bench-role"]);
+        let first = words.next().unwrap_or_default().to_owned();
+        let mut command = Command::new(&first);
+        command.args(words).arg(role.to_argument()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child =
+            command.spawn().map_err(|source| Error::Start { program: first, source })?;
+        let output = child.stdout.take().expect("the output was asked for as a pipe");
+        let input = child.stdin.take();
+        Ok(Self { who: who.to_owned(), child, output, partial: Vec::new(), _input: input })
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for its next event.
+    pub(crate) fn event(
+        &mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<Event, Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            if let Some(line) = self.line() {
+                return self.understand(&line);
+            }
+            if !interrupt.wait(&self.output, deadline)? {
+                return Err(Error::Silent { who: self.who.clone(), seconds: patience.as_secs() });
+            }
+            self.read(interrupt)?;
+        }
+    }
+
+    /// Waits for [`Event::Ready`].
+    pub(crate) fn ready(
+        &mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+    ) -> Result<String, Error> {
+        match self.event(patience, interrupt)? {
+            Event::Ready(address) => Ok(address),
+            other => Err(self.failed(format!("said {other:?} before it was ready"))),
+        }
+    }
+
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let end = self.partial.iter().position(|&byte| byte == b'\n')?;
+        Some(self.partial.drain(..=end).collect())
+    }
+
+    fn read(&mut self, interrupt: &Interrupt) -> Result<(), Error> {
+        let mut bytes = [0; 4096];
+        match rustix::io::read(&self.output, &mut bytes) {
+            Ok(0) => {
+                // Ctrl-C reaches the children of a terminal too; then they are not to blame.
+                interrupt.check()?;
+                let status = self.child.wait().while_("waiting for a process")?;
+                Err(self.failed(format!("ended early ({status}); its messages are above")))
+            }
+            Ok(count) => {
+                self.partial.extend_from_slice(&bytes[..count]);
+                Ok(())
+            }
+            Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno).while_("reading from a process"),
+        }
+    }
+
+    fn understand(&self, line: &[u8]) -> Result<Event, Error> {
+        match serde_json::from_slice(line) {
+            Ok(Event::Failed(message)) => Err(self.failed(message)),
+            Ok(event) => Ok(event),
+            Err(_) => {
+                let line = String::from_utf8_lossy(line);
+                Err(self.failed(format!("said something that is not an event: {}", line.trim())))
+            }
+        }
+    }
+
+    fn failed(&self, message: String) -> Error {
+        Error::Role { who: self.who.clone(), message }
+    }
+}
+
+impl Drop for RoleProcess {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a program to its end; its standard error becomes the message when it fails.
+pub(crate) fn helper(program: &str, arguments: &[&str]) -> Result<(), Error> {
+    let command = || format!("{program} {}", arguments.join(" "));
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::Start { program: program.to_owned(), source })?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Helper { command: command(), message })
+}

@@ -1,0 +1,230 @@
+//! What a comparison found: medians over the runs, their spread, and Clearway's ratios.
+
+use crate::arguments::Plan;
+use crate::contender::Contender;
+use crate::kernel::Outcome;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+/// The whole result, as `--json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `rtt`, `rate` or `stream`.
+    pub workload: &'static str,
+    /// Bytes per message.
+    pub size: usize,
+    /// Messages in flight.
+    pub window: usize,
+    /// What joined the Clearway hosts.
+    pub wire: crate::Wire,
+    /// What the kernel's TCP and UDP crossed: `veth` or `loopback`.
+    pub tcp_wire: &'static str,
+    /// Where Clearway's processes ran.
+    pub layout: crate::Layout,
+    /// What Clearway's processes did when idle.
+    pub idle: crate::Idle,
+    /// Largest IP packet on the Clearway wire.
+    pub mtu: u16,
+    /// Largest IP packet on the kernel's wire.
+    pub tcp_mtu: u16,
+    /// Seconds per contender and run.
+    pub seconds: f64,
+    /// Runs of each contender.
+    pub runs: usize,
+    /// Each contender's figures.
+    #[serde(serialize_with = "as_map")]
+    pub contenders: Vec<(Contender, Figures)>,
+    /// Clearway's figure divided by each other contender's.
+    #[serde(serialize_with = "as_map")]
+    pub ratio: Vec<(Contender, Ratio)>,
+    /// What the reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// A contender's medians.
+#[derive(Clone, Debug, Serialize)]
+pub struct Figures {
+    /// Median time of a message.
+    pub p50_ns: u64,
+    /// 99 of 100 messages were at most this slow.
+    pub p99_ns: u64,
+    /// 999 of 1000 messages were at most this slow.
+    pub p999_ns: u64,
+    /// Messages per second.
+    pub rate_per_s: f64,
+    /// Payload in one direction.
+    pub gbit_per_s: f64,
+    /// CPU time of all its processes in one run.
+    pub cpu_s: f64,
+    /// Datagrams never answered, in all runs.
+    pub lost: u64,
+    /// The least and the most of each figure.
+    pub spread: Spread,
+}
+
+/// The least and the most over the runs.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spread {
+    /// Of the median time.
+    pub p50_ns: [u64; 2],
+    /// Of the 99th percentile.
+    pub p99_ns: [u64; 2],
+    /// Of the 99.9th percentile.
+    pub p999_ns: [u64; 2],
+    /// Of the rate.
+    pub rate_per_s: [f64; 2],
+    /// Of the bandwidth.
+    pub gbit_per_s: [f64; 2],
+    /// Of the CPU time.
+    pub cpu_s: [f64; 2],
+}
+
+/// Clearway's figures divided by another contender's: under 1 is better for times, over 1 for rates.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Ratio {
+    /// Of the median time.
+    pub p50: f64,
+    /// Of the 99th percentile.
+    pub p99: f64,
+    /// Of the 99.9th percentile.
+    pub p999: f64,
+    /// Of the messages per second.
+    pub rate: f64,
+    /// Of the bandwidth.
+    pub gbit: f64,
+    /// Of the CPU time per message.
+    pub cpu_per_message: f64,
+}
+
+fn as_map<T: Serialize, S: Serializer>(
+    entries: &[(Contender, T)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(entries.len()))?;
+    for (contender, value) in entries {
+        map.serialize_entry(contender.name(), value)?;
+    }
+    map.end()
+}
+
+impl Report {
+    /// Sums up the runs of each contender.
+    pub(crate) fn new(
+        plan: &Plan,
+        outcomes: &[(Contender, Vec<Outcome>)],
+        tcp_wire: &'static str,
+        tcp_mtu: u16,
+        notes: Vec<String>,
+    ) -> Self {
+        let contenders: Vec<_> = outcomes
+            .iter()
+            .filter(|(_, runs)| !runs.is_empty())
+            .map(|(contender, runs)| (*contender, Figures::of(runs)))
+            .collect();
+        Self {
+            workload: plan.load.workload.name(),
+            size: plan.load.size,
+            window: plan.load.window,
+            wire: plan.wire,
+            tcp_wire,
+            layout: plan.layout,
+            idle: plan.idle,
+            mtu: plan.mtu,
+            tcp_mtu,
+            seconds: plan.load.seconds,
+            runs: plan.runs,
+            ratio: ratios(&contenders),
+            contenders,
+            notes,
+        }
+    }
+
+    /// The figures of one contender, if it took part.
+    #[must_use]
+    pub fn figures(&self, of: Contender) -> Option<&Figures> {
+        self.contenders.iter().find(|(contender, _)| *contender == of).map(|(_, figures)| figures)
+    }
+}
+
+fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
+    let Some((_, ours)) = contenders.iter().find(|(name, _)| *name == Contender::Clearway) else {
+        return Vec::new();
+    };
+    contenders
+        .iter()
+        .filter(|(name, _)| *name != Contender::Clearway)
+        .map(|(name, theirs)| (*name, Ratio::of(ours, theirs)))
+        .collect()
+}
+
+impl Ratio {
+    fn of(ours: &Figures, theirs: &Figures) -> Self {
+        let divide = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
+        let times = |a: u64, b: u64| rounded(divide(a as f64, b as f64), 1000.0);
+        let per_message = |figures: &Figures| divide(figures.cpu_s, figures.rate_per_s);
+        Self {
+            p50: times(ours.p50_ns, theirs.p50_ns),
+            p99: times(ours.p99_ns, theirs.p99_ns),
+            p999: times(ours.p999_ns, theirs.p999_ns),
+            rate: rounded(divide(ours.rate_per_s, theirs.rate_per_s), 1000.0),
+            gbit: rounded(divide(ours.gbit_per_s, theirs.gbit_per_s), 1000.0),
+            cpu_per_message: rounded(divide(per_message(ours), per_message(theirs)), 1000.0),
+        }
+    }
+}
+
+impl Figures {
+    fn of(runs: &[Outcome]) -> Self {
+        let p50 = summary(runs, |run| run.sample.p50_ns as f64);
+        let p99 = summary(runs, |run| run.sample.p99_ns as f64);
+        let p999 = summary(runs, |run| run.sample.p999_ns as f64);
+        let rate = summary(runs, |run| rounded(run.sample.rate_per_s, 10.0));
+        let gbit = summary(runs, |run| rounded(run.sample.gbit_per_s, 10_000.0));
+        let cpu = summary(runs, |run| rounded(run.cpu_s, 10_000.0));
+        let whole = |range: [f64; 2]| range.map(|figure| figure as u64);
+        Self {
+            p50_ns: p50.median as u64,
+            p99_ns: p99.median as u64,
+            p999_ns: p999.median as u64,
+            rate_per_s: rate.median,
+            gbit_per_s: gbit.median,
+            cpu_s: cpu.median,
+            lost: runs.iter().map(|run| run.sample.lost).sum(),
+            spread: Spread {
+                p50_ns: whole(p50.range),
+                p99_ns: whole(p99.range),
+                p999_ns: whole(p999.range),
+                rate_per_s: rate.range,
+                gbit_per_s: gbit.range,
+                cpu_s: cpu.range,
+            },
+        }
+    }
+}
+
+struct Summary {
+    median: f64,
+    range: [f64; 2],
+}
+
+/// Median, least and most of one figure; `runs` is not empty. Of an even number of runs, the median
+/// is the mean of the middle two.
+fn summary(runs: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Summary {
+    let mut figures: Vec<f64> = runs.iter().map(figure).collect();
+    figures.sort_by(f64::total_cmp);
+    let middle = figures.len() / 2;
+    let median = if figures.len() % 2 == 1 {
+        figures[middle]
+    } else {
+        f64::midpoint(figures[middle - 1], figures[middle])
+    };
+    Summary { median, range: [figures[0], figures[figures.len() - 1]] }
+}
+
+/// Rounded to `1 / steps`: more digits would only pretend.
+fn rounded(figure: f64, steps: f64) -> f64 {
+    (figure * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests;

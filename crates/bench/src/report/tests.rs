@@ -1,0 +1,72 @@
+use super::*;
+use crate::load::Sample;
+
+fn outcome(p50_ns: u64, rate_per_s: f64) -> Outcome {
+    let sample = Sample {
+        p50_ns,
+        p99_ns: 2 * p50_ns,
+        p999_ns: 3 * p50_ns,
+        rate_per_s,
+        gbit_per_s: rate_per_s * 64.0 * 8.0 / 1e9,
+        lost: 1,
+    };
+    Outcome { sample, cpu_s: 0.5 }
+}
+
+fn report() -> Report {
+    let command = crate::Command {
+        workload: crate::Workload::Rtt,
+        wire: crate::Wire::Memif,
+        size: 64,
+        window: None,
+        layout: crate::Layout::Paired,
+        idle: None,
+        compare: vec![crate::Compare::Tcp],
+        seconds: 1.0,
+        runs: 3,
+        mtu: None,
+        kernel_only: false,
+        json: true,
+    };
+    let plan = command.plan().expect("the options agree");
+    let ours = vec![outcome(2000, 400_000.0), outcome(1000, 500_000.0), outcome(3000, 450_000.0)];
+    let theirs = vec![outcome(10_000, 90_000.0), outcome(8000, 110_000.0)];
+    let outcomes = [
+        (Contender::Clearway, ours),
+        (Contender::TcpSpin, theirs),
+        (Contender::TcpBlock, Vec::new()),
+    ];
+    Report::new(&plan, &outcomes, "veth", 1500, vec!["a note".into()])
+}
+
+#[test]
+fn medians_spread_and_ratios() {
+    let report = report();
+    let ours = report.figures(Contender::Clearway).expect("took part");
+    assert_eq!((ours.p50_ns, ours.spread.p50_ns, ours.lost), (2000, [1000, 3000], 3));
+    let theirs = report.figures(Contender::TcpSpin).expect("took part");
+    assert_eq!((theirs.p50_ns, theirs.rate_per_s), (9000, 100_000.0));
+    assert!(report.figures(Contender::TcpBlock).is_none());
+    let [(Contender::TcpSpin, ratio)] = report.ratio[..] else { panic!("{:?}", report.ratio) };
+    assert_eq!((ratio.p50, ratio.rate), (0.222, 4.5));
+}
+
+#[test]
+fn json_has_the_promised_shape() {
+    let json = serde_json::to_value(report()).expect("plain data");
+    for name in ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s"] {
+        assert!(json["contenders"]["clearway"][name].is_number(), "{name}");
+    }
+    for name in ["p50", "rate", "gbit"] {
+        assert!(json["ratio"]["tcp_spin"][name].is_number(), "{name}");
+    }
+    assert_eq!(json["tcp_wire"], "veth");
+}
+
+#[test]
+fn the_table_names_everyone() {
+    let text = crate::print(&report());
+    for word in ["clearway", "tcp_spin", "9.00", "0.22", "a note"] {
+        assert!(text.contains(word), "{word} is missing from\n{text}");
+    }
+}

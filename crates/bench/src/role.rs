@@ -1,0 +1,282 @@
+//! What the processes of a benchmark do: this program, started again as `bench-role`.
+//!
+//! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
+//! ends with its parent: the kernel sees to that, even if the parent is killed.
+
+use crate::contender::Contender;
+use crate::cpu::pin;
+use crate::endpoint::{Batch, Datagram, Endpoint, PerMessage};
+use crate::error::{Error, While};
+use crate::load::{Client, Load, Server};
+use crate::process::Event;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr as InternetAddress, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::time::{Duration, Instant};
+
+/// A process of a benchmark; started by the benchmark itself, not by people.
+#[derive(clap::Args, Clone, Debug)]
+pub struct RoleCommand {
+    /// What to do, as JSON.
+    role: String,
+}
+
+/// Where and for whom a role runs, and what it does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Role {
+    parent: u32,
+    core: Option<usize>,
+    /// A process whose network namespace it enters.
+    namespace_of: Option<u32>,
+    part: Part,
+}
+
+/// What a role does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Part {
+    /// Keeps the network namespace that it was started in alive.
+    HoldNamespace,
+    /// Becomes another program.
+    Become { program: String, arguments: Vec<String> },
+    /// Answers messages. `bind` is an address, or a name for a Unix socket.
+    Server { contender: Contender, load: Load, bind: String },
+    /// Sends messages and times them.
+    Client { contender: Contender, load: Load, server: String },
+}
+
+impl Role {
+    pub(crate) fn new(part: Part) -> Self {
+        Self { parent: std::process::id(), core: None, namespace_of: None, part }
+    }
+
+    pub(crate) fn on_core(mut self, core: usize) -> Self {
+        self.core = Some(core);
+        self
+    }
+
+    pub(crate) fn in_namespace_of(mut self, process: Option<u32>) -> Self {
+        self.namespace_of = process;
+        self
+    }
+
+    pub(crate) fn to_argument(&self) -> String {
+        serde_json::to_string(self).expect("a role is plain data")
+    }
+
+    fn prepare(&self) -> Result<(), Error> {
+        set_parent_process_death_signal(Some(Signal::TERM))
+            .while_("asking to end with the parent")?;
+        let parent = getppid().map_or(0, |parent| parent.as_raw_nonzero().get() as u32);
+        if parent != self.parent {
+            return Err(Error::Options("`bench-role` is for `bench` to start".into()));
+        }
+        if let Some(process) = self.namespace_of {
+            enter_network_namespace(process).while_("entering a network namespace")?;
+        }
+        if let Some(core) = self.core {
+            pin(core).while_("pinning a process to a core")?;
+        }
+        Ok(())
+    }
+}
+
+fn enter_network_namespace(process: u32) -> rustix::io::Result<()> {
+    let path = format!("/proc/{process}/ns/net");
+    let namespace = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+}
+
+impl RoleCommand {
+    /// Plays the role to its end. What went wrong is told to the parent, and returned.
+    pub fn run(&self) -> Result<(), Error> {
+        let role: Role = serde_json::from_str(&self.role)
+            .map_err(|error| Error::Options(format!("not a role: {error}")))?;
+        let result = role.prepare().and_then(|()| role.part.play());
+        if let Err(error) = &result {
+            tell(&Event::Failed(error.to_string()));
+        }
+        result
+    }
+}
+
+/// Tells the parent; if that is gone, there is nobody else to tell.
+fn tell(event: &Event) {
+    let mut line = serde_json::to_vec(event).expect("an event is plain data");
+    line.push(b'\n');
+    let _ = io::stdout().write_all(&line);
+    let _ = io::stdout().flush();
+}
+
+/// Sleeps until the parent closes the pipe.
+fn wait_for_parent() {
+    let _ = io::stdin().read(&mut [0]);
+}
+
+impl Part {
+    fn play(self) -> Result<(), Error> {
+        match self {
+            Self::HoldNamespace => {
+                tell(&Event::Ready(String::new()));
+                wait_for_parent();
+                Ok(())
+            }
+            Self::Become { program, arguments } => {
+                let source = std::process::Command::new(&program).args(arguments).exec();
+                Err(Error::Start { program, source })
+            }
+            Self::Server { contender, load, bind } => {
+                serve(contender, &load, &bind).while_("serving")
+            }
+            Self::Client { contender, load, server } => {
+                request(contender, load, &server).while_("requesting")
+            }
+        }
+    }
+}
+
+fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<()> {
+    let size = load.size;
+    match contender {
+        Contender::TcpSpin => answer(load, &mut PerMessage::<false>::new(accept_tcp(bind)?, size)),
+        Contender::TcpBlock => answer(load, &mut PerMessage::<true>::new(accept_tcp(bind)?, size)),
+        Contender::TcpBatch => answer(load, &mut Batch::new(accept_tcp(bind)?, size, load.window)),
+        Contender::UdpSpin => answer(load, &mut Datagram::new(meet_udp(bind)?, size)),
+        Contender::UnixSpin => {
+            answer(load, &mut PerMessage::<false>::new(accept_unix(bind)?, size))
+        }
+        Contender::Clearway => Err(io::Error::other("not an app of the kernel")),
+    }
+}
+
+fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
+    let size = load.answer_bytes();
+    match contender {
+        Contender::TcpSpin => {
+            measure(load, &mut PerMessage::<false>::new(connect_tcp(server)?, size))
+        }
+        Contender::TcpBlock => {
+            measure(load, &mut PerMessage::<true>::new(connect_tcp(server)?, size))
+        }
+        Contender::TcpBatch => {
+            measure(load, &mut Batch::new(connect_tcp(server)?, size, load.window))
+        }
+        Contender::UdpSpin => measure(load, &mut Datagram::new(connect_udp(server)?, size)),
+        Contender::UnixSpin => {
+            measure(load, &mut PerMessage::<false>::new(connect_unix(server)?, size))
+        }
+        Contender::Clearway => Err(io::Error::other("not an app of the kernel")),
+    }
+}
+
+/// The server's app on its own: until the client leaves.
+fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<()> {
+    let mut server = Server::new(load);
+    loop {
+        match server.turn(endpoint) {
+            Ok(0) => endpoint.idle()?,
+            Ok(_) => {}
+            Err(error) if is_end(&error) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The client left in the middle of something; how it does so differs between transports.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// The client's app on its own: warm-up, measurement, report.
+fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
+    let mut client = Client::new(load);
+    timetable(&mut client, load, |client| {
+        if client.turn(endpoint)? == 0 {
+            endpoint.idle()?;
+        }
+        Ok(())
+    })
+}
+
+/// Warm-up, measurement, report, around turns that somebody else defines.
+fn timetable(
+    client: &mut Client,
+    load: Load,
+    mut turn: impl FnMut(&mut Client) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut until = |client: &mut Client, duration: Duration| {
+        let end = Instant::now() + duration;
+        while client.now() < end {
+            turn(client)?;
+        }
+        Ok::<(), io::Error>(())
+    };
+    until(client, load.warm_up())?;
+    tell(&Event::Measuring);
+    client.begin();
+    until(client, load.duration())?;
+    let sample = client.sample();
+    tell(&Event::Finished(sample));
+    wait_for_parent();
+    Ok(())
+}
+
+fn accept_tcp(bind: &str) -> io::Result<OwnedFd> {
+    let listener = TcpListener::bind(bind)?;
+    tell(&Event::Ready(listener.local_addr()?.to_string()));
+    let (stream, _) = listener.accept()?;
+    stream.set_nodelay(true)?;
+    Ok(stream.into())
+}
+
+fn connect_tcp(server: &str) -> io::Result<OwnedFd> {
+    let stream = TcpStream::connect(server)?;
+    stream.set_nodelay(true)?;
+    Ok(stream.into())
+}
+
+fn accept_unix(name: &str) -> io::Result<OwnedFd> {
+    let listener = UnixListener::bind_addr(&UnixAddress::from_abstract_name(name)?)?;
+    tell(&Event::Ready(name.to_owned()));
+    Ok(listener.accept()?.0.into())
+}
+
+fn connect_unix(name: &str) -> io::Result<OwnedFd> {
+    Ok(UnixStream::connect_addr(&UnixAddress::from_abstract_name(name)?)?.into())
+}
+
+/// Waits for the first datagram and keeps to its sender from then on. The datagram itself is left
+/// to be received again, as the first message.
+fn meet_udp(bind: &str) -> io::Result<UdpSocket> {
+    let socket = roomy_udp(bind)?;
+    tell(&Event::Ready(socket.local_addr()?.to_string()));
+    let (_, client) = socket.peek_from(&mut [0; 1])?;
+    socket.connect(client)?;
+    Ok(socket)
+}
+
+fn connect_udp(server: &str) -> io::Result<UdpSocket> {
+    let address: InternetAddress = server.parse().map_err(io::Error::other)?;
+    let any = if address.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = roomy_udp(any)?;
+    socket.connect(address)?;
+    Ok(socket)
+}
+
+/// A UDP socket with room for a window of large datagrams, so that none is lost for want of it.
+/// The kernel grants what its limit allows.
+fn roomy_udp(bind: &str) -> io::Result<UdpSocket> {
+    const ROOM_BYTES: usize = 4 << 20;
+    let socket = UdpSocket::bind(bind)?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, ROOM_BYTES)?;
+    rustix::net::sockopt::set_socket_send_buffer_size(&socket, ROOM_BYTES)?;
+    Ok(socket)
+}

@@ -1,0 +1,117 @@
+//! A report for people.
+
+use crate::contender::Contender;
+use crate::report::{Figures, Report};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+use std::fmt::Write as _;
+
+/// The report as a titled table, with the notes below it.
+#[must_use]
+pub fn print(report: &Report) -> String {
+    let mut text = title(report);
+    text.push('\n');
+    let _ = writeln!(text, "{}", figures_table(report));
+    if report.runs > 1 {
+        let _ = writeln!(text, "medians of {} runs; spread: least to most of p50", report.runs);
+    }
+    if !report.ratio.is_empty() {
+        let _ = writeln!(
+            text,
+            "ratio: Clearway's figure divided by this one's (time under 1, rate over 1 is better)"
+        );
+    }
+    for note in &report.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+fn title(report: &Report) -> String {
+    format!(
+        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}), layout {:?}, idle {:?}; TCP and UDP over {} (MTU {})",
+        report.workload,
+        report.size,
+        report.window,
+        report.seconds,
+        report.wire,
+        report.mtu,
+        report.layout,
+        report.idle,
+        report.tcp_wire,
+        report.tcp_mtu
+    )
+}
+
+fn figures_table(report: &Report) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header([
+        "",
+        "p50 µs",
+        "p99 µs",
+        "p99.9 µs",
+        "messages/s",
+        "Gbit/s",
+        "CPU s",
+        "spread µs",
+        "p50 ratio",
+        "p99.9 ratio",
+        "rate ratio",
+    ]);
+    for (contender, figures) in &report.contenders {
+        table.add_row(row(report, *contender, figures));
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn row(report: &Report, contender: Contender, figures: &Figures) -> Vec<String> {
+    let ratio = report.ratio.iter().find(|(name, _)| *name == contender).map(|(_, ratio)| ratio);
+    let show =
+        |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.2}"));
+    let [least, most] = figures.spread.p50_ns;
+    vec![
+        contender.name().to_owned(),
+        microseconds(figures.p50_ns),
+        microseconds(figures.p99_ns),
+        microseconds(figures.p999_ns),
+        thousands(figures.rate_per_s),
+        format!("{:.3}", figures.gbit_per_s),
+        format!("{:.2}", figures.cpu_s),
+        format!("{}..{}", microseconds(least), microseconds(most)),
+        show(ratio.map(|ratio| ratio.p50)),
+        show(ratio.map(|ratio| ratio.p999)),
+        show(ratio.map(|ratio| ratio.rate)),
+    ]
+}
+
+pub(crate) fn microseconds(ns: u64) -> String {
+    format!("{:.2}", ns as f64 / 1000.0)
+}
+
+/// A whole number with a comma before every three digits.
+pub(crate) fn thousands(figure: f64) -> String {
+    let digits = format!("{figure:.0}");
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(thousands(0.4), "0");
+        assert_eq!(thousands(999.0), "999");
+        assert_eq!(thousands(1_234_567.0), "1,234,567");
+    }
+}
