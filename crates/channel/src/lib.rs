@@ -1,1 +1,51 @@
-//! The contract between app and daemon: shared-memory layout, rings, pools, doorbells, control messages
+//! The contract between app and daemon: one shared memory, two rings, two pools, two doorbells,
+//! and the messages of the control socket.
+//!
+//! It is the only place where the two meet, and it is written for two processes that do not trust
+//! each other equally: [`DaemonEnd`] believes nothing that it reads and turns every lie into a
+//! [`Violation`]; [`AppEnd`] checks what it reads so that a bug becomes an error, but an app has to
+//! trust the daemon with its bytes anyway.
+//!
+//! It is *not* a transport (what a connection is, the engine knows) and not the app library (crate
+//! `client`: waiting, queues per connection, names that follow sockets).
+//!
+//! ```text
+//!  app                         shared memory (layout.rs)                        daemon
+//!  AppEnd ── Command ────────▶ submission ring (ring.rs, entry.rs) ───────────▶ DaemonEnd
+//!         ◀─ Completion ────── completion ring ◀───────────────────────────────
+//!         ── message bytes ──▶ transmit pool (pool.rs, private to the app) ───▶ read
+//!         ◀─ message bytes ─── receive pool (pool.rs, private to the daemon) ◀─ write
+//!         ── doorbell ───────▶ (doorbell.rs; only when the other side sleeps) ◀─ doorbell
+//! ```
+
+#[cfg(not(loom))]
+mod app_end;
+mod code;
+#[cfg(not(any(loom, miri)))]
+pub mod control;
+#[cfg(not(loom))]
+mod daemon_end;
+#[cfg(not(loom))]
+#[cfg_attr(miri, path = "doorbell_miri.rs")]
+mod doorbell;
+mod entry;
+mod layout;
+#[cfg(not(loom))]
+mod memory;
+mod pool;
+mod ring;
+mod sleep;
+mod sync;
+mod violation;
+
+#[cfg(not(loom))]
+pub use app_end::{AppEnd, Corrupt, Extent, Full, OpenError, ReceiveBuffer, TransmitBuffer};
+pub use code::Code;
+#[cfg(not(loom))]
+pub use daemon_end::{Buffer, Counters, DaemonEnd, Handover, Released};
+pub use entry::{Command, Completion, ReleaseList, canonical};
+pub use layout::{
+    BadSizes, LAYOUT, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,
+};
+pub use pool::{NotAllocated, Pool};
+pub use violation::Violation;

@@ -1,0 +1,279 @@
+//! The app's end of a channel: gives commands, takes completions, owns the transmit pool. It
+//! checks what it reads, so that a daemon of another version or with a bug becomes an error, not
+//! undefined behaviour; but unlike the other end it believes that the daemon keeps its word about
+//! when it writes a receive buffer (see `memory.rs`).
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::doorbell::AppBells;
+use crate::layout::{
+    SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD, SYNC_DAEMON_SLEEPING,
+    SYNC_SUBMISSION_HEAD,
+};
+use crate::memory::{self, Bytes, Memory, SharedRing, prefetch};
+use crate::ring::{Consumer, Producer};
+use crate::{Command, Completion, Handover, LAYOUT, Pool, Sizes, sleep};
+
+mod buffers;
+pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
+
+/// The app's end of a channel. For one thread at a time: it can be moved to another thread, not
+/// shared.
+///
+/// A message: [`allocate`](Self::allocate), fill [`transmit_bytes`](Self::transmit_bytes),
+/// [`submit`](Self::submit) a `Send`, [`flush`](Self::flush); when completions say that the send is
+/// finished, [`free`](Self::free).
+pub struct AppEnd {
+    commands: Producer<SharedRing>,
+    completions: Consumer<SharedRing>,
+    transmit: Bytes,
+    receive: Bytes,
+    pool: Pool,
+    /// Tells extents of different channels apart.
+    tag: u32,
+    /// Commands were written since the last flush.
+    dirty: bool,
+    bells: AppBells,
+    sizes: Sizes,
+    memory: Arc<Memory>,
+}
+
+/// The submission ring is full, until the daemon has taken some commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the submission ring is full; take completions and try again")]
+pub struct Full;
+
+/// The completion ring holds something that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the completion ring is corrupt: the daemon or a stray write of this program damaged it; attach again"
+)]
+pub struct Corrupt;
+
+/// The app's end could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The memory is not what the daemon announced.
+    #[error(
+        "the daemon's memory does not have layout {LAYOUT:016x} and the announced size and seals; install the same version of daemon and app library"
+    )]
+    Mismatch,
+    /// The kernel refused.
+    #[error("the channel's memory cannot be mapped: {0}; check `ulimit -v`")]
+    Io(#[from] io::Error),
+}
+
+impl AppEnd {
+    /// Opens what the daemon handed over.
+    #[cfg(not(miri))]
+    pub fn open(handover: Handover, sizes: Sizes) -> Result<Self, OpenError> {
+        sizes.check().map_err(|_| OpenError::Mismatch)?;
+        let Handover { memory, daemon_doorbell, app_doorbell } = handover;
+        let memory = memory::open(&memory, &sizes)?.ok_or(OpenError::Mismatch)?;
+        if !memory.header_is(&sizes) {
+            return Err(OpenError::Mismatch);
+        }
+        Ok(Self::on(memory, AppBells::new(daemon_doorbell, app_doorbell), sizes))
+    }
+
+    /// An end on memory that has been checked.
+    pub(crate) fn on(memory: Arc<Memory>, bells: AppBells, sizes: Sizes) -> Self {
+        static TAGS: AtomicU32 = AtomicU32::new(0);
+        let areas = *memory.areas();
+        let submission = SharedRing::new(
+            &memory,
+            areas.submission_ring,
+            sizes.submission_entries,
+            SYNC_SUBMISSION_HEAD,
+        );
+        let completion = SharedRing::new(
+            &memory,
+            areas.completion_ring,
+            sizes.completion_entries,
+            SYNC_COMPLETION_HEAD,
+        );
+        Self {
+            commands: Producer::new(submission, sizes.submission_entries),
+            completions: Consumer::new(completion, sizes.completion_entries),
+            transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
+            receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
+            pool: Pool::new(sizes.transmit_pool_bytes),
+            tag: TAGS.fetch_add(1, Ordering::Relaxed),
+            dirty: false,
+            bells,
+            sizes,
+            memory,
+        }
+    }
+
+    /// Gives the daemon a command. It sees it at once if it is awake; [`flush`](Self::flush) wakes
+    /// it.
+    #[inline]
+    pub fn submit(&mut self, command: &Command) -> Result<(), Full> {
+        if self.commands.room_known() == 0 {
+            self.refresh_room()?;
+        }
+        self.commands.push(|entry| command.encode(entry));
+        self.dirty = true;
+        Ok(())
+    }
+
+    /// Whether the next [`submit`](Self::submit) will find room.
+    #[inline]
+    pub fn has_room(&mut self) -> bool {
+        self.commands.room_known() > 0 || self.refresh_room().is_ok()
+    }
+
+    #[cold]
+    fn refresh_room(&mut self) -> Result<(), Full> {
+        // A head that makes no sense counts as full: no progress, but no harm either.
+        let _ = self.commands.refresh();
+        if self.commands.room_known() == 0 { Err(Full) } else { Ok(()) }
+    }
+
+    /// What the daemon says next.
+    #[inline]
+    pub fn next_completion(&mut self) -> Result<Option<Completion>, Corrupt> {
+        let (upper, entry) = match self.completions.peek() {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                self.completions.publish();
+                return Ok(None);
+            }
+            Err(_) => return Err(Corrupt),
+        };
+        let completion = Completion::decode(upper, entry, self.receive.length()).ok_or(Corrupt)?;
+        prefetch(self.completions.entry_ahead(1));
+        if let Completion::Received { offset, .. } = completion {
+            self.receive.prefetch(offset);
+        }
+        self.completions.advance();
+        Ok(Some(completion))
+    }
+
+    /// Room for a message of `length` bytes in the transmit pool, if there is any.
+    #[inline]
+    pub fn allocate(&mut self, length: u32) -> Option<Extent> {
+        let offset = self.pool.allocate(length)?;
+        Some(Extent::new(offset, length, self.tag))
+    }
+
+    /// Gives an extent back: it was never sent, or the send is finished.
+    #[inline]
+    pub fn free(&mut self, extent: Extent) {
+        self.check_tag(&extent);
+        self.pool.free(extent.offset()).expect("an extent is freed once, for it is moved here");
+    }
+
+    /// The bytes of an extent, to be filled before it is sent. Written later, they change what
+    /// the receiver sees.
+    #[inline]
+    pub fn transmit_bytes(&mut self, extent: &Extent) -> &mut [u8] {
+        self.check_tag(extent);
+        // SAFETY: the pool hands out each byte once, extents cannot be copied, and a
+        // `TransmitBuffer` has swallowed its extent; so no other reference to these bytes can
+        // exist while `self` is borrowed. The daemon never writes the transmit pool.
+        unsafe { self.transmit.slice_mut(extent.offset(), extent.length()) }
+    }
+
+    /// The extent as a buffer that owns its bytes and does not borrow the channel.
+    pub fn into_buffer(&self, extent: Extent) -> TransmitBuffer {
+        self.check_tag(&extent);
+        TransmitBuffer::new(self.transmit.clone(), extent)
+    }
+
+    /// Received bytes in place, as `Received` told. Panics if they are outside the receive pool.
+    ///
+    /// They are stable until the buffer is released, which needs `&mut self` and so cannot happen
+    /// while they are borrowed. After that the daemon overwrites them.
+    #[inline]
+    #[must_use]
+    pub fn receive_bytes(&self, offset: u32, length: u32) -> &[u8] {
+        // SAFETY: no code of this process writes the receive pool, and the daemon writes a buffer
+        // only before it tells of it and after its release (see `memory.rs`).
+        unsafe { self.receive.slice(offset, length) }
+    }
+
+    /// Received bytes as a buffer that does not borrow the channel. It does not release itself:
+    /// give its [`id`](ReceiveBuffer::id) back with a `Release` when it is gone.
+    #[inline]
+    #[must_use]
+    pub fn receive_buffer(&self, offset: u32, length: u32, id: u32) -> ReceiveBuffer {
+        ReceiveBuffer::new(self.receive.clone(), offset, length, id)
+    }
+
+    /// Wakes the daemon if it sleeps and there is something new for it.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.dirty {
+            self.dirty = false;
+            if sleep::must_ring(self.memory.sync_word(SYNC_DAEMON_SLEEPING)) {
+                self.bells.ring();
+            }
+        }
+    }
+
+    /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, and no
+    /// ringing, if completions are waiting or the channel is closed.
+    pub fn arm(&mut self) -> bool {
+        self.flush();
+        self.completions.publish();
+        let (completions, memory) = (&self.completions, &self.memory);
+        sleep::arm(memory.sync_word(SYNC_APP_SLEEPING), || {
+            matches!(completions.peek(), Ok(None)) && !closed(memory)
+        })
+    }
+
+    /// After sleeping, also if [`arm`](Self::arm) said no.
+    pub fn disarm(&mut self) {
+        if sleep::disarm(self.memory.sync_word(SYNC_APP_SLEEPING)) {
+            self.bells.clear();
+        }
+    }
+
+    /// Readable when the daemon has rung: to be waited on while armed.
+    #[must_use]
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.bells.own()
+    }
+
+    /// Whether the daemon has closed the channel in good order. (One that was killed cannot say
+    /// so; the control socket does.)
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        closed(&self.memory)
+    }
+
+    /// The sizes it was made with.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// Bytes of the transmit pool in use, rounding included.
+    #[must_use]
+    pub fn transmit_pool_used_bytes(&self) -> u32 {
+        self.pool.used_bytes()
+    }
+
+    #[inline]
+    fn check_tag(&self, extent: &Extent) {
+        assert!(extent.tag() == self.tag, "an extent of another channel");
+    }
+}
+
+fn closed(memory: &Memory) -> bool {
+    // Acquire pairs with the Release in `DaemonEnd::close`.
+    memory.sync_word(SYNC_CLOSED).load(Ordering::Acquire) != 0
+}
+
+impl std::fmt::Debug for AppEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AppEnd").field("pool", &self.pool).finish_non_exhaustive()
+    }
+}

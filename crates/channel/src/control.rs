@@ -1,0 +1,264 @@
+//! The control socket: what an app (or the `clearway` command) and the daemon say to each other
+//! outside of the rings.
+//!
+//! A Unix socket of type `SOCK_SEQPACKET`; one JSON object per packet; a reply for each request, in
+//! order. `attached` carries three descriptors: memory, the daemon's doorbell, the app's doorbell.
+//! One channel per connection, and the end of the connection is the end of the session: that is how
+//! each side learns of the other's death.
+//!
+//! Parsing is a pure function of the bytes ([`Request::parse`], [`Reply::parse`]); moving packets is
+//! [`send`] and [`receive`].
+
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Code, LAYOUT, Sizes};
+
+mod path;
+mod socket;
+pub use path::{client_path, daemon_path};
+pub use socket::{Packet, receive, send};
+
+/// The largest packet, in bytes.
+pub const PACKET_BYTES_MAX: usize = 64 * 1024;
+/// The longest name of an app, in bytes.
+pub const APP_NAME_BYTES_MAX: usize = 64;
+/// The largest number of probes of one `ping`.
+pub const PING_COUNT_MAX: u32 = 1000;
+
+/// What an app or the `clearway` command asks for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Opens a channel. Once per connection.
+    Attach(Attach),
+    /// Accepts connections to a port. After `attach`.
+    Listen(Listen),
+    /// Stops accepting.
+    Unlisten(Unlisten),
+    /// Asks for the state of the daemon. Needs no `attach`.
+    Status(Empty),
+    /// Measures round trips to a peer's daemon. Needs no `attach`.
+    Ping(Ping),
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Reply {
+    /// The channel; three descriptors come with it.
+    Attached(Attached),
+    /// The port is open.
+    Listening(Listening),
+    /// The port is closed.
+    Unlistened(Empty),
+    /// The daemon's state, as `clearway status --json` prints it.
+    Status(serde_json::Value),
+    /// The round trips.
+    Pong(Pong),
+    /// The request was refused.
+    Error(Refusal),
+}
+
+/// Opens a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attach {
+    /// [`LAYOUT`] of the app's library, in hexadecimal.
+    pub layout: String,
+    /// The app's name, for people: up to 64 bytes, no control characters.
+    pub app: String,
+    /// Which engine to attach to; the daemon chooses if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<u32>,
+    /// How large the channel shall be.
+    pub sizes: Sizes,
+}
+
+/// Accepts connections to a port.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listen {
+    /// One of the host's addresses; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// The port; 0 lets the daemon choose.
+    pub port: u16,
+}
+
+/// Stops accepting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Unlisten {
+    /// From `listening`.
+    pub listener: u32,
+}
+
+/// Measures round trips.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ping {
+    /// The host to probe.
+    pub peer: IpAddr,
+    /// How many probes: 1 to 1000.
+    pub count: u32,
+    /// Time between probes, and how long to wait for the last.
+    pub interval_ms: u32,
+    /// Bytes in each probe.
+    pub bytes: u16,
+}
+
+/// A request or reply without content: `{}`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Empty {}
+
+/// The channel that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Attached {
+    /// The daemon's number for the channel, as in `clearway status`.
+    pub channel: u32,
+    /// The engine it belongs to.
+    pub engine: u32,
+    /// How large it is (the daemon may have lowered what was asked).
+    pub sizes: Sizes,
+}
+
+/// The port that was opened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listening {
+    /// Names the listener in `Accepted` and `unlisten`.
+    pub listener: u32,
+    /// The address and port that it has.
+    pub address: SocketAddr,
+}
+
+/// Round trips that were measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pong {
+    /// Probes sent.
+    pub sent: u32,
+    /// The time of each probe that came back, in order.
+    pub round_trips_ns: Vec<u64>,
+}
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Refusal {
+    /// For programs.
+    pub code: Code,
+    /// For people: cause and remedy.
+    pub message: String,
+}
+
+/// A packet that is not a message.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// Larger than any message.
+    #[error("a control packet has {0} bytes; at most {PACKET_BYTES_MAX} are allowed")]
+    TooLarge(usize),
+    /// Not the JSON of a message.
+    #[error("a control packet is not a known message ({0}); is its sender of another version?")]
+    Json(#[from] serde_json::Error),
+    /// A field is out of range.
+    #[error("{field} of a control message must be {range}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// What is allowed.
+        range: &'static str,
+    },
+}
+
+impl Request {
+    /// Reads a request: any bytes at all.
+    pub fn parse(packet: &[u8]) -> Result<Self, ParseError> {
+        let request = parse(packet)?;
+        match &request {
+            Self::Attach(attach) => attach.check()?,
+            Self::Ping(ping) => ping.check()?,
+            Self::Listen(_) | Self::Unlisten(_) | Self::Status(_) => {}
+        }
+        Ok(request)
+    }
+}
+
+impl Reply {
+    /// Reads a reply: any bytes at all.
+    pub fn parse(packet: &[u8]) -> Result<Self, ParseError> {
+        parse(packet)
+    }
+
+    /// A refusal in the words of its code.
+    #[must_use]
+    pub fn error(code: Code) -> Self {
+        Self::error_with(code, code.text())
+    }
+
+    /// A refusal in other words.
+    pub fn error_with(code: Code, message: impl Into<String>) -> Self {
+        Self::Error(Refusal { code, message: message.into() })
+    }
+}
+
+impl Attach {
+    /// A request of this build of the library.
+    pub fn new(app: impl Into<String>, engine: Option<u32>, sizes: Sizes) -> Self {
+        Self { layout: layout_text(), app: app.into(), engine, sizes }
+    }
+
+    /// Whether the app's library and this one understand each other's memory.
+    #[must_use]
+    pub fn layout_matches(&self) -> bool {
+        self.layout == layout_text()
+    }
+
+    fn check(&self) -> Result<(), ParseError> {
+        let named = !self.app.is_empty() && self.app.len() <= APP_NAME_BYTES_MAX;
+        if !named || self.app.chars().any(char::is_control) {
+            return range("app", "1 to 64 bytes without control characters");
+        }
+        if self.layout.len() > 64 {
+            return range("layout", "at most 64 bytes");
+        }
+        Ok(())
+    }
+}
+
+impl Ping {
+    fn check(&self) -> Result<(), ParseError> {
+        if self.count == 0 || self.count > PING_COUNT_MAX {
+            return range("count", "1 to 1000");
+        }
+        if self.interval_ms > 60_000 {
+            return range("interval_ms", "at most 60000");
+        }
+        if self.bytes > 1400 {
+            return range("bytes", "at most 1400");
+        }
+        Ok(())
+    }
+}
+
+fn layout_text() -> String {
+    format!("{LAYOUT:016x}")
+}
+
+fn parse<T: for<'de> Deserialize<'de>>(packet: &[u8]) -> Result<T, ParseError> {
+    if packet.len() > PACKET_BYTES_MAX {
+        return Err(ParseError::TooLarge(packet.len()));
+    }
+    Ok(serde_json::from_slice(packet)?)
+}
+
+fn range(field: &'static str, range: &'static str) -> Result<(), ParseError> {
+    Err(ParseError::Range { field, range })
+}
+
+#[cfg(test)]
+mod tests;

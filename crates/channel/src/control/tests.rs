@@ -1,0 +1,136 @@
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::AsFd;
+
+use proptest::prelude::*;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+
+use super::*;
+
+fn sockets() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+}
+
+fn requests() -> Vec<Request> {
+    vec![
+        Request::Attach(Attach::new("echo", Some(1), Sizes::default())),
+        Request::Attach(Attach::new("echo", None, Sizes::default())),
+        Request::Listen(Listen { address: None, port: 7 }),
+        Request::Listen(Listen { address: Some("10.0.0.1".parse().unwrap()), port: 0 }),
+        Request::Unlisten(Unlisten { listener: 3 }),
+        Request::Status(Empty {}),
+        Request::Ping(Ping { peer: "::1".parse().unwrap(), count: 3, interval_ms: 10, bytes: 56 }),
+    ]
+}
+
+#[test]
+fn requests_and_replies_survive_the_way() {
+    for request in requests() {
+        let text = serde_json::to_vec(&request).unwrap();
+        assert_eq!(Request::parse(&text).unwrap(), request);
+    }
+    let replies = [
+        Reply::Attached(Attached { channel: 1, engine: 0, sizes: Sizes::default() }),
+        Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
+        Reply::Unlistened(Empty {}),
+        Reply::Status(serde_json::json!({"apps": []})),
+        Reply::Pong(Pong { sent: 2, round_trips_ns: vec![5000] }),
+        Reply::error(Code::Denied),
+    ];
+    for reply in replies {
+        let text = serde_json::to_vec(&reply).unwrap();
+        assert_eq!(Reply::parse(&text).unwrap(), reply);
+    }
+}
+
+#[test]
+fn the_text_form_is_what_the_documentation_says() {
+    let text = r#"{"listen":{"port":7}}"#;
+    assert_eq!(serde_json::to_string(&requests()[2]).unwrap(), text);
+    assert_eq!(serde_json::to_string(&Request::Status(Empty {})).unwrap(), r#"{"status":{}}"#);
+}
+
+#[test]
+fn what_is_not_a_request_is_refused() {
+    let refused: &[&[u8]] = &[
+        b"",
+        b"{}",
+        b"null",
+        b"\xff\xfe",
+        br#"{"listen":{"port":7,"more":1}}"#,
+        br#"{"listen":{"port":65536}}"#,
+        br#"{"listen":{"port":7},"status":{}}"#,
+        br#"{"shutdown":{}}"#,
+        br#"{"status":{}} x"#,
+        br#"{"ping":{"peer":"10.0.0.1","count":0,"interval_ms":1,"bytes":1}}"#,
+        br#"{"ping":{"peer":"host","count":1,"interval_ms":1,"bytes":1}}"#,
+    ];
+    for packet in refused {
+        assert!(Request::parse(packet).is_err(), "{}", String::from_utf8_lossy(packet));
+    }
+    for app in ["", "new\nline", &"x".repeat(65)] {
+        let attach = Request::Attach(Attach::new(app, None, Sizes::default()));
+        assert!(Request::parse(&serde_json::to_vec(&attach).unwrap()).is_err());
+    }
+    assert!(matches!(
+        Request::parse(&vec![b' '; PACKET_BYTES_MAX + 1]),
+        Err(ParseError::TooLarge(_))
+    ));
+    let deep = "[".repeat(PACKET_BYTES_MAX);
+    assert!(Request::parse(deep.as_bytes()).is_err());
+    assert!(Reply::parse(format!(r#"{{"status":{deep}"#).as_bytes()).is_err());
+}
+
+#[test]
+fn descriptors_travel_with_a_message() {
+    let (near, far) = sockets();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    send(&near, &requests()[0], &[reader.as_fd()]).unwrap();
+    drop(reader);
+    let packet = receive(&far).unwrap().unwrap();
+    assert_eq!(Request::parse(&packet.bytes).unwrap(), requests()[0]);
+    writer.write_all(b"through").unwrap();
+    drop(writer);
+    let mut text = String::new();
+    let fd = packet.descriptors.into_iter().next().unwrap();
+    File::from(fd).read_to_string(&mut text).unwrap();
+    assert_eq!(text, "through");
+}
+
+#[test]
+fn the_other_sides_end_and_silence_are_told_apart() {
+    let (near, far) = sockets();
+    assert_eq!(receive(&far).unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(near);
+    assert!(receive(&far).unwrap().is_none());
+}
+
+#[test]
+fn packets_over_the_limit_are_refused_on_both_sides() {
+    let (near, far) = sockets();
+    let large = Reply::error_with(Code::Internal, "x".repeat(PACKET_BYTES_MAX));
+    assert_eq!(send(&near, &large, &[]).unwrap_err().kind(), ErrorKind::InvalidInput);
+    rustix::net::send(&near, &vec![b' '; PACKET_BYTES_MAX + 1], SendFlags::empty()).unwrap();
+    assert_eq!(receive(&far).unwrap_err().kind(), ErrorKind::InvalidData);
+    send(&near, &requests()[0], &[]).unwrap();
+    assert!(receive(&far).unwrap().is_some());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_bytes_are_parsed_without_a_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        which in 0..7usize,
+        at in any::<usize>(),
+    ) {
+        let _ = Request::parse(&bytes);
+        let _ = Reply::parse(&bytes);
+        let mut text = serde_json::to_vec(&requests()[which]).unwrap();
+        let at = at % text.len();
+        text[at] = bytes.first().copied().unwrap_or(b'"');
+        let _ = Request::parse(&text);
+    }
+}

@@ -1,0 +1,326 @@
+//! The daemon's end of a channel. It works on copies, keeps its own books, and trusts nothing that
+//! the app can write: whatever that is, the answer is a [`Violation`] or a value within bounds.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use crate::doorbell::{self, AppBells, DaemonBells};
+use crate::layout::{
+    OUTSTANDING_SENDS_MAX, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
+    SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
+};
+use crate::memory::{self, Bytes, Memory, SharedRing, prefetch};
+use crate::ring::{BadHead, BadTurn, Consumer, Producer};
+use crate::sync::Ordering;
+use crate::{Command, Completion, Sizes, Violation, sleep};
+
+mod buffers;
+use buffers::Buffers;
+pub use buffers::{Buffer, Released};
+
+/// The daemon's end of a channel: takes commands, gives completions, owns the receive pool.
+///
+/// Call order, per turn: [`next_command`](Self::next_command) until it gives nothing (or as often
+/// as the turn allows), [`complete`](Self::complete) while there is
+/// [`completion_room`](Self::completion_room), then [`flush`](Self::flush). Before sleeping:
+/// [`arm`](Self::arm), which says no when something is waiting; afterwards
+/// [`disarm`](Self::disarm).
+///
+/// A message for the app: [`allocate`](Self::allocate), [`write`](Self::write) in any order and as
+/// often as needed, [`complete`](Self::complete) with `Received`, [`grant`](Self::grant); later the
+/// app's `Release` names the buffer, and [`release`](Self::release) takes it back.
+pub struct DaemonEnd {
+    commands: Consumer<SharedRing>,
+    completions: Producer<SharedRing>,
+    transmit: Bytes,
+    receive: Bytes,
+    buffers: Buffers,
+    sends_outstanding: u32,
+    /// Completions were written since the last flush.
+    dirty: bool,
+    /// What the app did wrong outside of a command; `next_command` reports it.
+    violation: Option<Violation>,
+    bells: DaemonBells,
+    bells_rung: u64,
+    sizes: Sizes,
+    memory: Arc<Memory>,
+}
+
+/// What the app needs to open its end; goes over the control socket in this order.
+#[derive(Debug)]
+pub struct Handover {
+    /// The shared memory.
+    pub memory: OwnedFd,
+    /// What the app rings.
+    pub daemon_doorbell: OwnedFd,
+    /// What the app waits on.
+    pub app_doorbell: OwnedFd,
+}
+
+/// What a channel has seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Commands taken from the app.
+    pub commands: u64,
+    /// Completions given to the app.
+    pub completions: u64,
+    /// How often the app was woken.
+    pub doorbells_rung: u64,
+    /// Sends taken and not finished yet.
+    pub sends_outstanding: u32,
+    /// Bytes of the receive pool in use, rounding included.
+    pub receive_pool_used_bytes: u32,
+}
+
+impl DaemonEnd {
+    /// Makes a channel: this end, and what the app needs for the other. An error of kind
+    /// `InvalidInput` means that the sizes are wrong.
+    pub fn create(sizes: Sizes) -> io::Result<(Self, Handover)> {
+        sizes.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+        let (memory, memory_fd) = Self::create_memory(&sizes)?;
+        let (bells, app_bells) = doorbell::create()?;
+        let handover = Self::handover(memory_fd, app_bells);
+        Ok((Self::on(memory, bells, sizes), handover))
+    }
+
+    #[cfg(not(miri))]
+    fn create_memory(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
+        memory::create(sizes)
+    }
+
+    #[cfg(not(miri))]
+    fn handover(memory: OwnedFd, bells: AppBells) -> Handover {
+        let (daemon_doorbell, app_doorbell) = bells.into_parts();
+        Handover { memory, daemon_doorbell, app_doorbell }
+    }
+
+    /// An end on memory that has just been made.
+    pub(crate) fn on(memory: Arc<Memory>, bells: DaemonBells, sizes: Sizes) -> Self {
+        let areas = *memory.areas();
+        let submission = SharedRing::new(
+            &memory,
+            areas.submission_ring,
+            sizes.submission_entries,
+            SYNC_SUBMISSION_HEAD,
+        );
+        let completion = SharedRing::new(
+            &memory,
+            areas.completion_ring,
+            sizes.completion_entries,
+            SYNC_COMPLETION_HEAD,
+        );
+        Self {
+            commands: Consumer::new(submission, sizes.submission_entries),
+            completions: Producer::new(completion, sizes.completion_entries),
+            transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
+            receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
+            buffers: Buffers::new(sizes.receive_pool_bytes),
+            sends_outstanding: 0,
+            dirty: false,
+            violation: None,
+            bells,
+            bells_rung: 0,
+            sizes,
+            memory,
+        }
+    }
+
+    /// The app's next command. The extent of a `Send` lies in the transmit pool; ids of
+    /// connections and buffers are as the app wrote them. After a violation, the same again.
+    #[inline]
+    pub fn next_command(&mut self) -> Result<Option<Command>, Violation> {
+        if let Some(violation) = self.violation {
+            return Err(violation);
+        }
+        let (upper, entry) = match self.commands.peek() {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                self.commands.publish();
+                return Ok(None);
+            }
+            Err(BadTurn { found, expected }) => return Err(Violation::Turn { found, expected }),
+        };
+        let command = Command::decode(upper, entry, self.transmit.length())?;
+        prefetch(self.commands.entry_ahead(1));
+        if let Command::Send { offset, .. } = command {
+            if self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
+                return Err(Violation::TooManySends);
+            }
+            self.transmit.prefetch(offset);
+            self.sends_outstanding += 1;
+        }
+        self.commands.advance();
+        Ok(Some(command))
+    }
+
+    /// `count` sends are over (delivered, or dropped because their connection is no more): the
+    /// engine calls this whenever it counts up a connection's `sent`, and for every `Send` that it
+    /// throws away.
+    #[inline]
+    pub fn sends_finished(&mut self, count: u32) {
+        debug_assert!(count <= self.sends_outstanding, "more sends finished than were taken");
+        self.sends_outstanding = self.sends_outstanding.saturating_sub(count);
+    }
+
+    /// Free entries for completions. Looks at the shared head only when the known number is below
+    /// a quarter of the ring.
+    #[inline]
+    pub fn completion_room(&mut self) -> u32 {
+        if self.completions.room_known() < self.sizes.completion_entries / 4 {
+            self.refresh_room();
+        }
+        self.completions.room_known()
+    }
+
+    fn refresh_room(&mut self) {
+        if let Err(BadHead { found, taken, written }) = self.completions.refresh() {
+            self.violation = Some(Violation::Head { found, taken, written });
+        }
+    }
+
+    /// Tells the app something; it sees it at once, but is not woken before
+    /// [`flush`](Self::flush). Panics if there is no room: ask
+    /// [`completion_room`](Self::completion_room) first.
+    #[inline]
+    pub fn complete(&mut self, completion: &Completion) {
+        assert!(self.completions.room_known() > 0, "no room for a completion");
+        self.completions.push(|entry| completion.encode(entry));
+        self.dirty = true;
+    }
+
+    /// A buffer in the receive pool for a message of `length` bytes; `None` if there is no room
+    /// now. `owner` is given back by [`release`](Self::release).
+    #[inline]
+    pub fn allocate(&mut self, length: u32, owner: u32) -> Option<Buffer> {
+        self.buffers.allocate(length, owner)
+    }
+
+    /// Copies bytes into a buffer, `at` bytes from its start. Panics if they do not fit.
+    #[inline]
+    pub fn write(&mut self, buffer: Buffer, at: u32, bytes: &[u8]) {
+        buffer.check(at, bytes.len());
+        self.receive.write(buffer.offset + at, bytes);
+    }
+
+    /// The app holds this buffer from now on, until it releases it.
+    #[inline]
+    pub fn grant(&mut self, id: u32) {
+        self.buffers.grant(id);
+    }
+
+    /// Takes back a buffer that the app says it has read. A violation if the app did not hold it.
+    #[inline]
+    pub fn release(&mut self, id: u32) -> Result<Released, Violation> {
+        self.buffers.release(id).ok_or(Violation::NotGranted(id))
+    }
+
+    /// Takes back a buffer that was never granted. Panics if it is not such a one.
+    pub fn discard(&mut self, id: u32) {
+        self.buffers.discard(id);
+    }
+
+    /// Copies bytes of the transmit pool. Panics if they are not inside it: use offsets within a
+    /// `Send` only. The app may still be writing there; that is its own loss.
+    #[inline]
+    pub fn read(&self, offset: u32, into: &mut [u8]) {
+        self.transmit.read(offset, into);
+    }
+
+    /// Asks the processor to load the bytes at `offset` of the transmit pool soon.
+    #[inline]
+    pub fn prefetch(&self, offset: u32) {
+        self.transmit.prefetch(offset);
+    }
+
+    /// Copies bytes of this app's transmit pool straight into a buffer of another app's receive
+    /// pool. Panics if either is out of range.
+    #[inline]
+    pub fn copy_to(&self, offset: u32, length: u32, to: &mut DaemonEnd, buffer: Buffer, at: u32) {
+        buffer.check(at, length as usize);
+        self.transmit.copy_to(offset, length, &to.receive, buffer.offset + at);
+    }
+
+    /// The same for an app that talks to itself.
+    #[inline]
+    pub fn copy_within(&mut self, offset: u32, length: u32, buffer: Buffer, at: u32) {
+        buffer.check(at, length as usize);
+        self.transmit.copy_to(offset, length, &self.receive, buffer.offset + at);
+    }
+
+    /// Wakes the app if it sleeps and there is something new for it.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.dirty {
+            self.dirty = false;
+            self.ring_if_asleep();
+        }
+    }
+
+    /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, and no
+    /// ringing, if commands are waiting.
+    pub fn arm(&mut self) -> bool {
+        self.flush();
+        self.commands.publish();
+        let commands = &self.commands;
+        sleep::arm(self.memory.sync_word(SYNC_DAEMON_SLEEPING), || {
+            matches!(commands.peek(), Ok(None))
+        })
+    }
+
+    /// After sleeping, also if [`arm`](Self::arm) said no.
+    pub fn disarm(&mut self) {
+        if sleep::disarm(self.memory.sync_word(SYNC_DAEMON_SLEEPING)) {
+            self.bells.clear();
+        }
+    }
+
+    /// Readable when the app has rung: to be waited on while armed.
+    #[must_use]
+    pub fn doorbell(&self) -> BorrowedFd<'_> {
+        self.bells.own()
+    }
+
+    /// Tells the app that the daemon is done with this channel.
+    pub fn close(&mut self) {
+        // Release pairs with the Acquire in `AppEnd::is_closed`: completions written before are
+        // seen before.
+        self.memory.sync_word(SYNC_CLOSED).store(1, Ordering::Release);
+        self.ring_if_asleep();
+    }
+
+    /// The sizes it was made with.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
+    }
+
+    /// What it has seen so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        Counters {
+            commands: self.commands.taken(),
+            completions: self.completions.written(),
+            doorbells_rung: self.bells_rung,
+            sends_outstanding: self.sends_outstanding,
+            receive_pool_used_bytes: self.buffers.used_bytes(),
+        }
+    }
+
+    #[inline]
+    fn ring_if_asleep(&mut self) {
+        if sleep::must_ring(self.memory.sync_word(SYNC_APP_SLEEPING)) {
+            self.bells_rung += 1;
+            self.bells.ring();
+        }
+    }
+}
+
+impl std::fmt::Debug for DaemonEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DaemonEnd").field("counters", &self.counters()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! The daemon's books of the receive pool: who has which buffer. Never in shared memory.
+
+use crate::Pool;
+
+/// A piece of the receive pool. The id of a buffer is its offset in units of 64 bytes, so that
+/// every id the app can name is an index into a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Names it in `Received` and `Release`.
+    pub id: u32,
+    /// Where it starts in the receive pool.
+    pub offset: u32,
+    /// Bytes asked for.
+    pub length: u32,
+}
+
+/// A buffer that the app gave back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Released {
+    /// As told to `allocate`.
+    pub owner: u32,
+    /// As told to `allocate`.
+    pub length: u32,
+}
+
+impl Buffer {
+    /// Panics if `length` bytes at `at` do not fit.
+    #[inline]
+    pub(super) fn check(&self, at: u32, length: usize) {
+        assert!(
+            u64::from(at) + length as u64 <= u64::from(self.length),
+            "{length} bytes at {at} do not fit in a buffer of {}",
+            self.length
+        );
+    }
+}
+
+const UNIT_BYTES_LOG2: u32 = 6;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Free,
+    /// The engine is filling it.
+    Held,
+    /// The app reads it.
+    Granted,
+}
+
+#[derive(Clone, Copy)]
+struct Book {
+    owner: u32,
+    length: u32,
+    state: State,
+}
+
+pub(super) struct Buffers {
+    pool: Pool,
+    books: Box<[Book]>,
+}
+
+impl Buffers {
+    pub(super) fn new(pool_bytes: u32) -> Self {
+        let book = Book { owner: 0, length: 0, state: State::Free };
+        Self {
+            pool: Pool::new(pool_bytes),
+            books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn allocate(&mut self, length: u32, owner: u32) -> Option<Buffer> {
+        let offset = self.pool.allocate(length)?;
+        let id = offset >> UNIT_BYTES_LOG2;
+        self.books[id as usize] = Book { owner, length, state: State::Held };
+        Some(Buffer { id, offset, length })
+    }
+
+    #[inline]
+    pub(super) fn grant(&mut self, id: u32) {
+        let book = &mut self.books[id as usize];
+        assert!(book.state == State::Held, "buffer {id} is not the engine's to grant");
+        book.state = State::Granted;
+    }
+
+    #[inline]
+    pub(super) fn release(&mut self, id: u32) -> Option<Released> {
+        let book = self.books.get_mut(id as usize)?;
+        if book.state != State::Granted {
+            return None;
+        }
+        let Book { owner, length, .. } = *book;
+        self.free(id);
+        Some(Released { owner, length })
+    }
+
+    pub(super) fn discard(&mut self, id: u32) {
+        let state = self.books[id as usize].state;
+        assert!(state == State::Held, "buffer {id} is not the engine's to discard");
+        self.free(id);
+    }
+
+    pub(super) fn used_bytes(&self) -> u32 {
+        self.pool.used_bytes()
+    }
+
+    #[inline]
+    fn free(&mut self, id: u32) {
+        self.books[id as usize].state = State::Free;
+        self.pool.free(id << UNIT_BYTES_LOG2).expect("the books and the pool agree");
+    }
+}

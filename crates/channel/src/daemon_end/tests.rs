@@ -1,0 +1,555 @@
+//! Both ends together, and the daemon's end against an app that writes whatever it likes.
+
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING, command};
+use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, ReleaseList};
+
+fn sizes() -> Sizes {
+    Sizes {
+        submission_entries: 16,
+        completion_entries: 16,
+        transmit_pool_bytes: 1 << 16,
+        receive_pool_bytes: 1 << 16,
+    }
+}
+
+/// Both ends on ordinary memory, and the memory itself for the hostile.
+fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
+    let memory = Memory::heap(&sizes());
+    assert!(memory.header_is(&sizes()));
+    let (daemon_bells, app_bells) = doorbell::create().unwrap();
+    let daemon = DaemonEnd::on(Arc::clone(&memory), daemon_bells, sizes());
+    (daemon, AppEnd::on(Arc::clone(&memory), app_bells, sizes()), memory)
+}
+
+fn send(app: &mut AppEnd, bytes: &[u8]) -> crate::Extent {
+    let extent = app.allocate(bytes.len() as u32).unwrap();
+    app.transmit_bytes(&extent).copy_from_slice(bytes);
+    let (offset, length) = (extent.offset(), extent.length());
+    app.submit(&Command::Send { connection: 1, stream: 0, offset, length }).unwrap();
+    extent
+}
+
+/// Takes one message from the app and gives it back to it, as an engine would.
+fn echo(daemon: &mut DaemonEnd, sent: u32) -> u32 {
+    let Ok(Some(Command::Send { connection, stream, offset, length })) = daemon.next_command()
+    else {
+        panic!("no message");
+    };
+    let mut bytes = vec![0; length as usize];
+    daemon.read(offset, &mut bytes);
+    daemon.sends_finished(1);
+    let buffer = daemon.allocate(length, 77).unwrap();
+    daemon.write(buffer, 0, &bytes);
+    assert!(daemon.completion_room() > 0);
+    daemon.grant(buffer.id);
+    let (offset, id) = (buffer.offset, buffer.id);
+    daemon.complete(&Completion::Received { connection, stream, offset, length, buffer: id, sent });
+    daemon.flush();
+    id
+}
+
+fn received(app: &mut AppEnd) -> (Vec<u8>, u32) {
+    match app.next_completion() {
+        Ok(Some(Completion::Received { offset, length, buffer, .. })) => {
+            (app.receive_bytes(offset, length).to_vec(), buffer)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn release(app: &mut AppEnd, ids: &[u32]) {
+    let mut buffers = ReleaseList::default();
+    assert!(ids.iter().all(|&id| buffers.push(id)));
+    app.submit(&Command::Release { buffers }).unwrap();
+}
+
+#[test]
+fn a_message_goes_there_and_back() {
+    let (mut daemon, mut app, _) = pair();
+    for (round, length) in [0usize, 1, 64, 1000, 20_000].into_iter().enumerate() {
+        let bytes: Vec<u8> = (0..length).map(|at| (at * 7 + round) as u8).collect();
+        let extent = send(&mut app, &bytes);
+        app.flush();
+        echo(&mut daemon, round as u32 + 1);
+        let (back, id) = received(&mut app);
+        assert_eq!(back, bytes);
+        app.free(extent);
+        release(&mut app, &[id]);
+        let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
+        let released = daemon.release(buffers.as_slice()[0]);
+        assert_eq!(released, Ok(Released { owner: 77, length: length as u32 }));
+    }
+    assert_eq!(app.transmit_pool_used_bytes(), 0);
+    let counters = daemon.counters();
+    assert_eq!((counters.commands, counters.completions), (10, 5));
+    assert_eq!((counters.sends_outstanding, counters.receive_pool_used_bytes), (0, 0));
+}
+
+#[test]
+fn bytes_go_from_app_to_app_in_one_copy() {
+    let (mut from, mut app, _) = pair();
+    let (mut to, mut other, _) = pair();
+    let extent = send(&mut app, b"neighbour");
+    let Ok(Some(Command::Send { offset, length, .. })) = from.next_command() else { panic!() };
+    let buffer = to.allocate(length + 2, 0).unwrap();
+    from.copy_to(offset, length, &mut to, buffer, 2);
+    to.write(buffer, 0, b"a ");
+    to.grant(buffer.id);
+    let (offset, length, id) = (buffer.offset, buffer.length, buffer.id);
+    let completion =
+        Completion::Received { connection: 9, stream: 0, offset, length, buffer: id, sent: 0 };
+    to.complete(&completion);
+    assert_eq!(received(&mut other).0, b"a neighbour");
+    app.free(extent);
+}
+
+#[test]
+fn owned_buffers_outlive_the_borrow_of_the_channel() {
+    let (mut daemon, mut app, _) = pair();
+    let extent = app.allocate(5).unwrap();
+    let mut buffer = app.into_buffer(extent);
+    buffer.copy_from_slice(b"owned");
+    assert_eq!(&*buffer, b"owned");
+    let extent = buffer.into_extent();
+    let (offset, length) = (extent.offset(), extent.length());
+    app.submit(&Command::Send { connection: 1, stream: 0, offset, length }).unwrap();
+    echo(&mut daemon, 1);
+    let Ok(Some(Completion::Received { offset, length, buffer, .. })) = app.next_completion()
+    else {
+        panic!();
+    };
+    let message = app.receive_buffer(offset, length, buffer);
+    drop(app);
+    drop(daemon);
+    assert_eq!(&*message, b"owned");
+}
+
+#[test]
+#[should_panic(expected = "an extent of another channel")]
+fn extents_of_other_channels_are_refused() {
+    let (_daemon, mut app, _) = pair();
+    let (_other_daemon, mut other, _) = pair();
+    let extent = other.allocate(1).unwrap();
+    app.free(extent);
+}
+
+#[test]
+fn a_full_submission_ring_is_an_error_and_recovers() {
+    let (mut daemon, mut app, _) = pair();
+    let close = Command::Close { connection: 1, abort: false };
+    for _ in 0..16 {
+        app.submit(&close).unwrap();
+    }
+    assert_eq!(app.submit(&close), Err(crate::Full));
+    assert!(!app.has_room());
+    while daemon.next_command().unwrap().is_some() {}
+    assert!(app.has_room());
+    app.submit(&close).unwrap();
+}
+
+#[test]
+fn a_full_completion_ring_shows_as_no_room() {
+    let (mut daemon, mut app, _) = pair();
+    for sent in 0..16 {
+        assert!(daemon.completion_room() > 0);
+        daemon.complete(&Completion::Sent { connection: 1, sent });
+    }
+    assert_eq!(daemon.completion_room(), 0);
+    while app.next_completion().unwrap().is_some() {}
+    assert_eq!(daemon.completion_room(), 16);
+}
+
+#[test]
+fn an_end_is_not_armed_while_something_waits() {
+    let (mut daemon, mut app, _) = pair();
+    assert!(daemon.arm() && app.arm());
+    daemon.disarm();
+    app.disarm();
+    app.submit(&Command::Close { connection: 1, abort: true }).unwrap();
+    assert!(!daemon.arm());
+    daemon.complete(&Completion::Sent { connection: 1, sent: 1 });
+    assert!(!app.arm());
+}
+
+#[test]
+fn a_closed_channel_is_noticed_awake_and_asleep() {
+    let (mut daemon, mut app, _) = pair();
+    assert!(!app.is_closed() && app.arm());
+    daemon.close();
+    assert_eq!(daemon.counters().doorbells_rung, 1);
+    app.disarm();
+    assert!(app.is_closed() && !app.arm());
+}
+
+// From here on the app is hostile: it writes into the memory as it likes.
+
+fn entry_at(index: usize) -> usize {
+    SUBMISSION_RING + index * ENTRY_BYTES
+}
+
+/// Writes a submission entry, word 0 last.
+fn forge(memory: &Memory, index: usize, turn: u32, upper: u32, words: &[u64]) {
+    for (at, &word) in words.iter().enumerate() {
+        memory.word(entry_at(index) + 8 + 8 * at).store(word, Ordering::Relaxed);
+    }
+    let word = u64::from(turn) | u64::from(upper) << 32;
+    memory.word(entry_at(index)).store(word, Ordering::Release);
+}
+
+#[test]
+fn an_entry_out_of_turn_is_a_violation() {
+    let (mut daemon, _app, memory) = pair();
+    assert_eq!(daemon.next_command(), Ok(None));
+    forge(&memory, 0, 7, u32::from(command::CLOSE), &[1]);
+    let violation = Violation::Turn { found: 7, expected: 1 };
+    assert_eq!(daemon.next_command(), Err(violation));
+    assert_eq!(daemon.next_command(), Err(violation), "it stays");
+    assert!(!daemon.arm(), "and is no reason to sleep");
+}
+
+#[test]
+fn an_overrun_ring_is_a_violation() {
+    let (mut daemon, _app, memory) = pair();
+    for lap in 1..=2 {
+        for index in 0..16 {
+            forge(&memory, index, lap, u32::from(command::CLOSE), &[1]);
+        }
+    }
+    assert_eq!(daemon.next_command(), Err(Violation::Turn { found: 2, expected: 1 }));
+}
+
+#[test]
+fn an_unknown_opcode_is_a_violation() {
+    let (mut daemon, _app, memory) = pair();
+    forge(&memory, 0, 1, 200, &[]);
+    assert_eq!(daemon.next_command(), Err(Violation::Opcode(200)));
+}
+
+#[test]
+fn a_send_from_outside_the_pool_is_a_violation() {
+    let (mut daemon, _app, memory) = pair();
+    for (offset, length) in [(1 << 16, 1), (u32::MAX, u32::MAX >> 12), (0, (1 << 16) + 1)] {
+        let extent = u64::from(offset) | u64::from(length) << 32;
+        forge(&memory, 0, 1, u32::from(command::SEND), &[1, extent]);
+        assert_eq!(daemon.next_command(), Err(Violation::Extent { offset, length }));
+    }
+    let length = MESSAGE_BYTES_MAX + 1;
+    forge(&memory, 0, 1, u32::from(command::SEND), &[1, u64::from(length) << 32]);
+    assert_eq!(daemon.next_command(), Err(Violation::MessageTooLarge(length)));
+}
+
+#[test]
+fn an_extent_cannot_change_after_it_was_checked() {
+    let (mut daemon, _app, memory) = pair();
+    forge(&memory, 0, 1, u32::from(command::SEND), &[1, 8 << 32]);
+    let command = daemon.next_command().unwrap();
+    memory.word(entry_at(0) + 16).store(u64::MAX, Ordering::Relaxed);
+    assert_eq!(command, Some(Command::Send { connection: 1, stream: 0, offset: 0, length: 8 }));
+}
+
+#[test]
+fn too_many_sends_are_a_violation() {
+    let (mut daemon, mut app, _) = pair();
+    let send = Command::Send { connection: 1, stream: 0, offset: 0, length: 1 };
+    daemon.sends_outstanding = OUTSTANDING_SENDS_MAX - 1;
+    app.submit(&send).unwrap();
+    app.submit(&send).unwrap();
+    assert_eq!(daemon.next_command(), Ok(Some(send)));
+    assert_eq!(daemon.next_command(), Err(Violation::TooManySends));
+}
+
+#[test]
+fn a_head_that_cannot_be_is_a_violation() {
+    let (mut daemon, _app, memory) = pair();
+    for sent in 0..14 {
+        daemon.complete(&Completion::Sent { connection: 1, sent });
+    }
+    memory.sync_word(SYNC_COMPLETION_HEAD).store(15, Ordering::Relaxed);
+    assert_eq!(daemon.completion_room(), 2, "it is not believed");
+    let violation = Violation::Head { found: 15, taken: 0, written: 14 };
+    assert_eq!(daemon.next_command(), Err(violation));
+}
+
+#[test]
+fn buffers_can_be_released_once_and_only_if_granted() {
+    let (mut daemon, mut app, _) = pair();
+    let held = daemon.allocate(100, 1).unwrap();
+    assert_eq!(daemon.release(held.id), Err(Violation::NotGranted(held.id)));
+    daemon.grant(held.id);
+    assert_eq!(daemon.release(held.id + 1), Err(Violation::NotGranted(held.id + 1)));
+    assert!(daemon.release(held.id).is_ok());
+    assert_eq!(daemon.release(held.id), Err(Violation::NotGranted(held.id)));
+    for id in [0, 1, 1 << 10, u32::MAX] {
+        assert_eq!(daemon.release(id), Err(Violation::NotGranted(id)));
+    }
+    release(&mut app, &[5, 5]);
+    let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
+    assert_eq!(buffers.as_slice(), [5, 5]);
+    let discarded = daemon.allocate(100, 1).unwrap();
+    daemon.discard(discarded.id);
+    assert_eq!(daemon.counters().receive_pool_used_bytes, 0);
+}
+
+#[test]
+fn an_exhausted_receive_pool_says_so() {
+    let (mut daemon, _app, _) = pair();
+    let buffers: Vec<_> = core::iter::from_fn(|| daemon.allocate(1024, 0)).collect();
+    assert_eq!(buffers.len(), 64);
+    for buffer in buffers {
+        daemon.discard(buffer.id);
+    }
+    assert!(daemon.allocate(1 << 16, 0).is_some());
+}
+
+#[test]
+#[should_panic(expected = "do not fit")]
+fn a_write_beyond_a_buffer_is_a_bug_of_the_engine() {
+    let (mut daemon, _app, _) = pair();
+    let buffer = daemon.allocate(10, 0).unwrap();
+    daemon.write(buffer, 8, b"abc");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 2 } else { 300 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Random words all over the shared pages, entries that look right among them, while the
+    /// daemon does what an engine does.
+    #[test]
+    fn garbage_everywhere_is_bounded_or_a_violation(
+        writes in proptest::collection::vec(
+            (any::<bool>(), 0usize..32, 0u32..4, 0u32..8, any::<[u64; 3]>()), 1..40),
+    ) {
+        let (mut daemon, mut app, memory) = pair();
+        let ring_words = (Areas::new(&sizes()).transmit_pool - PAGE_BYTES) / 8;
+        for (raw, index, turn, opcode, words) in writes {
+            if raw {
+                let at = PAGE_BYTES + 8 * (words[0] as usize % ring_words);
+                memory.word(at).store(words[1], Ordering::Relaxed);
+            } else {
+                forge(&memory, index % 16, turn, opcode | (words[2] as u32 & 0xf) << 8, &words);
+            }
+            let _ = app.next_completion();
+            drive(&mut daemon);
+        }
+    }
+}
+
+/// An engine's turn against an app that may have lied.
+fn drive(daemon: &mut DaemonEnd) {
+    for _ in 0..20 {
+        match daemon.next_command() {
+            Ok(Some(Command::Send { offset, length, .. })) => {
+                daemon.read(offset, &mut vec![0; length as usize]);
+                daemon.sends_finished(1);
+            }
+            Ok(Some(Command::Release { buffers })) => {
+                for &id in buffers.as_slice() {
+                    let _ = daemon.release(id);
+                }
+            }
+            Ok(Some(Command::Connect { token, .. })) if daemon.completion_room() > 0 => {
+                daemon.complete(&Completion::ConnectFailed { token, code: Code::Refused });
+            }
+            Ok(Some(_)) => {}
+            Ok(None) | Err(_) => break,
+        }
+    }
+    if let Some(buffer) = daemon.allocate(64, 3) {
+        daemon.grant(buffer.id);
+    }
+    assert!(daemon.completion_room() <= 16);
+    daemon.flush();
+    daemon.arm();
+    daemon.disarm();
+}
+
+/// What needs two mappings of a real memfd, real doorbells, and time.
+#[cfg(not(miri))]
+mod with_descriptors {
+    use std::os::fd::AsFd;
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{FallocateFlags, OFlags};
+
+    use super::*;
+    use crate::OpenError;
+
+    fn open() -> (DaemonEnd, AppEnd) {
+        let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        (daemon, AppEnd::open(handover, sizes()).unwrap())
+    }
+
+    fn readable(fd: BorrowedFd<'_>, wait_ms: i64) -> bool {
+        let timeout = Timespec { tv_sec: 0, tv_nsec: wait_ms * 1_000_000 };
+        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    }
+
+    #[test]
+    fn the_ends_meet_in_a_sealed_memfd() {
+        let (mut daemon, mut app) = open();
+        let extent = send(&mut app, b"hello");
+        echo(&mut daemon, 1);
+        assert_eq!(received(&mut app).0, b"hello");
+        app.free(extent);
+    }
+
+    #[test]
+    fn each_end_wakes_the_other_once_per_sleep() {
+        let (mut daemon, mut app) = open();
+        for _ in 0..3 {
+            assert!(daemon.arm() && !readable(daemon.doorbell(), 0));
+            let extents = [send(&mut app, b"1"), send(&mut app, b"2")];
+            app.flush();
+            assert!(readable(daemon.doorbell(), 900));
+            daemon.disarm();
+            assert!(!readable(daemon.doorbell(), 0));
+            assert!(app.arm() && !readable(app.doorbell(), 0));
+            let ids = [echo(&mut daemon, 1), echo(&mut daemon, 2)];
+            assert!(readable(app.doorbell(), 900));
+            app.disarm();
+            assert!(!readable(app.doorbell(), 0));
+            assert_eq!((received(&mut app).1, received(&mut app).1), (ids[0], ids[1]));
+            extents.map(|extent| app.free(extent));
+            release(&mut app, &ids);
+            assert!(matches!(daemon.next_command(), Ok(Some(Command::Release { .. }))));
+            for id in ids {
+                daemon.release(id).unwrap();
+            }
+        }
+        assert_eq!(daemon.counters().doorbells_rung, 3);
+    }
+
+    #[test]
+    fn nobody_is_rung_who_is_awake() {
+        let (mut daemon, mut app) = open();
+        let extent = send(&mut app, b"x");
+        app.flush();
+        assert!(!readable(daemon.doorbell(), 0));
+        echo(&mut daemon, 1);
+        assert!(!readable(app.doorbell(), 0));
+        app.free(extent);
+    }
+
+    #[test]
+    fn sleepers_in_two_threads_miss_nothing() {
+        let (mut daemon, mut app) = open();
+        let engine = std::thread::spawn(move || {
+            let mut echoed = 0;
+            while echoed < 2000 {
+                match daemon.next_command().unwrap() {
+                    Some(Command::Send { length, .. }) => {
+                        echoed += 1;
+                        daemon.sends_finished(1);
+                        assert_eq!(length, 3);
+                        assert!(daemon.completion_room() > 0);
+                        daemon.complete(&Completion::Sent { connection: 1, sent: echoed });
+                        daemon.flush();
+                    }
+                    Some(other) => panic!("{other:?}"),
+                    None => {
+                        if daemon.arm() {
+                            assert!(readable(daemon.doorbell(), 900), "a wake was lost");
+                        }
+                        daemon.disarm();
+                    }
+                }
+            }
+        });
+        for round in 1..=2000 {
+            let extent = send(&mut app, b"abc");
+            app.flush();
+            let deadline = Instant::now() + Duration::from_secs(5);
+            let sent = loop {
+                match app.next_completion().unwrap() {
+                    Some(Completion::Sent { sent, .. }) => break sent,
+                    Some(other) => panic!("{other:?}"),
+                    None => {
+                        if app.arm() {
+                            assert!(readable(app.doorbell(), 900), "a wake was lost");
+                        }
+                        app.disarm();
+                        assert!(Instant::now() < deadline);
+                    }
+                }
+            };
+            assert_eq!(sent, round);
+            app.free(extent);
+        }
+        engine.join().unwrap();
+    }
+
+    #[test]
+    fn an_app_cannot_block_the_daemon_by_its_doorbells() {
+        let (mut daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        // The app fills everything it holds and makes it blocking.
+        rustix::io::write(&handover.daemon_doorbell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
+        let filler = [0u8; 4096];
+        while rustix::io::write(&handover.app_doorbell, &filler).is_ok() {}
+        for fd in [&handover.daemon_doorbell, &handover.app_doorbell] {
+            rustix::fs::fcntl_setfl(fd, OFlags::empty()).unwrap();
+        }
+        let memory = memory::open(&handover.memory, &sizes()).unwrap().unwrap();
+        for sent in 0..1000 {
+            memory.sync_word(SYNC_APP_SLEEPING).store(1, Ordering::Relaxed);
+            if daemon.completion_room() == 0 {
+                memory.sync_word(SYNC_COMPLETION_HEAD).store(sent, Ordering::Relaxed);
+                assert!(daemon.completion_room() > 0);
+            }
+            daemon.complete(&Completion::Sent { connection: 1, sent });
+            daemon.flush();
+            memory.sync_word(SYNC_DAEMON_SLEEPING).store(0, Ordering::Relaxed);
+            daemon.disarm();
+        }
+        assert_eq!(daemon.counters().doorbells_rung, 1000);
+        drop(handover);
+        memory.sync_word(SYNC_APP_SLEEPING).store(1, Ordering::Relaxed);
+        daemon.close();
+    }
+
+    #[test]
+    fn the_memory_can_neither_shrink_nor_grow_and_holes_only_hurt_the_app() {
+        let (mut daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let memory = handover.memory.as_fd();
+        assert!(rustix::fs::ftruncate(memory, 0).is_err());
+        assert!(rustix::fs::ftruncate(memory, 1 << 30).is_err());
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let total = sizes().total_bytes() as u64;
+        if rustix::fs::fallocate(memory, hole, 0, total).is_ok() {
+            assert_eq!(daemon.next_command(), Ok(None));
+            let buffer = daemon.allocate(1000, 0).unwrap();
+            daemon.write(buffer, 0, &[7; 1000]);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_not_as_announced_is_refused() {
+        let (_daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let larger = Sizes { receive_pool_bytes: 1 << 17, ..sizes() };
+        assert!(matches!(AppEnd::open(handover, larger), Err(OpenError::Mismatch)));
+        let (_daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let swapped = Sizes { submission_entries: 32, ..sizes() };
+        assert!(matches!(AppEnd::open(handover, swapped), Err(OpenError::Mismatch)));
+        let (_daemon, mut handover) = DaemonEnd::create(sizes()).unwrap();
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        handover.memory = rustix::fs::memfd_create("unsealed", flags).unwrap();
+        rustix::fs::ftruncate(&handover.memory, sizes().total_bytes() as u64).unwrap();
+        assert!(matches!(AppEnd::open(handover, sizes()), Err(OpenError::Mismatch)));
+    }
+
+    #[test]
+    fn sizes_out_of_range_are_refused_with_the_field() {
+        let wrong = Sizes { submission_entries: 3, ..sizes() };
+        let error = DaemonEnd::create(wrong).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("submission_entries is 3"));
+    }
+}

@@ -1,0 +1,286 @@
+//! The shared memory itself: making it, mapping it, checking it, and copying bytes in and out.
+//!
+//! Three kinds of access exist. Ring entries and sync words are atomics. Payload is copied between
+//! shared and private memory as raw bytes, never inspected in place. And the app reads received
+//! payload in place as `&[u8]`, and writes its transmit buffers in place as `&mut [u8]`: the other
+//! side of such bytes is the daemon, which writes a receive buffer only before it grants it and
+//! after it was released, and never writes the transmit pool. (The daemon itself never forms a
+//! reference to payload: an app may write there at any time.)
+
+#![allow(unsafe_code)]
+
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::Arc;
+
+use crate::layout::{
+    Areas, ENTRY_BYTES, HEADER_LAYOUT, HEADER_MAGIC, HEADER_SIZES, HEADER_TOTAL_BYTES, LAYOUT,
+    MAGIC, Sizes,
+};
+use crate::ring::{Entry, RingMemory};
+
+#[cfg(not(miri))]
+mod mapped;
+#[cfg(not(miri))]
+pub(crate) use mapped::{create, open};
+
+/// A mapping of the whole channel, unmapped when the last user is gone.
+pub(crate) struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    areas: Areas,
+    origin: Origin,
+}
+
+/// Where the bytes came from, hence how they go.
+enum Origin {
+    #[cfg(not(miri))]
+    Mapped,
+    /// Ordinary memory, zeroed: both ends in one process, for tests (and Miri, which has no memfd).
+    #[cfg(test)]
+    Heap,
+}
+
+// SAFETY: `Memory` is a base address and constants. What it points to is mapped for as long as it
+// lives, in every thread; access goes through atomics, or through raw copies whose exclusion the
+// ends (one thread each) and the contract between the two processes provide.
+unsafe impl Send for Memory {}
+// SAFETY: as above; no method of `Memory` hands out a reference to bytes that can change.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// Zeroed ordinary memory laid out as a channel.
+    #[cfg(test)]
+    pub(crate) fn heap(sizes: &Sizes) -> Arc<Self> {
+        let areas = Areas::new(sizes);
+        // SAFETY: the layout has a size above zero.
+        let base = unsafe { std::alloc::alloc_zeroed(heap_layout(areas.total_bytes)) };
+        let base = NonNull::new(base).expect("memory for a test");
+        let memory = Self { base, bytes: areas.total_bytes, areas, origin: Origin::Heap };
+        memory.write_header(sizes);
+        Arc::new(memory)
+    }
+
+    /// Marks fresh memory as a channel of these sizes.
+    fn write_header(&self, sizes: &Sizes) {
+        use core::sync::atomic::Ordering::Relaxed;
+        self.word(HEADER_MAGIC).store(MAGIC, Relaxed);
+        self.word(HEADER_LAYOUT).store(LAYOUT, Relaxed);
+        self.word(HEADER_TOTAL_BYTES).store(self.bytes as u64, Relaxed);
+        for (index, value) in header_sizes(sizes).into_iter().enumerate() {
+            self.word(HEADER_SIZES + 8 * index).store(value, Relaxed);
+        }
+    }
+
+    /// Whether the header says what the attach reply said.
+    pub(crate) fn header_is(&self, sizes: &Sizes) -> bool {
+        use core::sync::atomic::Ordering::Relaxed;
+        self.word(HEADER_MAGIC).load(Relaxed) == MAGIC
+            && self.word(HEADER_LAYOUT).load(Relaxed) == LAYOUT
+            && self.word(HEADER_TOTAL_BYTES).load(Relaxed) == self.bytes as u64
+            && header_sizes(sizes)
+                .into_iter()
+                .enumerate()
+                .all(|(index, value)| self.word(HEADER_SIZES + 8 * index).load(Relaxed) == value)
+    }
+
+    /// The `u64` at `offset`, for tests that play a hostile app as well.
+    pub(crate) fn word(&self, offset: usize) -> &AtomicU64 {
+        assert!(offset + size_of::<u64>() <= self.bytes && offset.is_multiple_of(8));
+        // SAFETY: inside the mapping (asserted), aligned (the base is page-aligned), valid for the
+        // life of `self`; an `AtomicU64` may be shared with another process.
+        unsafe { self.base.add(offset).cast().as_ref() }
+    }
+
+    /// The sync word at `offset`.
+    pub(crate) fn sync_word(&self, offset: usize) -> &AtomicU32 {
+        assert!(offset + size_of::<u32>() <= self.bytes && offset.is_multiple_of(4));
+        // SAFETY: as in `word`.
+        unsafe { self.base.add(offset).cast().as_ref() }
+    }
+
+    pub(crate) fn areas(&self) -> &Areas {
+        &self.areas
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        match self.origin {
+            #[cfg(not(miri))]
+            Origin::Mapped => mapped::unmap(self.base, self.bytes),
+            #[cfg(test)]
+            // SAFETY: allocated in `heap` with the same layout; nobody else has it any more.
+            Origin::Heap => unsafe {
+                std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.bytes));
+            },
+        }
+    }
+}
+
+fn header_sizes(sizes: &Sizes) -> [u64; 4] {
+    [
+        sizes.submission_entries.into(),
+        sizes.completion_entries.into(),
+        sizes.transmit_pool_bytes.into(),
+        sizes.receive_pool_bytes.into(),
+    ]
+}
+
+#[cfg(test)]
+fn heap_layout(bytes: usize) -> std::alloc::Layout {
+    std::alloc::Layout::from_size_align(bytes, crate::layout::PAGE_BYTES).expect("a valid layout")
+}
+
+/// A ring in shared memory.
+pub(crate) struct SharedRing {
+    entries: NonNull<Entry>,
+    entry_count: u32,
+    head: NonNull<AtomicU32>,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: two pointers into a `Memory`, which is `Send` and kept alive; used for atomics only.
+unsafe impl Send for SharedRing {}
+
+impl SharedRing {
+    /// The ring of `entry_count` entries at `offset`, whose head is the sync word at `head`.
+    pub(crate) fn new(memory: &Arc<Memory>, offset: usize, entry_count: u32, head: usize) -> Self {
+        let bytes = entry_count as usize * ENTRY_BYTES;
+        assert!(entry_count.is_power_of_two() && offset + bytes <= memory.bytes);
+        assert!(offset.is_multiple_of(ENTRY_BYTES));
+        Self {
+            // SAFETY: inside the mapping (asserted).
+            entries: unsafe { memory.base.add(offset) }.cast(),
+            entry_count,
+            head: NonNull::from(memory.sync_word(head)),
+            _memory: Arc::clone(memory),
+        }
+    }
+}
+
+impl RingMemory for SharedRing {
+    #[inline]
+    fn entry(&self, index: u32) -> &Entry {
+        let index = index & (self.entry_count - 1);
+        // SAFETY: `new` asserted that `entry_count` entries are inside the mapping and aligned, the
+        // mask keeps the index below that count (a power of two), and `_memory` keeps it mapped.
+        // Words are atomics: the other process may write them at any time.
+        unsafe { self.entries.add(index as usize).as_ref() }
+    }
+
+    #[inline]
+    fn head(&self) -> &AtomicU32 {
+        // SAFETY: made from a reference into the mapping, which `_memory` keeps.
+        unsafe { self.head.as_ref() }
+    }
+}
+
+/// A pool's bytes in shared memory.
+#[derive(Clone)]
+pub(crate) struct Bytes {
+    base: NonNull<u8>,
+    length: u32,
+    _memory: Arc<Memory>,
+}
+
+// SAFETY: a pointer into a `Memory`, which is `Send` and kept alive.
+unsafe impl Send for Bytes {}
+// SAFETY: shared access is reading, whose exclusion is the contract in the module's comment.
+unsafe impl Sync for Bytes {}
+
+impl Bytes {
+    /// The `length` bytes at `offset`.
+    pub(crate) fn new(memory: &Arc<Memory>, offset: usize, length: u32) -> Self {
+        assert!(offset + length as usize <= memory.bytes);
+        // SAFETY: inside the mapping (asserted).
+        let base = unsafe { memory.base.add(offset) };
+        Self { base, length, _memory: Arc::clone(memory) }
+    }
+
+    /// Copies bytes out. The other process may be writing them: what arrives is then a mixture,
+    /// which is that process's own loss; the bytes are checked nowhere before they are copied.
+    #[inline]
+    pub(crate) fn read(&self, offset: u32, into: &mut [u8]) {
+        let (from, length) = (self.at(offset, into.len()), into.len());
+        // SAFETY: `at` asserted the range. The ranges do not overlap: `into` is private memory.
+        // A concurrent writer is another process, outside of what the compiler can see; any byte
+        // value is a valid `u8`.
+        unsafe { from.copy_to_nonoverlapping(NonNull::from(into).cast(), length) }
+    }
+
+    /// Copies bytes in.
+    #[inline]
+    pub(crate) fn write(&self, offset: u32, bytes: &[u8]) {
+        let to = self.at(offset, bytes.len());
+        // SAFETY: as in `read`, the other way round.
+        unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
+    }
+
+    /// Copies bytes from this memory into that of another channel.
+    #[inline]
+    pub(crate) fn copy_to(&self, offset: u32, length: u32, to: &Self, to_offset: u32) {
+        let from = self.at(offset, length as usize);
+        let to = to.at(to_offset, length as usize);
+        // SAFETY: both ranges were asserted; they may be in one mapping (an app that talks to
+        // itself), hence `copy_to`, which allows for overlap. Concurrent writers as in `read`.
+        unsafe { from.copy_to(to, length as usize) }
+    }
+
+    /// Asks the processor to load the line at `offset`, which need not be in range.
+    #[inline]
+    pub(crate) fn prefetch(&self, offset: u32) {
+        prefetch(self.base.as_ptr().wrapping_add(offset as usize));
+    }
+
+    /// The bytes in place.
+    ///
+    /// # Safety
+    /// Nobody writes them for as long as the slice lives (see the module's comment).
+    #[inline]
+    pub(crate) unsafe fn slice(&self, offset: u32, length: u32) -> &[u8] {
+        let start = self.at(offset, length as usize);
+        // SAFETY: range asserted; the caller upholds the rest.
+        unsafe { core::slice::from_raw_parts(start.as_ptr(), length as usize) }
+    }
+
+    /// The bytes in place, for writing.
+    ///
+    /// # Safety
+    /// Nobody else has a reference to any of them, or writes them, for as long as the slice lives.
+    #[inline]
+    #[allow(clippy::mut_from_ref)] // The pool hands out each byte once; the caller says so.
+    pub(crate) unsafe fn slice_mut(&self, offset: u32, length: u32) -> &mut [u8] {
+        let start = self.at(offset, length as usize);
+        // SAFETY: range asserted; the caller upholds the rest.
+        unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), length as usize) }
+    }
+
+    pub(crate) fn length(&self) -> u32 {
+        self.length
+    }
+
+    /// The address of `length` bytes at `offset`, which must be in range.
+    #[inline]
+    fn at(&self, offset: u32, length: usize) -> NonNull<u8> {
+        assert!(
+            length <= self.length as usize && offset as usize <= self.length as usize - length,
+            "{length} bytes at {offset} are outside the pool of {} bytes",
+            self.length
+        );
+        // SAFETY: in range, asserted just above.
+        unsafe { self.base.add(offset as usize) }
+    }
+}
+
+/// Asks the processor to load a cache line soon. Any address is allowed.
+#[inline]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: prefetching has no effect but on caches and faults on no address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}

@@ -1,0 +1,138 @@
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const POOL_BYTES: u32 = 1 << 20;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Allocate(u32),
+    /// Frees the n-th of those in use.
+    Free(usize),
+    /// Frees an offset that may not be in use.
+    FreeAny(u32),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0u32..400).prop_map(Step::Allocate),
+        2 => (0u32..20_000).prop_map(Step::Allocate),
+        1 => (0u32..400_000).prop_map(Step::Allocate),
+        5 => any::<usize>().prop_map(Step::Free),
+        1 => any::<u32>().prop_map(Step::FreeAny),
+        1 => (0..POOL_BYTES).prop_map(|offset| Step::FreeAny(offset & !63)),
+    ]
+}
+
+/// The oracle: what is in use, as a map from start to length.
+#[derive(Default)]
+struct Oracle(BTreeMap<u32, u32>);
+
+impl Oracle {
+    fn insert(&mut self, offset: u32, length: u32) {
+        assert!(offset + length <= POOL_BYTES);
+        if let Some((&start, &other)) = self.0.range(..=offset).next_back() {
+            assert!(start + other <= offset, "overlap with {start}+{other} at {offset}");
+            assert_ne!(start, offset);
+        }
+        if let Some((&start, _)) = self.0.range(offset..).next() {
+            assert!(offset + length <= start, "overlap with {start} at {offset}+{length}");
+        }
+        self.0.insert(offset, length);
+    }
+
+    fn nth(&self, index: usize) -> Option<u32> {
+        (!self.0.is_empty()).then(|| *self.0.keys().nth(index % self.0.len()).unwrap())
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 256 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn pieces_never_overlap_and_everything_joins_again(
+        steps in proptest::collection::vec(step(), 1..if cfg!(miri) { 50 } else { 600 }),
+    ) {
+        let mut pool = Pool::new(POOL_BYTES);
+        let mut oracle = Oracle::default();
+        for step in steps {
+            match step {
+                Step::Allocate(length) => {
+                    if let Some(offset) = pool.allocate(length) {
+                        oracle.insert(offset, length.max(1));
+                    }
+                }
+                Step::Free(index) => {
+                    if let Some(offset) = oracle.nth(index) {
+                        oracle.0.remove(&offset);
+                        prop_assert_eq!(pool.free(offset), Ok(()));
+                        prop_assert_eq!(pool.free(offset), Err(NotAllocated(offset)));
+                    }
+                }
+                Step::FreeAny(offset) => {
+                    prop_assert_eq!(pool.free(offset).is_ok(), oracle.0.remove(&offset).is_some());
+                }
+            }
+        }
+        for (offset, _) in oracle.0 {
+            prop_assert_eq!(pool.free(offset), Ok(()));
+        }
+        prop_assert_eq!(pool.used_bytes(), 0);
+        prop_assert_eq!(pool.allocate(POOL_BYTES), Some(0));
+    }
+}
+
+#[test]
+fn a_full_pool_says_so_and_recovers() {
+    for length in [0, 64, 65, 1000, 8192, 8193, 40_000] {
+        let mut pool = Pool::new(POOL_BYTES);
+        let mut offsets = Vec::new();
+        while let Some(offset) = pool.allocate(length) {
+            offsets.push(offset);
+        }
+        let piece = length.next_power_of_two().max(64);
+        let piece = if piece > 8192 { piece.max(16384) } else { piece };
+        assert_eq!(offsets.len() as u32, POOL_BYTES / piece);
+        assert_eq!(pool.used_bytes(), POOL_BYTES);
+        let freed = offsets.swap_remove(offsets.len() / 2);
+        pool.free(freed).unwrap();
+        assert_eq!(pool.allocate(length), Some(freed));
+    }
+}
+
+#[test]
+fn the_last_freed_is_the_next_used() {
+    let mut pool = Pool::new(POOL_BYTES);
+    let offsets: Vec<u32> = (0..10).map(|_| pool.allocate(64).unwrap()).collect();
+    pool.free(offsets[3]).unwrap();
+    pool.free(offsets[7]).unwrap();
+    assert_eq!(pool.allocate(10), Some(offsets[7]));
+    assert_eq!(pool.allocate(10), Some(offsets[3]));
+}
+
+#[test]
+fn impossible_requests_are_refused() {
+    let mut pool = Pool::new(1 << 16);
+    assert_eq!(pool.allocate(u32::MAX), None);
+    assert_eq!(pool.allocate((1 << 16) + 1), None);
+    assert_eq!(pool.free(u32::MAX), Err(NotAllocated(u32::MAX)));
+    assert_eq!(pool.allocate(1 << 16), Some(0));
+    assert_eq!(pool.allocate(0), None);
+}
+
+#[test]
+fn a_stale_offset_inside_a_recut_slab_is_not_allocated() {
+    let mut pool = Pool::new(1 << 16);
+    let small = (0..3).map(|_| pool.allocate(64).unwrap()).last().unwrap();
+    for offset in [0, 64, 128] {
+        pool.free(offset).unwrap();
+    }
+    assert_eq!(pool.allocate(8192), Some(0));
+    assert_eq!(pool.free(small), Err(NotAllocated(small)));
+}

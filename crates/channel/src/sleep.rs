@@ -1,0 +1,42 @@
+//! How a side goes to sleep without missing what the other side writes at that moment.
+//!
+//! ```text
+//!   sleeper: sleeping = 1; fence; look at the ring ─ not empty ─▶ stay awake
+//!                                    └ empty ─▶ wait on the doorbell
+//!   waker:   write entries; fence; look at `sleeping` ─ set ─▶ clear it, ring the doorbell
+//! ```
+//!
+//! Each side writes, fences, and then reads what the other wrote: at least one of them sees the
+//! other (Dekker). Clearing before ringing keeps it to one ring per sleep.
+
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// Announces sleep. True: nothing was waiting, and from now on the other side will ring. False:
+/// something is there; the announcement is withdrawn.
+pub(crate) fn arm(sleeping: &AtomicU32, is_empty: impl FnOnce() -> bool) -> bool {
+    sleeping.store(1, Ordering::Relaxed);
+    // Pairs with the fence in `must_ring`: the store above is before the look at the ring.
+    fence(Ordering::SeqCst);
+    if is_empty() {
+        return true;
+    }
+    sleeping.store(0, Ordering::Relaxed);
+    false
+}
+
+/// Ends sleep. True if the other side has rung, or is about to, so that the doorbell wants
+/// clearing.
+pub(crate) fn disarm(sleeping: &AtomicU32) -> bool {
+    sleeping.swap(0, Ordering::Relaxed) == 0
+}
+
+/// After writing to the ring: whether the other side sleeps and must be rung now.
+#[inline]
+pub(crate) fn must_ring(sleeping: &AtomicU32) -> bool {
+    // Pairs with the fence in `arm`: the entries are before the look at the word.
+    fence(Ordering::SeqCst);
+    sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0
+}
+
+#[cfg(all(test, loom))]
+mod tests;

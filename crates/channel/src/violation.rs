@@ -1,0 +1,52 @@
+//! What an app can do wrong in its channel. Each ends that app's session and nothing else.
+
+/// The app broke the contract. The daemon ends its session, and logs this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// An entry of the submission ring was written out of turn: garbage, or a full ring overrun.
+    #[error(
+        "submission entry has turn {found} where {expected} was due: the app wrote garbage or overran the ring"
+    )]
+    Turn {
+        /// What the entry said.
+        found: u32,
+        /// What the next entry must say.
+        expected: u32,
+    },
+    /// The app claims to have taken completions that were never written, or to have put some back.
+    #[error("completion head {found} is not between {taken} and {written}")]
+    Head {
+        /// What the app published.
+        found: u32,
+        /// What it had published before.
+        taken: u32,
+        /// How many completions were written.
+        written: u32,
+    },
+    /// No such command.
+    #[error("unknown opcode {0}")]
+    Opcode(u8),
+    /// A send names bytes outside the transmit pool.
+    #[error("extent at {offset} of {length} bytes is outside the transmit pool")]
+    Extent {
+        /// Where it starts.
+        offset: u32,
+        /// How long it is.
+        length: u32,
+    },
+    /// A send is larger than the largest message.
+    #[error("message of {0} bytes is larger than the limit")]
+    MessageTooLarge(u32),
+    /// More sends are unfinished than a channel may have.
+    #[error("more than {} sends are outstanding", crate::OUTSTANDING_SENDS_MAX)]
+    TooManySends,
+    /// An address is neither IPv4 nor IPv6.
+    #[error("address family {0} is neither 4 nor 6")]
+    AddressFamily(u16),
+    /// A release command names more buffers than fit in it.
+    #[error("release of {0} buffers in one entry")]
+    ReleaseCount(u8),
+    /// A release of a buffer that the app does not hold: never granted, or released before.
+    #[error("release of receive buffer {0}, which the app does not hold")]
+    NotGranted(u32),
+}
