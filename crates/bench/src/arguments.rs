@@ -2,7 +2,12 @@
 
 use crate::contender::Contender;
 use crate::error::Error;
+use crate::interrupt::Interrupt;
 use crate::load::{Load, Workload};
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::suite;
+use crate::table::report_text;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -121,7 +126,32 @@ const MESSAGE_BYTES_MAX: usize = 8 << 20;
 /// More in flight than this measures queues only.
 const WINDOW_MAX: usize = 4096;
 
+impl Plan {
+    /// How many measurements there will be.
+    pub(crate) fn steps(&self) -> usize {
+        self.runs * self.contenders.len()
+    }
+}
+
 impl Command {
+    /// Measures and prints.
+    pub fn execute(&self) -> Result<(), Error> {
+        let report = self.measure(&Interrupt::catch()?)?;
+        if self.json {
+            let json = serde_json::to_string_pretty(&report).expect("a report is plain data");
+            println!("{json}");
+        } else {
+            println!("{}", report_text(&report));
+        }
+        Ok(())
+    }
+
+    /// Measures only.
+    pub fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
+        let plan = self.plan()?;
+        suite::run(&plan, interrupt, &Progress::new(plan.steps()))
+    }
+
     /// Fills in the defaults and refuses what means nothing.
     pub fn plan(&self) -> Result<Plan, Error> {
         self.check()?;

@@ -19,12 +19,14 @@
 mod arguments;
 mod contender;
 mod cpu;
+mod demo;
 mod endpoint;
 mod error;
 mod interrupt;
 mod kernel;
 mod load;
 mod process;
+mod progress;
 mod report;
 mod role;
 mod suite;
@@ -33,10 +35,10 @@ mod veth;
 
 pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
 pub use contender::Contender;
+pub use demo::{DemoCommand, DemoPart, demo_text};
 pub use error::Error;
 pub use interrupt::Interrupt;
 pub use load::{Load, Sample, Workload};
 pub use report::{Figures, Ratio, Report, Spread};
 pub use role::RoleCommand;
-pub use suite::run;
-pub use table::print;
+pub use table::report_text;

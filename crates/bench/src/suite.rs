@@ -1,12 +1,13 @@
 //! The order of events: a wire for the kernel's contenders, then rounds in which each contender
 //! runs once, so that whatever else the machine does hits all of them alike.
 
-use crate::arguments::Plan;
+use crate::arguments::{Plan, Wire};
 use crate::contender::Contender;
 use crate::cpu::Cores;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Outcome};
+use crate::progress::Progress;
 use crate::report::Report;
 use crate::veth::VethPair;
 
@@ -16,12 +17,11 @@ const VETH_MTU: u16 = 1500;
 /// MTU of the loopback interface.
 const LOOPBACK_MTU: u16 = u16::MAX;
 
-/// Measures all contenders of `plan`. `progress` is told what runs next, and how many runs of how
-/// many are done.
-pub fn run(
+/// Measures all contenders of `plan`.
+pub(crate) fn run(
     plan: &Plan,
     interrupt: &Interrupt,
-    mut progress: impl FnMut(&str, usize, usize),
+    progress: &Progress,
 ) -> Result<Report, Error> {
     let cores = Cores::choose();
     let mut notes = plan.notes.clone();
@@ -31,17 +31,20 @@ pub fn run(
     let veth = kernel_wire(plan, interrupt, &mut notes)?;
     let mut outcomes: Vec<(Contender, Vec<Outcome>)> =
         plan.contenders.iter().map(|&contender| (contender, Vec::new())).collect();
-    let total = plan.runs * plan.contenders.len();
-    let mut done = 0;
     for _ in 0..plan.runs {
         for (contender, runs) in &mut outcomes {
-            progress(contender.name(), done, total);
+            progress.next(&format!(
+                "{} of {} B: {}",
+                plan.load.workload.name(),
+                plan.load.size,
+                contender.name()
+            ));
             runs.push(kernel::run_once(*contender, plan.load, cores, veth.as_ref(), interrupt)?);
-            done += 1;
+            progress.done();
         }
     }
     let (tcp_wire, tcp_mtu) =
-        if veth.is_some() { ("veth", VETH_MTU) } else { ("loopback", LOOPBACK_MTU) };
+        if veth.is_some() { ("veth", veth_mtu(plan)) } else { ("loopback", LOOPBACK_MTU) };
     Ok(Report::new(plan, &outcomes, tcp_wire, tcp_mtu, notes))
 }
 
@@ -58,5 +61,10 @@ fn kernel_wire(
         notes.push("TCP and UDP go over loopback; run as root for a veth pair between two network namespaces".into());
         return Ok(None);
     }
-    VethPair::create(VETH_MTU, interrupt).map(Some)
+    VethPair::create(veth_mtu(plan), interrupt).map(Some)
+}
+
+/// The kernel shares the pair, and its MTU, with Clearway when that runs over veth too.
+fn veth_mtu(plan: &Plan) -> u16 {
+    if plan.wire == Wire::Veth { plan.mtu } else { VETH_MTU }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 
 /// The report as a titled table, with the notes below it.
 #[must_use]
-pub fn print(report: &Report) -> String {
+pub fn report_text(report: &Report) -> String {
     let mut text = title(report);
     text.push('\n');
     let _ = writeln!(text, "{}", figures_table(report));
@@ -44,24 +44,33 @@ fn title(report: &Report) -> String {
 }
 
 fn figures_table(report: &Report) -> Table {
-    let mut table = Table::new();
-    table.load_style(UTF8_FULL_CONDENSED).set_header([
-        "",
-        "p50 µs",
-        "p99 µs",
-        "p99.9 µs",
-        "messages/s",
-        "Gbit/s",
-        "CPU s",
-        "spread µs",
-        "p50 ratio",
-        "p99.9 ratio",
-        "rate ratio",
-    ]);
+    let mut table = plain_table(
+        1,
+        [
+            "",
+            "p50 µs",
+            "p99 µs",
+            "p99.9 µs",
+            "messages/s",
+            "Gbit/s",
+            "CPU s",
+            "spread µs",
+            "p50 ratio",
+            "p99.9 ratio",
+            "rate ratio",
+        ],
+    );
     for (contender, figures) in &report.contenders {
         table.add_row(row(report, *contender, figures));
     }
-    for column in table.column_iter_mut().skip(1) {
+    table
+}
+
+/// An empty table whose columns from `names` on hold figures.
+pub(crate) fn plain_table<const COLUMNS: usize>(names: usize, header: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for column in table.column_iter_mut().skip(names) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     table

@@ -1,12 +1,14 @@
 //! `clearway bench` on its own, until the `clearway` command exists.
 
 use clap::Parser;
-use clearway_bench::{Command, Interrupt, RoleCommand, print, run};
+use clearway_bench::{Command, DemoCommand, RoleCommand};
 
 #[derive(Parser)]
 enum Top {
     /// Measure.
     Bench(Command),
+    /// Show.
+    Demo(DemoCommand),
     #[command(hide = true)]
     BenchRole(RoleCommand),
 }
@@ -14,7 +16,8 @@ enum Top {
 fn main() -> std::process::ExitCode {
     let result = match Top::parse() {
         Top::BenchRole(role) => role.run(),
-        Top::Bench(command) => bench(&command),
+        Top::Bench(command) => command.execute(),
+        Top::Demo(command) => command.execute(),
     };
     match result {
         Ok(()) => std::process::ExitCode::SUCCESS,
@@ -23,16 +26,4 @@ fn main() -> std::process::ExitCode {
             std::process::ExitCode::FAILURE
         }
     }
-}
-
-fn bench(command: &Command) -> Result<(), clearway_bench::Error> {
-    let plan = command.plan()?;
-    let interrupt = Interrupt::catch()?;
-    let report = run(&plan, &interrupt, |_, _, _| {})?;
-    if command.json {
-        println!("{}", serde_json::to_string_pretty(&report).unwrap_or_default());
-    } else {
-        println!("{}", print(&report));
-    }
-    Ok(())
 }

@@ -65,7 +65,7 @@ fn json_has_the_promised_shape() {
 
 #[test]
 fn the_table_names_everyone() {
-    let text = crate::print(&report());
+    let text = crate::report_text(&report());
     for word in ["clearway", "tcp_spin", "9.00", "0.22", "a note"] {
         assert!(text.contains(word), "{word} is missing from\n{text}");
     }

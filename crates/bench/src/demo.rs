@@ -1,0 +1,150 @@
+//! `clearway demo`: the shortest honest answer to "is it fast?", in well under a minute.
+//!
+//! Small and large messages, one at a time and many at a time, through two real daemons, beside
+//! kernel TCP. It is a choice of benchmarks, not one of its own.
+
+use crate::arguments::{Command, Compare, Layout, Wire};
+use crate::contender::Contender;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::load::Workload;
+use crate::progress::Progress;
+use crate::report::Report;
+use crate::suite;
+use crate::table::{microseconds, plain_table, thousands};
+use comfy_table::Table;
+
+/// Two hosts on this machine, an echo between them, beside kernel TCP.
+#[derive(clap::Args, Clone, Debug)]
+pub struct DemoCommand {
+    /// Seconds per contender and run.
+    #[arg(long, default_value_t = 0.4)]
+    pub seconds: f64,
+    /// Show only what the kernel does here.
+    #[arg(long, hide = true)]
+    pub kernel_only: bool,
+}
+
+/// What the demo measured for one size of message.
+#[derive(Clone, Debug)]
+pub struct DemoPart {
+    /// One message at a time.
+    pub rtt: Report,
+    /// Many messages at a time.
+    pub rate: Report,
+}
+
+/// Sizes of messages, and how many of them are in flight for the rate.
+const SIZES_AND_WINDOWS: [(usize, usize); 2] = [(64, 32), (32 << 10, 8)];
+/// Runs of each contender.
+const RUNS: usize = 3;
+
+impl DemoCommand {
+    /// Measures and prints.
+    pub fn execute(&self) -> Result<(), Error> {
+        let interrupt = Interrupt::catch()?;
+        let parts = self.measure(&interrupt)?;
+        println!("{}", demo_text(&parts));
+        Ok(())
+    }
+
+    /// Measures only.
+    pub fn measure(&self, interrupt: &Interrupt) -> Result<Vec<DemoPart>, Error> {
+        let commands: Vec<_> = SIZES_AND_WINDOWS
+            .into_iter()
+            .map(|(size, window)| {
+                (self.command(Workload::Rtt, size, 1), self.command(Workload::Rate, size, window))
+            })
+            .collect();
+        let plans = commands
+            .iter()
+            .map(|(rtt, rate)| Ok((rtt.plan()?, rate.plan()?)))
+            .collect::<Result<Vec<_>, Error>>()?;
+        let steps = plans.iter().map(|(rtt, rate)| rtt.steps() + rate.steps()).sum();
+        let progress = Progress::new(steps);
+        plans
+            .iter()
+            .map(|(rtt, rate)| {
+                let rtt = suite::run(rtt, interrupt, &progress)?;
+                let rate = suite::run(rate, interrupt, &progress)?;
+                Ok(DemoPart { rtt, rate })
+            })
+            .collect()
+    }
+
+    fn command(&self, workload: Workload, size: usize, window: usize) -> Command {
+        let root = rustix::process::geteuid().is_root();
+        Command {
+            workload,
+            wire: if root { Wire::Veth } else { Wire::Memif },
+            size,
+            window: Some(window),
+            layout: Layout::Hosts,
+            idle: None,
+            compare: vec![Compare::Tcp],
+            seconds: self.seconds,
+            runs: RUNS,
+            mtu: None,
+            kernel_only: self.kernel_only,
+            json: false,
+        }
+    }
+}
+
+/// The demo's result for people.
+#[must_use]
+pub fn demo_text(parts: &[DemoPart]) -> String {
+    let Some(first) = parts.first() else { return String::new() };
+    let mut text = format!(
+        "{}\nround trip: one message in flight; messages/s: {} in flight; medians of {RUNS} runs\n\
+         {} CPU cores; Clearway over {:?}: two daemons and two apps on two cores, idle {:?}; TCP over {}\n",
+        demo_table(parts),
+        parts.iter().map(|part| part.rate.window.to_string()).collect::<Vec<_>>().join(" and "),
+        std::thread::available_parallelism().map_or(1, usize::from),
+        first.rtt.wire,
+        first.rtt.idle,
+        first.rtt.tcp_wire,
+    );
+    for note in &first.rtt.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+fn demo_table(parts: &[DemoPart]) -> Table {
+    let mut table = plain_table(
+        2,
+        ["message", "through", "round trip p50 µs", "p99 µs", "p99.9 µs", "messages/s", "Gbit/s"],
+    );
+    for part in parts {
+        for (contender, rate) in &part.rate.contenders {
+            let rtt = part.rtt.figures(*contender);
+            let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), microseconds);
+            table.add_row([
+                size_text(part.rtt.size),
+                title(*contender).to_owned(),
+                time(rtt.map(|rtt| rtt.p50_ns)),
+                time(rtt.map(|rtt| rtt.p99_ns)),
+                time(rtt.map(|rtt| rtt.p999_ns)),
+                thousands(rate.rate_per_s),
+                format!("{:.2}", rate.gbit_per_s),
+            ]);
+        }
+    }
+    table
+}
+
+fn size_text(bytes: usize) -> String {
+    if bytes >= 1024 { format!("{} KB", bytes / 1024) } else { format!("{bytes} B") }
+}
+
+fn title(contender: Contender) -> &'static str {
+    match contender {
+        Contender::Clearway => "Clearway",
+        Contender::TcpSpin => "kernel TCP, spinning",
+        Contender::TcpBlock => "kernel TCP, blocking",
+        Contender::TcpBatch => "kernel TCP, spinning, in batches",
+        Contender::UdpSpin => "kernel UDP, spinning",
+        Contender::UnixSpin => "Unix socket, spinning",
+    }
+}
