@@ -1,0 +1,181 @@
+//! What a memif is to be, and whether that is possible.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::link::region_bytes;
+use super::message::SECRET_BYTES;
+use super::region::REGION_BYTES_TOTAL_MAX;
+use super::ring::SIZE_LOG2_MAX;
+use crate::{Error, LCD_DESCRIPTORS, MacAddress};
+
+/// Longest path of a Unix socket: `sun_path` less the final NUL.
+const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Smallest and largest value of [`Config::frame_bytes_max`].
+const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=65_536;
+/// Smallest and largest value of [`Config::buffer_bytes`].
+const BUFFER_BYTES: std::ops::RangeInclusive<u32> = 64..=65_536;
+/// Most queue pairs: as many as any implementation takes.
+const QUEUE_PAIRS_MAX: u16 = 256;
+
+/// Where the control socket is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Socket {
+    /// A path in the file system.
+    Path(PathBuf),
+    /// A name in Linux's abstract namespace, which exists only as long as someone listens.
+    Abstract(String),
+}
+
+impl From<&str> for Socket {
+    /// A leading `@` means an abstract name, as in other tools.
+    fn from(text: &str) -> Self {
+        match text.strip_prefix('@') {
+            Some(name) => Self::Abstract(name.into()),
+            None => Self::Path(text.into()),
+        }
+    }
+}
+
+impl fmt::Display for Socket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "{}", path.display()),
+            Self::Abstract(name) => write!(f, "@{name}"),
+        }
+    }
+}
+
+/// Which side of the link we are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Listens on the socket; formerly "master".
+    Server,
+    /// Connects to the socket and owns the memory; formerly "slave".
+    Client,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Server => "server",
+            Self::Client => "client",
+        })
+    }
+}
+
+/// What a memif is to be.
+#[derive(Clone)]
+pub struct Config {
+    /// Where the control socket is.
+    pub socket: Socket,
+    /// Which side we are.
+    pub role: Role,
+    /// Which interface behind the socket; both sides must say the same.
+    pub id: u32,
+    /// If set, a server demands it and a client shows it. At most 23 bytes, no NUL.
+    pub secret: Option<String>,
+    /// How many queues to open. The link has as many as the smaller of both sides.
+    pub queue_pairs: u16,
+    /// Descriptors per ring as a power of two; the client's wins unless the server allows fewer.
+    pub ring_size_log2: u8,
+    /// Bytes per buffer; the client decides. Larger frames are spread over several buffers.
+    pub buffer_bytes: u32,
+    /// Our own Ethernet address. memif does not carry it; whoever builds frames does.
+    pub mac: MacAddress,
+    /// Largest frame that is sent or received, Ethernet header included.
+    pub frame_bytes_max: usize,
+    /// Our name for the interface, shown to the peer; cut after 31 bytes.
+    pub name: String,
+}
+
+impl fmt::Debug for Config {
+    /// Leaves the secret out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("socket", &self.socket)
+            .field("role", &self.role)
+            .field("id", &self.id)
+            .field("queue_pairs", &self.queue_pairs)
+            .field("ring_size_log2", &self.ring_size_log2)
+            .field("buffer_bytes", &self.buffer_bytes)
+            .field("frame_bytes_max", &self.frame_bytes_max)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// One queue pair of 256 descriptors with buffers of 2048 bytes, for frames of up to 1518 bytes
+    /// (1500 and an Ethernet header with one VLAN tag), with id 0 and no secret.
+    #[must_use]
+    pub fn new(socket: impl Into<Socket>, role: Role, mac: MacAddress) -> Self {
+        Self {
+            socket: socket.into(),
+            role,
+            id: 0,
+            secret: None,
+            queue_pairs: 1,
+            ring_size_log2: LCD_DESCRIPTORS.ilog2() as u8,
+            buffer_bytes: 2048,
+            mac,
+            frame_bytes_max: 1518,
+            name: "clearway0".into(),
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), Error> {
+        let invalid = |text: String| Err(Error::Invalid(format!("memif: {text}")));
+        if self.queue_pairs == 0 || self.queue_pairs > QUEUE_PAIRS_MAX {
+            return invalid(format!("{} queue pairs; choose 1 to 256", self.queue_pairs));
+        }
+        if self.ring_size_log2 > SIZE_LOG2_MAX {
+            return invalid(format!(
+                "rings of 2^{} descriptors; choose at most 2^{SIZE_LOG2_MAX}",
+                self.ring_size_log2
+            ));
+        }
+        if !BUFFER_BYTES.contains(&self.buffer_bytes) {
+            return invalid(format!("buffers of {} bytes; choose 64 to 65536", self.buffer_bytes));
+        }
+        if !FRAME_BYTES.contains(&self.frame_bytes_max) {
+            return invalid(format!(
+                "frames of {} bytes; choose 64 to 65536",
+                self.frame_bytes_max
+            ));
+        }
+        if (self.buffer_bytes as usize) << self.ring_size_log2 < self.frame_bytes_max {
+            return invalid(format!(
+                "a ring of {} buffers of {} bytes does not hold a frame of {}; enlarge the ring or its buffers",
+                1u32 << self.ring_size_log2,
+                self.buffer_bytes,
+                self.frame_bytes_max
+            ));
+        }
+        if region_bytes(self) > REGION_BYTES_TOTAL_MAX {
+            return invalid("the rings need more than 1 GiB; choose fewer or smaller ones".into());
+        }
+        self.check_texts()
+    }
+
+    fn check_texts(&self) -> Result<(), Error> {
+        if let Some(secret) = &self.secret
+            && (secret.is_empty() || secret.len() >= SECRET_BYTES || secret.contains('\0'))
+        {
+            return Err(Error::Invalid(
+                "memif: the secret must have 1 to 23 bytes, none NUL".into(),
+            ));
+        }
+        let length = match &self.socket {
+            Socket::Path(path) => path.as_os_str().len(),
+            Socket::Abstract(name) => name.len(),
+        };
+        if length == 0 || length > SOCKET_PATH_BYTES_MAX {
+            return Err(Error::Invalid(format!(
+                "memif: socket {} has a name of {length} bytes; choose one of 1 to {SOCKET_PATH_BYTES_MAX}",
+                self.socket
+            )));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,236 @@
+//! The control sockets of one memif: accepts or connects, runs the handshake with whoever is there,
+//! publishes the link, and notices its end. Owned and driven by the first queue; nothing here waits.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::handshake::{ClientHandshake, Handshake, Refusal, ServerHandshake, Step};
+use super::message::{Message, Text, parse};
+use super::poller::{Poller, Source};
+use super::shared::Shared;
+use super::socket::{self, Listener, Timer, connect_to};
+use super::{Config, Role};
+use crate::Error;
+
+/// How often a client tries to connect, and how often unfinished handshakes are looked at.
+const PERIOD_NS: i64 = 50_000_000;
+/// After this many periods an unfinished handshake is given up: 2 seconds.
+const PERIODS_MAX: u32 = 40;
+/// Unfinished handshakes that a server keeps; the oldest goes when one more comes, so that silent
+/// strangers cannot keep the peer out.
+const STRANGERS_MAX: usize = 8;
+/// Messages read from one peer in one go, so that a chatterer cannot hold up the engine. A whole
+/// handshake with 256 queue pairs takes that many.
+const MESSAGES_MAX: usize = 520;
+
+#[derive(Debug)]
+pub(super) struct Control {
+    config: Arc<Config>,
+    shared: Arc<Shared>,
+    poller: Arc<Poller>,
+    timer: Timer,
+    listener: Option<Listener>,
+    /// Whoever is connected; the one that has the link first.
+    peers: Vec<Peer>,
+    peers_so_far: u32,
+}
+
+#[derive(Debug)]
+struct Peer {
+    number: u32,
+    socket: OwnedFd,
+    handshake: Handshake,
+    /// It has the link.
+    established: bool,
+    periods: u32,
+}
+
+impl Control {
+    pub(super) fn open(
+        config: Arc<Config>,
+        shared: Arc<Shared>,
+        poller: Arc<Poller>,
+    ) -> Result<Self, Error> {
+        let listener = match config.role {
+            Role::Server => Some(Listener::new(&config.socket)?),
+            Role::Client => None,
+        };
+        let timer = Timer::new().map_err(system_error)?;
+        poller.add(&timer, Source::Timer).map_err(system_error)?;
+        if let Some(listener) = &listener {
+            poller.add(listener, Source::Listener).map_err(system_error)?;
+        }
+        let (peers, peers_so_far) = (Vec::new(), 0);
+        let mut control = Self { config, shared, poller, timer, listener, peers, peers_so_far };
+        control.connect_if_alone();
+        control.update_timer();
+        Ok(control)
+    }
+
+    /// Does what `source` asks for.
+    pub(super) fn handle(&mut self, source: Source) {
+        match source {
+            Source::Doorbell => {}
+            Source::News => self.end_if_violated(),
+            Source::Listener => self.accept(),
+            Source::Timer => self.period(),
+            Source::Socket(number) => self.read(number),
+        }
+        self.update_timer();
+    }
+
+    /// Ends the link if a queue has found it broken.
+    pub(super) fn end_if_violated(&mut self) {
+        if let Some(violation) = self.shared.take_violation()
+            && let Some(at) = self.peers.iter().position(|peer| peer.established)
+        {
+            self.refuse(at, Refusal(violation.to_string()));
+        }
+    }
+
+    fn accept(&mut self) {
+        while self.listener.is_some() {
+            let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
+            if self.peers.iter().filter(|peer| !peer.established).count() >= STRANGERS_MAX {
+                let oldest = self.peers.iter().position(|peer| !peer.established);
+                oldest.into_iter().for_each(|at| self.refuse(at, "too many connections".into()));
+            }
+            let hello = ServerHandshake::hello(&self.config);
+            if socket::send(&socket, &(hello, None)).is_ok() {
+                self.add_peer(socket, Handshake::Server(ServerHandshake::default()));
+            }
+        }
+    }
+
+    fn connect_if_alone(&mut self) {
+        if self.config.role == Role::Server || !self.peers.is_empty() {
+            return;
+        }
+        match connect_to(&self.config.socket) {
+            Ok(socket) => self.add_peer(socket, Handshake::Client(ClientHandshake::default())),
+            Err(error) => self.shared.explain(format!("waiting for the server: {error}")),
+        }
+    }
+
+    fn add_peer(&mut self, socket: OwnedFd, handshake: Handshake) {
+        self.peers_so_far = self.peers_so_far.wrapping_add(1);
+        let number = self.peers_so_far;
+        if self.poller.add(&socket, Source::Socket(number)).is_ok() {
+            self.peers.push(Peer { number, socket, handshake, established: false, periods: 0 });
+        }
+    }
+
+    /// Reads what peer `number` has sent. If somebody else has the link, looks first whether that one
+    /// is still there: a restarted peer may come back before its predecessor's end has been seen.
+    fn read(&mut self, number: u32) {
+        if let Some(holder) = self.peers.iter().find(|peer| peer.established)
+            && holder.number != number
+        {
+            self.read_all(holder.number);
+        }
+        self.read_all(number);
+    }
+
+    fn read_all(&mut self, number: u32) {
+        for _ in 0..MESSAGES_MAX {
+            let Some(at) = self.peers.iter().position(|peer| peer.number == number) else { return };
+            match socket::receive(&self.peers[at].socket) {
+                Ok(Some(packet)) => self.take(at, packet),
+                Ok(None) => return,
+                Err(_) => return self.forget(at, "the peer closed the connection".into()),
+            }
+        }
+    }
+
+    fn take(&mut self, at: usize, packet: socket::Packet) {
+        let message = match parse(packet.bytes()) {
+            Ok(message) => message,
+            Err(error) => return self.refuse(at, Refusal(error.to_string())),
+        };
+        let taken = self.peers.iter().any(|peer| peer.established);
+        let handshake = &mut self.peers[at].handshake;
+        match handshake.handle(&self.config, message, packet.descriptor, taken) {
+            Ok(step) => self.step(at, step),
+            Err(refusal) => self.refuse(at, refusal),
+        }
+    }
+
+    fn step(&mut self, at: usize, step: Step) {
+        match step {
+            Step::Reply(parcel) => {
+                if let Err(error) = socket::send(&self.peers[at].socket, &parcel) {
+                    self.forget(at, format!("the peer takes no messages: {error}"));
+                }
+            }
+            Step::Established(answer, established) => {
+                let answer = answer.map(|message| (message, None));
+                if answer.is_none_or(|parcel| socket::send(&self.peers[at].socket, &parcel).is_ok())
+                {
+                    self.peers[at].established = true;
+                    self.shared.publish(established);
+                }
+            }
+            Step::Left(reason) => self.forget(at, format!("the peer left: {reason}")),
+        }
+    }
+
+    /// Tells the peer why, and drops it.
+    fn refuse(&mut self, at: usize, refusal: Refusal) {
+        self.shared.peers_refused.fetch_add(1, Ordering::Relaxed);
+        let goodbye = Message::Disconnect { code: 0, reason: Text::new(&refusal.0) };
+        let _ = socket::send(&self.peers[at].socket, &(goodbye, None));
+        self.forget(at, format!("the peer was refused: {}", refusal.0));
+    }
+
+    fn forget(&mut self, at: usize, reason: String) {
+        let peer = self.peers.remove(at);
+        self.poller.remove(&peer.socket);
+        if peer.established {
+            self.shared.retract(reason);
+        } else {
+            self.shared.explain(reason);
+        }
+    }
+
+    fn period(&mut self) {
+        if !self.timer.consume() {
+            return;
+        }
+        for peer in self.peers.iter_mut().filter(|peer| !peer.established) {
+            peer.periods += 1;
+        }
+        while let Some(at) =
+            self.peers.iter().position(|peer| !peer.established && peer.periods > PERIODS_MAX)
+        {
+            self.refuse(at, "the handshake took too long".into());
+        }
+        self.connect_if_alone();
+    }
+
+    /// The timer runs while there is somebody to wait for: a server to connect to, or a handshake to
+    /// finish.
+    fn update_timer(&mut self) {
+        let alone = self.config.role == Role::Client && self.peers.is_empty();
+        let unfinished = self.peers.iter().any(|peer| !peer.established);
+        self.timer.run(alone || unfinished, PERIOD_NS);
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        while let Some(last) = self.peers.len().checked_sub(1) {
+            let goodbye = Message::Disconnect { code: 0, reason: Text::new("interface closed") };
+            let _ = socket::send(&self.peers[last].socket, &(goodbye, None));
+            self.forget(last, "the interface's first queue was closed".into());
+        }
+    }
+}
+
+fn system_error(source: std::io::Error) -> Error {
+    Error::System {
+        action: "memif: set up the control socket".into(),
+        remedy: "Raise the limit of open files (ulimit -n)".into(),
+        source,
+    }
+}

@@ -1,0 +1,202 @@
+//! The sending end of a ring: lets frames be written straight into the peer-visible buffers.
+
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+use super::buffers::{Buffers, Violation};
+use super::region::Region;
+use super::ring::{Descriptor, Ring};
+use crate::{Counters, Transmit};
+
+#[derive(Debug)]
+pub(super) struct Sender {
+    ring: Ring,
+    memory: Arc<[Region]>,
+    /// Set on the client, whose buffers these are.
+    buffers: Option<Buffers>,
+    /// Descriptors filled so far.
+    produced: u16,
+    /// Those of them that the receiver has been told about.
+    published: u16,
+    /// Descriptors that the receiver had emptied when we last looked. It is looked at again only when
+    /// this says that there is no room.
+    consumed: u16,
+    /// Private buffer of the NIC's largest frame, for frames that span several descriptors.
+    gather: Box<[u8]>,
+    doorbell: OwnedFd,
+}
+
+impl Sender {
+    /// Starts with an empty ring. Writing to `doorbell` interrupts the peer.
+    pub(super) fn new(
+        ring: Ring,
+        memory: Arc<[Region]>,
+        buffers: Option<Buffers>,
+        frame_bytes_max: usize,
+        doorbell: OwnedFd,
+    ) -> Self {
+        ring.publish_produced(0);
+        // As if all descriptors were in use: the first transmit looks, and checks what it sees.
+        let consumed = 0u16.wrapping_sub(ring.size());
+        let gather = vec![0; frame_bytes_max].into();
+        Self { ring, memory, buffers, produced: 0, published: 0, consumed, gather, doorbell }
+    }
+
+    /// Lets `fill` write a frame of up to the NIC's largest size.
+    pub(super) fn transmit(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+        counters: &mut Counters,
+    ) -> Result<Transmit, Violation> {
+        if self.free(1)? == 0 {
+            return Ok(Transmit::Full);
+        }
+        let place = self.place(self.produced);
+        let length = if place.length as usize >= self.gather.len() {
+            self.fill_in_place(place, fill)?
+        } else {
+            match self.fill_chain(fill)? {
+                Some(length) => length,
+                None => return Ok(Transmit::Full),
+            }
+        };
+        if length == 0 {
+            return Ok(Transmit::Nothing);
+        }
+        counters.tx_frames += 1;
+        counters.tx_bytes += length as u64;
+        Ok(Transmit::Queued)
+    }
+
+    /// Tells the receiver about all frames since the last time, and wakes it if it sleeps.
+    pub(super) fn flush(&mut self) {
+        if self.produced == self.published {
+            return;
+        }
+        self.ring.publish_produced(self.produced);
+        self.published = self.produced;
+        // Pairs with the fence in `Receiver::arm`: either we see that interrupts are wanted, or the
+        // receiver sees the frames before it sleeps.
+        fence(Ordering::SeqCst);
+        if self.ring.interrupt_is_wanted() {
+            self.interrupt();
+        }
+    }
+
+    /// The normal case: the frame is written where the peer will read it.
+    #[inline]
+    fn fill_in_place(
+        &mut self,
+        place: Descriptor,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<usize, Violation> {
+        let bytes = self.gather.len();
+        let target = self.locate(place, bytes).ok_or(Violation::Extent)?;
+        // SAFETY: `locate` checked that `bytes` bytes are mapped there, and the mapping outlives this
+        // call. On our side nothing else refers to the buffer of a free descriptor. The peer, another
+        // process, could write there too; `fill` only writes, and would at worst read back a byte of
+        // its own frame changed, so the peer could spoil nothing but a frame that goes to itself.
+        let buffer = unsafe { std::slice::from_raw_parts_mut(target.as_ptr(), bytes) };
+        let length = fill(buffer);
+        assert!(length <= bytes, "fill wrote {length} bytes into a buffer of {bytes}");
+        if length > 0 {
+            self.ring.set_descriptor(self.produced, place.holding(length as u32, false));
+            self.produced = self.produced.wrapping_add(1);
+        }
+        Ok(length)
+    }
+
+    /// The general case: the peer's buffers are smaller than our largest frame, so it is written to
+    /// private memory and spread over as many descriptors as it takes. `None` if there may be too few.
+    #[cold]
+    fn fill_chain(
+        &mut self,
+        fill: &mut dyn FnMut(&mut [u8]) -> usize,
+    ) -> Result<Option<usize>, Violation> {
+        if !self.room_for_largest()? {
+            return Ok(None);
+        }
+        let length = fill(&mut self.gather);
+        assert!(length <= self.gather.len(), "fill wrote more than its buffer holds");
+        let mut done = 0;
+        while done < length {
+            let place = self.place(self.produced);
+            let part = (place.length as usize).min(length - done);
+            let target = self.locate(place, part).ok_or(Violation::Extent)?;
+            let source = &self.gather[done..done + part];
+            // SAFETY: `locate` checked that `part` bytes are mapped at `target`; the source is a
+            // private slice of that length and cannot overlap the mapping.
+            unsafe { target.as_ptr().copy_from_nonoverlapping(source.as_ptr(), part) };
+            done += part;
+            let descriptor = place.holding(part as u32, done < length);
+            self.ring.set_descriptor(self.produced, descriptor);
+            self.produced = self.produced.wrapping_add(1);
+            if done < length && self.free(1)? == 0 {
+                // The peer made its descriptors smaller after `room_for_largest` had looked.
+                return Err(Violation::Capacity);
+            }
+        }
+        Ok(Some(length))
+    }
+
+    /// True if the free descriptors hold a frame of the largest size.
+    fn room_for_largest(&mut self) -> Result<bool, Violation> {
+        let free = self.free(self.ring.size())?;
+        let mut room = 0;
+        for ahead in 0..free {
+            room += self.place(self.produced.wrapping_add(ahead)).length as usize;
+            if room >= self.gather.len() {
+                return Ok(true);
+            }
+        }
+        if free == self.ring.size() { Err(Violation::Capacity) } else { Ok(false) }
+    }
+
+    /// How many descriptors are free; looks at the receiver's index only if fewer than `wanted` are
+    /// known to be.
+    #[inline]
+    fn free(&mut self, wanted: u16) -> Result<u16, Violation> {
+        let size = self.ring.size();
+        let free = size - self.produced.wrapping_sub(self.consumed);
+        if free >= wanted {
+            return Ok(free);
+        }
+        let consumed = self.ring.consumed();
+        if self.produced.wrapping_sub(consumed) > size
+            || self.published.wrapping_sub(consumed) > size
+        {
+            return Err(Violation::Index);
+        }
+        self.consumed = consumed;
+        Ok(size - self.produced.wrapping_sub(consumed))
+    }
+
+    /// The empty buffer at `index`: our own records on the client, the peer's word on the server.
+    #[inline]
+    fn place(&self, index: u16) -> Descriptor {
+        match &self.buffers {
+            Some(buffers) => buffers.descriptor(self.ring.slot(index)),
+            None => self.ring.descriptor(index),
+        }
+    }
+
+    #[inline]
+    fn locate(&self, place: Descriptor, bytes: usize) -> Option<NonNull<u8>> {
+        self.memory.get(usize::from(place.region))?.at(place.offset, bytes)
+    }
+
+    /// Writes the peer's eventfd without ever waiting for it: it was set non-blocking when it came, and
+    /// a peer that has filled it up and cleared that flag again is found out by asking first. If the
+    /// write fails, the peer has a wake-up pending or has broken its own doorbell.
+    fn interrupt(&self) {
+        let mut poll = [PollFd::new(&self.doorbell, PollFlags::OUT)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if rustix::event::poll(&mut poll, Some(&now)) == Ok(1) {
+            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Links between two queues of this process.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::*;
+use crate::{Queue as _, Transmit};
+
+/// A socket name that no other test uses.
+fn socket() -> Socket {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    Socket::Abstract(format!("clearway-unit-{}-{number}", std::process::id()))
+}
+
+fn config(socket: &Socket, role: Role) -> Config {
+    Config::new(socket.clone(), role, [2, 0, 0, 0, 0, role as u8])
+}
+
+/// Opens both sides, the server first.
+fn open_both(server: Config, client: Config) -> (Vec<Queue>, Vec<Queue>) {
+    let (mut server, mut client) = (open(server).unwrap(), open(client).unwrap());
+    connect(&mut server, &mut client);
+    (server, client)
+}
+
+/// Drives both sides until all queues of the shorter one have a link.
+fn connect(server: &mut [Queue], client: &mut [Queue]) {
+    until("the link is up", || {
+        server.iter_mut().chain(&mut *client).for_each(|queue| assert_eq!(drain(queue), 0));
+        server.iter().zip(&*client).all(|(a, b)| a.link_up() && b.link_up())
+    });
+}
+
+/// Calls `done` until it is true, for at most ten seconds.
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = std::time::Instant::now();
+    while !done() {
+        assert!(start.elapsed().as_secs() < 10, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn drain(queue: &mut Queue) -> usize {
+    queue.receive(64, &mut |_| ())
+}
+
+fn send(queue: &mut Queue, frame: &[u8]) -> Transmit {
+    let result = queue.transmit(&mut |buffer| {
+        buffer[..frame.len()].copy_from_slice(frame);
+        frame.len()
+    });
+    queue.flush();
+    result
+}
+
+fn received(queue: &mut Queue) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    queue.receive(1024, &mut |frame| frames.push(frame.to_vec()));
+    frames
+}
+
+fn frame(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 7 + seed) as u8).collect()
+}
+
+#[test]
+fn frames_go_both_ways() {
+    let at = socket();
+    let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
+    for (seed, length) in [60, 64, 65, 1500, 1518].into_iter().enumerate() {
+        let frame = frame(length, seed);
+        assert_eq!(send(&mut a[0], &frame), Transmit::Queued);
+        assert_eq!(received(&mut b[0]), [frame.clone()]);
+        assert_eq!(send(&mut b[0], &frame), Transmit::Queued);
+        assert_eq!(received(&mut a[0]), [frame]);
+    }
+    assert!(a[0].info().mode.contains("connected to clearway0 of clearway"));
+}
+
+#[test]
+fn small_buffers_are_chained() {
+    let at = socket();
+    let mut client = config(&at, Role::Client);
+    client.buffer_bytes = 128;
+    let (mut a, mut b) = open_both(config(&at, Role::Server), client);
+    for round in 0..500 {
+        let frame = frame(1 + (round * 37) % 1518, round);
+        assert_eq!(send(&mut a[0], &frame), Transmit::Queued);
+        assert_eq!(received(&mut b[0]), [frame.clone()]);
+        assert_eq!(send(&mut b[0], &frame), Transmit::Queued);
+        assert_eq!(received(&mut a[0]), [frame]);
+    }
+}
+
+#[test]
+fn jumbo_frames_fit_large_buffers() {
+    let at = socket();
+    let configs = [Role::Server, Role::Client].map(|role| {
+        let (buffer_bytes, frame_bytes_max) = (16_384, 9018);
+        Config { buffer_bytes, frame_bytes_max, ..config(&at, role) }
+    });
+    let [server, client] = configs;
+    let (mut a, mut b) = open_both(server, client);
+    assert_eq!(send(&mut a[0], &frame(9018, 3)), Transmit::Queued);
+    assert_eq!(received(&mut b[0]), [frame(9018, 3)]);
+}
+
+#[test]
+fn a_full_ring_says_so_and_goes_on() {
+    let at = socket();
+    let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
+    for (one, other) in [(&mut a[0], &mut b[0])] {
+        for lap in 0..5 {
+            let queued = (0..400).take_while(|_| send(one, &[lap; 60]) == Transmit::Queued).count();
+            assert_eq!(queued, 256);
+            assert_eq!(received(other), vec![vec![lap; 60]; 256]);
+        }
+    }
+}
+
+#[test]
+fn several_queues_and_the_smaller_number_counts() {
+    let at = socket();
+    let server = Config { queue_pairs: 3, ..config(&at, Role::Server) };
+    let client = Config { queue_pairs: 2, ..config(&at, Role::Client) };
+    let (mut a, mut b) = open_both(server, client);
+    for index in 0..2 {
+        assert_eq!(send(&mut a[index], &frame(60, index)), Transmit::Queued);
+        assert_eq!(send(&mut b[index], &frame(70, index)), Transmit::Queued);
+    }
+    for index in 0..2 {
+        assert_eq!(received(&mut b[index]), [frame(60, index)]);
+        assert_eq!(received(&mut a[index]), [frame(70, index)]);
+    }
+    assert_eq!(drain(&mut a[2]), 0);
+    assert!(!a[2].link_up());
+}
+
+#[test]
+fn either_side_may_restart() {
+    let at = socket();
+    let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
+    for round in 0..4 {
+        if round % 2 == 0 {
+            drop(std::mem::take(&mut a));
+            until("the client has noticed", || drain(&mut b[0]) == 0 && !b[0].link_up());
+            assert_eq!(send(&mut b[0], &[1; 60]), Transmit::Queued);
+            a = open(config(&at, Role::Server)).unwrap();
+        } else {
+            drop(std::mem::take(&mut b));
+            until("the server has noticed", || drain(&mut a[0]) == 0 && !a[0].link_up());
+            b = open(config(&at, Role::Client)).unwrap();
+        }
+        connect(&mut a, &mut b);
+        assert_eq!(send(&mut a[0], &frame(80, round)), Transmit::Queued);
+        assert_eq!(received(&mut b[0]), [frame(80, round)]);
+        assert_eq!(send(&mut b[0], &frame(90, round)), Transmit::Queued);
+        assert_eq!(received(&mut a[0]), [frame(90, round)]);
+    }
+}
+
+#[test]
+fn the_secret_decides() {
+    let at = socket();
+    let with = |role, secret: &str| Config { secret: Some(secret.into()), ..config(&at, role) };
+    let mut server = open(with(Role::Server, "sesame")).unwrap();
+    for wrong in
+        [config(&at, Role::Client), with(Role::Client, "sesam"), with(Role::Client, "sesamE")]
+    {
+        let mut client = open(wrong).unwrap();
+        let before = server[0].link_counters().refused;
+        until("the client is refused", || {
+            (drain(&mut server[0]), drain(&mut client[0]));
+            assert!(!server[0].link_up() && !client[0].link_up());
+            server[0].link_counters().refused > before
+        });
+    }
+    let mut client = open(with(Role::Client, "sesame")).unwrap();
+    connect(&mut server, &mut client);
+}
+
+#[test]
+fn a_second_client_is_sent_away() {
+    let at = socket();
+    let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
+    let mut second = open(config(&at, Role::Client)).unwrap();
+    until("the second client is told", || {
+        (drain(&mut a[0]), drain(&mut b[0]), drain(&mut second[0]));
+        second[0].info().mode.contains("already connected")
+    });
+    assert_eq!(send(&mut a[0], &frame(60, 1)), Transmit::Queued);
+    assert_eq!(received(&mut b[0]), [frame(60, 1)]);
+}
+
+#[test]
+fn socket_paths_are_taken_over_from_the_dead_only() {
+    let directory = std::env::temp_dir().join(format!("clearway-memif-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("memif.sock");
+    let at = Socket::Path(path.clone());
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = open(config(&at, Role::Server)).expect("nobody listens there");
+    let error = open(config(&at, Role::Server)).unwrap_err();
+    assert!(error.to_string().contains("Another process listens"), "{error}");
+    drop(server);
+    assert!(!path.exists());
+    std::fs::write(&path, "a file").unwrap();
+    assert!(open(config(&at, Role::Server)).is_err());
+    assert!(path.exists());
+    std::fs::remove_dir_all(&directory).unwrap();
+    let error = open(config(&Socket::Path(path), Role::Server)).unwrap_err();
+    assert!(matches!(error, crate::Error::NotFound(_)), "{error}");
+}
+
+#[test]
+fn impossible_configurations_are_refused() {
+    let base = config(&socket(), Role::Client);
+    let wrong = [
+        Config { queue_pairs: 0, ..base.clone() },
+        Config { queue_pairs: 257, ..base.clone() },
+        Config { ring_size_log2: 15, ..base.clone() },
+        Config { buffer_bytes: 63, ..base.clone() },
+        Config { frame_bytes_max: 63, ..base.clone() },
+        Config { frame_bytes_max: 65_537, ..base.clone() },
+        Config { ring_size_log2: 1, buffer_bytes: 512, ..base.clone() },
+        Config { ring_size_log2: 14, buffer_bytes: 65_536, ..base.clone() },
+        Config { secret: Some("x".repeat(24)), ..base.clone() },
+        Config { socket: Socket::Path(PathBuf::from("/".repeat(108))), ..base.clone() },
+        Config { socket: Socket::Abstract(String::new()), ..base },
+    ];
+    for config in wrong {
+        let text = format!("{config:?}");
+        assert!(matches!(open(config), Err(crate::Error::Invalid(_))), "{text}");
+    }
+}
