@@ -1,1 +1,27 @@
-//! The run loop that joins channels, transport and NIC queues
+//! Engines: the run loop that joins channels, transport and NIC queues.
+//!
+//! ```text
+//!  channel ── commands ──▶ ┌────────────── Engine::turn ──────────────┐
+//!          ◀ completions ─ │ Channels ⇄ Endpoint ⇄ Paths ⇄ Interface │ ⇄ Queue
+//!                          └──────────────▲───────────────────────────┘
+//!  Control ── Request (mailbox) ──────────┘ ── Event ──▶
+//! ```
+//!
+//! An [`Engine`] belongs to one thread, which a [`Group`] runs. It is made, and spoken to, by the
+//! control plane through [`Control`].
+
+mod channels;
+mod control;
+mod engine;
+mod group;
+mod idle;
+pub mod interface;
+mod local;
+mod paths;
+mod snapshot;
+
+pub use control::{Control, Event, Request};
+pub use engine::{Engine, EngineConfig};
+pub use group::{Clock, Group};
+pub use idle::Idle;
+pub use snapshot::{ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};

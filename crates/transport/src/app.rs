@@ -39,6 +39,8 @@ pub enum Reason {
     Version,
     /// The peer broke the protocol.
     Protocol,
+    /// The network says that the peer cannot be reached, or runs no daemon.
+    Unreachable,
 }
 
 impl Reason {
@@ -52,6 +54,7 @@ impl Reason {
             Self::Refused => 3,
             Self::Version => 4,
             Self::Protocol => 5,
+            Self::Unreachable => 6,
         }
     }
 
@@ -64,6 +67,7 @@ impl Reason {
             3 => Self::Refused,
             4 => Self::Version,
             5 => Self::Protocol,
+            6 => Self::Unreachable,
             _ => Self::Reset,
         }
     }

@@ -87,6 +87,8 @@ impl FlowKey {
 /// Where the next packet is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
+    /// The own address and port.
+    pub from: SocketAddr,
     /// The peer's daemon.
     pub to: SocketAddr,
     /// The flow that sends; `None` for an answer to a stranger.
@@ -108,8 +110,15 @@ struct Slot {
 
 #[derive(Debug)]
 struct Reply {
-    to: SocketAddr,
+    between: Addresses,
     bytes: Vec<u8>,
+}
+
+/// Where a datagram came from and to which of our addresses.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    local: SocketAddr,
+    peer: SocketAddr,
 }
 
 #[derive(Debug)]
@@ -203,19 +212,20 @@ impl Endpoint {
         self.listeners.get(&port).copied()
     }
 
-    /// Begins to open a flow to `service_port` of the daemon at `remote`, whose peer may use
-    /// `window` positions. `None` if there are too many flows.
+    /// Begins to open a flow from the own address `local` to `service_port` of the daemon at
+    /// `remote`, which may use `window` positions. `None` if there are too many flows.
     pub fn connect(
         &mut self,
         now: Time,
         owner: Owner,
+        local: SocketAddr,
         remote: SocketAddr,
         service_port: u16,
         window: u64,
     ) -> Option<FlowKey> {
         let local_id = self.reserve()?;
         let token = self.random.next_u64();
-        let parameters = Parameters { owner, local_id, remote, window };
+        let parameters = Parameters { owner, local_id, local, remote, window };
         let flow = Flow::connect(now, &self.config, parameters, service_port, token);
         Some(self.insert(now, flow))
     }
@@ -242,6 +252,19 @@ impl Endpoint {
         }
     }
 
+    /// Memory of the flow's app has become free: a peer that was turned away for want of it is told.
+    pub fn memory_freed(&mut self, now: Time, key: FlowKey) {
+        if let Some(flow) = self.flow(key) {
+            flow.memory_freed();
+            self.update(now, key.slot());
+        }
+    }
+
+    /// When the flow's peer was last heard.
+    pub fn last_heard(&mut self, key: FlowKey) -> Option<Time> {
+        self.flow(key).map(|flow| flow.last_heard())
+    }
+
     /// Ends a flow in order: what was sent arrives first.
     pub fn close(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
         if let Some(flow) = self.flow(key) {
@@ -259,7 +282,7 @@ impl Endpoint {
     }
 
     /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
-    pub fn ping(&mut self, now: Time, id: u64, to: SocketAddr, bytes: u16) {
+    pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
         let token = self.random.next_u64();
         if self.pings.len() == PINGS_MAX {
             self.pings.pop_front();
@@ -268,34 +291,37 @@ impl Endpoint {
         let length = bytes.clamp(HEADER_LENGTH as u16, self.config.packet_bytes_max);
         let mut packet = vec![0; usize::from(length)];
         emit_control(&mut packet, PacketType::Ping, 0, token, |body| body.len());
-        self.replies.push_back(Reply { to, bytes: packet });
+        self.replies.push_back(Reply { between: Addresses { local, peer }, bytes: packet });
     }
 
     // ---- from the wire ----
 
-    /// Takes the payload of a UDP datagram that came from `source`.
+    /// Takes the payload of a UDP datagram that came from `source` to the own address
+    /// `destination`.
     pub fn handle_datagram(
         &mut self,
         now: Time,
         source: SocketAddr,
+        destination: SocketAddr,
         payload: &[u8],
         app: &mut impl App,
     ) {
+        let between = Addresses { local: destination, peer: source };
         let packet = match Packet::new(payload) {
             Ok(packet) => packet,
             Err(_) => return self.counters.dropped_malformed += 1,
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                self.handle_data(now, source, &header, &packet, app);
+                self.handle_data(now, between, &header, &packet, app);
             }
             Ok(header) => {
-                if self.handle_control(now, source, &header, &packet, app).is_err() {
+                if self.handle_control(now, between, &header, &packet, app).is_err() {
                     self.counters.dropped_malformed += 1;
                 }
             }
             Err(Malformed::Checksum) => self.counters.dropped_checksum += 1,
-            Err(Malformed::Version) => self.handle_other_version(now, source, &packet),
+            Err(Malformed::Version) => self.handle_other_version(now, between, &packet),
             Err(_) => self.counters.dropped_malformed += 1,
         }
     }
@@ -303,7 +329,7 @@ impl Endpoint {
     fn handle_data(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
         app: &mut impl App,
@@ -312,9 +338,9 @@ impl Endpoint {
         let slot = key.slot();
         let Some(flow) = find(&mut self.slots, key) else {
             self.counters.dropped_unknown_flow += 1;
-            return self.reply_reset(now, source, header.flow);
+            return self.reply_reset(now, between, header.flow);
         };
-        if flow.remote().ip() != source.ip() {
+        if flow.remote().ip() != between.peer.ip() {
             return self.counters.dropped_spoofed += 1;
         }
         match flow.handle_data(now, &self.config, header, packet, app) {
@@ -337,33 +363,33 @@ impl Endpoint {
     fn handle_control(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
         app: &mut impl App,
     ) -> Result<(), Malformed> {
         match header.packet_type {
             PacketType::Data => unreachable!("handled by the caller"),
-            PacketType::Syn => self.handle_syn(now, source, header, &Syn::parse(packet)?, app),
+            PacketType::Syn => self.handle_syn(now, between, header, &Syn::parse(packet)?, app),
             PacketType::Challenge => {
                 let challenge = Challenge::parse(packet)?;
-                if let Some(flow) = self.connecting(source, header) {
+                if let Some(flow) = self.connecting(between, header) {
                     flow.handle_challenge(now, header.number, challenge.cookie);
                     self.update(now, FlowKey(header.flow).slot());
                 }
             }
             PacketType::SynAck => {
                 let syn_ack = SynAck::parse(packet)?;
-                self.handle_syn_ack(now, source, header, &syn_ack, app);
+                self.handle_syn_ack(now, between, header, &syn_ack, app);
             }
             PacketType::Reset => {
-                self.handle_reset(now, source, header, &Reset::parse(packet)?, app)
+                self.handle_reset(now, between, header, &Reset::parse(packet)?, app)
             }
             PacketType::Version => {
                 let versions = Versions::parse(packet)?;
                 let is_hopeless =
                     !versions.versions.iter().any(|version| VERSIONS.contains(version));
-                if self.connecting(source, header).is_some() && is_hopeless {
+                if self.connecting(between, header).is_some() && is_hopeless {
                     let slot = FlowKey(header.flow).slot();
                     self.conclude(now, slot, Outcome::Ended(Reason::Version), app);
                 }
@@ -374,7 +400,7 @@ impl Endpoint {
                     body.copy_from_slice(packet.body());
                     body.len()
                 });
-                self.reply(now, source, bytes);
+                self.reply(now, between, bytes);
             }
             PacketType::Pong => self.handle_pong(now, header, app),
         }
@@ -382,9 +408,9 @@ impl Endpoint {
     }
 
     /// The flow that waits for the answer to its syn, if this is one from its peer.
-    fn connecting(&mut self, source: SocketAddr, header: &Header) -> Option<&mut Flow> {
+    fn connecting(&mut self, between: Addresses, header: &Header) -> Option<&mut Flow> {
         let flow = find(&mut self.slots, FlowKey(header.flow)).filter(|flow| {
-            flow.is_connecting_with(header.number) && flow.remote().ip() == source.ip()
+            flow.is_connecting_with(header.number) && flow.remote().ip() == between.peer.ip()
         });
         if flow.is_none() {
             self.counters.dropped_unsolicited += 1;
@@ -397,49 +423,49 @@ impl Endpoint {
     fn handle_syn(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         header: &Header,
         syn: &Syn<'_>,
         app: &mut impl App,
     ) {
         if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
-            return self.reply_versions(now, source, syn.source_flow, header.number);
+            return self.reply_versions(now, between, syn.source_flow, header.number);
         }
         if syn.cookie.is_empty() {
-            let cookie = self.cookies.issue(now, source.ip(), syn.source_flow, syn.port);
+            let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
             let challenge = Challenge { cookie: &cookie };
             return self.reply_control(
                 now,
-                source,
+                between,
                 PacketType::Challenge,
                 syn.source_flow,
                 header.number,
                 |body| challenge.emit(body),
             );
         }
-        if !self.cookies.is_valid(now, syn.cookie, source.ip(), syn.source_flow, syn.port) {
+        if !self.cookies.is_valid(now, syn.cookie, between.peer.ip(), syn.source_flow, syn.port) {
             return self.counters.dropped_cookie += 1;
         }
-        if let Some(&slot) = self.by_peer.get(&(source.ip(), syn.source_flow)) {
+        if let Some(&slot) = self.by_peer.get(&(between.peer.ip(), syn.source_flow)) {
             if let Some(flow) = &mut self.slots[slot as usize].flow {
                 flow.repeat_syn_ack(header.number);
             }
             return self.update(now, slot as usize);
         }
-        self.open(now, source, header.number, syn, app);
+        self.open(now, between, header.number, syn, app);
     }
 
     fn open(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         token: u64,
         syn: &Syn<'_>,
         app: &mut impl App,
     ) {
         let accepted = self.listener(syn.port).and_then(|listener| {
             let local_id = self.reserve()?;
-            let accepted = app.accept(listener, FlowKey(local_id), source);
+            let accepted = app.accept(listener, FlowKey(local_id), between.peer);
             if accepted.is_none() {
                 self.free.push(FlowKey(local_id).slot() as u32);
             }
@@ -450,7 +476,7 @@ impl Endpoint {
             let reset = Reset { reason: Reason::Refused.code(), quoted_flow: 0 };
             return self.reply_control(
                 now,
-                source,
+                between,
                 PacketType::Reset,
                 syn.source_flow,
                 token,
@@ -458,28 +484,29 @@ impl Endpoint {
             );
         };
         self.counters.flows_accepted += 1;
-        let parameters = Parameters { owner, local_id, remote: source, window };
+        let parameters =
+            Parameters { owner, local_id, local: between.local, remote: between.peer, window };
         let flow = Flow::accept(now, &self.config, parameters, syn, token);
         let key = self.insert(now, flow);
-        self.by_peer.insert((source.ip(), syn.source_flow), key.slot() as u32);
+        self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);
     }
 
     fn handle_syn_ack(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         header: &Header,
         syn_ack: &SynAck,
         app: &mut impl App,
     ) {
         let slot = FlowKey(header.flow).slot();
         if let Some(flow) = find(&mut self.slots, FlowKey(header.flow))
-            && flow.remote().ip() == source.ip()
+            && flow.remote().ip() == between.peer.ip()
             && flow.handle_syn_ack(now, &self.config, header.number, syn_ack)
         {
             self.counters.flows_connected += 1;
             app.connected(flow.owner());
-            self.by_peer.insert((source.ip(), syn_ack.source_flow), slot as u32);
+            self.by_peer.insert((between.peer.ip(), syn_ack.source_flow), slot as u32);
             return self.update(now, slot);
         }
         self.counters.dropped_unsolicited += 1;
@@ -488,7 +515,7 @@ impl Endpoint {
             let reset = Reset { reason: Reason::Reset.code(), quoted_flow: header.flow };
             self.reply_control(
                 now,
-                source,
+                between,
                 PacketType::Reset,
                 syn_ack.source_flow,
                 header.number,
@@ -502,14 +529,16 @@ impl Endpoint {
     fn handle_reset(
         &mut self,
         now: Time,
-        source: SocketAddr,
+        between: Addresses,
         header: &Header,
         reset: &Reset,
         app: &mut impl App,
     ) {
-        let slot = match self.by_peer.get(&(source.ip(), reset.quoted_flow)).copied() {
+        let slot = match self.by_peer.get(&(between.peer.ip(), reset.quoted_flow)).copied() {
             Some(slot) => slot,
-            None if self.connecting(source, header).is_some() => FlowKey(header.flow).slot() as u32,
+            None if self.connecting(between, header).is_some() => {
+                FlowKey(header.flow).slot() as u32
+            }
             None => return,
         };
         self.counters.flows_reset_by_peer += 1;
@@ -526,34 +555,57 @@ impl Endpoint {
         }
     }
 
+    /// Takes an ICMP error that quotes a UDP payload of ours to `peer`. It is believed if it proves
+    /// that a syn was seen on its way, by the flow id and token inside; open flows have timers.
+    pub fn handle_network_error(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        quote: &[u8],
+        app: &mut impl App,
+    ) {
+        let quoted =
+            Packet::new(quote).ok().and_then(|syn| Some((syn, syn.body().first_chunk::<8>()?)));
+        let Some((syn, source_flow)) = quoted else {
+            return self.counters.dropped_unsolicited += 1;
+        };
+        let key = FlowKey(u64::from_be_bytes(*source_flow));
+        let is_ours = find(&mut self.slots, key)
+            .is_some_and(|flow| flow.is_connecting_with(syn.number()) && flow.remote() == peer);
+        if !is_ours {
+            return self.counters.dropped_unsolicited += 1;
+        }
+        self.conclude(now, key.slot(), Outcome::Ended(Reason::Unreachable), app);
+    }
+
     /// RFC 9000, 6.1, does the same: answer what may be the begin of a flow, drop the rest.
-    fn handle_other_version(&mut self, now: Time, source: SocketAddr, packet: &Packet<'_>) {
+    fn handle_other_version(&mut self, now: Time, between: Addresses, packet: &Packet<'_>) {
         self.counters.dropped_version += 1;
         if packet.type_octet() == PacketType::Syn as u8
             && let Some(source_flow) = packet.body().first_chunk::<8>()
         {
             let source_flow = u64::from_be_bytes(*source_flow);
-            self.reply_versions(now, source, source_flow, packet.number());
+            self.reply_versions(now, between, source_flow, packet.number());
         }
     }
 
     // ---- answers to strangers ----
 
-    fn reply_versions(&mut self, now: Time, to: SocketAddr, flow: u64, token: u64) {
-        self.reply_control(now, to, PacketType::Version, flow, token, |body| {
+    fn reply_versions(&mut self, now: Time, between: Addresses, flow: u64, token: u64) {
+        self.reply_control(now, between, PacketType::Version, flow, token, |body| {
             Versions { versions: VERSIONS }.emit(body)
         });
     }
 
-    fn reply_reset(&mut self, now: Time, to: SocketAddr, quoted_flow: u64) {
+    fn reply_reset(&mut self, now: Time, between: Addresses, quoted_flow: u64) {
         let reset = Reset { reason: Reason::Reset.code(), quoted_flow };
-        self.reply_control(now, to, PacketType::Reset, 0, 0, |body| reset.emit(body));
+        self.reply_control(now, between, PacketType::Reset, 0, 0, |body| reset.emit(body));
     }
 
     fn reply_control(
         &mut self,
         now: Time,
-        to: SocketAddr,
+        between: Addresses,
         packet_type: PacketType,
         flow: u64,
         token: u64,
@@ -562,10 +614,10 @@ impl Endpoint {
         let mut bytes = vec![0; 64];
         let length = emit_control(&mut bytes, packet_type, flow, token, body);
         bytes.truncate(length);
-        self.reply(now, to, bytes);
+        self.reply(now, between, bytes);
     }
 
-    fn reply(&mut self, now: Time, to: SocketAddr, bytes: Vec<u8>) {
+    fn reply(&mut self, now: Time, between: Addresses, bytes: Vec<u8>) {
         if now >= self.reply_budget_until {
             self.reply_budget_until = now + SECOND / 100;
             self.reply_budget = (self.config.stateless_per_second / 100).max(1);
@@ -574,7 +626,7 @@ impl Endpoint {
             return self.counters.dropped_rate_limited += 1;
         }
         self.reply_budget -= 1;
-        self.replies.push_back(Reply { to, bytes });
+        self.replies.push_back(Reply { between, bytes });
     }
 
     // ---- time ----
@@ -608,10 +660,17 @@ impl Endpoint {
 
     // ---- to the wire ----
 
+    /// True if an answer to a stranger waits to be sent.
+    #[must_use]
+    pub fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
     /// Where the next packet goes; `None` if there is nothing to send.
     pub fn next_transmit(&mut self, now: Time) -> Option<Destination> {
         if let Some(reply) = self.replies.front() {
-            return Some(Destination { to: reply.to, flow: None });
+            let Addresses { local, peer } = reply.between;
+            return Some(Destination { from: local, to: peer, flow: None });
         }
         if self.burst >= BURST_PACKETS {
             self.burst = 0;
@@ -622,6 +681,7 @@ impl Endpoint {
                 && flow.wants_transmit(now)
             {
                 return Some(Destination {
+                    from: flow.local(),
                     to: flow.remote(),
                     flow: Some(FlowKey(flow.local_id())),
                 });
@@ -745,10 +805,10 @@ impl Endpoint {
         let Some(flow) = &mut self.slots[slot].flow else { return };
         let mut bytes = vec![0; 64];
         let length = flow.emit_abort(reason, &mut bytes);
-        let to = flow.remote();
+        let between = Addresses { local: flow.local(), peer: flow.remote() };
         if length > 0 && self.replies.len() < REPLIES_MAX {
             bytes.truncate(length);
-            self.replies.push_back(Reply { to, bytes });
+            self.replies.push_back(Reply { between, bytes });
         }
     }
 

@@ -108,6 +108,7 @@ pub(crate) struct Flow {
     local_id: u64,
     /// The id that packets to the peer carry; 0 while connecting.
     peer_id: u64,
+    local: SocketAddr,
     remote: SocketAddr,
     /// The service port at the peer, of a flow that was begun here.
     service_port: u16,
@@ -142,6 +143,7 @@ pub(crate) struct Flow {
 pub(crate) struct Parameters {
     pub(crate) owner: Owner,
     pub(crate) local_id: u64,
+    pub(crate) local: SocketAddr,
     pub(crate) remote: SocketAddr,
     /// Positions that the peer may use beyond what our app has released.
     pub(crate) window: u64,
@@ -188,6 +190,7 @@ impl Flow {
             owner: p.owner,
             local_id: p.local_id,
             peer_id: 0,
+            local: p.local,
             remote: p.remote,
             service_port: 0,
             state,
@@ -241,6 +244,10 @@ impl Flow {
         self.peer_id
     }
 
+    pub(crate) const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
     pub(crate) const fn remote(&self) -> SocketAddr {
         self.remote
     }
@@ -271,6 +278,15 @@ impl Flow {
     pub(crate) fn release(&mut self, length: u32) {
         self.incoming.release(length);
         self.limit_due |= self.incoming.is_starved() || self.incoming.limit_is_worth_telling();
+    }
+
+    /// The app has memory again, from whatever connection.
+    pub(crate) fn memory_freed(&mut self) {
+        self.limit_due |= self.incoming.is_starved();
+    }
+
+    pub(crate) const fn last_heard(&self) -> Time {
+        self.last_received
     }
 
     /// The app has closed the connection: deliver what it sent, then end.

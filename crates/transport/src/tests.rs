@@ -142,7 +142,10 @@ impl Network {
         let [client, server] = &mut self.hosts;
         server.endpoint.listen(PORT, LISTENER).expect("free port");
         let owner = Owner { channel: 1, connection: 1 };
-        client.endpoint.connect(self.now, owner, server.address, PORT, WINDOW).expect("room")
+        client
+            .endpoint
+            .connect(self.now, owner, client.address, server.address, PORT, WINDOW)
+            .expect("room")
     }
 
     /// Connects and runs until both sides know.
@@ -196,9 +199,9 @@ impl Network {
         self.now = self.now.max(next);
         while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
             let Some(Reverse((_, _, to, bytes))) = self.link.pop() else { break };
-            let source = self.hosts[1 - to].address;
+            let [source, destination] = [self.hosts[1 - to].address, self.hosts[to].address];
             let host = &mut self.hosts[to];
-            host.endpoint.handle_datagram(self.now, source, &bytes, &mut host.app);
+            host.endpoint.handle_datagram(self.now, source, destination, &bytes, &mut host.app);
         }
         for host in &mut self.hosts {
             host.endpoint.handle_timeouts(self.now, &mut host.app);
@@ -466,10 +469,16 @@ fn replayed_and_spoofed_packets_change_nothing() {
     let client_address = network.hosts[0].address;
     let stranger = SocketAddr::from(([10, 0, 0, 77], 20707));
     let server = &mut network.hosts[1];
-    server.endpoint.handle_datagram(now, stranger, &packet, &mut server.app);
+    server.endpoint.handle_datagram(now, stranger, server.address, &packet, &mut server.app);
     assert_eq!(server.endpoint.counters().dropped_spoofed, 1);
     for _ in 0..5 {
-        server.endpoint.handle_datagram(now, client_address, &packet, &mut server.app);
+        server.endpoint.handle_datagram(
+            now,
+            client_address,
+            server.address,
+            &packet,
+            &mut server.app,
+        );
     }
     assert_eq!(server.app.delivered.len(), 1);
     assert_eq!(server.endpoint.counters().dropped_duplicate, 4);
@@ -484,7 +493,7 @@ fn a_flood_of_syns_allocates_nothing() {
     let server = &mut network.hosts[1];
     for index in 0..10_000u32 {
         let source = SocketAddr::from(([11, 0, (index >> 8) as u8, index as u8], 20707));
-        server.endpoint.handle_datagram(network.now, source, &syn, &mut server.app);
+        server.endpoint.handle_datagram(network.now, source, server.address, &syn, &mut server.app);
     }
     assert_eq!(server.endpoint.flows().count(), 0);
     assert!(server.app.accepted.is_empty());
@@ -506,7 +515,13 @@ fn garbage_never_panics_and_is_counted() {
             bytes[1] = random.below(9) as u8;
             clearway_wire::clearway::seal(&mut bytes);
         }
-        server.endpoint.handle_datagram(network.now, source, &bytes, &mut server.app);
+        server.endpoint.handle_datagram(
+            network.now,
+            source,
+            server.address,
+            &bytes,
+            &mut server.app,
+        );
     }
     assert!(server.endpoint.counters().dropped_malformed > 0);
     assert_eq!(server.endpoint.flows().count(), 1);
@@ -516,9 +531,9 @@ fn garbage_never_panics_and_is_counted() {
 #[test]
 fn a_ping_tells_the_round_trip_time() {
     let mut network = Network::new(13, &Config::default(), Faults::default(), 1 << 20);
-    let to = network.hosts[1].address;
+    let [from, to] = [network.hosts[0].address, network.hosts[1].address];
     let now = network.now;
-    network.hosts[0].endpoint.ping(now, 1, to, 500);
+    network.hosts[0].endpoint.ping(now, 1, from, to, 500);
     network.run_until(|network| !network.hosts[0].app.pongs.is_empty());
     assert_eq!(network.hosts[0].app.pongs, [10 * MICROSECOND]);
 }

@@ -1,0 +1,246 @@
+//! How the control plane talks to an engine: a mailbox of depth one in, events out. Neither side
+//! ever waits for the other inside an engine's turn (Snap, section 2.3).
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use clearway_channel::{Code, DaemonEnd, Violation};
+use clearway_nic::MacAddress;
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::snapshot::Snapshot;
+
+/// Events that may wait for the control plane; one that does not fit waits inside the engine.
+const EVENTS_MAX: usize = 64;
+
+/// What the control plane asks of an engine. Executed by the engine between two turns.
+#[derive(Debug)]
+pub enum Request {
+    /// Serve this channel. The control plane chose the id, unique in this engine.
+    AddChannel {
+        /// The id by which both sides name the channel from now on.
+        channel: u32,
+        /// The app's name, for status.
+        app: String,
+        /// The daemon's end; the engine owns it until [`Event::ChannelRemoved`].
+        end: Box<DaemonEnd>,
+        /// Connections that the app may have at a time.
+        connections_max: u32,
+    },
+    /// The app is gone or is to go: reset its connections and give the channel back.
+    RemoveChannel {
+        /// The channel.
+        channel: u32,
+    },
+    /// Accept connections to `port` for this channel. Answered by [`Event::Listening`].
+    Listen {
+        /// The channel that will get the connections.
+        channel: u32,
+        /// The listener's id, chosen by the control plane, unique in this channel.
+        listener: u32,
+        /// Only connections to this address of the host; any if `None`.
+        address: Option<IpAddr>,
+        /// The service port; 0 lets the engine choose a free one from 49152 up.
+        port: u16,
+    },
+    /// Stop accepting. Connections that were accepted live on.
+    Unlisten {
+        /// The channel.
+        channel: u32,
+        /// The listener.
+        listener: u32,
+    },
+    /// The kernel's answer to [`Event::Resolve`].
+    Neighbour {
+        /// The address that was asked for.
+        address: IpAddr,
+        /// Its Ethernet address; `None` if it does not answer.
+        mac: Option<MacAddress>,
+    },
+    /// Send a Clearway ping. Answered by [`Event::Pong`].
+    Ping {
+        /// Chosen by the control plane; comes back in the answer.
+        id: u64,
+        /// The peer.
+        peer: IpAddr,
+        /// Bytes of UDP payload, at least 24.
+        bytes: u16,
+    },
+    /// Tell the state. Answered by [`Event::Snapshot`].
+    Snapshot {
+        /// Comes back in the answer.
+        id: u64,
+    },
+    /// Reset all connections, mark all channels closed, and end.
+    Shutdown,
+}
+
+/// What an engine tells the control plane.
+#[derive(Debug)]
+pub enum Event {
+    /// The answer to [`Request::Listen`]: the port, or why not.
+    Listening {
+        /// The channel.
+        channel: u32,
+        /// The listener.
+        listener: u32,
+        /// The service port in use, or the reason of the refusal.
+        result: Result<u16, Code>,
+    },
+    /// The channel is out of the engine; dropping `end` unmaps its memory.
+    ChannelRemoved {
+        /// The channel.
+        channel: u32,
+        /// The daemon's end.
+        end: Box<DaemonEnd>,
+    },
+    /// The app broke the contract. The engine has stopped serving the channel; the control plane
+    /// ends the session and posts [`Request::RemoveChannel`].
+    Violation {
+        /// The channel.
+        channel: u32,
+        /// What was wrong.
+        violation: Violation,
+    },
+    /// The engine needs the Ethernet address of this neighbour from the kernel.
+    Resolve {
+        /// The neighbour, on the link of the engine's NIC.
+        address: IpAddr,
+    },
+    /// The answer to [`Request::Ping`].
+    Pong {
+        /// The id of the request.
+        id: u64,
+        /// Round-trip time in ns, or why there is none.
+        result: Result<u64, Code>,
+    },
+    /// The answer to [`Request::Snapshot`].
+    Snapshot {
+        /// The id of the request.
+        id: u64,
+        /// The state.
+        snapshot: Box<Snapshot>,
+    },
+    /// The engine has ended after [`Request::Shutdown`].
+    Ended,
+}
+
+/// A peer for [`crate::Engine`] in the control plane. One per engine.
+#[derive(Debug)]
+pub struct Control {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    requests: ArrayQueue<Request>,
+    events: ArrayQueue<Event>,
+    /// Readable when a request waits.
+    request_bell: OwnedFd,
+    /// Readable when an event waits, or the mailbox has become free.
+    event_bell: OwnedFd,
+}
+
+/// The engine's side of [`Control`].
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    shared: Arc<Shared>,
+    /// Events that did not fit; empty but for a control plane that has stopped.
+    waiting: std::collections::VecDeque<Event>,
+}
+
+/// Makes the two ends of a mailbox.
+pub(crate) fn mailbox() -> std::io::Result<(Control, Mailbox)> {
+    let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
+    let shared = Arc::new(Shared {
+        requests: ArrayQueue::new(1),
+        events: ArrayQueue::new(EVENTS_MAX),
+        request_bell: bell()?,
+        event_bell: bell()?,
+    });
+    let mailbox = Mailbox { shared: Arc::clone(&shared), waiting: Default::default() };
+    Ok((Control { shared }, mailbox))
+}
+
+impl Control {
+    /// Posts a request. Gives it back if the last one has not been taken yet: wait for
+    /// [`Control::as_fd`] to become readable, take the events, and try again.
+    pub fn post(&self, request: Request) -> Result<(), Request> {
+        self.shared.requests.push(request)?;
+        ring(&self.shared.request_bell);
+        Ok(())
+    }
+
+    /// The oldest event, if any.
+    pub fn next_event(&self) -> Option<Event> {
+        self.shared.events.pop()
+    }
+
+    /// Consumes the wake-up of [`Control::as_fd`]. Call it before taking the events.
+    pub fn acknowledge(&self) {
+        silence(&self.shared.event_bell);
+    }
+}
+
+impl AsFd for Control {
+    /// Readable when events wait or the mailbox has become free.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.event_bell.as_fd()
+    }
+}
+
+impl Mailbox {
+    /// Takes the request, if there is one, and tells the control plane that the box is free.
+    pub(crate) fn take(&mut self) -> Option<Request> {
+        if self.shared.requests.is_empty() {
+            return None;
+        }
+        let request = self.shared.requests.pop();
+        ring(&self.shared.event_bell);
+        request
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.shared.requests.is_empty()
+    }
+
+    /// Tells the control plane. Never waits, never loses.
+    pub(crate) fn tell(&mut self, event: Event) {
+        self.waiting.push_back(event);
+        self.flush();
+    }
+
+    /// Hands over events that waited for room.
+    pub(crate) fn flush(&mut self) {
+        let mut told = false;
+        while let Some(event) = self.waiting.pop_front() {
+            if let Err(event) = self.shared.events.push(event) {
+                self.waiting.push_front(event);
+                break;
+            }
+            told = true;
+        }
+        if told {
+            ring(&self.shared.event_bell);
+        }
+    }
+
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.shared.request_bell.as_fd()
+    }
+
+    pub(crate) fn silence(&self) {
+        silence(&self.shared.request_bell);
+    }
+}
+
+/// An eventfd only fails to take a one when it is full, and then it is readable as it should be.
+fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+fn silence(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0u8; 8]);
+}

@@ -1,0 +1,105 @@
+//! A group: engines that share one thread and one idle strategy.
+
+use std::time::Instant;
+
+use clearway_base::Time;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::engine::Engine;
+use crate::idle::{Idle, Step};
+
+/// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
+const SLEEP_NS_MAX: u64 = 1_000_000_000;
+
+/// The clock of a host: monotonic, read once per turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    epoch: Instant,
+}
+
+impl Clock {
+    /// A clock that starts now, a little above zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { epoch: Instant::now() }
+    }
+
+    /// The time.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::from_ns(self.epoch.elapsed().as_nanos() as u64)
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Runs engines in turn on the calling thread until all of them have been shut down.
+#[derive(Debug)]
+pub struct Group {
+    engines: Vec<Engine>,
+    idle: Idle,
+    clock: Clock,
+}
+
+impl Group {
+    /// A group of `engines`, made with times of `clock`.
+    #[must_use]
+    pub fn new(engines: Vec<Engine>, idle: Idle, clock: Clock) -> Self {
+        Self { engines, idle, clock }
+    }
+
+    /// Runs. Returns when every engine has ended.
+    pub fn run(mut self) {
+        let mut idle_since = self.clock.now();
+        while !self.engines.is_empty() {
+            let now = self.clock.now();
+            let work: usize = self.engines.iter_mut().map(|engine| engine.turn(now)).sum();
+            if work > 0 {
+                idle_since = now;
+                self.engines.retain(|engine| !engine.has_ended());
+                continue;
+            }
+            match self.idle.step(idle_since, now) {
+                Step::Spin => std::hint::spin_loop(),
+                Step::Yield => std::thread::yield_now(),
+                Step::Sleep => self.sleep(),
+            }
+        }
+    }
+
+    /// Sleeps until something happens or a timer is due.
+    fn sleep(&mut self) {
+        if self.engines.iter_mut().all(Engine::arm) {
+            self.wait();
+        }
+        for engine in &mut self.engines {
+            engine.disarm();
+        }
+    }
+
+    fn wait(&self) {
+        let deadline = self.engines.iter().filter_map(Engine::next_timeout).min();
+        let now = self.clock.now();
+        let wait_ns =
+            deadline.map_or(SLEEP_NS_MAX, |deadline| deadline.since(now).min(SLEEP_NS_MAX));
+        if wait_ns == 0 {
+            return;
+        }
+        let timeout = Timespec {
+            tv_sec: (wait_ns / 1_000_000_000) as i64,
+            tv_nsec: (wait_ns % 1_000_000_000) as i64,
+        };
+        let mut fds: Vec<PollFd<'_>> = self
+            .engines
+            .iter()
+            .map(|engine| PollFd::new(engine.sleep_fd(), PollFlags::IN))
+            .collect();
+        // An interrupted or failed wait is a short one; the next turn finds out what there is.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}

@@ -1,0 +1,140 @@
+//! Why frames were dropped, declared once: the enum, its names and its counters.
+
+use clearway_wire::Malformed;
+
+macro_rules! reasons {
+    ($($(#[$doc:meta])+ $variant:ident = $name:literal,)+) => {
+        /// The reason why a frame was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum DropReason {
+            /// Its bytes are not what they should be.
+            Malformed(Malformed),
+            $($(#[$doc])+ $variant,)+
+        }
+
+        impl DropReason {
+            /// Every reason, in the order of [`DropReason::index`], but those of [`Malformed`].
+            const OWN: &[Self] = &[$(Self::$variant,)+];
+
+            /// The name of this reason in metrics.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    Self::Malformed(reason) => reason.name(),
+                    $(Self::$variant => $name,)+
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// The frame is for another Ethernet address.
+    OtherMac = "other_mac",
+    /// The frame is of another VLAN, or of none.
+    OtherVlan = "other_vlan",
+    /// Neither IPv4, IPv6 nor ARP.
+    EtherType = "ether_type",
+    /// The packet is for another IP address, or for a group.
+    OtherAddress = "other_address",
+    /// The packet comes from an address that no other host can have: a group, loopback, our own.
+    SourceAddress = "source_address",
+    /// Neither UDP nor ICMP.
+    Protocol = "protocol",
+    /// Neighbour discovery that came through a router.
+    HopLimit = "hop_limit",
+    /// An ARP or NDP answer, echo reply or error that nothing of ours called for.
+    Unsolicited = "unsolicited",
+    /// The kernel, which shares this NIC, answers this.
+    OfKernel = "of_kernel",
+    /// The answer would be more than is answered per second.
+    RateLimit = "rate_limit",
+    /// The answer does not fit among those that wait to be sent, or is larger than a frame.
+    OutboxFull = "outbox_full",
+}
+
+impl DropReason {
+    /// How many reasons there are.
+    pub const COUNT: usize = Malformed::COUNT + Self::OWN.len();
+
+    /// Every reason, in the order of [`DropReason::index`].
+    pub fn all() -> impl Iterator<Item = Self> {
+        let malformed = Malformed::ALL.iter().map(|reason| Self::Malformed(*reason));
+        malformed.chain(Self::OWN.iter().copied())
+    }
+
+    /// The position of this reason among all.
+    #[must_use]
+    pub fn index(self) -> usize {
+        match self {
+            Self::Malformed(reason) => reason.index(),
+            _ => {
+                let own = Self::OWN.iter().position(|reason| *reason == self);
+                Malformed::COUNT + own.expect("every other reason is listed in OWN")
+            }
+        }
+    }
+}
+
+impl From<Malformed> for DropReason {
+    fn from(reason: Malformed) -> Self {
+        Self::Malformed(reason)
+    }
+}
+
+/// How many frames were dropped for each reason.
+#[derive(Clone, Debug)]
+pub struct Drops {
+    counts: [u64; DropReason::COUNT],
+}
+
+impl Default for Drops {
+    fn default() -> Self {
+        Self { counts: [0; DropReason::COUNT] }
+    }
+}
+
+impl Drops {
+    /// Counts one frame. Also for the layers above, whose packets are malformed for the same
+    /// reasons.
+    pub fn count(&mut self, reason: DropReason) {
+        self.counts[reason.index()] += 1;
+    }
+
+    /// How many frames were dropped for `reason`.
+    #[must_use]
+    pub fn of(&self, reason: DropReason) -> u64 {
+        self.counts[reason.index()]
+    }
+
+    /// How many frames were dropped.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Names and counts, in the order of declaration.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        DropReason::all().map(DropReason::name).zip(self.counts.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{DropReason, Drops};
+
+    #[test]
+    fn indexes_and_names_are_unique() {
+        let all: Vec<_> = DropReason::all().collect();
+        assert_eq!(all.len(), DropReason::COUNT);
+        let mut drops = Drops::default();
+        for (index, reason) in all.iter().enumerate() {
+            assert_eq!(reason.index(), index);
+            assert!(all[..index].iter().all(|other| other.name() != reason.name()));
+            drops.count(*reason);
+            assert_eq!(drops.of(*reason), 1);
+        }
+        assert_eq!(drops.total(), all.len() as u64);
+        assert!(drops.iter().any(|entry| entry == ("other_mac", 1)));
+    }
+}

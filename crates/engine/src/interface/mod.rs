@@ -1,0 +1,272 @@
+//! The host's IP layer on one NIC, without I/O: what a received frame is and for whom, which
+//! Ethernet address a peer has, and the headers of what is sent.
+//!
+//! ```text
+//!            frame                               path + payload
+//!              │                                       │
+//!      handle_frame ──▶ Datagram, EchoReply,     emit_udp_headers ──▶ frame
+//!        │     │        NetworkError              ▲
+//!        │     └─▶ drops, by reason               │ template
+//!        ▼                                        │
+//!      outbox (ARP, NDP, echo answers)           path ◀── route, neighbours
+//!        └──────────▶ poll_transmit ◀── questions ─────────────┘
+//! ```
+//!
+//! Not here: who owns a UDP port (the engine), how messages travel (`transport`), and frames
+//! themselves (the NIC). Addresses, routes and neighbours of an interface that the kernel shares are
+//! the kernel's: the control thread answers [`Interface::poll_wanted`] with [`Interface::learn`].
+
+mod addresses;
+mod answers;
+mod drops;
+mod neighbours;
+mod outbox;
+mod path;
+mod receive;
+#[cfg(test)]
+mod tests;
+
+pub use drops::{DropReason, Drops};
+pub use path::Path;
+pub use receive::{Datagram, EchoReply, NetworkError, NetworkErrorKind, Received};
+
+use addresses::Addresses;
+use clearway_base::{SECOND, Time};
+use clearway_wire::{MacAddress, ethernet, vlan};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use neighbours::Neighbours;
+use outbox::{Outbox, RateLimit};
+use receive::Pings;
+
+/// Answers to echo requests, and refusals of datagrams, per second.
+const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
+/// Answers to ARP requests and neighbour solicitations per second. Counted apart, so that a flood
+/// of pings cannot make the host unreachable.
+const NEIGHBOUR_ANSWERS_PER_SECOND: u64 = 1000;
+
+/// What an interface is given by the configuration or the kernel, both of which have checked it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The NIC's Ethernet address.
+    pub mac: MacAddress,
+    /// The host's own addresses, each with the length of the prefix that is on the link.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Where IPv4 packets go that are for no address on the link.
+    pub gateway_v4: Option<Ipv4Addr>,
+    /// Where IPv6 packets go that are for no address on the link.
+    pub gateway_v6: Option<Ipv6Addr>,
+    /// The VLAN that all frames are tagged with.
+    pub vlan: Option<u16>,
+    /// The largest IP packet.
+    pub mtu: u16,
+    /// The kernel answers for these addresses and knows the neighbours.
+    pub kernel_shares: bool,
+    /// The NIC drops frames with a wrong IPv4 or UDP checksum itself.
+    pub receive_checksum: bool,
+}
+
+/// The answer to where something goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolution<T> {
+    /// There.
+    Known(T),
+    /// Being asked for; try again when a frame has arrived or a timer has fired.
+    Pending,
+    /// No route, or nobody answers for it.
+    Unreachable,
+}
+
+impl<T> Resolution<T> {
+    /// The same answer about something that follows from it.
+    pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Resolution<U> {
+        match self {
+            Self::Known(known) => Resolution::Known(change(known)),
+            Self::Pending => Resolution::Pending,
+            Self::Unreachable => Resolution::Unreachable,
+        }
+    }
+}
+
+/// The IP layer of one NIC. Calls, in any order: [`Interface::handle_frame`] for each frame,
+/// [`Interface::handle_timeout`] when [`Interface::poll_timeout`] says so, and
+/// [`Interface::poll_transmit`] until it returns 0 once per turn.
+#[derive(Debug)]
+pub struct Interface {
+    mac: MacAddress,
+    vlan: Option<u16>,
+    mtu: u16,
+    kernel_shares: bool,
+    verify_checksums: bool,
+    addresses: Addresses,
+    neighbours: Neighbours,
+    outbox: Outbox,
+    echo_answers: RateLimit,
+    neighbour_answers: RateLimit,
+    pings: Pings,
+    drops: Drops,
+}
+
+impl Interface {
+    /// An interface that knows no neighbour yet.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let Config { mac, vlan, mtu, kernel_shares, receive_checksum, .. } = *config;
+        let frame_bytes_max = usize::from(mtu) + ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
+        Self {
+            mac,
+            vlan,
+            mtu,
+            kernel_shares,
+            verify_checksums: !receive_checksum,
+            addresses: Addresses::new(config),
+            neighbours: Neighbours::new(),
+            outbox: Outbox::new(frame_bytes_max),
+            echo_answers: RateLimit::new(ECHO_ANSWERS_PER_SECOND),
+            neighbour_answers: RateLimit::new(NEIGHBOUR_ANSWERS_PER_SECOND),
+            pings: Pings::default(),
+            drops: Drops::default(),
+        }
+    }
+
+    /// The NIC's Ethernet address.
+    #[must_use]
+    pub fn mac(&self) -> MacAddress {
+        self.mac
+    }
+
+    /// What was dropped so far, by reason.
+    #[must_use]
+    pub fn drops(&self) -> &Drops {
+        &self.drops
+    }
+
+    /// True if `address` is one of the host's own.
+    #[must_use]
+    pub fn is_own(&self, address: IpAddr) -> bool {
+        self.addresses.is_own(address)
+    }
+
+    /// The own address to send to `destination` from. `None` if there is no route.
+    #[must_use]
+    pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+        self.addresses.source_for(destination)
+    }
+
+    /// The address on the link that packets for `destination` are handed to: itself, or a gateway.
+    /// `None` if there is neither, or if it is no address of one other host.
+    #[must_use]
+    pub fn route(&self, destination: IpAddr) -> Option<IpAddr> {
+        self.addresses.route(destination)
+    }
+
+    /// The largest UDP payload to `destination` in one packet over this link.
+    #[must_use]
+    pub fn udp_payload_bytes_max(&self, destination: IpAddr) -> usize {
+        usize::from(self.mtu).saturating_sub(path::ip_and_udp_length(destination))
+    }
+
+    /// The Ethernet address of `next_hop`, which [`Interface::route`] has returned. Asks for it if
+    /// it is not known.
+    pub fn resolve(&mut self, now: Time, next_hop: IpAddr) -> Resolution<MacAddress> {
+        self.neighbours.resolve(now, next_hop)
+    }
+
+    /// All that stays the same in packets from `source`, an own address, to `destination`. Keep it
+    /// with the flow, and ask again when [`Interface::is_current`] says no.
+    pub fn path(
+        &mut self,
+        now: Time,
+        source: SocketAddr,
+        destination: SocketAddr,
+    ) -> Resolution<Path> {
+        let Some(next_hop) = self.route(destination.ip()) else { return Resolution::Unreachable };
+        let fresh_until = now + path::FRESH_NS;
+        self.resolve(now, next_hop).map(|mac| self.path_over(source, destination, mac, fresh_until))
+    }
+
+    /// The way back that `datagram` came: for answers to strangers, who must not be able to make
+    /// this host ask for neighbours. Not to be kept.
+    #[must_use]
+    pub fn path_back(&self, datagram: &Datagram<'_>) -> Path {
+        let Datagram { source, destination, source_mac, .. } = *datagram;
+        self.path_over(destination, source, source_mac, Time::ZERO)
+    }
+
+    /// False if the neighbour of `path` may have moved or should be used again, so that its entry
+    /// is kept and verified: then ask for the path again. Cheap enough for every packet.
+    #[inline]
+    #[must_use]
+    pub fn is_current(&self, now: Time, path: &Path) -> bool {
+        path.is_current(now, self.neighbours.generation())
+    }
+
+    /// The peer behind `path` has just been heard to receive what was sent over it. RFC 4861,
+    /// section 7.3.1: then its Ethernet address need not be verified. Once per round trip is enough.
+    pub fn confirm(&mut self, now: Time, path: &Path) {
+        if let Some(next_hop) = self.route(path.destination().ip()) {
+            self.neighbours.confirm(now, next_hop);
+        }
+    }
+
+    /// The next neighbour that the control thread is to ask the kernel for, if the kernel shares
+    /// the NIC. Each is named once per attempt; a second later again, three times in all.
+    pub fn poll_wanted(&mut self) -> Option<IpAddr> {
+        if !self.kernel_shares {
+            return None;
+        }
+        self.neighbours.poll_question().map(|question| question.target)
+    }
+
+    /// The control thread's answer: `ip` is at `mac`.
+    pub fn learn(&mut self, now: Time, ip: IpAddr, mac: MacAddress) {
+        self.neighbours.learn_from_kernel(now, ip, mac);
+    }
+
+    /// When [`Interface::handle_timeout`] is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        self.neighbours.poll_timeout()
+    }
+
+    /// Asks again, or gives up.
+    pub fn handle_timeout(&mut self, now: Time) {
+        self.neighbours.handle_timeout(now);
+    }
+
+    /// True if [`Interface::poll_transmit`] or [`Interface::poll_wanted`] has something.
+    #[inline]
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.outbox.is_empty() || self.neighbours.has_questions()
+    }
+
+    /// Writes the next frame of the interface's own into `frame`, which is long enough for any.
+    /// Returns its length, 0 if there is none.
+    pub fn poll_transmit(&mut self, frame: &mut [u8]) -> usize {
+        if !self.kernel_shares {
+            while let Some(question) = self.neighbours.poll_question() {
+                let length = self.emit_question(&question, frame);
+                if length > 0 {
+                    return length;
+                }
+            }
+        }
+        self.outbox.pop_into(frame)
+    }
+
+    fn path_over(
+        &self,
+        source: SocketAddr,
+        destination: SocketAddr,
+        mac: MacAddress,
+        fresh_until: Time,
+    ) -> Path {
+        let link = answers::Link { source: self.mac, destination: mac, vlan: self.vlan };
+        Path::new(&link, source, destination, fresh_until, self.neighbours.generation())
+    }
+}
+
+/// How long an entry that was not used may be pushed out, see `neighbours`; paths are asked for
+/// again more often than this.
+const IN_USE_NS: u64 = 60 * SECOND;
+const _: () = assert!(path::FRESH_NS < IN_USE_NS);

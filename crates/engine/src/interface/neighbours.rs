@@ -1,0 +1,334 @@
+//! Which Ethernet address a neighbour has: the cache of RFC 4861, section 7.3, for ARP and the
+//! kernel's answers too.
+//!
+//! ```text
+//!            resolve            answer             30 s              used
+//! (nothing) ───────▶ Incomplete ──────▶ Reachable ──────▶ (stale) ───────▶ Probing
+//!                     │ 3 times          ▲    ▲                             │  │ 3 times
+//!                     ▼ unanswered       │    └──────────── answer ─────────┘  ▼ unanswered
+//!                    Failed              └─────────────── Incomplete ◀─────────┘
+//! ```
+//!
+//! A stranger has little influence: an entry comes into being only when this host wants to send,
+//! or from a request that was addressed to it, and then only into the free half of the cache. An
+//! answer counts only while it is asked for. Entries in use are never pushed out.
+
+use super::{IN_USE_NS, Resolution};
+use clearway_base::{SECOND, Time};
+use clearway_wire::MacAddress;
+use core::net::IpAddr;
+use core::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+#[cfg(test)]
+mod tests;
+
+/// Entries in all: with 256 hosts per rack, those of sixteen racks on one link.
+const ENTRIES_MAX: usize = 4096;
+/// Requests of others fill the cache up to here only.
+const ENTRIES_BY_REQUEST_MAX: usize = ENTRIES_MAX / 2;
+/// Entries without an answer, at most; beyond that the oldest gives way.
+const UNANSWERED_MAX: usize = 512;
+/// Questions that wait to be sent; what does not fit is asked a second later.
+const QUESTIONS_MAX: usize = 64;
+/// How many entries are looked at to find one that may go.
+const EVICTION_TRIES: usize = 16;
+
+/// RFC 4861, section 10: MAX_MULTICAST_SOLICIT and MAX_UNICAST_SOLICIT, "3 transmissions".
+const TRIES_MAX: u8 = 3;
+/// RFC 4861, section 10: RETRANS_TIMER, "1,000 milliseconds".
+const RETRY_NS: u64 = SECOND;
+/// RFC 4861, section 10: REACHABLE_TIME, "30,000 milliseconds".
+const REACHABLE_NS: u64 = 30 * SECOND;
+/// How long a neighbour that did not answer is not asked again.
+const FAILED_NS: u64 = 3 * SECOND;
+
+/// A question to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    /// "Who has this address?"
+    pub(super) target: IpAddr,
+    /// Asks only this host; everybody if there is none.
+    pub(super) mac: Option<MacAddress>,
+}
+
+#[derive(Debug)]
+pub(super) struct Neighbours {
+    entries: BTreeMap<IpAddr, Entry>,
+    /// Entries that wait for an answer or for their end: those whose state has a deadline.
+    waiting: BTreeSet<IpAddr>,
+    /// Entries without an answer, oldest first; some may have got one since.
+    unanswered: VecDeque<IpAddr>,
+    questions: VecDeque<Question>,
+    /// Not after the earliest deadline.
+    timeout: Option<Time>,
+    /// Where the search for an entry that may go goes on.
+    hand: Option<IpAddr>,
+    generation: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    state: State,
+    /// When it was last resolved; never, if it was learnt from a request.
+    used: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Incomplete { tries: u8, deadline: Time },
+    Reachable { mac: MacAddress, until: Time },
+    Probing { mac: MacAddress, tries: u8, deadline: Time, everybody: bool },
+    Failed { until: Time },
+}
+
+impl State {
+    fn mac(self) -> Option<MacAddress> {
+        match self {
+            Self::Reachable { mac, .. } | Self::Probing { mac, .. } => Some(mac),
+            Self::Incomplete { .. } | Self::Failed { .. } => None,
+        }
+    }
+
+    fn deadline(self) -> Option<Time> {
+        match self {
+            Self::Incomplete { deadline, .. } | Self::Probing { deadline, .. } => Some(deadline),
+            Self::Failed { until } => Some(until),
+            Self::Reachable { .. } => None,
+        }
+    }
+}
+
+impl Neighbours {
+    pub(super) fn new() -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            unanswered: VecDeque::new(),
+            questions: VecDeque::new(),
+            timeout: None,
+            hand: None,
+            generation: 0,
+        }
+    }
+
+    /// Changes whenever a known address does.
+    #[inline]
+    pub(super) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    pub(super) fn resolve(&mut self, now: Time, next_hop: IpAddr) -> Resolution<MacAddress> {
+        let Some(entry) = self.entries.get_mut(&next_hop) else {
+            self.begin(now, next_hop);
+            return Resolution::Pending;
+        };
+        entry.used = Some(now);
+        match entry.state {
+            State::Incomplete { .. } => Resolution::Pending,
+            State::Failed { until } if now < until => Resolution::Unreachable,
+            State::Failed { .. } => {
+                self.ask_everybody(now, next_hop, 1);
+                Resolution::Pending
+            }
+            State::Probing { mac, .. } => Resolution::Known(mac),
+            State::Reachable { mac, until } => {
+                if now >= until {
+                    self.probe(now, next_hop, mac, 1, false);
+                }
+                Resolution::Known(mac)
+            }
+        }
+    }
+
+    /// The neighbour has been heard to receive what was sent to it.
+    pub(super) fn confirm(&mut self, now: Time, next_hop: IpAddr) {
+        let Some(entry) = self.entries.get_mut(&next_hop) else { return };
+        if let Some(mac) = entry.state.mac() {
+            entry.state = State::Reachable { mac, until: now + REACHABLE_NS };
+        }
+    }
+
+    /// An answer has arrived. False if nothing was asked. `overrides` is false for an answer that
+    /// is not to replace another address that is known (RFC 4861, section 7.2.5).
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Time,
+        who: IpAddr,
+        mac: Option<MacAddress>,
+        overrides: bool,
+    ) -> bool {
+        let Some(entry) = self.entries.get(&who) else { return false };
+        let mac = match entry.state {
+            State::Incomplete { .. } => mac,
+            State::Probing { mac: known, .. } => match mac {
+                Some(new) if new != known && !overrides => None,
+                answered => Some(answered.unwrap_or(known)),
+            },
+            State::Reachable { .. } | State::Failed { .. } => None,
+        };
+        if let Some(mac) = mac {
+            self.set_mac(who, mac, now + REACHABLE_NS);
+        }
+        mac.is_some()
+    }
+
+    /// A request that was addressed to us came from this neighbour. What it says is used but has
+    /// yet to be verified: RFC 4861, section 7.2.3, "its reachability state MUST be set to STALE".
+    pub(super) fn handle_request(&mut self, now: Time, who: IpAddr, mac: MacAddress) {
+        match self.entries.get(&who).map(|entry| entry.state.mac()) {
+            Some(known) if known == Some(mac) => {}
+            Some(_) => self.set_mac(who, mac, now),
+            None if self.entries.len() < ENTRIES_BY_REQUEST_MAX => {
+                let state = State::Reachable { mac, until: now };
+                self.entries.insert(who, Entry { state, used: None });
+            }
+            None => {}
+        }
+    }
+
+    /// Somebody announces that `who` is at `mac` now. Nothing is learnt from that, but if it
+    /// contradicts what is known, everybody is asked.
+    pub(super) fn handle_announcement(&mut self, now: Time, who: IpAddr, mac: MacAddress) {
+        if let Some(entry) = self.entries.get(&who)
+            && let State::Reachable { mac: known, .. } = entry.state
+            && known != mac
+        {
+            self.probe(now, who, known, 1, true);
+        }
+    }
+
+    /// The kernel knows: its word counts whenever it comes, for entries that somebody asked for.
+    pub(super) fn learn_from_kernel(&mut self, now: Time, who: IpAddr, mac: MacAddress) {
+        if self.entries.contains_key(&who) {
+            self.set_mac(who, mac, now + REACHABLE_NS);
+        }
+    }
+
+    pub(super) fn poll_question(&mut self) -> Option<Question> {
+        self.questions.pop_front()
+    }
+
+    #[inline]
+    pub(super) fn has_questions(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    #[inline]
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        self.timeout
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Time) {
+        if self.timeout.is_none_or(|timeout| now < timeout) {
+            return;
+        }
+        self.timeout = None;
+        for who in core::mem::take(&mut self.waiting) {
+            let Some(state) = self.entries.get(&who).map(|entry| entry.state) else { continue };
+            let Some(deadline) = state.deadline() else { continue };
+            if now < deadline {
+                self.wait_for(who, deadline);
+                continue;
+            }
+            match state {
+                State::Incomplete { tries, .. } if tries < TRIES_MAX => {
+                    self.ask_everybody(now, who, tries + 1);
+                }
+                State::Incomplete { .. } => {
+                    self.set_state(who, State::Failed { until: now + FAILED_NS });
+                }
+                State::Probing { mac, tries, everybody, .. } if tries < TRIES_MAX => {
+                    self.probe(now, who, mac, tries + 1, everybody);
+                }
+                State::Probing { .. } => {
+                    self.generation = self.generation.wrapping_add(1);
+                    self.push_unanswered(who);
+                    self.ask_everybody(now, who, 1);
+                }
+                State::Failed { .. } | State::Reachable { .. } => {
+                    self.entries.remove(&who);
+                }
+            }
+        }
+    }
+
+    /// Enters `who`, if there is room, and asks for it.
+    fn begin(&mut self, now: Time, who: IpAddr) {
+        self.push_unanswered(who);
+        if self.entries.len() >= ENTRIES_MAX && !self.make_room(now) {
+            return;
+        }
+        let state = State::Incomplete { tries: 0, deadline: now };
+        self.entries.insert(who, Entry { state, used: Some(now) });
+        self.ask_everybody(now, who, 1);
+    }
+
+    fn push_unanswered(&mut self, who: IpAddr) {
+        self.unanswered.push_back(who);
+        if self.unanswered.len() <= UNANSWERED_MAX {
+            return;
+        }
+        if let Some(oldest) = self.unanswered.pop_front()
+            && self.entries.get(&oldest).is_some_and(|entry| entry.state.mac().is_none())
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+
+    /// Removes one entry that has not been used lately. The search goes round the cache, so that
+    /// each call costs little.
+    fn make_room(&mut self, now: Time) -> bool {
+        for _ in 0..EVICTION_TRIES {
+            let after = self.hand.map_or(Bound::Unbounded, Bound::Excluded);
+            let next = self.entries.range((after, Bound::Unbounded)).next();
+            self.hand = next.map(|(who, _)| *who);
+            let Some((&who, entry)) = next else { continue };
+            if entry.used.is_none_or(|used| now.since(used) >= IN_USE_NS) {
+                self.entries.remove(&who);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn ask_everybody(&mut self, now: Time, who: IpAddr, tries: u8) {
+        self.push_question(Question { target: who, mac: None });
+        self.set_state(who, State::Incomplete { tries, deadline: now + RETRY_NS });
+    }
+
+    fn probe(&mut self, now: Time, who: IpAddr, mac: MacAddress, tries: u8, everybody: bool) {
+        let asked = if everybody { None } else { Some(mac) };
+        self.push_question(Question { target: who, mac: asked });
+        let deadline = now + RETRY_NS;
+        self.set_state(who, State::Probing { mac, tries, deadline, everybody });
+    }
+
+    fn push_question(&mut self, question: Question) {
+        if self.questions.len() < QUESTIONS_MAX {
+            self.questions.push_back(question);
+        }
+    }
+
+    /// `who`, which has an entry, is at `mac`.
+    fn set_mac(&mut self, who: IpAddr, mac: MacAddress, until: Time) {
+        let known = self.entries.get(&who).and_then(|entry| entry.state.mac());
+        if known.is_some_and(|known| known != mac) {
+            self.generation = self.generation.wrapping_add(1);
+        }
+        self.set_state(who, State::Reachable { mac, until });
+    }
+
+    fn set_state(&mut self, who: IpAddr, state: State) {
+        let Some(entry) = self.entries.get_mut(&who) else { return };
+        entry.state = state;
+        if let Some(deadline) = state.deadline() {
+            self.wait_for(who, deadline);
+        }
+    }
+
+    fn wait_for(&mut self, who: IpAddr, deadline: Time) {
+        self.waiting.insert(who);
+        self.timeout = Some(self.timeout.map_or(deadline, |timeout| timeout.min(deadline)));
+    }
+}

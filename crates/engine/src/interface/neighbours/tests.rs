@@ -1,0 +1,194 @@
+use super::*;
+use core::net::Ipv4Addr;
+
+const MAC_A: MacAddress = [2, 0, 0, 0, 0, 0xa];
+const MAC_B: MacAddress = [2, 0, 0, 0, 0, 0xb];
+const WHO: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9));
+
+fn host(number: u32) -> IpAddr {
+    Ipv4Addr::from_bits(0x0b00_0000 + number).into()
+}
+
+fn at(seconds: u64) -> Time {
+    Time::from_ns(seconds * SECOND)
+}
+
+/// A cache in which `WHO` is known to be at `MAC_A` since second 0.
+fn reachable() -> Neighbours {
+    let mut cache = Neighbours::new();
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+    assert!(cache.handle_answer(at(0), WHO, Some(MAC_A), true));
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Known(MAC_A));
+    assert_eq!(cache.poll_question(), None);
+    cache
+}
+
+#[test]
+fn gives_up_after_three_questions() {
+    let mut cache = Neighbours::new();
+    for second in 0..3 {
+        assert_eq!(cache.resolve(at(second), WHO), Resolution::Pending);
+        assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+        assert_eq!(cache.resolve(at(second), WHO), Resolution::Pending, "asks once");
+        assert_eq!(cache.poll_question(), None);
+        assert_eq!(cache.poll_timeout(), Some(at(second + 1)));
+        cache.handle_timeout(at(second + 1) - 1);
+        assert_eq!(cache.poll_question(), None, "not before its time");
+        cache.handle_timeout(at(second + 1));
+    }
+    assert_eq!(cache.resolve(at(3), WHO), Resolution::Unreachable);
+    assert_eq!(cache.poll_question(), None);
+    assert_eq!(cache.poll_timeout(), Some(at(6)));
+    cache.handle_timeout(at(6));
+    assert_eq!((cache.entries.len(), cache.poll_timeout()), (0, None));
+    assert_eq!(cache.resolve(at(6), WHO), Resolution::Pending);
+    assert!(cache.has_questions());
+}
+
+#[test]
+fn only_what_was_asked_for_counts() {
+    let mut cache = Neighbours::new();
+    assert!(!cache.handle_answer(at(0), WHO, Some(MAC_A), true));
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
+    assert!(!cache.handle_answer(at(0), host(1), Some(MAC_A), true));
+    assert!(!cache.handle_answer(at(0), WHO, None, true));
+    assert!(cache.handle_answer(at(0), WHO, Some(MAC_A), true));
+    // A second answer is one too many, whatever it says.
+    assert!(!cache.handle_answer(at(0), WHO, Some(MAC_B), true));
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Known(MAC_A));
+}
+
+#[test]
+fn verifies_when_used_after_a_while() {
+    let mut cache = reachable();
+    cache.handle_timeout(at(29));
+    assert_eq!(cache.resolve(at(29), WHO), Resolution::Known(MAC_A));
+    assert!(!cache.has_questions());
+    assert_eq!(cache.resolve(at(30), WHO), Resolution::Known(MAC_A));
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: Some(MAC_A) }));
+    assert_eq!(cache.resolve(at(30), WHO), Resolution::Known(MAC_A));
+    assert_eq!(cache.poll_question(), None);
+    assert!(cache.handle_answer(at(30), WHO, None, true));
+    assert_eq!(cache.resolve(at(59), WHO), Resolution::Known(MAC_A));
+    assert!(!cache.has_questions());
+    assert_eq!(cache.generation(), 0);
+}
+
+#[test]
+fn progress_is_as_good_as_an_answer() {
+    let mut cache = reachable();
+    for second in 1..100 {
+        cache.confirm(at(second), WHO);
+        assert_eq!(cache.resolve(at(second), WHO), Resolution::Known(MAC_A));
+    }
+    assert!(!cache.has_questions());
+    cache.confirm(at(100), host(1));
+    assert_eq!(cache.entries.len(), 1);
+}
+
+#[test]
+fn asks_everybody_when_a_neighbour_falls_silent() {
+    let mut cache = reachable();
+    cache.resolve(at(30), WHO);
+    for second in 30..33 {
+        assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: Some(MAC_A) }));
+        cache.handle_timeout(at(second + 1));
+    }
+    assert_eq!(cache.generation(), 1);
+    assert_eq!(cache.resolve(at(33), WHO), Resolution::Pending);
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+    assert!(cache.handle_answer(at(33), WHO, Some(MAC_B), true));
+    assert_eq!(cache.resolve(at(33), WHO), Resolution::Known(MAC_B));
+}
+
+#[test]
+fn a_moved_neighbour_is_found_by_its_request() {
+    let mut cache = reachable();
+    cache.handle_request(at(1), WHO, MAC_A);
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Known(MAC_A));
+    assert_eq!((cache.generation(), cache.has_questions()), (0, false));
+    cache.handle_request(at(1), WHO, MAC_B);
+    assert_eq!(cache.generation(), 1);
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Known(MAC_B));
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: Some(MAC_B) }));
+}
+
+#[test]
+fn an_announcement_is_verified_and_not_believed() {
+    let mut cache = reachable();
+    cache.handle_announcement(at(1), WHO, MAC_A);
+    cache.handle_announcement(at(1), host(1), MAC_B);
+    assert!(!cache.has_questions());
+    cache.handle_announcement(at(1), WHO, MAC_B);
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Known(MAC_A));
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+    // NDP: an answer that does not override leaves a known address alone.
+    assert!(!cache.handle_answer(at(1), WHO, Some(MAC_B), false));
+    assert!(cache.handle_answer(at(1), WHO, Some(MAC_B), true));
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Known(MAC_B));
+    assert_eq!(cache.generation(), 1);
+}
+
+#[test]
+fn the_kernel_is_believed_about_what_was_asked() {
+    let mut cache = Neighbours::new();
+    cache.learn_from_kernel(at(0), WHO, MAC_A);
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
+    cache.learn_from_kernel(at(0), WHO, MAC_A);
+    cache.learn_from_kernel(at(1), WHO, MAC_B);
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Known(MAC_B));
+    assert_eq!(cache.generation(), 1);
+}
+
+#[test]
+fn entries_in_use_survive_a_flood() {
+    let mut cache = reachable();
+    for number in 0..20_000 {
+        let now = Time::from_ns(u64::from(number) * SECOND / 100);
+        cache.handle_timeout(now);
+        cache.handle_request(now, host(2 * number), MAC_B);
+        cache.resolve(now, host(2 * number + 1));
+        while cache.poll_question().is_some() {}
+        cache.confirm(now, WHO);
+        assert_eq!(cache.resolve(now, WHO), Resolution::Known(MAC_A));
+        assert!(cache.entries.len() <= ENTRIES_MAX);
+        assert!(cache.unanswered.len() <= UNANSWERED_MAX);
+        assert!(cache.waiting.len() <= ENTRIES_MAX);
+    }
+    assert!(cache.entries.len() <= ENTRIES_BY_REQUEST_MAX + UNANSWERED_MAX + 1);
+}
+
+#[test]
+fn a_full_cache_makes_room_where_nothing_is_used() {
+    let mut cache = Neighbours::new();
+    for number in 0..ENTRIES_MAX as u32 {
+        cache.resolve(at(0), host(number));
+        assert!(cache.handle_answer(at(0), host(number), Some(MAC_A), true));
+    }
+    // All are in use: no room.
+    assert_eq!(cache.resolve(at(1), WHO), Resolution::Pending);
+    assert!(!cache.entries.contains_key(&WHO));
+    // One stays in use, the others do not.
+    cache.resolve(at(50), host(7));
+    for number in 0..1000 {
+        let newcomer = host(1_000_000 + number);
+        cache.resolve(at(61), newcomer);
+        cache.handle_answer(at(61), newcomer, Some(MAC_B), true);
+        assert_eq!(cache.resolve(at(61), newcomer), Resolution::Known(MAC_B));
+    }
+    assert_eq!(cache.entries.len(), ENTRIES_MAX);
+    assert_eq!(cache.resolve(at(61), host(7)), Resolution::Known(MAC_A));
+}
+
+#[test]
+fn questions_that_do_not_fit_are_asked_later() {
+    let mut cache = Neighbours::new();
+    let hosts = QUESTIONS_MAX as u32 + 10;
+    for number in 0..hosts {
+        cache.resolve(at(0), host(number));
+    }
+    assert_eq!(core::iter::from_fn(|| cache.poll_question()).count(), QUESTIONS_MAX);
+    cache.handle_timeout(at(1));
+    assert_eq!(core::iter::from_fn(|| cache.poll_question()).count(), QUESTIONS_MAX);
+}

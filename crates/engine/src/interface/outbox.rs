@@ -1,0 +1,129 @@
+//! The interface's own frames on their way out, ready-made, and how many answers it gives.
+
+use clearway_base::{SECOND, Time};
+
+/// Frames that wait; more than a burst of the wire brings in is not worth answering.
+const FRAMES_MAX: usize = 32;
+/// No frame of the interface's own is longer: echo requests of more than an ordinary Ethernet frame
+/// are not answered.
+const FRAME_BYTES_MAX: usize = 1518;
+
+/// A bounded queue of whole frames, allocated once.
+#[derive(Debug)]
+pub(super) struct Outbox {
+    bytes: Vec<u8>,
+    frame_bytes_max: usize,
+    lengths: [usize; FRAMES_MAX],
+    first: usize,
+    count: usize,
+}
+
+impl Outbox {
+    pub(super) fn new(frame_bytes_max: usize) -> Self {
+        let frame_bytes_max = frame_bytes_max.min(FRAME_BYTES_MAX);
+        Self {
+            bytes: vec![0; FRAMES_MAX * frame_bytes_max],
+            frame_bytes_max,
+            lengths: [0; FRAMES_MAX],
+            first: 0,
+            count: 0,
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Queues a frame of `length` bytes that `fill` writes. False if it does not fit.
+    pub(super) fn push(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if self.count == FRAMES_MAX || length > self.frame_bytes_max {
+            return false;
+        }
+        let slot = (self.first + self.count) % FRAMES_MAX;
+        let at = slot * self.frame_bytes_max;
+        fill(&mut self.bytes[at..at + length]);
+        self.lengths[slot] = length;
+        self.count += 1;
+        true
+    }
+
+    /// Copies the oldest frame that fits into `frame` and returns its length; 0 if there is none.
+    pub(super) fn pop_into(&mut self, frame: &mut [u8]) -> usize {
+        while self.count > 0 {
+            let (at, length) = (self.first * self.frame_bytes_max, self.lengths[self.first]);
+            self.first = (self.first + 1) % FRAMES_MAX;
+            self.count -= 1;
+            if let Some(frame) = frame.get_mut(..length) {
+                frame.copy_from_slice(&self.bytes[at..at + length]);
+                return length;
+            }
+        }
+        0
+    }
+}
+
+/// A token bucket that holds a tenth of a second's worth.
+#[derive(Debug)]
+pub(super) struct RateLimit {
+    step_ns: u64,
+    burst_ns: u64,
+    /// The time up to which tokens are spent; never more than a burst behind `now`.
+    spent_until: Option<Time>,
+}
+
+impl RateLimit {
+    pub(super) fn new(per_second: u64) -> Self {
+        Self { step_ns: SECOND / per_second, burst_ns: SECOND / 10, spent_until: None }
+    }
+
+    /// Takes a token if there is one.
+    pub(super) fn take(&mut self, now: Time) -> bool {
+        let full = now - self.burst_ns;
+        let spent_until = self.spent_until.unwrap_or(full).max(full);
+        if self.spent_until.is_some() && now.since(spent_until) < self.step_ns {
+            return false;
+        }
+        self.spent_until = Some(spent_until + self.step_ns);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_out_in_order() {
+        let mut outbox = Outbox::new(1518);
+        let mut frame = [0; 100];
+        for round in 0..100u8 {
+            assert!(outbox.push(3, |bytes| bytes.fill(round)));
+            assert!(outbox.push(2, |bytes| bytes.fill(round + 1)));
+            assert_eq!((outbox.pop_into(&mut frame), frame[2]), (3, round));
+            assert_eq!((outbox.pop_into(&mut frame), frame[1]), (2, round + 1));
+            assert!(outbox.is_empty());
+        }
+    }
+
+    #[test]
+    fn has_bounds() {
+        let mut outbox = Outbox::new(64);
+        assert!(!outbox.push(65, |_| ()));
+        assert!((0..FRAMES_MAX).all(|_| outbox.push(64, |_| ())));
+        assert!(!outbox.push(1, |_| ()));
+        // What does not fit into the buffer is dropped and does not block the others.
+        assert_eq!(outbox.pop_into(&mut [0; 63]), 0);
+        assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn rate_is_limited_after_a_burst() {
+        let mut limit = RateLimit::new(1000);
+        let start = Time::ZERO + 10 * SECOND;
+        assert_eq!((0..1000).filter(|_| limit.take(start)).count(), 100);
+        let later = start + SECOND / 100;
+        assert_eq!((0..1000).filter(|_| limit.take(later)).count(), 10);
+        let idle = later + 100 * SECOND;
+        assert_eq!((0..1000).filter(|_| limit.take(idle)).count(), 100);
+    }
+}

@@ -1,0 +1,168 @@
+//! Connections between two apps of this host: one copy from pool to pool, no packets. Flow
+//! control is the same as on the wire: what the receiving app has not released is bounded by its
+//! window, and what is beyond that waits in the sender's own pool.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Completion};
+use clearway_transport::{MESSAGE_OVERHEAD, Owner};
+
+use crate::channels::{Channels, Link, Local, to_channel};
+
+fn link(peer: Owner) -> Link {
+    Link::Local(Local { peer, waiting: VecDeque::new(), held: 0, closing: false })
+}
+
+impl Channels {
+    /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps.
+    pub(crate) fn connect_local(
+        &mut self,
+        channel: u32,
+        token: u64,
+        listener: Owner,
+        peer: SocketAddr,
+    ) {
+        let refuse = |channels: &mut Self, code| {
+            if let Some(channel) = channels.channel(channel) {
+                channel.tell(Completion::ConnectFailed { token, code });
+            }
+        };
+        let nobody = Owner { channel: u32::MAX, connection: 0 };
+        let Some(near) = self.channel(channel).and_then(|c| c.open(peer, link(nobody), None))
+        else {
+            self.counters.connections_refused += 1;
+            return refuse(self, Code::Limit);
+        };
+        let near_owner = Owner { channel, connection: near };
+        let far = self.channel(listener.channel).and_then(|c| c.open(peer, link(near_owner), None));
+        let Some(far) = far else {
+            self.counters.connections_refused += 1;
+            if let Some(channel) = self.channel(channel) {
+                channel.remove(near);
+            }
+            return refuse(self, Code::Refused);
+        };
+        if let Some(local) = self.local(near_owner) {
+            local.peer = Owner { channel: listener.channel, connection: far };
+        }
+        if let Some(server) = self.channel(listener.channel) {
+            let connection = server.id(far);
+            server.tell(Completion::Accepted { listener: listener.connection, connection, peer });
+        }
+        if let Some(client) = self.channel(channel) {
+            let connection = client.id(near);
+            client.tell(Completion::Connected { token, connection, peer });
+        }
+    }
+
+    fn local(&mut self, owner: Owner) -> Option<&mut Local> {
+        match &mut self.connection(owner)?.link {
+            Link::Local(local) => Some(local),
+            Link::Flow(_) | Link::Resolving => None,
+        }
+    }
+
+    /// Sends a message, or keeps it until the peer has room.
+    pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
+        let Some(local) = self.local(owner) else { return };
+        let peer = local.peer;
+        if !local.waiting.is_empty() || !self.copy(owner, peer, offset, length) {
+            if let Some(local) = self.local(owner) {
+                local.waiting.push_back((offset, length));
+            }
+        }
+    }
+
+    /// The one copy. False if the peer has no room now.
+    fn copy(&mut self, from: Owner, to: Owner, offset: u32, length: u32) -> bool {
+        let positions = MESSAGE_OVERHEAD + u64::from(length);
+        let Some(receiver) = self.channel(to.channel) else { return false };
+        let window = receiver.window();
+        let Some(Link::Local(local)) = receiver.connection(to.connection).map(|c| &mut c.link)
+        else {
+            return false;
+        };
+        // One message always fits, however large.
+        if local.held > 0 && local.held + positions > window {
+            return false;
+        }
+        let Some(buffer) = receiver.allocate(to.connection, length) else { return false };
+        if let Some(local) = self.local(to) {
+            local.held += positions;
+        }
+        if from.channel == to.channel {
+            if let Some(channel) = self.channel(from.channel) {
+                channel.end.copy_within(offset, length, to_channel(buffer), 0);
+            }
+        } else if let Some((sender, receiver)) = self.pair(from.channel, to.channel) {
+            sender.end.copy_to(offset, length, &mut receiver.end, to_channel(buffer), 0);
+        }
+        self.counters.messages_local += 1;
+        self.counters.messages_delivered += 1;
+        if let Some(receiver) = self.channel(to.channel) {
+            receiver.deliver(to.connection, buffer);
+        }
+        if let Some(sender) = self.channel(from.channel) {
+            sender.finished(from.connection, 1);
+        }
+        true
+    }
+
+    /// The app has released a message of `length` bytes: what waited for that goes on.
+    pub(crate) fn release_local(&mut self, owner: Owner, length: u32) {
+        let Some(local) = self.local(owner) else { return };
+        local.held = local.held.saturating_sub(MESSAGE_OVERHEAD + u64::from(length));
+        let sender = local.peer;
+        self.resume(sender);
+    }
+
+    fn resume(&mut self, sender: Owner) {
+        loop {
+            let Some(local) = self.local(sender) else { return };
+            let Some(&(offset, length)) = local.waiting.front() else { break };
+            let peer = local.peer;
+            if !self.copy(sender, peer, offset, length) {
+                return;
+            }
+            if let Some(local) = self.local(sender) {
+                local.waiting.pop_front();
+            }
+        }
+        if self.local(sender).is_some_and(|local| local.closing) {
+            self.end_local(sender, Code::Closed);
+        }
+    }
+
+    /// Memory of this channel has become free: senders that wait for it go on.
+    pub(crate) fn resume_senders_to(&mut self, channel: u32) {
+        let Some(receiver) = self.channel(channel) else { return };
+        for slot in receiver.open_slots() {
+            if let Some(local) = self.local(Owner { channel, connection: slot }) {
+                let sender = local.peer;
+                self.resume(sender);
+            }
+        }
+    }
+
+    /// Closes in order: what was sent before still arrives.
+    pub(crate) fn close_local(&mut self, owner: Owner) {
+        let Some(local) = self.local(owner) else { return };
+        local.closing = true;
+        if local.waiting.is_empty() {
+            self.end_local(owner, Code::Closed);
+        }
+    }
+
+    /// Ends both sides now. The app of `owner` is told that it closed, its peer `code`.
+    pub(crate) fn end_local(&mut self, owner: Owner, code: Code) {
+        let Some(local) = self.local(owner) else { return };
+        let peer = local.peer;
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.close(owner.connection, Code::Closed);
+        }
+        if let Some(channel) = self.channel(peer.channel) {
+            channel.close(peer.connection, code);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The headers towards each peer: cached per flow, and for strangers the way back that their
+//! datagram came.
+
+use std::collections::VecDeque;
+
+use clearway_base::Time;
+use clearway_transport::{Destination, Endpoint, FlowKey};
+
+use crate::interface::{Datagram, Interface, Path, Resolution};
+
+/// Strangers whose way back is remembered until they are answered, in the same turn.
+const STRANGERS_MAX: usize = 64;
+
+/// The paths of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Paths {
+    /// By the slot of the flow.
+    flows: Vec<Option<(FlowKey, Path)>>,
+    strangers: VecDeque<Path>,
+}
+
+impl Paths {
+    /// Remembers the way that `datagram` came, for the answer.
+    pub(crate) fn remember(&mut self, interface: &Interface, datagram: &Datagram<'_>) {
+        if self.strangers.len() == STRANGERS_MAX {
+            self.strangers.pop_front();
+        }
+        self.strangers.push_back(interface.path_back(datagram));
+    }
+
+    /// The path to `destination`, if there is one now. Asks for the neighbour if it is not known.
+    #[inline]
+    pub(crate) fn find(
+        &mut self,
+        now: Time,
+        interface: &mut Interface,
+        endpoint: &mut Endpoint,
+        destination: &Destination,
+    ) -> Option<&Path> {
+        match destination.flow {
+            Some(key) => self.of_flow(now, interface, endpoint, destination, key),
+            None => self.of_stranger(destination),
+        }
+    }
+
+    #[inline]
+    fn of_flow(
+        &mut self,
+        now: Time,
+        interface: &mut Interface,
+        endpoint: &mut Endpoint,
+        destination: &Destination,
+        key: FlowKey,
+    ) -> Option<&Path> {
+        let known = self.flows.get(key.slot()).and_then(Option::as_ref);
+        let is_current =
+            known.is_some_and(|(owner, path)| *owner == key && interface.is_current(now, path));
+        if !is_current {
+            self.refresh(now, interface, endpoint, destination, key);
+        }
+        self.flows[key.slot()].as_ref().map(|(_, path)| path)
+    }
+
+    /// Asks the interface again. A path that is there already serves until there is a better one.
+    fn refresh(
+        &mut self,
+        now: Time,
+        interface: &mut Interface,
+        endpoint: &mut Endpoint,
+        destination: &Destination,
+        key: FlowKey,
+    ) {
+        if self.flows.len() <= key.slot() {
+            self.flows.resize_with(key.slot() + 1, || None);
+        }
+        let old =
+            self.flows[key.slot()].take().filter(|(owner, _)| *owner == key).map(|(_, path)| path);
+        if let Some(path) = &old
+            && endpoint
+                .last_heard(key)
+                .is_some_and(|heard| now.since(heard) < clearway_base::SECOND)
+        {
+            interface.confirm(now, path);
+        }
+        let path = match interface.path(now, destination.from, destination.to) {
+            Resolution::Known(path) => Some(path),
+            Resolution::Pending | Resolution::Unreachable => {
+                old.or_else(|| self.of_stranger(destination).cloned())
+            }
+        };
+        self.flows[key.slot()] = path.map(|path| (key, path));
+    }
+
+    fn of_stranger(&self, destination: &Destination) -> Option<&Path> {
+        self.strangers
+            .iter()
+            .rev()
+            .find(|path| path.destination() == destination.to && path.source() == destination.from)
+    }
+
+    /// Takes a path that was resolved before its packet: that of a ping.
+    pub(crate) fn prepare(&mut self, path: Path) {
+        if self.strangers.len() == STRANGERS_MAX {
+            self.strangers.pop_front();
+        }
+        self.strangers.push_back(path);
+    }
+}

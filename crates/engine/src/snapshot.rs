@@ -1,0 +1,108 @@
+//! What an engine says about itself: the data behind `clearway status`.
+
+use std::net::SocketAddr;
+
+use serde::Serialize;
+
+/// The state of one engine at one moment.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    /// The engine's name in the configuration.
+    pub engine: String,
+    /// The idle strategy in use.
+    pub idle: String,
+    /// Turns so far, and those that did something.
+    pub turns: u64,
+    /// Turns that did something.
+    pub turns_busy: u64,
+    /// The queues it owns.
+    pub queues: Vec<QueueSnapshot>,
+    /// The attached apps.
+    pub channels: Vec<ChannelSnapshot>,
+    /// Listening service ports.
+    pub listeners: Vec<ListenerSnapshot>,
+    /// Connections, local ones included.
+    pub flows: Vec<FlowSnapshot>,
+    /// Counters by name, in the order of their declaration; drops are counted by reason.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// One NIC queue.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct QueueSnapshot {
+    /// The driver.
+    pub driver: String,
+    /// The path that frames take, and why none better.
+    pub mode: String,
+    /// The Ethernet address.
+    pub mac: String,
+    /// Whether frames can leave.
+    pub link_up: bool,
+    /// Frames received.
+    pub rx_frames: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Frames dropped by the driver on receive.
+    pub rx_frames_dropped: u64,
+    /// Frames sent.
+    pub tx_frames: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Frames dropped by the driver on transmit.
+    pub tx_frames_dropped: u64,
+}
+
+/// One attached app.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ChannelSnapshot {
+    /// The channel's id in this engine.
+    pub channel: u32,
+    /// The app's name.
+    pub app: String,
+    /// Its connections.
+    pub connections: u32,
+    /// Messages it has sent.
+    pub messages_sent: u64,
+    /// Messages it has received.
+    pub messages_received: u64,
+    /// Bytes of its receive pool in use.
+    pub receive_pool_bytes_used: u64,
+    /// Messages that wait because its completion ring is full.
+    pub messages_waiting: u64,
+}
+
+/// One listening service port.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListenerSnapshot {
+    /// The channel.
+    pub channel: u32,
+    /// The service port.
+    pub port: u16,
+}
+
+/// One connection and its flow.
+#[derive(Clone, Debug, Serialize)]
+pub struct FlowSnapshot {
+    /// The channel.
+    pub channel: u32,
+    /// The connection's id in the channel.
+    pub connection: u32,
+    /// `wire`, or `local` between two apps of this host.
+    pub path: &'static str,
+    /// The peer's address and service port.
+    pub peer: SocketAddr,
+    /// The state: `connecting`, `open`, `closing`.
+    pub state: &'static str,
+    /// Smoothed round-trip time in ns.
+    pub rtt_ns: u64,
+    /// Congestion window in bytes.
+    pub congestion_window_bytes: u64,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// Messages sent and acknowledged.
+    pub messages_sent: u64,
+    /// Messages delivered to the app.
+    pub messages_received: u64,
+    /// Packets sent again after a loss.
+    pub packets_lost: u64,
+}
