@@ -10,14 +10,16 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+#[cfg(not(miri))]
+use crate::Handover;
 use crate::doorbell::AppBells;
 use crate::layout::{
     SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD, SYNC_DAEMON_SLEEPING,
     SYNC_SUBMISSION_HEAD,
 };
-use crate::memory::{self, Bytes, Memory, SharedRing, prefetch};
+use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::ring::{Consumer, Producer};
-use crate::{Command, Completion, Handover, LAYOUT, Pool, Sizes, sleep};
+use crate::{Command, Completion, LAYOUT, Pool, Sizes, sleep};
 
 mod buffers;
 pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
@@ -74,7 +76,7 @@ impl AppEnd {
     pub fn open(handover: Handover, sizes: Sizes) -> Result<Self, OpenError> {
         sizes.check().map_err(|_| OpenError::Mismatch)?;
         let Handover { memory, daemon_doorbell, app_doorbell } = handover;
-        let memory = memory::open(&memory, &sizes)?.ok_or(OpenError::Mismatch)?;
+        let memory = crate::memory::open(&memory, &sizes)?.ok_or(OpenError::Mismatch)?;
         if !memory.header_is(&sizes) {
             return Err(OpenError::Mismatch);
         }

@@ -1,16 +1,17 @@
 //! The daemon's end of a channel. It works on copies, keeps its own books, and trusts nothing that
 //! the app can write: whatever that is, the answer is a [`Violation`] or a value within bounds.
 
+#[cfg(not(miri))]
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::doorbell::{self, AppBells, DaemonBells};
+use crate::doorbell::DaemonBells;
 use crate::layout::{
     OUTSTANDING_SENDS_MAX, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
     SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
-use crate::memory::{self, Bytes, Memory, SharedRing, prefetch};
+use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
 use crate::sync::Ordering;
 use crate::{Command, Completion, Sizes, Violation, sleep};
@@ -76,23 +77,14 @@ pub struct Counters {
 impl DaemonEnd {
     /// Makes a channel: this end, and what the app needs for the other. An error of kind
     /// `InvalidInput` means that the sizes are wrong.
+    #[cfg(not(miri))]
     pub fn create(sizes: Sizes) -> io::Result<(Self, Handover)> {
         sizes.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (memory, memory_fd) = Self::create_memory(&sizes)?;
-        let (bells, app_bells) = doorbell::create()?;
-        let handover = Self::handover(memory_fd, app_bells);
+        let (memory, memory_fd) = crate::memory::create(&sizes)?;
+        let (bells, app_bells) = crate::doorbell::create()?;
+        let (daemon_doorbell, app_doorbell) = app_bells.into_parts();
+        let handover = Handover { memory: memory_fd, daemon_doorbell, app_doorbell };
         Ok((Self::on(memory, bells, sizes), handover))
-    }
-
-    #[cfg(not(miri))]
-    fn create_memory(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
-        memory::create(sizes)
-    }
-
-    #[cfg(not(miri))]
-    fn handover(memory: OwnedFd, bells: AppBells) -> Handover {
-        let (daemon_doorbell, app_doorbell) = bells.into_parts();
-        Handover { memory, daemon_doorbell, app_doorbell }
     }
 
     /// An end on memory that has just been made.

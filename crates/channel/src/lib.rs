@@ -18,6 +18,9 @@
 //!         ── doorbell ───────▶ (doorbell.rs; only when the other side sleeps) ◀─ doorbell
 //! ```
 
+// Under loom only the rings and the sleep protocol are built, and not all of them is used.
+#![cfg_attr(loom, allow(dead_code))]
+
 #[cfg(not(loom))]
 mod app_end;
 mod code;

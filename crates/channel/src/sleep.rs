@@ -14,13 +14,15 @@ use crate::sync::{AtomicU32, Ordering, fence};
 /// Announces sleep. True: nothing was waiting, and from now on the other side will ring. False:
 /// something is there; the announcement is withdrawn.
 pub(crate) fn arm(sleeping: &AtomicU32, is_empty: impl FnOnce() -> bool) -> bool {
-    sleeping.store(1, Ordering::Relaxed);
-    // Pairs with the fence in `must_ring`: the store above is before the look at the ring.
+    // A swap where a store would do: loom knows the order of two swaps of a word, but not that of a
+    // swap and a store.
+    sleeping.swap(1, Ordering::Relaxed);
+    // Pairs with the fence in `must_ring`: the swap above is before the look at the ring.
     fence(Ordering::SeqCst);
     if is_empty() {
         return true;
     }
-    sleeping.store(0, Ordering::Relaxed);
+    sleeping.swap(0, Ordering::Relaxed);
     false
 }
 

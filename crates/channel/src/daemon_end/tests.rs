@@ -1,7 +1,5 @@
 //! Both ends together, and the daemon's end against an app that writes whatever it likes.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 
 use super::*;
@@ -21,7 +19,7 @@ fn sizes() -> Sizes {
 fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
     let memory = Memory::heap(&sizes());
     assert!(memory.header_is(&sizes()));
-    let (daemon_bells, app_bells) = doorbell::create().unwrap();
+    let (daemon_bells, app_bells) = crate::doorbell::create().unwrap();
     let daemon = DaemonEnd::on(Arc::clone(&memory), daemon_bells, sizes());
     (daemon, AppEnd::on(Arc::clone(&memory), app_bells, sizes()), memory)
 }
@@ -376,6 +374,7 @@ fn drive(daemon: &mut DaemonEnd) {
 #[cfg(not(miri))]
 mod with_descriptors {
     use std::os::fd::AsFd;
+    use std::time::{Duration, Instant};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fs::{FallocateFlags, OFlags};
@@ -418,7 +417,9 @@ mod with_descriptors {
             app.disarm();
             assert!(!readable(app.doorbell(), 0));
             assert_eq!((received(&mut app).1, received(&mut app).1), (ids[0], ids[1]));
-            extents.map(|extent| app.free(extent));
+            for extent in extents {
+                app.free(extent);
+            }
             release(&mut app, &ids);
             assert!(matches!(daemon.next_command(), Ok(Some(Command::Release { .. }))));
             for id in ids {
@@ -497,7 +498,7 @@ mod with_descriptors {
         for fd in [&handover.daemon_doorbell, &handover.app_doorbell] {
             rustix::fs::fcntl_setfl(fd, OFlags::empty()).unwrap();
         }
-        let memory = memory::open(&handover.memory, &sizes()).unwrap().unwrap();
+        let memory = crate::memory::open(&handover.memory, &sizes()).unwrap().unwrap();
         for sent in 0..1000 {
             memory.sync_word(SYNC_APP_SLEEPING).store(1, Ordering::Relaxed);
             if daemon.completion_room() == 0 {
