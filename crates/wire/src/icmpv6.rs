@@ -218,6 +218,12 @@ impl<'a> Repr<'a> {
         }
     }
 
+    /// True for messages that have to come from the link itself, and that group addresses take.
+    #[must_use]
+    pub const fn is_neighbour_discovery(&self) -> bool {
+        matches!(self, Self::NeighbourSolicitation(_) | Self::NeighbourAdvertisement(_))
+    }
+
     /// Type, code, and the four bytes whose meaning depends on the type.
     fn header(&self) -> (u8, u8, [u8; 4]) {
         match self {
