@@ -1,0 +1,244 @@
+//! Apps on two hosts, and on one, through real channels and engines.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Command};
+use clearway_engine::{Event, Request};
+use clearway_nic::fabric::Faults;
+use world::{SIZES, World, address};
+
+#[test]
+fn a_message_travels_there_and_back() {
+    for server_host in [1, 0] {
+        let mut world = World::new(1, Faults::default());
+        let (mut client, mut server) = (world.attach(0, SIZES), world.attach(server_host, SIZES));
+        assert_eq!(world.listen(&server, 7000), Ok(7000));
+        let (near, far) = world.connect(&mut client, &mut server, 7000);
+        for length in [0, 1, 64, 1500, 32_768, 8 << 20] {
+            let message: Vec<u8> = (0..length as u32).map(|at| (at * 7) as u8).collect();
+            assert!(client.send(near, &message));
+            world.turn_until(|_| {
+                server.poll();
+                !server.received.is_empty()
+            });
+            let received = server.received.pop_front().expect("just seen");
+            assert_eq!((received.connection, server.bytes(&received)), (far, &message[..]));
+            let echo = server.bytes(&received).to_vec();
+            assert!(server.send(far, &echo));
+            server.release(&received);
+            world.turn_until(|_| {
+                client.poll();
+                !client.received.is_empty()
+            });
+            let received = client.received.pop_front().expect("just seen");
+            assert_eq!(client.bytes(&received), message);
+            client.release(&received);
+        }
+        world.turn_until(|_| {
+            client.poll();
+            server.poll();
+            client.unfinished() + server.unfinished() == 0
+        });
+    }
+}
+
+#[test]
+fn both_apps_see_an_orderly_close_after_the_last_message() {
+    for server_host in [1, 0] {
+        let mut world = World::new(2, Faults::default());
+        let (mut client, mut server) = (world.attach(0, SIZES), world.attach(server_host, SIZES));
+        world.listen(&server, 7000).expect("free");
+        let (near, far) = world.connect(&mut client, &mut server, 7000);
+        for _ in 0..20 {
+            assert!(client.send(near, &[5; 3000]));
+        }
+        client.submit(&Command::Close { connection: near, abort: false });
+        world.turn_until(|_| {
+            client.poll();
+            server.poll();
+            !client.closed.is_empty() && !server.closed.is_empty()
+        });
+        assert_eq!(client.closed, [(near, Code::Closed)]);
+        assert_eq!(server.closed, [(far, Code::Closed)]);
+        assert_eq!(server.received.len(), 20);
+    }
+}
+
+#[test]
+fn an_abort_and_the_death_of_an_app_are_a_reset_for_its_peer() {
+    for (server_host, dies) in [(1, false), (1, true), (0, false), (0, true)] {
+        let mut world = World::new(3, Faults::default());
+        let (mut client, mut server) = (world.attach(0, SIZES), world.attach(server_host, SIZES));
+        world.listen(&server, 7000).expect("free");
+        let (near, far) = world.connect(&mut client, &mut server, 7000);
+        if dies {
+            world.post(0, Request::RemoveChannel { channel: client.channel });
+        } else {
+            client.submit(&Command::Close { connection: near, abort: true });
+        }
+        world.turn_until(|_| {
+            server.poll();
+            !server.closed.is_empty()
+        });
+        assert_eq!(server.closed, [(far, Code::Reset)], "host {server_host}, dies {dies}");
+    }
+}
+
+#[test]
+fn ports_and_connections_are_free_again_after_an_app_is_gone() {
+    let mut world = World::new(4, Faults::default());
+    let server = world.attach(1, SIZES);
+    let other = world.attach(1, SIZES);
+    assert_eq!(world.listen(&server, 7000), Ok(7000));
+    assert_eq!(world.listen(&other, 7000), Err(Code::AddressInUse));
+    world.post(1, Request::RemoveChannel { channel: server.channel });
+    assert!(
+        world.hosts[1].events.iter().any(|event| matches!(event, Event::ChannelRemoved { .. }))
+    );
+    assert!(server.end.is_closed());
+    assert_eq!(world.listen(&other, 7000), Ok(7000));
+    let dynamic = world.listen(&other, 0).expect("there are many");
+    assert!(dynamic >= 49152);
+}
+
+#[test]
+fn connecting_to_nobody_fails_with_the_reason() {
+    let mut world = World::new(5, Faults::default());
+    let mut client = world.attach(0, SIZES);
+    let cases = [
+        (SocketAddr::new(address(1), 7000), Code::Refused),
+        (SocketAddr::new(address(0), 7000), Code::Refused),
+        (SocketAddr::new(address(9), 7000), Code::Unreachable),
+        (SocketAddr::from(([192, 0, 2, 1], 7000)), Code::Unreachable),
+    ];
+    for (peer, expected) in cases {
+        client.submit(&Command::Connect { token: 9, peer });
+        world.turn_until(|_| {
+            client.poll();
+            !client.failed.is_empty()
+        });
+        assert_eq!(client.failed.pop(), Some(expected), "{peer}");
+    }
+}
+
+#[test]
+fn an_app_that_does_not_read_stops_only_its_own_senders() {
+    for server_host in [1, 0] {
+        let mut world = World::new(6, Faults::default());
+        let mut client = world.attach(0, SIZES);
+        let (mut lazy, mut busy) =
+            (world.attach(server_host, SIZES), world.attach(server_host, SIZES));
+        world.listen(&lazy, 7000).expect("free");
+        world.listen(&busy, 7001).expect("free");
+        let (to_lazy, _) = world.connect(&mut client, &mut lazy, 7000);
+        let (to_busy, _) = world.connect(&mut client, &mut busy, 7001);
+        for _ in 0..300 {
+            assert!(client.send(to_lazy, &[1; 20_000]));
+            world.turn();
+        }
+        let mut echoed = 0;
+        while echoed < 500 {
+            assert!(client.send(to_busy, &[2; 100]));
+            world.turn_until(|_| {
+                busy.poll();
+                !busy.received.is_empty()
+            });
+            let message = busy.received.pop_front().expect("just seen");
+            busy.release(&message);
+            client.poll();
+            echoed += 1;
+        }
+        // Now it reads, and gets everything.
+        let mut read = 0;
+        world.turn_until(|_| {
+            lazy.poll();
+            while let Some(message) = lazy.received.pop_front() {
+                lazy.release(&message);
+                read += 1;
+            }
+            client.poll();
+            read == 300
+        });
+    }
+}
+
+#[test]
+fn a_message_to_oneself_arrives() {
+    let mut world = World::new(7, Faults::default());
+    let mut app = world.attach(0, SIZES);
+    world.listen(&app, 7000).expect("free");
+    app.submit(&Command::Connect { token: 1, peer: SocketAddr::new(address(0), 7000) });
+    world.turn_until(|_| {
+        app.poll();
+        !app.connected.is_empty() && !app.accepted.is_empty()
+    });
+    let near = app.connected[0];
+    assert!(app.send(near, b"to myself"));
+    world.turn_until(|_| {
+        app.poll();
+        !app.received.is_empty()
+    });
+    let message = app.received.pop_front().expect("just seen");
+    assert_eq!(app.bytes(&message), b"to myself");
+}
+
+#[test]
+fn status_tells_of_apps_flows_and_counters() {
+    let mut world = World::new(8, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (near, _) = world.connect(&mut client, &mut server, 7000);
+    assert!(client.send(near, b"counted"));
+    world.turn_until(|_| {
+        server.poll();
+        !server.received.is_empty()
+    });
+    world.post(1, Request::Snapshot { id: 77 });
+    let snapshot = world.hosts[1].events.drain(..).find_map(|event| match event {
+        Event::Snapshot { id: 77, snapshot } => Some(snapshot),
+        _ => None,
+    });
+    let snapshot = snapshot.expect("answered in one turn");
+    assert_eq!(snapshot.engine, "host-1");
+    assert_eq!(snapshot.channels[0].messages_received, 1);
+    assert_eq!((snapshot.listeners[0].port, snapshot.flows[0].path), (7000, "wire"));
+    assert!(snapshot.counters.contains(&("messages_delivered", 1)));
+    assert_eq!(snapshot.queues[0].driver, "fabric");
+}
+
+#[test]
+fn a_ping_is_answered_or_fails() {
+    let mut world = World::new(9, Faults::default());
+    for (id, peer) in [(1, address(1)), (2, address(9))] {
+        world.post(0, Request::Ping { id, peer, bytes: 64 });
+        let mut answer = None;
+        world.turn_until(|world| {
+            answer = world.hosts[0].events.drain(..).find_map(|event| match event {
+                Event::Pong { id: other, result } if other == id => Some(result),
+                _ => None,
+            });
+            answer.is_some()
+        });
+        match answer.expect("just seen") {
+            Ok(rtt_ns) => assert!(id == 1 && rtt_ns > 0),
+            Err(code) => assert_eq!((id, code), (2, Code::Unreachable)),
+        }
+    }
+}
+
+#[test]
+fn shutting_down_resets_every_connection_and_closes_every_channel() {
+    let mut world = World::new(10, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (_, far) = world.connect(&mut client, &mut server, 7000);
+    world.post(0, Request::Shutdown);
+    assert!(world.hosts[0].engine.has_ended() && client.end.is_closed());
+    world.turn_until(|_| {
+        server.poll();
+        !server.closed.is_empty()
+    });
+    assert_eq!(server.closed, [(far, Code::Reset)]);
+}

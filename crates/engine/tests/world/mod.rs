@@ -1,0 +1,242 @@
+//! Two hosts, each an engine with apps, joined by the fabric, in one thread and virtual time.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "a module of several test programs, each of which uses a part"
+)]
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use clearway_base::{MICROSECOND, SECOND, Time};
+use clearway_channel::{AppEnd, Code, Command, Completion, DaemonEnd, Extent, ReleaseList, Sizes};
+use clearway_engine::{Control, Engine, EngineConfig, Event, Idle, Request, interface};
+use clearway_nic::{Queue, fabric};
+
+pub const UDP_PORT: u16 = 20707;
+pub const SIZES: Sizes = Sizes {
+    submission_entries: 256,
+    completion_entries: 256,
+    transmit_pool_bytes: 16 << 20,
+    receive_pool_bytes: 16 << 20,
+};
+
+pub fn address(host: usize) -> IpAddr {
+    Ipv4Addr::new(10, 7, 0, host as u8 + 1).into()
+}
+
+pub struct Host {
+    pub engine: Engine,
+    pub control: Control,
+    pub events: Vec<Event>,
+}
+
+pub struct World {
+    pub hosts: Vec<Host>,
+    pub fabric: fabric::Handle,
+    pub now: Time,
+    next_channel: u32,
+}
+
+impl World {
+    pub fn new(seed: u64, faults: fabric::Faults) -> Self {
+        let (a, b, fabric) = fabric::pair(fabric::Options::new(seed), [faults, faults]);
+        let now = Time::from_ns(SECOND);
+        let queues: [Box<dyn Queue>; 2] = [Box::new(a), Box::new(b)];
+        let hosts =
+            queues.into_iter().enumerate().map(|(index, queue)| host(index, queue, seed, now));
+        Self { hosts: hosts.collect(), fabric, now, next_channel: 0 }
+    }
+
+    /// One turn of each engine, and as much time as that takes.
+    pub fn turn(&mut self) {
+        self.now = self.now + MICROSECOND;
+        self.fabric.set_time(self.now);
+        for host in &mut self.hosts {
+            host.engine.turn(self.now);
+            while let Some(event) = host.control.next_event() {
+                host.events.push(event);
+            }
+        }
+    }
+
+    /// Turns until `done`; panics if that takes longer than ten minutes of the world's time.
+    #[track_caller]
+    pub fn turn_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
+        let mut turns = 0;
+        while !done(self) {
+            self.turn();
+            turns += 1;
+            // Nothing happens for a while now and then: time may as well go faster.
+            if turns % 64 == 0 {
+                self.now = self.now + 100 * MICROSECOND;
+            }
+            assert!(turns < 60_000_000, "stuck at {:?}", self.now);
+        }
+    }
+
+    pub fn post(&mut self, host: usize, request: Request) {
+        self.hosts[host].control.post(request).expect("the mailbox is free after a turn");
+        self.turn();
+    }
+
+    pub fn attach(&mut self, host: usize, sizes: Sizes) -> App {
+        let channel = self.next_channel;
+        self.next_channel += 1;
+        let (end, handover) = DaemonEnd::create(sizes).expect("memory");
+        let request = Request::AddChannel {
+            channel,
+            app: format!("app-{channel}"),
+            end: Box::new(end),
+            connections_max: 64,
+        };
+        self.post(host, request);
+        App::new(host, channel, AppEnd::open(handover, sizes).expect("fits"))
+    }
+
+    pub fn listen(&mut self, app: &App, port: u16) -> Result<u16, Code> {
+        let channel = app.channel;
+        self.post(app.host, Request::Listen { channel, listener: 1, address: None, port });
+        let events = &mut self.hosts[app.host].events;
+        let index = events.iter().position(|event| matches!(event, Event::Listening { .. }));
+        match events.remove(index.expect("answered in one turn")) {
+            Event::Listening { result, .. } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Connects `client` to `server`, which listens on `port`: the ids at both.
+    #[track_caller]
+    pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
+        let peer = SocketAddr::new(address(server.host), port);
+        client.submit(&Command::Connect { token: 1, peer });
+        let mut ids = (None, None);
+        self.turn_until(|_| {
+            client.poll();
+            server.poll();
+            ids.0 = ids.0.or(client.connected.pop_front());
+            ids.1 = ids.1.or(server.accepted.pop_front());
+            ids.0.is_some() && ids.1.is_some()
+        });
+        (ids.0.expect("connected"), ids.1.expect("accepted"))
+    }
+}
+
+fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
+    let config = EngineConfig {
+        name: format!("host-{index}"),
+        interface: interface::Config {
+            mac: queue.info().mac.into(),
+            addresses: vec![(address(index), 24)],
+            gateway_v4: None,
+            gateway_v6: None,
+            vlan: None,
+            mtu: 1500,
+            kernel_shares: false,
+            receive_checksum: false,
+        },
+        udp_port: UDP_PORT,
+        idle: Idle::Spin,
+    };
+    let seed = seed * 2 + index as u64;
+    let (engine, control) =
+        Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
+    Host { engine, control, events: Vec::new() }
+}
+
+/// An app at the other end of a channel.
+pub struct App {
+    pub host: usize,
+    pub channel: u32,
+    pub end: AppEnd,
+    /// Sent and not finished, by connection: the extents, and how many finished before them.
+    unfinished: BTreeMap<u64, (u32, VecDeque<Extent>)>,
+    pub connected: VecDeque<u64>,
+    pub accepted: VecDeque<u64>,
+    pub failed: Vec<Code>,
+    pub closed: Vec<(u64, Code)>,
+    pub received: VecDeque<Received>,
+}
+
+/// A message that an app has been given.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    pub connection: u64,
+    pub offset: u32,
+    pub length: u32,
+    pub buffer: u32,
+}
+
+impl App {
+    fn new(host: usize, channel: u32, end: AppEnd) -> Self {
+        Self {
+            host,
+            channel,
+            end,
+            unfinished: BTreeMap::new(),
+            connected: VecDeque::new(),
+            accepted: VecDeque::new(),
+            failed: Vec::new(),
+            closed: Vec::new(),
+            received: VecDeque::new(),
+        }
+    }
+
+    pub fn submit(&mut self, command: &Command) {
+        self.end.submit(command).expect("room in the ring");
+        self.end.flush();
+    }
+
+    /// Takes all completions.
+    pub fn poll(&mut self) {
+        while let Some(completion) = self.end.next_completion().expect("valid completion") {
+            match completion {
+                Completion::Connected { connection, .. } => self.connected.push_back(connection),
+                Completion::Accepted { connection, .. } => self.accepted.push_back(connection),
+                Completion::ConnectFailed { code, .. } => self.failed.push(code),
+                Completion::Closed { connection, code, .. } => self.closed.push((connection, code)),
+                Completion::Sent { connection, sent } => self.finished(connection, sent),
+                Completion::Received { connection, offset, length, buffer, sent, .. } => {
+                    self.finished(connection, sent);
+                    self.received.push_back(Received { connection, offset, length, buffer });
+                }
+            }
+        }
+    }
+
+    fn finished(&mut self, connection: u64, sent: u32) {
+        let Some((finished, extents)) = self.unfinished.get_mut(&connection) else { return };
+        while *finished != sent {
+            *finished = finished.wrapping_add(1);
+            let extent = extents.pop_front().expect("no more finished than were sent");
+            self.end.free(extent);
+        }
+    }
+
+    /// Sends, if pool and ring have room.
+    pub fn send(&mut self, connection: u64, bytes: &[u8]) -> bool {
+        if !self.end.has_room() {
+            return false;
+        }
+        let Some(extent) = self.end.allocate(bytes.len() as u32) else { return false };
+        self.end.transmit_bytes(&extent).copy_from_slice(bytes);
+        let (offset, length) = (extent.offset(), extent.length());
+        self.unfinished.entry(connection).or_default().1.push_back(extent);
+        self.submit(&Command::Send { connection, stream: 0, offset, length });
+        true
+    }
+
+    pub fn unfinished(&self) -> usize {
+        self.unfinished.values().map(|(_, extents)| extents.len()).sum()
+    }
+
+    pub fn bytes(&self, message: &Received) -> &[u8] {
+        self.end.receive_bytes(message.offset, message.length)
+    }
+
+    pub fn release(&mut self, message: &Received) {
+        let mut buffers = ReleaseList::default();
+        buffers.push(message.buffer);
+        self.submit(&Command::Release { buffers });
+    }
+}
