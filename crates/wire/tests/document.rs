@@ -1,0 +1,202 @@
+//! The test vectors of `docs/wire.md`, read out of the document itself, so that neither it nor the
+//! code can change alone. What each vector says stands here a second time.
+
+use clearway_wire::Malformed;
+use clearway_wire::clearway::{
+    Challenge, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn, SynAck,
+    Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_ping, emit_reset,
+    seal,
+};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+const DOCUMENT: &str = include_str!("../../../docs/wire.md");
+const CLIENT: u64 = 0x1111_1111_2222_2222;
+const SERVER: u64 = 0x3333_3333_4444_4444;
+const TOKEN: u64 = 0x0102_0304_0506_0708;
+const COOKIE: &[u8] = b"24 bytes, as ours are...";
+
+/// What follows "```vector KIND " up to the next "```": names and bytes.
+fn vectors(kind: &str) -> BTreeMap<&'static str, Vec<u8>> {
+    let mut vectors = BTreeMap::new();
+    let mut lines = DOCUMENT.lines();
+    while let Some(line) = lines.next() {
+        let Some(rest) = line.strip_prefix("```vector ") else { continue };
+        let (this_kind, name) = rest.split_once(' ').expect("a vector has a kind and a name");
+        let body = lines.by_ref().take_while(|line| *line != "```");
+        let digits: String = body.map(|line| line.split('#').next().unwrap()).collect();
+        if this_kind == kind {
+            assert!(vectors.insert(name, bytes(&digits)).is_none(), "{name} stands there twice");
+        }
+    }
+    vectors
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    digits.chunks(2).map(octet).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The packet that the document should show.
+fn packet(header: Header, emit_body: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+    let mut bytes = vec![0xaa; 200];
+    let at = header.emit(&mut bytes);
+    let length = at + emit_body(&mut bytes[at..]);
+    bytes.truncate(length);
+    seal(&mut bytes);
+    bytes
+}
+
+fn frame(emit: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+    let mut bytes = vec![0xaa; 200];
+    let length = emit(&mut bytes);
+    bytes.truncate(length);
+    bytes
+}
+
+/// Writes `tail` behind what `emit` writes.
+fn with_tail(
+    tail: &'static [u8],
+    emit: impl FnOnce(&mut [u8]) -> usize,
+) -> impl FnOnce(&mut [u8]) -> usize {
+    move |bytes| {
+        let at = emit(bytes);
+        bytes[at..at + tail.len()].copy_from_slice(tail);
+        at + tail.len()
+    }
+}
+
+fn syn(cookie: &[u8]) -> Syn<'_> {
+    Syn {
+        source_flow: CLIENT,
+        port: 7,
+        receive_limit: 1 << 20,
+        packet_bytes_max: 1472,
+        versions: &[1],
+        cookie,
+    }
+}
+
+const SYN_ACK: SynAck =
+    SynAck { source_flow: SERVER, receive_limit: 64 << 10, packet_bytes_max: 1452, version: 1 };
+const RESET: Reset = Reset { reason: 1, quoted_flow: SERVER };
+const VERSIONS: Versions<'_> = Versions { versions: &[1] };
+const ECHOED: &[u8] = b"any bytes";
+const HELLO: Message<'_> = Message { stream: 0, sequence: 2, bytes: b"hello" };
+const ACKED: [Range<u64>; 3] = [90..101, 80..85, 7..8];
+
+fn emit_hello(bytes: &mut [u8]) -> usize {
+    with_tail(HELLO.bytes, |bytes| emit_message(bytes, HELLO.stream, HELLO.sequence, 5))(bytes)
+}
+
+/// The packets of the document as the code makes them.
+fn expected_packets() -> BTreeMap<&'static str, Vec<u8>> {
+    let from_client = |packet_type| Header::control(packet_type, 0, TOKEN);
+    let from_server = |packet_type| Header::control(packet_type, CLIENT, TOKEN);
+    let challenge = Challenge { cookie: COOKIE };
+    let unknown_flow = Header::control(PacketType::Reset, 0, 0);
+    BTreeMap::from([
+        ("syn", packet(from_client(PacketType::Syn), |body| syn(&[]).emit(body))),
+        ("syn-with-cookie", packet(from_client(PacketType::Syn), |body| syn(COOKIE).emit(body))),
+        ("challenge", packet(from_server(PacketType::Challenge), |body| challenge.emit(body))),
+        ("syn-ack", packet(from_server(PacketType::SynAck), |body| SYN_ACK.emit(body))),
+        ("reset", packet(unknown_flow, |body| RESET.emit(body))),
+        ("version", packet(from_server(PacketType::Version), |body| VERSIONS.emit(body))),
+        ("ping", packet(from_client(PacketType::Ping), with_tail(ECHOED, |_| 0))),
+        ("pong", packet(from_client(PacketType::Pong), with_tail(ECHOED, |_| 0))),
+        ("data", packet(Header::data(SERVER, 9, true), emit_ack_and_hello)),
+    ])
+}
+
+fn emit_ack_and_hello(bytes: &mut [u8]) -> usize {
+    let at = emit_ack(bytes, 1000, std::iter::once(3..6));
+    at + emit_hello(&mut bytes[at..])
+}
+
+/// The frames of the document as the code makes them.
+fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
+    BTreeMap::from([
+        ("ping", frame(emit_ping)),
+        ("ack", frame(|bytes| emit_ack(bytes, 50_000, ACKED))),
+        ("limit", frame(|bytes| emit_limit(bytes, 1 << 32))),
+        ("message", frame(emit_hello)),
+        ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 0, 258, 3, 10, 4)))),
+        ("close", frame(|bytes| emit_close(bytes, 0, 3))),
+        ("reset", frame(|bytes| emit_reset(bytes, 1))),
+    ])
+}
+
+#[track_caller]
+fn assert_same(expected: &BTreeMap<&str, Vec<u8>>, documented: &BTreeMap<&str, Vec<u8>>) {
+    assert!(expected.keys().eq(documented.keys()), "the document has {:?}", documented.keys());
+    for (name, bytes) in expected {
+        let (bytes, documented) = (hex(bytes), hex(&documented[name]));
+        assert_eq!(bytes, documented, "{name}: emitted, and in the document");
+    }
+}
+
+#[test]
+fn packets_are_emitted_as_documented() {
+    assert_same(&expected_packets(), &vectors("packet"));
+}
+
+#[test]
+fn frames_are_emitted_as_documented() {
+    assert_same(&expected_frames(), &vectors("frame"));
+}
+
+#[test]
+fn packets_say_what_is_documented() {
+    for (name, bytes) in vectors("packet") {
+        let packet = Packet::new(&bytes).unwrap();
+        let header = Header::parse(&packet).unwrap();
+        match name {
+            "syn" => assert_eq!(Syn::parse(&packet), Ok(syn(&[]))),
+            "syn-with-cookie" => assert_eq!(Syn::parse(&packet), Ok(syn(COOKIE))),
+            "challenge" => {
+                assert_eq!(Challenge::parse(&packet), Ok(Challenge { cookie: COOKIE }));
+            }
+            "syn-ack" => assert_eq!(SynAck::parse(&packet), Ok(SYN_ACK)),
+            "reset" => assert_eq!(Reset::parse(&packet), Ok(RESET)),
+            "version" => assert_eq!(Versions::parse(&packet), Ok(VERSIONS)),
+            "ping" | "pong" => assert_eq!(packet.body(), ECHOED),
+            "data" => {
+                assert_eq!(header, Header::data(SERVER, 9, true));
+                let frames: Result<Vec<_>, Malformed> = packet.frames().collect();
+                let Ok([Frame::Ack(ack), hello]) = frames.as_deref() else { panic!("{frames:?}") };
+                assert!(ack.ranges().eq(std::iter::once(3..6)) && ack.delay_ns == 1000);
+                assert_eq!(*hello, Frame::Message(HELLO));
+            }
+            _ => panic!("{name} is not tested"),
+        }
+    }
+}
+
+#[test]
+fn frames_say_what_is_documented() {
+    for (name, bytes) in vectors("frame") {
+        let frames: Result<Vec<_>, Malformed> = Frames::new(&bytes).collect();
+        let Ok([frame]) = frames.as_deref() else { panic!("{name}: {frames:?}") };
+        match (name, frame) {
+            ("ping", Frame::Ping) => {}
+            ("ack", Frame::Ack(ack)) => {
+                assert!(ack.ranges().eq(ACKED) && ack.delay_ns == 50_000);
+            }
+            ("limit", Frame::Limit(limit)) => assert_eq!(*limit, 1 << 32),
+            ("message", Frame::Message(message)) => assert_eq!(*message, HELLO),
+            ("fragment", Frame::Fragment(fragment)) => {
+                let (stream, sequence, total, offset) = (0, 258, 10, 4);
+                let bytes = b"abc";
+                assert_eq!(*fragment, Fragment { stream, sequence, total, offset, bytes });
+            }
+            ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
+            ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),
+            _ => panic!("{name} is {frame:?}"),
+        }
+    }
+}
