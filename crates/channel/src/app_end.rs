@@ -19,10 +19,17 @@ use crate::layout::{
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::ring::{Consumer, Producer};
-use crate::{Command, Completion, LAYOUT, Pool, Sizes, sleep};
+use crate::sleep::{self, Fence};
+use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier};
 
 mod buffers;
+mod releases;
+use buffers::ReceivePool;
 pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
+use releases::Releases;
+
+/// Releases are held back until they fill an entry or add up to this share of the receive pool.
+const RELEASE_SHARE: u32 = 16;
 
 /// The app's end of a channel. For one thread at a time: it can be moved to another thread, not
 /// shared.
@@ -34,12 +41,14 @@ pub struct AppEnd {
     commands: Producer<SharedRing>,
     completions: Consumer<SharedRing>,
     transmit: Bytes,
-    receive: Bytes,
+    receive: Arc<ReceivePool>,
+    releases: Releases,
     pool: Pool,
     /// Tells extents of different channels apart.
     tag: u32,
     /// Commands were written since the last flush.
     dirty: bool,
+    fence: Fence,
     bells: AppBells,
     sizes: Sizes,
     memory: Arc<Memory>,
@@ -87,6 +96,8 @@ impl AppEnd {
     pub(crate) fn on(memory: Arc<Memory>, bells: AppBells, sizes: Sizes) -> Self {
         static TAGS: AtomicU32 = AtomicU32::new(0);
         let areas = *memory.areas();
+        let relieved = memory.has_barriers() && barrier::register();
+        let fence = if relieved { Fence::Sleepers } else { Fence::Own };
         let submission = SharedRing::new(
             &memory,
             areas.submission_ring,
@@ -103,10 +114,16 @@ impl AppEnd {
             commands: Producer::new(submission, sizes.submission_entries),
             completions: Consumer::new(completion, sizes.completion_entries),
             transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
-            receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
+            receive: Arc::new(ReceivePool::new(Bytes::new(
+                &memory,
+                areas.receive_pool,
+                sizes.receive_pool_bytes,
+            ))),
+            releases: Releases::new(sizes.receive_pool_bytes / RELEASE_SHARE),
             pool: Pool::new(sizes.transmit_pool_bytes),
             tag: TAGS.fetch_add(1, Ordering::Relaxed),
             dirty: false,
+            fence,
             bells,
             sizes,
             memory,
@@ -149,10 +166,11 @@ impl AppEnd {
             }
             Err(_) => return Err(Corrupt),
         };
-        let completion = Completion::decode(upper, entry, self.receive.length()).ok_or(Corrupt)?;
+        let completion =
+            Completion::decode(upper, entry, self.receive.bytes.length()).ok_or(Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
         if let Completion::Received { offset, .. } = completion {
-            self.receive.prefetch(offset);
+            self.receive.bytes.prefetch(offset);
         }
         self.completions.advance();
         Ok(Some(completion))
@@ -198,23 +216,57 @@ impl AppEnd {
     pub fn receive_bytes(&self, offset: u32, length: u32) -> &[u8] {
         // SAFETY: no code of this process writes the receive pool, and the daemon writes a buffer
         // only before it tells of it and after its release (see `memory.rs`).
-        unsafe { self.receive.slice(offset, length) }
+        unsafe { self.receive.bytes.slice(offset, length) }
     }
 
-    /// Received bytes as a buffer that does not borrow the channel. It does not release itself:
-    /// give its [`id`](ReceiveBuffer::id) back with a `Release` when it is gone.
+    /// Received bytes as a buffer that does not borrow the channel, and gives itself back when it
+    /// is dropped: instead of [`release`](Self::release).
     #[inline]
     #[must_use]
     pub fn receive_buffer(&self, offset: u32, length: u32, id: u32) -> ReceiveBuffer {
-        ReceiveBuffer::new(self.receive.clone(), offset, length, id)
+        ReceiveBuffer::new(Arc::clone(&self.receive), offset, length, id)
+    }
+
+    /// Gives a receive buffer back, with the next few: the daemon hears of them fourteen at a time,
+    /// or when they add up to a part of the pool, or at [`flush_releases`](Self::flush_releases).
+    #[inline]
+    pub fn release(&mut self, id: u32, length: u32) {
+        self.releases.push(id, length);
+        if self.releases.is_due() {
+            self.submit_releases();
+        }
+    }
+
+    /// Tells the daemon of every buffer that was given back or dropped. [`arm`](Self::arm) does
+    /// it too; call it before spinning for long.
+    pub fn flush_releases(&mut self) {
+        self.collect_returned();
+        self.submit_releases();
+        self.flush();
+    }
+
+    fn collect_returned(&mut self) {
+        for (id, length) in self.receive.take_returned() {
+            self.release(id, length);
+        }
+    }
+
+    /// As many as the ring has room for; the rest waits for the next time.
+    fn submit_releases(&mut self) {
+        while !self.releases.is_empty() && self.has_room() {
+            let buffers = self.releases.take();
+            self.commands.push(|entry| Command::Release { buffers }.encode(entry));
+            self.dirty = true;
+        }
     }
 
     /// Wakes the daemon if it sleeps and there is something new for it.
     #[inline]
     pub fn flush(&mut self) {
+        self.collect_returned();
         if self.dirty {
             self.dirty = false;
-            if sleep::must_ring(self.memory.sync_word(SYNC_DAEMON_SLEEPING)) {
+            if sleep::must_ring(self.memory.sync_word(SYNC_DAEMON_SLEEPING), self.fence) {
                 self.bells.ring();
             }
         }
@@ -223,12 +275,14 @@ impl AppEnd {
     /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, and no
     /// ringing, if completions are waiting or the channel is closed.
     pub fn arm(&mut self) -> bool {
-        self.flush();
+        self.flush_releases();
         self.completions.publish();
         let (completions, memory) = (&self.completions, &self.memory);
-        sleep::arm(memory.sync_word(SYNC_APP_SLEEPING), || {
-            matches!(completions.peek(), Ok(None)) && !closed(memory)
-        })
+        sleep::arm(
+            memory.sync_word(SYNC_APP_SLEEPING),
+            || {},
+            || matches!(completions.peek(), Ok(None)) && !closed(memory),
+        )
     }
 
     /// After sleeping, also if [`arm`](Self::arm) said no.

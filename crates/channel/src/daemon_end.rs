@@ -13,8 +13,9 @@ use crate::layout::{
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
+use crate::sleep::{self, Fence};
 use crate::sync::Ordering;
-use crate::{Command, Completion, Sizes, Violation, sleep};
+use crate::{Command, Completion, Sizes, Violation, barrier};
 
 mod buffers;
 use buffers::Buffers;
@@ -255,7 +256,7 @@ impl DaemonEnd {
         self.flush();
         self.commands.publish();
         let commands = &self.commands;
-        sleep::arm(self.memory.sync_word(SYNC_DAEMON_SLEEPING), || {
+        sleep::arm(self.memory.sync_word(SYNC_DAEMON_SLEEPING), barrier::everywhere, || {
             matches!(commands.peek(), Ok(None))
         })
     }
@@ -301,7 +302,7 @@ impl DaemonEnd {
 
     #[inline]
     fn ring_if_asleep(&mut self) {
-        if sleep::must_ring(self.memory.sync_word(SYNC_APP_SLEEPING)) {
+        if sleep::must_ring(self.memory.sync_word(SYNC_APP_SLEEPING), Fence::Own) {
             self.bells_rung += 1;
             self.bells.ring();
         }

@@ -27,6 +27,8 @@ pub(crate) const HEADER_LAYOUT: usize = 8;
 pub(crate) const HEADER_TOTAL_BYTES: usize = 16;
 /// Header page, daemon writes: the four fields of [`Sizes`], `u64` each.
 pub(crate) const HEADER_SIZES: usize = 24;
+/// Header page, daemon writes: 1 if it runs `barrier::everywhere` before it sleeps (`u64`).
+pub(crate) const HEADER_DAEMON_BARRIERS: usize = 56;
 /// The value at [`HEADER_MAGIC`].
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"CLEARWAY");
 
@@ -99,6 +101,7 @@ pub const LAYOUT: u64 = {
         HEADER_LAYOUT,
         HEADER_TOTAL_BYTES,
         HEADER_SIZES,
+        HEADER_DAEMON_BARRIERS,
         SYNC_SUBMISSION_HEAD,
         SYNC_COMPLETION_HEAD,
         SYNC_DAEMON_SLEEPING,
@@ -142,7 +145,7 @@ const fn fnv1a(mut hash: u64, bytes: &[u8]) -> u64 {
 
 const _: () = {
     assert!(ENTRY_BYTES == ENTRY_WORDS * size_of::<u64>());
-    assert!(HEADER_SIZES + 4 * size_of::<u64>() <= PAGE_BYTES);
+    assert!(HEADER_SIZES + 4 * size_of::<u64>() <= HEADER_DAEMON_BARRIERS);
     assert!(SYNC_CLOSED + 128 <= SUBMISSION_RING);
     assert!(SUBMISSION_RING.is_multiple_of(PAGE_BYTES));
     // Every later area is a power of two of at least a page or is rounded up to one; offsets in

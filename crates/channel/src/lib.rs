@@ -23,6 +23,9 @@
 
 #[cfg(not(loom))]
 mod app_end;
+#[cfg(not(loom))]
+#[cfg_attr(miri, path = "barrier_miri.rs")]
+mod barrier;
 mod code;
 #[cfg(not(any(loom, miri)))]
 pub mod control;

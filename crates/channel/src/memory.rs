@@ -13,9 +13,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Arc;
 
+use crate::barrier;
 use crate::layout::{
-    Areas, ENTRY_BYTES, HEADER_LAYOUT, HEADER_MAGIC, HEADER_SIZES, HEADER_TOTAL_BYTES, LAYOUT,
-    MAGIC, Sizes,
+    Areas, ENTRY_BYTES, HEADER_DAEMON_BARRIERS, HEADER_LAYOUT, HEADER_MAGIC, HEADER_SIZES,
+    HEADER_TOTAL_BYTES, LAYOUT, MAGIC, Sizes,
 };
 use crate::ring::{Entry, RingMemory};
 
@@ -70,6 +71,12 @@ impl Memory {
         for (index, value) in header_sizes(sizes).into_iter().enumerate() {
             self.word(HEADER_SIZES + 8 * index).store(value, Relaxed);
         }
+        self.word(HEADER_DAEMON_BARRIERS).store(barrier::is_supported().into(), Relaxed);
+    }
+
+    /// Whether the daemon runs `barrier::everywhere` before it sleeps.
+    pub(crate) fn has_barriers(&self) -> bool {
+        self.word(HEADER_DAEMON_BARRIERS).load(core::sync::atomic::Ordering::Relaxed) != 0
     }
 
     /// Whether the header says what the attach reply said.

@@ -11,14 +11,30 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
+/// How a waker keeps its look at `sleeping` behind its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// By itself.
+    Own,
+    /// The sleeper does it for both, with `barrier::everywhere`; here only the compiler must not
+    /// reorder.
+    Sleepers,
+}
+
 /// Announces sleep. True: nothing was waiting, and from now on the other side will ring. False:
-/// something is there; the announcement is withdrawn.
-pub(crate) fn arm(sleeping: &AtomicU32, is_empty: impl FnOnce() -> bool) -> bool {
+/// something is there; the announcement is withdrawn. `barrier` is run between the announcement
+/// and the look.
+pub(crate) fn arm(
+    sleeping: &AtomicU32,
+    barrier: impl FnOnce(),
+    is_empty: impl FnOnce() -> bool,
+) -> bool {
     // A swap where a store would do: loom knows the order of two swaps of a word, but not that of a
     // swap and a store.
     sleeping.swap(1, Ordering::Relaxed);
     // Pairs with the fence in `must_ring`: the swap above is before the look at the ring.
     fence(Ordering::SeqCst);
+    barrier();
     if is_empty() {
         return true;
     }
@@ -34,9 +50,12 @@ pub(crate) fn disarm(sleeping: &AtomicU32) -> bool {
 
 /// After writing to the ring: whether the other side sleeps and must be rung now.
 #[inline]
-pub(crate) fn must_ring(sleeping: &AtomicU32) -> bool {
-    // Pairs with the fence in `arm`: the entries are before the look at the word.
-    fence(Ordering::SeqCst);
+pub(crate) fn must_ring(sleeping: &AtomicU32, kind: Fence) -> bool {
+    match kind {
+        // Pairs with the fence in `arm`: the entries are before the look at the word.
+        Fence::Own => fence(Ordering::SeqCst),
+        Fence::Sleepers => core::sync::atomic::compiler_fence(Ordering::SeqCst),
+    }
     sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0
 }
 

@@ -3,6 +3,9 @@
 
 use core::ops::{Deref, DerefMut};
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::memory::Bytes;
 
 /// A piece of a channel's transmit pool. Can be neither copied nor made up: it comes from
@@ -78,23 +81,44 @@ impl core::fmt::Debug for TransmitBuffer {
     }
 }
 
-/// A received message in place.
+/// A received message in place. Dropping it, in whatever thread, gives its buffer back.
 pub struct ReceiveBuffer {
-    bytes: Bytes,
+    shared: Arc<ReceivePool>,
     offset: u32,
     length: u32,
     id: u32,
 }
 
-impl ReceiveBuffer {
-    pub(super) fn new(bytes: Bytes, offset: u32, length: u32, id: u32) -> Self {
-        Self { bytes, offset, length, id }
+/// What received messages share with the channel they came from: the bytes, and the way back.
+pub(super) struct ReceivePool {
+    pub(super) bytes: Bytes,
+    /// Ids and lengths of buffers that were dropped; the channel collects them.
+    returned: Mutex<Vec<(u32, u32)>>,
+    /// Whether there are any: a hint that spares the lock.
+    any_returned: AtomicBool,
+}
+
+impl ReceivePool {
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Self { bytes, returned: Mutex::default(), any_returned: AtomicBool::new(false) }
     }
 
-    /// What a `Release` must name.
-    #[must_use]
-    pub fn id(&self) -> u32 {
-        self.id
+    /// Buffers that were dropped since the last call.
+    #[inline]
+    pub(super) fn take_returned(&self) -> Vec<(u32, u32)> {
+        // The lock orders the list; the flag needs no order: what it hides now, it shows later.
+        if !self.any_returned.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any_returned.store(false, Ordering::Relaxed);
+        std::mem::take(&mut returned)
+    }
+}
+
+impl ReceiveBuffer {
+    pub(super) fn new(shared: Arc<ReceivePool>, offset: u32, length: u32, id: u32) -> Self {
+        Self { shared, offset, length, id }
     }
 }
 
@@ -104,9 +128,17 @@ impl Deref for ReceiveBuffer {
     #[inline]
     fn deref(&self) -> &[u8] {
         // SAFETY: no code of this process writes the receive pool, and the daemon writes a buffer
-        // only before it tells of it and after its release, which this buffer's holder does when
-        // the buffer is gone.
-        unsafe { self.bytes.slice(self.offset, self.length) }
+        // only before it tells of it and after its release, which `drop` starts.
+        unsafe { self.shared.bytes.slice(self.offset, self.length) }
+    }
+}
+
+impl Drop for ReceiveBuffer {
+    fn drop(&mut self) {
+        let shared = &self.shared;
+        let mut returned = shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        returned.push((self.id, self.length));
+        shared.any_returned.store(true, Ordering::Relaxed);
     }
 }
 

@@ -128,6 +128,60 @@ fn owned_buffers_outlive_the_borrow_of_the_channel() {
 }
 
 #[test]
+fn buffers_that_are_dropped_or_released_come_back_together() {
+    let (mut daemon, mut app, _) = pair();
+    let mut messages = Vec::new();
+    for round in 0..20 {
+        let extent = send(&mut app, b"x");
+        echo(&mut daemon, round);
+        app.free(extent);
+        let Ok(Some(Completion::Received { offset, length, buffer, .. })) = app.next_completion()
+        else {
+            panic!();
+        };
+        match round % 2 {
+            0 => messages.push(app.receive_buffer(offset, length, buffer)),
+            _ => app.release(buffer, length),
+        }
+    }
+    assert_eq!(daemon.next_command(), Ok(None), "ten wait for more");
+    drop(messages);
+    app.flush();
+    let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
+    assert_eq!(buffers.as_slice().len(), 14);
+    assert_eq!(daemon.next_command(), Ok(None), "six wait for more");
+    app.flush_releases();
+    let Ok(Some(Command::Release { buffers: rest })) = daemon.next_command() else { panic!() };
+    for &id in buffers.as_slice().iter().chain(rest.as_slice()) {
+        daemon.release(id).unwrap();
+    }
+    assert_eq!(daemon.counters().receive_pool_used_bytes, 0);
+}
+
+#[test]
+fn large_buffers_come_back_at_once_and_a_full_ring_only_delays_them() {
+    let (mut daemon, mut app, _) = pair();
+    let ids: Vec<u32> = (0..40).map(|_| daemon.allocate(1024, 0).unwrap().id).collect();
+    ids.iter().for_each(|&id| daemon.grant(id));
+    while app.submit(&Command::Close { connection: 1, abort: false }).is_ok() {}
+    ids.iter().for_each(|&id| app.release(id, 1024));
+    let mut released = 0;
+    while released < 40 {
+        match daemon.next_command().unwrap() {
+            Some(Command::Release { buffers }) => {
+                released += buffers.as_slice().len();
+                for &id in buffers.as_slice() {
+                    daemon.release(id).unwrap();
+                }
+            }
+            Some(_) => {}
+            None => app.flush_releases(),
+        }
+    }
+    assert_eq!(daemon.counters().receive_pool_used_bytes, 0);
+}
+
+#[test]
 #[should_panic(expected = "an extent of another channel")]
 fn extents_of_other_channels_are_refused() {
     let (_daemon, mut app, _) = pair();

@@ -21,7 +21,7 @@ fn loom_no_wake_is_lost() {
         let writer = thread::spawn(move || {
             for value in 0..2 {
                 assert!(push(&mut producer, value));
-                if must_ring(&waker.sleeping) {
+                if must_ring(&waker.sleeping, Fence::Own) {
                     waker.doorbell.notify();
                 }
             }
@@ -31,7 +31,7 @@ fn loom_no_wake_is_lost() {
                 if let Some(value) = take(&mut consumer) {
                     break value;
                 }
-                if arm(&shared.sleeping, || matches!(consumer.peek(), Ok(None))) {
+                if arm(&shared.sleeping, || {}, || matches!(consumer.peek(), Ok(None))) {
                     shared.doorbell.wait();
                 }
                 // The doorbell of the model clears itself when waited on; a ring that is still on

@@ -1,0 +1,151 @@
+//! What a channel costs on this machine: an app on core 0 and an echoing daemon on core 1, with
+//! pools, copies and releases as in real life, but without engine or network.
+//!
+//! `cargo run --release -p clearway-channel --example speed`
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Pool, Sizes};
+
+const MESSAGE_BYTES: usize = 64;
+
+fn main() {
+    println!("pool: allocate + free      {:6.1} ns", pool_pair_ns());
+    println!("one thread: send + take    {:6.1} ns", one_thread_ns());
+    for window in [1, 8, 32, 256] {
+        let ns = two_threads_ns(window, Duration::from_millis(500));
+        let rate = 1e3 / ns;
+        println!("two cores, window {window:3}      {ns:6.1} ns per echo, {rate:5.2} million/s");
+    }
+}
+
+fn pool_pair_ns() -> f64 {
+    let mut pool = Pool::new(16 << 20);
+    let rounds = 20_000_000;
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let offset = std::hint::black_box(pool.allocate(64)).expect("room");
+        pool.free(std::hint::black_box(offset)).expect("allocated");
+    }
+    per_round_ns(start, rounds)
+}
+
+/// Both ends on one core: what the instructions cost without cache misses.
+fn one_thread_ns() -> f64 {
+    let (mut daemon, mut app) = open();
+    let rounds = 5_000_000;
+    let mut bytes = [0; MESSAGE_BYTES];
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let extent = send(&mut app, &bytes);
+        app.flush();
+        match daemon.next_command() {
+            Ok(Some(Command::Send { offset, .. })) => daemon.read(offset, &mut bytes),
+            other => panic!("{other:?}"),
+        }
+        daemon.sends_finished(1);
+        app.free(extent);
+    }
+    per_round_ns(start, rounds)
+}
+
+fn two_threads_ns(window: usize, length: Duration) -> f64 {
+    static STOP: AtomicBool = AtomicBool::new(false);
+    STOP.store(false, Ordering::Relaxed);
+    let (mut daemon, app) = open();
+    let echo = std::thread::spawn(move || {
+        pin(1);
+        let mut sent = 0;
+        while !STOP.load(Ordering::Relaxed) {
+            echo_turn(&mut daemon, &mut sent);
+        }
+    });
+    pin(0);
+    let (echoes, elapsed) = drive(app, window, length);
+    STOP.store(true, Ordering::Relaxed);
+    echo.join().expect("the echo thread");
+    elapsed.as_nanos() as f64 / echoes as f64
+}
+
+/// One turn of an engine that does nothing but echo.
+fn echo_turn(daemon: &mut DaemonEnd, sent: &mut u32) {
+    let mut room = daemon.completion_room().min(32);
+    while room > 0 {
+        match daemon.next_command().expect("an honest app") {
+            Some(Command::Send { connection, stream, offset, length }) => {
+                *sent += 1;
+                room -= 1;
+                let buffer = daemon.allocate(length, 0).expect("room");
+                daemon.copy_within(offset, length, buffer, 0);
+                daemon.sends_finished(1);
+                daemon.grant(buffer.id);
+                daemon.complete(&Completion::Received {
+                    connection,
+                    stream,
+                    offset: buffer.offset,
+                    length,
+                    buffer: buffer.id,
+                    sent: *sent,
+                });
+            }
+            Some(Command::Release { buffers }) => {
+                for &id in buffers.as_slice() {
+                    daemon.release(id).expect("an honest app");
+                }
+            }
+            Some(_) => {}
+            None => break,
+        }
+    }
+    daemon.flush();
+}
+
+/// Keeps `window` messages on their way for `length`; returns how many came back.
+fn drive(mut app: AppEnd, window: usize, length: Duration) -> (u64, Duration) {
+    let bytes = [7; MESSAGE_BYTES];
+    let mut into = [0; MESSAGE_BYTES];
+    let mut outstanding: std::collections::VecDeque<Extent> =
+        (0..window).map(|_| send(&mut app, &bytes)).collect();
+    app.flush();
+    let mut echoes = 0u64;
+    let start = Instant::now();
+    loop {
+        while let Some(completion) = app.next_completion().expect("an honest daemon") {
+            let Completion::Received { offset, length, buffer, .. } = completion else { continue };
+            into.copy_from_slice(app.receive_bytes(offset, length));
+            app.release(buffer, length);
+            app.free(outstanding.pop_front().expect("one per echo"));
+            outstanding.push_back(send(&mut app, &into));
+            echoes += 1;
+        }
+        app.flush();
+        if echoes.is_multiple_of(64) && start.elapsed() > length {
+            return (echoes, start.elapsed());
+        }
+    }
+}
+
+fn send(app: &mut AppEnd, bytes: &[u8]) -> Extent {
+    let extent = app.allocate(bytes.len() as u32).expect("room");
+    app.transmit_bytes(&extent).copy_from_slice(bytes);
+    let (offset, length) = (extent.offset(), extent.length());
+    app.submit(&Command::Send { connection: 1, stream: 0, offset, length }).expect("room");
+    extent
+}
+
+fn open() -> (DaemonEnd, AppEnd) {
+    let sizes = Sizes::default();
+    let (daemon, handover) = DaemonEnd::create(sizes).expect("shared memory");
+    (daemon, AppEnd::open(handover, sizes).expect("the same memory"))
+}
+
+fn pin(core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
+
+fn per_round_ns(start: Instant, rounds: u64) -> f64 {
+    start.elapsed().as_nanos() as f64 / rounds as f64
+}
