@@ -1,0 +1,268 @@
+//! memif against another implementation: DPDK's `dpdk-testpmd` forwards frames between two memifs, and
+//! we are at the other end of both. Needs no privilege and no hugepages. Where the program is not
+//! installed (Debian package `dpdk-dev`), the tests say so and pass.
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use clearway_nic::memif::{self, Config, Queue, Role};
+use clearway_nic::{Queue as _, Transmit};
+use rustix::event::{PollFd, PollFlags, Timespec};
+
+const PROGRAM: &str = "dpdk-testpmd";
+/// Includes the time that testpmd takes to start on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn testpmd_as_two_servers() {
+    forward(["server", "server"], &[], |_| ());
+}
+
+#[test]
+fn testpmd_as_two_clients() {
+    forward(["client", "client"], &[], |_| ());
+}
+
+#[test]
+fn testpmd_as_server_and_client() {
+    forward(["server", "client"], &[], |_| ());
+}
+
+/// Our frames span several of our own small buffers, and testpmd's several of its own. DPDK (22.11) never
+/// clears the chain flag of a descriptor that it has used once, so its second lap through a ring would be
+/// garbage: hence a ring so large that there is none.
+#[test]
+fn frames_are_chained() {
+    let small = |config: &mut Config| (config.buffer_bytes, config.ring_size_log2) = (512, 10);
+    forward(["server", "client"], &["bsize=512", "rsize=14"], small);
+}
+
+#[test]
+fn a_secret_is_understood() {
+    forward(["server", "client"], &["secret=sesame"], |config| {
+        config.secret = Some("sesame".into());
+    });
+}
+
+/// Runs testpmd with these roles and sends frames through it, both ways.
+fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) {
+    let Some(program) = find_program() else {
+        // Not `println!`, which the test harness would swallow.
+        let _ = writeln!(
+            std::io::stderr(),
+            "skipped: {PROGRAM} is not installed (Debian package dpdk-dev)"
+        );
+        return;
+    };
+    let directory = Directory::new();
+    let sockets = [directory.0.join("a.sock"), directory.0.join("b.sock")];
+    let open = |end: usize| {
+        let role = if theirs[end] == "server" { Role::Client } else { Role::Server };
+        let mut config = Config::new(
+            memif::Socket::Path(sockets[end].clone()),
+            role,
+            [2, 0, 0, 0, 0, end as u8],
+        );
+        config.frame_bytes_max = 1514;
+        change(&mut config);
+        memif::open(config).expect("memif opens").remove(0)
+    };
+    let (mut a, mut b) = (open(0), open(1));
+    let mut testpmd = Testpmd::start(&program, theirs, &sockets, arguments);
+    testpmd.wait_until("both links are up", || {
+        (take(&mut a), take(&mut b));
+        a.link_up() && b.link_up()
+    });
+    open_path(&mut testpmd, &mut a, &mut b);
+    open_path(&mut testpmd, &mut b, &mut a);
+    let before = [a.counters(), b.counters()];
+    for round in 0..50 {
+        pass(&mut testpmd, &mut a, &mut b, round);
+        pass(&mut testpmd, &mut b, &mut a, round);
+    }
+    sleep_and_wake(&mut testpmd, &mut a, &mut b);
+    drop(testpmd);
+    until("the end of testpmd is noticed", || {
+        (take(&mut a), take(&mut b));
+        !a.link_up() && !b.link_up()
+    });
+    let [from_a, from_b] = [(&a, before[0]), (&b, before[1])].map(|(queue, before)| {
+        assert_eq!(queue.link_counters().violations, 0);
+        let after = queue.counters();
+        assert_eq!(after.rx_frames_dropped, 0);
+        (after.tx_frames - before.tx_frames, after.rx_frames - before.rx_frames)
+    });
+    assert_eq!(from_a, (from_b.1, from_b.0), "what goes in comes out");
+}
+
+/// Testpmd discards what arrives before it starts to forward, which it does at some time after its links
+/// are up: sends frames until one comes through, and then a last one, behind which nothing is under way.
+fn open_path(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue) {
+    let (probe, last) = (frame(60, 1), frame(61, 1));
+    testpmd.wait_until("the first frame has come through", || {
+        if from.transmit(&mut |_| 0) == Transmit::Nothing {
+            send(from, &probe);
+            from.flush();
+        }
+        take(from);
+        !take(to).is_empty()
+    });
+    send(from, &last);
+    from.flush();
+    testpmd.wait_until("the last of the first frames has come through", || {
+        take(to).last() == Some(&last)
+    });
+}
+
+/// Sends a burst in at one end, and expects it at the other.
+fn pass(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue, round: usize) {
+    let lengths = [60, 64, 65, 128, 511, 512, 513, 1000, 1024, 1025, 1500, 1514];
+    let frames: Vec<_> =
+        lengths.iter().map(|length| frame(*length, round)).chain([frame(60 + round, 3)]).collect();
+    frames.iter().for_each(|frame| send(from, frame));
+    from.flush();
+    let mut arrived = Vec::new();
+    testpmd.wait_until("the burst has come through", || {
+        arrived.append(&mut take(to));
+        arrived.len() >= frames.len()
+    });
+    assert!(arrived == frames, "round {round}: frames changed on their way");
+}
+
+/// Lets the receiver sleep until testpmd interrupts it. Testpmd has no fence between publishing a frame and
+/// asking whether the receiver sleeps, so an interrupt can be missed; but seldom.
+fn sleep_and_wake(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue) {
+    let mut woken = 0;
+    for round in 0..100 {
+        let armed = to.arm();
+        send(from, &frame(64, round));
+        from.flush();
+        if armed {
+            let timeout = Timespec { tv_sec: 1, tv_nsec: 0 };
+            let fd = to.wait_fd().expect("a memif can be waited for");
+            woken += rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout))
+                .expect("poll");
+        }
+        to.disarm();
+        let mut arrived = Vec::new();
+        testpmd.wait_until("the frame has come through", || {
+            arrived.append(&mut take(to));
+            !arrived.is_empty()
+        });
+        assert_eq!(arrived, [frame(64, round)]);
+    }
+    assert!(woken >= 90, "woken {woken} times of 100");
+}
+
+fn send(queue: &mut Queue, frame: &[u8]) {
+    let queued = queue.transmit(&mut |buffer| {
+        buffer[..frame.len()].copy_from_slice(frame);
+        frame.len()
+    });
+    assert_eq!(queued, Transmit::Queued);
+}
+
+fn take(queue: &mut Queue) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    queue.receive(256, &mut |frame| frames.push(frame.to_vec()));
+    frames
+}
+
+fn frame(length: usize, seed: usize) -> Vec<u8> {
+    (0..length).map(|index| (index * 3 + seed * 5) as u8).collect()
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+fn find_program() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|directory| directory.join(PROGRAM)).find(|it| it.exists())
+}
+
+/// A running testpmd. It ends when its standard input does.
+struct Testpmd {
+    child: Child,
+    output: Option<ChildStdout>,
+}
+
+impl Testpmd {
+    fn start(program: &Path, roles: [&str; 2], sockets: &[PathBuf; 2], more: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        // Two threads on whatever cores there are; no hugepages, no shared files, no devices.
+        command.args(["--lcores", "0@0,1@0", "--no-huge", "-m", "128", "--no-shconf", "--no-pci"]);
+        command.arg("--no-telemetry");
+        for (end, (role, socket)) in roles.iter().zip(sockets).enumerate() {
+            let mut device = format!(
+                "net_memif{end},role={role},id=0,socket={},socket-abstract=no",
+                socket.display()
+            );
+            more.iter().for_each(|argument| device += &format!(",{argument}"));
+            command.args(["--vdev", &device]);
+        }
+        command.args(["--", "--forward-mode=io", "--total-num-mbufs=4096", "--no-mlockall"]);
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = child.spawn().expect("testpmd starts");
+        let output = child.stdout.take();
+        Self { child, output }
+    }
+
+    /// As [`until`], but ends at once if testpmd does.
+    fn wait_until(&mut self, what: &str, mut done: impl FnMut() -> bool) {
+        until(what, || {
+            if let Some(status) = self.child.try_wait().expect("the child is ours") {
+                let mut text = String::new();
+                let output = self.output.take();
+                output.map(|mut output| output.read_to_string(&mut text));
+                panic!("testpmd ended with {status} before {what}:\n{text}");
+            }
+            done()
+        });
+    }
+}
+
+impl Drop for Testpmd {
+    fn drop(&mut self) {
+        if let Some(mut input) = self.child.stdin.take() {
+            let _ = input.write_all(b"\n");
+        }
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            if start.elapsed() > Duration::from_secs(10) {
+                let _ = self.child.kill();
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A directory of our own, removed afterwards.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Self {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let name = format!(
+            "clearway-testpmd-{}-{}",
+            std::process::id(),
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        );
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).expect("the temporary directory can be written to");
+        Self(path)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
