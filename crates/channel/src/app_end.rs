@@ -24,8 +24,8 @@ use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier};
 
 mod buffers;
 mod releases;
-use buffers::ReceivePool;
 pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
+use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
 /// Releases are held back until they fill an entry or add up to this share of the receive pool.
@@ -40,7 +40,7 @@ const RELEASE_SHARE: u32 = 16;
 pub struct AppEnd {
     commands: Producer<SharedRing>,
     completions: Consumer<SharedRing>,
-    transmit: Bytes,
+    transmit: Arc<TransmitPool>,
     receive: Arc<ReceivePool>,
     releases: Releases,
     pool: Pool,
@@ -48,6 +48,8 @@ pub struct AppEnd {
     tag: u32,
     /// Commands were written since the last flush.
     dirty: bool,
+    /// `arm` was called, and `disarm` not yet.
+    armed: bool,
     fence: Fence,
     bells: AppBells,
     sizes: Sizes,
@@ -113,7 +115,11 @@ impl AppEnd {
         Self {
             commands: Producer::new(submission, sizes.submission_entries),
             completions: Consumer::new(completion, sizes.completion_entries),
-            transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
+            transmit: Arc::new(TransmitPool::new(Bytes::new(
+                &memory,
+                areas.transmit_pool,
+                sizes.transmit_pool_bytes,
+            ))),
             receive: Arc::new(ReceivePool::new(Bytes::new(
                 &memory,
                 areas.receive_pool,
@@ -123,6 +129,7 @@ impl AppEnd {
             pool: Pool::new(sizes.transmit_pool_bytes),
             tag: TAGS.fetch_add(1, Ordering::Relaxed),
             dirty: false,
+            armed: false,
             fence,
             bells,
             sizes,
@@ -179,8 +186,17 @@ impl AppEnd {
     /// Room for a message of `length` bytes in the transmit pool, if there is any.
     #[inline]
     pub fn allocate(&mut self, length: u32) -> Option<Extent> {
-        let offset = self.pool.allocate(length)?;
+        let offset = self.pool.allocate(length).or_else(|| self.allocate_again(length))?;
         Some(Extent::new(offset, length, self.tag))
+    }
+
+    /// Once more, with the buffers that were dropped.
+    #[cold]
+    fn allocate_again(&mut self, length: u32) -> Option<u32> {
+        for extent in self.transmit.take_returned() {
+            self.free(extent);
+        }
+        self.pool.allocate(length)
     }
 
     /// Gives an extent back: it was never sent, or the send is finished.
@@ -198,13 +214,13 @@ impl AppEnd {
         // SAFETY: the pool hands out each byte once, extents cannot be copied, and a
         // `TransmitBuffer` has swallowed its extent; so no other reference to these bytes can
         // exist while `self` is borrowed. The daemon never writes the transmit pool.
-        unsafe { self.transmit.slice_mut(extent.offset(), extent.length()) }
+        unsafe { self.transmit.bytes.slice_mut(extent.offset(), extent.length()) }
     }
 
     /// The extent as a buffer that owns its bytes and does not borrow the channel.
     pub fn into_buffer(&self, extent: Extent) -> TransmitBuffer {
         self.check_tag(&extent);
-        TransmitBuffer::new(self.transmit.clone(), extent)
+        TransmitBuffer::new(Arc::clone(&self.transmit), extent)
     }
 
     /// Received bytes in place, as `Received` told. Panics if they are outside the receive pool.
@@ -272,9 +288,9 @@ impl AppEnd {
         }
     }
 
-    /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, and no
-    /// ringing, if completions are waiting or the channel is closed.
+    /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, if completions are waiting or the channel is closed.
     pub fn arm(&mut self) -> bool {
+        self.armed = true;
         self.flush_releases();
         self.completions.publish();
         let (completions, memory) = (&self.completions, &self.memory);
@@ -285,9 +301,11 @@ impl AppEnd {
         )
     }
 
-    /// After sleeping, also if [`arm`](Self::arm) said no.
+    /// After sleeping, also if [`arm`](Self::arm) said no. Nothing if it was not called.
     pub fn disarm(&mut self) {
-        if sleep::disarm(self.memory.sync_word(SYNC_APP_SLEEPING)) {
+        if std::mem::take(&mut self.armed)
+            && sleep::disarm(self.memory.sync_word(SYNC_APP_SLEEPING))
+        {
             self.bells.clear();
         }
     }

@@ -41,6 +41,8 @@ pub struct DaemonEnd {
     sends_outstanding: u32,
     /// Completions were written since the last flush.
     dirty: bool,
+    /// `arm` was called, and `disarm` not yet.
+    armed: bool,
     /// What the app did wrong outside of a command; `next_command` reports it.
     violation: Option<Violation>,
     bells: DaemonBells,
@@ -111,6 +113,7 @@ impl DaemonEnd {
             buffers: Buffers::new(sizes.receive_pool_bytes),
             sends_outstanding: 0,
             dirty: false,
+            armed: false,
             violation: None,
             bells,
             bells_rung: 0,
@@ -250,9 +253,9 @@ impl DaemonEnd {
         }
     }
 
-    /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, and no
-    /// ringing, if commands are waiting.
+    /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.
     pub fn arm(&mut self) -> bool {
+        self.armed = true;
         self.flush();
         self.commands.publish();
         let commands = &self.commands;
@@ -261,9 +264,11 @@ impl DaemonEnd {
         })
     }
 
-    /// After sleeping, also if [`arm`](Self::arm) said no.
+    /// After sleeping, also if [`arm`](Self::arm) said no. Nothing if it was not called.
     pub fn disarm(&mut self) {
-        if sleep::disarm(self.memory.sync_word(SYNC_DAEMON_SLEEPING)) {
+        if std::mem::take(&mut self.armed)
+            && sleep::disarm(self.memory.sync_word(SYNC_DAEMON_SLEEPING))
+        {
             self.bells.clear();
         }
     }

@@ -22,8 +22,8 @@ pub(crate) enum Fence {
 }
 
 /// Announces sleep. True: nothing was waiting, and from now on the other side will ring. False:
-/// something is there; the announcement is withdrawn. `barrier` is run between the announcement
-/// and the look.
+/// something is there. Either way `disarm` follows. `barrier` is run between the announcement and
+/// the look.
 pub(crate) fn arm(
     sleeping: &AtomicU32,
     barrier: impl FnOnce(),
@@ -35,15 +35,11 @@ pub(crate) fn arm(
     // Pairs with the fence in `must_ring`: the swap above is before the look at the ring.
     fence(Ordering::SeqCst);
     barrier();
-    if is_empty() {
-        return true;
-    }
-    sleeping.swap(0, Ordering::Relaxed);
-    false
+    is_empty()
 }
 
-/// Ends sleep. True if the other side has rung, or is about to, so that the doorbell wants
-/// clearing.
+/// Ends what `arm` began. True if the other side has rung, or is about to, so that the doorbell
+/// wants clearing.
 pub(crate) fn disarm(sleeping: &AtomicU32) -> bool {
     sleeping.swap(0, Ordering::Relaxed) == 0
 }

@@ -41,20 +41,51 @@ impl Extent {
 }
 
 /// An extent with its bytes: a slice to be filled in place, wherever the channel is meanwhile.
-#[must_use = "a buffer that is dropped is lost to the pool; turn it back into an extent"]
+/// Dropping it, in whatever thread, gives the extent back.
 pub struct TransmitBuffer {
-    bytes: Bytes,
-    extent: Extent,
+    shared: Arc<TransmitPool>,
+    /// Present until `into_extent`.
+    extent: Option<Extent>,
+}
+
+/// What transmit buffers share with the channel they came from: the bytes, and the way back.
+pub(super) struct TransmitPool {
+    pub(super) bytes: Bytes,
+    /// Extents of buffers that were dropped; the channel collects them.
+    returned: Mutex<Vec<Extent>>,
+    /// Whether there are any: a hint that spares the lock.
+    any_returned: AtomicBool,
+}
+
+impl TransmitPool {
+    pub(super) fn new(bytes: Bytes) -> Self {
+        Self { bytes, returned: Mutex::default(), any_returned: AtomicBool::new(false) }
+    }
+
+    /// Extents of buffers that were dropped since the last call.
+    pub(super) fn take_returned(&self) -> Vec<Extent> {
+        // The lock orders the list; the flag needs no order: what it hides now, it shows later.
+        if !self.any_returned.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
+        self.any_returned.store(false, Ordering::Relaxed);
+        std::mem::take(&mut returned)
+    }
 }
 
 impl TransmitBuffer {
-    pub(super) fn new(bytes: Bytes, extent: Extent) -> Self {
-        Self { bytes, extent }
+    pub(super) fn new(shared: Arc<TransmitPool>, extent: Extent) -> Self {
+        Self { shared, extent: Some(extent) }
     }
 
     /// The extent, to be sent or freed.
-    pub fn into_extent(self) -> Extent {
-        self.extent
+    pub fn into_extent(mut self) -> Extent {
+        self.extent.take().expect("present until now")
+    }
+
+    fn range(&self) -> (u32, u32) {
+        self.extent.as_ref().map_or((0, 0), |extent| (extent.offset, extent.length))
     }
 }
 
@@ -62,22 +93,35 @@ impl Deref for TransmitBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
+        let (offset, length) = self.range();
         // SAFETY: this buffer has the only extent that names these bytes (see `AppEnd`), so only
         // its own `deref_mut` writes them, which borrows it.
-        unsafe { self.bytes.slice(self.extent.offset, self.extent.length) }
+        unsafe { self.shared.bytes.slice(offset, length) }
     }
 }
 
 impl DerefMut for TransmitBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
+        let (offset, length) = self.range();
         // SAFETY: as in `deref`, and `self` is borrowed for writing.
-        unsafe { self.bytes.slice_mut(self.extent.offset, self.extent.length) }
+        unsafe { self.shared.bytes.slice_mut(offset, length) }
+    }
+}
+
+impl Drop for TransmitBuffer {
+    fn drop(&mut self) {
+        if let Some(extent) = self.extent.take() {
+            let shared = &self.shared;
+            let mut returned = shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
+            returned.push(extent);
+            shared.any_returned.store(true, Ordering::Relaxed);
+        }
     }
 }
 
 impl core::fmt::Debug for TransmitBuffer {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        self.extent.fmt(f)
+        write!(f, "TransmitBuffer({} bytes)", self.len())
     }
 }
 

@@ -182,6 +182,15 @@ fn large_buffers_come_back_at_once_and_a_full_ring_only_delays_them() {
 }
 
 #[test]
+fn transmit_buffers_that_are_dropped_come_back_when_needed() {
+    let (_daemon, mut app, _) = pair();
+    for _ in 0..10 {
+        let extent = app.allocate(1 << 16).expect("room again");
+        drop(app.into_buffer(extent));
+    }
+}
+
+#[test]
 #[should_panic(expected = "an extent of another channel")]
 fn extents_of_other_channels_are_refused() {
     let (_daemon, mut app, _) = pair();
