@@ -8,7 +8,10 @@
 #![allow(unsafe_code, reason = "drivers share memory with the kernel and with other processes")]
 
 pub mod fabric;
+pub mod interface;
 pub mod memif;
 mod queue;
 
-pub use queue::{Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit};
+pub use queue::{
+    Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
+};

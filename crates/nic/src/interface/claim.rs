@@ -1,0 +1,203 @@
+//! What must be asked of the kernel so that it leaves registered frames to us.
+//!
+//! A registered UDP port is bound by a plain kernel socket that drops whatever it gets. That does
+//! two things: no other program can take the port (nor can the kernel hand it out as an ephemeral
+//! one), and where the kernel sees the datagrams as well (`af_packet`), it does not answer them
+//! with ICMP port unreachable.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+use super::Device;
+use crate::Error;
+
+/// A UDP port on one interface that no other program can have while this lives.
+#[derive(Debug)]
+pub struct PortClaim {
+    _sockets: Vec<OwnedFd>,
+}
+
+impl PortClaim {
+    /// Claims `port` of `address`, or of all addresses. `None` if the address is not the
+    /// kernel's: then it has nothing to give.
+    pub fn new(
+        device: &Device,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Option<PortClaim>, Error> {
+        if port == 0 {
+            return Err(Error::Invalid(
+                "UDP port 0 cannot be registered; choose 1 to 65535".into(),
+            ));
+        }
+        device.within(|| PortClaim::claim(device, address, port))?
+    }
+
+    /// The same for a thread that is in the namespace of the interface.
+    fn claim(
+        device: &Device,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Option<PortClaim>, Error> {
+        let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);
+        let mut sockets = Vec::new();
+        for &address in addresses {
+            match claim_one(device, address, port) {
+                Ok(socket) => sockets.push(socket),
+                // The kernel does not have this address, or not this family.
+                Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => {}
+                Err(errno) => return Err(claim_failed(address, port, errno)),
+            }
+        }
+        Ok((!sockets.is_empty()).then_some(PortClaim { _sockets: sockets }))
+    }
+}
+
+fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Errno> {
+    let (family, address) = match address {
+        IpAddr::V4(_) => (AddressFamily::INET, SocketAddr::new(address, port)),
+        // A link-local address means nothing without its interface.
+        IpAddr::V6(address) => {
+            (AddressFamily::INET6, SocketAddrV6::new(address, port, 0, device.index()).into())
+        }
+    };
+    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if family == AddressFamily::INET6 {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    attach_filter(&socket, &[return_instruction(0)])?;
+    // Registered both for one address and for any, a port has two claims, both ours.
+    sockopt::set_socket_reuseport(&socket, true)?;
+    bind_to_device(&socket, device)?;
+    bind(&socket, &address)?;
+    Ok(socket)
+}
+
+fn claim_failed(address: IpAddr, port: u16, errno: Errno) -> Error {
+    match errno {
+        Errno::ADDRINUSE => Error::Invalid(format!(
+            "UDP port {port} of {address} is in use by another program on this host; `ss -ulnp` \
+             shows which. Stop it, or choose another port"
+        )),
+        Errno::ACCESS | Errno::PERM => Error::Permission(format!(
+            "cannot reserve UDP port {port} of {address}: ports below 1024 need \
+             CAP_NET_BIND_SERVICE. Add that capability, or choose a higher port"
+        )),
+        _ => Error::System {
+            action: format!("cannot reserve UDP port {port} of {address}"),
+            remedy: "Each registered port takes a descriptor: raise the limit (ulimit -n)".into(),
+            source: errno.into(),
+        },
+    }
+}
+
+fn bind_to_device(socket: &OwnedFd, device: &Device) -> Result<(), Errno> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.name().as_bytes())
+}
+
+/// The instruction that ends a classic BPF program with `value`: how many bytes to let through.
+pub(crate) fn return_instruction(value: u32) -> libc::sock_filter {
+    libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: value }
+}
+
+/// Replaces the classic BPF filter of `socket`.
+pub(crate) fn attach_filter(
+    socket: &impl AsFd,
+    program: &[libc::sock_filter],
+) -> Result<(), Errno> {
+    let program = libc::sock_fprog {
+        len: u16::try_from(program.len()).map_err(|_| Errno::INVAL)?,
+        filter: program.as_ptr().cast_mut(),
+    };
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+/// `setsockopt` for options that rustix does not have.
+pub(crate) fn set_option<T: ?Sized>(
+    socket: &impl AsFd,
+    level: i32,
+    name: i32,
+    value: &T,
+) -> Result<(), Errno> {
+    let length = size_of_val(value) as libc::socklen_t;
+    let file = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads `length` bytes of `value`, all of which are there; the pointer in a
+    // sock_fprog goes to a slice that outlives the call.
+    let outcome =
+        unsafe { libc::setsockopt(file, level, name, std::ptr::from_ref(value).cast(), length) };
+    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+pub(crate) fn last_errno() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// The multicast groups that a NIC must let in for the sake of our own IPv6 addresses. The kernel
+/// forgets them when this is dropped.
+#[derive(Debug)]
+pub struct MulticastGroups {
+    interface_index: u32,
+    socket: OwnedFd,
+}
+
+impl MulticastGroups {
+    /// No groups yet, on the given interface of the calling thread's network namespace.
+    pub fn new(device: &Device) -> Result<MulticastGroups, Error> {
+        // Without a protocol it receives nothing.
+        let socket =
+            socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
+                .map_err(|errno| groups_failed("open a packet socket", errno))?;
+        Ok(MulticastGroups { interface_index: device.index(), socket })
+    }
+
+    /// Lets in the neighbour solicitations for `address`.
+    pub fn join_for(&self, address: IpAddr) -> Result<(), Error> {
+        self.change(libc::PACKET_ADD_MEMBERSHIP, address)
+            .map_err(|errno| groups_failed("join a multicast group", errno))
+    }
+
+    /// Undoes [`MulticastGroups::join_for`].
+    pub fn leave_for(&self, address: IpAddr) {
+        // Fails only if the group was not joined or the interface is gone: left either way.
+        let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, address);
+    }
+
+    fn change(&self, option: i32, address: IpAddr) -> Result<(), Errno> {
+        let IpAddr::V6(address) = address else { return Ok(()) };
+        let group = solicited_node_mac(address);
+        let mut mr_address = [0; 8];
+        mr_address[..6].copy_from_slice(&group);
+        let membership = libc::packet_mreq {
+            mr_ifindex: self.interface_index as i32,
+            mr_type: libc::PACKET_MR_MULTICAST as u16,
+            mr_alen: 6,
+            mr_address,
+        };
+        set_option(&self.socket, libc::SOL_PACKET, option, &membership)
+    }
+}
+
+/// RFC 4291, 2.7.1: "a Solicited-Node multicast address is formed by taking the low-order 24 bits
+/// of an address"; RFC 2464, 7, maps its last 32 bits to an Ethernet address behind 33-33.
+fn solicited_node_mac(address: Ipv6Addr) -> [u8; 6] {
+    let [.., a, b, c] = address.octets();
+    [0x33, 0x33, 0xff, a, b, c]
+}
+
+fn groups_failed(what: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::PERM | Errno::ACCESS => Error::Permission(format!(
+            "cannot {what}: that needs CAP_NET_RAW. Run as root or add that capability"
+        )),
+        _ => Error::System {
+            action: format!("cannot {what}"),
+            remedy: "The interface may have been removed; check with `ip link`".into(),
+            source: errno.into(),
+        },
+    }
+}

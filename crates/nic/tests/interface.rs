@@ -1,0 +1,104 @@
+//! Facts about kernel interfaces, routes and neighbours, over a veth pair. Needs root; says so and
+//! passes otherwise, except for what anybody may ask.
+
+mod veth;
+
+use std::net::IpAddr;
+
+use clearway_nic::Error;
+use clearway_nic::interface::{Address, Device, Facts, Neighbour, Neighbours, Route};
+use veth::{INTERFACE, IPV4, IPV6, Veth, ip, until};
+
+#[test]
+fn the_loopback_interface_is_known_to_anybody() {
+    let facts = Facts::of("lo").expect("there is one in every namespace");
+    assert_eq!((facts.name.as_str(), facts.index), ("lo", 1));
+    assert!(Facts::names().expect("they can be listed").contains(&"lo".to_owned()));
+    let mac = Device::open("lo").expect("it is there").mac().expect_err("it is not Ethernet");
+    assert!(matches!(mac, Error::Invalid(_)), "{mac}");
+}
+
+#[test]
+fn a_missing_interface_is_not_found() {
+    for name in ["", "cw-none", "a-name-far-too-long-for-an-interface", "lo\0"] {
+        assert!(matches!(Facts::of(name), Err(Error::NotFound(_))), "{name:?}");
+    }
+}
+
+#[test]
+fn facts_are_those_of_iproute2() {
+    let Some(veth) = Veth::with_queues(2) else { return };
+    ip(&veth.near, &format!("route add default via {} dev {INTERFACE}", IPV4[1]));
+    ip(&veth.near, &format!("-6 route add default via {} dev {INTERFACE}", IPV6[1]));
+    ip(&veth.near, &format!("link set {INTERFACE} mtu 3000"));
+    let facts = || veth.near.within(|| Facts::of(INTERFACE)).unwrap().expect("it is there");
+    until("the link is up", || facts().running);
+    let facts = facts();
+    assert_eq!(facts.driver.as_deref(), Some("veth"));
+    assert_eq!((facts.mtu, facts.receive_queues, facts.queue_pairs_max), (3000, 2, 2));
+    assert_eq!((facts.operstate.as_str(), facts.xdp_program), ("up", None));
+    assert_eq!((facts.gateway_ipv4, facts.gateway_ipv6), (Some(IPV4[1]), Some(IPV6[1])));
+    let expected = [
+        Address { address: IPV4[0].into(), prefix_bits: 24 },
+        Address { address: IPV6[0].into(), prefix_bits: 64 },
+    ];
+    for address in expected {
+        assert!(facts.addresses.contains(&address), "{:?}", facts.addresses);
+    }
+    let shown = ip(&veth.near, &format!("link show {INTERFACE}"));
+    let mac = facts.mac.expect("it is Ethernet").map(|byte| format!("{byte:02x}")).join(":");
+    assert!(shown.contains(&mac), "{shown}");
+}
+
+#[test]
+fn routes_are_the_kernels() {
+    let Some(veth) = Veth::new() else { return };
+    let far_away: IpAddr = [192, 0, 2, 1].into();
+    let route = |peer| veth.near.within(|| Route::to(peer)).expect("entered");
+    assert!(matches!(route(far_away), Err(Error::NotFound(_))));
+    ip(&veth.near, &format!("route add default via {} dev {INTERFACE}", IPV4[1]));
+    let index = veth.near.within(|| Facts::of(INTERFACE)).unwrap().expect("it is there").index;
+    let by = |next_hop: IpAddr, source: IpAddr| Route {
+        interface_index: index,
+        next_hop,
+        source: Some(source),
+    };
+    assert_eq!(route(far_away).unwrap(), by(IPV4[1].into(), IPV4[0].into()));
+    assert_eq!(route(IPV4[1].into()).unwrap(), by(IPV4[1].into(), IPV4[0].into()));
+    assert_eq!(route(IPV6[1].into()).unwrap(), by(IPV6[1].into(), IPV6[0].into()));
+}
+
+#[test]
+fn neighbours_are_resolved_by_the_kernel() {
+    let Some(veth) = Veth::new() else { return };
+    let mut neighbours = veth.near.within(|| Neighbours::open(INTERFACE)).unwrap().expect("opened");
+    let mac = veth.far.within(|| Facts::of(INTERFACE)).unwrap().expect("it is there").mac;
+    for address in [IpAddr::from(IPV4[1]), IpAddr::from(IPV6[1])] {
+        neighbours.resolve(address).expect("root may ask");
+        let found = Neighbour { address, mac, failed: false };
+        until("the change is heard of", || {
+            neighbours.next_change().expect("open").is_some_and(|change| change == found)
+        });
+        assert!(neighbours.entries().expect("open").contains(&found));
+        neighbours.resolve(address).expect("asking again is no mistake");
+    }
+    ip(&veth.near, &format!("neigh del {} dev {INTERFACE}", IPV4[1]));
+    until("the loss is heard of", || {
+        let change = neighbours.next_change().expect("open");
+        change.is_some_and(|change| change.address == IPV4[1] && change.mac.is_none())
+    });
+}
+
+#[test]
+fn a_neighbour_that_is_not_there_fails() {
+    let Some(veth) = Veth::new() else { return };
+    let retransmission = format!("ntable change name arp_cache dev {INTERFACE} retrans 10");
+    ip(&veth.near, &retransmission);
+    let mut neighbours = veth.near.within(|| Neighbours::open(INTERFACE)).unwrap().expect("opened");
+    let nobody: IpAddr = [10, 77, 0, 99].into();
+    neighbours.resolve(nobody).expect("root may ask");
+    until("the failure is heard of", || {
+        let change = neighbours.next_change().expect("open");
+        change == Some(Neighbour { address: nobody, mac: None, failed: true })
+    });
+}

@@ -1,0 +1,190 @@
+//! Two network namespaces joined by a veth pair, and frames to send over it.
+//!
+//! The namespaces have no names and vanish with the process, whatever becomes of it.
+#![allow(dead_code, reason = "each test file that includes this uses a part of it")]
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use clearway_nic::interface::Namespace;
+use clearway_nic::{Queue, Transmit};
+
+/// The interface, in both namespaces.
+pub(crate) const INTERFACE: &str = "cw0";
+/// The kernel's addresses, near and far.
+pub(crate) const IPV4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 77, 0, 1), Ipv4Addr::new(10, 77, 0, 2)];
+/// The kernel's addresses, near and far.
+pub(crate) const IPV6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2)];
+/// How long anything may take before it counts as never.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Both ends.
+pub(crate) struct Veth {
+    pub(crate) near: Namespace,
+    pub(crate) far: Namespace,
+}
+
+impl Veth {
+    /// A pair whose kernels can talk to each other, or nothing if this is not root.
+    pub(crate) fn new() -> Option<Veth> {
+        Veth::with_queues(1)
+    }
+
+    /// The same with so many queues at each end.
+    pub(crate) fn with_queues(count: u32) -> Option<Veth> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root to make network namespaces");
+            return None;
+        }
+        let veth = Veth {
+            near: Namespace::create().expect("root may make namespaces"),
+            far: Namespace::create().expect("root may make namespaces"),
+        };
+        let there = veth.far.path();
+        let queues = format!("numrxqueues {count} numtxqueues {count}");
+        ip(
+            &veth.near,
+            &format!(
+                "link add {INTERFACE} {queues} type veth peer name {INTERFACE} {queues} netns {}",
+                there.display()
+            ),
+        );
+        for (index, space) in [&veth.near, &veth.far].into_iter().enumerate() {
+            ip(space, "link set lo up");
+            ip(space, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
+            ip(space, &format!("addr add {}/64 dev {INTERFACE} nodad", IPV6[index]));
+            ip(space, &format!("link set {INTERFACE} up"));
+        }
+        Some(veth)
+    }
+}
+
+pub(crate) fn ip(space: &Namespace, words: &str) -> String {
+    space.ip(words).expect("iproute2 is installed and the command is right")
+}
+
+/// Waits until `done`, and fails the test if it never is.
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// The next frame that `wanted` accepts; others are passed over.
+pub(crate) fn next_frame(
+    what: &str,
+    queue: &mut dyn Queue,
+    wanted: impl Fn(&[u8]) -> bool,
+) -> Vec<u8> {
+    let mut found = None;
+    until(what, || {
+        queue.receive(1, &mut |frame| found = wanted(frame).then(|| frame.to_vec()));
+        found.is_some()
+    });
+    found.expect("until it is found")
+}
+
+pub(crate) fn wait_for_link(queue: &mut dyn Queue) {
+    until("the link is up", || {
+        queue.receive(0, &mut |_| ());
+        queue.link_up()
+    });
+}
+
+pub(crate) fn send(queue: &mut dyn Queue, frame: &[u8]) {
+    let outcome = queue.transmit(&mut |buffer| {
+        buffer[..frame.len()].copy_from_slice(frame);
+        frame.len()
+    });
+    assert_eq!(outcome, Transmit::Queued);
+    queue.flush();
+}
+
+/// An Ethernet frame with this payload; `tags` are VLAN ids, outermost first.
+pub(crate) fn ethernet(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    ethertype: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut frame = [macs[1], macs[0]].concat();
+    for (depth, tag) in tags.iter().enumerate() {
+        let service = depth + 1 < tags.len();
+        frame.extend(if service { [0x88, 0xa8] } else { [0x81, 0x00] });
+        frame.extend(tag.to_be_bytes());
+    }
+    frame.extend(ethertype.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// An IPv4 header with `options` (whole words) and the fragment word, and then the payload.
+pub(crate) fn ipv4(
+    to: Ipv4Addr,
+    protocol: u8,
+    options: &[u8],
+    fragment: u16,
+    payload: &[u8],
+) -> Vec<u8> {
+    let header_bytes = 20 + options.len();
+    let mut packet = vec![0x40 | (header_bytes / 4) as u8, 0];
+    packet.extend(((header_bytes + payload.len()) as u16).to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(fragment.to_be_bytes());
+    packet.extend([64, protocol, 0, 0]);
+    packet.extend(IPV4[1].octets());
+    packet.extend(to.octets());
+    packet.extend(options);
+    let checksum = checksum(&packet);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend(payload);
+    packet
+}
+
+pub(crate) fn ipv6(to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0];
+    packet.extend((payload.len() as u16).to_be_bytes());
+    packet.extend([next_header, 255]);
+    packet.extend(IPV6[1].octets());
+    packet.extend(to.octets());
+    packet.extend(payload);
+    packet
+}
+
+/// A UDP datagram to `port` without a checksum.
+pub(crate) fn udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = [4000_u16.to_be_bytes(), port.to_be_bytes()].concat();
+    datagram.extend((8 + payload.len() as u16).to_be_bytes());
+    datagram.extend([0, 0]);
+    datagram.extend(payload);
+    datagram
+}
+
+/// RFC 1071: "the 16-bit 1's complement of the 1's complement sum".
+pub(crate) fn checksum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !sum as u16
+}
+
+/// True if the frame ends with these bytes: test payloads are chosen to be unmistakable.
+pub(crate) fn ends_with(payload: &'static [u8]) -> impl Fn(&[u8]) -> bool {
+    move |frame| frame.ends_with(payload)
+}
+
+/// One ping from the calling thread's namespace; true if the answer comes.
+pub(crate) fn ping(to: IpAddr) -> bool {
+    let output = std::process::Command::new("ping")
+        .args(["-c", "1", "-W", "5", &to.to_string()])
+        .output()
+        .expect("ping is installed (apt-get install iputils-ping)");
+    output.status.success()
+}
