@@ -1,6 +1,6 @@
 //! Raw echoes over a veth pair between two AF_XDP queues: what the wire itself costs.
 //!
-//! `cargo run --release -p clearway-nic --example xdp_echo [bytes] [seconds]`, as root. It makes
+//! `cargo run --release -p clearway-nic --example xdp_echo [bytes] [seconds] [mode]`, as root. It makes
 //! two network namespaces joined by veth, which vanish with the process, and prints round-trip
 //! percentiles per mode, with both queues polled in turn by one thread (as the engines of the
 //! `paired` layout are) and by a thread each.
@@ -29,10 +29,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let bytes: usize = arguments.next().map_or(Ok(64), |word| word.parse())?;
     let seconds: f64 = arguments.next().map_or(Ok(2.0), |word| word.parse())?;
+    let only = arguments.next();
     let length = Duration::from_secs_f64(seconds);
     println!("mode     layout       p50      p99    p99.9     echoes/s");
-    for mode in [Mode::Generic, Mode::Copy] {
-        let name = if mode == Mode::Generic { "generic" } else { "native" };
+    for (name, mode) in [("generic", Mode::Generic), ("native", Mode::Copy)] {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         for layout in ["one thread", "two threads"] {
             let (mut near, mut far) = ends(mode, bytes)?;
             while !(near.link_up() && far.link_up()) {}

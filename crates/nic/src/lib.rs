@@ -7,6 +7,7 @@
 //! offers beyond that it says in its [`Capabilities`].
 #![allow(unsafe_code, reason = "drivers share memory with the kernel and with other processes")]
 
+pub mod af_xdp;
 pub mod fabric;
 pub mod interface;
 pub mod memif;

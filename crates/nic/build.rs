@@ -1,0 +1,37 @@
+//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+const SOURCE: &str = "bpf/steer.c";
+
+fn main() {
+    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let object =
+        PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("steer.o");
+    // Debug information is not for debugging: the map definitions are in its type section.
+    let outcome = Command::new(&clang)
+        .args([
+            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", SOURCE,
+            "-o",
+        ])
+        .arg(&object)
+        .status();
+    match outcome {
+        Ok(status) if status.success() => {}
+        Ok(status) => fail(&format!(
+            "{clang} could not compile crates/nic/{SOURCE} for eBPF ({status}); it needs clang 12 or newer with the bpf target"
+        )),
+        Err(error) => fail(&format!(
+            "the eBPF program of the af_xdp driver is compiled by {clang}, which cannot be run: {error}. Install it (apt-get install clang) or name another with CLANG=..."
+        )),
+    }
+}
+
+/// Shows `message` as the reason why the build stops.
+fn fail(message: &str) -> ! {
+    println!("cargo::error={message}");
+    std::process::exit(1)
+}

@@ -1,0 +1,31 @@
+//! AF_XDP: the default driver on a real interface, which stays the kernel's for everything else.
+//!
+//! ```text
+//! interface ─▶ eBPF program ─┬─ registered ─▶ XSK of the receive queue ─▶ XdpQueue ─▶ engine
+//!   (bpf/steer.c, program.rs)└─ all else ───▶ the kernel's stack
+//! ```
+//!
+//! `open` makes one socket per receive queue, each with memory of its own that only the kernel
+//! and this process can write, so received frames are shown to the engine without a copy.
+//! It tries the fastest way first and says in `Info::mode` what it uses and why nothing better:
+//!
+//! | way | where the program runs | who copies |
+//! |---|---|---|
+//! | zero-copy | in the NIC's driver | nobody |
+//! | copy | in the NIC's driver | the kernel |
+//! | generic | in the kernel's stack, after it made an skb | the kernel |
+//!
+//! What the kernel adds on its own account is left as it is. Two things follow: a VLAN tag that a
+//! NIC strips before generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan
+//! off` stops that), and datagrams from sockets of the same machine, over veth, come with a UDP
+//! checksum that was left for a NIC to finish (`ethtool -K veth0 tx off` stops that).
+
+mod mapping;
+mod open;
+mod program;
+mod queue;
+mod ring;
+mod socket;
+
+pub use open::{Config, Mode, open, probe};
+pub use program::{Steered, XdpSteering};

@@ -1,0 +1,315 @@
+//! Opening an interface: which way is tried in which order, and what is said about it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use aya::programs::XdpMode;
+use aya::programs::links::FdLink;
+
+use super::program::{Attachment, Changed, Program, XdpSteering};
+use super::queue::XdpQueue;
+use super::socket::{Layout, Socket};
+use crate::interface::Device;
+use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
+
+/// Ethernet header, which the MTU does not count.
+const ETHERNET_BYTES: usize = 14;
+
+/// Two VLAN tags, which the MTU does not count either.
+const VLAN_TAGS_BYTES: usize = 8;
+
+/// What every driver with XDP fits in one buffer: a page without what the kernel keeps in it.
+const FRAME_IN_ONE_BUFFER_BYTES: usize = 3072;
+
+/// The most descriptors per queue: more only hide that an engine cannot keep up.
+const DESCRIPTORS_MAX: u32 = 2048;
+
+/// The slots of the `sockets` map in steer.c.
+const QUEUES_MAX: u32 = 256;
+
+/// How often a queue that the kernel still calls busy is tried again, and after what pause. The
+/// kernel frees a closed AF_XDP socket's queue in the background, so that a daemon that restarts
+/// would otherwise meet its own shadow.
+const BIND_ATTEMPTS: u32 = 100;
+const BIND_PAUSE: Duration = Duration::from_millis(5);
+
+/// What to open and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The name of the interface, in the calling thread's network namespace.
+    pub interface: String,
+    /// Set the interface to so many queues, and back when it is closed. `None`: use those it has.
+    pub queues: Option<u16>,
+    /// Descriptors per queue and direction: a power of two, 256 to 2048.
+    pub descriptors: u32,
+    /// Which way to take.
+    pub mode: Mode,
+}
+
+impl Config {
+    /// The queues the interface has, the descriptors every NIC has, the fastest way there is.
+    pub fn new(interface: &str) -> Config {
+        Config {
+            interface: interface.to_owned(),
+            queues: None,
+            descriptors: LCD_DESCRIPTORS as u32,
+            mode: Mode::Auto,
+        }
+    }
+}
+
+/// Which way frames take between the NIC and our memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The fastest that works.
+    #[default]
+    Auto,
+    /// The driver's own queue, no copy; an error if the driver cannot.
+    ZeroCopy,
+    /// In the driver, with a copy by the kernel; an error if the driver cannot.
+    Copy,
+    /// In the kernel's stack: works on every interface.
+    Generic,
+}
+
+/// Opens all receive queues of an interface and steers nothing to them yet: see
+/// [`Steering`](crate::interface::Steering). The queues are in the order of the NIC's.
+pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, XdpSteering), Error> {
+    check_descriptors(config.descriptors)?;
+    let device = Device::open(&config.interface)?;
+    let frame_bytes = device.mtu()? + ETHERNET_BYTES;
+    let mac = device.mac()?;
+    let changed = set_queues(config)?;
+    let queues = count_queues(&device)?;
+    let mut program = Program::load()?;
+    if frame_bytes > FRAME_IN_ONE_BUFFER_BYTES {
+        program.take_fragments()?;
+    }
+    let layout = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
+    let opened = open_first(config.mode, &mut program, &device, layout, queues)?;
+
+    let mut mode = opened.sentence;
+    if frame_bytes > layout.frame_bytes_max() {
+        let limit = layout.frame_bytes_max();
+        mode +=
+            &format!("; frames over {limit} bytes are not received, so keep the MTU below that");
+    }
+    let info = Info { driver: "af_xdp", mode, mac };
+    let attachment = Arc::new(Attachment::new(opened.link, changed));
+    let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
+    for socket in opened.sockets {
+        let device = Device::open(&config.interface)?;
+        let queue =
+            XdpQueue::new(socket, device, info.clone(), frame_bytes, Arc::clone(&attachment));
+        boxed.push(Box::new(queue));
+    }
+    let steering = program.into_steering(device, attachment)?;
+    Ok((boxed, steering))
+}
+
+/// Which way `open` would take on this interface and why, as a sentence. Opens it for that and
+/// closes it again: nothing stays behind, but some NICs lose their link for a moment when an XDP
+/// program comes and goes. An interface that is in use by a daemon says so in the error.
+pub fn probe(interface: &str) -> Result<String, Error> {
+    let (queues, _steering) = open(&Config::new(interface))?;
+    let mode = queues.first().map(|queue| queue.info().mode).unwrap_or_default();
+    Ok(format!("{mode}; {} receive queue(s)", queues.len()))
+}
+
+fn check_descriptors(descriptors: u32) -> Result<(), Error> {
+    let range = LCD_DESCRIPTORS as u32..=DESCRIPTORS_MAX;
+    if descriptors.is_power_of_two() && range.contains(&descriptors) {
+        return Ok(());
+    }
+    Err(Error::Invalid(format!(
+        "{descriptors} descriptors per queue cannot be had; choose 256, 512, 1024 or 2048"
+    )))
+}
+
+/// Sets the number of queues if one is asked for that is not there already.
+fn set_queues(config: &Config) -> Result<Option<Changed>, Error> {
+    let Some(wanted) = config.queues.map(u32::from) else { return Ok(None) };
+    let device = Device::open(&config.interface)?;
+    if device.channels().receive_queues() == wanted {
+        return Ok(None);
+    }
+    let before = device.set_pairs(wanted)?;
+    Ok(Some(Changed { device, before }))
+}
+
+/// The receive queues. Each needs a socket: frames that arrive on a queue without one go to the
+/// kernel, and which queue a frame arrives on is the NIC's secret.
+fn count_queues(device: &Device) -> Result<u32, Error> {
+    let channels = device.channels();
+    let count = channels.receive_queues();
+    if channels.pairs() < count {
+        return Err(Error::Invalid(format!(
+            "{} has {count} receive queues and fewer transmit queues; an engine needs one of each. \
+             Make them equal with `ethtool -L {0}` or the `queues` setting",
+            device.name()
+        )));
+    }
+    if count > QUEUES_MAX {
+        return Err(Error::Invalid(format!(
+            "{} has {count} receive queues, at most {QUEUES_MAX} are supported; lower it with \
+             `ethtool -L {0}` or the `queues` setting",
+            device.name()
+        )));
+    }
+    Ok(count)
+}
+
+/// A way that was tried.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    ZeroCopy,
+    Copy,
+    Generic,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Way::ZeroCopy => "zero-copy mode",
+            Way::Copy => "copy mode in the driver",
+            Way::Generic => "generic mode (copy, after the kernel made an skb)",
+        }
+    }
+
+    fn attach_mode(self) -> XdpMode {
+        match self {
+            Way::ZeroCopy | Way::Copy => XdpMode::Driver,
+            Way::Generic => XdpMode::Skb,
+        }
+    }
+}
+
+/// The order in which ways are tried, and why if it is not fastest first by nature.
+fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
+    match mode {
+        Mode::ZeroCopy => (&[Way::ZeroCopy], " as configured"),
+        Mode::Copy => (&[Way::Copy], " as configured"),
+        Mode::Generic => (&[Way::Generic], " as configured"),
+        // An skb is what a veth pair carries. Native mode has to turn it into an XDP buffer, with
+        // another copy and a NAPI poll; generic mode runs on the skb as it is.
+        Mode::Auto if driver == "veth" => (
+            &[Way::Generic, Way::Copy],
+            ", chosen for veth, which has no zero-copy and is slower in native copy mode",
+        ),
+        Mode::Auto => (&[Way::ZeroCopy, Way::Copy, Way::Generic], ""),
+    }
+}
+
+struct Opened {
+    link: FdLink,
+    sockets: Vec<Socket>,
+    sentence: String,
+}
+
+/// Takes the first way that works.
+fn open_first(
+    mode: Mode,
+    program: &mut Program,
+    device: &Device,
+    layout: Layout,
+    queues: u32,
+) -> Result<Opened, Error> {
+    let driver = device.driver().unwrap_or_else(|| "an unknown driver".to_owned());
+    let (ways, reason) = ways(mode, &driver);
+    let mut refusals = Vec::new();
+    for &way in ways {
+        match open_way(way, program, device, layout, queues) {
+            Ok((link, sockets)) => {
+                let mut sentence = format!("{} on {driver}{reason}", way.name());
+                if !refusals.is_empty() {
+                    sentence += &format!("; {}", refusals.join("; "));
+                }
+                return Ok(Opened { link, sockets, sentence });
+            }
+            Err(Refusal::Final(error)) => return Err(error),
+            Err(Refusal::Way(why)) => refusals.push(format!("no {}: {why}", way.name())),
+        }
+    }
+    Err(Error::Invalid(format!(
+        "{} ({driver}) cannot be opened with AF_XDP: {}. Use af_packet, or `mode = \"auto\"`",
+        device.name(),
+        refusals.join("; ")
+    )))
+}
+
+enum Refusal {
+    /// This way does not work here; another may.
+    Way(String),
+    /// No way will work.
+    Final(Error),
+}
+
+fn open_way(
+    way: Way,
+    program: &mut Program,
+    device: &Device,
+    layout: Layout,
+    queues: u32,
+) -> Result<(FdLink, Vec<Socket>), Refusal> {
+    let link =
+        program.attach(device, way.attach_mode()).map_err(|error| attach_refused(device, error))?;
+    let mut sockets = Vec::new();
+    for queue in 0..queues {
+        let socket = Socket::new(layout).map_err(Refusal::Final)?;
+        bind(&socket, device, queue, way).map_err(|error| bind_refused(device, queue, error))?;
+        program
+            .set_socket(queue, socket.as_fd())
+            .map_err(|error| Refusal::Way(format!("socket map: {error}")))?;
+        sockets.push(socket);
+    }
+    Ok((link, sockets))
+}
+
+fn bind(socket: &Socket, device: &Device, queue: u32, way: Way) -> io::Result<()> {
+    let mut outcome = Ok(());
+    for _ in 0..BIND_ATTEMPTS {
+        outcome = socket.bind(device.index(), queue, way == Way::ZeroCopy);
+        match &outcome {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                std::thread::sleep(BIND_PAUSE);
+            }
+            _ => break,
+        }
+    }
+    outcome
+}
+
+fn attach_refused(device: &Device, error: io::Error) -> Refusal {
+    let name = device.name();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Refusal::Final(Error::Permission(format!(
+            "cannot attach an XDP program to {name}: that needs CAP_NET_ADMIN. Run as root or add \
+             that capability"
+        ))),
+        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => {
+            Refusal::Final(Error::Invalid(format!(
+                "another XDP program is attached to {name} (another daemon, or a tool's): `ip link \
+                 show {name}` and `bpftool net` say which. Stop its owner, or remove it with `ip \
+                 link set {name} xdp off`"
+            )))
+        }
+        io::ErrorKind::Unsupported => Refusal::Way("its driver runs no XDP programs".into()),
+        _ => Refusal::Way(format!("attach: {error}")),
+    }
+}
+
+fn bind_refused(device: &Device, queue: u32, error: io::Error) -> Refusal {
+    let name = device.name();
+    match error.kind() {
+        io::ErrorKind::ResourceBusy => Refusal::Final(Error::Invalid(format!(
+            "queue {queue} of {name} is in use by another AF_XDP socket; stop the program that \
+             holds it (`ss --xdp` or `bpftool net`)"
+        ))),
+        io::ErrorKind::Unsupported => {
+            Refusal::Way("its driver does not support it (bind: EOPNOTSUPP)".into())
+        }
+        _ => Refusal::Way(format!("bind to queue {queue}: {error}")),
+    }
+}

@@ -1,0 +1,293 @@
+//! The eBPF program (`bpf/steer.c`): loading it, attaching it, and the maps that steer it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
+
+use aya::maps::{HashMap, MapData, MapError, PerCpuArray, XskMap};
+use aya::programs::links::FdLink;
+use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::{Ebpf, EbpfError, include_bytes_aligned};
+
+use crate::Error;
+use crate::interface::{Channels, Device, MulticastGroups, PortClaim, Steering};
+
+static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
+
+/// The program's two forms in steer.c. The second runs slower in generic mode.
+const PLAIN: &str = "steer";
+const FRAGMENTS: &str = "steer_fragments";
+
+/// An address and a port as `struct endpoint` of steer.c has them.
+type EndpointKey = [u8; 20];
+/// An address as `struct address` of steer.c has it.
+type AddressKey = [u8; 16];
+
+/// What became of received frames so far, over all queues and CPUs. The order of the fields is
+/// that of `enum reason` in steer.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steered {
+    /// Ours: given to the socket of its queue.
+    pub redirected: u64,
+    /// Left to the kernel: too short for what it claims to be.
+    pub passed_malformed: u64,
+    /// Left to the kernel: an IPv4 fragment.
+    pub passed_fragment: u64,
+    /// Left to the kernel: UDP, ARP, NDP or ICMP for something that is not registered.
+    pub passed_unregistered: u64,
+    /// Left to the kernel: any other protocol.
+    pub passed_other: u64,
+}
+
+/// What must be undone when the last user of the interface goes: detaching the program (which the
+/// kernel also does if this process is killed, because the link is a file descriptor) and putting
+/// the number of queues back.
+pub(super) struct Attachment {
+    // Fields are dropped in this order, after `drop` has run.
+    _link: FdLink,
+    changed: Option<Changed>,
+}
+
+/// A number of queues that we changed.
+pub(super) struct Changed {
+    pub(super) device: Device,
+    pub(super) before: Channels,
+}
+
+impl Drop for Changed {
+    fn drop(&mut self) {
+        // Nothing is left to do about a failure: the interface is gone or no longer ours.
+        let _ = self.device.restore_channels(self.before);
+    }
+}
+
+impl fmt::Debug for Attachment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attachment").field("changed", &self.changed.is_some()).finish()
+    }
+}
+
+/// A loaded program, not yet attached.
+pub(super) struct Program {
+    ebpf: Ebpf,
+    function: &'static str,
+    sockets: XskMap<MapData>,
+    udp_ports: HashMap<MapData, EndpointKey, u32>,
+    own_addresses: HashMap<MapData, AddressKey, u32>,
+    reasons: PerCpuArray<MapData, u64>,
+}
+
+impl Program {
+    /// Loads the program and its maps into the kernel.
+    pub(super) fn load() -> Result<Program, Error> {
+        let mut ebpf = Ebpf::load(OBJECT).map_err(load_failed)?;
+        load(&mut ebpf, PLAIN)?;
+        Ok(Program {
+            sockets: map(&mut ebpf, "sockets"),
+            udp_ports: map(&mut ebpf, "udp_ports"),
+            own_addresses: map(&mut ebpf, "own_addresses"),
+            reasons: map(&mut ebpf, "reasons"),
+            ebpf,
+            function: PLAIN,
+        })
+    }
+
+    /// Chooses the form for drivers that spread large frames over several buffers.
+    pub(super) fn take_fragments(&mut self) -> Result<(), Error> {
+        self.function = FRAGMENTS;
+        load(&mut self.ebpf, FRAGMENTS)
+    }
+
+    /// Attaches it in `mode`. The error is the system's own: what it means depends on the mode.
+    pub(super) fn attach(&mut self, device: &Device, mode: XdpMode) -> io::Result<FdLink> {
+        let program = program(&mut self.ebpf, self.function);
+        let id = program.attach_to_if_index(device.index(), mode).map_err(system_error)?;
+        let link = program.take_link(id).map_err(system_error)?;
+        // Without a link of its own the program would outlive us.
+        FdLink::try_from(link).map_err(|_| io::ErrorKind::Unsupported.into())
+    }
+
+    /// Lets the frames of `queue` go to `socket`.
+    pub(super) fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.sockets.set(queue, socket.as_raw_fd(), 0).map_err(map_error)
+    }
+
+    /// The handle for the control thread.
+    pub(super) fn into_steering(
+        self,
+        device: Device,
+        attachment: Arc<Attachment>,
+    ) -> Result<XdpSteering, Error> {
+        Ok(XdpSteering {
+            groups: MulticastGroups::new(&device)?,
+            device,
+            udp_ports: self.udp_ports,
+            own_addresses: self.own_addresses,
+            reasons: self.reasons,
+            claims: BTreeMap::new(),
+            _sockets: self.sockets,
+            _attachment: attachment,
+        })
+    }
+}
+
+impl Attachment {
+    pub(super) fn new(link: FdLink, changed: Option<Changed>) -> Attachment {
+        Attachment { _link: link, changed }
+    }
+}
+
+/// Steering of an interface through the maps of its eBPF program.
+pub struct XdpSteering {
+    udp_ports: HashMap<MapData, EndpointKey, u32>,
+    own_addresses: HashMap<MapData, AddressKey, u32>,
+    reasons: PerCpuArray<MapData, u64>,
+    claims: BTreeMap<EndpointKey, Option<PortClaim>>,
+    groups: MulticastGroups,
+    device: Device,
+    _sockets: XskMap<MapData>,
+    _attachment: Arc<Attachment>,
+}
+
+impl XdpSteering {
+    /// What became of received frames so far.
+    pub fn steered(&self) -> Steered {
+        let count = |reason: u32| match self.reasons.get(&reason, 0) {
+            Ok(values) => values.iter().sum(),
+            Err(_) => 0,
+        };
+        Steered {
+            redirected: count(0),
+            passed_malformed: count(1),
+            passed_fragment: count(2),
+            passed_unregistered: count(3),
+            passed_other: count(4),
+        }
+    }
+}
+
+impl Steering for XdpSteering {
+    fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
+        let key = endpoint_key(address, port);
+        if self.claims.contains_key(&key) {
+            return Ok(());
+        }
+        let claim = PortClaim::new(&self.device, address, port)?;
+        self.udp_ports.insert(key, 1, 0).map_err(|error| table_failed("UDP port", error))?;
+        self.claims.insert(key, claim);
+        Ok(())
+    }
+
+    fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
+        let key = endpoint_key(address, port);
+        if self.claims.remove(&key).is_none() {
+            return Ok(());
+        }
+        self.udp_ports.remove(&key).map_err(|error| table_failed("UDP port", error))
+    }
+
+    fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        let key = address_key(address);
+        self.own_addresses.insert(key, 1, 0).map_err(|error| table_failed("own address", error))?;
+        self.groups.join_for(address)
+    }
+
+    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        self.groups.leave_for(address);
+        match self.own_addresses.remove(&address_key(address)) {
+            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
+            Err(MapError::SyscallError(error))
+                if error.io_error.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(table_failed("own address", error)),
+        }
+    }
+}
+
+fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut Xdp {
+    let program = ebpf.program_mut(name).expect("steer.c has a function of this name");
+    program.try_into().expect("its section makes it an XDP program")
+}
+
+fn load(ebpf: &mut Ebpf, name: &str) -> Result<(), Error> {
+    match program(ebpf, name).load() {
+        Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(()),
+        Err(error) => Err(load_failed(EbpfError::ProgramError(error))),
+    }
+}
+
+fn map<T: TryFrom<aya::maps::Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> T {
+    let map = ebpf.take_map(name).expect("steer.c has a map of this name");
+    map.try_into().expect("steer.c has it with this type, key and value")
+}
+
+/// IPv4 addresses are kept as IPv4-mapped IPv6 addresses.
+fn address_key(address: IpAddr) -> AddressKey {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// All zero stands for any address.
+fn endpoint_key(address: Option<IpAddr>, port: u16) -> EndpointKey {
+    let mut key = [0; 20];
+    key[..16].copy_from_slice(&address.map_or([0; 16], address_key));
+    key[16..18].copy_from_slice(&port.to_be_bytes());
+    key
+}
+
+fn load_failed(error: EbpfError) -> Error {
+    let source = find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()));
+    if source.kind() == io::ErrorKind::PermissionDenied {
+        return Error::Permission(
+            "cannot load the eBPF program of af_xdp: that needs CAP_BPF and CAP_NET_ADMIN (and the \
+             sockets CAP_NET_RAW) in the initial user namespace. Run as root, or give the program \
+             these capabilities (setcap, or AmbientCapabilities= in a systemd unit)"
+                .into(),
+        );
+    }
+    Error::System {
+        action: "cannot load the eBPF program of af_xdp".into(),
+        remedy: "It needs Linux 5.9 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS; use \
+                 af_packet or memif elsewhere"
+            .into(),
+        source,
+    }
+}
+
+/// The system's own error at the bottom of a chain of explanations.
+fn find_io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            return Some(match error.raw_os_error() {
+                Some(code) => io::Error::from_raw_os_error(code),
+                None => io::Error::new(error.kind(), error.to_string()),
+            });
+        }
+        cause = error.source();
+    }
+    None
+}
+
+fn system_error(error: ProgramError) -> io::Error {
+    find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
+}
+
+fn map_error(error: MapError) -> io::Error {
+    find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
+}
+
+fn table_failed(what: &str, error: MapError) -> Error {
+    Error::System {
+        action: format!("cannot change the {what} table of the eBPF program"),
+        remedy: "It holds 4096 UDP ports and 256 own addresses: register fewer".into(),
+        source: map_error(error),
+    }
+}

@@ -1,0 +1,245 @@
+//! The queue over an AF_XDP socket: when chunks change hands and when the kernel is kicked.
+//!
+//! ```text
+//!          fill ring ──▶ kernel ──▶ receive ring ──▶ sink ──▶ fill ring again
+//! free ──▶ transmit ring ──▶ kernel (on a kick) ──▶ completion ring ──▶ free
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::xdp::{XdpDesc, XdpDescOptions};
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+
+use super::program::Attachment;
+use super::socket::Socket;
+use crate::interface::Device;
+use crate::{Capabilities, Counters, Info, Queue, Transmit};
+
+/// The kernel sends at most this many frames per kick in copy mode (`TX_BATCH_SIZE`).
+const FRAMES_PER_KICK: u32 = 32;
+
+/// The link is looked at once in so many calls of `receive`: a system call that is not in every
+/// turn, and still often enough on an engine that spins.
+const RECEIVES_PER_LINK_CHECK: u32 = 1 << 16;
+
+/// One AF_XDP socket as a queue.
+pub(super) struct XdpQueue {
+    socket: Socket,
+    device: Device,
+    info: Info,
+    frame_bytes_max: usize,
+    /// Umem offsets of chunks to send from. The last one freed is used first: its bytes are the
+    /// likeliest to be in a cache.
+    free: Vec<u64>,
+    /// Frames written since the last kick.
+    queued: u32,
+    /// The kernel has not taken all frames of an earlier kick.
+    kick_pending: bool,
+    link_up: bool,
+    receives_until_link_check: u32,
+    counters: Counters,
+    /// Keeps the eBPF program attached while any queue lives.
+    _attachment: Arc<Attachment>,
+}
+
+impl XdpQueue {
+    /// A queue over a bound socket. `frame_bytes_max` is what the interface carries.
+    pub(super) fn new(
+        socket: Socket,
+        device: Device,
+        info: Info,
+        frame_bytes_max: usize,
+        attachment: Arc<Attachment>,
+    ) -> XdpQueue {
+        let mut queue = XdpQueue {
+            free: socket.layout.transmit_offsets().collect(),
+            frame_bytes_max: frame_bytes_max.min(socket.layout.frame_bytes_max()),
+            socket,
+            device,
+            info,
+            queued: 0,
+            kick_pending: false,
+            link_up: true,
+            receives_until_link_check: RECEIVES_PER_LINK_CHECK,
+            counters: Counters::default(),
+            _attachment: attachment,
+        };
+        queue.check_link();
+        queue
+    }
+
+    /// Asks the kernel. An interface that cannot be asked any more has been removed.
+    fn check_link(&mut self) {
+        self.receives_until_link_check = RECEIVES_PER_LINK_CHECK;
+        self.link_up = self.device.running().unwrap_or(false);
+    }
+
+    fn housekeeping(&mut self) {
+        self.receives_until_link_check -= 1;
+        if self.receives_until_link_check == 0 {
+            self.check_link();
+        }
+        // A driver with an empty fill ring stops looking at it until it is told.
+        if self.socket.fill.needs_wakeup() {
+            let _ = recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT);
+        }
+        if self.kick_pending && self.link_up {
+            self.kick();
+        }
+    }
+
+    /// Tells the kernel to send what is in the transmit ring.
+    fn kick(&mut self) {
+        let calls_max = self.queued / FRAMES_PER_KICK + 2;
+        self.queued = 0;
+        for _ in 0..calls_max {
+            self.kick_pending = match send(&self.socket, &[], SendFlags::DONTWAIT) {
+                Ok(_) => false,
+                // Its budget for one call is used up, or too many frames are under way.
+                Err(Errno::AGAIN) => true,
+                // The completion ring or the NIC's own queue is full: later is better.
+                Err(Errno::BUSY | Errno::NOBUFS) => {
+                    self.kick_pending = true;
+                    break;
+                }
+                Err(_) => {
+                    self.check_link();
+                    self.kick_pending = true;
+                    break;
+                }
+            };
+            if !self.kick_pending {
+                break;
+            }
+            self.reap();
+        }
+    }
+
+    /// Takes back the chunks whose frames have left.
+    fn reap(&mut self) {
+        let count = self.socket.completed.waiting(self.socket.layout.descriptors);
+        for _ in 0..count {
+            let offset = self.socket.completed.read();
+            self.free.push(offset);
+        }
+        if count > 0 {
+            self.socket.completed.release();
+        }
+    }
+
+    /// Shows a chunk to `fill`; the length of the frame it wrote.
+    fn fill_chunk(&mut self, offset: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
+        let mut bytes = self.socket.bytes(offset, self.frame_bytes_max);
+        // SAFETY: the chunk is on our free list, so neither the kernel nor anyone else uses it.
+        let length = fill(unsafe { bytes.as_mut() });
+        assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
+        length
+    }
+}
+
+impl Queue for XdpQueue {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            frame_bytes_max: self.frame_bytes_max,
+            transmit_checksum: false,
+            receive_checksum: false,
+            kernel_shares: true,
+        }
+    }
+
+    fn info(&self) -> Info {
+        self.info.clone()
+    }
+
+    fn link_up(&self) -> bool {
+        self.link_up
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
+        self.housekeeping();
+        let budget = u32::try_from(budget).unwrap_or(u32::MAX);
+        let count = self.socket.received.waiting(budget.min(self.socket.layout.descriptors));
+        if count == 0 {
+            return 0;
+        }
+        for _ in 0..count {
+            let descriptor = self.socket.received.read();
+            let frame = self.socket.bytes(descriptor.addr, descriptor.len as usize);
+            self.counters.rx_bytes += u64::from(descriptor.len);
+            // SAFETY: the kernel has given us this chunk and does not touch it before it is in
+            // the fill ring again.
+            sink(unsafe { frame.as_ref() });
+            let chunk = self.socket.chunk_of(descriptor.addr);
+            self.socket.fill.write(chunk);
+        }
+        self.counters.rx_frames += u64::from(count);
+        self.socket.fill.publish();
+        self.socket.received.release();
+        count as usize
+    }
+
+    fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        if self.free.is_empty() {
+            self.reap();
+        }
+        let Some(&offset) = self.free.last() else { return Transmit::Full };
+        let length = self.fill_chunk(offset, fill);
+        if length == 0 {
+            return Transmit::Nothing;
+        }
+        if !self.link_up {
+            self.counters.tx_frames_dropped += 1;
+            return Transmit::Queued;
+        }
+        self.free.pop();
+        let options = XdpDescOptions::empty();
+        self.socket.transmit.write(XdpDesc { addr: offset, len: length as u32, options });
+        self.queued += 1;
+        self.counters.tx_frames += 1;
+        self.counters.tx_bytes += length as u64;
+        Transmit::Queued
+    }
+
+    fn flush(&mut self) {
+        if self.queued == 0 && !self.kick_pending {
+            return;
+        }
+        self.socket.transmit.publish();
+        if !self.link_up {
+            self.kick_pending = true;
+        } else if self.socket.transmit.needs_wakeup() {
+            self.kick();
+        } else {
+            self.queued = 0;
+        }
+        self.reap();
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn arm(&mut self) -> bool {
+        self.check_link();
+        if self.kick_pending && self.link_up {
+            self.kick();
+        }
+        self.socket.received.waiting(1) == 0
+    }
+
+    /// The socket is readable as long as frames wait; there is nothing to consume.
+    fn disarm(&mut self) {}
+
+    fn counters(&self) -> Counters {
+        let mut counters = self.counters;
+        if let Ok(statistics) = sockopt::xdp_statistics(&self.socket) {
+            counters.rx_frames_dropped += statistics.rx_dropped
+                + statistics.rx_invalid_descs
+                + statistics.rx_ring_full.unwrap_or(0);
+            counters.tx_frames_dropped += statistics.tx_invalid_descs;
+        }
+        counters
+    }
+}

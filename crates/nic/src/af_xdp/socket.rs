@@ -1,0 +1,198 @@
+//! An AF_XDP socket with its umem and rings, set up and bound to one queue of an interface.
+//!
+//! What frames mean, and when the kernel is kicked, is the business of `queue.rs`.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpMmapOffsets,
+    XdpRingOffset, XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+
+use super::mapping::Mapping;
+use super::ring::{Consumer, Producer};
+use crate::Error;
+
+/// Bytes that the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
+const RECEIVE_HEADROOM_BYTES: usize = 256;
+
+/// How the umem is divided. Chunks are of one size; the first ones are for receiving.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    /// Entries of the receive, transmit and completion rings.
+    pub(super) descriptors: u32,
+    /// Bytes per chunk: half a page or a page, which is all that the kernel takes.
+    pub(super) chunk_bytes: usize,
+}
+
+impl Layout {
+    /// The smallest chunks that hold frames of `frame_bytes`, or the largest there are.
+    pub(super) fn new(descriptors: u32, frame_bytes: usize) -> Layout {
+        let small = frame_bytes + RECEIVE_HEADROOM_BYTES <= 2048;
+        Layout { descriptors, chunk_bytes: if small { 2048 } else { 4096 } }
+    }
+
+    /// The largest frame that can be received.
+    pub(super) fn frame_bytes_max(&self) -> usize {
+        self.chunk_bytes - RECEIVE_HEADROOM_BYTES
+    }
+
+    /// Enough to keep the fill ring of a driver stocked while a full receive ring waits for us.
+    fn receive_chunks(&self) -> u32 {
+        2 * self.descriptors
+    }
+
+    fn chunks(&self) -> u32 {
+        self.receive_chunks() + self.descriptors
+    }
+
+    fn umem_bytes(&self) -> usize {
+        self.chunks() as usize * self.chunk_bytes
+    }
+
+    /// Umem offsets of the chunks to receive into.
+    fn receive_offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        let chunk_bytes = self.chunk_bytes as u64;
+        (0..u64::from(self.receive_chunks())).map(move |chunk| chunk * chunk_bytes)
+    }
+
+    /// Umem offsets of the chunks to send from.
+    pub(super) fn transmit_offsets(&self) -> impl Iterator<Item = u64> + use<> {
+        let chunk_bytes = self.chunk_bytes as u64;
+        let first = u64::from(self.receive_chunks());
+        (first..u64::from(self.chunks())).map(move |chunk| chunk * chunk_bytes)
+    }
+}
+
+/// The socket. Its rings are public to the queue that drives them.
+#[derive(Debug)]
+pub(super) struct Socket {
+    // Fields are dropped in this order: the socket closes before its memory goes.
+    file: OwnedFd,
+    pub(super) fill: Producer<u64>,
+    pub(super) received: Consumer<XdpDesc>,
+    pub(super) transmit: Producer<XdpDesc>,
+    pub(super) completed: Consumer<u64>,
+    umem: Mapping,
+    pub(super) layout: Layout,
+}
+
+impl Socket {
+    /// Makes the socket and its memory, with all receive chunks given to the kernel.
+    pub(super) fn new(layout: Layout) -> Result<Socket, Error> {
+        let file = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
+            .map_err(|errno| system("create an AF_XDP socket", errno))?;
+        let umem = Mapping::anonymous(layout.umem_bytes())
+            .map_err(|errno| system("allocate packet memory", errno))?;
+        register(file.as_fd(), &umem, layout).map_err(|errno| register_failed(&umem, errno))?;
+        let mut socket = Socket::map_rings(file, umem, layout)
+            .map_err(|errno| system("set up the AF_XDP rings", errno))?;
+        for offset in layout.receive_offsets() {
+            socket.fill.write(offset);
+        }
+        socket.fill.publish();
+        Ok(socket)
+    }
+
+    fn map_rings(file: OwnedFd, umem: Mapping, layout: Layout) -> Result<Socket, Errno> {
+        let (fill_count, count) = (layout.receive_chunks(), layout.descriptors);
+        sockopt::set_xdp_umem_fill_ring_size(&file, fill_count)?;
+        sockopt::set_xdp_umem_completion_ring_size(&file, count)?;
+        sockopt::set_xdp_rx_ring_size(&file, count)?;
+        sockopt::set_xdp_tx_ring_size(&file, count)?;
+        let XdpMmapOffsets { rx, tx, fr, cr } = sockopt::xdp_mmap_offsets(&file)?;
+        let (addresses, descriptors) = (size_of::<u64>(), size_of::<XdpDesc>());
+        let map = |page_offset, offsets: &XdpRingOffset, entry_bytes, count: u32| {
+            let length = offsets.desc as usize + count as usize * entry_bytes;
+            Mapping::ring(file.as_fd(), page_offset, length)
+        };
+        let fill_ring = map(XDP_UMEM_PGOFF_FILL_RING, &fr, addresses, fill_count)?;
+        let completion_ring = map(XDP_UMEM_PGOFF_COMPLETION_RING, &cr, addresses, count)?;
+        let receive_ring = map(XDP_PGOFF_RX_RING, &rx, descriptors, count)?;
+        let transmit_ring = map(XDP_PGOFF_TX_RING, &tx, descriptors, count)?;
+        Ok(Socket {
+            fill: Producer::new(fill_ring, &fr, fill_count),
+            received: Consumer::new(receive_ring, &rx, count),
+            transmit: Producer::new(transmit_ring, &tx, count),
+            completed: Consumer::new(completion_ring, &cr, count),
+            file,
+            umem,
+            layout,
+        })
+    }
+
+    /// Binds to `queue` of the interface; from here on frames can arrive.
+    pub(super) fn bind(&self, interface_index: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
+        let way =
+            if zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
+        let flags = way | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        Ok(bind(&self.file, &SocketAddrXdp::new(flags, interface_index, queue))?)
+    }
+
+    /// The `length` bytes of the umem at `offset`.
+    pub(super) fn bytes(&self, offset: u64, length: usize) -> NonNull<[u8]> {
+        NonNull::slice_from_raw_parts(self.umem.at(offset as usize, length), length)
+    }
+
+    /// The start of the chunk that holds the byte at `offset`.
+    pub(super) fn chunk_of(&self, offset: u64) -> u64 {
+        offset & !(self.layout.chunk_bytes as u64 - 1)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+fn register(socket: BorrowedFd<'_>, umem: &Mapping, layout: Layout) -> Result<(), Errno> {
+    let region = XdpUmemReg {
+        addr: umem.at(0, umem.len()).as_ptr() as u64,
+        len: umem.len() as u64,
+        chunk_size: layout.chunk_bytes as u32,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(socket, region)
+}
+
+/// The kernel charges pinned memory to the user and says ENOBUFS when the limit is reached.
+fn register_failed(umem: &Mapping, errno: Errno) -> Error {
+    if errno != Errno::NOBUFS {
+        return system("register packet memory", errno);
+    }
+    Error::Permission(format!(
+        "cannot pin {} KB of packet memory per queue: the limit on locked memory is too low. Raise \
+         it (ulimit -l, or LimitMEMLOCK= in a systemd unit), give the daemon CAP_IPC_LOCK, or ask \
+         for fewer descriptors",
+        umem.len() / 1024
+    ))
+}
+
+fn system(action: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::PERM | Errno::ACCESS => Error::Permission(format!(
+            "cannot {action}: AF_XDP needs CAP_NET_RAW (and CAP_NET_ADMIN and CAP_BPF for its eBPF \
+             program). Run as root, or give the program these capabilities (setcap, or \
+             AmbientCapabilities= in a systemd unit)"
+        )),
+        Errno::AFNOSUPPORT => Error::System {
+            action: format!("cannot {action}"),
+            remedy: "This kernel was built without CONFIG_XDP_SOCKETS; use af_packet or memif"
+                .into(),
+            source: errno.into(),
+        },
+        _ => Error::System {
+            action: format!("cannot {action}"),
+            remedy: "AF_XDP needs Linux 5.9 or newer and free memory".into(),
+            source: errno.into(),
+        },
+    }
+}
