@@ -49,11 +49,9 @@ fn a_secret_is_understood() {
 /// Runs testpmd with these roles and sends frames through it, both ways.
 fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) {
     let Some(program) = find_program() else {
-        // Not `println!`, which the test harness would swallow.
-        let _ = writeln!(
-            std::io::stderr(),
-            "skipped: {PROGRAM} is not installed (Debian package dpdk-dev)"
-        );
+        // Not `println!`, which the test harness would swallow; and all at once, between its own lines.
+        let text = format!("\nskipped: {PROGRAM} is not installed (Debian package dpdk-dev)\n");
+        let _ = std::io::stderr().write_all(text.as_bytes());
         return;
     };
     let directory = Directory::new();
@@ -72,7 +70,8 @@ fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) 
     let (mut a, mut b) = (open(0), open(1));
     let mut testpmd = Testpmd::start(&program, theirs, &sockets, arguments);
     testpmd.wait_until("both links are up", || {
-        (take(&mut a), take(&mut b));
+        take(&mut a);
+        take(&mut b);
         a.link_up() && b.link_up()
     });
     open_path(&mut testpmd, &mut a, &mut b);
@@ -85,7 +84,8 @@ fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) 
     sleep_and_wake(&mut testpmd, &mut a, &mut b);
     drop(testpmd);
     until("the end of testpmd is noticed", || {
-        (take(&mut a), take(&mut b));
+        take(&mut a);
+        take(&mut b);
         !a.link_up() && !b.link_up()
     });
     let [from_a, from_b] = [(&a, before[0]), (&b, before[1])].map(|(queue, before)| {

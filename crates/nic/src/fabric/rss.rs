@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn short_and_strange_frames_go_to_the_first_queue() {
         let rss = Rss::new(&mut Random::new(1), 4);
-        let mut frame = vec![0; 64];
+        let mut frame = [0; 64];
         for ethertype in [ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, 0x0806] {
             frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
             for length in 0..24 {

@@ -21,6 +21,12 @@ const QUEUE_FRAMES_MAX: usize = 100_000;
 /// How long anything may take before it counts as never. Generous, because machines that run tests are busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Takes one end of a link away.
+pub(crate) type Cut = Box<dyn FnOnce(Box<dyn Queue>)>;
+
+/// What a driver must do, and its name.
+type Case = (&'static str, fn(Pair));
+
 /// Two connected queues.
 pub(crate) struct Pair {
     /// One end.
@@ -28,14 +34,14 @@ pub(crate) struct Pair {
     /// The other end.
     pub(crate) b: Box<dyn Queue>,
     /// Takes `b` away in such a way that the link of `a` goes down, where the driver can know that.
-    pub(crate) cut: Option<Box<dyn FnOnce(Box<dyn Queue>)>>,
+    pub(crate) cut: Option<Cut>,
     /// Whatever must live as long as the queues: namespaces, handles.
     pub(crate) keep: Box<dyn std::any::Any>,
 }
 
 /// Runs all cases over pairs that `make` makes, a fresh one for each case.
 pub(crate) fn run(make: impl Fn() -> Pair) {
-    let cases: [(&str, fn(Pair)); 11] = [
+    let cases: [Case; 11] = [
         ("every size arrives intact", every_size_arrives_intact),
         ("frames keep their order", frames_keep_their_order),
         ("a full queue says so", a_full_queue_says_so_and_loses_nothing),
@@ -52,7 +58,8 @@ pub(crate) fn run(make: impl Fn() -> Pair) {
         println!("conformance: {name}");
         let mut pair = make();
         until("both links are up", || {
-            (frames_of(&mut *pair.a), frames_of(&mut *pair.b));
+            frames_of(&mut *pair.a);
+            frames_of(&mut *pair.b);
             pair.a.link_up() && pair.b.link_up()
         });
         case(pair);

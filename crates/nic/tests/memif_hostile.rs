@@ -1,0 +1,619 @@
+//! memif against peers that shake hands properly and then break the rules. Each must cost us that link
+//! and nothing else: no crash, no frame that was not sent, and the next peer is served.
+//!
+//! The peers write into the shared memory through its descriptor (`pwrite`), which is the same memory.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use clearway_base::Random;
+use clearway_nic::memif::message::{
+    AddRing, Direction, Hello, Init, MESSAGE_BYTES, MODE_ETHERNET, Message, Text, VERSION, parse,
+};
+use clearway_nic::memif::{self, Config, Queue, Role, Socket};
+use clearway_nic::{Queue as _, Transmit};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{MemfdFlags, SealFlags, ftruncate, memfd_create};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+
+const REGION_BYTES: u64 = 1 << 20;
+const COOKIE: u32 = 0x3E3_1F20;
+const RING_SIZE: u16 = 256;
+/// Where a hostile client puts its rings and buffers.
+const S2M: u64 = 0;
+const M2S: u64 = 8192;
+const BUFFERS: u64 = 65_536;
+
+#[test]
+fn a_proper_client_is_served() {
+    let mut server = Server::new("proper");
+    let mut peer = server.connect();
+    peer.send_frame(&mut server.queue, 0, b"hello, this is a frame");
+    assert_eq!(server.received(), [b"hello, this is a frame"]);
+    peer.give_buffers(RING_SIZE);
+    assert_eq!(server.transmit(), Transmit::Queued);
+    assert_eq!(peer.index(M2S + 64), 1);
+}
+
+#[test]
+fn indexes_out_of_range_end_the_link() {
+    let mut server = Server::new("index");
+    for head in [257, 0x7fff, 0x8000, 0xffff] {
+        server.survives(|server, peer| {
+            peer.set_index(S2M + 6, head);
+            assert!(server.received().is_empty());
+        });
+        server.survives(|server, peer| {
+            peer.set_index(M2S + 6, head);
+            assert_eq!(server.transmit(), Transmit::Full);
+        });
+    }
+}
+
+#[test]
+fn descriptors_outside_their_region_end_the_link() {
+    let mut server = Server::new("extent");
+    let last = (REGION_BYTES - 60) as u32;
+    for (region, offset) in
+        [(0, last + 1), (0, u32::MAX), (0, u32::MAX - 59), (1, 0), (0x8000, 0), (u16::MAX, last)]
+    {
+        server.survives(|server, peer| {
+            peer.set_descriptor(S2M, 0, Descriptor { flags: 0, region, length: 60, offset });
+            peer.set_index(S2M + 6, 1);
+            assert!(server.received().is_empty());
+        });
+        server.survives(|server, peer| {
+            let length = 2048;
+            peer.set_descriptor(M2S, 0, Descriptor { flags: 0, region, length, offset });
+            peer.set_index(M2S + 6, RING_SIZE);
+            assert_eq!(server.transmit(), Transmit::Full);
+        });
+    }
+}
+
+#[test]
+fn a_frame_at_the_very_end_of_a_region_is_fine() {
+    let mut server = Server::new("end");
+    let mut peer = server.connect();
+    let offset = (REGION_BYTES - 60) as u32;
+    peer.set_descriptor(S2M, 0, Descriptor { flags: 0, region: 0, length: 60, offset });
+    peer.set_index(S2M + 6, 1);
+    assert_eq!(server.received(), [[0; 60]]);
+}
+
+#[test]
+fn oversize_and_empty_frames_are_dropped_and_counted() {
+    let mut server = Server::new("oversize");
+    let mut peer = server.connect();
+    let place = Descriptor { flags: 0, region: 0, length: 0, offset: BUFFERS as u32 };
+    peer.set_descriptor(S2M, 0, place);
+    peer.set_descriptor(S2M, 1, Descriptor { length: 1519, ..place });
+    peer.set_descriptor(S2M, 2, Descriptor { length: 1000, flags: 1, ..place });
+    peer.set_descriptor(S2M, 3, Descriptor { length: 1000, ..place });
+    peer.set_descriptor(S2M, 4, Descriptor { length: 1000, flags: 1, ..place });
+    peer.set_descriptor(S2M, 5, Descriptor { length: 518, ..place });
+    peer.set_index(S2M + 6, 6);
+    assert_eq!(server.received(), [vec![0; 1518]]);
+    assert_eq!(server.queue.counters().rx_frames_dropped, 3);
+    assert!(server.queue.link_up());
+    assert_eq!(peer.index(S2M + 64), 6, "all descriptors are given back");
+}
+
+#[test]
+fn a_chain_without_end_ends_the_link() {
+    let mut server = Server::new("chain");
+    for length in [0, 1, 2048] {
+        server.survives(|server, peer| {
+            for slot in 0..RING_SIZE {
+                let offset = BUFFERS as u32;
+                peer.set_descriptor(S2M, slot, Descriptor { flags: 1, region: 0, length, offset });
+            }
+            peer.set_index(S2M + 6, RING_SIZE);
+            assert!(server.received().is_empty());
+        });
+    }
+}
+
+#[test]
+fn an_unfinished_chain_waits_for_its_rest_and_costs_nothing() {
+    let mut server = Server::new("unfinished");
+    let mut peer = server.connect();
+    let part = Descriptor { flags: 1, region: 0, length: 30, offset: BUFFERS as u32 };
+    peer.set_descriptor(S2M, 0, part);
+    peer.set_index(S2M + 6, 1);
+    for _ in 0..3 {
+        assert!(server.received().is_empty());
+        assert!(server.queue.arm(), "half a frame is no reason to stay awake");
+        server.queue.disarm();
+    }
+    peer.set_descriptor(S2M, 1, Descriptor { flags: 0, ..part });
+    peer.set_index(S2M + 6, 2);
+    assert!(!server.queue.arm(), "now a frame is there");
+    assert_eq!(server.received(), [vec![0; 60]]);
+    assert!(server.queue.link_up());
+}
+
+#[test]
+fn buffers_that_hold_nothing_end_the_link() {
+    let mut server = Server::new("capacity");
+    for length in [0, 5] {
+        server.survives(|server, peer| {
+            for slot in 0..RING_SIZE {
+                let offset = BUFFERS as u32;
+                peer.set_descriptor(M2S, slot, Descriptor { flags: 0, region: 0, length, offset });
+            }
+            peer.set_index(M2S + 6, RING_SIZE);
+            assert_eq!(server.transmit(), Transmit::Full);
+        });
+    }
+}
+
+#[test]
+fn anything_said_on_an_established_link_ends_it() {
+    let mut server = Server::new("chatter");
+    for message in [Message::Ack, Message::Connect { interface: Text::new("again") }] {
+        let peer = server.connect();
+        send(&peer.socket, &message.to_bytes(), None);
+        server.expect_link_down();
+        assert!(matches!(peer.last_words(), Some(Message::Disconnect { .. })));
+    }
+}
+
+#[test]
+fn random_control_messages_do_no_harm() {
+    let mut server = Server::new("control");
+    let mut random = Random::new(1);
+    for _ in 0..300 {
+        let socket = connect(&server.name);
+        for _ in 0..random.below(12) {
+            let mut bytes = init().to_bytes().to_vec();
+            match random.below(4) {
+                0 => {
+                    bytes.iter_mut().for_each(|byte| *byte = random.next_u32() as u8);
+                    bytes[..2].copy_from_slice(&(random.below(10) as u16).to_ne_bytes());
+                }
+                1 => bytes.truncate(1 + random.below(127) as usize),
+                2 => bytes.extend([0; 100]),
+                _ => {}
+            }
+            let descriptor = (random.below(2) == 0).then(bell);
+            if !send(&socket, &bytes, descriptor.as_ref()) {
+                break;
+            }
+            server.drive();
+        }
+    }
+    drop(server.connect());
+}
+
+#[test]
+fn strangers_who_say_nothing_keep_nobody_out() {
+    let mut server = Server::new("silent");
+    let strangers: Vec<_> = (0..100)
+        .map(|_| {
+            server.drive();
+            connect(&server.name)
+        })
+        .collect();
+    let mut peer = server.connect();
+    peer.send_frame(&mut server.queue, 0, b"a frame among strangers");
+    assert_eq!(server.received().len(), 1);
+    drop(strangers);
+}
+
+/// Anything at all in the rings, while frames are received and sent.
+#[test]
+fn random_memory_does_no_harm() {
+    let mut server = Server::new("random");
+    for seed in 0..200 {
+        let mut random = Random::new(seed);
+        let mut peer = server.connect();
+        peer.give_buffers(RING_SIZE);
+        for _ in 0..50 {
+            peer.scribble(&mut random);
+            server.received();
+            server.transmit();
+            server.queue.arm();
+            server.queue.disarm();
+        }
+        drop(peer);
+        server.expect_link_down();
+    }
+    let mut peer = server.connect();
+    peer.send_frame(&mut server.queue, 0, b"after all that");
+    assert_eq!(server.received(), [b"after all that"]);
+}
+
+/// The other role: the memory is ours, and the server scribbles in it.
+#[test]
+fn a_hostile_server_does_no_harm() {
+    let name = name("server");
+    let listener = listen(&name);
+    let config = Config::new(Socket::Abstract(name), Role::Client, [2, 0, 0, 0, 0, 1]);
+    let mut client = memif::open(config).unwrap().remove(0);
+    for seed in 0..24 {
+        let mut random = Random::new(seed);
+        let mut peer = HostileServer::accept(&listener, &mut client);
+        let violations = client.link_counters().violations;
+        if seed % 4 == 0 {
+            // One wrong word, which must be found out.
+            match seed % 3 {
+                0 => peer.write(peer.m2s + 64, &300u16.to_ne_bytes()),
+                1 => peer.write(peer.s2m + 64, &1u16.to_ne_bytes()),
+                _ => {
+                    peer.write(peer.m2s + 128 + 4, &2049u32.to_ne_bytes());
+                    peer.write(peer.m2s + 64, &1u16.to_ne_bytes());
+                }
+            }
+            client.receive(64, &mut |_| panic!("no frame was sent"));
+            // Finds the server's index ahead of ours once the ring seems full.
+            (0..300).for_each(|_| _ = transmit(&mut client));
+            assert_eq!(client.link_counters().violations, violations + 1, "seed {seed}");
+        }
+        for _ in 0..50 {
+            peer.scribble(&mut random);
+            client.receive(64, &mut |_| ());
+            transmit(&mut client);
+            client.arm();
+            client.disarm();
+        }
+        drop(peer);
+        until("the client notices", || {
+            client.receive(0, &mut |_| ());
+            !client.link_up()
+        });
+    }
+}
+
+/// Our side, as a server.
+struct Server {
+    name: String,
+    queue: Queue,
+}
+
+impl Server {
+    fn new(test: &str) -> Self {
+        let name = name(test);
+        let at = Socket::Abstract(name.clone());
+        let config = Config::new(at, Role::Server, [2, 0, 0, 0, 0, 1]);
+        Self { name, queue: memif::open(config).unwrap().remove(0) }
+    }
+
+    fn drive(&mut self) {
+        self.queue.disarm();
+    }
+
+    fn connect(&mut self) -> HostileClient {
+        let before = self.queue.link_counters().established;
+        let peer = HostileClient::connect(self);
+        until("the link is up", || {
+            self.drive();
+            self.queue.link_counters().established > before && self.queue.link_up()
+        });
+        peer
+    }
+
+    /// A fresh peer does something that must end its link, and only that.
+    fn survives(&mut self, misbehave: impl FnOnce(&mut Self, &mut HostileClient)) {
+        let before = self.queue.link_counters();
+        let mut peer = self.connect();
+        misbehave(self, &mut peer);
+        let after = self.queue.link_counters();
+        assert_eq!(after.violations, before.violations + 1, "the violation is counted");
+        self.expect_link_down();
+        let Some(Message::Disconnect { reason, .. }) = peer.last_words() else {
+            panic!("the peer is told why");
+        };
+        assert!(!reason.as_bytes().is_empty());
+    }
+
+    fn expect_link_down(&mut self) {
+        until("the link is down", || {
+            self.drive();
+            !self.queue.link_up()
+        });
+    }
+
+    fn received(&mut self) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        self.queue.receive(1024, &mut |frame| frames.push(frame.to_vec()));
+        frames
+    }
+
+    fn transmit(&mut self) -> Transmit {
+        transmit(&mut self.queue)
+    }
+}
+
+fn transmit(queue: &mut Queue) -> Transmit {
+    let result = queue.transmit(&mut |buffer| {
+        buffer.fill(7);
+        buffer.len()
+    });
+    queue.flush();
+    result
+}
+
+#[derive(Clone, Copy)]
+struct Descriptor {
+    flags: u16,
+    region: u16,
+    length: u32,
+    offset: u32,
+}
+
+/// A client that can write whatever it likes.
+struct HostileClient {
+    socket: OwnedFd,
+    memory: OwnedFd,
+    _bells: [OwnedFd; 2],
+}
+
+impl HostileClient {
+    fn connect(server: &mut Server) -> Self {
+        let socket = connect(&server.name);
+        let memory = memfd_create("hostile", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, REGION_BYTES).unwrap();
+        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
+        let peer = Self { socket, memory, _bells: [bell(), bell()] };
+        peer.write(S2M, &COOKIE.to_ne_bytes());
+        peer.write(M2S, &COOKIE.to_ne_bytes());
+        let ring = |direction, offset: u64| {
+            let (index, region, size_log2, private_header_bytes) = (0, 0, 8, 0);
+            let offset = offset as u32;
+            Message::AddRing(AddRing {
+                direction,
+                index,
+                region,
+                offset,
+                size_log2,
+                private_header_bytes,
+            })
+        };
+        let region = Message::AddRegion { index: 0, bytes: REGION_BYTES };
+        let [s2m_bell, m2s_bell] = &peer._bells;
+        assert!(matches!(peer.answer(server), Message::Hello(_)));
+        for (message, descriptor) in [
+            (init(), None),
+            (region, Some(&peer.memory)),
+            (ring(Direction::S2m, S2M), Some(s2m_bell)),
+            (ring(Direction::M2s, M2S), Some(m2s_bell)),
+        ] {
+            send(&peer.socket, &message.to_bytes(), descriptor);
+            assert_eq!(peer.answer(server), Message::Ack);
+        }
+        let connect = Message::Connect { interface: Text::new("hostile") };
+        send(&peer.socket, &connect.to_bytes(), None);
+        assert!(matches!(peer.answer(server), Message::Connected { .. }));
+        peer
+    }
+
+    fn answer(&self, server: &mut Server) -> Message {
+        let mut answer = None;
+        until("the server answers", || {
+            server.drive();
+            answer = receive(&self.socket).map(|(message, _)| message);
+            answer.is_some()
+        });
+        answer.unwrap()
+    }
+
+    /// The last message that the server has sent.
+    fn last_words(&self) -> Option<Message> {
+        std::iter::from_fn(|| receive(&self.socket)).last().map(|(message, _)| message)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        rustix::io::pwrite(&self.memory, bytes, offset).unwrap();
+    }
+
+    fn index(&self, offset: u64) -> u16 {
+        let mut bytes = [0; 2];
+        rustix::io::pread(&self.memory, &mut bytes, offset).unwrap();
+        u16::from_ne_bytes(bytes)
+    }
+
+    fn set_index(&mut self, offset: u64, index: u16) {
+        self.write(offset, &index.to_ne_bytes());
+    }
+
+    fn set_descriptor(&mut self, ring: u64, slot: u16, descriptor: Descriptor) {
+        let Descriptor { flags, region, length, offset } = descriptor;
+        let mut bytes = [0; 16];
+        bytes[..2].copy_from_slice(&flags.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&region.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&length.to_ne_bytes());
+        bytes[8..12].copy_from_slice(&offset.to_ne_bytes());
+        self.write(ring + 128 + 16 * u64::from(slot), &bytes);
+    }
+
+    fn send_frame(&mut self, queue: &mut Queue, slot: u16, frame: &[u8]) {
+        assert!(queue.link_up());
+        self.write(BUFFERS, frame);
+        let (length, offset) = (frame.len() as u32, BUFFERS as u32);
+        self.set_descriptor(S2M, slot, Descriptor { flags: 0, region: 0, length, offset });
+        self.set_index(S2M + 6, slot + 1);
+    }
+
+    fn give_buffers(&mut self, count: u16) {
+        for slot in 0..count {
+            let offset = (BUFFERS + u64::from(slot) * 2048) as u32;
+            self.set_descriptor(
+                M2S,
+                slot,
+                Descriptor { flags: 0, region: 0, length: 2048, offset },
+            );
+        }
+        self.set_index(M2S + 6, count);
+    }
+
+    /// Writes nonsense, now and then nonsense that looks good at first sight.
+    fn scribble(&mut self, random: &mut Random) {
+        let ring = [S2M, M2S][random.below(2) as usize];
+        match random.below(4) {
+            0 => {
+                let offset = ring + random.below(128 + 16 * u64::from(RING_SIZE));
+                self.write(offset, &random.next_u64().to_ne_bytes());
+            }
+            1 => self.set_index(ring + 6, self.index(ring + 64) + random.below(200) as u16),
+            _ => {
+                let descriptor = Descriptor {
+                    flags: random.below(2) as u16,
+                    region: u16::from(random.below(20) == 0),
+                    length: random.below(3000) as u32,
+                    offset: random.below(REGION_BYTES + 1000) as u32,
+                };
+                self.set_descriptor(ring, random.below(256) as u16, descriptor);
+            }
+        }
+    }
+}
+
+/// A server that can write whatever it likes into our memory.
+struct HostileServer {
+    _socket: OwnedFd,
+    memory: OwnedFd,
+    s2m: u64,
+    m2s: u64,
+}
+
+impl HostileServer {
+    fn accept(listener: &OwnedFd, client: &mut Queue) -> Self {
+        let mut socket = None;
+        until("the client connects", || {
+            client.disarm();
+            socket = rustix::net::accept_with(listener, SocketFlags::NONBLOCK).ok();
+            socket.is_some()
+        });
+        let socket = socket.unwrap();
+        let hello = Message::Hello(Hello {
+            name: Text::new("hostile"),
+            version_min: VERSION,
+            version_max: VERSION,
+            region_max: 0,
+            m2s_ring_max: 0,
+            s2m_ring_max: 0,
+            ring_size_log2_max: 8,
+        });
+        send(&socket, &hello.to_bytes(), None);
+        let (mut memory, mut rings) = (None, [0; 2]);
+        loop {
+            let mut received = None;
+            until("the client speaks", || {
+                client.disarm();
+                received = receive(&socket);
+                received.is_some()
+            });
+            let (message, descriptor) = received.unwrap();
+            match message {
+                Message::AddRegion { .. } => memory = descriptor,
+                Message::AddRing(ring) => rings[ring.direction as usize] = u64::from(ring.offset),
+                Message::Connect { interface } => {
+                    send(&socket, &Message::Connected { interface }.to_bytes(), None);
+                    break;
+                }
+                _ => {}
+            }
+            send(&socket, &Message::Ack.to_bytes(), None);
+        }
+        until("the link is up", || {
+            client.disarm();
+            client.link_up()
+        });
+        let memory = memory.expect("the client passes its memory");
+        Self { _socket: socket, memory, s2m: rings[0], m2s: rings[1] }
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        rustix::io::pwrite(&self.memory, bytes, offset).unwrap();
+    }
+
+    fn scribble(&mut self, random: &mut Random) {
+        let ring = [self.s2m, self.m2s][random.below(2) as usize];
+        let offset = match random.below(3) {
+            0 => 64,
+            _ => random.below(128 + 16 * u64::from(RING_SIZE)),
+        };
+        let bytes = random.next_u64().to_ne_bytes();
+        let mut small = [0; 2];
+        small[0] = bytes[0];
+        self.write(ring + offset, if random.below(2) == 0 { &bytes } else { &small });
+    }
+}
+
+fn init() -> Message {
+    Message::Init(Init {
+        version: VERSION,
+        id: 0,
+        mode: MODE_ETHERNET,
+        secret: Text::new(""),
+        name: Text::new("hostile"),
+    })
+}
+
+fn name(test: &str) -> String {
+    format!("clearway-hostile-{test}-{}", std::process::id())
+}
+
+fn bell() -> OwnedFd {
+    eventfd(0, EventfdFlags::NONBLOCK).unwrap()
+}
+
+fn seqpacket() -> OwnedFd {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap()
+}
+
+fn listen(name: &str) -> OwnedFd {
+    let socket = seqpacket();
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    rustix::net::bind(&socket, &address).unwrap();
+    rustix::net::listen(&socket, 8).unwrap();
+    socket
+}
+
+fn connect(name: &str) -> OwnedFd {
+    let socket = seqpacket();
+    let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).unwrap();
+    rustix::net::connect(&socket, &address).unwrap();
+    socket
+}
+
+/// False if the other side has hung up.
+fn send(socket: &OwnedFd, bytes: &[u8], descriptor: Option<&OwnedFd>) -> bool {
+    let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    }
+    let flags = SendFlags::NOSIGNAL;
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, flags).is_ok()
+}
+
+fn receive(socket: &OwnedFd) -> Option<(Message, Option<OwnedFd>)> {
+    let mut bytes = [0; MESSAGE_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut into = [IoSliceMut::new(&mut bytes)];
+    let received =
+        rustix::net::recvmsg(socket, &mut into, &mut ancillary, RecvFlags::DONTWAIT).ok()?;
+    let descriptor = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    (received.bytes > 0).then(|| (parse(&bytes).expect("we send sound messages"), descriptor))
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
