@@ -3,9 +3,17 @@
 use super::Config;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+/// An own IPv4 address and the network around it.
+#[derive(Clone, Copy, Debug)]
+struct OwnV4 {
+    address: Ipv4Addr,
+    /// The bits that tell hosts of the network apart.
+    host_bits: u32,
+}
+
 #[derive(Debug)]
 pub(super) struct Addresses {
-    v4: Vec<(Ipv4Addr, u8)>,
+    v4: Vec<OwnV4>,
     v6: Vec<(Ipv6Addr, u8)>,
     gateway_v4: Option<Ipv4Addr>,
     gateway_v6: Option<Ipv6Addr>,
@@ -16,7 +24,7 @@ impl Addresses {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for &(address, prefix_length) in &config.addresses {
             match address {
-                IpAddr::V4(address) => v4.push((address, prefix_length)),
+                IpAddr::V4(address) => v4.push(OwnV4::new(address, prefix_length)),
                 IpAddr::V6(address) => v6.push((address, prefix_length)),
             }
         }
@@ -25,7 +33,7 @@ impl Addresses {
 
     /// Own addresses.
     pub(super) fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
-        let v4 = self.v4.iter().map(|(address, _)| IpAddr::V4(*address));
+        let v4 = self.v4.iter().map(|own| IpAddr::V4(own.address));
         v4.chain(self.v6.iter().map(|(address, _)| IpAddr::V6(*address)))
     }
 
@@ -38,7 +46,7 @@ impl Addresses {
 
     #[inline]
     pub(super) fn is_own_v4(&self, address: Ipv4Addr) -> bool {
-        self.v4.iter().any(|(own, _)| *own == address)
+        self.v4.iter().any(|own| own.address == address)
     }
 
     #[inline]
@@ -83,7 +91,7 @@ impl Addresses {
         if !self.may_be_source_v4(destination) {
             return None;
         }
-        let on_link = self.v4.iter().any(|(own, length)| same_v4(*own, destination, *length));
+        let on_link = self.v4.iter().any(|own| own.is_near(destination));
         if on_link { Some(destination) } else { self.gateway_v4 }
     }
 
@@ -102,8 +110,8 @@ impl Addresses {
     pub(super) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
         match self.route(destination)? {
             IpAddr::V4(next_hop) => {
-                let near = self.v4.iter().find(|(own, length)| same_v4(*own, next_hop, *length));
-                near.or(self.v4.first()).map(|(own, _)| IpAddr::V4(*own))
+                let near = self.v4.iter().find(|own| own.is_near(next_hop));
+                near.or(self.v4.first()).map(|own| IpAddr::V4(own.address))
             }
             IpAddr::V6(next_hop) => {
                 let near = self.v6.iter().find(|(own, length)| {
@@ -115,29 +123,35 @@ impl Addresses {
         }
     }
 
-    /// The limited broadcast, or that of a network on the link. RFC 3021: networks of two
-    /// addresses have none; those of one cannot.
+    #[inline]
     fn is_broadcast(&self, address: Ipv4Addr) -> bool {
-        address.is_broadcast()
-            || self.v4.iter().any(|(own, length)| {
-                let host_bits = mask_v4(*length) ^ u32::MAX;
-                *length < 31
-                    && same_v4(*own, address, *length)
-                    && [0, host_bits].contains(&(address.to_bits() & host_bits))
-            })
+        address.is_broadcast() || self.v4.iter().any(|own| own.is_broadcast(address))
+    }
+}
+
+impl OwnV4 {
+    fn new(address: Ipv4Addr, prefix_length: u8) -> Self {
+        let host_bits = u32::MAX.checked_shr(prefix_length.into()).unwrap_or(0);
+        Self { address, host_bits }
+    }
+
+    /// True if both are of one network.
+    #[inline]
+    fn is_near(&self, other: Ipv4Addr) -> bool {
+        (self.address.to_bits() ^ other.to_bits()) & !self.host_bits == 0
+    }
+
+    /// All host bits alike: RFC 1122, section 3.2.1.3. RFC 3021: networks of two addresses have no
+    /// broadcast; those of one cannot.
+    #[inline]
+    fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        let host = address.to_bits() & self.host_bits;
+        (host == 0 || host == self.host_bits) && self.host_bits > 1 && self.is_near(address)
     }
 }
 
 fn destination_is_link_local(destination: IpAddr) -> bool {
     matches!(destination, IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-fn mask_v4(prefix_length: u8) -> u32 {
-    u32::MAX.checked_shl(32u32.saturating_sub(prefix_length.into())).unwrap_or(0)
-}
-
-fn same_v4(a: Ipv4Addr, b: Ipv4Addr, prefix_length: u8) -> bool {
-    (a.to_bits() ^ b.to_bits()) & mask_v4(prefix_length) == 0
 }
 
 fn same_v6(a: Ipv6Addr, b: Ipv6Addr, prefix_length: u8) -> bool {
@@ -156,7 +170,10 @@ mod tests {
 
     fn addresses() -> Addresses {
         Addresses {
-            v4: vec![(Ipv4Addr::new(10, 0, 0, 1), 24), (Ipv4Addr::new(172, 16, 0, 1), 31)],
+            v4: vec![
+                OwnV4::new(Ipv4Addr::new(10, 0, 0, 1), 24),
+                OwnV4::new(Ipv4Addr::new(172, 16, 0, 1), 31),
+            ],
             v6: vec![("fe80::1".parse().unwrap(), 64), ("fd00::1".parse().unwrap(), 64)],
             gateway_v4: Some(Ipv4Addr::new(10, 0, 0, 254)),
             gateway_v6: None,
@@ -206,7 +223,8 @@ mod tests {
     #[test]
     fn prefixes_of_any_length_compare() {
         let (a, b) = (Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(1, 2, 3, 5));
-        assert!(same_v4(a, b, 0) && same_v4(a, b, 31) && !same_v4(a, b, 32) && !same_v4(a, b, 99));
+        let is_near = |prefix_length| OwnV4::new(a, prefix_length).is_near(b);
+        assert!(is_near(0) && is_near(31) && !is_near(32) && !is_near(99));
         let (a, b) = ("fd00::4".parse().unwrap(), "fd00::5".parse().unwrap());
         assert!(same_v6(a, b, 0) && same_v6(a, b, 127) && !same_v6(a, b, 128));
         assert!(!same_v6(a, b, 255));

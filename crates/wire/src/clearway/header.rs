@@ -245,7 +245,11 @@ pub fn seal(packet: &mut [u8]) {
 /// body is hashed where it lies.
 #[inline]
 fn crc_of(head: &[u8; HEADER_LENGTH], body: &[u8]) -> u32 {
-    let mut head = *head;
-    put(&mut head, CRC_AT, [0; 4]);
-    crc32c::crc32c_append(crc32c::crc32c(&head), body)
+    // Aligned, because the CRC takes eight bytes at a step only from where they are.
+    #[repr(align(8))]
+    struct Aligned([u8; HEADER_LENGTH]);
+
+    let mut head = Aligned(*head);
+    put(&mut head.0, CRC_AT, [0; 4]);
+    crc32c::crc32c_append(crc32c::crc32c(&head.0), body)
 }
