@@ -20,6 +20,7 @@ pub use machine::{Machine, ThisMachine};
 pub use parse::parse;
 pub use problem::{Problem, Problems};
 
+pub use clearway_engine::Idle;
 use clearway_nic::MacAddress;
 
 /// The UDP port of all Clearway daemons.
@@ -118,19 +119,19 @@ pub enum XdpMode {
 /// A memif link.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Memif {
-    /// The Unix socket over which the two sides meet.
-    pub socket: PathBuf,
+    /// The Unix socket over which the two sides meet: a path, or a name after `@`.
+    pub socket: String,
     /// Which side this is.
     pub role: MemifRole,
     /// The link's number on that socket.
     pub id: u32,
-    /// What both sides have to know, at most 24 bytes; empty for none.
+    /// What both sides have to know, at most 23 bytes; empty for none.
     pub secret: String,
     /// Queue pairs to offer.
-    pub queue_pairs: u8,
+    pub queue_pairs: u16,
     /// Bytes per buffer.
     pub buffer_bytes: u32,
-    /// The Ethernet address; derived from socket, id and role if not given.
+    /// The Ethernet address; made of the first of the addresses if not given.
     pub mac: Option<MacAddress>,
 }
 
@@ -141,19 +142,6 @@ pub enum MemifRole {
     Server,
     /// Connects and brings the memory ("slave" in the protocol).
     Client,
-}
-
-/// What an engine does when there is nothing to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idle {
-    /// Spin briefly, then yield, then sleep.
-    Adaptive,
-    /// Never give the core away.
-    Spin,
-    /// Give the core to whoever wants it, and come back.
-    Yield,
-    /// Sleep until woken.
-    Block,
 }
 
 /// An address and the length of its network's prefix.
@@ -263,31 +251,14 @@ impl Default for Config {
 
 impl Default for Control {
     fn default() -> Self {
-        Self { socket: default_socket() }
-    }
-}
-
-/// Where a daemon of this user listens unless told otherwise: `CLEARWAY_SOCKET`, else
-/// `/run/clearway/clearway.sock` for root, else `$XDG_RUNTIME_DIR/clearway.sock`.
-#[must_use]
-pub fn default_socket() -> PathBuf {
-    if let Some(path) = std::env::var_os("CLEARWAY_SOCKET").filter(|path| !path.is_empty()) {
-        return path.into();
-    }
-    if rustix::process::geteuid().is_root() {
-        return "/run/clearway/clearway.sock".into();
-    }
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
-        Some(directory) => PathBuf::from(directory).join("clearway.sock"),
-        None => std::env::temp_dir()
-            .join(format!("clearway-{}.sock", rustix::process::geteuid().as_raw())),
+        Self { socket: clearway_channel::control::daemon_path() }
     }
 }
 
 impl Memif {
     /// A link with the defaults of everything but what has none.
     #[must_use]
-    pub fn new(socket: impl Into<PathBuf>, role: MemifRole) -> Self {
+    pub fn new(socket: impl Into<String>, role: MemifRole) -> Self {
         Self {
             socket: socket.into(),
             role,
@@ -323,6 +294,13 @@ impl Nic {
     }
 }
 
+impl Policy {
+    /// True if anybody but root and the daemon's own user may ever attach.
+    pub(crate) fn lets_others_in(&self) -> bool {
+        self.anybody || !self.users.is_empty() || !self.groups.is_empty()
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
@@ -341,6 +319,12 @@ impl Default for Limits {
 impl Default for Log {
     fn default() -> Self {
         Self { level: "info".to_owned(), format: LogFormat::Text }
+    }
+}
+
+impl std::fmt::Display for Network {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
     }
 }
 

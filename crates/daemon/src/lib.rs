@@ -2,5 +2,16 @@
 //! command.
 
 pub mod config;
+mod control;
+mod error;
+mod host;
+pub mod log;
+mod nic;
+mod policy;
+mod privileges;
+mod socket;
 
 pub use config::Config;
+pub use control::{ControlPlane, Stopper};
+pub use error::Error;
+pub use host::{Host, run};

@@ -1,7 +1,6 @@
 //! What a configuration is checked against: the interfaces, cores, users and groups of a machine.
 
-use std::fs;
-
+use nix::net::if_::if_nameindex;
 use nix::unistd::{Group, User};
 
 /// The facts that a configuration refers to by name. A trait so that tests bring their own.
@@ -21,12 +20,12 @@ pub trait Machine {
 pub struct ThisMachine;
 
 impl Machine for ThisMachine {
+    /// From the kernel's list and not from sysfs, which shows the network namespace it was mounted
+    /// in and not the caller's.
     fn interfaces(&self) -> Vec<String> {
-        let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
-        let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut names: Vec<String> = names.collect();
-        names.sort();
-        names
+        let Ok(interfaces) = if_nameindex() else { return Vec::new() };
+        let names = interfaces.iter().map(|interface| interface.name().to_string_lossy());
+        names.map(|name| name.into_owned()).collect()
     }
 
     fn cores(&self) -> Vec<usize> {

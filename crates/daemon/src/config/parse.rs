@@ -1,11 +1,9 @@
 //! From the text of a configuration to its values: the top level and the small sections.
 
-use std::path::PathBuf;
-
 use toml::de::DeTable;
 
 use super::problem::{Problems, Sink};
-use super::reader::Section;
+use super::reader::{Placed, Section};
 use super::{Config, Control, Log, LogFormat, Machine, UDP_PORT_DEFAULT, parse_nic, parse_policy};
 
 /// Longest path that fits in a Unix socket address (unix(7)).
@@ -54,16 +52,16 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
 
 fn control(mut section: Section<'_>) -> Control {
     let mut control = Control::default();
-    if let Some(path) = socket_path(&mut section) {
-        control.socket = path;
+    let path = section.string("socket");
+    if let Some(path) = path.and_then(|path| check_socket_path(&section, path)) {
+        control.socket = path.into();
     }
     section.finish();
     control
 }
 
-/// The key `socket`, which has to be a usable path.
-pub(super) fn socket_path(section: &mut Section<'_>) -> Option<PathBuf> {
-    let path = section.string("socket")?;
+/// The key `socket`, if it is a usable path.
+pub(super) fn check_socket_path(section: &Section<'_>, path: Placed<String>) -> Option<String> {
     let problem = if path.value.is_empty() {
         "is empty".to_owned()
     } else if !path.value.starts_with('/') {
@@ -71,7 +69,7 @@ pub(super) fn socket_path(section: &mut Section<'_>) -> Option<PathBuf> {
     } else if path.value.len() > SOCKET_PATH_BYTES_MAX {
         format!("is longer than {SOCKET_PATH_BYTES_MAX} bytes")
     } else {
-        return Some(PathBuf::from(path.value));
+        return Some(path.value);
     };
     section.report(
         &path.span,

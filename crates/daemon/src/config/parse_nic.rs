@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use clearway_nic::MacAddress;
 
-use super::parse::socket_path;
+use super::parse::{SOCKET_PATH_BYTES_MAX, check_socket_path};
 use super::reader::{Placed, Section};
 use super::{
     Driver, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic, XdpMode,
@@ -16,8 +16,8 @@ const MTU_BYTES_MIN: u64 = 576;
 /// What the total length of an IPv4 packet can say (RFC 791, section 3.1), less the room that an
 /// Ethernet header and a VLAN tag take in a memif buffer of 64 KiB.
 const MTU_BYTES_MAX: u64 = 65_518;
-/// `memif` carries the secret in 24 bytes.
-const SECRET_BYTES_MAX: usize = 24;
+/// `memif` carries the secret in 24 bytes, and the last is zero.
+const SECRET_BYTES_MAX: usize = 23;
 /// Names show up in tables and in error messages.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -91,10 +91,7 @@ fn default_name(driver: &Driver) -> String {
 fn name(section: &mut Section<'_>) -> Option<String> {
     let name = section.string("name")?;
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
-    if name.value.is_empty()
-        || name.value.len() > NAME_BYTES_MAX
-        || !name.value.bytes().all(fine)
-    {
+    if name.value.is_empty() || name.value.len() > NAME_BYTES_MAX || !name.value.bytes().all(fine) {
         section.report(
             &name.span,
             format!("`name = \"{}\"` cannot be the name of an engine", name.value),
@@ -177,7 +174,7 @@ fn memif(section: &mut Section<'_>) -> Option<Memif> {
     let buffer_bytes = section.integer("buffer_bytes", 512..=65536);
     let mac = mac(section);
     let named = section.has("socket");
-    let socket = socket_path(section);
+    let socket = memif_socket(section);
     if !named {
         section.report(
             section.span(),
@@ -195,20 +192,29 @@ fn memif(section: &mut Section<'_>) -> Option<Memif> {
     let mut link = Memif::new(socket?, role?);
     link.id = id.map_or(link.id, |id| id.value as u32);
     link.secret = secret.unwrap_or_default();
-    link.queue_pairs = queue_pairs.map_or(link.queue_pairs, |pairs| pairs.value as u8);
+    link.queue_pairs = queue_pairs.map_or(link.queue_pairs, |pairs| pairs.value as u16);
     link.buffer_bytes = buffer_bytes.map_or(link.buffer_bytes, |bytes| bytes.value as u32);
     link.mac = mac;
     Some(link)
 }
 
+/// A path, or a name in the abstract namespace, as in other tools.
+fn memif_socket(section: &mut Section<'_>) -> Option<String> {
+    let text = section.string("socket")?;
+    if text.value.starts_with('@') && (2..=SOCKET_PATH_BYTES_MAX).contains(&text.value.len()) {
+        return Some(text.value);
+    }
+    check_socket_path(section, text)
+}
+
 /// The secret itself is not repeated in the message.
 fn secret(section: &mut Section<'_>) -> Option<String> {
     let secret = section.string("secret")?;
-    if secret.value.len() > SECRET_BYTES_MAX {
+    if secret.value.len() > SECRET_BYTES_MAX || secret.value.contains('\0') {
         section.report(
             &secret.span,
-            format!("the secret is longer than {SECRET_BYTES_MAX} bytes"),
-            "shorten it on both sides of the link",
+            format!("the secret is longer than {SECRET_BYTES_MAX} bytes, or has a zero in it"),
+            "change it on both sides of the link",
         );
     }
     Some(secret.value)

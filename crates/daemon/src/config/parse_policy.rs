@@ -11,13 +11,7 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     let limits = section.section("limits", "[policy.limits]").map(limits).unwrap_or_default();
     let ports = rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
     section.finish();
-    Policy {
-        users: people.users,
-        groups: people.groups,
-        anybody: people.anybody,
-        ports,
-        limits,
-    }
+    Policy { users: people.users, groups: people.groups, anybody: people.anybody, ports, limits }
 }
 
 struct People {

@@ -60,9 +60,8 @@ fn shipped_example_is_valid_with_everything_uncommented() {
 }
 
 fn is_assignment(text: &str) -> bool {
-    text.split_once(" = ").is_some_and(|(key, _)| {
-        key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
-    })
+    text.split_once(" = ")
+        .is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
 }
 
 const MEMIF: &str = "[[nic]]\ndriver = \"memif\"\nsocket = \"/tmp/m\"\nrole = \"server\"\n\
@@ -107,7 +106,7 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (memif("id = 4294967296\n"), 6, "out of range", "4294967295"),
         (memif("mac = \"03:00:00:00:00:01\"\n"), 6, "`mac", "02:00"),
         (memif("mac = \"02:00:00:00:01\"\n"), 6, "`mac", "02:00"),
-        (memif("secret = \"0123456789012345678901234\"\n"), 6, "longer than 24", "shorten"),
+        (memif("secret = \"0123456789012345678901234\"\n"), 6, "longer than 23", "both sides"),
         (memif("buffer_bytes = 100\n"), 6, "out of range", "512"),
         (nic(ETHERNET), 3, "same interface", "once"),
         (memif(MEMIF), 6, "two NICs with the name \"memif0\"", "`name`"),

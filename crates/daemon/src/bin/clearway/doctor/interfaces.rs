@@ -1,0 +1,65 @@
+//! What each driver can do here, and on which interface.
+
+use clearway_daemon::config::{Machine, ThisMachine};
+use clearway_nic::interface::Device;
+
+use super::Finding;
+
+pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
+    let mut findings = vec![Finding::good(
+        "memif",
+        "works everywhere, needs no privilege: shared memory to another daemon, DPDK or VPP",
+    )];
+    let mut names = ThisMachine.interfaces();
+    if let Some(name) = probed.filter(|name| !names.iter().any(|other| other == name)) {
+        names.push(name.to_owned());
+    }
+    for name in names {
+        let probe = probed == Some(name.as_str());
+        if name == "lo" && !probe {
+            continue;
+        }
+        findings.push(interface(&name));
+        if probe {
+            findings.push(af_xdp(&name));
+        }
+    }
+    findings
+}
+
+fn interface(name: &str) -> Finding {
+    let subject = format!("interface {name}");
+    let device = match Device::open(name) {
+        Ok(device) => device,
+        Err(error) => {
+            let advice = "name one that there is; `ip link` shows them";
+            return Finding::missing(subject, error.to_string(), advice);
+        }
+    };
+    let channels = device.channels();
+    let queues = format!("{} of at most {}", channels.pairs(), channels.pairs_max());
+    let running = device.running().unwrap_or(false);
+    let text = format!(
+        "driver {}, queues {queues}, MTU {}, {}",
+        device.driver().unwrap_or_else(|| "unknown".to_owned()),
+        device.mtu().map_or_else(|_| "unknown".to_owned(), |mtu| mtu.to_string()),
+        if running { "up" } else { "down" },
+    );
+    if running {
+        return Finding::good(subject, text);
+    }
+    Finding::limited(subject, text, format!("ip link set {name} up, and check the cable"))
+}
+
+/// Zero-copy or not, and why: only trying tells.
+fn af_xdp(name: &str) -> Finding {
+    let subject = format!("AF_XDP on {name}");
+    match clearway_nic::af_xdp::probe(name) {
+        Ok(sentence) => Finding::good(subject, sentence),
+        Err(error) => Finding::missing(
+            subject,
+            error.to_string(),
+            "without AF_XDP, `driver = \"af_packet\"` works on every interface, slower",
+        ),
+    }
+}

@@ -1,0 +1,182 @@
+//! The machine and this process: kernel, cores, memory, limits, privileges, a running daemon.
+
+use std::fs;
+use std::path::Path;
+
+use clearway_daemon::config::{Machine, ThisMachine};
+use rustix::process::{Resource, getrlimit};
+use rustix::system::uname;
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::Finding;
+use crate::client::Client;
+
+/// BPF links for XDP, which go away with the process that holds them, came with Linux 5.9.
+const KERNEL_FOR_AF_XDP: (u32, u32) = (5, 9);
+/// Descriptors of an app in the daemon: control socket, memory, two doorbells. Those of 250 apps.
+const OPEN_FILES_WANTED: u64 = 1000;
+/// AF_XDP frame memory of four queues.
+const LOCKED_BYTES_WANTED: u64 = 64 << 20;
+
+pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
+    vec![
+        kernel(),
+        cores(),
+        memory(),
+        privileges(),
+        open_files(),
+        locked_memory(),
+        hugepages(),
+        daemon(socket),
+    ]
+}
+
+fn kernel() -> Finding {
+    let uname = uname();
+    let release = uname.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let text = format!("Linux {release}, {}", uname.machine().to_string_lossy());
+    if version >= KERNEL_FOR_AF_XDP {
+        return Finding::good("kernel", text);
+    }
+    let (major, minor) = KERNEL_FOR_AF_XDP;
+    Finding::limited("kernel", text, format!("AF_XDP needs Linux {major}.{minor} or newer"))
+}
+
+fn cores() -> Finding {
+    let cores = ThisMachine.cores();
+    let text = format!("{} for this process: {}", cores.len(), ranges(&cores));
+    match cores.len() {
+        0 | 1 => Finding::limited(
+            "cores",
+            text,
+            "an app and its engine share one core; keep `idle = \"adaptive\"` or \"yield\", never \
+             \"spin\"",
+        ),
+        _ => Finding::good("cores", text),
+    }
+}
+
+fn ranges(cores: &[usize]) -> String {
+    let mut text = String::new();
+    let mut index = 0;
+    while index < cores.len() {
+        let first = cores[index];
+        while index + 1 < cores.len() && cores[index + 1] == cores[index] + 1 {
+            index += 1;
+        }
+        let comma = if text.is_empty() { "" } else { "," };
+        let last = cores[index];
+        text += &if first == last {
+            format!("{comma}{first}")
+        } else {
+            format!("{comma}{first}-{last}")
+        };
+        index += 1;
+    }
+    text
+}
+
+fn memory() -> Finding {
+    let available = meminfo("MemAvailable").unwrap_or(0);
+    let text = format!("{} MiB available", available >> 10);
+    if available > 256 << 10 {
+        return Finding::good("memory", text);
+    }
+    Finding::limited(
+        "memory",
+        text,
+        "a channel takes 32 MiB by default; let apps ask for smaller ones",
+    )
+}
+
+/// In KiB, as the kernel gives it.
+fn meminfo(key: &str) -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn privileges() -> Finding {
+    let wanted = [
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_BPF", CapabilitySet::BPF),
+    ];
+    let held = capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+    // Before there was CAP_BPF, CAP_SYS_ADMIN was asked for in its place, and still does.
+    let has = |set: CapabilitySet| {
+        held.contains(set) || set == CapabilitySet::BPF && held.contains(CapabilitySet::SYS_ADMIN)
+    };
+    let names = |with: bool| {
+        let names = wanted.iter().filter(|(_, set)| has(*set) == with).map(|(name, _)| *name);
+        names.collect::<Vec<_>>().join(", ")
+    };
+    let (present, absent) = (names(true), names(false));
+    if absent.is_empty() {
+        return Finding::good("privileges", format!("{present}: AF_XDP and AF_PACKET may be used"));
+    }
+    Finding::limited(
+        "privileges",
+        format!("no {absent}: memif works, kernel interfaces do not"),
+        "run as root (the daemon drops what it does not need), or give the program what it needs: \
+         setcap cap_net_admin,cap_net_raw,cap_bpf+ep \"$(command -v clearway)\"",
+    )
+}
+
+fn open_files() -> Finding {
+    let limit = getrlimit(Resource::Nofile).current;
+    let text = limit.map_or("unlimited".to_owned(), |limit| limit.to_string());
+    if limit.is_none_or(|limit| limit >= OPEN_FILES_WANTED) {
+        return Finding::good("open files", text);
+    }
+    Finding::limited("open files", text, "an app takes four; raise it (ulimit -n, LimitNOFILE=)")
+}
+
+fn locked_memory() -> Finding {
+    let limit = getrlimit(Resource::Memlock).current;
+    let exempt =
+        capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    let text = limit.map_or("unlimited".to_owned(), |limit| format!("{} KiB", limit >> 10));
+    if exempt {
+        return Finding::good("locked memory", format!("{text}, which CAP_IPC_LOCK overrides"));
+    }
+    if limit.is_none_or(|limit| limit >= LOCKED_BYTES_WANTED) {
+        return Finding::good("locked memory", text);
+    }
+    Finding::limited(
+        "locked memory",
+        text,
+        "AF_XDP charges its frame memory to this limit; raise it (ulimit -l, LimitMEMLOCK=)",
+    )
+}
+
+/// Clearway does not need them, and people ask.
+fn hugepages() -> Finding {
+    let pages = meminfo("HugePages_Total").unwrap_or(0);
+    Finding::good("hugepages", format!("{pages} reserved; none are needed"))
+}
+
+fn daemon(socket: Option<&Path>) -> Finding {
+    let path = socket.map_or_else(clearway_channel::control::client_path, Path::to_owned);
+    match Client::connect(Some(&path)) {
+        Ok(_) => Finding::good("daemon", format!("one runs at {}", path.display())),
+        Err(_) => Finding::limited(
+            "daemon",
+            format!("none answers at {}", path.display()),
+            "start one: clearway daemon --config clearway.toml",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_are_shown_as_ranges() {
+        assert_eq!(ranges(&[]), "");
+        assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
+    }
+}

@@ -1,0 +1,63 @@
+//! Printing: to a reader that may go away, in tables, and failures with their exit codes.
+
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+/// Why the command did not do what it was asked for.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// It could not.
+    Failed(String),
+    /// The command line or the configuration is wrong.
+    Usage(String),
+}
+
+impl Failure {
+    pub(crate) fn failed(message: impl std::fmt::Display) -> Self {
+        Self::Failed(message.to_string())
+    }
+
+    /// Says so on standard error.
+    pub(crate) fn report(&self) -> ExitCode {
+        let (code, message) = match self {
+            Self::Failed(message) => (1, message.as_str()),
+            Self::Usage(message) => (2, message.as_str()),
+        };
+        let _ = writeln!(std::io::stderr(), "clearway: {message}");
+        ExitCode::from(code)
+    }
+}
+
+/// Writes a text to standard output. A reader that has seen enough (`| head`) is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    let mut output = std::io::stdout().lock();
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Failed(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An empty table; columns whose titles start with `#` are aligned to the right, and the `#` is
+/// not shown.
+pub(crate) fn table(titles: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(titles.iter().map(|title| title.trim_start_matches('#').to_uppercase()));
+    for (index, title) in titles.iter().enumerate() {
+        if let Some(column) = table.column_mut(index)
+            && title.starts_with('#')
+        {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A table as lines without blanks at their ends.
+pub(crate) fn lines(table: &Table) -> String {
+    table.trim_fmt() + "\n"
+}

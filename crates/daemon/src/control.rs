@@ -1,0 +1,320 @@
+//! The control plane: one thread that accepts apps, applies the policy, and tells the engines.
+//!
+//! It waits on one epoll set for the control socket, its sessions, the engines' mailboxes, signals
+//! and whoever wants it to stop, and it never waits for any of them in particular. It touches no
+//! packet and no message: when it stands still, connections go on.
+//!
+//! ```text
+//!  apps ── SEQPACKET ──▶ session ─▶ requests ─▶ policy ─▶ mailbox ─▶ engine
+//!       ◀── reply, fds ──────────── events ◀─────────── mailbox ◀──
+//! ```
+//!
+//! One request of a session is worked on at a time, and its socket is not read meanwhile: so a
+//! flood waits in the sender's own socket buffer, and the memory that a session can take is bounded.
+
+mod engines;
+mod events;
+mod neighbours;
+mod ping;
+mod requests;
+mod session;
+mod signals;
+mod status;
+mod stop;
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::{Timespec, epoll};
+
+use crate::config::Config;
+use crate::policy::Accounts;
+use crate::socket::Listener;
+use crate::{Error, policy};
+use clearway_channel::Code;
+use clearway_channel::control::Refusal;
+
+pub(crate) use engines::EngineSlot;
+use neighbours::Neighbours;
+pub(crate) use neighbours::Resolver;
+use requests::refusal;
+use session::{Received, Session};
+pub(crate) use signals::Signals;
+use status::Facts;
+pub use stop::Stopper;
+
+/// How long engines may take to say goodbye to their peers before the process ends without them.
+const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
+/// Events taken from the kernel per wait.
+const EVENTS_PER_WAIT: usize = 64;
+/// Connections accepted per wake-up, so that a flood of them leaves time for the others.
+const ACCEPTS_PER_WAKE: usize = 16;
+
+/// Tokens in the epoll set. Engines and sessions follow, each in a range of their own.
+const LISTENER: u64 = 0;
+const STOP: u64 = 1;
+const SIGNALS: u64 = 2;
+const NEIGHBOURS: u64 = 3;
+const ENGINES: u64 = 1 << 16;
+const SESSIONS: u64 = 1 << 32;
+
+/// The control plane of one host. Made by [`crate::Host::open`]; [`ControlPlane::run`] serves until
+/// it is stopped.
+#[derive(Debug)]
+pub struct ControlPlane {
+    /// `None` once the host is shutting down.
+    listener: Option<Listener>,
+    epoll: OwnedFd,
+    stopper: Stopper,
+    signals: Option<Signals>,
+    engines: Vec<EngineSlot>,
+    neighbours: Neighbours,
+    accounts: Accounts,
+    sessions: HashMap<u64, Session>,
+    session_next: u64,
+    /// Numbers the requests to engines whose answers carry an id.
+    request_next: u64,
+    facts: Facts,
+    /// Set when the host has been told to end.
+    shutdown_deadline: Option<Instant>,
+}
+
+impl ControlPlane {
+    /// Gathers everything to wait for.
+    pub(crate) fn new(
+        config: &Config,
+        listener: Listener,
+        engines: Vec<EngineSlot>,
+        resolvers: Vec<Option<Resolver>>,
+    ) -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::resources("set up the control plane", error);
+        let errno = |error: rustix::io::Errno| failed(error.into());
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno)?;
+        let stopper = Stopper::new().map_err(errno)?;
+        let neighbours = Neighbours::new(resolvers).map_err(failed)?;
+        let plane = Self {
+            listener: Some(listener),
+            epoll,
+            stopper,
+            signals: None,
+            engines,
+            neighbours,
+            accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
+            sessions: HashMap::new(),
+            session_next: 0,
+            request_next: 0,
+            facts: Facts::new(config),
+            shutdown_deadline: None,
+        };
+        plane.watch_all().map_err(errno)?;
+        Ok(plane)
+    }
+
+    /// A handle that ends [`ControlPlane::run`] from another thread.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.stopper.clone()
+    }
+
+    /// Lets `SIGTERM` and `SIGINT` end [`ControlPlane::run`].
+    pub(crate) fn stop_on(&mut self, signals: Signals) -> Result<(), Error> {
+        self.watch(signals.as_fd(), SIGNALS)
+            .map_err(|error| Error::resources("wait for signals", error))?;
+        self.signals = Some(signals);
+        Ok(())
+    }
+
+    /// Serves apps until stopped, then ends the engines and all sessions.
+    pub fn run(mut self) -> Result<(), Error> {
+        tracing::info!(
+            socket = %self.facts.socket.display(),
+            engines = self.engines.len(),
+            "ready for apps"
+        );
+        while !self.finished() {
+            self.turn()?;
+        }
+        if let Some(engine) = self.stopper.crashed() {
+            return Err(Error::EngineCrashed(engine));
+        }
+        match self.engines.iter().find(|engine| !engine.ended) {
+            Some(engine) => Err(Error::EngineStuck(engine.name.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn finished(&self) -> bool {
+        let Some(deadline) = self.shutdown_deadline else { return false };
+        self.engines.iter().all(|engine| engine.ended) || Instant::now() >= deadline
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        let mut events = Vec::with_capacity(EVENTS_PER_WAIT);
+        let timeout = self.time_to_wait().map(|time| Timespec {
+            tv_sec: time.as_secs() as i64,
+            tv_nsec: i64::from(time.subsec_nanos()),
+        });
+        let buffer = rustix::buffer::spare_capacity(&mut events);
+        match epoll::wait(&self.epoll, buffer, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(Error::resources("wait for events", error)),
+        }
+        for event in events {
+            self.dispatch(event.data.u64(), event.flags);
+        }
+        self.advance_pings();
+        Ok(())
+    }
+
+    fn time_to_wait(&self) -> Option<Duration> {
+        let due = [self.shutdown_deadline, self.ping_due()].into_iter().flatten().min()?;
+        Some(due.saturating_duration_since(Instant::now()))
+    }
+
+    fn dispatch(&mut self, token: u64, flags: epoll::EventFlags) {
+        match token {
+            LISTENER => self.accept(),
+            STOP => self.begin_shutdown("asked to"),
+            SIGNALS => {
+                if let Some(name) = self.signals.as_ref().and_then(Signals::take) {
+                    self.begin_shutdown(name);
+                }
+            }
+            NEIGHBOURS => self.take_neighbours(),
+            ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
+            _ => self.serve_session(token, flags),
+        }
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPTS_PER_WAKE {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok((socket, peer)) => self.open_session(socket, peer),
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept an app");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn open_session(&mut self, socket: OwnedFd, peer: policy::Peer) {
+        let user = peer.user;
+        let session = Session::new(socket, peer);
+        if let Err(refusal) = self.accounts.open_session(user) {
+            tracing::warn!(user, process = session.peer.process, "{}", refusal.message);
+            session.refuse(&refusal);
+            return;
+        }
+        let token = SESSIONS + self.session_next;
+        self.session_next += 1;
+        if let Err(error) = self.watch(session.as_fd(), token) {
+            tracing::warn!(%error, "cannot watch a session");
+            self.accounts.close_session(user);
+            return;
+        }
+        tracing::debug!(
+            session = token - SESSIONS,
+            user,
+            process = session.peer.process,
+            "session"
+        );
+        self.sessions.insert(token, session);
+    }
+
+    /// Reads one request, or notices that the app is gone.
+    fn serve_session(&mut self, token: u64, flags: epoll::EventFlags) {
+        let Some(session) = self.sessions.get_mut(&token) else { return };
+        if flags.contains(epoll::EventFlags::IN) && !session.is_waiting() {
+            match session.receive() {
+                Received::Request(request) => self.handle_request(token, request),
+                Received::Malformed | Received::Nothing => {}
+                Received::Gone(reason) => self.end_session(token, &reason),
+            }
+            return;
+        }
+        let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
+        if flags.intersects(gone) {
+            self.end_session(token, "the app has gone");
+        }
+    }
+
+    /// Gives back everything that a session had, at once.
+    fn end_session(&mut self, token: u64, reason: &str) {
+        let Some(session) = self.sessions.remove(&token) else { return };
+        let _ = epoll::delete(&self.epoll, session.as_fd());
+        self.accounts.close_session(session.peer.user);
+        let process = session.peer.process;
+        match &session.attached {
+            Some(attached) => {
+                let (engine, channel) = (&mut self.engines[attached.engine], attached.channel);
+                tracing::info!(app = attached.app, process, channel, reason, "session ended");
+                engine.remove_channel(channel);
+            }
+            None => tracing::debug!(process, reason, "session ended"),
+        }
+    }
+
+    /// Tells the app why its session ends, and ends it.
+    fn expel(&mut self, token: u64, refusal: &Refusal) {
+        if let Some(session) = self.sessions.get(&token) {
+            session.refuse(refusal);
+            self.end_session(token, &refusal.message);
+        }
+    }
+
+    fn begin_shutdown(&mut self, reason: &str) {
+        self.stopper.acknowledge();
+        if self.shutdown_deadline.is_some() {
+            return;
+        }
+        tracing::info!(reason, "shutting down");
+        self.shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIME);
+        self.listener = None;
+        let crashed = self.stopper.crashed();
+        for engine in &mut self.engines {
+            engine.ended |= crashed.as_ref() == Some(&engine.name);
+            engine.post(clearway_engine::Request::Shutdown);
+        }
+        let tokens: Vec<u64> = self.sessions.keys().copied().collect();
+        let refusal = refusal(Code::DaemonGone, "the daemon is shutting down; attach again");
+        for token in tokens {
+            self.expel(token, &refusal);
+        }
+    }
+
+    fn watch_all(&self) -> rustix::io::Result<()> {
+        if let Some(listener) = &self.listener {
+            self.watch(listener.as_fd(), LISTENER)?;
+        }
+        self.watch(self.stopper.as_fd(), STOP)?;
+        self.watch(self.neighbours.as_fd(), NEIGHBOURS)?;
+        for (index, engine) in self.engines.iter().enumerate() {
+            self.watch(engine.as_fd(), ENGINES + index as u64)?;
+        }
+        Ok(())
+    }
+
+    fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> rustix::io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+        epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)
+    }
+
+    /// Reads a session's socket, or leaves it alone while its request is worked on. That the app
+    /// has gone is noticed either way.
+    fn listen_to(&self, token: u64, readable: bool) {
+        let Some(session) = self.sessions.get(&token) else { return };
+        let mut flags = epoll::EventFlags::RDHUP;
+        flags.set(epoll::EventFlags::IN, readable);
+        let data = epoll::EventData::new_u64(token);
+        if let Err(error) = epoll::modify(&self.epoll, session.as_fd(), data, flags) {
+            tracing::warn!(%error, "cannot watch a session");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,87 @@
+//! What engines tell, and what the control plane makes of it.
+
+use std::net::SocketAddr;
+
+use clearway_channel::control::{Listening, Reply};
+use clearway_channel::{Code, Violation};
+use clearway_engine::{Event, Request as EngineRequest};
+
+use super::ControlPlane;
+use super::requests::refusal;
+use super::session::Waiting;
+
+impl ControlPlane {
+    pub(super) fn take_events(&mut self, engine: usize) {
+        self.engines[engine].acknowledge();
+        while let Some(event) = self.engines[engine].next_event() {
+            self.handle_event(engine, event);
+        }
+        self.engines[engine].pump();
+    }
+
+    fn handle_event(&mut self, engine: usize, event: Event) {
+        match event {
+            Event::Listening { channel, listener, result } => {
+                self.listening(engine, channel, listener, result);
+            }
+            Event::ChannelRemoved { channel, end } => {
+                drop(end);
+                if let Some(channel) = self.engines[engine].forget_channel(channel) {
+                    self.accounts.close_channel(channel.user, channel.memory_bytes);
+                }
+            }
+            Event::Violation { channel, violation } => self.violation(engine, channel, violation),
+            Event::Resolve { address } => self.neighbours.ask(engine, address),
+            Event::Pong { id, result } => self.take_pong(id, result),
+            Event::Snapshot { id, snapshot } => self.take_snapshot(engine, id, *snapshot),
+            Event::Ended => {
+                tracing::debug!(engine = self.engines[engine].name, "engine ended");
+                self.engines[engine].ended = true;
+            }
+        }
+    }
+
+    fn listening(&mut self, engine: usize, channel: u32, listener: u32, result: Result<u16, Code>) {
+        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
+        else {
+            return;
+        };
+        let Some(session) = self.sessions.get_mut(&token) else { return };
+        let address = match session.waiting {
+            Waiting::Listening { listener: expected, address } if expected == listener => address,
+            _ => return,
+        };
+        let reply = match result {
+            Ok(port) => {
+                let app = session.attached.as_ref().map_or("", |attached| &attached.app);
+                tracing::info!(app, channel, port, "listening");
+                Reply::Listening(Listening { listener, address: SocketAddr::new(address, port) })
+            }
+            Err(code) => {
+                if let Some(attached) = &mut session.attached {
+                    attached.listeners.retain(|id| *id != listener);
+                }
+                Reply::error(code)
+            }
+        };
+        self.reply(token, &reply);
+    }
+
+    fn violation(&mut self, engine: usize, channel: u32, violation: Violation) {
+        let Some(record) = self.engines[engine].channel(channel) else { return };
+        tracing::warn!(
+            engine = self.engines[engine].name,
+            channel,
+            user = record.user,
+            "an app broke the contract of its channel: {violation}"
+        );
+        let text = format!("the app broke the contract of its channel: {violation}");
+        self.expel(record.session, &refusal(Code::Violation, text));
+    }
+
+    pub(super) fn take_neighbours(&mut self) {
+        for (engine, address, mac) in self.neighbours.answers() {
+            self.engines[engine].post(EngineRequest::Neighbour { address, mac });
+        }
+    }
+}

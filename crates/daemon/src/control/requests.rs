@@ -1,0 +1,191 @@
+//! What apps ask for, and what the control plane makes of it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+use clearway_channel::control::{
+    Attach, Attached, Empty, Listen, Refusal, Reply, Request, Unlisten,
+};
+use clearway_channel::{Code, DaemonEnd, Sizes};
+use clearway_engine::Request as EngineRequest;
+
+use super::ControlPlane;
+use super::engines::Channel;
+use super::session::{self, Session, Waiting};
+
+impl ControlPlane {
+    pub(super) fn handle_request(&mut self, token: u64, request: Request) {
+        let result = match request {
+            Request::Attach(attach) => self.attach(token, attach),
+            Request::Listen(listen) => self.listen(token, &listen),
+            Request::Unlisten(unlisten) => self.unlisten(token, &unlisten),
+            Request::Status(Empty {}) => self.gather_status(token),
+            Request::Ping(ping) => self.begin_ping(token, &ping),
+        };
+        match result {
+            Err(refusal) => {
+                if let Some(session) = self.sessions.get(&token) {
+                    tracing::info!(
+                        user = session.peer.user,
+                        process = session.peer.process,
+                        "refused: {}",
+                        refusal.message
+                    );
+                }
+                self.reply(token, &Reply::Error(refusal));
+            }
+            Ok(()) => {
+                let waiting = self.sessions.get(&token).is_some_and(Session::is_waiting);
+                if waiting {
+                    self.listen_to(token, false);
+                }
+            }
+        }
+    }
+
+    /// Answers, and reads the session's next request.
+    pub(super) fn reply(&mut self, token: u64, reply: &Reply) {
+        let Some(session) = self.sessions.get_mut(&token) else { return };
+        let was_waiting = session.is_waiting();
+        session.waiting = Waiting::Nothing;
+        if let Err(reason) = session.reply(reply, None) {
+            self.end_session(token, &reason);
+        } else if was_waiting {
+            self.listen_to(token, true);
+        }
+    }
+
+    fn attach(&mut self, token: u64, attach: Attach) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        if session.attached.is_some() {
+            let text = "this connection has a channel already; open another connection";
+            return Err(refusal(Code::Invalid, text));
+        }
+        if !attach.layout_matches() {
+            return Err(refusal(Code::Mismatch, Code::Mismatch.text()));
+        }
+        attach.sizes.check().map_err(|error| refusal(Code::Invalid, error.to_string()))?;
+        let engine = self.choose_engine(attach.engine)?;
+        let memory_bytes = attach.sizes.total_bytes() as u64;
+        self.accounts.open_channel(&session.peer, memory_bytes)?;
+        let opened = self.open_channel(token, engine, &attach);
+        if opened.is_err() {
+            let user = self.sessions[&token].peer.user;
+            self.accounts.close_channel(user, memory_bytes);
+        }
+        opened
+    }
+
+    fn choose_engine(&self, wanted: Option<u32>) -> Result<usize, Refusal> {
+        let index = wanted.unwrap_or(0) as usize;
+        match self.engines.get(index) {
+            Some(engine) if !engine.ended => Ok(index),
+            _ => {
+                let text = format!("there is no engine {index}; see `clearway status` for those");
+                Err(refusal(Code::Invalid, text))
+            }
+        }
+    }
+
+    /// Makes the channel, hands one end to the engine and the other to the app.
+    fn open_channel(&mut self, token: u64, index: usize, attach: &Attach) -> Result<(), Refusal> {
+        let session = &self.sessions[&token];
+        let user = session.peer.user;
+        let (end, handover) =
+            DaemonEnd::create(attach.sizes).map_err(|error| no_memory(attach.sizes, &error))?;
+        let memory_bytes = attach.sizes.total_bytes() as u64;
+        let engine = &mut self.engines[index];
+        let channel = engine.new_channel(Channel { session: token, user, memory_bytes });
+        let attached = Attached { channel, engine: index as u32, sizes: attach.sizes };
+        if let Err(reason) = session.reply(&Reply::Attached(attached), Some(&handover)) {
+            engine.forget_channel(channel);
+            return Err(refusal(Code::Internal, reason));
+        }
+        engine.post(EngineRequest::AddChannel {
+            channel,
+            app: attach.app.clone(),
+            end: Box::new(end),
+            connections_max: self.accounts.connections_per_channel(),
+        });
+        let process = session.peer.process;
+        tracing::info!(app = attach.app, user, process, engine = engine.name, channel, "attached");
+        let app = attach.app.clone();
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.attached = Some(session::Attached {
+                engine: index,
+                channel,
+                app,
+                listeners: Vec::new(),
+                listener_next: 1,
+            });
+        }
+        Ok(())
+    }
+
+    fn listen(&mut self, token: u64, listen: &Listen) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let attached = session.attached.as_mut().ok_or_else(not_attached)?;
+        self.accounts.may_listen(&session.peer, listen.port)?;
+        if attached.listeners.len() >= self.accounts.listeners_per_channel() {
+            let text = "the channel has as many listeners as it may; close one first, or raise \
+                        `listeners_per_channel` in [policy.limits] of the daemon's configuration";
+            return Err(refusal(Code::Limit, text));
+        }
+        let listener = attached.listener_next;
+        attached.listener_next = listener.wrapping_add(1).max(1);
+        attached.listeners.push(listener);
+        self.engines[attached.engine].post(EngineRequest::Listen {
+            channel: attached.channel,
+            listener,
+            address: listen.address,
+            port: listen.port,
+        });
+        let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        session.waiting = Waiting::Listening { listener, address };
+        Ok(())
+    }
+
+    fn unlisten(&mut self, token: u64, unlisten: &Unlisten) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let attached = session.attached.as_mut().ok_or_else(not_attached)?;
+        let listener = unlisten.listener;
+        let Some(place) = attached.listeners.iter().position(|id| *id == listener) else {
+            let text = format!("there is no listener {listener}; use the number from `listening`");
+            return Err(refusal(Code::Invalid, text));
+        };
+        attached.listeners.swap_remove(place);
+        let (engine, channel) = (attached.engine, attached.channel);
+        self.engines[engine].post(EngineRequest::Unlisten { channel, listener });
+        self.reply(token, &Reply::Unlistened(Empty {}));
+        Ok(())
+    }
+
+    /// Only who may attach may look around.
+    pub(super) fn may_look(&self, token: u64) -> Result<(), Refusal> {
+        match self.sessions.get(&token) {
+            Some(session) if !self.accounts.may_attach(&session.peer) => {
+                let text = "only users that may attach may ask this; add the user to [policy] in \
+                            the daemon's configuration";
+                Err(refusal(Code::Denied, text))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+pub(super) fn refusal(code: Code, message: impl Into<String>) -> Refusal {
+    Refusal { code, message: message.into() }
+}
+
+fn not_attached() -> Refusal {
+    refusal(Code::Invalid, "this connection has no channel; send `attach` first")
+}
+
+fn no_memory(sizes: Sizes, error: &io::Error) -> Refusal {
+    let text = format!(
+        "a channel of {} bytes cannot be made ({error}); use a smaller one, or give the daemon \
+         more memory and open files",
+        sizes.total_bytes()
+    );
+    refusal(Code::OutOfMemory, text)
+}

@@ -1,0 +1,125 @@
+//! One app at the other end of the control socket.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use clearway_channel::control::{self, Refusal, Reply, Request};
+use clearway_channel::{Code, Handover};
+
+use crate::policy::Peer;
+
+/// Packets that make no sense, after which a session is ended.
+const MALFORMED_MAX: u32 = 16;
+
+/// An open control connection.
+#[derive(Debug)]
+pub(super) struct Session {
+    socket: OwnedFd,
+    pub(super) peer: Peer,
+    pub(super) attached: Option<Attached>,
+    /// The request that is being worked on; the socket is not read meanwhile.
+    pub(super) waiting: Waiting,
+    malformed: u32,
+}
+
+/// The channel of a session.
+#[derive(Debug)]
+pub(super) struct Attached {
+    /// Index of the engine.
+    pub(super) engine: usize,
+    pub(super) channel: u32,
+    pub(super) app: String,
+    pub(super) listeners: Vec<u32>,
+    pub(super) listener_next: u32,
+}
+
+/// What a session waits for.
+#[derive(Debug, Default)]
+pub(super) enum Waiting {
+    /// For nothing: the next request may come.
+    #[default]
+    Nothing,
+    /// The engine has been asked to listen.
+    Listening { listener: u32, address: std::net::IpAddr },
+    /// Engines have been asked for their state.
+    Status(super::status::Gathering),
+    /// Probes are on their way.
+    Pong(super::ping::Task),
+}
+
+/// What came out of a session's socket.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// A request.
+    Request(Request),
+    /// Not a request; the app has been told.
+    Malformed,
+    /// Nothing after all.
+    Nothing,
+    /// The session has to end, for this reason.
+    Gone(String),
+}
+
+impl Session {
+    pub(super) fn new(socket: OwnedFd, peer: Peer) -> Self {
+        let waiting = Waiting::Nothing;
+        Self { socket, peer, attached: None, waiting, malformed: 0 }
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    pub(super) fn receive(&mut self) -> Received {
+        let packet = match control::receive(&self.socket) {
+            Ok(Some(packet)) => packet,
+            Ok(None) => return Received::Gone("the app has gone".to_owned()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return self.malformed(&error.to_string());
+            }
+            Err(error) => return Received::Gone(error.to_string()),
+        };
+        // No request carries descriptors; those that came are closed here, with the packet.
+        match Request::parse(&packet.bytes) {
+            Ok(request) => Received::Request(request),
+            Err(error) => self.malformed(&error.to_string()),
+        }
+    }
+
+    fn malformed(&mut self, message: &str) -> Received {
+        self.malformed += 1;
+        if self.malformed > MALFORMED_MAX {
+            return Received::Gone(format!("too many malformed requests; the last: {message}"));
+        }
+        match self.reply(&Reply::error_with(Code::Invalid, message), None) {
+            Ok(()) => Received::Malformed,
+            Err(reason) => Received::Gone(reason),
+        }
+    }
+
+    /// Sends a reply. One that does not fit in the socket's buffer means that the app does not read
+    /// its replies, and then the session has to end.
+    pub(super) fn reply(&self, reply: &Reply, handover: Option<&Handover>) -> Result<(), String> {
+        let descriptors = handover.map(|handover| {
+            [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell]
+                .map(|descriptor| descriptor.as_fd())
+        });
+        let descriptors = descriptors.as_ref().map_or(&[][..], |descriptors| descriptors);
+        control::send(&self.socket, reply, descriptors).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => "the app does not read its replies".to_owned(),
+            _ => format!("cannot reply: {error}"),
+        })
+    }
+
+    /// Tells the app why its session ends, if it still listens.
+    pub(super) fn refuse(&self, refusal: &Refusal) {
+        let _ = self.reply(&Reply::Error(refusal.clone()), None);
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}

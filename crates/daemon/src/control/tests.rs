@@ -1,0 +1,429 @@
+//! A live control plane over an engine on a memif without a peer.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clearway_base::Random;
+use clearway_channel::control::{
+    self, Attach, Attached, Empty, Listen, Listening, Ping, Reply, Request, Unlisten,
+};
+use clearway_channel::{AppEnd, Code, Command, Handover, ReleaseList, Sizes};
+use clearway_engine::{Clock, Group, Idle};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, send, socket_with,
+};
+
+use super::Stopper;
+use crate::config::{Config, Limits, Memif, MemifRole, Network, Nic, Policy};
+use crate::{Error, Host};
+
+/// Nothing in these tests takes longer, unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const SMALL: Sizes = Sizes {
+    submission_entries: 16,
+    completion_entries: 16,
+    transmit_pool_bytes: 1 << 16,
+    receive_pool_bytes: 1 << 16,
+};
+
+/// A host in this process.
+struct Live {
+    directory: PathBuf,
+    stopper: Stopper,
+    control: Option<JoinHandle<Result<(), Error>>>,
+    group: Option<JoinHandle<()>>,
+}
+
+impl Live {
+    fn start(limits: Limits) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("clearway-control-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).expect("a directory");
+        let link = Memif::new(format!("@{}", directory.display()), MemifRole::Server);
+        let address = Network { address: [10, 9, 0, 1].into(), prefix_bits: 24 };
+        let mut config = Config {
+            nics: vec![Nic::memif("link", link, address)],
+            policy: Policy { limits, ..Policy::default() },
+            ..Config::default()
+        };
+        config.control.socket = directory.join("control.sock");
+        let clock = Clock::new();
+        let host = Host::open(&config, clock).expect("a host");
+        let stopper = host.control.stopper();
+        let control = std::thread::spawn(move || host.control.run());
+        let group = std::thread::spawn(move || Group::new(host.engines, Idle::Block, clock).run());
+        Self { directory, stopper, control: Some(control), group: Some(group) }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.join("control.sock")
+    }
+
+    fn app(&self) -> App {
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+        connect(&socket, &SocketAddrUnix::new(self.path()).expect("an address"))
+            .expect("connected");
+        set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE)).expect("a timeout");
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).expect("a timeout");
+        App { socket }
+    }
+
+    fn status(&self) -> serde_json::Value {
+        match self.app().ask(&Request::Status(Empty {})) {
+            Reply::Status(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until the status is as wanted.
+    fn wait_for(&self, what: &str, wanted: impl Fn(&serde_json::Value) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = self.status();
+            if wanted(&status) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{what} did not happen: {status:#}");
+            std::thread::yield_now();
+        }
+    }
+
+    fn stop(&mut self) {
+        self.stopper.stop();
+        if let Some(control) = self.control.take() {
+            control.join().expect("no panic").expect("an orderly end");
+        }
+        if let Some(group) = self.group.take() {
+            group.join().expect("no panic");
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.stop();
+            assert!(!self.path().exists(), "the control socket is left behind");
+        }
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// The app's side of the control socket, without manners.
+struct App {
+    socket: OwnedFd,
+}
+
+impl App {
+    fn raw(&self, bytes: &[u8]) -> rustix::io::Result<usize> {
+        send(&self.socket, bytes, SendFlags::NOSIGNAL)
+    }
+
+    fn reply(&self) -> io::Result<Option<Reply>> {
+        let packet = control::receive(&self.socket)?;
+        Ok(packet.map(|packet| Reply::parse(&packet.bytes).expect("a reply")))
+    }
+
+    fn ask(&self, request: &Request) -> Reply {
+        control::send(&self.socket, request, &[]).expect("sent");
+        self.reply().expect("an answer in time").expect("an answer")
+    }
+
+    fn refusal(&self, request: &Request) -> (Code, String) {
+        match self.ask(request) {
+            Reply::Error(refusal) => (refusal.code, refusal.message),
+            other => panic!("{request:?} was answered with {other:?}"),
+        }
+    }
+
+    fn attach(&self) -> (Attached, AppEnd) {
+        let request = Request::Attach(Attach::new("test", None, SMALL));
+        control::send(&self.socket, &request, &[]).expect("sent");
+        let packet = control::receive(&self.socket).expect("in time").expect("an answer");
+        let Ok(Reply::Attached(attached)) = Reply::parse(&packet.bytes) else {
+            panic!("{}", String::from_utf8_lossy(&packet.bytes));
+        };
+        let [memory, daemon, app]: [OwnedFd; 3] =
+            packet.descriptors.try_into().expect("three descriptors");
+        let handover = Handover { memory, daemon_doorbell: daemon, app_doorbell: app };
+        (attached, AppEnd::open(handover, SMALL).expect("a channel"))
+    }
+
+    fn listen(&self, port: u16) -> Reply {
+        self.ask(&Request::Listen(Listen { address: None, port }))
+    }
+
+    /// Reads until the daemon hangs up.
+    fn wait_for_end(&self) {
+        while self.reply().expect("the end in time").is_some() {}
+    }
+}
+
+fn apps(status: &serde_json::Value) -> usize {
+    status["apps"].as_array().map_or(0, Vec::len)
+}
+
+fn channels(status: &serde_json::Value) -> usize {
+    status["engines"][0]["channels"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn attach_listen_unlisten() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let (attached, _end) = app.attach();
+    assert_eq!((attached.engine, attached.sizes), (0, SMALL));
+    let Reply::Listening(Listening { listener, address }) = app.listen(7000) else { panic!() };
+    assert_eq!(address.port(), 7000);
+    let Reply::Listening(Listening { address, .. }) = app.listen(0) else { panic!() };
+    assert!(address.port() >= 49152);
+    let unlisten = Request::Unlisten(Unlisten { listener });
+    assert_eq!(app.ask(&unlisten), Reply::Unlistened(Empty {}));
+    assert_eq!(app.refusal(&unlisten).0, Code::Invalid);
+    assert!(matches!(app.listen(7000), Reply::Listening(_)));
+}
+
+#[test]
+fn port_belongs_to_the_first_until_it_is_gone() {
+    let host = Live::start(Limits::default());
+    let (first, second) = (host.app(), host.app());
+    let _channels = (first.attach(), second.attach());
+    assert!(matches!(first.listen(7000), Reply::Listening(_)));
+    let listen = Request::Listen(Listen { address: None, port: 7000 });
+    assert_eq!(second.refusal(&listen).0, Code::AddressInUse);
+    drop(first);
+    host.wait_for("the end of the first app", |status| channels(status) == 1);
+    assert!(matches!(second.listen(7000), Reply::Listening(_)));
+}
+
+#[test]
+fn requests_out_of_turn_are_refused_and_the_session_lives_on() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let listen = Request::Listen(Listen { address: None, port: 7000 });
+    assert!(app.refusal(&listen).1.contains("attach"));
+    assert_eq!(app.refusal(&Request::Unlisten(Unlisten { listener: 1 })).0, Code::Invalid);
+    let odd = Attach::new("odd", None, Sizes { submission_entries: 17, ..SMALL });
+    assert!(app.refusal(&Request::Attach(odd)).1.contains("power of two"));
+    let nowhere = Attach::new("nowhere", Some(9), SMALL);
+    assert!(app.refusal(&Request::Attach(nowhere)).1.contains("no engine 9"));
+    let old = Attach { layout: "0".into(), ..Attach::new("old", None, SMALL) };
+    assert_eq!(app.refusal(&Request::Attach(old)).0, Code::Mismatch);
+    let _channel = app.attach();
+    let again = Request::Attach(Attach::new("again", None, SMALL));
+    assert!(app.refusal(&again).1.contains("already"));
+    assert!(matches!(app.listen(7000), Reply::Listening(_)));
+}
+
+#[test]
+fn limits_are_enforced_and_everything_comes_back() {
+    let limits = Limits { channels_total: 2, listeners_per_channel: 2, ..Limits::default() };
+    let host = Live::start(limits);
+    for _ in 0..3 {
+        let (first, second, third) = (host.app(), host.app(), host.app());
+        let _channels = (first.attach(), second.attach());
+        let attach = Request::Attach(Attach::new("third", None, SMALL));
+        let (code, message) = third.refusal(&attach);
+        assert_eq!(code, Code::Limit);
+        assert!(message.contains("channels_total"), "{message}");
+        assert!(matches!(first.listen(7001), Reply::Listening(_)));
+        assert!(matches!(first.listen(7002), Reply::Listening(_)));
+        let listen = Request::Listen(Listen { address: None, port: 7003 });
+        assert_eq!(first.refusal(&listen).0, Code::Limit);
+        drop((first, second, third));
+        host.wait_for("the return of both channels", |status| {
+            channels(status) == 0 && apps(status) == 0
+        });
+    }
+}
+
+#[test]
+fn sessions_over_the_limit_are_told_and_closed() {
+    let host = Live::start(Limits { sessions_per_user: 3, ..Limits::default() });
+    let apps = [host.app(), host.app(), host.app()];
+    let fourth = host.app();
+    let Ok(Some(Reply::Error(refusal))) = fourth.reply() else { panic!("no refusal") };
+    assert_eq!(refusal.code, Code::Limit);
+    fourth.wait_for_end();
+    let _channel = apps[2].attach();
+}
+
+#[test]
+fn status_shows_host_engines_and_apps() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let (attached, _end) = app.attach();
+    let Reply::Listening(_) = app.listen(7000) else { panic!() };
+    let status = host.status();
+    assert_eq!(status["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(status["process"], std::process::id());
+    assert_eq!(status["engines"][0]["addresses"][0], "10.9.0.1/24");
+    assert_eq!(status["engines"][0]["queues"][0]["driver"], "memif");
+    assert_eq!(status["engines"][0]["listeners"][0]["port"], 7000);
+    assert_eq!(status["apps"][0]["app"], "test");
+    assert_eq!(status["apps"][0]["channel"], attached.channel);
+    assert_eq!(status["apps"][0]["process"], std::process::id());
+    assert_eq!(status["apps"][0]["user"], rustix::process::getuid().as_raw());
+    assert_eq!(status["apps"][0]["memory_bytes"], SMALL.total_bytes());
+}
+
+#[test]
+fn ping_of_a_host_that_is_not_there_ends() {
+    let host = Live::start(Limits::default());
+    let ping = |peer: &str| {
+        let peer = peer.parse().expect("an address");
+        Request::Ping(Ping { peer, count: 1, interval_ms: 10, bytes: 64 })
+    };
+    match host.app().ask(&ping("10.9.0.2")) {
+        Reply::Pong(pong) => assert!(pong.round_trips_ns.is_empty()),
+        Reply::Error(refusal) => assert_eq!(refusal.code, Code::Unreachable),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(host.app().refusal(&ping("fd00::1")).0, Code::Unreachable);
+}
+
+#[test]
+fn session_that_waits_for_a_ping_may_die() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let ping = Ping { peer: [10, 9, 0, 2].into(), count: 1000, interval_ms: 60_000, bytes: 64 };
+    control::send(&app.socket, &Request::Ping(ping), &[]).expect("sent");
+    host.wait_for("the session", |status| status["sessions"] == 2);
+    drop(app);
+    host.wait_for("the end of the session", |status| status["sessions"] == 1);
+}
+
+#[test]
+fn an_app_that_breaks_its_channel_is_told_why_and_ended_and_no_other() {
+    let host = Live::start(Limits::default());
+    let (good, bad) = (host.app(), host.app());
+    let _good_end = good.attach();
+    let (_, mut bad_end) = bad.attach();
+    // A buffer that it was never given.
+    let mut buffers = ReleaseList::default();
+    buffers.push(77);
+    bad_end.submit(&Command::Release { buffers }).expect("room");
+    bad_end.flush();
+    let Ok(Some(Reply::Error(refusal))) = bad.reply() else { panic!("no reason given") };
+    assert_eq!(refusal.code, Code::Violation);
+    assert!(refusal.message.contains("77"), "{}", refusal.message);
+    bad.wait_for_end();
+    host.wait_for("the end of its channel", |status| channels(status) == 1);
+    assert!(matches!(good.listen(7000), Reply::Listening(_)));
+}
+
+#[test]
+fn shutdown_tells_apps_and_leaves_nothing() {
+    let mut host = Live::start(Limits::default());
+    let app = host.app();
+    let _channel = app.attach();
+    host.stop();
+    let Ok(Some(Reply::Error(refusal))) = app.reply() else { panic!("no reason given") };
+    assert_eq!(refusal.code, Code::DaemonGone);
+    app.wait_for_end();
+}
+
+/// Random bytes, valid requests with random bytes changed, and cut requests; others are served
+/// meanwhile.
+#[test]
+fn garbage_disturbs_nobody() {
+    let host = Live::start(Limits::default());
+    let good = host.app();
+    let _channel = good.attach();
+    let mut random = Random::new(20707);
+    let valid: Vec<Vec<u8>> = [
+        Request::Attach(Attach::new("x", Some(0), SMALL)),
+        Request::Listen(Listen { address: None, port: 7001 }),
+        Request::Unlisten(Unlisten { listener: 1 }),
+        Request::Status(Empty {}),
+        Request::Ping(Ping { peer: [10, 9, 0, 2].into(), count: 1, interval_ms: 0, bytes: 24 }),
+    ]
+    .iter()
+    .map(|request| serde_json::to_vec(request).expect("JSON"))
+    .collect();
+    for round in 0..300 {
+        let app = host.app();
+        for _ in 0..random.below(6) {
+            let mut bytes = valid[random.below(valid.len() as u64) as usize].clone();
+            match random.below(3) {
+                0 => bytes.truncate(random.below(bytes.len() as u64) as usize),
+                1 => {
+                    for _ in 0..=random.below(4) {
+                        let at = random.below(bytes.len() as u64) as usize;
+                        bytes[at] = random.next_u32() as u8;
+                    }
+                }
+                _ => bytes = (0..random.below(300)).map(|_| random.next_u32() as u8).collect(),
+            }
+            if app.raw(&bytes).is_err() {
+                break;
+            }
+        }
+        drop(app);
+        if round % 50 == 0 {
+            let Reply::Listening(Listening { listener, .. }) = good.listen(7000) else { panic!() };
+            good.ask(&Request::Unlisten(Unlisten { listener }));
+        }
+    }
+    host.wait_for("the end of all strangers", |status| {
+        apps(status) == 1 && channels(status) == 1 && status["sessions"] == 2
+    });
+}
+
+#[test]
+fn malformed_requests_are_answered_until_there_are_too_many() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    for _ in 0..16 {
+        app.raw(b"{}").expect("sent");
+        let Ok(Some(Reply::Error(refusal))) = app.reply() else { panic!("no answer") };
+        assert_eq!(refusal.code, Code::Invalid);
+    }
+    app.raw(b"{}").expect("sent");
+    app.wait_for_end();
+}
+
+#[test]
+fn oversized_packet_is_refused() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    app.raw(&vec![b' '; control::PACKET_BYTES_MAX + 1]).expect("sent");
+    let Ok(Some(Reply::Error(refusal))) = app.reply() else { panic!("no answer") };
+    assert!(refusal.message.contains("limit"), "{}", refusal.message);
+}
+
+#[test]
+fn descriptors_that_nobody_asked_for_are_closed() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+    control::send(&app.socket, &Request::Status(Empty {}), &[writer.as_fd()]).expect("sent");
+    drop(writer);
+    assert!(matches!(app.reply(), Ok(Some(Reply::Status(_)))));
+    let mut end = [0; 1];
+    assert_eq!(rustix::io::read(&reader, &mut end).expect("the end"), 0);
+}
+
+/// An app that floods requests and never reads a reply loses its session; others do not notice.
+#[test]
+fn flood_without_reading_ends_the_session() {
+    let host = Live::start(Limits::default());
+    let flood = host.app();
+    let status = serde_json::to_vec(&Request::Status(Empty {})).expect("JSON");
+    let deadline = Instant::now() + PATIENCE;
+    while flood.raw(&status).is_ok() {
+        assert!(Instant::now() < deadline, "the flood was never stopped");
+    }
+    host.wait_for("the end of the flood", |status| status["sessions"] == 1);
+}

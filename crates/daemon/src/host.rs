@@ -1,0 +1,134 @@
+//! Opening a host: its NICs, an engine on each, and the control plane over them.
+
+use clearway_engine::{Clock, Engine, EngineConfig, Group, interface};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::config::{Config, Network, Nic};
+use crate::control::{ControlPlane, EngineSlot, Signals, Stopper};
+use crate::nic::OpenNic;
+use crate::socket::Listener;
+use crate::{Error, log, nic, privileges};
+
+/// A host that is open: the control socket takes connections and the NICs take frames, but nobody
+/// serves them yet.
+#[derive(Debug)]
+pub struct Host {
+    /// To be run by one thread: [`ControlPlane::run`].
+    pub control: ControlPlane,
+    /// One per NIC, in the order of the configuration, each to be run by a [`Group`].
+    pub engines: Vec<Engine>,
+}
+
+impl Host {
+    /// Opens everything that the configuration names. Whoever runs the engines does so with the
+    /// same `clock`; engines of several hosts may share a [`Group`] if their hosts share a clock.
+    pub fn open(config: &Config, clock: Clock) -> Result<Self, Error> {
+        // First of all, because it tells whether this host has a daemon already.
+        let listener = Listener::bind(&config.control.socket, config.policy.lets_others_in())?;
+        let (mut engines, mut slots, mut resolvers) = (Vec::new(), Vec::new(), Vec::new());
+        for nic in &config.nics {
+            let opened = nic::open(nic, config.udp_port)
+                .map_err(|source| Error::Nic { nic: nic.name.clone(), source })?;
+            log_nic(nic, &opened);
+            let (seed, secret) =
+                random().map_err(|error| Error::resources("draw random numbers", error))?;
+            let settings = EngineConfig {
+                name: nic.name.clone(),
+                interface: opened.interface,
+                udp_port: config.udp_port,
+                idle: nic.idle,
+            };
+            let networks = networks(&settings.interface);
+            let (engine, control) = Engine::new(settings, opened.queues, seed, secret, clock.now())
+                .map_err(|error| Error::resources("make an engine", error))?;
+            engines.push(engine);
+            slots.push(EngineSlot::new(&nic.name, networks, control, opened.steering));
+            resolvers.push(opened.resolver);
+        }
+        Ok(Self { control: ControlPlane::new(config, listener, slots, resolvers)?, engines })
+    }
+}
+
+/// Runs a host on this process: the control plane on the calling thread, each engine on one of its
+/// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
+pub fn run(config: &Config) -> Result<(), Error> {
+    log::start(&config.log);
+    let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
+    let clock = Clock::new();
+    let mut host = Host::open(config, clock)?;
+    host.control.stop_on(signals)?;
+    privileges::drop_unneeded(config)
+        .map_err(|error| Error::resources("drop privileges", error))?;
+    let stopper = host.control.stopper();
+    let mut threads = Vec::new();
+    for (nic, engine) in config.nics.iter().zip(host.engines) {
+        threads.push(start(nic, engine, clock, &stopper)?);
+    }
+    host.control.run()?;
+    for thread in threads {
+        // A panic has been reported by the control plane.
+        let _ = thread.join();
+    }
+    Ok(())
+}
+
+fn start(
+    nic: &Nic,
+    engine: Engine,
+    clock: Clock,
+    stopper: &Stopper,
+) -> Result<std::thread::JoinHandle<()>, Error> {
+    let alarm = stopper.alarm(&nic.name);
+    let (name, idle, core) = (nic.name.clone(), nic.idle, nic.core);
+    let work = move || {
+        let _alarm = alarm;
+        if let Some(core) = core {
+            pin(&name, core);
+        }
+        Group::new(vec![engine], idle, clock).run();
+    };
+    std::thread::Builder::new()
+        .name(format!("engine {}", nic.name))
+        .spawn(work)
+        .map_err(|error| Error::resources("start a thread", error))
+}
+
+/// An engine that cannot be pinned works, only less evenly.
+fn pin(engine: &str, core: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(core);
+    if let Err(error) = rustix::thread::sched_setaffinity(None, &set) {
+        tracing::warn!(engine, core, %error, "cannot pin the engine to its core");
+    }
+}
+
+fn log_nic(nic: &Nic, opened: &OpenNic) {
+    let addresses: Vec<String> =
+        networks(&opened.interface).iter().map(ToString::to_string).collect();
+    let info = opened.queues.first().map(|queue| queue.info());
+    tracing::info!(
+        engine = nic.name,
+        driver = info.as_ref().map_or("none", |info| info.driver),
+        mode = info.as_ref().map_or("", |info| &info.mode),
+        queues = opened.queues.len(),
+        addresses = addresses.join(" "),
+        mtu_bytes = opened.interface.mtu,
+        idle = nic.idle.name(),
+        core = nic.core,
+        "NIC open"
+    );
+}
+
+fn networks(interface: &interface::Config) -> Vec<Network> {
+    let network = |&(address, prefix_bits): &(_, u8)| Network { address, prefix_bits };
+    interface.addresses.iter().map(network).collect()
+}
+
+/// What makes flow ids and cookies unguessable.
+fn random() -> rustix::io::Result<(u64, [u8; 16])> {
+    let (mut seed, mut secret) = ([0; 8], [0; 16]);
+    // Requests of up to 256 bytes are never cut short (getrandom(2)).
+    getrandom(&mut seed, GetRandomFlags::empty())?;
+    getrandom(&mut secret, GetRandomFlags::empty())?;
+    Ok((u64::from_ne_bytes(seed), secret))
+}

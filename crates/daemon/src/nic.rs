@@ -1,0 +1,50 @@
+//! From a `[[nic]]` section to open queues and what the engine has to know about them.
+//!
+//! The drivers are crate `clearway_nic`'s; here is only which one, with what, and in which order
+//! they are tried.
+
+mod kernel;
+mod memif;
+
+use std::net::IpAddr;
+
+use clearway_engine::interface;
+use clearway_nic::interface::Steering;
+use clearway_nic::{Error, Queue};
+
+use crate::config::{Driver, Nic};
+use crate::control::Resolver;
+
+/// The largest IP packet where nothing else is said.
+const MTU_BYTES_DEFAULT: u16 = 1500;
+
+/// A NIC that is open.
+pub(crate) struct OpenNic {
+    pub(crate) queues: Vec<Box<dyn Queue>>,
+    pub(crate) interface: interface::Config,
+    /// Gives the frames back to the kernel when dropped; `None` if the NIC is the daemon's alone.
+    pub(crate) steering: Option<Box<dyn Steering>>,
+    /// Asks the kernel for neighbours, if it knows them.
+    pub(crate) resolver: Option<Resolver>,
+}
+
+/// Opens a NIC and has packets to `udp_port` steered to it.
+pub(crate) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
+    match &nic.driver {
+        Driver::Memif(link) => memif::open(nic, link),
+        Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
+    }
+}
+
+/// The first gateway of each family.
+fn gateways(gateways: &[IpAddr]) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6Addr>) {
+    let v4 = gateways.iter().find_map(|gateway| match gateway {
+        IpAddr::V4(gateway) => Some(*gateway),
+        IpAddr::V6(_) => None,
+    });
+    let v6 = gateways.iter().find_map(|gateway| match gateway {
+        IpAddr::V6(gateway) => Some(*gateway),
+        IpAddr::V4(_) => None,
+    });
+    (v4, v6)
+}

@@ -1,0 +1,218 @@
+//! Who may attach, who may listen where, and how much anybody gets.
+//!
+//! Decides from what the kernel says about the other end of a control socket (`SO_PEERCRED`), never
+//! from what the app says about itself. Keeps no state of its own but the sums per user.
+
+use std::collections::HashMap;
+
+use clearway_channel::Code;
+use clearway_channel::control::Refusal;
+use nix::unistd::{Gid, Uid, User, getgrouplist};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::config::{Policy, PortRule};
+
+/// The engine chooses ports for those who do not care from here up (RFC 6335, section 6: dynamic
+/// ports).
+const DYNAMIC_PORT_MIN: u16 = 49152;
+/// Without a rule, ports from here up are for everybody (RFC 6335, section 6: system ports end at
+/// 1023).
+const USER_PORT_MIN: u16 = 1024;
+
+/// The process at the other end of a control socket, according to the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) user: u32,
+    pub(crate) process: i32,
+    /// Its group, and those that the user database adds.
+    pub(crate) groups: Vec<u32>,
+}
+
+impl Peer {
+    pub(crate) fn of(socket: impl std::os::fd::AsFd) -> std::io::Result<Self> {
+        let credentials = socket_peercred(socket)?;
+        let user = credentials.uid.as_raw();
+        let group = credentials.gid.as_raw();
+        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups: groups(user, group) })
+    }
+}
+
+/// The groups of a user. One that is not in the user database has only the one it came with.
+fn groups(user: u32, group: u32) -> Vec<u32> {
+    let listed = || {
+        let name = User::from_uid(Uid::from_raw(user)).ok().flatten()?.name;
+        let name = std::ffi::CString::new(name).ok()?;
+        getgrouplist(&name, Gid::from_raw(group)).ok()
+    };
+    let listed: Vec<Gid> = listed().unwrap_or_default();
+    let mut groups: Vec<u32> = listed.into_iter().map(Gid::as_raw).collect();
+    if !groups.contains(&group) {
+        groups.push(group);
+    }
+    groups
+}
+
+/// What users hold at the moment, against what they may hold.
+#[derive(Debug)]
+pub(crate) struct Accounts {
+    policy: Policy,
+    /// The user whose daemon this is.
+    own_user: u32,
+    users: HashMap<u32, Account>,
+    total: Account,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Account {
+    sessions: usize,
+    channels: usize,
+    memory_bytes: u64,
+}
+
+impl Accounts {
+    pub(crate) fn new(policy: Policy, own_user: u32) -> Self {
+        Self { policy, own_user, users: HashMap::new(), total: Account::default() }
+    }
+
+    pub(crate) fn connections_per_channel(&self) -> u32 {
+        self.policy.limits.connections_per_channel
+    }
+
+    pub(crate) fn listeners_per_channel(&self) -> usize {
+        self.policy.limits.listeners_per_channel
+    }
+
+    /// Counts a new control connection.
+    pub(crate) fn open_session(&mut self, user: u32) -> Result<(), Refusal> {
+        let limits = &self.policy.limits;
+        let account = self.account(user);
+        let full = if self.total.sessions >= limits.sessions_total {
+            Some(("sessions_total", limits.sessions_total))
+        } else if account.sessions >= limits.sessions_per_user {
+            Some(("sessions_per_user", limits.sessions_per_user))
+        } else {
+            None
+        };
+        if let Some((key, limit)) = full {
+            return Err(limit_reached("control connections", key, limit as u64));
+        }
+        self.users.entry(user).or_default().sessions += 1;
+        self.total.sessions += 1;
+        Ok(())
+    }
+
+    pub(crate) fn close_session(&mut self, user: u32) {
+        self.total.sessions -= 1;
+        self.change(user, |account| account.sessions -= 1);
+    }
+
+    /// True if this peer may attach and see the daemon's state.
+    pub(crate) fn may_attach(&self, peer: &Peer) -> bool {
+        let policy = &self.policy;
+        peer.user == 0
+            || peer.user == self.own_user
+            || policy.anybody
+            || policy.users.contains(&peer.user)
+            || peer.groups.iter().any(|group| policy.groups.contains(group))
+    }
+
+    /// Counts a channel of `memory_bytes`, if there is room for it.
+    pub(crate) fn open_channel(&mut self, peer: &Peer, memory_bytes: u64) -> Result<(), Refusal> {
+        if !self.may_attach(peer) {
+            let message = format!(
+                "user {} may not attach to this daemon; add the user or one of its groups to \
+                 [policy] in the daemon's configuration",
+                peer.user
+            );
+            return Err(Refusal { code: Code::Denied, message });
+        }
+        let limits = &self.policy.limits;
+        let account = self.account(peer.user);
+        if self.total.channels >= limits.channels_total {
+            let limit = limits.channels_total as u64;
+            return Err(limit_reached("channels", "channels_total", limit));
+        }
+        if account.channels >= limits.channels_per_user {
+            let limit = limits.channels_per_user as u64;
+            return Err(limit_reached("channels", "channels_per_user", limit));
+        }
+        if account.memory_bytes.saturating_add(memory_bytes) > limits.memory_per_user_bytes {
+            let limit = limits.memory_per_user_bytes;
+            return Err(limit_reached("bytes of memory", "memory_per_user_bytes", limit));
+        }
+        if self.total.memory_bytes.saturating_add(memory_bytes) > limits.memory_total_bytes {
+            let limit = limits.memory_total_bytes;
+            return Err(limit_reached("bytes of memory", "memory_total_bytes", limit));
+        }
+        for account in [self.users.entry(peer.user).or_default(), &mut self.total] {
+            account.channels += 1;
+            account.memory_bytes += memory_bytes;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close_channel(&mut self, user: u32, memory_bytes: u64) {
+        self.total.channels -= 1;
+        self.total.memory_bytes -= memory_bytes;
+        self.change(user, |account| {
+            account.channels -= 1;
+            account.memory_bytes -= memory_bytes;
+        });
+    }
+
+    /// Whether this peer may listen on a port; 0 stands for any that the engine chooses.
+    pub(crate) fn may_listen(&self, peer: &Peer, port: u16) -> Result<(), Refusal> {
+        if peer.user == 0 {
+            return Ok(());
+        }
+        let (low, high) = if port == 0 { (DYNAMIC_PORT_MIN, u16::MAX) } else { (port, port) };
+        let rule = self.policy.ports.iter().find(|rule| is_about(rule, peer));
+        let allowed = match rule {
+            Some(rule) => {
+                rule.allow.iter().any(|ports| ports.contains(&low) && ports.contains(&high))
+            }
+            None => low >= USER_PORT_MIN,
+        };
+        if allowed {
+            return Ok(());
+        }
+        let what = if port == 0 { "a dynamic port".to_owned() } else { format!("port {port}") };
+        let message = format!(
+            "user {} may not listen on {what}; choose another port, or allow it in \
+             [[policy.ports]] of the daemon's configuration",
+            peer.user
+        );
+        Err(Refusal { code: Code::Denied, message })
+    }
+
+    fn account(&self, user: u32) -> Account {
+        self.users.get(&user).copied().unwrap_or_default()
+    }
+
+    /// An account that has become empty is forgotten, so that the table is as large as its use.
+    fn change(&mut self, user: u32, change: impl FnOnce(&mut Account)) {
+        if let Some(account) = self.users.get_mut(&user) {
+            change(account);
+            if *account == Account::default() {
+                self.users.remove(&user);
+            }
+        }
+    }
+}
+
+fn is_about(rule: &PortRule, peer: &Peer) -> bool {
+    rule.anybody
+        || rule.users.contains(&peer.user)
+        || peer.groups.iter().any(|group| rule.groups.contains(group))
+}
+
+fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {
+    let message = format!(
+        "the limit of {limit} {what} is reached; close something first, or raise `{key}` in \
+         [policy.limits] of the daemon's configuration"
+    );
+    Refusal { code: Code::Limit, message }
+}
+
+#[cfg(test)]
+mod tests;

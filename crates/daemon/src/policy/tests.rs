@@ -1,0 +1,118 @@
+use super::*;
+use crate::config::Limits;
+
+const MIB: u64 = 1 << 20;
+
+fn peer(user: u32, groups: &[u32]) -> Peer {
+    Peer { user, process: 1, groups: groups.to_vec() }
+}
+
+fn accounts(policy: Policy) -> Accounts {
+    Accounts::new(policy, 500)
+}
+
+#[test]
+fn own_user_and_root_may_attach_by_default_and_nobody_else() {
+    let accounts = accounts(Policy::default());
+    assert!(accounts.may_attach(&peer(0, &[0])));
+    assert!(accounts.may_attach(&peer(500, &[500])));
+    assert!(!accounts.may_attach(&peer(501, &[500, 0])));
+}
+
+#[test]
+fn users_and_groups_may_be_added() {
+    let policy = Policy { users: vec![7], groups: vec![9], ..Policy::default() };
+    let accounts = accounts(policy);
+    assert!(accounts.may_attach(&peer(7, &[])));
+    assert!(accounts.may_attach(&peer(8, &[1, 9])));
+    assert!(!accounts.may_attach(&peer(8, &[1])));
+}
+
+#[test]
+fn a_stranger_gets_no_channel_and_is_told_why() {
+    let refusal = accounts(Policy::default()).open_channel(&peer(7, &[]), MIB).expect_err("denied");
+    assert_eq!(refusal.code, Code::Denied);
+    assert!(refusal.message.contains("user 7") && refusal.message.contains("[policy]"));
+}
+
+#[test]
+fn limits_hold_and_come_back() {
+    let limits = Limits {
+        channels_total: 3,
+        channels_per_user: 2,
+        memory_per_user_bytes: 10 * MIB,
+        memory_total_bytes: 15 * MIB,
+        ..Limits::default()
+    };
+    let mut accounts = accounts(Policy { anybody: true, limits, ..Policy::default() });
+    let mut open = |user, mib| {
+        accounts.open_channel(&peer(user, &[]), mib * MIB).map_err(|refusal| refusal.message)
+    };
+    open(1, 4).expect("the first");
+    assert!(open(1, 7).expect_err("too much memory").contains("memory_per_user_bytes"));
+    open(1, 6).expect("exactly full");
+    assert!(open(1, 1).expect_err("too many").contains("channels_per_user"));
+    assert!(open(2, 6).expect_err("all of it").contains("memory_total_bytes"));
+    open(2, 1).expect("room for a small one");
+    assert!(open(3, 1).expect_err("too many").contains("channels_total"));
+    accounts.close_channel(1, 4 * MIB);
+    accounts.close_channel(1, 6 * MIB);
+    accounts.close_channel(2, MIB);
+    assert!(accounts.users.is_empty());
+    assert_eq!(accounts.total, Account::default());
+}
+
+#[test]
+fn sessions_are_limited_in_all_and_per_user() {
+    let limits = Limits { sessions_total: 3, sessions_per_user: 2, ..Limits::default() };
+    let mut accounts = accounts(Policy { limits, ..Policy::default() });
+    let message = |result: Result<(), Refusal>| result.expect_err("full").message;
+    accounts.open_session(1).expect("first");
+    accounts.open_session(1).expect("second");
+    assert!(message(accounts.open_session(1)).contains("sessions_per_user"));
+    accounts.open_session(2).expect("third");
+    assert!(message(accounts.open_session(2)).contains("sessions_total"));
+    accounts.close_session(1);
+    accounts.open_session(2).expect("there is room again");
+}
+
+#[test]
+fn low_ports_are_for_root_unless_a_rule_says_otherwise() {
+    let accounts = accounts(Policy::default());
+    assert!(accounts.may_listen(&peer(0, &[]), 80).is_ok());
+    assert!(accounts.may_listen(&peer(500, &[]), 1023).is_err());
+    assert!(accounts.may_listen(&peer(500, &[]), 1024).is_ok());
+    assert!(accounts.may_listen(&peer(500, &[]), 0).is_ok());
+}
+
+#[test]
+fn first_rule_that_names_the_user_decides() {
+    let rule = |users: &[u32], groups: &[u32], anybody, allow: &[(u16, u16)]| PortRule {
+        users: users.to_vec(),
+        groups: groups.to_vec(),
+        anybody,
+        allow: allow.iter().map(|(low, high)| *low..=*high).collect(),
+    };
+    let ports = vec![
+        rule(&[7], &[], false, &[(80, 80), (8000, 8999)]),
+        rule(&[], &[9], false, &[(1, 65535)]),
+        rule(&[], &[], true, &[]),
+    ];
+    let accounts = accounts(Policy { ports, ..Policy::default() });
+    let allowed =
+        |user, groups: &[u32], port| accounts.may_listen(&peer(user, groups), port).is_ok();
+    assert!(allowed(7, &[9], 80) && allowed(7, &[], 8500));
+    assert!(!allowed(7, &[9], 81) && !allowed(7, &[], 0));
+    assert!(allowed(8, &[9], 81) && allowed(8, &[9], 0));
+    assert!(!allowed(8, &[], 2000) && !allowed(500, &[], 2000));
+    assert!(allowed(0, &[], 2000));
+}
+
+#[test]
+fn peer_credentials_are_those_of_the_process_that_connected() {
+    let (one, _two) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+    let peer = Peer::of(&one).expect("credentials");
+    assert_eq!(peer.user, rustix::process::getuid().as_raw());
+    assert_eq!(peer.process, rustix::process::getpid().as_raw_pid());
+    assert!(peer.groups.contains(&rustix::process::getgid().as_raw()));
+}

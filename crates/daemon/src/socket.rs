@@ -1,0 +1,135 @@
+//! The control socket as a file: binding it, taking over what a dead daemon left, removing it.
+//!
+//! What is said over it is `crate::control`'s business.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, fchmod};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
+    socket_with,
+};
+
+use crate::Error;
+use crate::policy::Peer;
+
+/// Connections that may wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A bound control socket. Its file disappears with it.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Device and inode of the file, so that only the own one is ever removed.
+    identity: (u64, u64),
+}
+
+impl Listener {
+    /// Binds `path`. With `for_others`, every user may connect (and is then checked by its
+    /// credentials); otherwise only the daemon's own.
+    pub(crate) fn bind(path: &Path, for_others: bool) -> Result<Self, Error> {
+        let failed = |action: &str, source: io::Error| Error::System {
+            action: format!("cannot {action} the control socket {}", path.display()),
+            source,
+            remedy: "choose a path that this user may write, with [control] socket in the \
+                     configuration or CLEARWAY_SOCKET"
+                .to_owned(),
+        };
+        make_directory(path).map_err(|error| failed("make the directory of", error))?;
+        remove_stale(path)?;
+        let socket = new_socket().map_err(|error| failed("create", error.into()))?;
+        let address = SocketAddrUnix::new(path).map_err(|error| failed("bind", error.into()))?;
+        // Nobody gets in between bind and chmod: the file takes over the mode of the socket.
+        fchmod(&socket, Mode::from_raw_mode(0o600))
+            .map_err(|error| failed("bind", error.into()))?;
+        bind(&socket, &address).map_err(|error| failed("bind", error.into()))?;
+        let mode = if for_others { 0o666 } else { 0o600 };
+        let metadata = fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .and_then(|()| fs::symlink_metadata(path))
+            .map_err(|error| failed("set the mode of", error))?;
+        let identity = (metadata.dev(), metadata.ino());
+        let listener = Self { socket, path: path.to_owned(), identity };
+        listen(&listener.socket, BACKLOG).map_err(|error| failed("listen on", error.into()))?;
+        Ok(listener)
+    }
+
+    /// The next waiting connection and who is behind it.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = accept_with(&self.socket, flags)?;
+        let peer = Peer::of(&socket)?;
+        Ok((socket, peer))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let ours = fs::symlink_metadata(&self.path)
+            .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
+        if ours && let Err(error) = fs::remove_file(&self.path) {
+            tracing::warn!(path = %self.path.display(), %error, "control socket left behind");
+        }
+    }
+}
+
+fn new_socket() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}
+
+/// The directory may be missing after a boot (`/run/clearway`); only the last level is made.
+fn make_directory(path: &Path) -> io::Result<()> {
+    let Some(directory) = path.parent() else { return Ok(()) };
+    match fs::create_dir(directory) {
+        Ok(()) => fs::set_permissions(directory, fs::Permissions::from_mode(0o755)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// A daemon that was killed leaves its socket behind; connecting tells whether somebody is there.
+fn remove_stale(path: &Path) -> Result<(), Error> {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return Ok(()) };
+    let in_use = |cause: &str, remedy: &str| Error::SocketInUse {
+        path: path.to_owned(),
+        cause: cause.to_owned(),
+        remedy: remedy.to_owned(),
+    };
+    if !metadata.file_type().is_socket() {
+        return Err(in_use(
+            "is a file and not a socket",
+            "remove it, or choose another path with [control] socket",
+        ));
+    }
+    let alive =
+        || -> rustix::io::Result<()> { connect(new_socket()?, &SocketAddrUnix::new(path)?) };
+    match alive() {
+        Err(rustix::io::Errno::CONNREFUSED) => {
+            tracing::info!(path = %path.display(), "replacing the socket of a dead daemon");
+            fs::remove_file(path).map_err(|source| Error::System {
+                action: format!("cannot remove the stale socket {}", path.display()),
+                source,
+                remedy: "remove it by hand".to_owned(),
+            })
+        }
+        Err(rustix::io::Errno::NOENT) => Ok(()),
+        _ => Err(in_use(
+            "belongs to a daemon that is running",
+            "stop that daemon, or choose another path with [control] socket or CLEARWAY_SOCKET",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests;

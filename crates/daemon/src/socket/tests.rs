@@ -1,0 +1,73 @@
+use super::*;
+
+/// A directory of its own for each test, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("clearway-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a scratch directory");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn binds_makes_the_directory_and_cleans_up() {
+    let scratch = Scratch::new("bind");
+    let path = scratch.0.join("run/control.sock");
+    let listener = Listener::bind(&path, false).expect("bound");
+    assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
+    drop(listener);
+    assert!(!path.exists());
+    let _listener = Listener::bind(&path, true).expect("bound again");
+    assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o666);
+}
+
+#[test]
+fn stale_socket_is_replaced() {
+    let scratch = Scratch::new("stale");
+    let path = scratch.0.join("control.sock");
+    let dead = new_socket().expect("a socket");
+    bind(&dead, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
+    drop(dead);
+    assert!(path.exists());
+    Listener::bind(&path, false).expect("replaced");
+}
+
+#[test]
+fn socket_of_a_live_daemon_is_left_alone() {
+    let scratch = Scratch::new("live");
+    let path = scratch.0.join("control.sock");
+    let _first = Listener::bind(&path, false).expect("bound");
+    let error = Listener::bind(&path, false).expect_err("in use").to_string();
+    assert!(error.contains("running") && error.contains("stop that daemon"), "{error}");
+    connect(new_socket().expect("a socket"), &SocketAddrUnix::new(&path).expect("an address"))
+        .expect("the first still listens");
+}
+
+#[test]
+fn a_file_in_the_way_is_not_removed() {
+    let scratch = Scratch::new("file");
+    let path = scratch.0.join("control.sock");
+    fs::write(&path, "precious").expect("written");
+    let error = Listener::bind(&path, false).expect_err("in the way").to_string();
+    assert!(error.contains("not a socket"), "{error}");
+    assert_eq!(fs::read(&path).expect("still there"), b"precious");
+}
+
+#[test]
+fn a_newer_socket_at_the_same_path_survives() {
+    let scratch = Scratch::new("newer");
+    let path = scratch.0.join("control.sock");
+    let old = Listener::bind(&path, false).expect("bound");
+    fs::remove_file(&path).expect("removed");
+    let _new = Listener::bind(&path, false).expect("bound");
+    drop(old);
+    assert!(path.exists());
+}
