@@ -253,6 +253,15 @@ impl AppEnd {
         }
     }
 
+    /// Gives a receive buffer back. Dropping it does the same with a lock.
+    #[inline]
+    pub fn release_buffer(&mut self, buffer: ReceiveBuffer) {
+        if buffer.is_of(&self.receive) {
+            let (id, length) = buffer.into_id();
+            self.release(id, length);
+        }
+    }
+
     /// Tells the daemon of every buffer that was given back or dropped. [`arm`](Self::arm) does
     /// it too; call it before spinning for long.
     pub fn flush_releases(&mut self) {

@@ -1,1 +1,51 @@
-//! The Clearway app library
+//! The Clearway app library: reliable messages between apps, through the daemon of each host, over
+//! shared memory. Names follow sockets: attach, listen, connect, accept, send, recv, close.
+//!
+//! ```no_run
+//! use clearway_client::{Channel, Options};
+//!
+//! # fn main() -> Result<(), clearway_client::Error> {
+//! let mut channel = Channel::attach(&Options::new("hello"))?;
+//! let connection = channel.connect("10.0.0.2:4000".parse().unwrap(), None)?;
+//! channel.send(connection, b"hello")?;
+//! let mut answer = [0; 64];
+//! let (_, length) = channel.recv(&mut answer, None)?;
+//! # let _ = &answer[..length];
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Threads
+//! A [`Channel`] is for one thread at a time: it may move to another thread, but not be shared.
+//! Threads that all want to talk attach a channel each; that is also what scales. [`Message`] and
+//! [`SendBuffer`] may be used and dropped in any thread.
+//!
+//! # Waiting
+//! Every call that may wait takes a timeout: `None` waits as long as it takes, zero does not wait
+//! ([`Error::WouldBlock`]). How it waits, by spinning, yielding or sleeping, is [`Waiting`]. An
+//! app with an event loop of its own waits on the channel's descriptor: see [`Channel::arm`].
+//!
+//! # Nothing is lost
+//! What arrives while a call waits for something else stays with the channel until the call that
+//! takes it: [`accept`](Channel::accept) for connections, [`recv`](Channel::recv) for messages and
+//! ends of connections, [`next_event`](Channel::next_event) for everything.
+
+#![forbid(unsafe_code)]
+
+mod buffers;
+mod channel;
+mod connections;
+mod error;
+mod event;
+mod options;
+mod receive;
+mod send;
+mod session;
+mod wait;
+
+pub use buffers::{Message, SendBuffer};
+pub use channel::{Channel, ListenAddress, Listener};
+pub use clearway_channel::{Code, MESSAGE_BYTES_MAX, Sizes};
+pub use error::Error;
+pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};
+pub use options::{Options, Waiting};

@@ -131,6 +131,8 @@ pub struct ReceiveBuffer {
     offset: u32,
     length: u32,
     id: u32,
+    /// Whether `drop` has to give it back.
+    is_held: bool,
 }
 
 /// What received messages share with the channel they came from: the bytes, and the way back.
@@ -162,7 +164,19 @@ impl ReceivePool {
 
 impl ReceiveBuffer {
     pub(super) fn new(shared: Arc<ReceivePool>, offset: u32, length: u32, id: u32) -> Self {
-        Self { shared, offset, length, id }
+        Self { shared, offset, length, id, is_held: true }
+    }
+
+    /// Id and length, for the holder of the channel to release without a detour.
+    #[inline]
+    pub(super) fn into_id(mut self) -> (u32, u32) {
+        self.is_held = false;
+        (self.id, self.length)
+    }
+
+    /// Whether it came from the channel with this pool.
+    pub(super) fn is_of(&self, pool: &Arc<ReceivePool>) -> bool {
+        Arc::ptr_eq(&self.shared, pool)
     }
 }
 
@@ -178,7 +192,17 @@ impl Deref for ReceiveBuffer {
 }
 
 impl Drop for ReceiveBuffer {
+    #[inline]
     fn drop(&mut self) {
+        if self.is_held {
+            self.give_back();
+        }
+    }
+}
+
+impl ReceiveBuffer {
+    #[cold]
+    fn give_back(&self) {
         let shared = &self.shared;
         let mut returned = shared.returned.lock().unwrap_or_else(PoisonError::into_inner);
         returned.push((self.id, self.length));

@@ -1,0 +1,321 @@
+//! A channel: attaching, listening, connecting, closing. Sending is in `send.rs`, receiving in
+//! `receive.rs`, waiting in `wait.rs`.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use clearway_channel::control::{Listen, Listening, Reply, Request, Unlisten};
+use clearway_channel::{AppEnd, Code, Command, Sizes};
+use rustix::event::epoll;
+
+use crate::connections::Connections;
+use crate::event::Arrival;
+use crate::session::{Session, gone, unexpected};
+use crate::wait::LifeCheck;
+use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
+
+/// An app's access to one engine of the daemon. For one thread at a time: `Send`, not `Sync`.
+///
+/// Dropping it ends all its connections, after what was sent has been delivered (at most
+/// [`Options::linger`]).
+pub struct Channel {
+    pub(crate) end: AppEnd,
+    pub(crate) session: Session,
+    pub(crate) connections: Connections,
+    pub(crate) waiting: Waiting,
+    pub(crate) life_check: LifeCheck,
+    /// Why the daemon is not there any more.
+    pub(crate) gone: Option<(Code, String)>,
+    /// Arrived while something else was waited for: connections opened by peers,
+    pub(crate) accepted: VecDeque<Accepted>,
+    /// messages and ends of connections,
+    pub(crate) inbox: VecDeque<Arrival>,
+    /// and answers to attempts to connect.
+    pub(crate) connected: VecDeque<Arrival>,
+    /// Attempts whose answer is not here yet.
+    pub(crate) connecting: HashMap<Token, Attempt>,
+    token_next: u64,
+    /// Connections that came too late for whoever asked for them; to be closed.
+    pub(crate) unwanted: Vec<ConnectionId>,
+    /// Sends of all connections that are not finished.
+    pub(crate) sends_outstanding: u32,
+    /// A send has found no room, and `Writable` was not told yet.
+    pub(crate) wants_room: bool,
+    pub(crate) has_room_again: bool,
+    descriptors: OwnedFd,
+    linger: Duration,
+}
+
+/// An attempt to connect.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt {
+    pub(crate) peer: SocketAddr,
+    /// Nobody waits for it any more.
+    pub(crate) is_abandoned: bool,
+}
+
+/// An open port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listener {
+    /// Names it in [`Accepted`].
+    pub id: ListenerId,
+    /// Its address and port: what peers connect to.
+    pub address: SocketAddr,
+}
+
+/// What to listen on: a port of all addresses (`4000`), or one address and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListenAddress {
+    /// One of the host's addresses, or all.
+    pub address: Option<IpAddr>,
+    /// The port; 0 lets the daemon choose.
+    pub port: u16,
+}
+
+impl From<u16> for ListenAddress {
+    fn from(port: u16) -> Self {
+        Self { address: None, port }
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        let one = (!address.ip().is_unspecified()).then(|| address.ip());
+        Self { address: one, port: address.port() }
+    }
+}
+
+impl Channel {
+    /// Opens a channel to the daemon.
+    pub fn attach(options: &Options) -> Result<Self, Error> {
+        let mut session = Session::connect(&options.socket)?;
+        let end = session.attach(options)?;
+        let descriptors = watch(&[end.doorbell(), session.as_fd()])?;
+        Ok(Self {
+            end,
+            session,
+            connections: Connections::default(),
+            waiting: options.waiting,
+            life_check: LifeCheck::new(),
+            gone: None,
+            accepted: VecDeque::new(),
+            inbox: VecDeque::new(),
+            connected: VecDeque::new(),
+            connecting: HashMap::new(),
+            token_next: 0,
+            unwanted: Vec::new(),
+            sends_outstanding: 0,
+            wants_room: false,
+            has_room_again: false,
+            descriptors,
+            linger: options.linger,
+        })
+    }
+
+    /// Accepts connections from now on.
+    pub fn listen(&mut self, address: impl Into<ListenAddress>) -> Result<Listener, Error> {
+        let ListenAddress { address, port } = address.into();
+        match self.request(&Request::Listen(Listen { address, port }))? {
+            Reply::Listening(Listening { listener, address }) => {
+                Ok(Listener { id: ListenerId(listener), address })
+            }
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Stops accepting. Connections that exist go on.
+    pub fn unlisten(&mut self, listener: ListenerId) -> Result<(), Error> {
+        match self.request(&Request::Unlisten(Unlisten { listener: listener.0 }))? {
+            Reply::Unlistened(_) => Ok(()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// The next connection that a peer opened.
+    pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Accepted, Error> {
+        self.wait_for(timeout, |channel| {
+            channel.gather_until(|channel| channel.accepted.pop_front())
+        })
+    }
+
+    /// Opens a connection to an app on `peer`.
+    pub fn connect(
+        &mut self,
+        peer: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> Result<ConnectionId, Error> {
+        let token = self.start_connect(peer)?;
+        let answer = self.wait_for(timeout, |channel| {
+            channel.gather_until(|channel| channel.take_answer(token))
+        });
+        match answer {
+            Ok(answer) => answer.map_err(|code| Error::Connect { peer, code }),
+            Err(error) => {
+                if let Some(attempt) = self.connecting.get_mut(&token) {
+                    attempt.is_abandoned = true;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins to open a connection; [`next_event`](Self::next_event) tells of the outcome.
+    pub fn start_connect(&mut self, peer: SocketAddr) -> Result<Token, Error> {
+        self.make_room_for_command()?;
+        self.token_next += 1;
+        let token = Token::from_u64(self.token_next);
+        self.submit(&Command::Connect { token: self.token_next, peer });
+        self.connecting.insert(token, Attempt { peer, is_abandoned: false });
+        Ok(token)
+    }
+
+    /// Ends a connection after everything that was sent has been delivered. It is not heard of
+    /// again.
+    pub fn close(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        self.end_connection(connection, false)
+    }
+
+    /// Ends a connection at once; what is on its way is lost.
+    pub fn abort(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        self.end_connection(connection, true)
+    }
+
+    /// The other end of a connection, while it is open.
+    pub fn peer(&mut self, connection: ConnectionId) -> Option<SocketAddr> {
+        self.connections.find_open(connection).map(|connection| connection.peer)
+    }
+
+    /// How large the channel is.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        self.end.sizes()
+    }
+
+    /// Ends the channel after everything that was sent has been delivered; an error if that is not
+    /// so within `timeout`.
+    pub fn detach(mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.linger = Duration::ZERO;
+        self.finish(timeout)
+    }
+
+    /// Before waiting on [`as_fd`](AsFd::as_fd) in an event loop of the app's own. True: the
+    /// descriptor becomes readable when there is something for
+    /// [`next_event`](Self::next_event). False: there is something already; do not wait. Either
+    /// way, call [`disarm`](Self::disarm) before the next call of the channel.
+    pub fn arm(&mut self) -> bool {
+        let queues_empty =
+            self.accepted.is_empty() && self.inbox.is_empty() && self.connected.is_empty();
+        let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
+        self.end.arm() && nothing_known
+    }
+
+    /// Ends what [`arm`](Self::arm) began.
+    pub fn disarm(&mut self) {
+        self.end.disarm();
+        // The control connection may be what woke the app: `next_event` has to find out at once.
+        let _ = self.check_life(Instant::now());
+    }
+
+    fn request(&mut self, request: &Request) -> Result<Reply, Error> {
+        if self.gone.is_some() {
+            return Err(self.gone_error());
+        }
+        Ok(self.session.request(request)?.0)
+    }
+
+    fn take_answer(&mut self, wanted: Token) -> Option<Result<ConnectionId, Code>> {
+        let at = self.connected.iter().position(|arrival| match arrival {
+            Arrival::Connected { token, .. } | Arrival::ConnectFailed { token, .. } => {
+                *token == wanted
+            }
+            _ => false,
+        })?;
+        match self.connected.remove(at)? {
+            Arrival::Connected { connection, .. } => Some(Ok(connection)),
+            Arrival::ConnectFailed { code, .. } => Some(Err(code)),
+            _ => None,
+        }
+    }
+
+    fn end_connection(&mut self, connection: ConnectionId, abort: bool) -> Result<(), Error> {
+        if self.connections.find_open(connection).is_none() {
+            // It may have ended already, which the app does not know yet; now it need not.
+            let known = self.forget_inbox_of(connection);
+            let ended = Error::Connection { connection, code: Code::Closed };
+            return if known { Ok(()) } else { Err(ended) };
+        }
+        self.make_room_for_command()?;
+        self.forget_inbox_of(connection);
+        // While room was made, the other side may have closed it.
+        if self.connections.close(connection) {
+            self.submit(&Command::Close { connection: connection.as_u64(), abort });
+        }
+        Ok(())
+    }
+
+    /// Messages and the end of a connection that nobody will ask for any more; true if its end was
+    /// among them.
+    fn forget_inbox_of(&mut self, connection: ConnectionId) -> bool {
+        let (end, mut has_ended) = (&mut self.end, false);
+        self.inbox.retain(|arrival| match arrival {
+            Arrival::Message(message) if message.connection == connection => {
+                end.release(message.buffer, message.length);
+                false
+            }
+            Arrival::Closed { connection: closed, .. } if *closed == connection => {
+                has_ended = true;
+                false
+            }
+            _ => true,
+        });
+        has_ended
+    }
+
+    fn finish(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.wait_for(timeout, |channel| {
+            channel.gather()?;
+            let open_ends = channel.sends_outstanding as usize + channel.connections.closing();
+            Ok((open_ends == 0).then_some(()))
+        })
+    }
+
+    /// The daemon is gone.
+    #[cold]
+    pub(crate) fn gone_error(&self) -> Error {
+        match &self.gone {
+            Some((code, message)) => Error::DaemonGone { code: *code, message: message.clone() },
+            None => gone(),
+        }
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.descriptors.as_fd()
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        if !self.linger.is_zero() && !std::thread::panicking() {
+            let _ = self.finish(Some(self.linger));
+        }
+    }
+}
+
+impl std::fmt::Debug for Channel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Channel").field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+/// One descriptor that is readable when any of these is.
+fn watch(descriptors: &[BorrowedFd<'_>]) -> Result<OwnedFd, Error> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for descriptor in descriptors {
+        epoll::add(&set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(set)
+}

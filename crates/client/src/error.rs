@@ -1,0 +1,123 @@
+//! What can go wrong in an app's calls.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clearway_channel::{Code, Corrupt, OpenError};
+
+use crate::ConnectionId;
+
+/// Why a call did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing to receive, or no room to send, and the call was not to wait.
+    #[error("{}", Code::WouldBlock)]
+    WouldBlock,
+    /// The timeout passed first.
+    #[error("{}", Code::TimedOut)]
+    TimedOut,
+    /// A connection could not be opened.
+    #[error("cannot connect to {peer}: {code}")]
+    Connect {
+        /// Where to.
+        peer: SocketAddr,
+        /// Why not.
+        code: Code,
+    },
+    /// A connection has ended, or was never open.
+    #[error("connection {connection}: {code}")]
+    Connection {
+        /// Which.
+        connection: ConnectionId,
+        /// Why.
+        code: Code,
+    },
+    /// A message is larger than can be sent.
+    #[error(
+        "a message of {length} bytes is over the limit of {limit}; split it, or attach with a larger transmit pool if that is the limit"
+    )]
+    TooLarge {
+        /// Its bytes.
+        length: usize,
+        /// The most this channel can send.
+        limit: usize,
+    },
+    /// A message is larger than the buffer given. It can still be received.
+    #[error(
+        "the message has {length} bytes and the buffer {room}; give a larger one, or receive in place"
+    )]
+    BufferTooSmall {
+        /// The message's bytes.
+        length: usize,
+        /// The buffer's bytes.
+        room: usize,
+    },
+    /// The daemon refused.
+    #[error("the daemon refused: {message}")]
+    Refused {
+        /// Why.
+        code: Code,
+        /// Why, in the daemon's words.
+        message: String,
+    },
+    /// There is no daemon.
+    #[error(
+        "no daemon answers at {} ({cause}); start one with `clearway daemon`, or set CLEARWAY_SOCKET",
+        path.display()
+    )]
+    NoDaemon {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        cause: io::Error,
+    },
+    /// The daemon has gone away, or has ended the session.
+    #[error("{message}")]
+    DaemonGone {
+        /// `DaemonGone`, or why the daemon ended the session.
+        code: Code,
+        /// The same in words.
+        message: String,
+    },
+    /// The daemon's answer makes no sense.
+    #[error("the daemon's answer makes no sense ({0}); install the same version of both")]
+    Answer(String),
+    /// The channel cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The channel is damaged.
+    #[error(transparent)]
+    Corrupt(#[from] Corrupt),
+    /// The kernel refused something.
+    #[error("the kernel refused: {0}; see `ulimit -n` and `dmesg`")]
+    Io(#[from] io::Error),
+}
+
+impl Error {
+    /// The code of the error: the same list in every language.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::WouldBlock => Code::WouldBlock,
+            Self::TimedOut => Code::TimedOut,
+            Self::Connect { code, .. }
+            | Self::Connection { code, .. }
+            | Self::Refused { code, .. }
+            | Self::DaemonGone { code, .. } => *code,
+            Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
+            Self::NoDaemon { .. } => Code::NoDaemon,
+            Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
+            Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
+            Self::Corrupt(_) | Self::Io(_) => Code::Internal,
+        }
+    }
+}
+
+impl From<rustix::io::Errno> for Error {
+    fn from(errno: rustix::io::Errno) -> Self {
+        Self::Io(errno.into())
+    }
+}

@@ -1,0 +1,133 @@
+//! What a channel tells its app.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use clearway_channel::Code;
+
+use crate::Message;
+
+/// Names a connection of a channel. Never used again for another one while the channel lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    /// The id with this number, for bindings.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// Names a listener of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ListenerId(pub(crate) u32);
+
+impl ListenerId {
+    /// The id with this number, for bindings.
+    #[must_use]
+    pub fn from_u32(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u32(self) -> u32 {
+        self.0
+    }
+}
+
+/// Names an attempt to connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// The token with this number, for bindings.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// A connection that a peer opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The listener that it came to.
+    pub listener: ListenerId,
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Its other end.
+    pub peer: SocketAddr,
+}
+
+/// Something that happened on a channel.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A peer has connected.
+    Accepted(Accepted),
+    /// An attempt to connect has succeeded.
+    Connected {
+        /// The attempt.
+        token: Token,
+        /// The connection.
+        connection: ConnectionId,
+        /// Its other end.
+        peer: SocketAddr,
+    },
+    /// An attempt to connect has failed.
+    ConnectFailed {
+        /// The attempt.
+        token: Token,
+        /// Why.
+        code: Code,
+    },
+    /// A message has come.
+    Message(Message),
+    /// A connection has ended: the last event of it. Not told of those that the app itself closed.
+    Closed {
+        /// The connection.
+        connection: ConnectionId,
+        /// `Code::Closed` if the peer closed it in good order, else why.
+        code: Code,
+    },
+    /// There is room to send again, after a send had found none.
+    Writable,
+}
+
+/// An event as it is queued: a message is still an extent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Arrival {
+    Accepted(Accepted),
+    Connected { token: Token, connection: ConnectionId, peer: SocketAddr },
+    ConnectFailed { token: Token, code: Code },
+    Message(RawMessage),
+    Closed { connection: ConnectionId, code: Code },
+}
+
+/// A message in the receive pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawMessage {
+    pub(crate) connection: ConnectionId,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
+    pub(crate) buffer: u32,
+}

@@ -1,0 +1,52 @@
+//! What an app may choose when it attaches.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clearway_channel::{Sizes, control};
+
+/// How to attach. [`Options::new`] fits most apps.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The daemon's control socket. By default `CLEARWAY_SOCKET`, else the user's own daemon if
+    /// there is one, else the system's.
+    pub socket: PathBuf,
+    /// The app's name in `clearway status`: up to 64 bytes.
+    pub app: String,
+    /// Which engine of the daemon to use; the daemon chooses by default.
+    pub engine: Option<u32>,
+    /// How large rings and pools are.
+    pub sizes: Sizes,
+    /// How calls wait.
+    pub waiting: Waiting,
+    /// How long a channel that is dropped waits for its last messages to be delivered.
+    pub linger: Duration,
+}
+
+impl Options {
+    /// The defaults, under this name.
+    pub fn new(app: impl Into<String>) -> Self {
+        Self {
+            socket: control::client_path(),
+            app: app.into(),
+            engine: None,
+            sizes: Sizes::default(),
+            waiting: Waiting::default(),
+            linger: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How a call waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Waiting {
+    /// Looks again and again: the fastest, and takes a core.
+    Spin,
+    /// Looks, and lets others run in between: for engines that share the core with their app.
+    Yield,
+    /// Sleeps at once.
+    Block,
+    /// Spins for 20 µs, yields until 70 µs, then sleeps.
+    #[default]
+    Adaptive,
+}

@@ -1,0 +1,291 @@
+//! Receiving: messages, and everything else that the daemon tells.
+
+use std::time::Duration;
+
+use clearway_channel::{Command, Completion};
+
+use crate::event::{Arrival, RawMessage};
+use crate::{Accepted, Channel, Code, ConnectionId, Error, Event, ListenerId, Message, Token};
+
+impl Channel {
+    /// Receives the next message of any connection into `buffer`; which connection, and how many
+    /// bytes. The end of a connection is an [`Error::Connection`], once, after its last message. A
+    /// message that does not fit stays the next one.
+    pub fn recv(
+        &mut self,
+        buffer: &mut [u8],
+        timeout: Option<Duration>,
+    ) -> Result<(ConnectionId, usize), Error> {
+        let message = self.wait_for(timeout, Self::next_message)?;
+        let length = message.length as usize;
+        let Some(place) = buffer.get_mut(..length) else {
+            self.inbox.push_front(Arrival::Message(message));
+            return Err(Error::BufferTooSmall { length, room: buffer.len() });
+        };
+        place.copy_from_slice(self.end.receive_bytes(message.offset, message.length));
+        self.end.release(message.buffer, message.length);
+        Ok((message.connection, length))
+    }
+
+    /// Receives the next message of any connection in place.
+    pub fn recv_zero_copy(&mut self, timeout: Option<Duration>) -> Result<Message, Error> {
+        let message = self.wait_for(timeout, Self::next_message)?;
+        Ok(self.in_place(message))
+    }
+
+    /// Receives the next message of one connection into `buffer`. Meant for a few connections: what
+    /// comes by others meanwhile is kept, and looked through each time.
+    pub fn recv_from(
+        &mut self,
+        connection: ConnectionId,
+        buffer: &mut [u8],
+        timeout: Option<Duration>,
+    ) -> Result<usize, Error> {
+        let message = self.wait_for(timeout, |channel| channel.next_message_of(connection))?;
+        let length = message.length as usize;
+        let Some(place) = buffer.get_mut(..length) else {
+            self.inbox.push_front(Arrival::Message(message));
+            return Err(Error::BufferTooSmall { length, room: buffer.len() });
+        };
+        place.copy_from_slice(self.end.receive_bytes(message.offset, message.length));
+        self.end.release(message.buffer, message.length);
+        Ok(length)
+    }
+
+    /// Gives a message's memory back; the same as dropping it, but faster.
+    #[inline]
+    pub fn release(&mut self, message: Message) {
+        self.end.release_buffer(message.buffer);
+    }
+
+    /// Whatever happens next. Connections are told of before their messages.
+    pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
+        let arrival = self.wait_for(timeout, |channel| {
+            if channel.has_room_again {
+                channel.has_room_again = false;
+                return Ok(Some(None));
+            }
+            Ok(channel.next_of_all()?.map(Some))
+        })?;
+        Ok(match arrival {
+            None => Event::Writable,
+            Some(Arrival::Accepted(accepted)) => Event::Accepted(accepted),
+            Some(Arrival::Connected { token, connection, peer }) => {
+                Event::Connected { token, connection, peer }
+            }
+            Some(Arrival::ConnectFailed { token, code }) => Event::ConnectFailed { token, code },
+            Some(Arrival::Message(message)) => Event::Message(self.in_place(message)),
+            Some(Arrival::Closed { connection, code }) => Event::Closed { connection, code },
+        })
+    }
+
+    #[inline]
+    fn in_place(&self, message: RawMessage) -> Message {
+        let RawMessage { connection, offset, length, buffer } = message;
+        Message { connection, buffer: self.end.receive_buffer(offset, length, buffer) }
+    }
+
+    fn next_of_all(&mut self) -> Result<Option<Arrival>, Error> {
+        if let Some(accepted) = self.accepted.pop_front() {
+            return Ok(Some(Arrival::Accepted(accepted)));
+        }
+        if let Some(arrival) = self.connected.pop_front().or_else(|| self.inbox.pop_front()) {
+            return Ok(Some(arrival));
+        }
+        self.next_arrival()
+    }
+
+    /// The next message, or the end of a connection as an error.
+    #[inline]
+    fn next_message(&mut self) -> Result<Option<RawMessage>, Error> {
+        if let Some(arrival) = self.inbox.pop_front() {
+            return message_of(arrival);
+        }
+        while let Some(arrival) = self.next_arrival()? {
+            match arrival {
+                Arrival::Message(_) | Arrival::Closed { .. } => return message_of(arrival),
+                other => self.queue(other),
+            }
+        }
+        Ok(None)
+    }
+
+    fn next_message_of(&mut self, wanted: ConnectionId) -> Result<Option<RawMessage>, Error> {
+        let found = self.gather_until(|channel| {
+            let at = channel.inbox.iter().position(|arrival| match arrival {
+                Arrival::Message(RawMessage { connection, .. })
+                | Arrival::Closed { connection, .. } => *connection == wanted,
+                _ => false,
+            })?;
+            channel.inbox.remove(at)
+        })?;
+        match found {
+            Some(arrival) => message_of(arrival),
+            None if self.connections.find_open(wanted).is_none() => {
+                Err(Error::Connection { connection: wanted, code: Code::Closed })
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Takes everything that waits in the ring into the queues.
+    pub(crate) fn gather(&mut self) -> Result<(), Error> {
+        while let Some(arrival) = self.next_arrival()? {
+            self.queue(arrival);
+        }
+        Ok(())
+    }
+
+    /// Takes what waits in the ring into the queues, until `take` finds something there.
+    pub(crate) fn gather_until<T>(
+        &mut self,
+        take: impl Fn(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        loop {
+            if let Some(found) = take(self) {
+                return Ok(Some(found));
+            }
+            match self.next_arrival()? {
+                Some(arrival) => self.queue(arrival),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    fn queue(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Accepted(accepted) => self.accepted.push_back(accepted),
+            Arrival::Connected { .. } | Arrival::ConnectFailed { .. } => {
+                self.connected.push_back(arrival);
+            }
+            Arrival::Message(_) | Arrival::Closed { .. } => self.inbox.push_back(arrival),
+        }
+    }
+
+    /// The next thing in the ring that concerns the app. An error when the ring is empty and will
+    /// stay so, for the daemon is gone.
+    #[inline]
+    pub(crate) fn next_arrival(&mut self) -> Result<Option<Arrival>, Error> {
+        while let Some(completion) = self.end.next_completion()? {
+            if let Some(arrival) = self.handle(completion) {
+                return Ok(Some(arrival));
+            }
+        }
+        if self.gone.is_some() || self.end.is_closed() {
+            return Err(self.gone_error());
+        }
+        if !self.unwanted.is_empty() {
+            self.close_unwanted();
+        }
+        Ok(None)
+    }
+
+    /// Closes connections that nobody waits for any more, as far as there is room.
+    #[cold]
+    fn close_unwanted(&mut self) {
+        while !self.unwanted.is_empty() && self.end.has_room() {
+            let Some(connection) = self.unwanted.pop() else { break };
+            self.submit(&Command::Close { connection: connection.as_u64(), abort: true });
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, completion: Completion) -> Option<Arrival> {
+        match completion {
+            Completion::Received { connection, offset, length, buffer, sent, .. } => {
+                let connection = ConnectionId::from_u64(connection);
+                if self.finish_sends(connection, sent) {
+                    let message = RawMessage { connection, offset, length, buffer };
+                    return Some(Arrival::Message(message));
+                }
+                self.end.release(buffer, length);
+                None
+            }
+            Completion::Sent { connection, sent } => {
+                self.finish_sends(ConnectionId::from_u64(connection), sent);
+                None
+            }
+            other => self.handle_rare(other),
+        }
+    }
+
+    #[cold]
+    fn handle_rare(&mut self, completion: Completion) -> Option<Arrival> {
+        match completion {
+            Completion::Connected { token, connection, peer } => {
+                self.connected(Token::from_u64(token), ConnectionId::from_u64(connection), peer)
+            }
+            Completion::ConnectFailed { token, code } => {
+                let token = Token::from_u64(token);
+                let attempt = self.connecting.remove(&token)?;
+                (!attempt.is_abandoned).then_some(Arrival::ConnectFailed { token, code })
+            }
+            Completion::Accepted { listener, connection, peer } => {
+                let (listener, connection) =
+                    (ListenerId(listener), ConnectionId::from_u64(connection));
+                self.connections.insert(connection, peer);
+                Some(Arrival::Accepted(Accepted { listener, connection, peer }))
+            }
+            Completion::Closed { connection, code, .. } => {
+                self.closed(ConnectionId::from_u64(connection), code)
+            }
+            Completion::Received { .. } | Completion::Sent { .. } => None,
+        }
+    }
+
+    fn connected(
+        &mut self,
+        token: Token,
+        connection: ConnectionId,
+        peer: std::net::SocketAddr,
+    ) -> Option<Arrival> {
+        let attempt = self.connecting.remove(&token);
+        self.connections.insert(connection, attempt.map_or(peer, |attempt| attempt.peer));
+        if attempt.is_some_and(|attempt| !attempt.is_abandoned) {
+            return Some(Arrival::Connected { token, connection, peer });
+        }
+        self.connections.close(connection);
+        self.unwanted.push(connection);
+        None
+    }
+
+    fn closed(&mut self, connection: ConnectionId, code: Code) -> Option<Arrival> {
+        let mut ended = self.connections.remove(connection)?;
+        let sends = ended.outstanding.len() as u32;
+        ended.outstanding.drain(..).for_each(|extent| self.end.free(extent));
+        self.sends_are_over(sends);
+        (!ended.is_closing).then_some(Arrival::Closed { connection, code })
+    }
+
+    /// Frees what was sent and is finished. False if the app is done with the connection.
+    #[inline]
+    fn finish_sends(&mut self, connection: ConnectionId, sent: u32) -> bool {
+        let Some(found) = self.connections.find(connection) else { return false };
+        let mut finished = 0;
+        while let Some(extent) = found.next_finished(sent) {
+            self.end.free(extent);
+            finished += 1;
+        }
+        let is_open = !found.is_closing;
+        self.sends_are_over(finished);
+        is_open
+    }
+
+    #[inline]
+    fn sends_are_over(&mut self, sends: u32) {
+        self.sends_outstanding -= sends;
+        if sends > 0 && self.wants_room {
+            self.wants_room = false;
+            self.has_room_again = true;
+        }
+    }
+}
+
+/// A message, or the end of a connection as an error.
+fn message_of(arrival: Arrival) -> Result<Option<RawMessage>, Error> {
+    match arrival {
+        Arrival::Message(message) => Ok(Some(message)),
+        Arrival::Closed { connection, code } => Err(Error::Connection { connection, code }),
+        _ => Ok(None),
+    }
+}

@@ -1,0 +1,181 @@
+//! Sending: by copy or in place; with waiting or without.
+
+use std::time::Duration;
+
+use clearway_channel::{Code, Command, Extent, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX};
+
+use crate::{Channel, ConnectionId, Error, SendBuffer};
+
+impl Channel {
+    /// Sends a message; waits while there is no room. It is on its way when this returns; that it
+    /// has arrived is not known.
+    pub fn send(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
+        self.send_timeout(connection, message, None)
+    }
+
+    /// Sends a message; waits no longer than `timeout` for room.
+    pub fn send_timeout(
+        &mut self,
+        connection: ConnectionId,
+        message: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<(), Error> {
+        self.wait_for(timeout, |channel| channel.try_put(connection, message))
+    }
+
+    /// Sends a message, or says [`Error::WouldBlock`]; then [`Event::Writable`] follows when there
+    /// is room again.
+    ///
+    /// [`Event::Writable`]: crate::Event::Writable
+    #[inline]
+    pub fn try_send(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
+        self.wait_for(Some(Duration::ZERO), |channel| channel.try_put(connection, message))
+    }
+
+    /// A buffer for a message of `length` bytes, to be filled in place; waits for room.
+    pub fn send_buffer(
+        &mut self,
+        length: usize,
+        timeout: Option<Duration>,
+    ) -> Result<SendBuffer, Error> {
+        let length = self.check_length(length)?;
+        self.wait_for(timeout, |channel| {
+            let extent = channel.with_room(|channel| channel.end.allocate(length))?;
+            Ok(extent.map(|extent| SendBuffer::new(channel.end.into_buffer(extent))))
+        })
+    }
+
+    /// Sends a buffer that was filled in place; waits while there is no room in the ring. On an
+    /// error the buffer is given up.
+    pub fn send_zero_copy(
+        &mut self,
+        connection: ConnectionId,
+        buffer: SendBuffer,
+    ) -> Result<(), Error> {
+        self.wait_for(None, |channel| {
+            channel.check_open(connection)?;
+            channel.with_room(|channel| channel.may_send().then_some(()))
+        })?;
+        self.put_buffer(connection, buffer);
+        Ok(())
+    }
+
+    /// Sends a buffer that was filled in place, or gives it back with the reason, which is
+    /// [`Error::WouldBlock`] if there is no room in the ring.
+    pub fn try_send_zero_copy(
+        &mut self,
+        connection: ConnectionId,
+        buffer: SendBuffer,
+    ) -> Result<(), (SendBuffer, Error)> {
+        let room = self.wait_for(Some(Duration::ZERO), |channel| {
+            channel.check_open(connection)?;
+            channel.with_room(|channel| channel.may_send().then_some(()))
+        });
+        match room {
+            Ok(()) => {
+                self.put_buffer(connection, buffer);
+                Ok(())
+            }
+            Err(error) => Err((buffer, error)),
+        }
+    }
+
+    /// Makes sure that the daemon takes notice of everything that was sent and released, also if
+    /// it sleeps. Only needed for messages that were received in place and then dropped, before
+    /// doing something else for long: sends need no flush.
+    pub fn flush(&mut self) {
+        self.end.flush_releases();
+    }
+
+    #[inline]
+    fn try_put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
+        let length = self.check_length(message.len())?;
+        self.check_open(connection)?;
+        let extent =
+            self.with_room(
+                |channel| {
+                    if channel.may_send() { channel.end.allocate(length) } else { None }
+                },
+            )?;
+        let Some(extent) = extent else { return Ok(None) };
+        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        self.put_extent(connection, extent, length);
+        Ok(Some(()))
+    }
+
+    fn put_buffer(&mut self, connection: ConnectionId, buffer: SendBuffer) {
+        let (extent, length) = buffer.into_extent();
+        self.put_extent(connection, extent, length);
+    }
+
+    /// There is room, and the connection was open when last looked at.
+    #[inline]
+    fn put_extent(&mut self, connection: ConnectionId, extent: Extent, length: u32) {
+        // Making room may have brought the news that the connection has ended; then the message is
+        // lost like any other that was on its way.
+        let Some(found) = self.connections.find_open(connection) else {
+            return self.end.free(extent);
+        };
+        let (connection, offset) = (connection.as_u64(), extent.offset());
+        found.outstanding.push_back(extent);
+        self.sends_outstanding += 1;
+        self.submit(&Command::Send { connection, stream: 0, offset, length });
+    }
+
+    /// Tries something; if there is no room for it, takes what the daemon has to say, which may
+    /// make room, and tries once more.
+    #[inline]
+    fn with_room<T>(
+        &mut self,
+        attempt: impl Fn(&mut Self) -> Option<T>,
+    ) -> Result<Option<T>, Error> {
+        if let Some(done) = attempt(self) {
+            return Ok(Some(done));
+        }
+        self.gather()?;
+        let done = attempt(self);
+        if done.is_none() {
+            self.wants_room = true;
+        }
+        Ok(done)
+    }
+
+    /// Waits until a command fits into the ring. The daemon empties it all the time.
+    pub(crate) fn make_room_for_command(&mut self) -> Result<(), Error> {
+        self.wait_for(None, |channel| {
+            channel.with_room(|channel| channel.end.has_room().then_some(()))
+        })
+    }
+
+    /// Gives the daemon a command that there is room for, and wakes it if it sleeps.
+    #[inline]
+    pub(crate) fn submit(&mut self, command: &Command) {
+        self.end.submit(command).expect("the caller has made room");
+        self.end.flush();
+    }
+
+    #[inline]
+    fn may_send(&mut self) -> bool {
+        self.sends_outstanding < OUTSTANDING_SENDS_MAX && self.end.has_room()
+    }
+
+    #[inline]
+    fn check_open(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        if self.gone.is_some() {
+            return Err(self.gone_error());
+        }
+        match self.connections.find_open(connection) {
+            Some(_) => Ok(()),
+            None => Err(Error::Connection { connection, code: Code::Closed }),
+        }
+    }
+
+    #[inline]
+    fn check_length(&self, length: usize) -> Result<u32, Error> {
+        let limit = MESSAGE_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes);
+        match u32::try_from(length) {
+            Ok(length) if length <= limit => Ok(length),
+            _ => Err(Error::TooLarge { length, limit: limit as usize }),
+        }
+    }
+}

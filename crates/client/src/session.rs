@@ -1,0 +1,115 @@
+//! The control connection to the daemon: requests with their replies, and noticing its end.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clearway_channel::control::{self, Attach, Attached, Packet, Refusal, Reply, Request};
+use clearway_channel::{AppEnd, Code, Handover};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::{Error, Options, wait};
+
+/// How long the daemon's control plane may take for an answer.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
+
+pub(crate) struct Session {
+    socket: OwnedFd,
+}
+
+impl Session {
+    pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
+        let no_daemon = |cause: io::Error| Error::NoDaemon { path: path.to_owned(), cause };
+        let address = SocketAddrUnix::new(path).map_err(|errno| no_daemon(errno.into()))?;
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        rustix::net::connect(&socket, &address).map_err(|errno| no_daemon(errno.into()))?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self { socket })
+    }
+
+    /// Opens the channel of this session.
+    pub(crate) fn attach(&mut self, options: &Options) -> Result<AppEnd, Error> {
+        let attach = Attach::new(options.app.clone(), options.engine, options.sizes);
+        let (reply, descriptors) = self.request(&Request::Attach(attach))?;
+        let Reply::Attached(Attached { sizes, .. }) = reply else { return Err(unexpected(&reply)) };
+        let Ok([memory, daemon_doorbell, app_doorbell]) = <[OwnedFd; 3]>::try_from(descriptors)
+        else {
+            return Err(Error::Answer("the channel came without its descriptors".into()));
+        };
+        Ok(AppEnd::open(Handover { memory, daemon_doorbell, app_doorbell }, sizes)?)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), Error> {
+        control::send(&self.socket, request, &[]).map_err(|_| gone())?;
+        let deadline = Instant::now() + ANSWER_PATIENCE;
+        loop {
+            if let Some(packet) = self.receive()? {
+                return match parse(&packet)? {
+                    Reply::Error(Refusal { code, message }) => {
+                        Err(Error::Refused { code, message })
+                    }
+                    reply => Ok((reply, packet.descriptors)),
+                };
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Error::TimedOut);
+            }
+            let timeout = wait::timespec(left);
+            let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];
+            rustix::io::retry_on_intr(|| poll(&mut waiting, Some(&timeout)))?;
+        }
+    }
+
+    /// An error if the daemon has gone away or has ended the session.
+    pub(crate) fn check(&mut self) -> Result<(), Error> {
+        match self.receive()? {
+            None => Ok(()),
+            // The daemon speaks unasked only to say why it ends the session.
+            Some(packet) => Err(match parse(&packet)? {
+                Reply::Error(Refusal { code, message }) => Error::DaemonGone { code, message },
+                reply => unexpected(&reply),
+            }),
+        }
+    }
+
+    fn receive(&self) -> Result<Option<Packet>, Error> {
+        match control::receive(&self.socket) {
+            Ok(Some(packet)) => Ok(Some(packet)),
+            Ok(None) => Err(gone()),
+            Err(error) => match error.kind() {
+                io::ErrorKind::WouldBlock => Ok(None),
+                io::ErrorKind::InvalidData => Err(Error::Answer(error.to_string())),
+                _ => Err(gone()),
+            },
+        }
+    }
+}
+
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// The daemon went away without a word.
+pub(crate) fn gone() -> Error {
+    Error::DaemonGone { code: Code::DaemonGone, message: Code::DaemonGone.text().into() }
+}
+
+/// A reply that does not belong to the request.
+pub(crate) fn unexpected(reply: &Reply) -> Error {
+    Error::Answer(format!("{reply:?}"))
+}
+
+fn parse(packet: &Packet) -> Result<Reply, Error> {
+    Reply::parse(&packet.bytes).map_err(|error| Error::Answer(error.to_string()))
+}

@@ -1,0 +1,181 @@
+//! How calls wait: spinning, yielding, sleeping, until something comes, time is up, or the daemon
+//! is gone.
+
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::{Channel, Error, Waiting};
+
+/// `Adaptive` spins this long at first.
+const SPIN: Duration = Duration::from_micros(20);
+/// Then it yields until this much time has passed since the beginning.
+const YIELD: Duration = Duration::from_micros(70);
+/// Looks between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 32;
+/// How often a call that does not sleep asks whether the daemon lives.
+const LIFE_CHECK: Duration = Duration::from_millis(10);
+/// Calls that found nothing, between two of those that also look at the clock.
+const CALLS_PER_CLOCK: u32 = 1024;
+
+/// When the channel last looked whether the daemon lives.
+pub(crate) struct LifeCheck {
+    last: Instant,
+    calls: u32,
+}
+
+impl LifeCheck {
+    pub(crate) fn new() -> Self {
+        Self { last: Instant::now(), calls: 0 }
+    }
+
+    fn is_due(&mut self, now: Instant) -> bool {
+        let due = now.saturating_duration_since(self.last) >= LIFE_CHECK;
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}
+
+/// The state of one waiting call.
+struct Wait {
+    begun: Instant,
+    deadline: Option<Instant>,
+    looks: u32,
+}
+
+impl Channel {
+    /// Repeats `attempt` until it gives something. `None` waits for ever, zero not at all.
+    #[inline]
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        if let Some(found) = attempt(self)? {
+            return Ok(found);
+        }
+        if timeout == Some(Duration::ZERO) {
+            self.count_idle_call()?;
+            return Err(Error::WouldBlock);
+        }
+        self.wait_longer(timeout, attempt)
+    }
+
+    #[inline(never)]
+    fn wait_longer<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
+    ) -> Result<T, Error> {
+        let begun = Instant::now();
+        let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let mut wait = Wait { begun, deadline, looks: 0 };
+        loop {
+            self.pause(&mut wait)?;
+            if let Some(found) = attempt(self)? {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// For callers that spin by themselves: sometimes does what a waiting call would do.
+    #[inline]
+    fn count_idle_call(&mut self) -> Result<(), Error> {
+        self.life_check.calls += 1;
+        if self.life_check.calls.is_multiple_of(CALLS_PER_CLOCK) {
+            self.end.flush_releases();
+            self.check_life(Instant::now())?;
+        }
+        Ok(())
+    }
+
+    /// Between two looks.
+    fn pause(&mut self, wait: &mut Wait) -> Result<(), Error> {
+        wait.looks += 1;
+        match self.waiting {
+            Waiting::Block => return self.sleep(wait),
+            Waiting::Yield => std::thread::yield_now(),
+            Waiting::Spin | Waiting::Adaptive => std::hint::spin_loop(),
+        }
+        if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let waited = now.saturating_duration_since(wait.begun);
+        if waited > SPIN {
+            self.end.flush_releases();
+        }
+        self.check_time(wait, now)?;
+        self.check_life(now)?;
+        if self.waiting == Waiting::Adaptive && waited > SPIN {
+            return if waited < YIELD { self.yield_core(wait) } else { self.sleep(wait) };
+        }
+        Ok(())
+    }
+
+    /// The yielding part of `Adaptive`: each look is preceded by a yield.
+    fn yield_core(&mut self, wait: &mut Wait) -> Result<(), Error> {
+        wait.looks = LOOKS_PER_CLOCK - 1;
+        std::thread::yield_now();
+        Ok(())
+    }
+
+    /// Sleeps until the daemon rings, or ends, or time is up.
+    fn sleep(&mut self, wait: &mut Wait) -> Result<(), Error> {
+        // `Adaptive` looks at the ring once after each wake-up and sleeps again.
+        wait.looks = LOOKS_PER_CLOCK - 1;
+        let now = Instant::now();
+        self.check_time(wait, now)?;
+        let result = if self.end.arm() { self.sleep_armed(wait, now) } else { Ok(false) };
+        self.end.disarm();
+        if result? { self.look_at_session() } else { Ok(()) }
+    }
+
+    /// True if the control connection has something to say.
+    fn sleep_armed(&self, wait: &Wait, now: Instant) -> Result<bool, Error> {
+        let timeout =
+            wait.deadline.map(|deadline| timespec(deadline.saturating_duration_since(now)));
+        let doorbell = self.end.doorbell();
+        let control = self.session.as_fd();
+        let mut waiting =
+            [PollFd::new(&doorbell, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
+        match poll(&mut waiting, timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(!waiting[1].revents().is_empty()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    fn check_time(&self, wait: &Wait, now: Instant) -> Result<(), Error> {
+        match wait.deadline {
+            Some(deadline) if now >= deadline => Err(Error::TimedOut),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks whether the daemon lives, if it is time to.
+    pub(crate) fn check_life(&mut self, now: Instant) -> Result<(), Error> {
+        if self.life_check.is_due(now) { self.look_at_session() } else { Ok(()) }
+    }
+
+    /// Takes note of the daemon's end. What it had put into the ring before is still received:
+    /// only an empty ring makes it an error (`Channel::next_arrival`).
+    fn look_at_session(&mut self) -> Result<(), Error> {
+        if self.gone.is_none()
+            && let Err(error) = self.session.check()
+        {
+            self.gone = Some((error.code(), error.to_string()));
+        }
+        Ok(())
+    }
+}
+
+/// A duration for the kernel.
+pub(crate) fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: i64::from(duration.subsec_nanos()),
+    }
+}

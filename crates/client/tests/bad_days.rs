@@ -1,0 +1,224 @@
+//! The app library when peers, the daemon, or the app itself misbehave.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use clearway_client::{Channel, Code, ConnectionId, Error, Event, Options, Waiting};
+use common::{Daemon, LATE, NOW, Order, PATIENCE, REFUSED, RESET, address, eventually};
+
+const WAYS: [Waiting; 4] = [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive];
+
+#[test]
+fn without_a_daemon_the_error_names_the_socket_and_the_remedy() {
+    let options = Options { socket: "/nowhere/clearway.sock".into(), ..Options::new("test") };
+    let error = Channel::attach(&options).unwrap_err();
+    assert_eq!(error.code(), Code::NoDaemon);
+    let text = error.to_string();
+    assert!(text.contains("/nowhere/clearway.sock") && text.contains("clearway daemon"), "{text}");
+}
+
+#[test]
+fn a_refused_connection_says_so() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let error = channel.connect(address(REFUSED), PATIENCE).unwrap_err();
+    assert!(matches!(error, Error::Connect { code: Code::Refused, .. }), "{error}");
+}
+
+#[test]
+fn a_refused_listen_carries_the_daemons_words() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let error = channel.listen(REFUSED).unwrap_err();
+    assert_eq!(error.code(), Code::Denied);
+    assert!(error.to_string().contains("policy"), "{error}");
+}
+
+#[test]
+fn a_connection_that_comes_too_late_is_closed_and_never_seen() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let error = channel.connect(address(LATE), Some(Duration::from_millis(5))).unwrap_err();
+    assert!(matches!(error, Error::TimedOut));
+    daemon.order(Order::AnswerLate);
+    eventually(|| {
+        assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+        daemon.counters().commands == 2
+    });
+}
+
+#[test]
+fn a_reset_is_told_once_and_then_the_connection_is_unknown() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let connection = channel.connect(address(RESET), PATIENCE).unwrap();
+    let error = channel.recv(&mut [0; 8], PATIENCE).unwrap_err();
+    assert!(
+        matches!(error, Error::Connection { connection: c, code: Code::Reset } if c == connection)
+    );
+    assert!(matches!(channel.recv(&mut [0; 8], NOW), Err(Error::WouldBlock)));
+    let error = channel.send(connection, b"too late").unwrap_err();
+    assert_eq!(error.code(), Code::Closed);
+    assert_eq!(channel.close(connection).unwrap_err().code(), Code::Closed);
+    let error = channel.recv_from(connection, &mut [0; 8], PATIENCE).unwrap_err();
+    assert_eq!(error.code(), Code::Closed);
+}
+
+#[test]
+fn an_unknown_connection_is_an_error() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let unknown = ConnectionId::from_u64(12_345);
+    assert_eq!(channel.send(unknown, b"x").unwrap_err().code(), Code::Closed);
+    assert_eq!(channel.abort(unknown).unwrap_err().code(), Code::Closed);
+}
+
+#[test]
+fn what_was_on_its_way_when_a_connection_ends_goes_back_to_the_pool() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    daemon.order(Order::Pause);
+    daemon.counters();
+    for _ in 0..3 {
+        channel.try_send(connection, &[0; 1 << 16]).unwrap();
+    }
+    // The ends of these sends are told by `Closed` only.
+    daemon.order(Order::Close { connection: connection.as_u64(), code: Code::Reset });
+    daemon.order(Order::Resume);
+    let error = channel.recv(&mut [], PATIENCE).unwrap_err();
+    assert_eq!(error.code(), Code::Reset);
+    let again = channel.connect(address(common::ECHO), PATIENCE).unwrap();
+    for _ in 0..4 {
+        channel.try_send(again, &[0; 1 << 16]).unwrap();
+    }
+}
+
+#[test]
+fn a_closed_connection_is_not_heard_of_again() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    for _ in 0..10 {
+        channel.send(connection, b"unread").unwrap();
+    }
+    channel.close(connection).unwrap();
+    assert_eq!(channel.send(connection, b"x").unwrap_err().code(), Code::Closed);
+    eventually(|| {
+        assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+        channel.flush();
+        daemon.counters().receive_pool_used_bytes == 0
+    });
+}
+
+#[test]
+fn an_end_that_is_queued_can_be_closed_away() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    daemon.order(Order::Close { connection: connection.as_u64(), code: Code::Closed });
+    // Waiting for something else takes the end into the queue.
+    channel.connect(address(common::ECHO), PATIENCE).unwrap();
+    channel.close(connection).unwrap();
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+}
+
+#[test]
+fn a_killed_daemon_is_noticed_in_every_way_of_waiting() {
+    for waiting in WAYS {
+        let mut daemon = Daemon::start();
+        let mut channel = Channel::attach(&daemon.options(waiting)).unwrap();
+        let connection = channel.connect(address(common::ECHO), PATIENCE).unwrap();
+        channel.send(connection, b"the last").unwrap();
+        eventually(|| daemon.counters().completions == 2);
+        daemon.order(Order::Die);
+        daemon.join();
+        let mut buffer = [0; 8];
+        channel.recv(&mut buffer, PATIENCE).unwrap();
+        assert_eq!(&buffer, b"the last", "what had come is not lost");
+        let begun = Instant::now();
+        let error = channel.recv(&mut buffer, PATIENCE).unwrap_err();
+        assert_eq!(error.code(), Code::DaemonGone);
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        assert_eq!(channel.send(connection, b"x").unwrap_err().code(), Code::DaemonGone);
+        assert_eq!(channel.listen(1).unwrap_err().code(), Code::DaemonGone);
+        assert_eq!(channel.connect(address(7), None).unwrap_err().code(), Code::DaemonGone);
+    }
+}
+
+#[test]
+fn a_killed_daemon_is_noticed_by_who_never_waits() {
+    let mut daemon = Daemon::start();
+    let (mut channel, _) = daemon.echo();
+    daemon.order(Order::Die);
+    daemon.join();
+    eventually(|| match channel.next_event(NOW) {
+        Err(error) => error.code() == Code::DaemonGone,
+        Ok(event) => panic!("{event:?}"),
+    });
+}
+
+#[test]
+fn an_orderly_shutdown_is_noticed_asleep() {
+    let daemon = Daemon::start();
+    let mut channel = Channel::attach(&daemon.options(Waiting::Block)).unwrap();
+    let waiter = std::thread::spawn(move || channel.next_event(PATIENCE).map(drop));
+    daemon.order(Order::Shutdown);
+    assert_eq!(waiter.join().unwrap().unwrap_err().code(), Code::DaemonGone);
+}
+
+#[test]
+fn the_reason_for_the_end_of_a_session_reaches_the_app() {
+    let daemon = Daemon::start();
+    let mut channel = Channel::attach(&daemon.options(Waiting::Block)).unwrap();
+    daemon.order(Order::Condemn);
+    assert_eq!(channel.next_event(PATIENCE).unwrap_err().code(), Code::Violation);
+}
+
+#[test]
+fn an_app_that_never_reads_stops_only_its_own_senders() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    // The echoes fill the receive pool; then the sends are not taken any more, and then there is
+    // no room left.
+    let error = loop {
+        let short = Some(Duration::from_millis(20));
+        match channel.send_timeout(connection, &[9; 1000], short) {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::TimedOut));
+    // Reading makes everything flow again.
+    for _ in 0..1000 {
+        channel.recv_zero_copy(PATIENCE).unwrap();
+        channel.try_send(connection, &[9; 1000]).ok();
+    }
+}
+
+#[test]
+fn a_timeout_in_the_middle_of_waiting_is_kept() {
+    for waiting in WAYS {
+        let daemon = Daemon::start();
+        let mut channel = Channel::attach(&daemon.options(waiting)).unwrap();
+        let begun = Instant::now();
+        let error = channel.next_event(Some(Duration::from_millis(20))).unwrap_err();
+        assert!(matches!(error, Error::TimedOut));
+        assert!(begun.elapsed() >= Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn many_connections_come_and_go() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    for round in 0..300u32 {
+        let connection = channel.connect(address(common::ECHO), PATIENCE).unwrap();
+        channel.send(connection, &round.to_ne_bytes()).unwrap();
+        let Event::Message(message) = channel.next_event(PATIENCE).unwrap() else { panic!() };
+        assert_eq!(*message, round.to_ne_bytes());
+        drop(message);
+        match round % 2 {
+            0 => channel.close(connection).unwrap(),
+            _ => channel.abort(connection).unwrap(),
+        }
+    }
+}

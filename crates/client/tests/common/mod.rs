@@ -1,0 +1,412 @@
+//! A daemon in a thread, without engine or network: it echoes, and does on demand what a real one
+//! does on bad days.
+
+#![allow(dead_code)] // Each test program uses its own part.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use clearway_channel::control::{self, Attached, Empty, Listening, Reply, Request};
+use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd};
+use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting as Way};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+/// Connections to this port are echoed.
+pub(crate) const ECHO: u16 = 7;
+/// Connections to this port are refused.
+pub(crate) const REFUSED: u16 = 9;
+/// Connections to this port are answered when `Order::AnswerLate` comes.
+pub(crate) const LATE: u16 = 11;
+/// Connections to this port are opened and reset.
+pub(crate) const RESET: u16 = 13;
+
+/// Longer than anything here takes.
+pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
+pub(crate) const NOW: Option<Duration> = Some(Duration::ZERO);
+
+/// What a test tells the daemon to do.
+pub(crate) enum Order {
+    /// A peer connects to a listener.
+    Accept {
+        listener: u32,
+        connection: u64,
+    },
+    /// A message comes by a connection.
+    Deliver {
+        connection: u64,
+        bytes: Vec<u8>,
+    },
+    /// The peer closes or resets.
+    Close {
+        connection: u64,
+        code: Code,
+    },
+    /// Take no commands until `Resume`.
+    Pause,
+    Resume,
+    /// Answer the connects to `LATE`.
+    AnswerLate,
+    /// Tell what the channel has counted.
+    Count(Sender<Counters>),
+    /// Close the channel in good order, and end.
+    Shutdown,
+    /// End without a word, as if killed.
+    Die,
+    /// Say why, and end.
+    Condemn,
+}
+
+pub(crate) struct Daemon {
+    pub(crate) path: PathBuf,
+    orders: Sender<Order>,
+    bell: OwnedFd,
+    /// Ends with the last message that the daemon was sent.
+    thread: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Daemon {
+    pub(crate) fn start() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("clearway-fake-{}-{number}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+                .unwrap();
+        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        rustix::net::listen(&socket, 4).unwrap();
+        let (orders, receiver) = channel();
+        let flags = rustix::event::EventfdFlags::NONBLOCK;
+        let bell = rustix::event::eventfd(0, flags).unwrap();
+        let bell_inside = bell.try_clone().unwrap();
+        let thread = std::thread::spawn(move || serve(socket, receiver, bell_inside));
+        Self { path, orders, bell, thread: Some(thread) }
+    }
+
+    pub(crate) fn order(&self, order: Order) {
+        let _ = self.orders.send(order);
+        rustix::io::write(&self.bell, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let (sender, receiver) = channel();
+        self.order(Order::Count(sender));
+        receiver.recv().unwrap()
+    }
+
+    pub(crate) fn options(&self, waiting: Way) -> Options {
+        let sizes = Sizes {
+            submission_entries: 64,
+            completion_entries: 64,
+            transmit_pool_bytes: 1 << 18,
+            receive_pool_bytes: 1 << 18,
+        };
+        Options { socket: self.path.clone(), waiting, sizes, ..Options::new("test") }
+    }
+
+    pub(crate) fn attach(&self) -> Channel {
+        Channel::attach(&self.options(Way::Adaptive)).unwrap()
+    }
+
+    /// A channel with an open connection to the echo port.
+    pub(crate) fn echo(&self) -> (Channel, ConnectionId) {
+        let mut channel = self.attach();
+        let connection = channel.connect(address(ECHO), PATIENCE).unwrap();
+        (channel, connection)
+    }
+
+    /// Waits until the daemon has ended.
+    pub(crate) fn join(&mut self) {
+        self.thread.take().map(JoinHandle::join);
+    }
+
+    /// Waits until the daemon has ended, because its app has; the last message it was sent.
+    pub(crate) fn heard(mut self) -> Vec<u8> {
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        self.order(Order::Die);
+        self.join();
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+pub(crate) fn address(port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, 2], port))
+}
+
+/// Polls a condition, at most as long as `PATIENCE`.
+pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE.unwrap();
+    while !condition() {
+        assert!(Instant::now() < deadline, "the condition never came true");
+        std::thread::yield_now();
+    }
+}
+
+struct Connection {
+    id: u64,
+    sent: u32,
+}
+
+/// A message on its way to the app.
+struct Waiting {
+    connection: u64,
+    bytes: Vec<u8>,
+    /// The app's own message: finished when it has come back.
+    is_echo: bool,
+}
+
+struct Server {
+    control: OwnedFd,
+    end: DaemonEnd,
+    connections: Vec<Connection>,
+    /// Tokens of connects to `LATE`.
+    late: Vec<u64>,
+    /// Messages that found no room yet.
+    waiting: VecDeque<Waiting>,
+    connection_next: u64,
+    is_paused: bool,
+    heard: Vec<u8>,
+}
+
+fn serve(listener: OwnedFd, orders: Receiver<Order>, bell: OwnedFd) -> Vec<u8> {
+    while wait_readable(&[&listener, &bell]) {
+        if let Some(mut server) = attach(&listener) {
+            server.run(&orders, &bell);
+            return server.heard;
+        }
+        // Only an order before anybody attached ends up here: there is nothing to serve.
+        match orders.try_recv() {
+            Err(TryRecvError::Empty) => {}
+            _ => break,
+        }
+    }
+    Vec::new()
+}
+
+fn attach(listener: &OwnedFd) -> Option<Server> {
+    if !readable(&[listener], 0) {
+        return None;
+    }
+    let control = rustix::net::accept_with(listener, SocketFlags::NONBLOCK).unwrap();
+    assert!(wait_readable(&[&control]));
+    let packet = control::receive(&control).unwrap()?;
+    let Request::Attach(attach) = Request::parse(&packet.bytes).unwrap() else { panic!() };
+    assert!(attach.layout_matches());
+    let (end, handover) = DaemonEnd::create(attach.sizes).unwrap();
+    let reply = Reply::Attached(Attached { channel: 1, engine: 0, sizes: attach.sizes });
+    let descriptors =
+        [handover.memory.as_fd(), handover.daemon_doorbell.as_fd(), handover.app_doorbell.as_fd()];
+    control::send(&control, &reply, &descriptors).unwrap();
+    Some(Server {
+        control,
+        end,
+        connections: Vec::new(),
+        late: Vec::new(),
+        waiting: VecDeque::new(),
+        connection_next: 100,
+        is_paused: false,
+        heard: Vec::new(),
+    })
+}
+
+impl Server {
+    fn run(&mut self, orders: &Receiver<Order>, bell: &OwnedFd) {
+        loop {
+            match orders.try_recv() {
+                Ok(Order::Die) | Err(TryRecvError::Disconnected) => return,
+                Ok(Order::Shutdown) => return self.end.close(),
+                Ok(Order::Condemn) => {
+                    let refusal = Reply::error(Code::Violation);
+                    return control::send(&self.control, &refusal, &[]).unwrap();
+                }
+                Ok(order) => self.obey(order),
+                Err(TryRecvError::Empty) => {}
+            }
+            if !self.answer_control() {
+                return;
+            }
+            if !self.turn() {
+                self.sleep(bell);
+            }
+        }
+    }
+
+    fn sleep(&mut self, bell: &OwnedFd) {
+        if self.end.arm() || self.is_paused {
+            let doorbell = self.end.doorbell();
+            let fds = [doorbell, bell.as_fd(), self.control.as_fd()];
+            let mut fds = fds.each_ref().map(|fd| PollFd::new(fd, PollFlags::IN));
+            // Not for ever: what waits for room is looked at again.
+            let timeout = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            poll(&mut fds, Some(&timeout)).unwrap();
+        }
+        self.end.disarm();
+        let _ = rustix::io::read(bell, &mut [0u8; 8]);
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Accept { listener, connection } => {
+                self.connections.push(Connection { id: connection, sent: 0 });
+                let peer = address(40_000);
+                self.tell(Completion::Accepted { listener, connection, peer });
+            }
+            Order::Deliver { connection, bytes } => {
+                self.waiting.push_back(Waiting { connection, bytes, is_echo: false });
+            }
+            Order::Close { connection, code } => self.close(connection, code),
+            Order::Pause => self.is_paused = true,
+            Order::Resume => self.is_paused = false,
+            Order::AnswerLate => {
+                for token in std::mem::take(&mut self.late) {
+                    self.open(token, LATE);
+                }
+            }
+            Order::Count(sender) => sender.send(self.end.counters()).unwrap(),
+            Order::Shutdown | Order::Die | Order::Condemn => unreachable!("handled by the caller"),
+        }
+    }
+
+    /// False when the app is gone.
+    fn answer_control(&mut self) -> bool {
+        let Ok(packet) = control::receive(&self.control) else { return true };
+        let Some(packet) = packet else { return false };
+        let reply = match Request::parse(&packet.bytes).unwrap() {
+            Request::Listen(listen) if listen.port == REFUSED => Reply::error(Code::Denied),
+            Request::Listen(listen) => {
+                Reply::Listening(Listening { listener: 5, address: address(listen.port) })
+            }
+            Request::Unlisten(_) => Reply::Unlistened(Empty {}),
+            other => panic!("{other:?}"),
+        };
+        control::send(&self.control, &reply, &[]).unwrap();
+        true
+    }
+
+    /// Whether there was anything to do.
+    fn turn(&mut self) -> bool {
+        let mut busy = self.deliver();
+        while !self.is_paused {
+            let Some(command) = self.end.next_command().expect("the client library is honest")
+            else {
+                break;
+            };
+            busy = true;
+            self.handle(command);
+            self.deliver();
+        }
+        self.end.flush();
+        busy
+    }
+
+    fn handle(&mut self, command: Command) {
+        match command {
+            Command::Connect { token, peer } => match peer.port() {
+                REFUSED => self.tell(Completion::ConnectFailed { token, code: Code::Refused }),
+                LATE => self.late.push(token),
+                port => self.open(token, port),
+            },
+            Command::Send { connection, offset, length, .. } => {
+                let mut bytes = vec![0; length as usize];
+                self.end.read(offset, &mut bytes);
+                self.heard.clone_from(&bytes);
+                self.waiting.push_back(Waiting { connection, bytes, is_echo: true });
+            }
+            Command::Release { buffers } => {
+                for &id in buffers.as_slice() {
+                    self.end.release(id).expect("the client library is honest");
+                }
+            }
+            Command::Close { connection, .. } => self.close(connection, Code::Closed),
+        }
+    }
+
+    fn open(&mut self, token: u64, port: u16) {
+        self.connection_next += 1;
+        let id = self.connection_next;
+        self.connections.push(Connection { id, sent: 0 });
+        self.tell(Completion::Connected { token, connection: id, peer: address(port) });
+        if port == RESET {
+            self.close(id, Code::Reset);
+        }
+    }
+
+    fn close(&mut self, id: u64, code: Code) {
+        let Some(at) = self.connections.iter().position(|found| found.id == id) else { return };
+        let sent = self.connections.remove(at).sent;
+        self.tell(Completion::Closed { connection: id, code, sent });
+    }
+
+    /// Delivers what waits, as far as there is room.
+    fn deliver(&mut self) -> bool {
+        let mut delivered = false;
+        while let Some(Waiting { connection, bytes, is_echo }) = self.waiting.front() {
+            let (connection, is_echo) = (*connection, u32::from(*is_echo));
+            let length = bytes.len() as u32;
+            let is_open = self.connections.iter().any(|found| found.id == connection);
+            if is_open && self.end.completion_room() < 4 {
+                break;
+            }
+            let buffer = if is_open { self.end.allocate(length, 0) } else { None };
+            if is_open && buffer.is_none() {
+                break;
+            }
+            let message = self.waiting.pop_front().unwrap();
+            self.end.sends_finished(is_echo);
+            let Some(buffer) = buffer else { continue };
+            let found = self.find(connection).unwrap();
+            found.sent += is_echo;
+            let sent = found.sent;
+            self.end.write(buffer, 0, &message.bytes);
+            self.end.grant(buffer.id);
+            let (offset, id) = (buffer.offset, buffer.id);
+            self.tell(Completion::Received {
+                connection,
+                stream: 0,
+                offset,
+                length,
+                buffer: id,
+                sent,
+            });
+            delivered = true;
+        }
+        delivered
+    }
+
+    fn find(&mut self, id: u64) -> Option<&mut Connection> {
+        self.connections.iter_mut().find(|found| found.id == id)
+    }
+
+    fn tell(&mut self, completion: Completion) {
+        let deadline = Instant::now() + PATIENCE.unwrap();
+        while self.end.completion_room() == 0 {
+            assert!(Instant::now() < deadline, "the app takes nothing");
+            std::thread::yield_now();
+        }
+        self.end.complete(&completion);
+        self.end.flush();
+    }
+}
+
+fn wait_readable(fds: &[&OwnedFd]) -> bool {
+    readable(fds, 20)
+}
+
+fn readable(fds: &[&OwnedFd], seconds: i64) -> bool {
+    let mut fds: Vec<_> = fds.iter().map(|fd| PollFd::new(*fd, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: seconds, tv_nsec: 0 };
+    poll(&mut fds, Some(&timeout)).unwrap() > 0
+}
