@@ -119,7 +119,7 @@ impl Queue {
     }
 
     #[cold]
-    fn violated(&mut self, violation: Violation) {
+    pub(super) fn violated(&mut self, violation: Violation) {
         self.drop_ends();
         self.shared.report(self.generation, violation);
         if let Some(control) = &mut self.control {

@@ -237,3 +237,109 @@ fn impossible_configurations_are_refused() {
         assert!(matches!(open(config), Err(crate::Error::Invalid(_))), "{text}");
     }
 }
+
+#[test]
+fn a_broken_rule_found_by_a_later_queue_ends_the_whole_link() {
+    let at = socket();
+    let pairs = |role| Config { queue_pairs: 2, ..config(&at, role) };
+    let (mut a, mut b) = open_both(pairs(Role::Server), pairs(Role::Client));
+    b[1].violated(buffers::Violation::Index);
+    assert!(!b[1].link_up());
+    until("all others have noticed", || {
+        a.iter_mut().chain(&mut b[..1]).for_each(|queue| _ = drain(queue));
+        b[0].link_counters().lost == 1 && a[0].link_counters().lost == 1
+    });
+    connect(&mut a, &mut b);
+    assert_eq!(b[0].link_counters().violations, 1);
+    assert_eq!(send(&mut a[1], &frame(60, 1)), Transmit::Queued);
+    assert_eq!(received(&mut b[1]), [frame(60, 1)]);
+}
+
+#[test]
+fn sleeping_queues_are_woken_by_a_new_link_and_by_its_end() {
+    let at = socket();
+    let pairs = |role| Config { queue_pairs: 2, ..config(&at, role) };
+    let mut client = open(pairs(Role::Client)).unwrap();
+    let sleeps = |client: &mut [Queue], up: bool| {
+        std::thread::scope(|scope| {
+            for queue in client {
+                scope.spawn(move || {
+                    until("the sleeper sees the link change", || {
+                        if queue.arm() {
+                            sleep(queue);
+                        }
+                        queue.disarm();
+                        queue.link_up() == up
+                    });
+                });
+            }
+            let mut server = up.then(|| open(pairs(Role::Server)).unwrap());
+            until("the server is connected", || {
+                server.iter_mut().flatten().for_each(|queue| _ = drain(queue));
+                server.iter().flatten().all(crate::Queue::link_up)
+            });
+            server
+        })
+    };
+    let server = sleeps(&mut client, true);
+    drop(server);
+    sleeps(&mut client, false);
+}
+
+/// Until the queue's descriptor is readable, for at most ten seconds.
+fn sleep(queue: &Queue) {
+    let fd = queue.wait_fd().unwrap();
+    let timeout = rustix::event::Timespec { tv_sec: 10, tv_nsec: 0 };
+    let mut poll = [rustix::event::PollFd::new(&fd, rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut poll, Some(&timeout)), Ok(1), "nobody woke the sleeper");
+}
+
+/// Four threads, one for each queue, while one side comes and goes.
+#[test]
+fn queues_on_their_own_threads_survive_restarts() {
+    const FRAMES: u32 = 2000;
+    let at = socket();
+    let pairs = |role| Config { queue_pairs: 2, ..config(&at, role) };
+    let mut server = open(pairs(Role::Server)).unwrap();
+    for round in 0..5 {
+        let mut client = open(pairs(Role::Client)).unwrap();
+        let up = std::sync::Barrier::new(4);
+        std::thread::scope(|scope| {
+            for queue in server.iter_mut().chain(&mut client) {
+                let up = &up;
+                scope.spawn(move || {
+                    until("the link is up", || {
+                        queue.receive(0, &mut |_| ());
+                        queue.link_up()
+                    });
+                    up.wait();
+                    exchange(queue, FRAMES);
+                    up.wait();
+                });
+            }
+        });
+        assert_eq!(server[0].link_counters().established, round + 1);
+        drop(client);
+        until("the server has noticed", || {
+            server.iter_mut().for_each(|queue| _ = drain(queue));
+            server.iter().all(|queue| !queue.link_up())
+        });
+    }
+}
+
+/// Sends and receives this many numbered frames, all of which must come in order.
+fn exchange(queue: &mut Queue, frames: u32) {
+    let (mut sent, mut seen) = (0u32, 0u32);
+    until("all frames have come", || {
+        while sent < frames
+            && send(queue, &[&[0; 60][..], &sent.to_ne_bytes()].concat()) == Transmit::Queued
+        {
+            sent += 1;
+        }
+        queue.receive(64, &mut |frame| {
+            assert_eq!(frame[60..], seen.to_ne_bytes());
+            seen += 1;
+        });
+        sent == frames && seen == frames
+    });
+}
