@@ -36,8 +36,6 @@ use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 
 pub(crate) use engines::EngineSlot;
-use neighbours::Neighbours;
-pub(crate) use neighbours::Resolver;
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
@@ -51,11 +49,11 @@ const EVENTS_PER_WAIT: usize = 64;
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
 const ACCEPTS_PER_WAKE: usize = 16;
 
-/// Tokens in the epoll set. Engines and sessions follow, each in a range of their own.
+/// Tokens in the epoll set. The kernel's neighbours, engines and sessions each have a range.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
-const NEIGHBOURS: u64 = 3;
+const NEIGHBOURS: u64 = 1 << 8;
 const ENGINES: u64 = 1 << 16;
 const SESSIONS: u64 = 1 << 32;
 
@@ -69,7 +67,6 @@ pub struct ControlPlane {
     stopper: Stopper,
     signals: Option<Signals>,
     engines: Vec<EngineSlot>,
-    neighbours: Neighbours,
     accounts: Accounts,
     sessions: HashMap<u64, Session>,
     session_next: u64,
@@ -86,20 +83,17 @@ impl ControlPlane {
         config: &Config,
         listener: Listener,
         engines: Vec<EngineSlot>,
-        resolvers: Vec<Option<Resolver>>,
     ) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::resources("set up the control plane", error);
         let errno = |error: rustix::io::Errno| failed(error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno)?;
         let stopper = Stopper::new().map_err(errno)?;
-        let neighbours = Neighbours::new(resolvers).map_err(failed)?;
         let plane = Self {
             listener: Some(listener),
             epoll,
             stopper,
             signals: None,
             engines,
-            neighbours,
             accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
             sessions: HashMap::new(),
             session_next: 0,
@@ -181,7 +175,7 @@ impl ControlPlane {
                     self.begin_shutdown(name);
                 }
             }
-            NEIGHBOURS => self.take_neighbours(),
+            NEIGHBOURS..ENGINES => self.take_neighbours((token - NEIGHBOURS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
             _ => self.serve_session(token, flags),
         }
@@ -291,9 +285,11 @@ impl ControlPlane {
             self.watch(listener.as_fd(), LISTENER)?;
         }
         self.watch(self.stopper.as_fd(), STOP)?;
-        self.watch(self.neighbours.as_fd(), NEIGHBOURS)?;
         for (index, engine) in self.engines.iter().enumerate() {
             self.watch(engine.as_fd(), ENGINES + index as u64)?;
+            if let Some(link) = &engine.link {
+                self.watch(link.as_fd(), NEIGHBOURS + index as u64)?;
+            }
         }
         Ok(())
     }

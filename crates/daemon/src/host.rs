@@ -22,10 +22,10 @@ pub struct Host {
 impl Host {
     /// Opens everything that the configuration names. Whoever runs the engines does so with the
     /// same `clock`; engines of several hosts may share a [`Group`] if their hosts share a clock.
-    pub fn open(config: &Config, clock: Clock) -> Result<Self, Error> {
+    pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, config.policy.lets_others_in())?;
-        let (mut engines, mut slots, mut resolvers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut engines, mut slots) = (Vec::new(), Vec::new());
         for nic in &config.nics {
             let opened = nic::open(nic, config.udp_port)
                 .map_err(|source| Error::Nic { nic: nic.name.clone(), source })?;
@@ -42,10 +42,9 @@ impl Host {
             let (engine, control) = Engine::new(settings, opened.queues, seed, secret, clock.now())
                 .map_err(|error| Error::resources("make an engine", error))?;
             engines.push(engine);
-            slots.push(EngineSlot::new(&nic.name, networks, control, opened.steering));
-            resolvers.push(opened.resolver);
+            slots.push(EngineSlot::new(&nic.name, networks, control, opened.kernel));
         }
-        Ok(Self { control: ControlPlane::new(config, listener, slots, resolvers)?, engines })
+        Ok(Self { control: ControlPlane::new(config, listener, slots)?, engines })
     }
 }
 
@@ -55,14 +54,14 @@ pub fn run(config: &Config) -> Result<(), Error> {
     log::start(&config.log);
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let clock = Clock::new();
-    let mut host = Host::open(config, clock)?;
+    let mut host = Host::open(config, &clock)?;
     host.control.stop_on(signals)?;
     privileges::drop_unneeded(config)
         .map_err(|error| Error::resources("drop privileges", error))?;
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
     for (nic, engine) in config.nics.iter().zip(host.engines) {
-        threads.push(start(nic, engine, clock, &stopper)?);
+        threads.push(start(nic, engine, clock.clone(), &stopper)?);
     }
     host.control.run()?;
     for thread in threads {

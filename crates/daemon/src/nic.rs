@@ -9,11 +9,10 @@ mod memif;
 use std::net::IpAddr;
 
 use clearway_engine::interface;
-use clearway_nic::interface::Steering;
+use clearway_nic::interface::{Neighbours, Steering};
 use clearway_nic::{Error, Queue};
 
 use crate::config::{Driver, Nic};
-use crate::control::Resolver;
 
 /// The largest IP packet where nothing else is said.
 const MTU_BYTES_DEFAULT: u16 = 1500;
@@ -22,10 +21,18 @@ const MTU_BYTES_DEFAULT: u16 = 1500;
 pub(crate) struct OpenNic {
     pub(crate) queues: Vec<Box<dyn Queue>>,
     pub(crate) interface: interface::Config,
-    /// Gives the frames back to the kernel when dropped; `None` if the NIC is the daemon's alone.
+    pub(crate) kernel: KernelSide,
+}
+
+/// What the control plane keeps of a NIC that is a kernel interface.
+#[derive(Default)]
+pub(crate) struct KernelSide {
+    /// Gives the frames back to the kernel when dropped.
     pub(crate) steering: Option<Box<dyn Steering>>,
-    /// Asks the kernel for neighbours, if it knows them.
-    pub(crate) resolver: Option<Resolver>,
+    /// The kernel's neighbours, if it shares the NIC.
+    pub(crate) neighbours: Option<Neighbours>,
+    /// Why not the first choice of drivers, for status.
+    pub(crate) note: Option<String>,
 }
 
 /// Opens a NIC and has packets to `udp_port` steered to it.

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use clearway_engine::{Control, Event, Request};
 use clearway_nic::interface::Steering;
 
+use super::neighbours::Link;
 use crate::config::Network;
+use crate::nic::KernelSide;
 
 /// One engine. Requests beyond the mailbox's depth of one wait here; there are never more than a
 /// few per session, because a session has one request in work at a time.
@@ -17,6 +19,10 @@ pub(crate) struct EngineSlot {
     control: Control,
     /// Steers frames to the engine's NIC for as long as it lives.
     _steering: Option<Box<dyn Steering>>,
+    /// The kernel's neighbours, if it shares the NIC.
+    pub(super) link: Option<Link>,
+    /// Why the NIC has not the driver of the first choice.
+    pub(super) note: Option<String>,
     waiting: VecDeque<Request>,
     channel_next: u32,
     /// Channels that are in the engine, or on their way in or out.
@@ -39,13 +45,15 @@ impl EngineSlot {
         name: &str,
         networks: Vec<Network>,
         control: Control,
-        steering: Option<Box<dyn Steering>>,
+        kernel: KernelSide,
     ) -> Self {
         Self {
             name: name.to_owned(),
             networks,
             control,
-            _steering: steering,
+            _steering: kernel.steering,
+            link: kernel.neighbours.map(Link::new),
+            note: kernel.note,
             waiting: VecDeque::new(),
             channel_next: 1,
             channels: HashMap::new(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use clearway_channel::control::{Listening, Reply};
 use clearway_channel::{Code, Violation};
-use clearway_engine::{Event, Request as EngineRequest};
+use clearway_engine::Event;
 
 use super::ControlPlane;
 use super::requests::refusal;
@@ -31,7 +31,7 @@ impl ControlPlane {
                 }
             }
             Event::Violation { channel, violation } => self.violation(engine, channel, violation),
-            Event::Resolve { address } => self.neighbours.ask(engine, address),
+            Event::Resolve { address } => self.resolve(engine, address),
             Event::Pong { id, result } => self.take_pong(id, result),
             Event::Snapshot { id, snapshot } => self.take_snapshot(engine, id, *snapshot),
             Event::Ended => {
@@ -77,11 +77,5 @@ impl ControlPlane {
         );
         let text = format!("the app broke the contract of its channel: {violation}");
         self.expel(record.session, &refusal(Code::Violation, text));
-    }
-
-    pub(super) fn take_neighbours(&mut self) {
-        for (engine, address, mac) in self.neighbours.answers() {
-            self.engines[engine].post(EngineRequest::Neighbour { address, mac });
-        }
     }
 }

@@ -1,77 +1,93 @@
-//! Asks the kernel for Ethernet addresses of neighbours, on a thread of its own because the kernel
-//! may have to ask the neighbour first.
+//! Neighbours of NICs that the kernel shares: the engine asks, the kernel knows or finds out.
 
+use std::collections::HashSet;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use clearway_nic::MacAddress;
-use rustix::event::{EventfdFlags, eventfd};
+use clearway_engine::Request as EngineRequest;
+use clearway_nic::Error;
+use clearway_nic::interface::{Neighbour, Neighbours};
 
-/// Questions that may wait. An engine asks again for what it still needs.
-const QUESTIONS_MAX: usize = 256;
+use super::ControlPlane;
 
-/// Finds the Ethernet address of a neighbour on one link; may take its time.
-pub(crate) type Resolver = Box<dyn Fn(IpAddr) -> Option<MacAddress> + Send>;
+/// Neighbours whose changes are passed on; beyond that the engine has to ask again.
+const FOLLOWED_MAX: usize = 4096;
 
-/// The engine that asked, what it asked for, and the answer.
-type Answer = (usize, IpAddr, Option<MacAddress>);
-
-/// The other end of the resolver's thread. The thread ends when this is dropped.
+/// The kernel's neighbours on the link of one engine.
 #[derive(Debug)]
-pub(super) struct Neighbours {
-    questions: SyncSender<(usize, IpAddr)>,
-    answers: Receiver<Answer>,
-    bell: Arc<OwnedFd>,
+pub(super) struct Link {
+    table: Neighbours,
+    /// Those that the engine has asked for, and is told the changes of.
+    followed: HashSet<IpAddr>,
 }
 
-impl Neighbours {
-    /// One resolver per engine; `None` for those whose link the kernel knows nothing of.
-    pub(super) fn new(resolvers: Vec<Option<Resolver>>) -> std::io::Result<Self> {
-        let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let (questions, asked) = sync_channel(QUESTIONS_MAX);
-        let (answer, answers) = channel();
-        let rung = Arc::clone(&bell);
-        std::thread::Builder::new()
-            .name("neighbours".to_owned())
-            .spawn(move || resolve(&resolvers, &asked, &answer, &rung))?;
-        Ok(Self { questions, answers, bell })
+impl Link {
+    pub(super) fn new(table: Neighbours) -> Self {
+        Self { table, followed: HashSet::new() }
     }
 
-    /// Asks; the answer comes later, or never if too much is asked at once.
-    pub(super) fn ask(&self, engine: usize, address: IpAddr) {
-        if self.questions.try_send((engine, address)).is_err() {
-            tracing::debug!(%address, "too many neighbours are being looked for");
+    /// What the kernel knows already. Has it look in any case: what it knows may be old.
+    fn ask(&mut self, address: IpAddr) -> Result<Option<Neighbour>, Error> {
+        if self.followed.len() >= FOLLOWED_MAX {
+            self.followed.clear();
         }
+        self.followed.insert(address);
+        let known = self.table.entries()?.into_iter().find(|known| known.address == address);
+        self.table.resolve(address)?;
+        Ok(known.filter(|known| known.mac.is_some()))
     }
 
-    /// What has been found since the last time.
-    pub(super) fn answers(&self) -> Vec<Answer> {
-        let _ = rustix::io::read(&*self.bell, &mut [0u8; 8]);
-        self.answers.try_iter().collect()
+    /// The next change that the engine wants to know of.
+    fn next_change(&mut self) -> Result<Option<Neighbour>, Error> {
+        while let Some(change) = self.table.next_change()? {
+            let settled = change.mac.is_some() || change.failed;
+            if settled && self.followed.contains(&change.address) {
+                return Ok(Some(change));
+            }
+        }
+        Ok(None)
     }
 }
 
-impl AsFd for Neighbours {
+impl AsFd for Link {
+    /// Readable when something has changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
+        self.table.as_fd()
     }
 }
 
-fn resolve(
-    resolvers: &[Option<Resolver>],
-    questions: &Receiver<(usize, IpAddr)>,
-    answers: &Sender<Answer>,
-    bell: &OwnedFd,
-) {
-    for (engine, address) in questions {
-        let resolver = resolvers.get(engine).and_then(Option::as_ref);
-        let mac = resolver.and_then(|resolver| resolver(address));
-        if answers.send((engine, address, mac)).is_err() {
-            return;
+impl ControlPlane {
+    /// The engine needs a neighbour.
+    pub(super) fn resolve(&mut self, engine: usize, address: IpAddr) {
+        let Some(link) = &mut self.engines[engine].link else { return };
+        match link.ask(address) {
+            Ok(Some(known)) => self.tell_neighbour(engine, known),
+            Ok(None) => {}
+            Err(error) => {
+                let engine = &self.engines[engine].name;
+                tracing::warn!(engine, %address, %error, "cannot ask for a neighbour");
+            }
         }
-        // An eventfd only refuses a one when it is full, and then it is readable anyway.
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+    }
+
+    /// The kernel has found something out.
+    pub(super) fn take_neighbours(&mut self, engine: usize) {
+        while let Some(link) = &mut self.engines[engine].link {
+            match link.next_change() {
+                Ok(Some(change)) => self.tell_neighbour(engine, change),
+                Ok(None) => return,
+                Err(error) => {
+                    let engine = &self.engines[engine].name;
+                    tracing::warn!(engine, %error, "cannot read the changes of neighbours");
+                    return;
+                }
+            }
+        }
+    }
+
+    fn tell_neighbour(&mut self, engine: usize, neighbour: Neighbour) {
+        let Neighbour { address, mac, .. } = neighbour;
+        tracing::debug!(engine = self.engines[engine].name, %address, found = mac.is_some());
+        self.engines[engine].post(EngineRequest::Neighbour { address, mac });
     }
 }

@@ -57,7 +57,7 @@ impl Live {
         };
         config.control.socket = directory.join("control.sock");
         let clock = Clock::new();
-        let host = Host::open(&config, clock).expect("a host");
+        let host = Host::open(&config, &clock).expect("a host");
         let stopper = host.control.stopper();
         let control = std::thread::spawn(move || host.control.run());
         let group = std::thread::spawn(move || Group::new(host.engines, Idle::Block, clock).run());

@@ -6,7 +6,7 @@ use clearway_engine::interface;
 use clearway_nic::memif::{self, Role, Socket};
 use clearway_nic::{Error, MacAddress, Queue};
 
-use super::{MTU_BYTES_DEFAULT, OpenNic, gateways};
+use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic, gateways};
 use crate::config::{Memif, MemifRole, Nic};
 
 /// Ethernet header and one VLAN tag, which the MTU does not count.
@@ -42,7 +42,7 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
         kernel_shares: false,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
     };
-    Ok(OpenNic { queues, interface, steering: None, resolver: None })
+    Ok(OpenNic { queues, interface, kernel: KernelSide::default() })
 }
 
 /// A locally administered address (IEEE 802, section 8.2) made of the host's first IP address:
