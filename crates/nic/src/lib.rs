@@ -7,12 +7,15 @@
 //! offers beyond that it says in its [`Capabilities`].
 #![allow(unsafe_code, reason = "drivers share memory with the kernel and with other processes")]
 
+pub mod af_packet;
 pub mod af_xdp;
 pub mod fabric;
 pub mod interface;
 pub mod memif;
+mod open_interface;
 mod queue;
 
+pub use open_interface::{Opened, open_interface};
 pub use queue::{
     Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
 };

@@ -10,8 +10,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clearway_nic::af_xdp::{self, Config, Mode, XdpSteering};
-use clearway_nic::interface::{Device, Facts, Namespace, Steering};
-use clearway_nic::{Error, Queue};
+use clearway_nic::interface::{Device, Facts, Namespace, Steered, Steering};
+use clearway_nic::{Error, Queue, Transmit, open_interface};
 use conformance::Pair;
 use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, ping, until, wait_for_link};
 
@@ -36,6 +36,10 @@ fn open(space: &Namespace, mode: Mode) -> (Box<dyn Queue>, XdpSteering) {
     let mut queue = queues.remove(0);
     wait_for_link(&mut *queue);
     (queue, steering)
+}
+
+fn steered(steering: &XdpSteering) -> Steered {
+    steering.steered().expect("the program counts")
 }
 
 fn facts(space: &Namespace) -> Facts {
@@ -86,7 +90,7 @@ fn the_kernel_keeps_the_rest_of_the_interface() {
 }
 
 fn tcp_carries_a_megabyte(veth: &Veth, address: IpAddr) {
-    let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| (index * 7 >> 3) as u8).collect();
+    let bytes: Vec<u8> = (0..1 << 20).map(|index: u32| ((index * 7) >> 3) as u8).collect();
     let bind = || TcpListener::bind((address, 0));
     let listener = veth.near.within(bind).expect("entered").expect("a port is free");
     let there = listener.local_addr().expect("bound");
@@ -142,7 +146,7 @@ fn ports_are_steered(veth: &Veth, mode: Mode, here: IpAddr, there: IpAddr) {
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
     sender.send_to(b"the kernel's again", (here, PORT)).expect("sent");
     kernel_gets(&socket, b"the kernel's again");
-    assert!(steering.steered().redirected >= 1);
+    assert!(steered(&steering).redirected >= 1);
 }
 
 #[test]
@@ -179,9 +183,9 @@ fn own_addresses_are_ours_to_answer() {
         steering.remove_own_address(own6).expect("it was added");
         steering.remove_own_address(own6).expect("twice is once");
         ip(&veth.far, &format!("neigh del {own4} dev {INTERFACE}"));
-        let before = steering.steered().passed_unregistered;
+        let before = steered(&steering).passed_unregistered;
         ask(own4);
-        until("the ARP request passes", || steering.steered().passed_unregistered > before);
+        until("the ARP request passes", || steered(&steering).passed_unregistered > before);
     }
 }
 
@@ -241,19 +245,19 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
             (0x1234, datagram.clone()),
         ];
         let passed = |steering: &XdpSteering| {
-            let steered = steering.steered();
+            let steered = steered(steering);
             steered.passed_fragment
                 + steered.passed_malformed
                 + steered.passed_other
                 + steered.passed_unregistered
         };
-        let (before, redirected) = (passed(&steering), steering.steered().redirected);
+        let (before, redirected) = (passed(&steering), steered(&steering).redirected);
         for (ethertype, packet) in &passing {
             veth::send(&mut *there, &veth::ethernet(macs, &[], *ethertype, packet));
         }
         until("all have passed", || passed(&steering) >= before + passing.len() as u64);
-        assert_eq!(steering.steered().redirected, redirected, "in {mode:?}");
-        assert!(steering.steered().passed_fragment >= 2);
+        assert_eq!(steered(&steering).redirected, redirected, "in {mode:?}");
+        assert!(steered(&steering).passed_fragment >= 2);
         assert_eq!(here.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
     }
 }
@@ -379,6 +383,102 @@ fn what_cannot_be_opened_says_why() {
     });
     let as_nobody = as_nobody.expect("entered").expect_err("nobody may not");
     assert!(matches!(as_nobody, Error::Permission(_)), "{as_nobody}");
+}
+
+#[test]
+fn an_interface_with_a_foreign_program_is_opened_with_a_packet_socket() {
+    let Some(veth) = Veth::new() else { return };
+    let open = || veth.near.within(|| open_interface(&config(Mode::Auto))).expect("entered");
+    let (first, _steering) = open().expect("veth can be opened");
+    assert_eq!(first[0].info().driver, "af_xdp");
+    let (second, _steering) = open().expect("veth can be opened");
+    let info = second[0].info();
+    assert_eq!(info.driver, "af_packet");
+    assert!(info.mode.contains("no AF_XDP: another XDP program"), "{}", info.mode);
+    let insisting = || veth.near.within(|| open_interface(&config(Mode::Generic)));
+    assert!(insisting().expect("entered").is_err(), "a way that was asked for is not replaced");
+}
+
+#[test]
+fn an_interface_may_vanish() {
+    for mode in MODES {
+        let Some(veth) = Veth::new() else { return };
+        let (mut queue, mut steering) = open(&veth.near, mode);
+        steering.register_udp_port(None, PORT).expect("the port is free");
+        ip(&veth.near, &format!("link del {INTERFACE}"));
+        until("the link is down", || {
+            queue.transmit(&mut |buffer| buffer.len());
+            queue.flush();
+            queue.receive(1, &mut |_| ());
+            !queue.link_up()
+        });
+        assert!(queue.arm());
+        queue.disarm();
+        assert!(queue.counters().tx_frames_dropped > 0 || queue.counters().tx_frames > 0);
+        steering.unregister_udp_port(None, PORT).expect("the map is still there");
+    }
+}
+
+#[test]
+fn more_than_the_kernel_takes_at_once_leaves_in_order() {
+    let Some(veth) = Veth::new() else { return };
+    for mode in MODES {
+        let big = Config { descriptors: 1024, ..config(mode) };
+        let (mut senders, _) = try_open(&veth.near, &big).expect("veth can be opened");
+        let (mut receivers, mut steering) = try_open(&veth.far, &big).expect("veth can be opened");
+        let (near, far) = (&mut *senders[0], &mut *receivers[0]);
+        wait_for_link(near);
+        wait_for_link(far);
+        steering.register_udp_port(None, PORT).expect("the port is free");
+        let macs = [near.info().mac, far.info().mac];
+        for lap in 0..3_u16 {
+            for number in 0..200_u16 {
+                let payload = [lap.to_be_bytes(), number.to_be_bytes()].concat();
+                let packet = veth::ipv4(IPV4[1], 17, &[], 0, &veth::udp(PORT, &payload));
+                let frame = veth::ethernet(macs, &[], 0x0800, &packet);
+                let queued = near.transmit(&mut |buffer| {
+                    buffer[..frame.len()].copy_from_slice(&frame);
+                    frame.len()
+                });
+                assert_eq!(queued, Transmit::Queued);
+            }
+            near.flush();
+            let mut numbers = Vec::new();
+            until("all have arrived", || {
+                near.receive(1, &mut |_| ());
+                far.receive(64, &mut |frame| {
+                    assert_eq!(frame[42..44], lap.to_be_bytes());
+                    numbers.push(u16::from_be_bytes([frame[44], frame[45]]));
+                });
+                numbers.len() >= 200
+            });
+            assert!(numbers.into_iter().eq(0..200));
+        }
+    }
+}
+
+#[test]
+fn a_port_for_one_address_and_for_any_is_claimed_once() {
+    let Some(veth) = Veth::new() else { return };
+    let (_queue, mut steering) = open(&veth.near, Mode::Generic);
+    let here = Some(IPV4[0].into());
+    let taken = || veth.near.within(|| UdpSocket::bind((IPV4[0], PORT))).unwrap().is_err();
+    for order in [[here, None], [None, here]] {
+        steering.register_udp_port(order[0], PORT).expect("the port is free");
+        steering.register_udp_port(order[1], PORT).expect("the port is ours");
+        steering.unregister_udp_port(None, PORT).expect("it was registered");
+        assert!(taken(), "one address is still registered");
+        steering.register_udp_port(None, PORT).expect("the port is ours");
+        steering.unregister_udp_port(here, PORT).expect("it was registered");
+        assert!(taken(), "any address is still registered");
+        steering.unregister_udp_port(None, PORT).expect("it was registered");
+        assert!(!taken());
+    }
+    let _other = veth.near.within(|| UdpSocket::bind((IPV4[0], PORT))).unwrap().expect("free");
+    let nowhere = Some([10, 77, 0, 50].into());
+    steering.register_udp_port(nowhere, PORT).expect("that address is not the kernel's");
+    assert!(steering.register_udp_port(None, PORT).is_err(), "somebody has it");
+    assert!(steering.register_udp_port(None, 0).is_err(), "there is no port 0");
 }
 
 #[test]

@@ -28,4 +28,4 @@ mod ring;
 mod socket;
 
 pub use open::{Config, Mode, open, probe};
-pub use program::{Steered, XdpSteering};
+pub use program::XdpSteering;

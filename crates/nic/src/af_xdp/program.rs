@@ -1,6 +1,5 @@
 //! The eBPF program (`bpf/steer.c`): loading it, attaching it, and the maps that steer it.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -13,7 +12,7 @@ use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, include_bytes_aligned};
 
 use crate::Error;
-use crate::interface::{Channels, Device, MulticastGroups, PortClaim, Steering};
+use crate::interface::{Channels, Device, MulticastGroups, PortClaims, Steered, Steering};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
 
@@ -25,22 +24,6 @@ const FRAGMENTS: &str = "steer_fragments";
 type EndpointKey = [u8; 20];
 /// An address as `struct address` of steer.c has it.
 type AddressKey = [u8; 16];
-
-/// What became of received frames so far, over all queues and CPUs. The order of the fields is
-/// that of `enum reason` in steer.c.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Steered {
-    /// Ours: given to the socket of its queue.
-    pub redirected: u64,
-    /// Left to the kernel: too short for what it claims to be.
-    pub passed_malformed: u64,
-    /// Left to the kernel: an IPv4 fragment.
-    pub passed_fragment: u64,
-    /// Left to the kernel: UDP, ARP, NDP or ICMP for something that is not registered.
-    pub passed_unregistered: u64,
-    /// Left to the kernel: any other protocol.
-    pub passed_other: u64,
-}
 
 /// What must be undone when the last user of the interface goes: detaching the program (which the
 /// kernel also does if this process is killed, because the link is a file descriptor) and putting
@@ -123,11 +106,10 @@ impl Program {
     ) -> Result<XdpSteering, Error> {
         Ok(XdpSteering {
             groups: MulticastGroups::new(&device)?,
-            device,
             udp_ports: self.udp_ports,
             own_addresses: self.own_addresses,
             reasons: self.reasons,
-            claims: BTreeMap::new(),
+            claims: PortClaims::new(device),
             _sockets: self.sockets,
             _attachment: attachment,
         })
@@ -145,47 +127,30 @@ pub struct XdpSteering {
     udp_ports: HashMap<MapData, EndpointKey, u32>,
     own_addresses: HashMap<MapData, AddressKey, u32>,
     reasons: PerCpuArray<MapData, u64>,
-    claims: BTreeMap<EndpointKey, Option<PortClaim>>,
+    claims: PortClaims,
     groups: MulticastGroups,
-    device: Device,
     _sockets: XskMap<MapData>,
     _attachment: Arc<Attachment>,
 }
 
-impl XdpSteering {
-    /// What became of received frames so far.
-    pub fn steered(&self) -> Steered {
-        let count = |reason: u32| match self.reasons.get(&reason, 0) {
-            Ok(values) => values.iter().sum(),
-            Err(_) => 0,
-        };
-        Steered {
-            redirected: count(0),
-            passed_malformed: count(1),
-            passed_fragment: count(2),
-            passed_unregistered: count(3),
-            passed_other: count(4),
-        }
-    }
-}
-
 impl Steering for XdpSteering {
     fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        let key = endpoint_key(address, port);
-        if self.claims.contains_key(&key) {
+        if self.claims.contains((address, port)) {
             return Ok(());
         }
-        let claim = PortClaim::new(&self.device, address, port)?;
-        self.udp_ports.insert(key, 1, 0).map_err(|error| table_failed("UDP port", error))?;
-        self.claims.insert(key, claim);
-        Ok(())
+        self.claims.add((address, port))?;
+        self.udp_ports.insert(endpoint_key(address, port), 1, 0).map_err(|error| {
+            self.claims.remove((address, port));
+            table_failed("UDP port", error)
+        })
     }
 
     fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        let key = endpoint_key(address, port);
-        if self.claims.remove(&key).is_none() {
+        if !self.claims.contains((address, port)) {
             return Ok(());
         }
+        self.claims.remove((address, port));
+        let key = endpoint_key(address, port);
         self.udp_ports.remove(&key).map_err(|error| table_failed("UDP port", error))
     }
 
@@ -206,6 +171,19 @@ impl Steering for XdpSteering {
             }
             Err(error) => Err(table_failed("own address", error)),
         }
+    }
+    fn steered(&self) -> Option<Steered> {
+        let count = |reason: u32| match self.reasons.get(&reason, 0) {
+            Ok(values) => values.iter().sum(),
+            Err(_) => 0,
+        };
+        Some(Steered {
+            redirected: count(0),
+            passed_malformed: count(1),
+            passed_fragment: count(2),
+            passed_unregistered: count(3),
+            passed_other: count(4),
+        })
     }
 }
 

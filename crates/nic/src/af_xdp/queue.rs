@@ -14,20 +14,16 @@ use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::program::Attachment;
 use super::socket::Socket;
-use crate::interface::Device;
+use crate::interface::{Device, Link};
 use crate::{Capabilities, Counters, Info, Queue, Transmit};
 
 /// The kernel sends at most this many frames per kick in copy mode (`TX_BATCH_SIZE`).
 const FRAMES_PER_KICK: u32 = 32;
 
-/// The link is looked at once in so many calls of `receive`: a system call that is not in every
-/// turn, and still often enough on an engine that spins.
-const RECEIVES_PER_LINK_CHECK: u32 = 1 << 16;
-
 /// One AF_XDP socket as a queue.
 pub(super) struct XdpQueue {
     socket: Socket,
-    device: Device,
+    link: Link,
     info: Info,
     frame_bytes_max: usize,
     /// Umem offsets of chunks to send from. The last one freed is used first: its bytes are the
@@ -37,8 +33,6 @@ pub(super) struct XdpQueue {
     queued: u32,
     /// The kernel has not taken all frames of an earlier kick.
     kick_pending: bool,
-    link_up: bool,
-    receives_until_link_check: u32,
     counters: Counters,
     /// Keeps the eBPF program attached while any queue lives.
     _attachment: Arc<Attachment>,
@@ -53,39 +47,26 @@ impl XdpQueue {
         frame_bytes_max: usize,
         attachment: Arc<Attachment>,
     ) -> XdpQueue {
-        let mut queue = XdpQueue {
+        XdpQueue {
             free: socket.layout.transmit_offsets().collect(),
             frame_bytes_max: frame_bytes_max.min(socket.layout.frame_bytes_max()),
             socket,
-            device,
+            link: Link::new(device),
             info,
             queued: 0,
             kick_pending: false,
-            link_up: true,
-            receives_until_link_check: RECEIVES_PER_LINK_CHECK,
             counters: Counters::default(),
             _attachment: attachment,
-        };
-        queue.check_link();
-        queue
-    }
-
-    /// Asks the kernel. An interface that cannot be asked any more has been removed.
-    fn check_link(&mut self) {
-        self.receives_until_link_check = RECEIVES_PER_LINK_CHECK;
-        self.link_up = self.device.running().unwrap_or(false);
+        }
     }
 
     fn housekeeping(&mut self) {
-        self.receives_until_link_check -= 1;
-        if self.receives_until_link_check == 0 {
-            self.check_link();
-        }
+        self.link.turn();
         // A driver with an empty fill ring stops looking at it until it is told.
         if self.socket.fill.needs_wakeup() {
             let _ = recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT);
         }
-        if self.kick_pending && self.link_up {
+        if self.kick_pending && self.link.is_up() {
             self.kick();
         }
     }
@@ -105,7 +86,7 @@ impl XdpQueue {
                     break;
                 }
                 Err(_) => {
-                    self.check_link();
+                    self.link.check();
                     self.kick_pending = true;
                     break;
                 }
@@ -154,7 +135,7 @@ impl Queue for XdpQueue {
     }
 
     fn link_up(&self) -> bool {
-        self.link_up
+        self.link.is_up()
     }
 
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
@@ -189,7 +170,7 @@ impl Queue for XdpQueue {
         if length == 0 {
             return Transmit::Nothing;
         }
-        if !self.link_up {
+        if !self.link.is_up() {
             self.counters.tx_frames_dropped += 1;
             return Transmit::Queued;
         }
@@ -207,7 +188,7 @@ impl Queue for XdpQueue {
             return;
         }
         self.socket.transmit.publish();
-        if !self.link_up {
+        if !self.link.is_up() {
             self.kick_pending = true;
         } else if self.socket.transmit.needs_wakeup() {
             self.kick();
@@ -222,8 +203,8 @@ impl Queue for XdpQueue {
     }
 
     fn arm(&mut self) -> bool {
-        self.check_link();
-        if self.kick_pending && self.link_up {
+        self.link.check();
+        if self.kick_pending && self.link.is_up() {
             self.kick();
         }
         self.socket.received.waiting(1) == 0

@@ -5,6 +5,7 @@
 //! one), and where the kernel sees the datagrams as well (`af_packet`), it does not answer them
 //! with ICMP port unreachable.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -15,36 +16,87 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use super::Device;
 use crate::Error;
 
-/// A UDP port on one interface that no other program can have while this lives.
+/// An address, or with `None` any, and a UDP port.
+pub(crate) type Endpoint = (Option<IpAddr>, u16);
+
+/// The UDP ports of one interface that no other program can have while this lives.
+///
+/// A port that is registered for any address needs no further socket for one address, and could
+/// not have one: both would be bound to the same port.
 #[derive(Debug)]
-pub struct PortClaim {
-    _sockets: Vec<OwnedFd>,
+pub(crate) struct PortClaims {
+    device: Device,
+    sockets: BTreeMap<Endpoint, Vec<OwnedFd>>,
 }
 
-impl PortClaim {
-    /// Claims `port` of `address`, or of all addresses. `None` if the address is not the
-    /// kernel's: then it has nothing to give.
-    pub fn new(
-        device: &Device,
-        address: Option<IpAddr>,
-        port: u16,
-    ) -> Result<Option<PortClaim>, Error> {
-        if port == 0 {
-            return Err(Error::Invalid(
-                "UDP port 0 cannot be registered; choose 1 to 65535".into(),
-            ));
-        }
-        device.within(|| PortClaim::claim(device, address, port))?
+impl PortClaims {
+    pub(crate) fn new(device: Device) -> PortClaims {
+        PortClaims { device, sockets: BTreeMap::new() }
     }
 
-    /// The same for a thread that is in the namespace of the interface.
-    fn claim(
-        device: &Device,
-        address: Option<IpAddr>,
+    pub(crate) fn contains(&self, endpoint: Endpoint) -> bool {
+        self.sockets.contains_key(&endpoint)
+    }
+
+    /// Takes the port from the kernel, or says who has it.
+    pub(crate) fn add(&mut self, endpoint: Endpoint) -> Result<(), Error> {
+        let (address, port) = endpoint;
+        if port == 0 {
+            let text = "UDP port 0 cannot be registered; choose 1 to 65535";
+            return Err(Error::Invalid(text.into()));
+        }
+        if address.is_some() && self.contains((None, port)) {
+            self.sockets.insert(endpoint, Vec::new());
+            return Ok(());
+        }
+        if address.is_none() {
+            self.single_addresses(port).for_each(|(_, sockets)| sockets.clear());
+        }
+        match claim(&self.device, address, port) {
+            Ok(sockets) => {
+                self.sockets.insert(endpoint, sockets);
+                Ok(())
+            }
+            Err(error) => {
+                self.claim_single_addresses(port);
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives the port back to the kernel.
+    pub(crate) fn remove(&mut self, endpoint: Endpoint) {
+        let (address, port) = endpoint;
+        if self.sockets.remove(&endpoint).is_some() && address.is_none() {
+            self.claim_single_addresses(port);
+        }
+    }
+
+    /// Gives the claims of `port` for one address sockets of their own again. If somebody took the
+    /// port in the meantime, frames are steered all the same.
+    fn claim_single_addresses(&mut self, port: u16) {
+        let endpoints: Vec<_> =
+            self.single_addresses(port).map(|(endpoint, _)| *endpoint).collect();
+        for endpoint in endpoints {
+            let sockets = claim(&self.device, endpoint.0, port).unwrap_or_default();
+            self.sockets.insert(endpoint, sockets);
+        }
+    }
+
+    fn single_addresses(
+        &mut self,
         port: u16,
-    ) -> Result<Option<PortClaim>, Error> {
-        let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-        let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);
+    ) -> impl Iterator<Item = (&Endpoint, &mut Vec<OwnedFd>)> {
+        self.sockets.iter_mut().filter(move |((ip, p), _)| ip.is_some() && *p == port)
+    }
+}
+
+/// Binds `port` of `address`, or of all addresses. No socket if the address is not the kernel's:
+/// then it has nothing to give.
+fn claim(device: &Device, address: Option<IpAddr>, port: u16) -> Result<Vec<OwnedFd>, Error> {
+    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+    let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);
+    let claim_all = || {
         let mut sockets = Vec::new();
         for &address in addresses {
             match claim_one(device, address, port) {
@@ -54,8 +106,9 @@ impl PortClaim {
                 Err(errno) => return Err(claim_failed(address, port, errno)),
             }
         }
-        Ok((!sockets.is_empty()).then_some(PortClaim { _sockets: sockets }))
-    }
+        Ok(sockets)
+    };
+    device.within(claim_all)?
 }
 
 fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Errno> {
@@ -71,8 +124,6 @@ fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Err
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     attach_filter(&socket, &[return_instruction(0)])?;
-    // Registered both for one address and for any, a port has two claims, both ours.
-    sockopt::set_socket_reuseport(&socket, true)?;
     bind_to_device(&socket, device)?;
     bind(&socket, &address)?;
     Ok(socket)
@@ -140,14 +191,14 @@ pub(crate) fn last_errno() -> Errno {
 /// The multicast groups that a NIC must let in for the sake of our own IPv6 addresses. The kernel
 /// forgets them when this is dropped.
 #[derive(Debug)]
-pub struct MulticastGroups {
+pub(crate) struct MulticastGroups {
     interface_index: u32,
     socket: OwnedFd,
 }
 
 impl MulticastGroups {
     /// No groups yet, on the given interface of the calling thread's network namespace.
-    pub fn new(device: &Device) -> Result<MulticastGroups, Error> {
+    pub(crate) fn new(device: &Device) -> Result<MulticastGroups, Error> {
         // Without a protocol it receives nothing.
         let socket =
             socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)
@@ -156,13 +207,13 @@ impl MulticastGroups {
     }
 
     /// Lets in the neighbour solicitations for `address`.
-    pub fn join_for(&self, address: IpAddr) -> Result<(), Error> {
+    pub(crate) fn join_for(&self, address: IpAddr) -> Result<(), Error> {
         self.change(libc::PACKET_ADD_MEMBERSHIP, address)
             .map_err(|errno| groups_failed("join a multicast group", errno))
     }
 
     /// Undoes [`MulticastGroups::join_for`].
-    pub fn leave_for(&self, address: IpAddr) {
+    pub(crate) fn leave_for(&self, address: IpAddr) {
         // Fails only if the group was not joined or the interface is gone: left either way.
         let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, address);
     }

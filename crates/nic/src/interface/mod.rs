@@ -6,14 +6,18 @@
 mod claim;
 mod device;
 mod facts;
+mod link;
 mod namespace;
 mod neighbours;
 mod netlink;
 mod steering;
 
-pub use claim::{MulticastGroups, PortClaim};
+pub(crate) use claim::{
+    MulticastGroups, PortClaims, attach_filter, last_errno, return_instruction, set_option,
+};
 pub use device::{Channels, Device};
 pub use facts::{Address, Facts, Route};
+pub(crate) use link::Link;
 pub use namespace::Namespace;
 pub use neighbours::{Neighbour, Neighbours};
-pub use steering::Steering;
+pub use steering::{Steered, Steering};

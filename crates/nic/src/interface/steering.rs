@@ -21,4 +21,25 @@ pub trait Steering: Send {
 
     /// Undoes [`Steering::add_own_address`]. Not an error if it was not added.
     fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
+
+    /// What became of received frames so far, where somebody counts.
+    fn steered(&self) -> Option<Steered> {
+        None
+    }
+}
+
+/// What became of received frames so far, over all queues and CPUs. The order of the fields is
+/// that of `enum reason` in steer.c.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Steered {
+    /// Ours: given to the socket of its queue.
+    pub redirected: u64,
+    /// Left to the kernel: too short for what it claims to be.
+    pub passed_malformed: u64,
+    /// Left to the kernel: an IPv4 fragment.
+    pub passed_fragment: u64,
+    /// Left to the kernel: UDP, ARP, NDP or ICMP for something that is not registered.
+    pub passed_unregistered: u64,
+    /// Left to the kernel: any other protocol.
+    pub passed_other: u64,
 }

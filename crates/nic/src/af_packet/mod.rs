@@ -1,0 +1,131 @@
+//! AF_PACKET: the last resort on an interface of the kernel's, where AF_XDP cannot be had.
+//!
+//! A packet socket gets a copy of what the kernel receives. A socket filter leaves only registered
+//! frames of it, and the kernel goes on with its own copy. That it has one must not show:
+//!
+//! - UDP to a registered port of one of the kernel's addresses would be answered with ICMP port
+//!   unreachable. So each registered port is bound by a kernel socket that drops everything
+//!   (`interface/claim.rs`); no packet filter of the host is touched.
+//! - What is for one of our own addresses is not for the kernel's stack, which drops it without a
+//!   word, unless this host forwards packets (`net.ipv4.ip_forward`): then own addresses should
+//!   not be used with this driver.
+//!
+//! One queue. Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
+//! transport's business, and a NIC whose ring is full is better told at once.
+
+mod filter;
+mod queue;
+mod ring;
+mod sender;
+mod steering;
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use crate::interface::{Device, attach_filter, last_errno, return_instruction, set_option};
+use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
+use queue::PacketQueue;
+use ring::Ring;
+pub use steering::PacketSteering;
+
+/// Ethernet header, which the MTU does not count.
+const ETHERNET_BYTES: usize = 14;
+
+/// The kernel takes off one VLAN tag; a second one stays in the frame.
+const VLAN_TAG_BYTES: usize = 4;
+
+/// The most descriptors.
+const DESCRIPTORS_MAX: usize = 4096;
+
+/// What to open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The name of the interface, in the calling thread's network namespace.
+    pub interface: String,
+    /// Frames that wait for us, and that may wait to be sent: a power of two, 256 to 4096.
+    pub descriptors: usize,
+    /// Why nothing better is used, for `Info::mode`.
+    pub because: Option<String>,
+}
+
+impl Config {
+    /// The descriptors that every NIC has.
+    pub fn new(interface: &str) -> Config {
+        Config { interface: interface.to_owned(), descriptors: LCD_DESCRIPTORS, because: None }
+    }
+}
+
+/// Opens an interface and steers nothing to the queue yet: see
+/// [`Steering`](crate::interface::Steering).
+pub fn open(config: &Config) -> Result<(Box<dyn Queue>, PacketSteering), Error> {
+    let range = LCD_DESCRIPTORS..=DESCRIPTORS_MAX;
+    if !config.descriptors.is_power_of_two() || !range.contains(&config.descriptors) {
+        return Err(Error::Invalid(format!(
+            "{} descriptors cannot be had; choose a power of two from 256 to 4096",
+            config.descriptors
+        )));
+    }
+    let device = Device::open(&config.interface)?;
+    let mac = device.mac()?;
+    let frame_bytes = device.mtu()? + ETHERNET_BYTES;
+    let (socket, ring) = prepare(config.descriptors, frame_bytes + VLAN_TAG_BYTES)
+        .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
+        .map_err(|errno| open_failed(&config.interface, errno))?;
+    let socket = Arc::new(socket);
+    let mut mode =
+        "packet socket: every frame is copied, and the kernel handles a copy of its own".to_owned();
+    if let Some(reason) = &config.because {
+        mode += &format!("; {reason}");
+    }
+    let info = Info { driver: "af_packet", mode, mac };
+    let steering = PacketSteering::new(Arc::clone(&socket), Device::open(&config.interface)?)?;
+    let queue = PacketQueue::new(socket, ring, device, info, config.descriptors, frame_bytes);
+    Ok((Box::new(queue), steering))
+}
+
+/// A socket with its ring and options. It has no protocol yet, so that nothing can arrive before
+/// the filter is there.
+fn prepare(slots: usize, frame_bytes: usize) -> Result<(OwnedFd, Ring), Errno> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
+    attach_filter(&socket, &[return_instruction(0)])?;
+    let ring = Ring::new(&socket, slots, frame_bytes)?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1_i32)?;
+    set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
+    Ok((socket, ring))
+}
+
+/// Not in the libc crate (linux/if_packet.h); since Linux 4.20.
+const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+fn bind(socket: &OwnedFd, interface_index: u32) -> Result<(), Errno> {
+    use std::os::fd::AsRawFd;
+    // SAFETY: all-zero is a valid sockaddr_ll.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as u16;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_ifindex = interface_index as i32;
+    let length = size_of_val(&address) as libc::socklen_t;
+    // SAFETY: the kernel reads `length` bytes of the address, all of which are there.
+    let outcome = unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) };
+    if outcome == 0 { Ok(()) } else { Err(last_errno()) }
+}
+
+fn open_failed(interface: &str, errno: Errno) -> Error {
+    match errno {
+        Errno::PERM | Errno::ACCESS => Error::Permission(format!(
+            "cannot open a packet socket on {interface}: that needs CAP_NET_RAW. Run as root, or \
+             give the program that capability (setcap, or AmbientCapabilities= in a systemd unit)"
+        )),
+        _ => Error::System {
+            action: format!("cannot open a packet socket on {interface}"),
+            remedy: "It needs Linux 4.20 or newer with CONFIG_PACKET; fewer descriptors take less \
+                     memory"
+                .into(),
+            source: errno.into(),
+        },
+    }
+}

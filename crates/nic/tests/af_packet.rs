@@ -1,0 +1,215 @@
+//! The packet socket driver over veth pairs: conformance, and that the kernel's copy of a frame
+//! does not show. Needs root; says so and passes otherwise.
+
+mod conformance;
+mod veth;
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use clearway_nic::af_packet::{self, Config, PacketSteering};
+use clearway_nic::af_xdp;
+use clearway_nic::interface::{Namespace, Steering};
+use clearway_nic::{Error, Queue};
+use conformance::Pair;
+use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, ping, wait_for_link};
+
+const PORT: u16 = 7117;
+
+fn open(space: &Namespace) -> (Box<dyn Queue>, PacketSteering) {
+    let opened = space.within(|| af_packet::open(&Config::new(INTERFACE))).expect("entered");
+    let (mut queue, steering) = opened.expect("veth can be opened");
+    wait_for_link(&mut *queue);
+    (queue, steering)
+}
+
+fn conformance_pair(veth: Veth) -> Pair {
+    let (a, mut steering_a) = open(&veth.near);
+    let (b, mut steering_b) = open(&veth.far);
+    for steering in [&mut steering_a, &mut steering_b] {
+        steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
+    }
+    let far = Namespace::open(&veth.far.path().to_string_lossy()).expect("it is open");
+    let cut = move |b| {
+        ip(&far, &format!("link set {INTERFACE} down"));
+        drop(b);
+    };
+    Pair { a, b, cut: Some(Box::new(cut)), keep: Box::new((steering_a, steering_b, veth)) }
+}
+
+#[test]
+fn conforms() {
+    if Veth::new().is_some() {
+        conformance::run(|| conformance_pair(Veth::new().expect("root")));
+    }
+}
+
+#[test]
+fn jumbo_frames_fit() {
+    let Some(veth) = Veth::new() else { return };
+    for space in [&veth.near, &veth.far] {
+        ip(space, &format!("link set {INTERFACE} mtu 9000"));
+    }
+    let (mut near, mut steering) = open(&veth.near);
+    let (mut far, _) = open(&veth.far);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    assert_eq!(near.capabilities().frame_bytes_max, 9014);
+    let macs = [far.info().mac, near.info().mac];
+    let packet = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, &[0x5a; 9000 - 28]));
+    let frame = veth::ethernet(macs, &[], 0x0800, &packet);
+    assert_eq!(frame.len(), 9014);
+    veth::send(&mut *far, &frame);
+    assert_eq!(next_frame("it arrives whole", &mut *near, |_| true), frame);
+}
+
+#[test]
+fn the_kernel_is_silent_about_registered_ports_only() {
+    let Some(veth) = Veth::new() else { return };
+    let pairs: [(IpAddr, IpAddr); 2] =
+        [(IPV4[0].into(), IPV4[1].into()), (IPV6[0].into(), IPV6[1].into())];
+    for (here, there) in pairs {
+        let (mut queue, mut steering) = open(&veth.near);
+        steering.register_udp_port(Some(here), PORT).expect("the port is free");
+        steering.register_udp_port(None, PORT).expect("also for any address");
+        let sender = |port: u16| {
+            let bind = || UdpSocket::bind((there, 0));
+            let socket: UdpSocket = veth.far.within(bind).unwrap().expect("a port is free");
+            socket.connect((here, port)).expect("there is a route");
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
+            socket
+        };
+        let refused = sender(PORT + 1);
+        refused.send(b"to nobody").expect("sent");
+        let error = refused.recv(&mut [0; 8]).expect_err("nobody is there");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused, "the kernel answers for its ports");
+
+        let registered = sender(PORT);
+        registered.send(b"for the engine").expect("sent");
+        next_frame("ours arrives", &mut *queue, ends_with(b"for the engine"));
+        // A refusal of the first would be reported here, and it comes before the second arrives.
+        registered.send(b"and another one").expect("the first was not refused");
+        next_frame("ours arrives", &mut *queue, ends_with(b"and another one"));
+        registered.set_nonblocking(true).expect("sockets can be that");
+        let silence = registered.recv(&mut [0; 8]).expect_err("nobody answers");
+        assert_eq!(silence.kind(), ErrorKind::WouldBlock);
+
+        let taken = veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap();
+        assert!(taken.is_err(), "a registered port is taken");
+        assert!(veth.far.within(|| ping(here)).unwrap(), "the rest goes on");
+        steering.unregister_udp_port(Some(here), PORT).expect("it was registered");
+        steering.unregister_udp_port(None, PORT).expect("it was registered");
+        steering.unregister_udp_port(None, PORT).expect("twice is once");
+        veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap().expect("it is free again");
+        registered.send(b"for nobody now").expect("sent");
+        assert_eq!(queue.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
+    }
+}
+
+#[test]
+fn own_addresses_are_ours_to_answer() {
+    let Some(veth) = Veth::new() else { return };
+    let (own4, own6) = (IpAddr::from([10, 77, 0, 50]), "fd77::50".parse::<IpAddr>().unwrap());
+    let (mut queue, mut steering) = open(&veth.near);
+    steering.add_own_address(own4).expect("there is room");
+    steering.add_own_address(own6).expect("there is room");
+    let ask = |to: IpAddr| {
+        let any: SocketAddr = if to.is_ipv4() { ([0; 4], 0).into() } else { ([0; 16], 0).into() };
+        let send = || UdpSocket::bind(any)?.send_to(b"who has it?", (to, 9));
+        veth.far.within(send).expect("entered").expect("the kernel asks its neighbours");
+    };
+    ask(own4);
+    next_frame("the ARP request for our address", &mut *queue, |frame| {
+        frame[12..14] == [0x08, 0x06] && frame[38..42] == [10, 77, 0, 50]
+    });
+    ask(own6);
+    next_frame("the neighbour solicitation for our address", &mut *queue, |frame| {
+        frame[12..14] == [0x86, 0xdd] && frame[54] == 135 && frame[77] == 0x50
+    });
+    steering.remove_own_address(own4).expect("it was added");
+    steering.remove_own_address(own6).expect("it was added");
+    steering.remove_own_address(own6).expect("twice is once");
+}
+
+#[test]
+fn vlan_tags_are_put_back() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open(&veth.near);
+    let (mut far, _) = open(&veth.far);
+    steering.register_udp_port(Some(IPV4[0].into()), PORT).expect("the port is free");
+    let macs = [far.info().mac, near.info().mac];
+    let packet = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, b"in a VLAN"));
+    for tags in [&[][..], &[5]] {
+        let frame = veth::ethernet(macs, tags, 0x0800, &packet);
+        veth::send(&mut *far, &frame);
+        assert_eq!(next_frame("it arrives", &mut *near, ends_with(b"in a VLAN")), frame);
+    }
+}
+
+#[test]
+fn a_filter_that_is_too_long_is_refused_and_the_old_one_stays() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut queue, mut steering) = open(&veth.near);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let refused = (1..=1000_u16)
+        .map(|low| IpAddr::from([0xfd78, 0, 0, 0, 0, 0, 0, low]))
+        .find_map(|address| steering.add_own_address(address).err());
+    refused.expect("no kernel takes programs as long as that");
+    let sender =
+        veth.far.within(|| UdpSocket::bind((IPV4[1], 0))).unwrap().expect("a port is free");
+    sender.send_to(b"still here", (IPV4[0], PORT)).expect("sent");
+    next_frame("ours arrives", &mut *queue, ends_with(b"still here"));
+}
+
+#[test]
+fn an_interface_may_vanish() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut queue, mut steering) = open(&veth.near);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    ip(&veth.near, &format!("link del {INTERFACE}"));
+    veth::until("the link is down", || {
+        queue.transmit(&mut |buffer| buffer.len());
+        queue.flush();
+        queue.receive(1, &mut |_| ());
+        !queue.link_up()
+    });
+    assert!(queue.arm());
+    queue.disarm();
+    assert!(queue.counters().tx_frames_dropped > 0);
+    steering.unregister_udp_port(None, PORT).expect("the filter is still there");
+}
+
+#[test]
+fn it_works_beside_af_xdp_and_talks_to_it() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut packet_steering) = open(&veth.near);
+    packet_steering.register_udp_port(None, PORT).expect("the port is free");
+    let opened = veth.far.within(|| af_xdp::open(&af_xdp::Config::new(INTERFACE))).unwrap();
+    let (mut queues, mut xdp_steering) = opened.expect("veth can be opened");
+    let far = &mut *queues[0];
+    wait_for_link(far);
+    xdp_steering.register_udp_port(None, PORT).expect("the port is free");
+    let macs = [near.info().mac, far.info().mac];
+    let there = veth::ipv4(IPV4[1], 17, &[], 0, &veth::udp(PORT, b"there"));
+    veth::send(&mut *near, &veth::ethernet(macs, &[], 0x0800, &there));
+    next_frame("it arrives", far, ends_with(b"there"));
+    let back = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, b"and back"));
+    veth::send(far, &veth::ethernet([macs[1], macs[0]], &[], 0x0800, &back));
+    next_frame("it arrives", &mut *near, ends_with(b"and back"));
+}
+
+#[test]
+fn what_cannot_be_opened_says_why() {
+    let missing = af_packet::open(&Config::new("cw-none")).map(|_| ());
+    assert!(matches!(missing, Err(Error::NotFound(_))));
+    let odd = af_packet::open(&Config { descriptors: 300, ..Config::new("lo") }).map(|_| ());
+    assert!(matches!(odd, Err(Error::Invalid(_))));
+    let Some(veth) = Veth::new() else { return };
+    let as_nobody = veth.near.within(|| {
+        let nobody = rustix::process::Uid::from_raw(65_534);
+        rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("root may");
+        af_packet::open(&Config::new(INTERFACE)).map(|_| ())
+    });
+    let as_nobody = as_nobody.expect("entered").expect_err("nobody may not");
+    assert!(matches!(as_nobody, Error::Permission(_)), "{as_nobody}");
+}
