@@ -20,6 +20,9 @@ const WINDOW_BYTES_MAX: u64 = 1 << 20;
 /// Finished sends of a connection that are told in a completion of their own, rather than with
 /// the next message that it receives.
 const SENT_UNTOLD_MAX: u32 = 32;
+/// Completions that wait for an app that does not read, beyond which it gets no new connections:
+/// peers could otherwise connect and reset without end. Messages are bounded by their windows.
+const PENDING_ACCEPT_MAX: usize = 4096;
 /// Bits of a connection's slot number in the owner tag of a buffer; the rest tells one
 /// connection in a slot from the next.
 const SLOT_BITS: u32 = 20;
@@ -147,7 +150,7 @@ impl Channel {
         link: Link,
         connecting: Option<u64>,
     ) -> Option<u32> {
-        if self.connections >= self.connections_max {
+        if self.connections >= self.connections_max || self.pending.len() >= PENDING_ACCEPT_MAX {
             return None;
         }
         let slot = self.free.pop().unwrap_or_else(|| {

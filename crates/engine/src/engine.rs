@@ -79,6 +79,8 @@ pub struct Engine {
     /// Everything that can end a sleep.
     sleep: OwnedFd,
     has_ended: bool,
+    /// The link was up when last seen.
+    was_up: bool,
     turns: u64,
     turns_busy: u64,
 }
@@ -145,8 +147,16 @@ impl Engine {
             counters: EngineCounters::default(),
             config,
         };
-        let engine =
-            Self { queues, core, mailbox, sleep, has_ended: false, turns: 0, turns_busy: 0 };
+        let engine = Self {
+            queues,
+            core,
+            mailbox,
+            sleep,
+            has_ended: false,
+            was_up: false,
+            turns: 0,
+            turns_busy: 0,
+        };
         Ok((engine, control))
     }
 
@@ -170,6 +180,9 @@ impl Engine {
         self.core.handle_timeouts(now);
         work += self.transmit(now);
         work += self.core.finish(work == 0);
+        if work == 0 {
+            self.watch_link();
+        }
         self.report_violations();
         self.tell_control();
         self.turns += 1;
@@ -216,6 +229,15 @@ impl Engine {
             queue.flush();
         }
         sent
+    }
+
+    /// A link that has come up may lead to new neighbours, who are to hear of our address.
+    fn watch_link(&mut self) {
+        let is_up = self.queues.first().is_some_and(|queue| queue.link_up());
+        if is_up && !self.was_up {
+            self.core.interface.announce();
+        }
+        self.was_up = is_up;
     }
 
     // ---- sleeping ----

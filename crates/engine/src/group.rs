@@ -1,7 +1,5 @@
 //! A group: engines that share one thread and one idle strategy.
 
-use std::time::Instant;
-
 use clearway_base::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -11,24 +9,28 @@ use crate::idle::{Idle, Step};
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// The clock of a host: monotonic, read once per turn.
-#[derive(Clone, Copy, Debug)]
+/// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter where that
+/// is reliable, and the kernel's monotonic clock elsewhere.
+#[derive(Clone, Debug)]
 pub struct Clock {
-    epoch: Instant,
+    clock: quanta::Clock,
+    epoch: u64,
 }
 
 impl Clock {
-    /// A clock that starts now, a little above zero.
+    /// A clock that starts now. Takes some milliseconds to measure the counter's rate.
     #[must_use]
     pub fn new() -> Self {
-        Self { epoch: Instant::now() }
+        let clock = quanta::Clock::new();
+        let epoch = clock.raw();
+        Self { clock, epoch }
     }
 
     /// The time.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Time {
-        Time::from_ns(self.epoch.elapsed().as_nanos() as u64)
+        Time::from_ns(self.clock.delta_as_nanos(self.epoch, self.clock.raw()))
     }
 }
 
@@ -65,7 +67,7 @@ impl Group {
                 continue;
             }
             match self.idle.step(idle_since, now) {
-                Step::Spin => std::hint::spin_loop(),
+                Step::Spin => {} // no `pause`: hypervisors take a tight loop of them for a spinning lock and step in
                 Step::Yield => std::thread::yield_now(),
                 Step::Sleep => self.sleep(),
             }

@@ -2,8 +2,9 @@
 
 use clearway_base::{MICROSECOND, Time};
 
-/// Spinning before the first yield: about what a message takes to come back from a neighbour.
-const SPIN_NS: u64 = 10 * MICROSECOND;
+/// Spinning before the first yield: what a yield costs if somebody else wants the core. If nobody
+/// does, it returns at once, and yielding is as good as spinning.
+const SPIN_NS: u64 = 2 * MICROSECOND;
 /// Yielding before the first sleep: about what waking up would cost.
 const YIELD_NS: u64 = 100 * MICROSECOND;
 
@@ -64,7 +65,7 @@ mod tests {
     fn adaptive_spins_then_yields_then_sleeps() {
         let since = Time::from_ns(1_000_000);
         let steps =
-            [0, 9_999, 10_000, 99_999, 100_000].map(|ns| Idle::Adaptive.step(since, since + ns));
+            [0, 1_999, 2_000, 99_999, 100_000].map(|ns| Idle::Adaptive.step(since, since + ns));
         assert_eq!(steps, [Step::Spin, Step::Spin, Step::Yield, Step::Yield, Step::Sleep]);
     }
 }

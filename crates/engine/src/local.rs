@@ -67,10 +67,9 @@ impl Channels {
     pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
-        if !local.waiting.is_empty() || !self.copy(owner, peer, offset, length) {
-            if let Some(local) = self.local(owner) {
-                local.waiting.push_back((offset, length));
-            }
+        let must_wait = !local.waiting.is_empty() || !self.copy(owner, peer, offset, length);
+        if must_wait && let Some(local) = self.local(owner) {
+            local.waiting.push_back((offset, length));
         }
     }
 

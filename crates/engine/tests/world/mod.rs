@@ -126,7 +126,7 @@ fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
     let config = EngineConfig {
         name: format!("host-{index}"),
         interface: interface::Config {
-            mac: queue.info().mac.into(),
+            mac: queue.info().mac,
             addresses: vec![(address(index), 24)],
             gateway_v4: None,
             gateway_v6: None,

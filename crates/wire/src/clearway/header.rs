@@ -11,6 +11,8 @@
 //! +---------------------------------------------------------------+
 //! ```
 
+use crc_fast::{CrcAlgorithm, Digest};
+
 use super::{Frames, HEADER_LENGTH, VERSION, VERSION_NEGOTIATION};
 use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at, u32_at, u64_at};
@@ -245,11 +247,10 @@ pub fn seal(packet: &mut [u8]) {
 /// body is hashed where it lies.
 #[inline]
 fn crc_of(head: &[u8; HEADER_LENGTH], body: &[u8]) -> u32 {
-    // Aligned, because the CRC takes eight bytes at a step only from where they are.
-    #[repr(align(8))]
-    struct Aligned([u8; HEADER_LENGTH]);
-
-    let mut head = Aligned(*head);
-    put(&mut head.0, CRC_AT, [0; 4]);
-    crc32c::crc32c_append(crc32c::crc32c(&head.0), body)
+    let mut head = *head;
+    put(&mut head, CRC_AT, [0; 4]);
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    digest.update(&head);
+    digest.update(body);
+    digest.finalize() as u32
 }

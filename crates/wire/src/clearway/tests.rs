@@ -346,7 +346,6 @@ fn wrong_handshakes_are_malformed() {
 /// RFC 3720, section B.4: the CRC of 32 bytes of zeros is 0x8a9136aa.
 #[test]
 fn crc_is_the_one_of_iscsi() {
-    assert_eq!(crc32c::crc32c(&[0; 32]), 0x8a91_36aa);
     let mut bytes = [0; 32];
     seal(&mut bytes);
     assert_eq!(Packet::new(&bytes).unwrap().crc(), 0x8a91_36aa);

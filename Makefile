@@ -1,0 +1,52 @@
+# `make demo` shows Clearway at work, `make test` runs all tests. Both install what they need.
+# The other targets are for working on Clearway; see CONTRIBUTING.md.
+
+CARGO := tools/cargo.sh
+# Seconds that each fuzz target runs.
+FUZZ_SECONDS ?= 20
+# Minutes that `make soak` runs.
+SOAK_MINUTES ?= 60
+
+.PHONY: demo test build install lint loom miri fuzz soak clean
+
+demo: build
+	@target/release/clearway demo
+
+build:
+	@tools/setup.sh build
+	$(CARGO) build --release --workspace
+
+test:
+	@tools/setup.sh test
+	$(CARGO) test --workspace
+	@tools/example.sh
+
+# Installs the daemon, the C library, its header and its pkg-config file below PREFIX.
+PREFIX ?= /usr/local
+install: build
+	PREFIX=$(PREFIX) tools/install.sh
+
+lint:
+	@tools/setup.sh test
+	$(CARGO) fmt --all -- --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# The rings and the sleep and wake-up handshake under every interleaving that loom finds.
+loom:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom $(CARGO) test -p clearway-channel --release --lib
+
+# Channel under Miri, which sees undefined behaviour.
+miri:
+	tools/nightly.sh miri test -p clearway-channel --lib
+
+# Every fuzz target for a short while.
+fuzz:
+	tools/fuzz.sh $(FUZZ_SECONDS)
+
+# Messages over bad links, with ever new seeds.
+soak:
+	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-engine --test faults -- --nocapture soak
+
+clean:
+	$(CARGO) clean

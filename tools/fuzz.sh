@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for $1 seconds. cargo-fuzz needs a compiler that takes -Z flags: the
+# nightly one if there is one, else the stable one told to.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+seconds=${1:?seconds per target}
+
+command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
+toolchain=()
+if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    toolchain=(+nightly)
+else
+    export RUSTC_BOOTSTRAP=1
+fi
+
+for target in $(cargo "${toolchain[@]}" fuzz list); do
+    corpus=$(mktemp -d)
+    echo "fuzz: $target for $seconds s"
+    # New inputs go to a directory of their own; the seeds in the repository stay as they are.
+    cargo "${toolchain[@]}" fuzz run "$target" "$corpus" "fuzz/corpus/$target" -- \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 2>&1 |
+        grep -E 'stat::number_of_executed_units|panicked|ERROR|SUMMARY' || true
+    test "${PIPESTATUS[0]}" = 0 || { echo "fuzz: $target FAILED"; exit 1; }
+    rm -rf "$corpus"
+done
