@@ -1,15 +1,17 @@
-//! Raw echoes over a veth pair between two AF_XDP queues: what the wire itself costs.
+//! Raw echoes over a veth pair between two queues: what the wire itself costs.
 //!
 //! `cargo run --release -p clearway-nic --example xdp_echo [bytes] [seconds] [mode]`, as root. It makes
 //! two network namespaces joined by veth, which vanish with the process, and prints round-trip
-//! percentiles per mode, with both queues polled in turn by one thread (as the engines of the
-//! `paired` layout are) and by a thread each.
+//! percentiles per mode (`generic` and `native` AF_XDP, `packet` for a packet socket): with both
+//! queues polled in turn by one thread (as the engines of the `paired` layout are), one frame at a
+//! time and 32 at a time, and by a thread each.
 
 use std::error::Error;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use clearway_nic::af_packet;
 use clearway_nic::af_xdp::{self, Mode};
 use clearway_nic::interface::{Namespace, Steering};
 use clearway_nic::{Queue, Transmit};
@@ -21,7 +23,7 @@ const ADDRESSES: [[u8; 4]; 2] = [[10, 77, 0, 1], [10, 77, 0, 2]];
 /// One end of the wire: its queue, and the frame that it sends.
 struct End {
     queue: Box<dyn Queue>,
-    _steering: af_xdp::XdpSteering,
+    _steering: Box<dyn Steering>,
     frame: Vec<u8>,
 }
 
@@ -31,39 +33,36 @@ fn main() -> Result<(), Box<dyn Error>> {
     let seconds: f64 = arguments.next().map_or(Ok(2.0), |word| word.parse())?;
     let only = arguments.next();
     let length = Duration::from_secs_f64(seconds);
-    println!("mode     layout       p50      p99    p99.9     echoes/s");
-    for (name, mode) in [("generic", Mode::Generic), ("native", Mode::Copy)] {
+    println!("mode     layout            p50      p99    p99.9     echoes/s");
+    let modes = [("generic", Some(Mode::Generic)), ("native", Some(Mode::Copy)), ("packet", None)];
+    for (name, mode) in modes {
         if only.as_ref().is_some_and(|only| only != name) {
             continue;
         }
-        for layout in ["one thread", "two threads"] {
-            let (mut near, mut far) = ends(mode, bytes)?;
-            while !(near.link_up() && far.link_up()) {}
-            let times = match layout {
-                "one thread" => in_turn(&mut near, &mut far, length),
-                _ => on_two_threads(&mut near, &mut far, length),
-            };
-            report(name, layout, times);
-        }
+        let (mut near, mut far) = ends(mode, bytes)?;
+        while !(near.link_up() && far.link_up()) {}
+        report(name, "one thread", 1, in_turn(&mut near, &mut far, 1, length));
+        report(name, "one thread, 32", 32, in_turn(&mut near, &mut far, 32, length));
+        report(name, "two threads", 1, on_two_threads(&mut near, &mut far, length));
     }
     Ok(())
 }
 
-fn report(mode: &str, layout: &str, mut times_ns: Vec<u64>) {
+fn report(mode: &str, layout: &str, window: usize, mut times_ns: Vec<u64>) {
     let seconds = times_ns.iter().sum::<u64>() as f64 / 1e9;
     times_ns.sort_unstable();
     let at = |part: f64| times_ns[((times_ns.len() - 1) as f64 * part) as usize] as f64 / 1000.0;
     println!(
-        "{mode:8} {layout:11} {:5.2}µs {:6.2}µs {:6.2}µs {:12.0}",
+        "{mode:8} {layout:14} {:6.2}µs {:6.2}µs {:6.2}µs {:12.0}",
         at(0.5),
         at(0.99),
         at(0.999),
-        times_ns.len() as f64 / seconds
+        (times_ns.len() * window) as f64 / seconds
     );
 }
 
 /// Two namespaces joined by veth, with a queue open in each.
-fn ends(mode: Mode, bytes: usize) -> Result<(End, End), Box<dyn Error>> {
+fn ends(mode: Option<Mode>, bytes: usize) -> Result<(End, End), Box<dyn Error>> {
     let (near, far) = (Namespace::create()?, Namespace::create()?);
     let there = far.path();
     near.ip(&format!("link add cw0 type veth peer name cw0 netns {}", there.display()))?;
@@ -80,19 +79,27 @@ fn ends(mode: Mode, bytes: usize) -> Result<(End, End), Box<dyn Error>> {
     Ok((make(near_end, to_far), make(far_end, to_near)))
 }
 
-fn end(
-    space: &Namespace,
-    mode: Mode,
-) -> Result<(Box<dyn Queue>, af_xdp::XdpSteering), Box<dyn Error>> {
-    let config = af_xdp::Config { mode, ..af_xdp::Config::new("cw0") };
+fn end(space: &Namespace, mode: Option<Mode>) -> Result<Opened, Box<dyn Error>> {
     let opened = space.within(|| -> Result<_, clearway_nic::Error> {
-        let (mut queues, mut steering) = af_xdp::open(&config)?;
+        let (queue, mut steering) = open(mode)?;
         for address in ADDRESSES {
             steering.register_udp_port(Some(IpAddr::from(address)), PORT)?;
         }
-        Ok((queues.remove(0), steering))
+        Ok((queue, steering))
     })?;
     Ok(opened?)
+}
+
+type Opened = (Box<dyn Queue>, Box<dyn Steering>);
+
+fn open(mode: Option<Mode>) -> Result<Opened, clearway_nic::Error> {
+    let Some(mode) = mode else {
+        let (queue, steering) = af_packet::open(&af_packet::Config::new("cw0"))?;
+        return Ok((queue, Box::new(steering)));
+    };
+    let config = af_xdp::Config { mode, ..af_xdp::Config::new("cw0") };
+    let (mut queues, steering) = af_xdp::open(&config)?;
+    Ok((queues.remove(0), Box::new(steering)))
 }
 
 fn frame(from: [u8; 6], to: [u8; 6], source: [u8; 4], target: [u8; 4], bytes: usize) -> Vec<u8> {
@@ -116,14 +123,24 @@ fn frame(from: [u8; 6], to: [u8; 6], source: [u8; 4], target: [u8; 4], bytes: us
 }
 
 impl End {
-    fn send(&mut self) {
+    fn send(&mut self, count: usize) {
         let frame = &self.frame;
-        let sent = self.queue.transmit(&mut |buffer| {
-            buffer[..frame.len()].copy_from_slice(frame);
-            frame.len()
-        });
-        assert_eq!(sent, Transmit::Queued);
+        for _ in 0..count {
+            let sent = self.queue.transmit(&mut |buffer| {
+                buffer[..frame.len()].copy_from_slice(frame);
+                frame.len()
+            });
+            assert_eq!(sent, Transmit::Queued);
+        }
         self.queue.flush();
+    }
+
+    /// Receives until `count` frames have come.
+    fn wait(&mut self, count: usize) {
+        let mut waiting = count;
+        while waiting > 0 {
+            waiting -= self.receive();
+        }
     }
 
     /// The kernel tells of a new link a little later than it has one.
@@ -138,7 +155,7 @@ impl End {
     }
 }
 
-fn in_turn(near: &mut End, far: &mut End, length: Duration) -> Vec<u64> {
+fn in_turn(near: &mut End, far: &mut End, window: usize, length: Duration) -> Vec<u64> {
     let mut times = Vec::new();
     let end = Instant::now() + length;
     loop {
@@ -146,10 +163,10 @@ fn in_turn(near: &mut End, far: &mut End, length: Duration) -> Vec<u64> {
         if start > end {
             return times;
         }
-        near.send();
-        while far.receive() == 0 {}
-        far.send();
-        while near.receive() == 0 {}
+        near.send(window);
+        far.wait(window);
+        far.send(window);
+        near.wait(window);
         times.push(start.elapsed().as_nanos() as u64);
     }
 }
@@ -160,9 +177,8 @@ fn on_two_threads(near: &mut End, far: &mut End, length: Duration) -> Vec<u64> {
         scope.spawn(|| {
             pin(1);
             while !over.load(Ordering::Relaxed) {
-                for _ in 0..far.receive() {
-                    far.send();
-                }
+                let count = far.receive();
+                far.send(count);
             }
         });
         pin(0);
@@ -174,8 +190,8 @@ fn on_two_threads(near: &mut End, far: &mut End, length: Duration) -> Vec<u64> {
                 over.store(true, Ordering::Relaxed);
                 return times;
             }
-            near.send();
-            while near.receive() == 0 {}
+            near.send(1);
+            near.wait(1);
             times.push(start.elapsed().as_nanos() as u64);
         }
     })

@@ -15,6 +15,10 @@
 //! | copy | in the NIC's driver | the kernel |
 //! | generic | in the kernel's stack, after it made an skb | the kernel |
 //!
+//! Sending takes a system call per flush in copy mode, which does all the work up to the receiver's
+//! socket; the need-wakeup flag says when it can be left out. Busy polling (`SO_BUSY_POLL`) is not
+//! asked for: it moves a NIC's interrupt work into our calls, which veth does not have.
+//!
 //! What the kernel adds on its own account is left as it is. Two things follow: a VLAN tag that a
 //! NIC strips before generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan
 //! off` stops that), and datagrams from sockets of the same machine, over veth, come with a UDP

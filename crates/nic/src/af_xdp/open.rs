@@ -192,8 +192,10 @@ fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
         Mode::ZeroCopy => (&[Way::ZeroCopy], " as configured"),
         Mode::Copy => (&[Way::Copy], " as configured"),
         Mode::Generic => (&[Way::Generic], " as configured"),
-        // An skb is what a veth pair carries. Native mode has to turn it into an XDP buffer, with
-        // another copy and a NAPI poll; generic mode runs on the skb as it is.
+        // An skb is what a veth pair carries. Native mode has to turn each into an XDP buffer, with
+        // another copy and a NAPI poll, and takes the pair's segmentation offload away: an echo
+        // takes 3.9 µs instead of 3.7, and the kernel's own TCP falls from 7 to 2.5 Gbit/s, where
+        // generic mode leaves it as it was.
         Mode::Auto if driver == "veth" => (
             &[Way::Generic, Way::Copy],
             ", chosen for veth, which has no zero-copy and is slower in native copy mode",

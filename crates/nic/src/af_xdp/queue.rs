@@ -17,9 +17,6 @@ use super::socket::Socket;
 use crate::interface::{Device, Link};
 use crate::{Capabilities, Counters, Info, Queue, Transmit};
 
-/// The kernel sends at most this many frames per kick in copy mode (`TX_BATCH_SIZE`).
-const FRAMES_PER_KICK: u32 = 32;
-
 /// One AF_XDP socket as a queue.
 pub(super) struct XdpQueue {
     socket: Socket,
@@ -71,29 +68,32 @@ impl XdpQueue {
         }
     }
 
-    /// Tells the kernel to send what is in the transmit ring.
+    /// Tells the kernel to send what is in the transmit ring. It takes up to 32 frames per call in
+    /// copy mode (`TX_BATCH_SIZE`), and says EAGAIN when more are left.
     fn kick(&mut self) {
-        let calls_max = self.queued / FRAMES_PER_KICK + 2;
         self.queued = 0;
-        for _ in 0..calls_max {
-            self.kick_pending = match send(&self.socket, &[], SendFlags::DONTWAIT) {
-                Ok(_) => false,
-                // Its budget for one call is used up, or too many frames are under way.
-                Err(Errno::AGAIN) => true,
-                // The completion ring or the NIC's own queue is full: later is better.
-                Err(Errno::BUSY | Errno::NOBUFS) => {
-                    self.kick_pending = true;
-                    break;
+        self.kick_pending = true;
+        let mut taken_before = self.socket.transmit.taken();
+        loop {
+            match send(&self.socket, &[], SendFlags::DONTWAIT) {
+                Ok(_) => {
+                    self.kick_pending = false;
+                    return;
                 }
+                Err(Errno::AGAIN) => {}
+                // The completion ring or the NIC's own queue is full: later is better.
+                Err(Errno::BUSY | Errno::NOBUFS) => return,
                 Err(_) => {
                     self.link.check();
-                    self.kick_pending = true;
-                    break;
+                    return;
                 }
-            };
-            if !self.kick_pending {
-                break;
             }
+            // EAGAIN also means that too many frames are under way: then it took none.
+            let taken = self.socket.transmit.taken();
+            if taken == taken_before {
+                return;
+            }
+            taken_before = taken;
             self.reap();
         }
     }

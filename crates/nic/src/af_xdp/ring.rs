@@ -115,6 +115,12 @@ impl<T: Copy> Producer<T> {
         self.0.publish();
     }
 
+    /// How many entries, modulo 2³², the kernel has taken since the ring was made.
+    pub(super) fn taken(&mut self) -> u32 {
+        self.0.look();
+        self.0.theirs_cached
+    }
+
     /// True if the kernel looks at this ring only after a system call.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.0.needs_wakeup()

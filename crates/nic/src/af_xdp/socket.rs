@@ -17,9 +17,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use super::mapping::Mapping;
 use super::ring::{Consumer, Producer};
 use crate::Error;
+use crate::interface::set_option;
 
 /// Bytes that the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
 const RECEIVE_HEADROOM_BYTES: usize = 256;
+
+/// The most that the kernel charges for one frame: a page and its bookkeeping.
+const FRAME_CHARGE_BYTES: u32 = 8192;
 
 /// How the umem is divided. Chunks are of one size; the first ones are for receiving.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +94,10 @@ impl Socket {
         let umem = Mapping::anonymous(layout.umem_bytes())
             .map_err(|errno| system("allocate packet memory", errno))?;
         register(file.as_fd(), &umem, layout).map_err(|errno| register_failed(&umem, errno))?;
+        // In copy mode frames that a NIC has yet to send count against the send buffer: let a full
+        // ring fit. Without CAP_NET_ADMIN the default must do.
+        let send_buffer_bytes = layout.descriptors * FRAME_CHARGE_BYTES;
+        let _ = set_option(&file, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send_buffer_bytes);
         let mut socket = Socket::map_rings(file, umem, layout)
             .map_err(|errno| system("set up the AF_XDP rings", errno))?;
         for offset in layout.receive_offsets() {

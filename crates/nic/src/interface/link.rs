@@ -6,6 +6,9 @@ use super::Device;
 /// often enough on an engine that spins.
 const TURNS_PER_CHECK: u32 = 1 << 16;
 
+/// The same while it is down and there is little else to do.
+const TURNS_PER_CHECK_WHEN_DOWN: u32 = 1 << 10;
+
 /// The link of an interface as its queue last saw it.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -16,7 +19,7 @@ pub(crate) struct Link {
 
 impl Link {
     pub(crate) fn new(device: Device) -> Link {
-        let mut link = Link { device, up: false, turns_until_check: TURNS_PER_CHECK };
+        let mut link = Link { device, up: false, turns_until_check: 0 };
         link.check();
         link
     }
@@ -36,7 +39,7 @@ impl Link {
     /// Asks the kernel now: before a sleep, or after an error that hints at it. An interface that
     /// cannot be asked any more has been removed.
     pub(crate) fn check(&mut self) {
-        self.turns_until_check = TURNS_PER_CHECK;
         self.up = self.device.running().unwrap_or(false);
+        self.turns_until_check = if self.up { TURNS_PER_CHECK } else { TURNS_PER_CHECK_WHEN_DOWN };
     }
 }
