@@ -1,10 +1,12 @@
-//! What a workload needs from a transport, and the kernel's transports behind it.
+//! What a workload needs from a transport, and the transports behind it.
 
 mod batch;
+mod clearway;
 mod datagram;
 mod per_message;
 
 pub(crate) use batch::Batch;
+pub(crate) use clearway::Clearway;
 pub(crate) use datagram::Datagram;
 pub(crate) use per_message::PerMessage;
 

@@ -16,12 +16,16 @@
 //! (which processes a contender needs) → `role` (what such a process does) → `load` (the
 //! workload) → `endpoint` (the transport under it) → [`Report`].
 
+mod apps;
 mod arguments;
+mod clearway;
 mod contender;
 mod cpu;
 mod demo;
+mod directory;
 mod endpoint;
 mod error;
+mod host;
 mod interrupt;
 mod kernel;
 mod load;
@@ -40,5 +44,5 @@ pub use error::Error;
 pub use interrupt::Interrupt;
 pub use load::{Load, Sample, Workload};
 pub use report::{Figures, Ratio, Report, Spread};
-pub use role::RoleCommand;
+pub use role::{BenchHost, RoleCommand};
 pub use table::report_text;

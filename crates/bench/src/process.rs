@@ -8,6 +8,7 @@ use crate::interrupt::Interrupt;
 use crate::load::Sample;
 use crate::role::Role;
 use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,6 +32,9 @@ pub(crate) enum Event {
 pub(crate) fn own_program() -> String {
     format!("/proc/{}/exe", std::process::id())
 }
+
+/// How long a process may take to end by itself before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
 
 /// A running role. Dropping it ends it.
 pub(crate) struct RoleProcess {
@@ -97,6 +101,33 @@ impl RoleProcess {
         }
     }
 
+    /// Waits until `condition` holds. What the process says meanwhile is for people; that it ends is
+    /// a failure.
+    pub(crate) fn await_condition(
+        &mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+        condition: impl Fn() -> bool,
+    ) -> Result<(), Error> {
+        let deadline = Instant::now() + patience;
+        while !condition() {
+            let now = Instant::now();
+            if now >= deadline {
+                let seconds = patience.as_secs();
+                return Err(Error::Silent { who: self.who.clone(), seconds });
+            }
+            if interrupt.wait(&self.output, now + Duration::from_millis(2))? {
+                self.read(interrupt)?;
+                if let Some(line) = self.line()
+                    && let Ok(Event::Failed(message)) = serde_json::from_slice(&line)
+                {
+                    return Err(self.failed(message));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn line(&mut self) -> Option<Vec<u8>> {
         let end = self.partial.iter().position(|&byte| byte == b'\n')?;
         Some(self.partial.drain(..=end).collect())
@@ -133,6 +164,20 @@ impl RoleProcess {
 
     fn failed(&self, message: String) -> Error {
         Error::Role { who: self.who.clone(), message }
+    }
+
+    /// Asks it to end, as an operator would, and waits for a short while; `drop` does the rest.
+    pub(crate) fn terminate(&mut self) {
+        if kill_process(Pid::from_child(&self.child), Signal::TERM).is_err() {
+            return;
+        }
+        let deadline = Instant::now() + GRACE;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }
 

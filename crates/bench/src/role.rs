@@ -3,6 +3,7 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
+use crate::apps::{self, AppPlace, Listening};
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Datagram, Endpoint, PerMessage};
@@ -19,6 +20,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A process of a benchmark; started by the benchmark itself, not by people.
@@ -50,6 +52,33 @@ pub(crate) enum Part {
     Server { contender: Contender, load: Load, bind: String },
     /// Sends messages and times them.
     Client { contender: Contender, load: Load, server: String },
+    /// Runs the engines of several hosts in one thread.
+    Engines { hosts: Vec<BenchHost> },
+    /// The same as `Server`, through Clearway.
+    ClearwayServer { server: AppPlace, load: Load, at: InternetAddress },
+    /// The same as `Client`, through Clearway.
+    ClearwayClient { client: AppPlace, load: Load, to: InternetAddress },
+    /// Both apps in turn.
+    ClearwayPair { client: AppPlace, server: AppPlace, load: Load, to: InternetAddress },
+}
+
+/// A host that whoever embeds the benchmark is to start in this process, its engine in one thread
+/// with those of the other hosts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct BenchHost {
+    /// Its configuration file.
+    pub config: PathBuf,
+    /// A process in whose network namespace the host lives; in this process's own if `None`.
+    pub namespace_of: Option<u32>,
+}
+
+impl BenchHost {
+    /// Moves the calling thread into the host's network namespace. Sockets that it opens, and
+    /// threads that it starts, from now on are in there; those from before stay where they are.
+    pub fn enter_namespace(&self) -> Result<(), Error> {
+        let Some(process) = self.namespace_of else { return Ok(()) };
+        enter_network_namespace(process).while_("entering a network namespace")
+    }
 }
 
 impl Role {
@@ -95,11 +124,16 @@ fn enter_network_namespace(process: u32) -> rustix::io::Result<()> {
 }
 
 impl RoleCommand {
-    /// Plays the role to its end. What went wrong is told to the parent, and returned.
-    pub fn run(&self) -> Result<(), Error> {
+    /// Plays the role to its end. What went wrong is told to the parent, and returned. One role is
+    /// not the benchmark's own: `run_engines` opens several hosts and runs their engines in one
+    /// thread, until SIGTERM.
+    pub fn run(
+        &self,
+        run_engines: impl FnOnce(Vec<BenchHost>) -> Result<(), String>,
+    ) -> Result<(), Error> {
         let role: Role = serde_json::from_str(&self.role)
             .map_err(|error| Error::Options(format!("not a role: {error}")))?;
-        let result = role.prepare().and_then(|()| role.part.play());
+        let result = role.prepare().and_then(|()| role.part.play(run_engines));
         if let Err(error) = &result {
             tell(&Event::Failed(error.to_string()));
         }
@@ -121,7 +155,10 @@ fn wait_for_parent() {
 }
 
 impl Part {
-    fn play(self) -> Result<(), Error> {
+    fn play(
+        self,
+        run_engines: impl FnOnce(Vec<BenchHost>) -> Result<(), String>,
+    ) -> Result<(), Error> {
         match self {
             Self::HoldNamespace => {
                 tell(&Event::Ready(String::new()));
@@ -138,6 +175,17 @@ impl Part {
             Self::Client { contender, load, server } => {
                 request(contender, load, &server).while_("requesting")
             }
+            Self::Engines { hosts } => run_engines(hosts)
+                .map_err(|message| Error::Role { who: "an engine".into(), message }),
+            Self::ClearwayServer { server, load, at } => {
+                serve_clearway(&server, &load, at).while_("serving through Clearway")
+            }
+            Self::ClearwayClient { client, load, to } => apps::connect(&client, &load, to)
+                .and_then(|mut endpoint| measure(load, &mut endpoint))
+                .while_("requesting through Clearway"),
+            Self::ClearwayPair { client, server, load, to } => {
+                measure_pair(&client, &server, load, to).while_("running both apps")
+            }
         }
     }
 }
@@ -152,7 +200,7 @@ fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<()> {
         Contender::UnixSpin => {
             answer(load, &mut PerMessage::<false>::new(accept_unix(bind)?, size))
         }
-        Contender::Clearway => Err(io::Error::other("not an app of the kernel")),
+        Contender::Clearway => Err(io::Error::other("Clearway has roles of its own")),
     }
 }
 
@@ -172,7 +220,7 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
         Contender::UnixSpin => {
             measure(load, &mut PerMessage::<false>::new(connect_unix(server)?, size))
         }
-        Contender::Clearway => Err(io::Error::other("not an app of the kernel")),
+        Contender::Clearway => Err(io::Error::other("Clearway has roles of its own")),
     }
 }
 
@@ -201,6 +249,33 @@ fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
     timetable(&mut client, load, |client| {
         if client.turn(endpoint)? == 0 {
             endpoint.idle()?;
+        }
+        Ok(())
+    })
+}
+
+fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
+    let listening = Listening::open(place, load, at)?;
+    tell(&Event::Ready(at.to_string()));
+    answer(load, &mut listening.accept()?)
+}
+
+/// Both apps in turn in this thread, each with a channel of its own.
+fn measure_pair(
+    client_place: &AppPlace,
+    server_place: &AppPlace,
+    load: Load,
+    to: InternetAddress,
+) -> io::Result<()> {
+    let listening = Listening::open(server_place, &load, to)?;
+    let mut client_end = apps::connect(client_place, &load, to)?;
+    let mut server_end = listening.accept()?;
+    let mut client = Client::new(load);
+    let mut server = Server::new(&load);
+    timetable(&mut client, load, |client| {
+        let work = client.turn(&mut client_end)? + server.turn(&mut server_end)?;
+        if work == 0 {
+            client_end.idle()?;
         }
         Ok(())
     })

@@ -2,6 +2,7 @@
 //! runs once, so that whatever else the machine does hits all of them alike.
 
 use crate::arguments::{Plan, Wire};
+use crate::clearway;
 use crate::contender::Contender;
 use crate::cpu::Cores;
 use crate::error::Error;
@@ -39,13 +40,27 @@ pub(crate) fn run(
                 plan.load.size,
                 contender.name()
             ));
-            runs.push(kernel::run_once(*contender, plan.load, cores, veth.as_ref(), interrupt)?);
+            runs.push(run_once(*contender, plan, cores, veth.as_ref(), interrupt)?);
             progress.done();
         }
     }
     let (tcp_wire, tcp_mtu) =
         if veth.is_some() { ("veth", veth_mtu(plan)) } else { ("loopback", LOOPBACK_MTU) };
     Ok(Report::new(plan, &outcomes, tcp_wire, tcp_mtu, notes))
+}
+
+fn run_once(
+    contender: Contender,
+    plan: &Plan,
+    cores: Cores,
+    veth: Option<&VethPair>,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    if contender == Contender::Clearway {
+        let veth = veth.filter(|_| plan.wire == Wire::Veth);
+        return clearway::run_once(plan, cores, veth, interrupt);
+    }
+    kernel::run_once(contender, plan.load, cores, veth, interrupt)
 }
 
 /// The veth pair, where this process may make one.

@@ -28,7 +28,7 @@ fn main() -> ExitCode {
     let result = match Program::try_parse().ok().and_then(|program| program.top) {
         Some(Top::Bench(command)) => command.execute(),
         Some(Top::Demo(command)) => command.execute(),
-        Some(Top::BenchRole(role)) => role.run(),
+        Some(Top::BenchRole(role)) => role.run(|_| Err("this program has no engines".into())),
         None => {
             run_tests();
             return ExitCode::SUCCESS;

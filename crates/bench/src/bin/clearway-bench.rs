@@ -15,7 +15,7 @@ enum Top {
 
 fn main() -> std::process::ExitCode {
     let result = match Top::parse() {
-        Top::BenchRole(role) => role.run(),
+        Top::BenchRole(role) => role.run(|_| Err("this program has no engines".into())),
         Top::Bench(command) => command.execute(),
         Top::Demo(command) => command.execute(),
     };

@@ -1,0 +1,91 @@
+//! Clearway's apps: how they attach and meet. The kernel's are in `role`.
+
+use crate::arguments::Idle;
+use crate::endpoint::Clearway;
+use crate::load::Load;
+use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Where an app of Clearway attaches, and what it does when idle.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct AppPlace {
+    pub(crate) socket: PathBuf,
+    pub(crate) idle: Idle,
+}
+
+/// How long hosts may take to find each other.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long one attempt may take.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// An app that listens, before it has met its client.
+pub(crate) struct Listening {
+    channel: Channel,
+    idle: Idle,
+    load: Load,
+}
+
+impl Listening {
+    pub(crate) fn open(place: &AppPlace, load: &Load, at: SocketAddr) -> io::Result<Self> {
+        let mut channel = attach("bench-server", place, load)?;
+        channel.listen(at).map_err(io::Error::other)?;
+        Ok(Self { channel, idle: place.idle, load: *load })
+    }
+
+    pub(crate) fn accept(mut self) -> io::Result<Clearway> {
+        let accepted = self.channel.accept(None).map_err(io::Error::other)?;
+        let Load { size, window, .. } = self.load;
+        Ok(Clearway::new(self.channel, accepted.connection, self.idle, size, window))
+    }
+}
+
+/// An app that has connected to the server's.
+pub(crate) fn connect(place: &AppPlace, load: &Load, to: SocketAddr) -> io::Result<Clearway> {
+    let mut channel = attach("bench-client", place, load)?;
+    let connection = connect_patiently(&mut channel, to)?;
+    Ok(Clearway::new(channel, connection, place.idle, load.answer_bytes(), load.window))
+}
+
+/// The link between the hosts may still be coming up.
+fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<ConnectionId> {
+    patiently(|| channel.connect(to, Some(ATTEMPT)))
+}
+
+/// The daemon's socket exists before the daemon serves it.
+fn attach(name: &str, place: &AppPlace, load: &Load) -> io::Result<Channel> {
+    let waiting = match place.idle {
+        Idle::Spin => Waiting::Spin,
+        Idle::Yield => Waiting::Yield,
+        Idle::Block => Waiting::Block,
+    };
+    let socket = place.socket.clone();
+    let options = Options { socket, waiting, sizes: sizes(load), ..Options::new(name) };
+    patiently(|| Channel::attach(&options))
+}
+
+/// Pools with room for two windows; never less than what every app gets.
+fn sizes(load: &Load) -> Sizes {
+    let default = Sizes::default();
+    let two_windows = (2 * load.size * load.window).next_power_of_two().min(1 << 30) as u32;
+    Sizes {
+        transmit_pool_bytes: default.transmit_pool_bytes.max(two_windows),
+        receive_pool_bytes: default.receive_pool_bytes.max(two_windows),
+        ..default
+    }
+}
+
+/// Tries again until it works or patience ends.
+fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> io::Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Ok(done) => return Ok(done),
+            Err(error) if Instant::now() >= deadline => return Err(io::Error::other(error)),
+            Err(_) => std::thread::sleep(Duration::from_millis(2)),
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! One run of Clearway: its hosts and its apps, in the layout that was asked for.
+//!
+//! ```text
+//!  hosts:  core 0: daemon, client app    core 1: daemon, server app
+//!  paired: core 0: both apps in turn     core 1: the engines of both hosts in turn
+//!  local:  as above, with one daemon on core 1 for both apps
+//! ```
+//! Everything is fresh in each run and gone after it: an idle engine that spins would be a burden
+//! on the other contenders.
+
+use crate::apps::AppPlace;
+use crate::arguments::{Layout, Plan, Wire};
+use crate::cpu::Cores;
+use crate::directory::Directory;
+use crate::error::{Error, While};
+use crate::host::HostFiles;
+use crate::interrupt::Interrupt;
+use crate::kernel::{Outcome, START_PATIENCE, watch};
+use crate::process::{RoleProcess, own_program};
+use crate::role::{BenchHost, Part, Role};
+use crate::veth::VethPair;
+
+/// The hosts of a run, and the processes that they live in.
+struct Hosts {
+    client: HostFiles,
+    server: HostFiles,
+    processes: Vec<RoleProcess>,
+}
+
+/// Runs Clearway once.
+pub(crate) fn run_once(
+    plan: &Plan,
+    cores: Cores,
+    veth: Option<&VethPair>,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    let directory = Directory::create().while_("making a directory for sockets")?;
+    let mut hosts = start_hosts(plan, cores, veth, &directory, interrupt)?;
+    let outcome = run_apps(plan, cores, &hosts, interrupt);
+    for process in &mut hosts.processes {
+        process.terminate();
+    }
+    outcome
+}
+
+fn start_hosts(
+    plan: &Plan,
+    cores: Cores,
+    veth: Option<&VethPair>,
+    directory: &Directory,
+    interrupt: &Interrupt,
+) -> Result<Hosts, Error> {
+    let files = |name, core| {
+        HostFiles::write(directory, name, plan, core).while_("writing a configuration")
+    };
+    if plan.wire == Wire::Local {
+        let host = files("server", cores.server)?;
+        let process = daemon(&host, cores.server, None, interrupt)?;
+        return Ok(Hosts { client: host.clone(), server: host, processes: vec![process] });
+    }
+    let client_namespace = veth.map(VethPair::client_namespace);
+    let server_namespace = veth.map(VethPair::server_namespace);
+    let client_core = if plan.layout == Layout::Paired { cores.server } else { cores.client };
+    let (client, server) = (files("client", client_core)?, files("server", cores.server)?);
+    let processes = match plan.layout {
+        Layout::Hosts => vec![
+            daemon(&server, cores.server, server_namespace, interrupt)?,
+            daemon(&client, cores.client, client_namespace, interrupt)?,
+        ],
+        Layout::Paired => {
+            let hosts = vec![
+                BenchHost { config: server.config.clone(), namespace_of: server_namespace },
+                BenchHost { config: client.config.clone(), namespace_of: client_namespace },
+            ];
+            vec![engines(hosts, &[&server, &client], cores.server, interrupt)?]
+        }
+    };
+    Ok(Hosts { client, server, processes })
+}
+
+/// A daemon of its own, as an operator would start it.
+fn daemon(
+    host: &HostFiles,
+    core: usize,
+    namespace_of: Option<u32>,
+    interrupt: &Interrupt,
+) -> Result<RoleProcess, Error> {
+    let config = host.config.to_string_lossy().into_owned();
+    let arguments = vec!["daemon".into(), "--config".into(), config];
+    let part = Part::Become { program: own_program(), arguments };
+    let role = Role::new(part).on_core(core).in_namespace_of(namespace_of);
+    let mut process = RoleProcess::start(&format!("the daemon of the {}", host.name), &role)?;
+    process.await_condition(START_PATIENCE, interrupt, || host.socket.exists())?;
+    Ok(process)
+}
+
+/// The engines of several hosts in one thread.
+fn engines(
+    hosts: Vec<BenchHost>,
+    files: &[&HostFiles],
+    core: usize,
+    interrupt: &Interrupt,
+) -> Result<RoleProcess, Error> {
+    let role = Role::new(Part::Engines { hosts }).on_core(core);
+    let mut process = RoleProcess::start("the process of both engines", &role)?;
+    let all_there = || files.iter().all(|host| host.socket.exists());
+    process.await_condition(START_PATIENCE, interrupt, all_there)?;
+    Ok(process)
+}
+
+fn run_apps(
+    plan: &Plan,
+    cores: Cores,
+    hosts: &Hosts,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    let load = plan.load;
+    let mut others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
+    let client = AppPlace { socket: hosts.client.socket.clone(), idle: plan.idle };
+    let server = AppPlace { socket: hosts.server.socket.clone(), idle: plan.idle };
+    let to = hosts.server.address;
+    if plan.layout == Layout::Paired {
+        let part = Part::ClearwayPair { client, server, load, to };
+        let apps =
+            RoleProcess::start("the apps of Clearway", &Role::new(part).on_core(cores.client))?;
+        return watch(apps, &others, load, interrupt);
+    }
+    let part = Part::ClearwayServer { server, load, at: to };
+    let role = Role::new(part).on_core(cores.server);
+    let mut server = RoleProcess::start("the server of Clearway", &role)?;
+    server.ready(START_PATIENCE, interrupt)?;
+    others.push(server.id());
+    let part = Part::ClearwayClient { client, load, to };
+    let role = Role::new(part).on_core(cores.client);
+    let client = RoleProcess::start("the client of Clearway", &role)?;
+    watch(client, &others, load, interrupt)
+}

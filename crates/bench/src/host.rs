@@ -1,0 +1,102 @@
+//! The configuration of a host that takes part in a benchmark, written as an operator would.
+
+use crate::arguments::{Idle, Plan, Wire};
+use crate::directory::Directory;
+use crate::veth::{CLIENT, INTERFACE, PREFIX_BITS, SERVER};
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// The service port on which the server's app listens.
+const SERVICE_PORT: u16 = 4711;
+/// Ethernet header with one VLAN tag.
+const FRAME_OVERHEAD_BYTES: u32 = 18;
+/// Bytes of a cache line.
+const LINE_BYTES: u32 = 64;
+
+/// A host's files, and where it can be reached.
+#[derive(Clone, Debug)]
+pub(crate) struct HostFiles {
+    /// `client` or `server`.
+    pub(crate) name: &'static str,
+    /// Its configuration.
+    pub(crate) config: PathBuf,
+    /// Its control socket.
+    pub(crate) socket: PathBuf,
+    /// Its address, with the service port of the benchmark.
+    pub(crate) address: SocketAddr,
+}
+
+impl HostFiles {
+    /// Writes the configuration of the host `name`, whose engine is pinned to `core`.
+    pub(crate) fn write(
+        directory: &Directory,
+        name: &'static str,
+        plan: &Plan,
+        core: usize,
+    ) -> io::Result<Self> {
+        let address = if name == "client" { CLIENT } else { SERVER };
+        let address: IpAddr = address.parse().map_err(io::Error::other)?;
+        let config = directory.path().join(format!("{name}.toml"));
+        let socket = directory.path().join(format!("{name}.sock"));
+        let text = configuration(directory.path(), &socket, name, plan, core, address);
+        fs::write(&config, text)?;
+        Ok(Self { name, config, socket, address: SocketAddr::new(address, SERVICE_PORT) })
+    }
+}
+
+fn configuration(
+    directory: &Path,
+    socket: &Path,
+    name: &str,
+    plan: &Plan,
+    core: usize,
+    address: IpAddr,
+) -> String {
+    let mut text = format!(
+        "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"warn\"\n\n[[nic]]\nname = \"bench\"\n"
+    );
+    if plan.wire == Wire::Veth {
+        let _ = writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1");
+    } else {
+        // The server's host serves the wire too. With --wire local nobody comes, which is no harm.
+        let memif = directory.join("memif.sock");
+        let _ = writeln!(text, "driver = \"memif\"\nsocket = {memif:?}\nrole = \"{name}\"");
+        let _ = writeln!(text, "buffer_bytes = {}", buffer_bytes(plan.mtu));
+    }
+    let idle = match plan.idle {
+        Idle::Spin => "spin",
+        Idle::Yield => "yield",
+        Idle::Block => "block",
+    };
+    let _ = writeln!(
+        text,
+        "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"\ncore = {core}",
+        plan.mtu
+    );
+    text
+}
+
+/// Room for a whole frame, as an odd number of cache lines: buffers at a distance of a power of two
+/// would all compete for the same few lines of the cache.
+fn buffer_bytes(mtu: u16) -> u32 {
+    let lines = (u32::from(mtu) + FRAME_OVERHEAD_BYTES).div_ceil(LINE_BYTES);
+    (lines | 1) * LINE_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_hold_a_frame_and_spread_over_the_cache() {
+        assert_eq!(buffer_bytes(9000), 9024);
+        assert_eq!(buffer_bytes(1500), 1600);
+        for mtu in [576, 1500, 4000, 9000] {
+            assert!(buffer_bytes(mtu) >= u32::from(mtu) + 18);
+            assert_eq!(buffer_bytes(mtu) / 64 % 2, 1);
+        }
+    }
+}
