@@ -18,7 +18,7 @@ const PERIOD_NS: i64 = 50_000_000;
 /// After this many periods an unfinished handshake is given up: 2 seconds.
 const PERIODS_MAX: u32 = 40;
 /// Unfinished handshakes that a server keeps; the oldest goes when one more comes, so that silent
-/// strangers cannot keep the peer out.
+/// strangers cannot keep the peer out. Also how many connections are accepted in one go.
 const STRANGERS_MAX: usize = 8;
 /// Messages read from one peer in one go, so that a chatterer cannot hold up the engine. A whole
 /// handshake with 256 queue pairs takes that many.
@@ -90,7 +90,7 @@ impl Control {
     }
 
     fn accept(&mut self) {
-        while self.listener.is_some() {
+        for _ in 0..STRANGERS_MAX {
             let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
             if self.peers.iter().filter(|peer| !peer.established).count() >= STRANGERS_MAX {
                 let oldest = self.peers.iter().position(|peer| !peer.established);

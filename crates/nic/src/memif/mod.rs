@@ -16,8 +16,14 @@
 //! that owns any queue but the first never handles control messages, and one that owns the first does
 //! so every few hundred receives, or when the descriptor that it sleeps on says so.
 //!
-//! Not here: the modes `ip` and `punt/inject`, zero-copy regions of a peer's own packet pools that are
-//! not sealed, and several interfaces on one listening socket.
+//! Not here: the modes `ip` and `punt/inject`, regions that are not sealed (DPDK's `zero-copy=yes`), and
+//! several interfaces on one listening socket.
+//!
+//! Two things that a hostile peer on the same machine could still try, because the kernel offers no
+//! better: to clear the non-blocking flag of the eventfd that it gave us and fill it up between our
+//! asking whether it is full and our writing to it, which would stop the engine until it is read; and, on
+//! a machine with huge pages, to give us a region of them, punch holes into it and use up all others,
+//! so that touching it is a bus error.
 
 mod buffers;
 mod config;

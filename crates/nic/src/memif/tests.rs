@@ -110,11 +110,26 @@ fn jumbo_frames_fit_large_buffers() {
 fn a_full_ring_says_so_and_goes_on() {
     let at = socket();
     let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
-    for (one, other) in [(&mut a[0], &mut b[0])] {
-        for lap in 0..5 {
-            let queued = (0..400).take_while(|_| send(one, &[lap; 60]) == Transmit::Queued).count();
-            assert_eq!(queued, 256);
-            assert_eq!(received(other), vec![vec![lap; 60]; 256]);
+    for lap in 0..10 {
+        let (from, to) = if lap % 2 == 0 { (&mut a, &mut b) } else { (&mut b, &mut a) };
+        let queued = (0..400).take_while(|_| send(&mut from[0], &[lap; 60]) == Transmit::Queued);
+        assert_eq!(queued.count(), 256);
+        assert_eq!(received(&mut to[0]), vec![vec![lap; 60]; 256]);
+    }
+}
+
+#[test]
+fn tiny_rings_work() {
+    for ring_size_log2 in 0..3 {
+        let at = socket();
+        let client = Config { ring_size_log2, ..config(&at, Role::Client) };
+        let (mut a, mut b) = open_both(config(&at, Role::Server), client);
+        for seed in 0..100 {
+            let queued = (0..9).take_while(|_| send(&mut a[0], &[seed; 60]) == Transmit::Queued);
+            assert_eq!(queued.count(), 1 << ring_size_log2);
+            assert_eq!(received(&mut b[0]), vec![vec![seed; 60]; 1 << ring_size_log2]);
+            assert_eq!(send(&mut b[0], &frame(99, 1)), Transmit::Queued);
+            assert_eq!(received(&mut a[0]), [frame(99, 1)]);
         }
     }
 }
