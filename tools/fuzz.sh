@@ -18,9 +18,9 @@ for target in $(cargo "${toolchain[@]}" fuzz list); do
     corpus=$(mktemp -d)
     echo "fuzz: $target for $seconds s"
     # New inputs go to a directory of their own; the seeds in the repository stay as they are.
-    cargo "${toolchain[@]}" fuzz run "$target" "$corpus" "fuzz/corpus/$target" -- \
-        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -verbosity=0 -print_final_stats=1 2>&1 |
-        grep -E 'stat::number_of_executed_units|panicked|ERROR|SUMMARY' || true
+    cargo "${toolchain[@]}" fuzz run "$target" "$corpus" "fuzz/seeds/$target" -- \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 2>&1 |
+        grep -E '^Done|panicked|ERROR|SUMMARY' || true
     test "${PIPESTATUS[0]}" = 0 || { echo "fuzz: $target FAILED"; exit 1; }
     rm -rf "$corpus"
 done

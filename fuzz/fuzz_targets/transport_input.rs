@@ -1,0 +1,151 @@
+//! Datagrams of a hostile peer against an endpoint that has an open flow with it. The input is cut into
+//! datagrams; their CRC is made right and, if the input says so, their flow id too, so that what is behind those
+//! checks is reached.
+#![no_main]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, Time};
+use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Owner, Reason};
+use clearway_wire::clearway::{HEADER_LENGTH, seal};
+use libfuzzer_sys::fuzz_target;
+
+const POOL_BYTES: usize = 1 << 20;
+const WINDOW: u64 = 64 * 1024;
+const OWNER: Owner = Owner { channel: 0, connection: 0 };
+
+/// An app whose buffers must be used as the trait says.
+#[derive(Default)]
+struct TestApp {
+    buffers: BTreeMap<u32, u32>,
+    used: usize,
+    next: u32,
+    delivered: Vec<Buffer>,
+    accepted: Option<FlowKey>,
+}
+
+impl App for TestApp {
+    fn read(&self, _: Owner, _: u32, into: &mut [u8]) {
+        into.fill(7);
+    }
+
+    fn allocate(&mut self, _: Owner, length: u32) -> Option<Buffer> {
+        if self.used + length as usize > POOL_BYTES {
+            return None;
+        }
+        self.used += length as usize;
+        self.next += 1;
+        self.buffers.insert(self.next, length);
+        Some(Buffer { id: self.next, offset: 0, length })
+    }
+
+    fn write(&mut self, _: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
+        assert_eq!(self.buffers.get(&buffer.id), Some(&buffer.length));
+        assert!(at as usize + bytes.len() <= buffer.length as usize);
+    }
+
+    fn discard(&mut self, _: Owner, buffer: Buffer) {
+        assert_eq!(self.buffers.remove(&buffer.id), Some(buffer.length));
+        self.used -= buffer.length as usize;
+    }
+
+    fn deliver(&mut self, _: Owner, buffer: Buffer) {
+        assert!(self.buffers.contains_key(&buffer.id));
+        self.delivered.push(buffer);
+    }
+
+    fn sent(&mut self, _: Owner, _: u32) {}
+
+    fn accept(&mut self, _: Owner, flow: FlowKey, _: SocketAddr) -> Option<(Owner, u64)> {
+        self.accepted = Some(flow);
+        Some((OWNER, WINDOW))
+    }
+
+    fn connected(&mut self, _: Owner) {}
+
+    fn closed(&mut self, _: Owner, _: Reason) {}
+
+    fn pong(&mut self, _: u64, _: u64) {}
+}
+
+struct Side {
+    address: SocketAddr,
+    endpoint: Endpoint,
+    app: TestApp,
+}
+
+impl Side {
+    fn new(host: u8, now: Time) -> Self {
+        let address = SocketAddr::from(([10, 0, 0, host], 20707));
+        let endpoint = Endpoint::new(Config::default(), now, u64::from(host), [host; 16]);
+        Self { address, endpoint, app: TestApp::default() }
+    }
+
+    fn transmit(&mut self, now: Time) -> Vec<Vec<u8>> {
+        let mut packets = Vec::new();
+        let mut bytes = [0; 2048];
+        while let Some(destination) = self.endpoint.next_transmit(now) {
+            let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
+            assert!(length <= 1472);
+            if length > 0 {
+                packets.push(bytes[..length].to_vec());
+            }
+        }
+        packets
+    }
+}
+
+/// A server with a flow that a client has opened, and the flow id that the server gave it.
+fn open(now: Time) -> (Side, SocketAddr, u64) {
+    let (mut client, mut server) = (Side::new(1, now), Side::new(2, now));
+    server.endpoint.listen(7, OWNER).expect("free");
+    let key = client.endpoint.connect(now, OWNER, client.address, server.address, 7, WINDOW).expect("room");
+    client.endpoint.send(now, key, 0, 100);
+    let mut flow = 0;
+    for _ in 0..4 {
+        for packet in client.transmit(now) {
+            flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
+            server.endpoint.handle_datagram(now, client.address, server.address, &packet, &mut server.app);
+        }
+        for packet in server.transmit(now) {
+            client.endpoint.handle_datagram(now, server.address, client.address, &packet, &mut client.app);
+        }
+    }
+    assert!(flow != 0 && server.app.delivered.len() == 1);
+    (server, client.address, flow)
+}
+
+fuzz_target!(|input: &[u8]| {
+    let mut now = Time::from_ns(1_000_000_000);
+    let (mut server, peer, flow) = open(now);
+    let mut rest = input;
+    while let [control, length, tail @ ..] = rest {
+        let length = (usize::from(*length) * (1 + usize::from(control >> 6))).min(tail.len());
+        let (datagram, tail) = tail.split_at(length);
+        rest = tail;
+        let mut datagram = datagram.to_vec();
+        if datagram.len() >= HEADER_LENGTH {
+            if control & 1 != 0 {
+                datagram[..2].copy_from_slice(&[1, 0]);
+                datagram[8..16].copy_from_slice(&flow.to_be_bytes());
+                datagram[16..22].fill(0);
+            }
+            seal(&mut datagram);
+        }
+        server.endpoint.handle_datagram(now, peer, server.address, &datagram, &mut server.app);
+        if control & 2 != 0
+            && let Some(buffer) = server.app.delivered.pop()
+        {
+            server.app.discard(OWNER, buffer);
+            if let Some(key) = server.app.accepted {
+                server.endpoint.release(now, key, buffer.length);
+            }
+        }
+        if control & 4 != 0 {
+            now = now + u64::from(control & 0x38) * 100 * MICROSECOND;
+            server.endpoint.handle_timeouts(now, &mut server.app);
+        }
+        server.transmit(now);
+    }
+});
