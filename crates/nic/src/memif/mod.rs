@@ -3,16 +3,16 @@
 //!
 //! Two roles. The *client* ("slave" in older texts) connects to a Unix socket, makes the memory and
 //! passes it over; the *server* ("master") listens. Frames then move through rings in that memory
-//! ([`ring`]) and the socket only serves to notice that the peer has gone. A queue opens at once; its
+//! (`ring`) and the socket only serves to notice that the peer has gone. A queue opens at once; its
 //! link is down until the peer is there, and comes back by itself when either side restarts.
 //!
 //! The peer is not trusted. Control messages are parsed and checked by a state machine without I/O
-//! ([`message`], [`handshake`]); memory must be sealed against shrinking; every word in it is loaded
+//! ([`message`], `handshake`); memory must be sealed against shrinking; every word in it is loaded
 //! once and bounded; frames are copied to private memory before they are shown. A peer that breaks a
 //! rule loses this link and nothing else happens.
 //!
-//! Who does what: [`queue`] is the driver's face, one value per queue pair; the first of them also
-//! owns [`control`], the sockets, and the others learn of a new link through [`shared`]. So an engine
+//! Who does what: `queue` is the driver's face, one value per queue pair; the first of them also
+//! owns `control`, the sockets, and the others learn of a new link through `shared`. So an engine
 //! that owns any queue but the first never handles control messages, and one that owns the first does
 //! so every few hundred receives, or when the descriptor that it sleeps on says so.
 //!
