@@ -1,1 +1,36 @@
-//! The C ABI of the Clearway app library
+//! The C ABI of the Clearway app library: `libclearway.so`, `libclearway.a`, `clearway.h`.
+//!
+//! Each function translates its arguments, calls the `client` crate, and translates the result: no
+//! logic of its own. Errors are negative numbers (`Code`); a panic becomes `CLEARWAY_INTERNAL` and
+//! never crosses the boundary. The header is generated from this crate by its test `header`, and
+//! committed.
+//!
+//! Comments of public items are written for readers of the header.
+
+#![allow(unsafe_code)]
+#![allow(non_camel_case_types)] // Names are what C programs see.
+
+mod attach;
+mod connect;
+mod event;
+mod failure;
+mod message;
+mod pointer;
+
+pub use attach::{
+    clearway_attach, clearway_channel, clearway_detach, clearway_options, clearway_waiting,
+};
+pub use connect::{
+    clearway_abort, clearway_accept, clearway_address, clearway_close, clearway_connect,
+    clearway_listen, clearway_start_connect, clearway_unlisten,
+};
+pub use event::{
+    clearway_arm, clearway_disarm, clearway_event, clearway_event_kind, clearway_fd,
+    clearway_next_event,
+};
+pub use failure::{clearway_last_error, clearway_strerror};
+pub use message::{
+    clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
+    clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
+    clearway_send_buffer, clearway_writable,
+};

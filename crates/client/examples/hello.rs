@@ -23,7 +23,9 @@ fn server() -> Result<(), Error> {
             Event::Accepted(accepted) => println!("{} connected", accepted.peer),
             Event::Message(message) => {
                 let answer = format!("hello, {}", String::from_utf8_lossy(&message));
-                channel.send(message.connection(), answer.as_bytes())?;
+                if let Err(error) = channel.send(message.connection(), answer.as_bytes()) {
+                    println!("{error}");
+                }
             }
             Event::Closed { code, .. } => println!("a connection ended: {code}"),
             _ => {}

@@ -1,0 +1,465 @@
+/* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
+ * each host, over shared memory. Names follow sockets: attach, listen, connect, accept, send, recv,
+ * close.
+ *
+ * Results    Functions that can fail return a negative error code (CLEARWAY_...);
+ *            clearway_strerror and clearway_last_error say what it means and what to do.
+ * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
+ *            CLEARWAY_FOREVER, waits as long as it takes.
+ * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
+ *            each. Messages in place may be read and released in any thread. Error texts are per
+ *            thread. Signals do not disturb: calls go on waiting.
+ * Fork       A channel does not survive fork() in the child; attach there.
+ *
+ * Generated from crates/capi by its test `header`. Do not edit.
+ */
+
+#ifndef CLEARWAY_H
+#define CLEARWAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A timeout that never comes. */
+#define CLEARWAY_FOREVER (-1)
+
+/* Why a call failed. */
+enum clearway_code {
+  /* Nothing can be done right now (no message has arrived, or there is no room for more); call again later, or wait with a timeout. */
+  CLEARWAY_WOULD_BLOCK = -1,
+  /* The timeout passed first; check that the peer runs and answers, or allow more time. */
+  CLEARWAY_TIMED_OUT = -2,
+  /* The connection was closed by the other side, or was never open; connect again. */
+  CLEARWAY_CLOSED = -3,
+  /* The connection was aborted by the other side or its app died; connect again. */
+  CLEARWAY_RESET = -4,
+  /* Nobody listens on that port of the peer; start the server, or check the port. */
+  CLEARWAY_REFUSED = -5,
+  /* The peer's host does not answer; check its address, the wire and the route with `clearway ping`. */
+  CLEARWAY_UNREACHABLE = -6,
+  /* The message is larger than 8 MiB or than the buffer given; split it, or give a larger buffer. */
+  CLEARWAY_TOO_LARGE = -7,
+  /* An argument is wrong; see the documentation of the call. */
+  CLEARWAY_INVALID = -8,
+  /* The daemon's policy does not allow this; ask its administrator, or see [policy] in clearway.toml. */
+  CLEARWAY_DENIED = -9,
+  /* Another app listens on that address and port; choose another port, or stop that app. */
+  CLEARWAY_ADDRESS_IN_USE = -10,
+  /* That address is not one of this host; see `clearway status` for its addresses. */
+  CLEARWAY_ADDRESS_UNAVAILABLE = -11,
+  /* A limit of the daemon or of the channel is reached; close something first, or raise it in clearway.toml. */
+  CLEARWAY_LIMIT = -12,
+  /* No daemon answers at the control socket; start one with `clearway daemon`, or set CLEARWAY_SOCKET. */
+  CLEARWAY_NO_DAEMON = -13,
+  /* The daemon has gone away or ended this session; attach again. */
+  CLEARWAY_DAEMON_GONE = -14,
+  /* App library and daemon are of different versions; install the same version of both. */
+  CLEARWAY_MISMATCH = -15,
+  /* The peer's daemon speaks no version of the protocol that this one speaks; update the older one. */
+  CLEARWAY_VERSION_UNKNOWN = -16,
+  /* The peer's daemon broke the protocol, so the connection was ended; see the daemon's log. */
+  CLEARWAY_PROTOCOL_ERROR = -17,
+  /* The app wrote something forbidden into its channel, so its session was ended; see the daemon's log. */
+  CLEARWAY_VIOLATION = -18,
+  /* There is not enough memory; use a smaller channel, or free some. */
+  CLEARWAY_OUT_OF_MEMORY = -19,
+  /* This build or this machine cannot do that; see `clearway doctor`. */
+  CLEARWAY_UNSUPPORTED = -20,
+  /* A bug in Clearway; please report it with the daemon's log. */
+  CLEARWAY_INTERNAL = -21,
+};
+
+
+/**
+ * How calls wait.
+ */
+typedef enum clearway_waiting {
+  /**
+   * Spins for 20 microseconds, yields until 70, then sleeps.
+   */
+  CLEARWAY_WAIT_ADAPTIVE = 0,
+  /**
+   * Looks again and again: the fastest, and takes a core.
+   */
+  CLEARWAY_WAIT_SPIN = 1,
+  /**
+   * Looks, and lets others run in between.
+   */
+  CLEARWAY_WAIT_YIELD = 2,
+  /**
+   * Sleeps at once.
+   */
+  CLEARWAY_WAIT_BLOCK = 3,
+} clearway_waiting;
+
+/**
+ * What an event is about.
+ */
+typedef enum clearway_event_kind {
+  /**
+   * A peer has connected: `connection`, `listener`, `peer`.
+   */
+  CLEARWAY_EVENT_ACCEPTED = 1,
+  /**
+   * clearway_start_connect has succeeded: `connection`, `token`, `peer`.
+   */
+  CLEARWAY_EVENT_CONNECTED = 2,
+  /**
+   * clearway_start_connect has failed: `token`, `code`.
+   */
+  CLEARWAY_EVENT_CONNECT_FAILED = 3,
+  /**
+   * A message has come: `connection`, `message`, which must be released.
+   */
+  CLEARWAY_EVENT_MESSAGE = 4,
+  /**
+   * A connection has ended: `connection`, `code`.
+   */
+  CLEARWAY_EVENT_CLOSED = 5,
+  /**
+   * There is room to send again, after a send had answered `CLEARWAY_WOULD_BLOCK` or
+   * `CLEARWAY_TIMED_OUT`.
+   */
+  CLEARWAY_EVENT_WRITABLE = 6,
+} clearway_event_kind;
+
+/**
+ * A channel to the daemon. For one thread at a time: it may be used by different threads one
+ * after another, but never by two at once. Threads that all want to talk attach one each.
+ */
+typedef struct clearway_channel clearway_channel;
+
+/**
+ * What may be chosen when attaching. All zeros means the defaults; new fields are added at the
+ * end, so set `size` to `sizeof(struct clearway_options)`.
+ */
+typedef struct clearway_options {
+  /**
+   * `sizeof(struct clearway_options)`.
+   */
+  size_t size;
+  /**
+   * Path of the daemon's control socket; NULL: CLEARWAY_SOCKET, else the usual places.
+   */
+  const char *socket;
+  /**
+   * Number of the engine plus 1; 0: the daemon chooses.
+   */
+  uint32_t engine;
+  /**
+   * One of `enum clearway_waiting`.
+   */
+  uint32_t waiting;
+  /**
+   * Entries of the rings, powers of two from 16 to 65536; 0: 1024.
+   */
+  uint32_t submission_entries;
+  /**
+   * As above, from daemon to app.
+   */
+  uint32_t completion_entries;
+  /**
+   * Bytes for messages to be sent, a power of two from 64 KiB to 1 GiB; 0: 16 MiB.
+   */
+  uint32_t transmit_pool_bytes;
+  /**
+   * As above, for received messages.
+   */
+  uint32_t receive_pool_bytes;
+  /**
+   * How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
+   * one second.
+   */
+  uint64_t linger_ns;
+} clearway_options;
+
+/**
+ * The other end of a connection.
+ */
+typedef struct clearway_address {
+  /**
+   * IPv4 or IPv6 address in its usual notation.
+   */
+  char host[64];
+  /**
+   * UDP port that names the service.
+   */
+  uint16_t port;
+} clearway_address;
+
+/**
+ * A received message in place. Valid until it is given to clearway_release. Do not copy it: the
+ * library keeps its own books in it.
+ */
+typedef struct clearway_message {
+  /**
+   * The bytes; read only.
+   */
+  const void *data;
+  /**
+   * How many.
+   */
+  size_t length;
+  /**
+   * The connection they came by.
+   */
+  uint64_t connection;
+  /**
+   * The library's own.
+   */
+  uint64_t reserved[5];
+} clearway_message;
+
+/**
+ * A buffer for a message to be sent. Valid until it is given to clearway_commit or
+ * clearway_discard. Do not copy it: the library keeps its own books in it.
+ */
+typedef struct clearway_writable {
+  /**
+   * Where to write.
+   */
+  void *data;
+  /**
+   * How many bytes there are.
+   */
+  size_t length;
+  /**
+   * The library's own.
+   */
+  uint64_t reserved[5];
+} clearway_writable;
+
+/**
+ * Something that happened. Fields that its kind does not name are zero.
+ */
+typedef struct clearway_event {
+  /**
+   * One of `enum clearway_event_kind`. Skip kinds you do not know: newer libraries may have
+   * more.
+   */
+  uint32_t kind;
+  /**
+   * An error code: why.
+   */
+  int code;
+  /**
+   * The connection.
+   */
+  uint64_t connection;
+  /**
+   * From clearway_start_connect.
+   */
+  uint64_t token;
+  /**
+   * From clearway_listen.
+   */
+  uint32_t listener;
+  /**
+   * The other end.
+   */
+  struct clearway_address peer;
+  /**
+   * The message.
+   */
+  struct clearway_message message;
+} clearway_event;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
+ * `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
+ */
+int clearway_attach(const char *app,
+                    const struct clearway_options *options,
+                    struct clearway_channel **channel);
+
+/**
+ * Closes a channel and all its connections, after what was sent has been delivered, or after
+ * `timeout_ns` nanoseconds (0: at once; negative: `linger_ns` of the options). The channel is gone
+ * also if this returns an error. NULL is allowed and does nothing. Messages that were received in
+ * place stay readable until they are released.
+ */
+int clearway_detach(struct clearway_channel *channel, int64_t timeout_ns);
+
+/**
+ * Accepts connections to `port` of `address` (NULL: of all addresses of the host) from now on.
+ * Stores the listener's number, and the port, which the daemon has chosen if `port` is 0; both
+ * places may be NULL. Returns 0 or a negative error code.
+ */
+int clearway_listen(struct clearway_channel *channel,
+                    const char *address,
+                    uint16_t port,
+                    uint32_t *listener,
+                    uint16_t *bound_port);
+
+/**
+ * Stops accepting. Connections that exist go on. Returns 0 or a negative error code.
+ */
+int clearway_unlisten(struct clearway_channel *channel, uint32_t listener);
+
+/**
+ * Connects to an app that listens on `port` of the host with `address` (IPv4 or IPv6 notation),
+ * and stores the connection. Returns 0 or a negative error code.
+ */
+int clearway_connect(struct clearway_channel *channel,
+                     const char *address,
+                     uint16_t port,
+                     int64_t timeout_ns,
+                     uint64_t *connection);
+
+/**
+ * Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
+ * that is stored here. Returns 0 or a negative error code.
+ */
+int clearway_start_connect(struct clearway_channel *channel,
+                           const char *address,
+                           uint16_t port,
+                           uint64_t *token);
+
+/**
+ * Waits for the next connection that a peer opened. Stores it, and the peer's address unless
+ * `peer` is NULL. Returns 0 or a negative error code.
+ */
+int clearway_accept(struct clearway_channel *channel,
+                    int64_t timeout_ns,
+                    uint64_t *connection,
+                    struct clearway_address *peer);
+
+/**
+ * Closes a connection after everything that was sent has been delivered. Returns 0 or a negative
+ * error code.
+ */
+int clearway_close(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Closes a connection at once; what is on its way is lost. Returns 0 or a negative error code.
+ */
+int clearway_abort(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Sends `length` bytes (at most 8 MiB). Waits up to `timeout_ns` nanoseconds while there is no
+ * room (0: not at all; negative: as long as it takes). The bytes are copied: they may be changed
+ * when this returns. Returns 0 or a negative error code.
+ */
+int clearway_send(struct clearway_channel *channel,
+                  uint64_t connection,
+                  const void *data,
+                  size_t length,
+                  int64_t timeout_ns);
+
+/**
+ * Receives the next message of any connection into `buffer`, and stores the connection unless
+ * `connection` is NULL. Returns the length of the message, or a negative error code.
+ * `CLEARWAY_CLOSED` and `CLEARWAY_RESET` tell, once, that the connection stored has ended. A
+ * message that is larger than `capacity` stays the next one, and the answer is
+ * `CLEARWAY_TOO_LARGE`.
+ */
+int64_t clearway_recv(struct clearway_channel *channel,
+                      void *buffer,
+                      size_t capacity,
+                      int64_t timeout_ns,
+                      uint64_t *connection);
+
+/**
+ * The same for the next message of one connection. What comes by others meanwhile is kept.
+ */
+int64_t clearway_recv_from(struct clearway_channel *channel,
+                           uint64_t connection,
+                           void *buffer,
+                           size_t capacity,
+                           int64_t timeout_ns);
+
+/**
+ * Receives the next message of any connection in place, without a copy. Release it soon: peers are
+ * slowed down while many are held. Returns 0 or a negative error code (as clearway_recv; for the
+ * end of a connection, `message->connection` tells which).
+ */
+int clearway_recv_message(struct clearway_channel *channel,
+                          int64_t timeout_ns,
+                          struct clearway_message *message);
+
+/**
+ * Gives a message's memory back. It may have come from another channel, or from one that was
+ * detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice
+ * does nothing.
+ */
+void clearway_release(struct clearway_channel *channel, struct clearway_message *message);
+
+/**
+ * Gets a buffer for a message of up to `length` bytes, to be filled in place. Waits up to
+ * `timeout_ns` for room. Returns 0 or a negative error code.
+ */
+int clearway_send_buffer(struct clearway_channel *channel,
+                         size_t length,
+                         int64_t timeout_ns,
+                         struct clearway_writable *writable);
+
+/**
+ * Sends the first `length` bytes of a buffer, without a copy. The buffer is gone also if this
+ * returns an error, but for `CLEARWAY_INVALID`. Returns 0 or a negative error code.
+ */
+int clearway_commit(struct clearway_channel *channel,
+                    uint64_t connection,
+                    struct clearway_writable *writable,
+                    size_t length);
+
+/**
+ * Gives a buffer back that shall not be sent after all. Twice does nothing.
+ */
+void clearway_discard(struct clearway_writable *writable);
+
+/**
+ * Makes sure that the daemon hears of every message that was released. Only needed before doing
+ * something else for long; sending needs no flush.
+ */
+int clearway_flush(struct clearway_channel *channel);
+
+/**
+ * Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error
+ * code.
+ */
+int clearway_next_event(struct clearway_channel *channel,
+                        int64_t timeout_ns,
+                        struct clearway_event *event);
+
+/**
+ * A descriptor for poll, select or epoll: readable when there is something for
+ * clearway_next_event, but only between clearway_arm and clearway_disarm. Do not read, write or
+ * close it. Returns it, or a negative error code.
+ */
+int clearway_fd(struct clearway_channel *channel);
+
+/**
+ * Before waiting on clearway_fd. Returns 1: wait. 0: something is there already; do not wait. Or a
+ * negative error code. In every case clearway_disarm has to follow before the next call.
+ */
+int clearway_arm(struct clearway_channel *channel);
+
+/**
+ * After waiting on clearway_fd. Returns 0 or a negative error code.
+ */
+int clearway_disarm(struct clearway_channel *channel);
+
+/**
+ * Cause and remedy of an error code, as a sentence. Never NULL; valid for ever. For 0 and for
+ * numbers that are no code it says so.
+ */
+const char *clearway_strerror(int code);
+
+/**
+ * What went wrong in the last call of this thread that failed, with more detail than
+ * `clearway_strerror` (which socket, which limit, the daemon's own words). Not set for
+ * `CLEARWAY_WOULD_BLOCK` and `CLEARWAY_TIMED_OUT`. Never NULL; valid until the next call of this
+ * thread that fails.
+ */
+const char *clearway_last_error(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* CLEARWAY_H */

@@ -1,0 +1,147 @@
+//! Opening and closing a channel.
+
+use std::ffi::{c_char, c_int};
+
+use clearway_client::{Channel, Options, Waiting};
+
+use crate::failure::call_int;
+use crate::pointer;
+
+/// A channel to the daemon. For one thread at a time: it may be used by different threads one
+/// after another, but never by two at once. Threads that all want to talk attach one each.
+pub struct clearway_channel {
+    pub(crate) channel: Channel,
+}
+
+/// How calls wait.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub enum clearway_waiting {
+    /// Spins for 20 microseconds, yields until 70, then sleeps.
+    CLEARWAY_WAIT_ADAPTIVE = 0,
+    /// Looks again and again: the fastest, and takes a core.
+    CLEARWAY_WAIT_SPIN = 1,
+    /// Looks, and lets others run in between.
+    CLEARWAY_WAIT_YIELD = 2,
+    /// Sleeps at once.
+    CLEARWAY_WAIT_BLOCK = 3,
+}
+
+/// What may be chosen when attaching. All zeros means the defaults; new fields are added at the
+/// end, so set `size` to `sizeof(struct clearway_options)`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct clearway_options {
+    /// `sizeof(struct clearway_options)`.
+    pub size: usize,
+    /// Path of the daemon's control socket; NULL: CLEARWAY_SOCKET, else the usual places.
+    pub socket: *const c_char,
+    /// Number of the engine plus 1; 0: the daemon chooses.
+    pub engine: u32,
+    /// One of `enum clearway_waiting`.
+    pub waiting: u32,
+    /// Entries of the rings, powers of two from 16 to 65536; 0: 1024.
+    pub submission_entries: u32,
+    /// As above, from daemon to app.
+    pub completion_entries: u32,
+    /// Bytes for messages to be sent, a power of two from 64 KiB to 1 GiB; 0: 16 MiB.
+    pub transmit_pool_bytes: u32,
+    /// As above, for received messages.
+    pub receive_pool_bytes: u32,
+    /// How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
+    /// one second.
+    pub linger_ns: u64,
+}
+
+/// Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
+/// `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
+///
+/// # Safety
+/// `app` and `options->socket` are strings or NULL, `options` is NULL or valid, `channel` is valid
+/// for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_attach(
+    app: *const c_char,
+    options: *const clearway_options,
+    channel: *mut *mut clearway_channel,
+) -> c_int {
+    call_int(|| {
+        if channel.is_null() {
+            return Err(pointer::invalid("channel is NULL"));
+        }
+        // SAFETY: the caller's promise.
+        let app = unsafe { pointer::text(app, "app") }?.unwrap_or("unnamed");
+        let mut chosen = Options::new(app);
+        // SAFETY: the caller's promise.
+        if let Some(options) = unsafe { options.as_ref() } {
+            // SAFETY: the caller's promise about `socket`.
+            unsafe { choose(&mut chosen, options) }?;
+        }
+        let opened = Box::new(clearway_channel { channel: Channel::attach(&chosen)? });
+        // SAFETY: not null (checked above), valid by the caller's promise.
+        unsafe { pointer::store(channel, Box::into_raw(opened)) };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `options.socket` is a string or NULL.
+unsafe fn choose(
+    chosen: &mut Options,
+    options: &clearway_options,
+) -> Result<(), clearway_client::Error> {
+    if options.size != size_of::<clearway_options>() {
+        return Err(pointer::invalid("options->size is not sizeof(struct clearway_options)"));
+    }
+    // SAFETY: the caller's promise.
+    if let Some(socket) = unsafe { pointer::text(options.socket, "options->socket") }? {
+        chosen.socket = socket.into();
+    }
+    chosen.engine = options.engine.checked_sub(1);
+    chosen.waiting = match options.waiting {
+        0 => Waiting::Adaptive,
+        1 => Waiting::Spin,
+        2 => Waiting::Yield,
+        3 => Waiting::Block,
+        _ => return Err(pointer::invalid("options->waiting is not of enum clearway_waiting")),
+    };
+    let sizes = &mut chosen.sizes;
+    for (size, wanted) in [
+        (&mut sizes.submission_entries, options.submission_entries),
+        (&mut sizes.completion_entries, options.completion_entries),
+        (&mut sizes.transmit_pool_bytes, options.transmit_pool_bytes),
+        (&mut sizes.receive_pool_bytes, options.receive_pool_bytes),
+    ] {
+        if wanted != 0 {
+            *size = wanted;
+        }
+    }
+    if options.linger_ns != 0 {
+        chosen.linger = std::time::Duration::from_nanos(options.linger_ns);
+    }
+    Ok(())
+}
+
+/// Closes a channel and all its connections, after what was sent has been delivered, or after
+/// `timeout_ns` nanoseconds (0: at once; negative: `linger_ns` of the options). The channel is gone
+/// also if this returns an error. NULL is allowed and does nothing. Messages that were received in
+/// place stay readable until they are released.
+///
+/// # Safety
+/// `channel` came from clearway_attach and is not used again.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_detach(channel: *mut clearway_channel, timeout_ns: i64) -> c_int {
+    call_int(|| {
+        if channel.is_null() {
+            return Ok(());
+        }
+        // SAFETY: made by `Box::into_raw` in `clearway_attach`, and by the caller's promise not
+        // used again.
+        let channel = unsafe { Box::from_raw(channel) }.channel;
+        match pointer::timeout(timeout_ns) {
+            // Dropping lingers.
+            None => Ok(()),
+            Some(timeout) => channel.detach(Some(timeout)),
+        }
+    })
+}

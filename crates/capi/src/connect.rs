@@ -1,0 +1,199 @@
+//! Listening, connecting, accepting, closing.
+
+use std::ffi::{c_char, c_int};
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_client::{ConnectionId, Error, ListenAddress, ListenerId};
+
+use crate::attach::clearway_channel;
+use crate::failure::call_int;
+use crate::pointer;
+
+/// Bytes of `clearway_address.host`.
+const HOST_BYTES: usize = 64;
+
+/// The other end of a connection.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct clearway_address {
+    /// IPv4 or IPv6 address in its usual notation.
+    pub host: [c_char; 64],
+    /// UDP port that names the service.
+    pub port: u16,
+}
+
+impl From<SocketAddr> for clearway_address {
+    fn from(address: SocketAddr) -> Self {
+        let text = match address {
+            SocketAddr::V6(v6) if v6.scope_id() != 0 => format!("{}%{}", v6.ip(), v6.scope_id()),
+            _ => address.ip().to_string(),
+        };
+        let mut host = [0; HOST_BYTES];
+        for (place, byte) in host[..HOST_BYTES - 1].iter_mut().zip(text.bytes()) {
+            *place = byte as c_char;
+        }
+        Self { host, port: address.port() }
+    }
+}
+
+/// Accepts connections to `port` of `address` (NULL: of all addresses of the host) from now on.
+/// Stores the listener's number, and the port, which the daemon has chosen if `port` is 0; both
+/// places may be NULL. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_listen(
+    channel: *mut clearway_channel,
+    address: *const c_char,
+    port: u16,
+    listener: *mut u32,
+    bound_port: *mut u16,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let address = unsafe { pointer::text(address, "address") }?;
+        let address = match address {
+            None => ListenAddress::from(port),
+            Some(text) => ListenAddress::from(parse(text, port)?),
+        };
+        let opened = channel.listen(address)?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(listener, opened.id.as_u32()) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(bound_port, opened.address.port()) };
+        Ok(())
+    })
+}
+
+/// Stops accepting. Connections that exist go on. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_unlisten(channel: *mut clearway_channel, listener: u32) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.unlisten(ListenerId::from_u32(listener))
+    })
+}
+
+/// Connects to an app that listens on `port` of the host with `address` (IPv4 or IPv6 notation),
+/// and stores the connection. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_connect(
+    channel: *mut clearway_channel,
+    address: *const c_char,
+    port: u16,
+    timeout_ns: i64,
+    connection: *mut u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let peer = unsafe { peer(address, port) }?;
+        let opened = channel.connect(peer, pointer::timeout(timeout_ns))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(connection, opened.as_u64()) };
+        Ok(())
+    })
+}
+
+/// Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
+/// that is stored here. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_start_connect(
+    channel: *mut clearway_channel,
+    address: *const c_char,
+    port: u16,
+    token: *mut u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let peer = unsafe { peer(address, port) }?;
+        let begun = channel.start_connect(peer)?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(token, begun.as_u64()) };
+        Ok(())
+    })
+}
+
+/// Waits for the next connection that a peer opened. Stores it, and the peer's address unless
+/// `peer` is NULL. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_accept(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    connection: *mut u64,
+    peer: *mut clearway_address,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let accepted = channel.accept(pointer::timeout(timeout_ns))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(connection, accepted.connection.as_u64()) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(peer, accepted.peer.into()) };
+        Ok(())
+    })
+}
+
+/// Closes a connection after everything that was sent has been delivered. Returns 0 or a negative
+/// error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_close(channel: *mut clearway_channel, connection: u64) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.close(ConnectionId::from_u64(connection))
+    })
+}
+
+/// Closes a connection at once; what is on its way is lost. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_abort(channel: *mut clearway_channel, connection: u64) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.abort(ConnectionId::from_u64(connection))
+    })
+}
+
+/// # Safety
+/// `address` is NULL or a string.
+unsafe fn peer(address: *const c_char, port: u16) -> Result<SocketAddr, Error> {
+    // SAFETY: the caller's promise.
+    let address = unsafe { pointer::text(address, "address") }?;
+    parse(address.ok_or_else(|| pointer::invalid("address is NULL"))?, port)
+}
+
+/// An address without port: IPv4, IPv6, or IPv6 with the number of an interface (`fe80::1%2`).
+fn parse(address: &str, port: u16) -> Result<SocketAddr, Error> {
+    let scoped = || format!("[{address}]:{port}").parse().ok();
+    let plain = address.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port));
+    plain.or_else(scoped).ok_or_else(|| {
+        pointer::invalid(&format!("\"{address}\" is neither an IPv4 nor an IPv6 address"))
+    })
+}

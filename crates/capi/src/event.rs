@@ -1,0 +1,162 @@
+//! Events, and waiting for them in an event loop of the app's own.
+
+use std::ffi::c_int;
+use std::os::fd::{AsFd, AsRawFd};
+
+use clearway_client::Event;
+
+use crate::attach::clearway_channel;
+use crate::connect::clearway_address;
+use crate::failure::{call, call_int};
+use crate::message::clearway_message;
+use crate::pointer;
+
+/// What an event is about.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum clearway_event_kind {
+    /// A peer has connected: `connection`, `listener`, `peer`.
+    CLEARWAY_EVENT_ACCEPTED = 1,
+    /// clearway_start_connect has succeeded: `connection`, `token`, `peer`.
+    CLEARWAY_EVENT_CONNECTED = 2,
+    /// clearway_start_connect has failed: `token`, `code`.
+    CLEARWAY_EVENT_CONNECT_FAILED = 3,
+    /// A message has come: `connection`, `message`, which must be released.
+    CLEARWAY_EVENT_MESSAGE = 4,
+    /// A connection has ended: `connection`, `code`.
+    CLEARWAY_EVENT_CLOSED = 5,
+    /// There is room to send again, after a send had answered `CLEARWAY_WOULD_BLOCK` or
+    /// `CLEARWAY_TIMED_OUT`.
+    CLEARWAY_EVENT_WRITABLE = 6,
+}
+
+/// Something that happened. Fields that its kind does not name are zero.
+#[repr(C)]
+pub struct clearway_event {
+    /// One of `enum clearway_event_kind`. Skip kinds you do not know: newer libraries may have
+    /// more.
+    pub kind: u32,
+    /// An error code: why.
+    pub code: c_int,
+    /// The connection.
+    pub connection: u64,
+    /// From clearway_start_connect.
+    pub token: u64,
+    /// From clearway_listen.
+    pub listener: u32,
+    /// The other end.
+    pub peer: clearway_address,
+    /// The message.
+    pub message: clearway_message,
+}
+
+/// Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error
+/// code.
+///
+/// # Safety
+/// `channel` is NULL or valid; `event` is NULL or valid for writing, and holds no message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_next_event(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    event: *mut clearway_event,
+) -> c_int {
+    call_int(|| {
+        if event.is_null() {
+            return Err(pointer::invalid("event is NULL"));
+        }
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let happened = channel.next_event(pointer::timeout(timeout_ns))?;
+        // SAFETY: not null; valid by the caller's promise.
+        unsafe { pointer::store(event, happened.into()) };
+        Ok(())
+    })
+}
+
+impl From<Event> for clearway_event {
+    fn from(event: Event) -> Self {
+        use clearway_event_kind as Kind;
+        let mut told = Self {
+            kind: 0,
+            code: 0,
+            connection: 0,
+            token: 0,
+            listener: 0,
+            peer: clearway_address { host: [0; 64], port: 0 },
+            message: clearway_message::empty(0),
+        };
+        let kind = match event {
+            Event::Accepted(accepted) => {
+                told.connection = accepted.connection.as_u64();
+                told.listener = accepted.listener.as_u32();
+                told.peer = accepted.peer.into();
+                Kind::CLEARWAY_EVENT_ACCEPTED
+            }
+            Event::Connected { token, connection, peer } => {
+                (told.token, told.connection) = (token.as_u64(), connection.as_u64());
+                told.peer = peer.into();
+                Kind::CLEARWAY_EVENT_CONNECTED
+            }
+            Event::ConnectFailed { token, code } => {
+                (told.token, told.code) = (token.as_u64(), code.as_i32());
+                Kind::CLEARWAY_EVENT_CONNECT_FAILED
+            }
+            Event::Message(message) => {
+                told.connection = message.connection().as_u64();
+                told.message = clearway_message::holding(message);
+                Kind::CLEARWAY_EVENT_MESSAGE
+            }
+            Event::Closed { connection, code } => {
+                (told.connection, told.code) = (connection.as_u64(), code.as_i32());
+                Kind::CLEARWAY_EVENT_CLOSED
+            }
+            Event::Writable => Kind::CLEARWAY_EVENT_WRITABLE,
+            _ => return told,
+        };
+        told.kind = kind as u32;
+        told
+    }
+}
+
+/// A descriptor for poll, select or epoll: readable when there is something for
+/// clearway_next_event, but only between clearway_arm and clearway_disarm. Do not read, write or
+/// close it. Returns it, or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_fd(channel: *mut clearway_channel) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        Ok(channel.as_fd().as_raw_fd().into())
+    }) as c_int
+}
+
+/// Before waiting on clearway_fd. Returns 1: wait. 0: something is there already; do not wait. Or a
+/// negative error code. In every case clearway_disarm has to follow before the next call.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_arm(channel: *mut clearway_channel) -> c_int {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        Ok(channel.arm().into())
+    }) as c_int
+}
+
+/// After waiting on clearway_fd. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_disarm(channel: *mut clearway_channel) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        unsafe { pointer::channel(channel) }?.disarm();
+        Ok(())
+    })
+}

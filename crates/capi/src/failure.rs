@@ -1,0 +1,74 @@
+//! From `Error` to a negative number, and the texts that go with it.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::OnceLock;
+
+use clearway_client::{Code, Error};
+
+thread_local! {
+    /// What went wrong last in this thread.
+    static LAST: RefCell<CString> = RefCell::default();
+}
+
+/// Runs the body of a call: its result, or a negative code.
+pub(crate) fn call(body: impl FnOnce() -> Result<i64, Error>) -> i64 {
+    // Unwind safety: after a panic the channel is in some state that Rust considers valid; calls
+    // may fail, but memory stays sound.
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(value)) => value,
+        Ok(Err(error)) => fail(&error),
+        Err(_) => {
+            remember(Code::Internal.text());
+            Code::Internal.as_i32().into()
+        }
+    }
+}
+
+/// The same for calls that return an `int`.
+pub(crate) fn call_int(body: impl FnOnce() -> Result<(), Error>) -> c_int {
+    call(|| body().map(|()| 0)) as c_int
+}
+
+fn fail(error: &Error) -> i64 {
+    let code = error.code();
+    // These two are no news, and come often.
+    if !matches!(code, Code::WouldBlock | Code::TimedOut) {
+        remember(&error.to_string());
+    }
+    code.as_i32().into()
+}
+
+fn remember(text: &str) {
+    let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
+    LAST.with_borrow_mut(|last| *last = text);
+}
+
+/// Cause and remedy of an error code, as a sentence. Never NULL; valid for ever. For 0 and for
+/// numbers that are no code it says so.
+#[unsafe(no_mangle)]
+pub extern "C" fn clearway_strerror(code: c_int) -> *const c_char {
+    static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
+    let texts = TEXTS.get_or_init(|| {
+        Code::ALL.iter().map(|code| CString::new(code.text()).unwrap_or_default()).collect()
+    });
+    // Codes are dense from -1 downwards.
+    let index = (-1i64).checked_sub(i64::from(code)).and_then(|index| usize::try_from(index).ok());
+    match index.and_then(|index| texts.get(index)) {
+        Some(text) => text.as_ptr(),
+        None if code == 0 => c"no error".as_ptr(),
+        None => {
+            c"not an error code of Clearway; use the header that belongs to the library".as_ptr()
+        }
+    }
+}
+
+/// What went wrong in the last call of this thread that failed, with more detail than
+/// `clearway_strerror` (which socket, which limit, the daemon's own words). Not set for
+/// `CLEARWAY_WOULD_BLOCK` and `CLEARWAY_TIMED_OUT`. Never NULL; valid until the next call of this
+/// thread that fails.
+#[unsafe(no_mangle)]
+pub extern "C" fn clearway_last_error() -> *const c_char {
+    LAST.with_borrow(|last| last.as_ptr())
+}

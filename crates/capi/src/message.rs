@@ -1,0 +1,332 @@
+//! Sending and receiving, by copy and in place.
+
+use std::ffi::{c_int, c_void};
+use std::mem::{MaybeUninit, size_of};
+use std::ptr::{null, null_mut};
+
+use clearway_client::{ConnectionId, Error, Message, SendBuffer};
+
+use crate::attach::clearway_channel;
+use crate::failure::{call, call_int};
+use crate::pointer;
+
+/// A received message in place. Valid until it is given to clearway_release. Do not copy it: the
+/// library keeps its own books in it.
+#[repr(C)]
+pub struct clearway_message {
+    /// The bytes; read only.
+    pub data: *const c_void,
+    /// How many.
+    pub length: usize,
+    /// The connection they came by.
+    pub connection: u64,
+    /// The library's own.
+    pub reserved: [u64; 5],
+}
+
+/// A buffer for a message to be sent. Valid until it is given to clearway_commit or
+/// clearway_discard. Do not copy it: the library keeps its own books in it.
+#[repr(C)]
+pub struct clearway_writable {
+    /// Where to write.
+    pub data: *mut c_void,
+    /// How many bytes there are.
+    pub length: usize,
+    /// The library's own.
+    pub reserved: [u64; 5],
+}
+
+/// What is in `reserved`, if anything.
+type Kept<T> = MaybeUninit<Option<T>>;
+
+const _: () = {
+    assert!(size_of::<Kept<Message>>() <= size_of::<[u64; 5]>());
+    assert!(size_of::<Kept<SendBuffer>>() <= size_of::<[u64; 5]>());
+    assert!(align_of::<Kept<Message>>() <= align_of::<u64>());
+    assert!(align_of::<Kept<SendBuffer>>() <= align_of::<u64>());
+};
+
+/// Sends `length` bytes (at most 8 MiB). Waits up to `timeout_ns` nanoseconds while there is no
+/// room (0: not at all; negative: as long as it takes). The bytes are copied: they may be changed
+/// when this returns. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid; `data` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_send(
+    channel: *mut clearway_channel,
+    connection: u64,
+    data: *const c_void,
+    length: usize,
+    timeout_ns: i64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { pointer::bytes(data.cast(), length) }?;
+        let connection = ConnectionId::from_u64(connection);
+        channel.send_timeout(connection, bytes, pointer::timeout(timeout_ns))
+    })
+}
+
+/// Receives the next message of any connection into `buffer`, and stores the connection unless
+/// `connection` is NULL. Returns the length of the message, or a negative error code.
+/// `CLEARWAY_CLOSED` and `CLEARWAY_RESET` tell, once, that the connection stored has ended. A
+/// message that is larger than `capacity` stays the next one, and the answer is
+/// `CLEARWAY_TOO_LARGE`.
+///
+/// # Safety
+/// Pointers are NULL or valid; `buffer` points to `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_recv(
+    channel: *mut clearway_channel,
+    buffer: *mut c_void,
+    capacity: usize,
+    timeout_ns: i64,
+    connection: *mut u64,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let place = unsafe { pointer::place(buffer.cast(), capacity) }?;
+        let received = channel.recv(place, pointer::timeout(timeout_ns));
+        // SAFETY: the caller's promise.
+        let (_, length) = unsafe { tell_connection(received, connection, |(from, _)| *from) }?;
+        Ok(length as i64)
+    })
+}
+
+/// The same for the next message of one connection. What comes by others meanwhile is kept.
+///
+/// # Safety
+/// Pointers are NULL or valid; `buffer` points to `capacity` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_recv_from(
+    channel: *mut clearway_channel,
+    connection: u64,
+    buffer: *mut c_void,
+    capacity: usize,
+    timeout_ns: i64,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let place = unsafe { pointer::place(buffer.cast(), capacity) }?;
+        let connection = ConnectionId::from_u64(connection);
+        Ok(channel.recv_from(connection, place, pointer::timeout(timeout_ns))? as i64)
+    })
+}
+
+/// Receives the next message of any connection in place, without a copy. Release it soon: peers are
+/// slowed down while many are held. Returns 0 or a negative error code (as clearway_recv; for the
+/// end of a connection, `message->connection` tells which).
+///
+/// # Safety
+/// `channel` is NULL or valid; `message` is NULL or valid for writing, and holds no message.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_recv_message(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    message: *mut clearway_message,
+) -> c_int {
+    call_int(|| {
+        if message.is_null() {
+            return Err(pointer::invalid("message is NULL"));
+        }
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let received = channel.recv_zero_copy(pointer::timeout(timeout_ns));
+        let mut ended = 0;
+        // SAFETY: `ended` is a place of our own.
+        let received =
+            unsafe { tell_connection(received, &raw mut ended, |found| found.connection()) };
+        let (filled, result) = match received {
+            Ok(found) => (clearway_message::holding(found), Ok(())),
+            Err(error) => (clearway_message::empty(ended), Err(error)),
+        };
+        // SAFETY: not null; valid by the caller's promise.
+        unsafe { pointer::store(message, filled) };
+        result
+    })
+}
+
+/// Gives a message's memory back. It may have come from another channel, or from one that was
+/// detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice
+/// does nothing.
+///
+/// # Safety
+/// `message` is NULL, or was filled by this library, or is all zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_release(
+    channel: *mut clearway_channel,
+    message: *mut clearway_message,
+) {
+    let _ = call_int(|| {
+        // SAFETY: the caller's promise.
+        let Some(message) = (unsafe { message.as_mut() }) else { return Ok(()) };
+        let Some(held) = message.take() else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        match unsafe { channel.as_mut() } {
+            Some(channel) => channel.channel.release(held),
+            None => drop(held),
+        }
+        Ok(())
+    });
+}
+
+/// Gets a buffer for a message of up to `length` bytes, to be filled in place. Waits up to
+/// `timeout_ns` for room. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid; `writable` is NULL or valid for writing, and holds no buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_send_buffer(
+    channel: *mut clearway_channel,
+    length: usize,
+    timeout_ns: i64,
+    writable: *mut clearway_writable,
+) -> c_int {
+    call_int(|| {
+        if writable.is_null() {
+            return Err(pointer::invalid("writable is NULL"));
+        }
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let buffer = channel.send_buffer(length, pointer::timeout(timeout_ns))?;
+        // SAFETY: not null; valid by the caller's promise.
+        unsafe { pointer::store(writable, clearway_writable::holding(buffer)) };
+        Ok(())
+    })
+}
+
+/// Sends the first `length` bytes of a buffer, without a copy. The buffer is gone also if this
+/// returns an error, but for `CLEARWAY_INVALID`. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid; `writable` is NULL, or was filled by clearway_send_buffer, or is all
+/// zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_commit(
+    channel: *mut clearway_channel,
+    connection: u64,
+    writable: *mut clearway_writable,
+    length: usize,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let writable = unsafe { writable.as_mut() };
+        let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
+        if length > writable.length {
+            return Err(pointer::invalid("length is larger than the buffer"));
+        }
+        let mut buffer = writable.take().ok_or_else(|| pointer::invalid("writable is empty"))?;
+        buffer.truncate(length);
+        channel.send_zero_copy(ConnectionId::from_u64(connection), buffer)
+    })
+}
+
+/// Gives a buffer back that shall not be sent after all. Twice does nothing.
+///
+/// # Safety
+/// `writable` is NULL, or was filled by clearway_send_buffer, or is all zeros.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_discard(writable: *mut clearway_writable) {
+    let _ = call_int(|| {
+        // SAFETY: the caller's promise.
+        if let Some(writable) = unsafe { writable.as_mut() } {
+            drop(writable.take());
+        }
+        Ok(())
+    });
+}
+
+/// Makes sure that the daemon hears of every message that was released. Only needed before doing
+/// something else for long; sending needs no flush.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_flush(channel: *mut clearway_channel) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        unsafe { pointer::channel(channel) }?.flush();
+        Ok(())
+    })
+}
+
+/// Stores which connection a result is about, also if it is the end of one.
+///
+/// # Safety
+/// `place` is NULL or valid for writing.
+unsafe fn tell_connection<T>(
+    result: Result<T, Error>,
+    place: *mut u64,
+    connection_of: impl Fn(&T) -> ConnectionId,
+) -> Result<T, Error> {
+    let connection = match &result {
+        Ok(received) => Some(connection_of(received)),
+        Err(Error::Connection { connection, .. }) => Some(*connection),
+        Err(_) => None,
+    };
+    if let Some(connection) = connection {
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(place, connection.as_u64()) };
+    }
+    result
+}
+
+impl clearway_message {
+    pub(crate) fn holding(message: Message) -> Self {
+        let (data, length) = (message.as_ptr().cast(), message.len());
+        let connection = message.connection().as_u64();
+        Self { data, length, connection, reserved: keep(message) }
+    }
+
+    /// Nothing but the name of a connection.
+    pub(crate) fn empty(connection: u64) -> Self {
+        Self { data: null(), length: 0, connection, reserved: [0; 5] }
+    }
+
+    fn take(&mut self) -> Option<Message> {
+        let held = !self.data.is_null();
+        (self.data, self.length) = (null(), 0);
+        // SAFETY: `data` is not null only if `holding` made this, and no `take` came since.
+        held.then(|| unsafe { take_kept(&self.reserved) }).flatten()
+    }
+}
+
+impl clearway_writable {
+    fn holding(mut buffer: SendBuffer) -> Self {
+        let (data, length) = (buffer.as_mut_ptr().cast(), buffer.len());
+        Self { data, length, reserved: keep(buffer) }
+    }
+
+    fn take(&mut self) -> Option<SendBuffer> {
+        let held = !self.data.is_null();
+        (self.data, self.length) = (null_mut(), 0);
+        // SAFETY: as in `clearway_message::take`.
+        held.then(|| unsafe { take_kept(&self.reserved) }).flatten()
+    }
+}
+
+/// Puts a value into the words that C carries around.
+fn keep<T>(value: T) -> [u64; 5] {
+    let mut words = [0; 5];
+    // SAFETY: size and alignment were asserted above for both types this is used with.
+    unsafe { words.as_mut_ptr().cast::<Kept<T>>().write(MaybeUninit::new(Some(value))) };
+    words
+}
+
+/// Takes it out again.
+///
+/// # Safety
+/// `words` came from `keep` with the same type, and were not taken yet.
+unsafe fn take_kept<T>(words: &[u64; 5]) -> Option<T> {
+    // SAFETY: the caller's promise.
+    unsafe { words.as_ptr().cast::<Kept<T>>().read().assume_init() }
+}

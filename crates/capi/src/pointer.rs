@@ -1,0 +1,82 @@
+//! Pointers and numbers from C, checked as far as that is possible.
+
+use std::ffi::{CStr, c_char};
+use std::time::Duration;
+
+use clearway_client::{Channel, Code, Error};
+
+use crate::attach::clearway_channel;
+
+/// An argument is wrong.
+pub(crate) fn invalid(what: &str) -> Error {
+    let message = format!("{what}; see the comment of the call in clearway.h");
+    Error::Refused { code: Code::Invalid, message }
+}
+
+/// The channel behind a pointer.
+///
+/// # Safety
+/// `channel` is null, or came from `clearway_attach`, was not given to `clearway_detach`, and no
+/// other thread uses it.
+pub(crate) unsafe fn channel<'a>(channel: *mut clearway_channel) -> Result<&'a mut Channel, Error> {
+    // SAFETY: the caller's promise; `clearway_attach` made it from a `Box`.
+    let channel = unsafe { channel.as_mut() };
+    channel.map(|found| &mut found.channel).ok_or_else(|| invalid("channel is NULL"))
+}
+
+/// A string; `None` for a null pointer.
+///
+/// # Safety
+/// `text` is null or points to a NUL-terminated string that stays as it is for the call.
+pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<&'a str>, Error> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null; the rest is the caller's promise.
+    let text = unsafe { CStr::from_ptr(text) };
+    text.to_str().map(Some).map_err(|_| invalid(&format!("{what} is not UTF-8")))
+}
+
+/// Bytes to be sent.
+///
+/// # Safety
+/// `data` points to `length` readable bytes that stay as they are for the call, or `length` is 0.
+pub(crate) unsafe fn bytes<'a>(data: *const u8, length: usize) -> Result<&'a [u8], Error> {
+    match (data.is_null(), length) {
+        (_, 0) => Ok(&[]),
+        (true, _) => Err(invalid("data is NULL and length is not 0")),
+        // SAFETY: not null; the rest is the caller's promise.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts(data, length) }),
+    }
+}
+
+/// A place for received bytes. The caller gives it initialised or not; only what is written is
+/// read again.
+///
+/// # Safety
+/// `data` points to `length` writable bytes that nobody else uses during the call, or `length` is
+/// 0.
+pub(crate) unsafe fn place<'a>(data: *mut u8, length: usize) -> Result<&'a mut [u8], Error> {
+    match (data.is_null(), length) {
+        (_, 0) => Ok(&mut []),
+        (true, _) => Err(invalid("buffer is NULL and its length is not 0")),
+        // SAFETY: not null; the rest is the caller's promise. Bytes have no invalid values.
+        (false, _) => Ok(unsafe { std::slice::from_raw_parts_mut(data, length) }),
+    }
+}
+
+/// Stores a result, unless the caller does not want it.
+///
+/// # Safety
+/// `place` is null, or valid for writing a `T`.
+pub(crate) unsafe fn store<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller's promise.
+        unsafe { place.write(value) }
+    }
+}
+
+/// A timeout in nanoseconds: negative waits for ever.
+pub(crate) fn timeout(timeout_ns: i64) -> Option<Duration> {
+    u64::try_from(timeout_ns).ok().map(Duration::from_nanos)
+}

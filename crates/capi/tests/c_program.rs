@@ -1,0 +1,126 @@
+//! A C program that is compiled with the committed header, linked with the library, and run against
+//! the daemon in a thread of the client's tests. Skipped, with a word, where there is no compiler.
+
+#[path = "../../client/tests/common/mod.rs"]
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use common::Daemon;
+
+#[test]
+fn a_c_program_can_use_everything() {
+    let Some(program) = build("program.c", &source("crates/capi/tests/program.c"), &[]) else {
+        return;
+    };
+    for waiting in ["0", "1", "2", "3"] {
+        let daemon = Daemon::start();
+        succeed(program.command().arg(&daemon.path).arg(waiting).output().unwrap());
+    }
+}
+
+#[test]
+fn the_static_library_works_as_well() {
+    let library = libraries().join("libclearway.a");
+    let system = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
+    let mut arguments = vec![library.to_str().unwrap()];
+    arguments.extend(system);
+    let Some(program) = build("static.c", &source("crates/capi/tests/program.c"), &arguments)
+    else {
+        return;
+    };
+    let daemon = Daemon::start();
+    succeed(program.command().arg(&daemon.path).arg("0").output().unwrap());
+}
+
+#[test]
+fn the_example_compiles_as_c_and_says_what_it_wants() {
+    let Some(program) = build("hello.c", &source("examples/hello.c"), &[]) else { return };
+    let output = program.command().output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let output = program
+        .command()
+        .args(["client", "10.0.0.2"])
+        .env("CLEARWAY_SOCKET", "/nowhere/clearway.sock")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(text.contains("/nowhere/clearway.sock") && text.contains("clearway daemon"), "{text}");
+}
+
+#[test]
+fn the_header_is_good_cplusplus_too() {
+    let main = libraries().join(format!("clearway-header-{}.cc", std::process::id()));
+    std::fs::write(&main, "#include <clearway.h>\nint main() { return clearway_detach(0, 0); }\n")
+        .unwrap();
+    let built = compile("c++", &["-std=c++11"], &main, "header-cc", &[]);
+    std::fs::remove_file(&main).unwrap();
+    if let Some(program) = built {
+        succeed(program.command().output().unwrap());
+    }
+}
+
+/// A compiled program, removed when it is no longer needed.
+struct Program(PathBuf);
+
+impl Program {
+    fn command(&self) -> Command {
+        Command::new(&self.0)
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Compiles a C program against header and library. `link` replaces the shared library.
+fn build(name: &str, source: &Path, link: &[&str]) -> Option<Program> {
+    let flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wpedantic"];
+    compile("cc", &flags, source, name, link)
+}
+
+fn compile(
+    compiler: &str,
+    flags: &[&str],
+    source: &Path,
+    name: &str,
+    link: &[&str],
+) -> Option<Program> {
+    let libraries = libraries();
+    let program = libraries.join(format!("clearway-test-{name}-{}", std::process::id()));
+    let mut command = Command::new(compiler);
+    command.args(flags).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
+    command.arg("-I").arg(self::source("crates/capi/include")).arg(source);
+    if link.is_empty() {
+        command.arg("-L").arg(&libraries).arg("-lclearway");
+        command.arg(format!("-Wl,-rpath,{}", libraries.display()));
+    } else {
+        command.args(link);
+    }
+    match command.arg("-o").arg(&program).output() {
+        Ok(output) => succeed(output),
+        Err(error) => {
+            eprintln!("skipped: there is no {compiler} ({error})");
+            return None;
+        }
+    }
+    Some(Program(program))
+}
+
+fn succeed(output: Output) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}: {text}", output.status);
+}
+
+/// Where cargo puts the libraries of this crate when it builds its tests: beside the test program.
+fn libraries() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+}
+
+fn source(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}

@@ -1,0 +1,125 @@
+//! Generates `include/clearway.h` from this crate and the list of codes, and compares it with the
+//! committed file byte for byte. After a change of the ABI:
+//! `CLEARWAY_WRITE_HEADER=1 cargo test -p clearway-capi --test header`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use cbindgen::{Builder, Language, Style};
+use clearway_client::Code;
+
+const SOURCES: [&str; 5] = ["attach", "connect", "message", "event", "failure"];
+
+const INTRODUCTION: &str = "\
+/* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
+ * each host, over shared memory. Names follow sockets: attach, listen, connect, accept, send, recv,
+ * close.
+ *
+ * Results    Functions that can fail return a negative error code (CLEARWAY_...);
+ *            clearway_strerror and clearway_last_error say what it means and what to do.
+ * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
+ *            CLEARWAY_FOREVER, waits as long as it takes.
+ * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
+ *            each. Messages in place may be read and released in any thread. Error texts are per
+ *            thread. Signals do not disturb: calls go on waiting.
+ * Fork       A channel does not survive fork() in the child; attach there.
+ *
+ * Generated from crates/capi by its test `header`. Do not edit.
+ */";
+
+#[test]
+fn the_committed_header_is_what_the_code_says() {
+    let path = folder().join("include/clearway.h");
+    let generated = generate();
+    if std::env::var_os("CLEARWAY_WRITE_HEADER").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        committed == generated,
+        "{} is out of date; run this test with CLEARWAY_WRITE_HEADER=1 and commit the file",
+        path.display()
+    );
+}
+
+fn generate() -> String {
+    let config = cbindgen::Config { usize_is_size_t: true, ..Default::default() };
+    let mut builder = Builder::new()
+        .with_config(config)
+        .with_language(Language::C)
+        .with_style(Style::Both)
+        .with_cpp_compat(true)
+        .with_documentation(true)
+        .with_include_guard("CLEARWAY_H")
+        .with_header(INTRODUCTION)
+        .with_no_includes()
+        .include_item("clearway_waiting")
+        .include_item("clearway_event_kind")
+        .with_sys_include("stddef.h")
+        .with_sys_include("stdint.h")
+        .with_after_include(codes());
+    for source in SOURCES {
+        builder = builder.with_src(folder().join(format!("src/{source}.rs")));
+    }
+    let mut bytes = Vec::new();
+    builder.generate().expect("this crate's own source").write(&mut bytes);
+    without_safety_sections(&String::from_utf8(bytes).expect("text"))
+}
+
+/// The list of codes as an enumeration.
+fn codes() -> String {
+    let mut text = String::from(
+        "\n/* A timeout that never comes. */\n#define CLEARWAY_FOREVER (-1)\n\n\
+         /* Why a call failed. */\nenum clearway_code {\n",
+    );
+    for code in Code::ALL {
+        let name = shouting(code.name());
+        writeln!(
+            text,
+            "  /* {}. */\n  CLEARWAY_{name} = {},",
+            sentence(code.text()),
+            code.as_i32()
+        )
+        .unwrap();
+    }
+    text.push_str("};\n");
+    text
+}
+
+/// `WouldBlock` as `WOULD_BLOCK`.
+fn shouting(name: &str) -> String {
+    let mut shouted = String::new();
+    for (index, letter) in name.char_indices() {
+        if letter.is_uppercase() && index > 0 {
+            shouted.push('_');
+        }
+        shouted.extend(letter.to_uppercase());
+    }
+    shouted
+}
+
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).collect()
+}
+
+/// Sections on safety are for readers of the Rust source.
+fn without_safety_sections(text: &str) -> String {
+    let mut kept = String::new();
+    let mut inside = false;
+    for line in text.lines() {
+        let bare = line.trim();
+        inside = (inside || bare == "* # Safety") && bare != "*/";
+        if !inside {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept.replace(" *\n */", " */")
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}

@@ -1,0 +1,152 @@
+/* Uses the whole C API against the daemon of `tests/c_program.rs`, whose control socket is the
+ * argument: port 7 echoes, port 9 refuses. */
+#include <clearway.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t SECOND = 1000000000;
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
+            exit(1);                                                                         \
+        }                                                                                    \
+    } while (0)
+
+static clearway_channel *attach(const char *socket, uint32_t waiting) {
+    clearway_options options = {0};
+    options.size = sizeof options;
+    options.socket = socket;
+    options.waiting = waiting;
+    options.transmit_pool_bytes = options.receive_pool_bytes = 1 << 18;
+    clearway_channel *channel = NULL;
+    CHECK(clearway_attach("program", &options, &channel) == 0 && channel);
+    return channel;
+}
+
+static void by_copy(clearway_channel *channel, uint64_t connection) {
+    char buffer[16];
+    uint64_t from = 0;
+    CHECK(clearway_send(channel, connection, "by copy", 7, SECOND) == 0);
+    CHECK(clearway_recv(channel, buffer, 3, 10 * SECOND, &from) == CLEARWAY_TOO_LARGE);
+    CHECK(clearway_recv(channel, buffer, sizeof buffer, 0, &from) == 7);
+    CHECK(from == connection && !memcmp(buffer, "by copy", 7));
+    CHECK(clearway_recv(channel, buffer, sizeof buffer, 0, NULL) == CLEARWAY_WOULD_BLOCK);
+    CHECK(clearway_recv(channel, buffer, sizeof buffer, 1000, NULL) == CLEARWAY_TIMED_OUT);
+    CHECK(clearway_send(channel, connection, NULL, 0, SECOND) == 0);
+    CHECK(clearway_recv_from(channel, connection, NULL, 0, 10 * SECOND) == 0);
+}
+
+static void in_place(clearway_channel *channel, uint64_t connection) {
+    clearway_writable writable;
+    CHECK(clearway_send_buffer(channel, 100, SECOND, &writable) == 0 && writable.length == 100);
+    memcpy(writable.data, "in place", 8);
+    CHECK(clearway_commit(channel, connection, &writable, 101) == CLEARWAY_INVALID);
+    CHECK(clearway_commit(channel, connection, &writable, 8) == 0);
+    CHECK(clearway_commit(channel, connection, &writable, 0) == CLEARWAY_INVALID);
+    clearway_message message;
+    CHECK(clearway_recv_message(channel, 10 * SECOND, &message) == 0);
+    CHECK(message.connection == connection && message.length == 8);
+    CHECK(!memcmp(message.data, "in place", 8));
+    clearway_release(channel, &message);
+    clearway_release(channel, &message);
+    CHECK(message.data == NULL);
+    CHECK(clearway_send_buffer(channel, 1 << 18, SECOND, &writable) == 0);
+    clearway_discard(&writable);
+    clearway_discard(&writable);
+    CHECK(clearway_flush(channel) == 0);
+}
+
+static void by_events(clearway_channel *channel) {
+    clearway_event event;
+    uint64_t token = 0;
+    CHECK(clearway_start_connect(channel, "10.0.0.2", 9, &token) == 0);
+    CHECK(clearway_next_event(channel, 10 * SECOND, &event) == 0);
+    CHECK(event.kind == CLEARWAY_EVENT_CONNECT_FAILED && event.token == token);
+    CHECK(event.code == CLEARWAY_REFUSED);
+    CHECK(clearway_start_connect(channel, "10.0.0.2", 7, &token) == 0);
+    CHECK(clearway_next_event(channel, 10 * SECOND, &event) == 0);
+    CHECK(event.kind == CLEARWAY_EVENT_CONNECTED && event.token == token);
+    CHECK(!strcmp(event.peer.host, "10.0.0.2") && event.peer.port == 7);
+    uint64_t connection = event.connection;
+    CHECK(clearway_send(channel, connection, "event", 5, 0) == 0);
+    do {
+        int armed = clearway_arm(channel);
+        struct pollfd waiting = {clearway_fd(channel), POLLIN, 0};
+        CHECK(armed >= 0 && waiting.fd >= 0);
+        if (armed) CHECK(poll(&waiting, 1, 10000) == 1);
+        CHECK(clearway_disarm(channel) == 0);
+    } while (clearway_next_event(channel, 0, &event) == CLEARWAY_WOULD_BLOCK);
+    CHECK(event.kind == CLEARWAY_EVENT_MESSAGE && event.connection == connection);
+    CHECK(event.message.length == 5 && !memcmp(event.message.data, "event", 5));
+    clearway_release(NULL, &event.message);
+    CHECK(clearway_abort(channel, connection) == 0);
+    CHECK(clearway_close(channel, connection) == CLEARWAY_CLOSED);
+}
+
+static void listening(clearway_channel *channel) {
+    uint32_t listener = 0;
+    uint16_t port = 0;
+    uint64_t connection;
+    clearway_address peer;
+    CHECK(clearway_listen(channel, "10.0.0.2", 4000, &listener, &port) == 0 && port == 4000);
+    CHECK(clearway_accept(channel, 0, &connection, &peer) == CLEARWAY_WOULD_BLOCK);
+    CHECK(clearway_unlisten(channel, listener) == 0);
+    CHECK(clearway_listen(channel, NULL, 9, NULL, NULL) == CLEARWAY_DENIED);
+    CHECK(strstr(clearway_last_error(), "policy"));
+}
+
+static void misuse(clearway_channel *channel) {
+    clearway_options options = {0};
+    options.size = 1;
+    clearway_channel *none = NULL;
+    CHECK(clearway_attach("x", &options, &none) == CLEARWAY_INVALID && !none);
+    CHECK(clearway_attach("x", NULL, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_attach("\xff", NULL, &none) == CLEARWAY_INVALID);
+    CHECK(clearway_send(NULL, 1, "x", 1, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_send(channel, 1, NULL, 1, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_send(channel, 1, "x", 1, 0) == CLEARWAY_CLOSED);
+    CHECK(clearway_connect(channel, "nowhere", 1, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "nowhere"));
+    CHECK(clearway_connect(channel, NULL, 1, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_next_event(channel, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_recv_message(NULL, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_send_buffer(channel, 1, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_detach(NULL, 0) == 0);
+    clearway_release(NULL, NULL);
+    clearway_discard(NULL);
+}
+
+static void texts(void) {
+    for (int code = CLEARWAY_WOULD_BLOCK; code >= CLEARWAY_INTERNAL; code--)
+        CHECK(strchr(clearway_strerror(code), ';'));
+    CHECK(!strcmp(clearway_strerror(0), "no error"));
+    CHECK(strstr(clearway_strerror(1), "not an error code"));
+    CHECK(strstr(clearway_strerror(-2147483647 - 1), "not an error code"));
+}
+
+int main(int count, char **words) {
+    CHECK(count == 3);
+    clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2]));
+    uint64_t connection;
+    CHECK(clearway_connect(channel, "10.0.0.2", 7, 10 * SECOND, &connection) == 0);
+    for (int round = 0; round < 50; round++) {
+        by_copy(channel, connection);
+        in_place(channel, connection);
+    }
+    by_events(channel);
+    listening(channel);
+    misuse(channel);
+    texts();
+    clearway_message kept;
+    CHECK(clearway_send(channel, connection, "kept", 4, SECOND) == 0);
+    CHECK(clearway_recv_message(channel, 10 * SECOND, &kept) == 0);
+    CHECK(clearway_close(channel, connection) == 0);
+    CHECK(clearway_detach(channel, 10 * SECOND) == 0);
+    CHECK(kept.length == 4 && !memcmp(kept.data, "kept", 4));
+    clearway_release(NULL, &kept);
+    return 0;
+}

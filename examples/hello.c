@@ -1,0 +1,48 @@
+/* Hello through Clearway: `hello server`, and on another host `hello client ADDRESS`.
+ * Build: cc hello.c $(pkg-config --cflags --libs clearway) -o hello */
+#include <clearway.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PORT = 4000 };
+
+static int64_t check(int64_t result) {
+    if (result >= 0) return result;
+    fprintf(stderr, "hello: %s\n", clearway_last_error());
+    exit(1);
+}
+
+static void serve(clearway_channel *channel) {
+    check(clearway_listen(channel, NULL, PORT, NULL, NULL));
+    puts("listening");
+    for (;;) {
+        char name[100], answer[120];
+        uint64_t from;
+        int64_t length = clearway_recv(channel, name, sizeof name, CLEARWAY_FOREVER, &from);
+        if (length == CLEARWAY_CLOSED || length == CLEARWAY_RESET) continue; /* one client less */
+        int size = snprintf(answer, sizeof answer, "hello, %.*s", (int)check(length), name);
+        int sent = clearway_send(channel, from, answer, size, CLEARWAY_FOREVER);
+        if (sent != CLEARWAY_CLOSED) check(sent);
+    }
+}
+
+static void ask(clearway_channel *channel, const char *server) {
+    uint64_t connection;
+    char answer[120];
+    check(clearway_connect(channel, server, PORT, CLEARWAY_FOREVER, &connection));
+    check(clearway_send(channel, connection, "Clearway", 8, CLEARWAY_FOREVER));
+    int64_t length = clearway_recv(channel, answer, sizeof answer, CLEARWAY_FOREVER, NULL);
+    printf("%.*s\n", (int)check(length), answer);
+    check(clearway_close(channel, connection));
+}
+
+int main(int count, char **words) {
+    int is_client = count == 3 && !strcmp(words[1], "client");
+    if (!is_client && (count != 2 || strcmp(words[1], "server")))
+        return fputs("usage: hello server | hello client ADDRESS\n", stderr), 2;
+    clearway_channel *channel;
+    check(clearway_attach("hello", NULL, &channel));
+    is_client ? ask(channel, words[2]) : serve(channel);
+    return check(clearway_detach(channel, -1));
+}
