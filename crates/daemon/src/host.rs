@@ -1,6 +1,6 @@
 //! Opening a host: its NICs, an engine on each, and the control plane over them.
 
-use clearway_engine::{Clock, Engine, EngineConfig, Group, interface};
+use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config::{Config, Network, Nic};
@@ -67,6 +67,34 @@ pub fn run(config: &Config) -> Result<(), Error> {
     for thread in threads {
         // A panic has been reported by the control plane.
         let _ = thread.join();
+    }
+    Ok(())
+}
+
+/// Runs several hosts on this process: all their engines in turn on the calling thread, each control
+/// plane on a thread of its own. This is how a benchmark has both ends of a wire on one core.
+/// Returns as [`run`] does.
+pub fn run_together(hosts: Vec<Host>, idle: Idle, clock: Clock) -> Result<(), Error> {
+    let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
+    let mut signals = Some(signals);
+    let stoppers: Vec<Stopper> = hosts.iter().map(|host| host.control.stopper()).collect();
+    let (mut engines, mut threads) = (Vec::new(), Vec::new());
+    for mut host in hosts {
+        if let Some(signals) = signals.take() {
+            host.control.stop_on(signals)?;
+        }
+        engines.extend(host.engines);
+        let stoppers = stoppers.clone();
+        threads.push(std::thread::spawn(move || {
+            let result = host.control.run();
+            // The first to end takes the others along.
+            stoppers.iter().for_each(Stopper::stop);
+            result
+        }));
+    }
+    Group::new(engines, idle, clock).run();
+    for thread in threads {
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
     Ok(())
 }

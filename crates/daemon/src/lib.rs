@@ -14,4 +14,4 @@ mod socket;
 pub use config::Config;
 pub use control::{ControlPlane, Stopper};
 pub use error::Error;
-pub use host::{Host, run};
+pub use host::{Host, run, run_together};

@@ -48,14 +48,13 @@ impl Listener {
         fchmod(&socket, Mode::from_raw_mode(0o600))
             .map_err(|error| failed("bind", error.into()))?;
         bind(&socket, &address).map_err(|error| failed("bind", error.into()))?;
+        listen(&socket, BACKLOG).map_err(|error| failed("listen on", error.into()))?;
         let mode = if for_others { 0o666 } else { 0o600 };
         let metadata = fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .and_then(|()| fs::symlink_metadata(path))
             .map_err(|error| failed("set the mode of", error))?;
         let identity = (metadata.dev(), metadata.ino());
-        let listener = Self { socket, path: path.to_owned(), identity };
-        listen(&listener.socket, BACKLOG).map_err(|error| failed("listen on", error.into()))?;
-        Ok(listener)
+        Ok(Self { socket, path: path.to_owned(), identity })
     }
 
     /// The next waiting connection and who is behind it.

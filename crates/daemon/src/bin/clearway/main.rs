@@ -3,6 +3,7 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
 //! well, 1 when it did not, 2 when the command line or the configuration is wrong.
 
+mod bench;
 mod client;
 mod daemon;
 mod doctor;
@@ -13,6 +14,8 @@ mod status;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::Failure;
 
 /// Fast networking for every program on a host.
 #[derive(Debug, Parser)]
@@ -32,6 +35,12 @@ enum Command {
     Ping(ping::Arguments),
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
+    /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
+    Bench(clearway_bench::Command),
+    /// Show in under a minute what Clearway does here, beside kernel TCP
+    Demo(clearway_bench::DemoCommand),
+    #[command(hide = true)]
+    BenchRole(clearway_bench::RoleCommand),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +49,9 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Bench(command) => command.execute().map_err(Failure::failed),
+        Command::Demo(command) => command.execute().map_err(Failure::failed),
+        Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

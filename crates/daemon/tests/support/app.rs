@@ -1,0 +1,99 @@
+//! Apps in processes of their own, to be killed and stopped: this test program, started again.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use clearway_client::{Channel, Event, Options};
+
+use super::{Daemon, SMALL, signal};
+
+const ROLE: &str = "CLEARWAY_TEST_ROLE";
+const SOCKET: &str = "CLEARWAY_TEST_SOCKET";
+const PORT: &str = "CLEARWAY_TEST_PORT";
+
+/// An app. It ends with this value.
+pub(crate) struct App {
+    process: Child,
+}
+
+impl App {
+    /// Starts an app in `role` that listens on `port`, and waits until it does.
+    pub(crate) fn start(role: &str, daemon: &Daemon, port: u16) -> Self {
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "app_process", "--nocapture"])
+            .env(ROLE, role)
+            .env(SOCKET, &daemon.socket)
+            .env(PORT, port.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the app starts");
+        let output = BufReader::new(process.stdout.take().expect("its output"));
+        let ready = output.lines().any(|line| line.expect("a line").contains("ready"));
+        assert!(ready, "the app in role {role} did not get ready");
+        Self { process }
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("killed");
+        self.process.wait().expect("gone");
+    }
+
+    pub(crate) fn stop(&self) {
+        signal(&self.process, "STOP");
+    }
+
+    pub(crate) fn go_on(&self) {
+        signal(&self.process, "CONT");
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What the test `app_process` does when it is an app's process, and nothing otherwise.
+pub(crate) fn play() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let socket = std::env::var(SOCKET).expect("a socket");
+    let port: u16 = std::env::var(PORT).expect("a port").parse().expect("a number");
+    let mut channel = attach(Path::new(&socket), &role);
+    channel.listen(port).expect("listening");
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    match role.as_str() {
+        "echo" => echo(&mut channel),
+        "deaf" => never_read(),
+        other => panic!("no role {other}"),
+    }
+}
+
+fn attach(socket: &Path, role: &str) -> Channel {
+    let options = Options { socket: socket.to_owned(), sizes: SMALL, ..Options::new(role) };
+    Channel::attach(&options).expect("attached")
+}
+
+/// Sends everything back, to whomever, until killed or until the daemon goes.
+pub(crate) fn echo(channel: &mut Channel) {
+    loop {
+        match channel.next_event(None) {
+            Ok(Event::Message(message)) => {
+                let connection = message.connection();
+                // The peer may have gone.
+                let _ = channel.send(connection, &message);
+            }
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Holds the channel and looks at nothing. Killed by the test, or by its end.
+fn never_read() {
+    let mut line = String::new();
+    let _ = std::io::stdin().read_line(&mut line);
+}

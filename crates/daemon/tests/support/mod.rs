@@ -1,0 +1,196 @@
+//! Two hosts, each a real `clearway daemon` process, joined by memif; apps in this process and in
+//! processes of their own; and traffic that goes on while something else is tested.
+
+pub(crate) mod app;
+pub(crate) mod traffic;
+
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use clearway_client::{Channel, Options, Sizes};
+use serde_json::Value;
+
+/// Nothing in these tests takes longer, unless something is wrong.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Channels of the tests: room for a few of the largest messages is not needed everywhere.
+pub(crate) const SMALL: Sizes = Sizes {
+    submission_entries: 256,
+    completion_entries: 256,
+    transmit_pool_bytes: 1 << 20,
+    receive_pool_bytes: 1 << 20,
+};
+
+/// Two hosts and the wire between them.
+pub(crate) struct Network {
+    pub(crate) client: Daemon,
+    pub(crate) server: Daemon,
+    directory: PathBuf,
+}
+
+impl Network {
+    pub(crate) fn start() -> Self {
+        Self::with_server_policy("")
+    }
+
+    /// `policy` is added to the configuration of the server's host.
+    pub(crate) fn with_server_policy(policy: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("clearway-hosts-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(&directory).expect("a directory");
+        let client = Daemon::start(&directory, "client", "10.8.0.1", "");
+        let server = Daemon::start(&directory, "server", "10.8.0.2", policy);
+        Self { client, server, directory }
+    }
+
+    /// Everything that is in the directory of the two hosts.
+    pub(crate) fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.directory).expect("the directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<String> = names.map(|name| name.to_string_lossy().into()).collect();
+        names.sort();
+        names
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        self.client.stop();
+        self.server.stop();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A `clearway daemon`.
+pub(crate) struct Daemon {
+    process: Child,
+    pub(crate) address: IpAddr,
+    pub(crate) socket: PathBuf,
+    config: PathBuf,
+}
+
+impl Daemon {
+    fn start(directory: &Path, role: &str, address: &str, policy: &str) -> Self {
+        let path = |name: String| directory.join(name);
+        let (socket, config) = (path(format!("{role}.sock")), path(format!("{role}.toml")));
+        let text = format!(
+            "[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n{policy}\n\
+             [[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"{role}\"\n\
+             addresses = [\"{address}/24\"]\n",
+            path("memif.sock".to_owned()),
+        );
+        fs::write(&config, text).expect("the configuration");
+        let process = spawn(&config);
+        let address = address.parse().expect("an address");
+        let daemon = Self { process, address, socket, config };
+        daemon.wait_until_ready();
+        daemon
+    }
+
+    fn wait_until_ready(&self) {
+        eventually("the daemon answers", || clearway(&["status"], self).status.success());
+    }
+
+    /// Starts it again after [`Daemon::kill`].
+    pub(crate) fn restart(&mut self) {
+        self.process = spawn(&self.config);
+        self.wait_until_ready();
+    }
+
+    /// As `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().expect("killed");
+        self.process.wait().expect("gone");
+    }
+
+    /// As an operator does; true if it ended in good order.
+    pub(crate) fn terminate(&mut self) -> bool {
+        signal(&self.process, "TERM");
+        self.process.wait().expect("gone").success()
+    }
+
+    fn stop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    /// What `clearway status --json` says.
+    pub(crate) fn status(&self) -> Value {
+        let output = clearway(&["status", "--json"], self);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    }
+
+    /// Apps that are attached, as control plane and engine agree.
+    pub(crate) fn apps(&self) -> usize {
+        let status = self.status();
+        let apps = status["apps"].as_array().map_or(0, Vec::len);
+        let channels = status["engines"][0]["channels"].as_array().map_or(0, Vec::len);
+        if apps == channels { apps } else { usize::MAX }
+    }
+
+    pub(crate) fn flows(&self) -> usize {
+        self.status()["engines"][0]["flows"].as_array().map_or(0, Vec::len)
+    }
+
+    /// Attaches this process.
+    pub(crate) fn attach(&self, app: &str) -> Channel {
+        self.try_attach(app, SMALL).unwrap_or_else(|error| panic!("{app}: {error}"))
+    }
+
+    pub(crate) fn try_attach(
+        &self,
+        app: &str,
+        sizes: Sizes,
+    ) -> Result<Channel, clearway_client::Error> {
+        let options = Options { socket: self.socket.clone(), sizes, ..Options::new(app) };
+        Channel::attach(&options)
+    }
+
+    pub(crate) fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::new(self.address, port)
+    }
+}
+
+fn spawn(config: &Path) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["daemon", "--config"])
+        .arg(config)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the daemon starts")
+}
+
+/// Runs the `clearway` command against a daemon.
+pub(crate) fn clearway(arguments: &[&str], daemon: &Daemon) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(arguments)
+        .arg("--socket")
+        .arg(&daemon.socket)
+        .output()
+        .expect("the command starts")
+}
+
+/// Sends a signal to a process that this test has started.
+pub(crate) fn signal(process: &Child, name: &str) {
+    let signal: nix::sys::signal::Signal = format!("SIG{name}").parse().expect("a signal");
+    let process = nix::unistd::Pid::from_raw(process.id() as i32);
+    nix::sys::signal::kill(process, signal).expect("the signal is sent");
+}
+
+/// Waits for a condition, looking again and again, but not so often that what it waits for has no
+/// processor left to happen on.
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "it did not happen in time that {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
