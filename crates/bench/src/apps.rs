@@ -19,8 +19,6 @@ pub(crate) struct AppPlace {
 
 /// How long hosts may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(8);
-/// How long one attempt may take.
-const ATTEMPT: Duration = Duration::from_secs(1);
 
 /// An app that listens, before it has met its client.
 pub(crate) struct Listening {
@@ -36,10 +34,19 @@ impl Listening {
         Ok(Self { channel, idle: place.idle, load: *load })
     }
 
+    /// The connection that was opened last.
     pub(crate) fn accept(mut self) -> io::Result<Clearway> {
-        let accepted = self.channel.accept(None).map_err(io::Error::other)?;
+        let mut accepted = self.channel.accept(None).map_err(io::Error::other)?;
+        while let Ok(newer) = self.channel.accept(Some(Duration::ZERO)) {
+            accepted = newer;
+        }
         let Load { size, window, .. } = self.load;
         Ok(Clearway::new(self.channel, accepted.connection, self.idle, size, window))
+    }
+
+    /// Accepts again: the connection was an attempt that its client gave up.
+    pub(crate) fn again(endpoint: Clearway, place: &AppPlace, load: &Load) -> Self {
+        Self { channel: endpoint.into_channel(), idle: place.idle, load: *load }
     }
 }
 
@@ -52,7 +59,7 @@ pub(crate) fn connect(place: &AppPlace, load: &Load, to: SocketAddr) -> io::Resu
 
 /// The link between the hosts may still be coming up.
 fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<ConnectionId> {
-    patiently(|| channel.connect(to, Some(ATTEMPT)))
+    patiently(|| channel.connect(to, Some(PATIENCE)))
 }
 
 /// The daemon's socket exists before the daemon serves it.

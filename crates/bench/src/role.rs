@@ -170,7 +170,7 @@ impl Part {
                 Err(Error::Start { program, source })
             }
             Self::Server { contender, load, bind } => {
-                serve(contender, &load, &bind).while_("serving")
+                serve(contender, &load, &bind).map(drop).while_("serving")
             }
             Self::Client { contender, load, server } => {
                 request(contender, load, &server).while_("requesting")
@@ -190,7 +190,7 @@ impl Part {
     }
 }
 
-fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<()> {
+fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<u64> {
     let size = load.size;
     match contender {
         Contender::TcpSpin => answer(load, &mut PerMessage::<false>::new(accept_tcp(bind)?, size)),
@@ -224,14 +224,15 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
     }
 }
 
-/// The server's app on its own: until the client leaves.
-fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<()> {
+/// The server's app on its own: until the client leaves. Returns how many messages it answered.
+fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<u64> {
     let mut server = Server::new(load);
+    let mut answered = 0;
     loop {
         match server.turn(endpoint) {
             Ok(0) => endpoint.idle()?,
-            Ok(_) => {}
-            Err(error) if is_end(&error) => return Ok(()),
+            Ok(count) => answered += count as u64,
+            Err(error) if is_end(&error) => return Ok(answered),
             Err(error) => return Err(error),
         }
     }
@@ -255,9 +256,15 @@ fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
 }
 
 fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
-    let listening = Listening::open(place, load, at)?;
+    let mut listening = Listening::open(place, load, at)?;
     tell(&Event::Ready(at.to_string()));
-    answer(load, &mut listening.accept()?)
+    loop {
+        let mut endpoint = listening.accept()?;
+        if answer(load, &mut endpoint)? > 0 {
+            return Ok(());
+        }
+        listening = Listening::again(endpoint, place, load);
+    }
 }
 
 /// Both apps in turn in this thread, each with a channel of its own.

@@ -46,6 +46,11 @@ impl Clearway {
         };
         Self { channel, connection, idle, current, burst: window }
     }
+
+    /// The channel, without the connection.
+    pub(crate) fn into_channel(self) -> Channel {
+        self.channel
+    }
 }
 
 impl Endpoint for Clearway {
