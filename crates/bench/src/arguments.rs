@@ -7,7 +7,7 @@ use crate::load::{Load, Workload};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::suite;
-use crate::table::report_text;
+use crate::table::{print, report_text};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -137,13 +137,11 @@ impl Command {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
         let report = self.measure(&Interrupt::catch()?)?;
-        if self.json {
-            let json = serde_json::to_string_pretty(&report).expect("a report is plain data");
-            println!("{json}");
+        print(&if self.json {
+            serde_json::to_string_pretty(&report).expect("a report is plain data")
         } else {
-            println!("{}", report_text(&report));
-        }
-        Ok(())
+            report_text(&report)
+        })
     }
 
     /// Measures only.

@@ -11,7 +11,7 @@ use crate::load::Workload;
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::suite;
-use crate::table::{microseconds, plain_table, thousands};
+use crate::table::{microseconds, plain_table, print, thousands};
 use comfy_table::Table;
 
 /// Two hosts on this machine, an echo between them, beside kernel TCP.
@@ -44,8 +44,7 @@ impl DemoCommand {
     pub fn execute(&self) -> Result<(), Error> {
         let interrupt = Interrupt::catch()?;
         let parts = self.measure(&interrupt)?;
-        println!("{}", demo_text(&parts));
-        Ok(())
+        print(&demo_text(&parts))
     }
 
     /// Measures only.

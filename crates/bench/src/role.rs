@@ -124,20 +124,20 @@ fn enter_network_namespace(process: u32) -> rustix::io::Result<()> {
 }
 
 impl RoleCommand {
-    /// Plays the role to its end. What went wrong is told to the parent, and returned. One role is
-    /// not the benchmark's own: `run_engines` opens several hosts and runs their engines in one
-    /// thread, until SIGTERM.
+    /// Plays the role to its end. What goes wrong meanwhile is told to the parent. One role is not
+    /// the benchmark's own: `run_engines` opens several hosts and runs their engines in one thread,
+    /// until SIGTERM.
     pub fn run(
         &self,
         run_engines: impl FnOnce(Vec<BenchHost>) -> Result<(), String>,
     ) -> Result<(), Error> {
         let role: Role = serde_json::from_str(&self.role)
             .map_err(|error| Error::Options(format!("not a role: {error}")))?;
-        let result = role.prepare().and_then(|()| role.part.play(run_engines));
-        if let Err(error) = &result {
+        role.prepare()?;
+        if let Err(error) = role.part.play(run_engines) {
             tell(&Event::Failed(error.to_string()));
         }
-        result
+        Ok(())
     }
 }
 

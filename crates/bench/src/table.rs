@@ -1,10 +1,12 @@
 //! A report for people.
 
 use crate::contender::Contender;
+use crate::error::{Error, While};
 use crate::report::{Figures, Report};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 use std::fmt::Write as _;
+use std::io::{ErrorKind, Write as _};
 
 /// The report as a titled table, with the notes below it.
 #[must_use]
@@ -94,6 +96,17 @@ fn row(report: &Report, contender: Contender, figures: &Figures) -> Vec<String> 
         show(ratio.map(|ratio| ratio.p999)),
         show(ratio.map(|ratio| ratio.rate)),
     ]
+}
+
+/// Writes a result to standard output. A reader that has seen enough is no failure.
+pub(crate) fn print(text: &str) -> Result<(), Error> {
+    let mut output = std::io::stdout().lock();
+    match writeln!(output, "{text}").and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).while_("writing to standard output")
+        }
+        _ => Ok(()),
+    }
 }
 
 pub(crate) fn microseconds(ns: u64) -> String {
