@@ -13,6 +13,7 @@ use clearway_nic::af_xdp::{self, Config, Mode, XdpSteering};
 use clearway_nic::interface::{Device, Facts, Namespace, Steered, Steering};
 use clearway_nic::{Error, Queue, Transmit, open_interface};
 use conformance::Pair;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, ping, until, wait_for_link};
 
 const PORT: u16 = 7117;
@@ -479,6 +480,48 @@ fn a_port_for_one_address_and_for_any_is_claimed_once() {
     steering.register_udp_port(nowhere, PORT).expect("that address is not the kernel's");
     assert!(steering.register_udp_port(None, PORT).is_err(), "somebody has it");
     assert!(steering.register_udp_port(None, 0).is_err(), "there is no port 0");
+}
+
+#[test]
+fn jumbo_frames_are_taken_up_to_a_page() {
+    let Some(veth) = Veth::new() else { return };
+    for space in [&veth.near, &veth.far] {
+        ip(space, &format!("link set {INTERFACE} mtu 9000"));
+    }
+    for mode in MODES {
+        let (mut here, mut steering) = open(&veth.near, mode);
+        let (mut there, _) = open(&veth.far, mode);
+        steering.register_udp_port(None, PORT).expect("the port is free");
+        assert!(here.info().mode.contains("are not received"), "{}", here.info().mode);
+        let frame_bytes = here.capabilities().frame_bytes_max;
+        assert_eq!(frame_bytes, 4096 - 256);
+        let macs = [there.info().mac, here.info().mac];
+        let payload = vec![0x5a; frame_bytes - 14 - 20 - 8];
+        let packet = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, &payload));
+        let frame = veth::ethernet(macs, &[], 0x0800, &packet);
+        veth::send(&mut *there, &frame);
+        assert_eq!(next_frame("it arrives", &mut *here, |_| true), frame, "in {mode:?}");
+
+        let sender = veth.far.within(|| UdpSocket::bind((IPV4[1], 0))).unwrap().expect("free");
+        sender.send_to(&[1; 8000], (IPV4[0], PORT)).expect("sent");
+        until("the oversize frame is counted", || here.counters().rx_frames_dropped > 0);
+        tcp_carries_a_megabyte(&veth, IPV4[0].into());
+    }
+}
+
+#[test]
+fn three_capabilities_suffice() {
+    let Some(veth) = Veth::new() else { return };
+    veth.near
+        .within(|| {
+            let three = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
+            let sets = CapabilitySets { effective: three, permitted: three, inheritable: three };
+            rustix::thread::set_capabilities(None, sets).expect("root may give up the rest");
+            let (_queues, mut steering) = af_xdp::open(&config(Mode::Auto)).expect("it opens");
+            steering.register_udp_port(None, PORT).expect("the port is free");
+            steering.add_own_address(IPV6[1].into()).expect("there is room");
+        })
+        .expect("entered");
 }
 
 #[test]

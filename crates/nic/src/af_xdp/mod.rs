@@ -19,6 +19,8 @@
 //! socket; the need-wakeup flag says when it can be left out. Busy polling (`SO_BUSY_POLL`) is not
 //! asked for: it moves a NIC's interrupt work into our calls, which veth does not have.
 //!
+//! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF in the initial user namespace.
+//!
 //! What the kernel adds on its own account is left as it is. Two things follow: a VLAN tag that a
 //! NIC strips before generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan
 //! off` stops that), and datagrams from sockets of the same machine, over veth, come with a UDP

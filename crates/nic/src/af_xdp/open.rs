@@ -40,7 +40,8 @@ const BIND_PAUSE: Duration = Duration::from_millis(5);
 pub struct Config {
     /// The name of the interface, in the calling thread's network namespace.
     pub interface: String,
-    /// Set the interface to so many queues, and back when it is closed. `None`: use those it has.
+    /// Set the interface to so many queues, and back when it is closed (a process that is killed
+    /// leaves them as they are). `None`: use those it has.
     pub queues: Option<u16>,
     /// Descriptors per queue and direction: a power of two, 256 to 2048.
     pub descriptors: u32,

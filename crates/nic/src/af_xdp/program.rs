@@ -222,7 +222,8 @@ fn endpoint_key(address: Option<IpAddr>, port: u16) -> EndpointKey {
 
 fn load_failed(error: EbpfError) -> Error {
     let source = find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()));
-    if source.kind() == io::ErrorKind::PermissionDenied {
+    // The verifier, too, has an error about permission: EACCES.
+    if source.raw_os_error() == Some(libc::EPERM) {
         return Error::Permission(
             "cannot load the eBPF program of af_xdp: that needs CAP_BPF and CAP_NET_ADMIN (and the \
              sockets CAP_NET_RAW) in the initial user namespace. Run as root, or give the program \
