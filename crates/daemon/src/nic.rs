@@ -31,8 +31,6 @@ pub(crate) struct KernelSide {
     pub(crate) steering: Option<Box<dyn Steering>>,
     /// The kernel's neighbours, if it shares the NIC.
     pub(crate) neighbours: Option<Neighbours>,
-    /// Why not the first choice of drivers, for status.
-    pub(crate) note: Option<String>,
 }
 
 /// Opens a NIC and has packets to `udp_port` steered to it.

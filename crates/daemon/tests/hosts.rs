@@ -48,6 +48,9 @@ fn messages_of_all_sizes_arrive_intact() {
 #[test]
 fn ping_and_status_for_people() {
     let network = Network::start();
+    eventually("the wire is up", || {
+        clearway(&["ping", "10.8.0.2", "--count", "1"], &network.client).status.success()
+    });
     let ping = clearway(&["ping", "10.8.0.2", "--count", "2", "--interval", "0"], &network.client);
     let text = String::from_utf8_lossy(&ping.stdout);
     assert!(ping.status.success(), "{text}{}", String::from_utf8_lossy(&ping.stderr));

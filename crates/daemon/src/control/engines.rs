@@ -21,8 +21,6 @@ pub(crate) struct EngineSlot {
     _steering: Option<Box<dyn Steering>>,
     /// The kernel's neighbours, if it shares the NIC.
     pub(super) link: Option<Link>,
-    /// Why the NIC has not the driver of the first choice.
-    pub(super) note: Option<String>,
     waiting: VecDeque<Request>,
     channel_next: u32,
     /// Channels that are in the engine, or on their way in or out.
@@ -53,7 +51,6 @@ impl EngineSlot {
             control,
             _steering: kernel.steering,
             link: kernel.neighbours.map(Link::new),
-            note: kernel.note,
             waiting: VecDeque::new(),
             channel_next: 1,
             channels: HashMap::new(),

@@ -13,8 +13,9 @@ use super::session::Waiting;
 
 /// A probe is a Clearway packet, which has a header (docs/wire.md).
 const PROBE_BYTES_MIN: u16 = 24;
-/// How long an answer may take before the probe counts as lost, at least.
-const ANSWER_TIME_MIN: Duration = Duration::from_secs(1);
+/// How long an answer may take before the probe counts as lost, at least. An engine that gets no
+/// answer to its first question for a neighbour asks again after a second.
+const ANSWER_TIME_MIN: Duration = Duration::from_secs(2);
 
 /// A `ping` request in work.
 #[derive(Debug)]

@@ -62,9 +62,6 @@ struct App {
 struct Engine {
     index: usize,
     addresses: Vec<String>,
-    /// Why the NIC has not the driver of the first choice.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    note: Option<String>,
     #[serde(flatten)]
     snapshot: Snapshot,
 }
@@ -121,8 +118,7 @@ impl ControlPlane {
     fn status(&self, snapshots: Vec<Option<Snapshot>>) -> Status {
         let engines = snapshots.into_iter().enumerate().filter_map(|(index, snapshot)| {
             let addresses = self.engines[index].networks.iter().map(ToString::to_string).collect();
-            let note = self.engines[index].note.clone();
-            Some(Engine { index, addresses, note, snapshot: snapshot? })
+            Some(Engine { index, addresses, snapshot: snapshot? })
         });
         Status {
             version: env!("CARGO_PKG_VERSION"),

@@ -6,8 +6,8 @@
 use std::net::IpAddr;
 
 use clearway_engine::interface;
-use clearway_nic::interface::{Facts, Neighbours, Steering};
-use clearway_nic::{Capabilities, Error, Queue, af_packet, af_xdp};
+use clearway_nic::interface::{Facts, Neighbours};
+use clearway_nic::{Capabilities, Error, Opened, af_packet, af_xdp, open_interface};
 
 use super::{KernelSide, OpenNic, gateways};
 use crate::config::{Interface, InterfaceDriver, Nic, XdpMode};
@@ -18,7 +18,7 @@ const HEADER_BYTES: usize = 14 + 4;
 pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenNic, Error> {
     let facts = Facts::of(&kernel.name)?;
     let (addresses, of_kernel) = addresses(nic, &facts)?;
-    let Opened { queues, mut steering, note } = open_queues(kernel)?;
+    let (queues, mut steering) = open_queues(kernel)?;
     let Some(first) = queues.first() else {
         return Err(Error::Invalid(format!("{} has no queue that can be used", kernel.name)));
     };
@@ -42,7 +42,7 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
         receive_checksum: capabilities.receive_checksum,
     };
     let neighbours = kernel_shares.then(|| Neighbours::open(&kernel.name)).transpose()?;
-    let kernel = KernelSide { steering: Some(steering), neighbours, note };
+    let kernel = KernelSide { steering: Some(steering), neighbours };
     Ok(OpenNic { queues, interface, kernel })
 }
 
@@ -81,31 +81,7 @@ fn addresses(nic: &Nic, facts: &Facts) -> Result<(Vec<(IpAddr, u8)>, bool), Erro
     Ok((wanted, shared != 0))
 }
 
-struct Opened {
-    queues: Vec<Box<dyn Queue>>,
-    steering: Box<dyn Steering>,
-    /// Why not the first choice.
-    note: Option<String>,
-}
-
 fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
-    let error = match kernel.driver {
-        InterfaceDriver::AfPacket => return open_af_packet(kernel, None),
-        InterfaceDriver::AfXdp => return open_af_xdp(kernel),
-        InterfaceDriver::Auto => match open_af_xdp(kernel) {
-            Ok(opened) => return Ok(opened),
-            Err(error) => error,
-        },
-    };
-    if matches!(error, Error::NotFound(_)) || kernel.mode != XdpMode::Auto {
-        return Err(error);
-    }
-    tracing::warn!(interface = kernel.name, %error, "no AF_XDP, using AF_PACKET, which is slower");
-    // Where AF_PACKET does not work either, it is the way to AF_XDP that the user wants to know.
-    open_af_packet(kernel, Some(format!("not af_xdp: {error}"))).map_err(|_| error)
-}
-
-fn open_af_xdp(kernel: &Interface) -> Result<Opened, Error> {
     let config = af_xdp::Config {
         queues: kernel.queues.map(|queues| queues as u16),
         mode: match kernel.mode {
@@ -116,13 +92,17 @@ fn open_af_xdp(kernel: &Interface) -> Result<Opened, Error> {
         },
         ..af_xdp::Config::new(&kernel.name)
     };
-    let (queues, steering) = af_xdp::open(&config)?;
-    Ok(Opened { queues, steering: Box::new(steering), note: None })
-}
-
-fn open_af_packet(kernel: &Interface, note: Option<String>) -> Result<Opened, Error> {
-    let (queue, steering) = af_packet::open(&af_packet::Config::new(&kernel.name))?;
-    Ok(Opened { queues: vec![queue], steering: Box::new(steering), note })
+    match kernel.driver {
+        InterfaceDriver::Auto => open_interface(&config),
+        InterfaceDriver::AfXdp => {
+            let (queues, steering) = af_xdp::open(&config)?;
+            Ok((queues, Box::new(steering)))
+        }
+        InterfaceDriver::AfPacket => {
+            let (queue, steering) = af_packet::open(&af_packet::Config::new(&kernel.name))?;
+            Ok((vec![queue], Box::new(steering)))
+        }
+    }
 }
 
 fn mtu(nic: &Nic, facts: &Facts, capabilities: &Capabilities) -> Result<u16, Error> {

@@ -1,5 +1,6 @@
 //! Two hosts, each a real `clearway daemon` process, joined by memif; apps in this process and in
 //! processes of their own; and traffic that goes on while something else is tested.
+#![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
 pub(crate) mod app;
 pub(crate) mod traffic;
@@ -12,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clearway_client::{Channel, Options, Sizes};
+use clearway_nic::interface::Namespace;
 use serde_json::Value;
 
 /// Nothing in these tests takes longer, unless something is wrong.
@@ -39,13 +41,21 @@ impl Network {
 
     /// `policy` is added to the configuration of the server's host.
     pub(crate) fn with_server_policy(policy: &str) -> Self {
-        static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("clearway-hosts-{}-{number}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        fs::create_dir_all(&directory).expect("a directory");
-        let client = Daemon::start(&directory, "client", "10.8.0.1", "");
-        let server = Daemon::start(&directory, "server", "10.8.0.2", policy);
+        let directory = new_directory();
+        let client = Daemon::on_memif(&directory, "client", "10.8.0.1", "");
+        let server = Daemon::on_memif(&directory, "server", "10.8.0.2", policy);
+        Self { client, server, directory }
+    }
+
+    /// Two hosts with a NIC each, as `nics` describes them, which are started in two namespaces.
+    pub(crate) fn in_namespaces(spaces: [&Namespace; 2], nics: [&str; 2], at: [IpAddr; 2]) -> Self {
+        let directory = new_directory();
+        let start = |index: usize, role: &str| {
+            let files = Files::new(&directory, role, nics[index]);
+            let spawned = spaces[index].within(|| spawn(&files.config));
+            Daemon::new(spawned.expect("the namespace can be entered"), files, at[index])
+        };
+        let (client, server) = (start(0, "client"), start(1, "server"));
         Self { client, server, directory }
     }
 
@@ -67,6 +77,31 @@ impl Drop for Network {
     }
 }
 
+fn new_directory() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("clearway-hosts-{}-{number}", std::process::id());
+    let directory = std::env::temp_dir().join(name);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+/// The files of a daemon.
+struct Files {
+    socket: PathBuf,
+    config: PathBuf,
+}
+
+impl Files {
+    fn new(directory: &Path, role: &str, sections: &str) -> Self {
+        let path = |extension: &str| directory.join(format!("{role}.{extension}"));
+        let (socket, config) = (path("sock"), path("toml"));
+        let text = format!("[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n{sections}\n");
+        fs::write(&config, text).expect("the configuration");
+        Self { socket, config }
+    }
+}
+
 /// A `clearway daemon`.
 pub(crate) struct Daemon {
     process: Child,
@@ -76,18 +111,18 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    fn start(directory: &Path, role: &str, address: &str, policy: &str) -> Self {
-        let path = |name: String| directory.join(name);
-        let (socket, config) = (path(format!("{role}.sock")), path(format!("{role}.toml")));
-        let text = format!(
-            "[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n{policy}\n\
-             [[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"{role}\"\n\
-             addresses = [\"{address}/24\"]\n",
-            path("memif.sock".to_owned()),
+    fn on_memif(directory: &Path, role: &str, address: &str, policy: &str) -> Self {
+        let sections = format!(
+            "{policy}\n[[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"{role}\"\n\
+             addresses = [\"{address}/24\"]",
+            directory.join("memif.sock"),
         );
-        fs::write(&config, text).expect("the configuration");
-        let process = spawn(&config);
-        let address = address.parse().expect("an address");
+        let files = Files::new(directory, role, &sections);
+        Self::new(spawn(&files.config), files, address.parse().expect("an address"))
+    }
+
+    fn new(process: Child, files: Files, address: IpAddr) -> Self {
+        let Files { socket, config } = files;
         let daemon = Self { process, address, socket, config };
         daemon.wait_until_ready();
         daemon

@@ -114,9 +114,6 @@ fn engines_text(engines: &[Value]) -> String {
             field(engine, "turns_busy"),
             field(engine, "turns"),
         );
-        if let Some(note) = engine["note"].as_str() {
-            text += &format!("  note: {note}\n");
-        }
         let mut queues = titled(&["#queue"], &[QUEUE_COLUMNS]);
         for (index, queue) in list(engine, "queues").iter().enumerate() {
             queues.add_row(cells(index.to_string(), &[(queue, QUEUE_COLUMNS)]));

@@ -1,0 +1,136 @@
+//! Two daemons on kernel interfaces, a veth pair between two network namespaces: the drivers, the
+//! kernel's neighbours and addresses, and that the interface stays usable for everything else.
+//! Needs root; says so and passes otherwise.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+
+use clearway_nic::interface::{Facts, Namespace};
+use support::traffic::Traffic;
+use support::{Network, PATIENCE, clearway, eventually};
+
+/// The interface, in both namespaces.
+const INTERFACE: &str = "cw0";
+/// The kernel's addresses.
+const IPV4: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 78, 0, 1), Ipv4Addr::new(10, 78, 0, 2)];
+/// The kernel's addresses.
+const IPV6: [Ipv6Addr; 2] =
+    [Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 1), Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 2)];
+
+/// Two namespaces and the veth pair between them. They have no names, and vanish with this process.
+struct Veth {
+    spaces: [Namespace; 2],
+}
+
+impl Veth {
+    fn new() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            println!("skipped: needs root to make network namespaces");
+            return None;
+        }
+        let spaces = [(); 2].map(|()| Namespace::create().expect("root may make namespaces"));
+        let veth = Self { spaces };
+        let there = veth.spaces[1].path();
+        let peer = format!("peer name {INTERFACE} netns {}", there.display());
+        veth.ip(0, &format!("link add {INTERFACE} type veth {peer}"));
+        for index in [0, 1] {
+            veth.ip(index, "link set lo up");
+            veth.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
+            veth.ip(index, &format!("addr add {}/64 dev {INTERFACE} nodad", IPV6[index]));
+            veth.ip(index, &format!("link set {INTERFACE} up"));
+        }
+        Some(veth)
+    }
+
+    fn ip(&self, index: usize, words: &str) {
+        self.spaces[index].ip(words).expect("iproute2 is installed and the command is right");
+    }
+
+    fn facts(&self, index: usize) -> Facts {
+        let facts = self.spaces[index].within(|| Facts::of(INTERFACE));
+        facts.expect("the namespace can be entered").expect("the interface is there")
+    }
+
+    /// Hosts whose `[[nic]]` sections have this beside the interface.
+    fn hosts(&self, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
+        let section = |nic| format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n");
+        let nics = nics.map(section);
+        let [first, second] = &self.spaces;
+        Network::in_namespaces([first, second], [&nics[0], &nics[1]], at)
+    }
+
+    /// The kernels still talk to each other, by a TCP connection and a kilobyte.
+    fn kernel_goes_on(&self) {
+        let entered = "the namespace can be entered";
+        let listener = self.spaces[1].within(|| TcpListener::bind((IPV4[1], 0))).expect(entered);
+        let listener = listener.expect("a listener");
+        let to = listener.local_addr().expect("its address");
+        let client = self.spaces[0].within(|| TcpStream::connect_timeout(&to, PATIENCE));
+        let mut client = client.expect(entered).expect("the kernel's TCP works");
+        let (mut server, _) = listener.accept().expect("accepted");
+        client.write_all(&[7; 1000]).expect("sent");
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        server.read_exact(&mut [0; 1000]).expect("received");
+    }
+}
+
+/// Messages go over the wire, the kernel's own traffic too, and in the end nothing is left behind.
+fn drivers_work(driver: &str, nic: &str, at: [IpAddr; 2]) {
+    let Some(veth) = Veth::new() else { return };
+    let mut network = veth.hosts([nic, nic], at);
+    let status = network.client.status();
+    assert_eq!(status["engines"][0]["queues"][0]["driver"], driver, "{status:#}");
+    let traffic = Traffic::start(&network, 4000);
+    traffic.goes_on();
+    veth.kernel_goes_on();
+    let ping = clearway(&["ping", &at[1].to_string(), "--count", "1"], &network.client);
+    assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stderr));
+    drop(traffic);
+    assert!(network.client.terminate() && network.server.terminate(), "not in good order");
+    eventually("no XDP program is left behind", || {
+        veth.facts(0).xdp_program.is_none() && veth.facts(1).xdp_program.is_none()
+    });
+    veth.kernel_goes_on();
+}
+
+#[test]
+fn af_xdp_with_the_kernels_addresses() {
+    drivers_work("af_xdp", "driver = \"af_xdp\"", IPV4.map(IpAddr::V4));
+}
+
+#[test]
+fn automatic_choice_with_the_kernels_ipv6_addresses() {
+    drivers_work("af_xdp", "", IPV6.map(IpAddr::V6));
+}
+
+#[test]
+fn af_packet_with_the_kernels_addresses() {
+    drivers_work("af_packet", "driver = \"af_packet\"", IPV4.map(IpAddr::V4));
+}
+
+/// The host's addresses are not the kernel's: the daemon answers ARP for them itself.
+#[test]
+fn own_addresses_beside_those_of_the_kernel() {
+    let Some(veth) = Veth::new() else { return };
+    let own = [Ipv4Addr::new(10, 78, 0, 101), Ipv4Addr::new(10, 78, 0, 102)];
+    let nics = own.map(|address| format!("addresses = [\"{address}/24\"]"));
+    let network = veth.hosts([&nics[0], &nics[1]], own.map(IpAddr::V4));
+    Traffic::start(&network, 4000).goes_on();
+    veth.kernel_goes_on();
+}
+
+/// `kill -9` leaves no program behind that would swallow packets.
+#[test]
+fn killed_daemon_leaves_the_interface_to_the_kernel() {
+    let Some(veth) = Veth::new() else { return };
+    let mut network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    Traffic::start(&network, 4000).goes_on();
+    network.client.kill();
+    network.server.kill();
+    eventually("no XDP program is left behind", || {
+        veth.facts(0).xdp_program.is_none() && veth.facts(1).xdp_program.is_none()
+    });
+    veth.kernel_goes_on();
+}
