@@ -233,8 +233,10 @@ impl Endpoint {
     /// Sends a message whose bytes stand at `offset` of the app's transmit pool, where they stay
     /// until [`App::sent`].
     pub fn send(&mut self, now: Time, key: FlowKey, offset: u32, length: u32) {
-        if let Some(flow) = self.flow(key) {
-            flow.send(offset, length);
+        let Some(flow) = self.flow(key) else { return };
+        flow.send(offset, length);
+        // In line already: sending more changes nothing until it has its turn.
+        if !self.slots[key.slot()].is_ready {
             self.update(now, key.slot());
         }
     }
@@ -246,8 +248,7 @@ impl Endpoint {
 
     /// The app has released a message of `length` bytes that it got from this flow.
     pub fn release(&mut self, now: Time, key: FlowKey, length: u32) {
-        if let Some(flow) = self.flow(key) {
-            flow.release(length);
+        if self.flow(key).is_some_and(|flow| flow.release(length)) {
             self.update(now, key.slot());
         }
     }

@@ -274,10 +274,11 @@ impl Flow {
         self.outgoing.push(offset, length);
     }
 
-    /// The app has released a received message.
-    pub(crate) fn release(&mut self, length: u32) {
+    /// The app has released a received message. True if the peer is to be told.
+    pub(crate) fn release(&mut self, length: u32) -> bool {
         self.incoming.release(length);
         self.limit_due |= self.incoming.is_starved() || self.incoming.limit_is_worth_telling();
+        self.limit_due
     }
 
     /// The app has memory again, from whatever connection.
