@@ -1,0 +1,53 @@
+#!/usr/bin/env bash
+# Builds examples/hello.c as a user would, against an installed library found by pkg-config, and lets a
+# server and a client greet each other through a daemon.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+work=$(mktemp -d)
+pids=()
+cleanup() {
+    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
+    wait 2>/dev/null || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+
+fail() {
+    echo "example: $*" >&2
+    cat "$work"/*.log >&2
+    exit 1
+}
+# Waits up to ten seconds for a condition.
+wait_for() {
+    for _ in $(seq 200); do
+        if "$@" 2>/dev/null; then return 0; fi
+        sleep 0.05
+    done
+    return 1
+}
+
+target=${CARGO_TARGET_DIR:-target}
+tools/cargo.sh build --quiet -p clearway-capi -p clearway-daemon
+PREFIX=$work/usr BUILD=$target/debug tools/install.sh
+export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib CLEARWAY_SOCKET=$work/control.sock
+# Flags are words of their own.
+# shellcheck disable=SC2046
+cc -Wall -Wextra -Werror examples/hello.c $(pkg-config --cflags --libs clearway) -o "$work/hello"
+
+cat >"$work/clearway.toml" <<TOML
+[[nic]]
+name = "link"
+driver = "memif"
+role = "server"
+socket = "$work/memif.sock"
+addresses = ["10.0.0.1/24"]
+TOML
+"$work/usr/bin/clearway" daemon --config "$work/clearway.toml" 2>"$work/daemon.log" &
+pids+=($!)
+wait_for test -S "$CLEARWAY_SOCKET" || fail "the daemon did not start"
+stdbuf -oL "$work/hello" server >"$work/server.log" 2>&1 &
+pids+=($!)
+wait_for grep -q listening "$work/server.log" || fail "the server did not start"
+answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail "the client failed"
+[ "$answer" = "hello, Clearway" ] || fail "the client got: $answer"
+echo "example: hello.c, built with pkg-config, got: $answer"
