@@ -302,14 +302,18 @@ impl Policy {
 }
 
 impl Default for Limits {
+    /// Channels take their memory when they are made, so that its limits go by the machine's: half
+    /// of it for all of them, a quarter for one user.
     fn default() -> Self {
+        let system = rustix::system::sysinfo();
+        let machine_bytes = system.totalram as u64 * u64::from(system.mem_unit);
         Self {
             sessions_total: 1024,
             sessions_per_user: 256,
             channels_total: 256,
             channels_per_user: 64,
-            memory_per_user_bytes: 4 << 30,
-            memory_total_bytes: 16 << 30,
+            memory_per_user_bytes: machine_bytes / 4,
+            memory_total_bytes: machine_bytes / 2,
             connections_per_channel: 4096,
             listeners_per_channel: 64,
         }

@@ -14,6 +14,7 @@
 
 mod engines;
 mod events;
+mod log_budget;
 mod neighbours;
 mod ping;
 mod requests;
@@ -36,6 +37,7 @@ use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 
 pub(crate) use engines::EngineSlot;
+use log_budget::LogBudget;
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
@@ -46,6 +48,11 @@ pub use stop::Stopper;
 const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
 /// Events taken from the kernel per wait.
 const EVENTS_PER_WAIT: usize = 64;
+/// Peers that are not served and wait to be told why, when they ask for something. More are told and
+/// closed at once, which their first request may race with.
+const REFUSED_MAX: usize = 64;
+/// How long no connection is accepted after that has failed, for want of descriptors as a rule.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
 const ACCEPTS_PER_WAKE: usize = 16;
 
@@ -69,6 +76,11 @@ pub struct ControlPlane {
     engines: Vec<EngineSlot>,
     accounts: Accounts,
     sessions: HashMap<u64, Session>,
+    /// How many of the sessions are refused.
+    refused: usize,
+    /// No connection is accepted until then.
+    accept_again: Option<Instant>,
+    log_budget: LogBudget,
     session_next: u64,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
@@ -96,6 +108,9 @@ impl ControlPlane {
             engines,
             accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
             sessions: HashMap::new(),
+            refused: 0,
+            accept_again: None,
+            log_budget: LogBudget::new(),
             session_next: 0,
             request_next: 0,
             facts: Facts::new(config),
@@ -158,11 +173,17 @@ impl ControlPlane {
             self.dispatch(event.data.u64(), event.flags);
         }
         self.advance_pings();
+        if self.accept_again.is_some_and(|again| again <= Instant::now()) {
+            self.pause_accepting(false);
+        }
         Ok(())
     }
 
     fn time_to_wait(&self) -> Option<Duration> {
-        let due = [self.shutdown_deadline, self.ping_due()].into_iter().flatten().min()?;
+        let due = [self.shutdown_deadline, self.ping_due(), self.accept_again]
+            .into_iter()
+            .flatten()
+            .min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 
@@ -188,41 +209,54 @@ impl ControlPlane {
                 Ok((socket, peer)) => self.open_session(socket, peer),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept an app");
+                    tracing::warn!(%error, "cannot accept an app; see `ulimit -n`");
+                    self.pause_accepting(true);
                     return;
                 }
             }
         }
     }
 
+    fn pause_accepting(&mut self, pause: bool) {
+        let Some(listener) = &self.listener else { return };
+        self.accept_again = pause.then(|| Instant::now() + ACCEPT_PAUSE);
+        let flags = if pause { epoll::EventFlags::empty() } else { epoll::EventFlags::IN };
+        let data = epoll::EventData::new_u64(LISTENER);
+        if let Err(error) = epoll::modify(&self.epoll, listener, data, flags) {
+            tracing::warn!(%error, "cannot watch the control socket");
+        }
+    }
+
     fn open_session(&mut self, socket: OwnedFd, peer: policy::Peer) {
-        let user = peer.user;
-        let session = Session::new(socket, peer);
-        if let Err(refusal) = self.accounts.open_session(user) {
-            tracing::warn!(user, process = session.peer.process, "{}", refusal.message);
-            session.refuse(&refusal);
-            return;
+        let mut session = Session::new(socket, peer);
+        if let Err(refusal) = self.accounts.open_session(&session.peer) {
+            if self.refused >= REFUSED_MAX {
+                session.refuse(&refusal);
+                return;
+            }
+            self.refused += 1;
+            session.refused = Some(refusal);
         }
         let token = SESSIONS + self.session_next;
         self.session_next += 1;
-        if let Err(error) = self.watch(session.as_fd(), token) {
-            tracing::warn!(%error, "cannot watch a session");
-            self.accounts.close_session(user);
-            return;
-        }
-        tracing::debug!(
-            session = token - SESSIONS,
-            user,
-            process = session.peer.process,
-            "session"
-        );
+        let watched = self.watch(session.as_fd(), token);
         self.sessions.insert(token, session);
+        if let Err(error) = watched {
+            self.end_session(token, &format!("it cannot be watched: {error}"));
+        }
     }
 
     /// Reads one request, or notices that the app is gone.
     fn serve_session(&mut self, token: u64, flags: epoll::EventFlags) {
         let Some(session) = self.sessions.get_mut(&token) else { return };
         if flags.contains(epoll::EventFlags::IN) && !session.is_waiting() {
+            if let Some(refusal) = session.refused.clone() {
+                // Read, so that the peer finds the answer and not a broken connection.
+                session.receive();
+                self.log_refusal(token, &refusal);
+                self.expel(token, &refusal);
+                return;
+            }
             match session.receive() {
                 Received::Request(request) => self.handle_request(token, request),
                 Received::Malformed | Received::Nothing => {}
@@ -240,13 +274,20 @@ impl ControlPlane {
     fn end_session(&mut self, token: u64, reason: &str) {
         let Some(session) = self.sessions.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, session.as_fd());
+        if session.refused.is_some() {
+            self.refused -= 1;
+            return;
+        }
         self.accounts.close_session(session.peer.user);
         let process = session.peer.process;
         match &session.attached {
             Some(attached) => {
                 let (engine, channel) = (&mut self.engines[attached.engine], attached.channel);
-                tracing::info!(app = attached.app, process, channel, reason, "session ended");
                 engine.remove_channel(channel);
+                if self.log_budget.take() {
+                    let app = &attached.app;
+                    tracing::info!(app, process, channel, reason, "session ended");
+                }
             }
             None => tracing::debug!(process, reason, "session ended"),
         }
@@ -257,6 +298,15 @@ impl ControlPlane {
         if let Some(session) = self.sessions.get(&token) {
             session.refuse(refusal);
             self.end_session(token, &refusal.message);
+        }
+    }
+
+    fn log_refusal(&mut self, token: u64, refusal: &Refusal) {
+        if let Some(session) = self.sessions.get(&token)
+            && self.log_budget.take()
+        {
+            let (user, process) = (session.peer.user, session.peer.process);
+            tracing::info!(user, process, "refused: {}", refusal.message);
         }
     }
 

@@ -1,6 +1,7 @@
 //! Opening a host: its NICs, an engine on each, and the control plane over them.
 
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config::{Config, Network, Nic};
@@ -52,6 +53,7 @@ impl Host {
 /// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
 pub fn run(config: &Config) -> Result<(), Error> {
     log::start(&config.log);
+    raise_open_files();
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let clock = Clock::new();
     let mut host = Host::open(config, &clock)?;
@@ -118,6 +120,15 @@ fn start(
         .name(format!("engine {}", nic.name))
         .spawn(work)
         .map_err(|error| Error::resources("start a thread", error))
+}
+
+/// Each app takes some descriptors; the soft limit is there for programs that use `select`.
+fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(%error, "the limit on open files stays as it is");
+    }
 }
 
 /// An engine that cannot be pinned works, only less evenly.

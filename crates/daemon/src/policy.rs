@@ -82,8 +82,16 @@ impl Accounts {
         self.policy.limits.listeners_per_channel
     }
 
-    /// Counts a new control connection.
-    pub(crate) fn open_session(&mut self, user: u32) -> Result<(), Refusal> {
+    /// Counts a new control connection, if this peer may have one.
+    pub(crate) fn open_session(&mut self, peer: &Peer) -> Result<(), Refusal> {
+        let user = peer.user;
+        if !self.may_attach(peer) {
+            let message = format!(
+                "user {user} may not attach to this daemon; add the user or one of its groups to \
+                 [policy] in the daemon's configuration"
+            );
+            return Err(Refusal { code: Code::Denied, message });
+        }
         let limits = &self.policy.limits;
         let account = self.account(user);
         let full = if self.total.sessions >= limits.sessions_total {
@@ -106,8 +114,7 @@ impl Accounts {
         self.change(user, |account| account.sessions -= 1);
     }
 
-    /// True if this peer may attach and see the daemon's state.
-    pub(crate) fn may_attach(&self, peer: &Peer) -> bool {
+    fn may_attach(&self, peer: &Peer) -> bool {
         let policy = &self.policy;
         peer.user == 0
             || peer.user == self.own_user
@@ -117,17 +124,9 @@ impl Accounts {
     }
 
     /// Counts a channel of `memory_bytes`, if there is room for it.
-    pub(crate) fn open_channel(&mut self, peer: &Peer, memory_bytes: u64) -> Result<(), Refusal> {
-        if !self.may_attach(peer) {
-            let message = format!(
-                "user {} may not attach to this daemon; add the user or one of its groups to \
-                 [policy] in the daemon's configuration",
-                peer.user
-            );
-            return Err(Refusal { code: Code::Denied, message });
-        }
+    pub(crate) fn open_channel(&mut self, user: u32, memory_bytes: u64) -> Result<(), Refusal> {
         let limits = &self.policy.limits;
-        let account = self.account(peer.user);
+        let account = self.account(user);
         if self.total.channels >= limits.channels_total {
             let limit = limits.channels_total as u64;
             return Err(limit_reached("channels", "channels_total", limit));
@@ -144,7 +143,7 @@ impl Accounts {
             let limit = limits.memory_total_bytes;
             return Err(limit_reached("bytes of memory", "memory_total_bytes", limit));
         }
-        for account in [self.users.entry(peer.user).or_default(), &mut self.total] {
+        for account in [self.users.entry(user).or_default(), &mut self.total] {
             account.channels += 1;
             account.memory_bytes += memory_bytes;
         }

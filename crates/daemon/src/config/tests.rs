@@ -56,7 +56,13 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert_eq!(config.policy.groups, [400]);
     assert_eq!(config.policy.ports[0].allow, [80..=80, 8000..=8999]);
     assert!(config.policy.ports[1].anybody);
-    assert_eq!(config.policy.limits, Limits::default());
+    // These two go by the machine's memory if not given.
+    let limits = Limits {
+        memory_per_user_bytes: 4 << 30,
+        memory_total_bytes: 16 << 30,
+        ..Limits::default()
+    };
+    assert_eq!(config.policy.limits, limits);
 }
 
 fn is_assignment(text: &str) -> bool {

@@ -54,7 +54,7 @@ impl ControlPlane {
         let reply = match result {
             Ok(port) => {
                 let app = session.attached.as_ref().map_or("", |attached| &attached.app);
-                tracing::info!(app, channel, port, "listening");
+                tracing::debug!(app, channel, port, "listening");
                 Reply::Listening(Listening { listener, address: SocketAddr::new(address, port) })
             }
             Err(code) => {
@@ -69,12 +69,14 @@ impl ControlPlane {
 
     fn violation(&mut self, engine: usize, channel: u32, violation: Violation) {
         let Some(record) = self.engines[engine].channel(channel) else { return };
-        tracing::warn!(
-            engine = self.engines[engine].name,
-            channel,
-            user = record.user,
-            "an app broke the contract of its channel: {violation}"
-        );
+        if self.log_budget.take() {
+            tracing::warn!(
+                engine = self.engines[engine].name,
+                channel,
+                user = record.user,
+                "an app broke the contract of its channel: {violation}"
+            );
+        }
         let text = format!("the app broke the contract of its channel: {violation}");
         self.expel(record.session, &refusal(Code::Violation, text));
     }

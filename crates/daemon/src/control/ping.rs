@@ -39,7 +39,6 @@ pub(super) struct Task {
 
 impl ControlPlane {
     pub(super) fn begin_ping(&mut self, token: u64, ping: &Ping) -> Result<(), Refusal> {
-        self.may_look(token)?;
         let engine = self.engine_towards(ping.peer).ok_or_else(|| {
             let text = format!(
                 "no NIC of this host has an address of the family of {}; add one to `addresses`",

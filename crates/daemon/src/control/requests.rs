@@ -19,19 +19,15 @@ impl ControlPlane {
             Request::Attach(attach) => self.attach(token, attach),
             Request::Listen(listen) => self.listen(token, &listen),
             Request::Unlisten(unlisten) => self.unlisten(token, &unlisten),
-            Request::Status(Empty {}) => self.gather_status(token),
+            Request::Status(Empty {}) => {
+                self.gather_status(token);
+                Ok(())
+            }
             Request::Ping(ping) => self.begin_ping(token, &ping),
         };
         match result {
             Err(refusal) => {
-                if let Some(session) = self.sessions.get(&token) {
-                    tracing::info!(
-                        user = session.peer.user,
-                        process = session.peer.process,
-                        "refused: {}",
-                        refusal.message
-                    );
-                }
+                self.log_refusal(token, &refusal);
                 self.reply(token, &Reply::Error(refusal));
             }
             Ok(()) => {
@@ -67,10 +63,10 @@ impl ControlPlane {
         attach.sizes.check().map_err(|error| refusal(Code::Invalid, error.to_string()))?;
         let engine = self.choose_engine(attach.engine)?;
         let memory_bytes = attach.sizes.total_bytes() as u64;
-        self.accounts.open_channel(&session.peer, memory_bytes)?;
+        let user = session.peer.user;
+        self.accounts.open_channel(user, memory_bytes)?;
         let opened = self.open_channel(token, engine, &attach);
         if opened.is_err() {
-            let user = self.sessions[&token].peer.user;
             self.accounts.close_channel(user, memory_bytes);
         }
         opened
@@ -108,7 +104,10 @@ impl ControlPlane {
             connections_max: self.accounts.connections_per_channel(),
         });
         let process = session.peer.process;
-        tracing::info!(app = attach.app, user, process, engine = engine.name, channel, "attached");
+        if self.log_budget.take() {
+            let engine = &engine.name;
+            tracing::info!(app = attach.app, user, process, engine, channel, "attached");
+        }
         let app = attach.app.clone();
         if let Some(session) = self.sessions.get_mut(&token) {
             session.attached = Some(session::Attached {
@@ -158,18 +157,6 @@ impl ControlPlane {
         self.engines[engine].post(EngineRequest::Unlisten { channel, listener });
         self.reply(token, &Reply::Unlistened(Empty {}));
         Ok(())
-    }
-
-    /// Only who may attach may look around.
-    pub(super) fn may_look(&self, token: u64) -> Result<(), Refusal> {
-        match self.sessions.get(&token) {
-            Some(session) if !self.accounts.may_attach(&session.peer) => {
-                let text = "only users that may attach may ask this; add the user to [policy] in \
-                            the daemon's configuration";
-                Err(refusal(Code::Denied, text))
-            }
-            _ => Ok(()),
-        }
     }
 }
 

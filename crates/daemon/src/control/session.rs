@@ -19,6 +19,8 @@ pub(super) struct Session {
     pub(super) attached: Option<Attached>,
     /// The request that is being worked on; the socket is not read meanwhile.
     pub(super) waiting: Waiting,
+    /// Why this peer is not served: the answer to its first request.
+    pub(super) refused: Option<Refusal>,
     malformed: u32,
 }
 
@@ -63,7 +65,7 @@ pub(super) enum Received {
 impl Session {
     pub(super) fn new(socket: OwnedFd, peer: Peer) -> Self {
         let waiting = Waiting::Nothing;
-        Self { socket, peer, attached: None, waiting, malformed: 0 }
+        Self { socket, peer, attached: None, waiting, refused: None, malformed: 0 }
     }
 
     pub(super) fn is_waiting(&self) -> bool {

@@ -253,10 +253,24 @@ fn sessions_over_the_limit_are_told_and_closed() {
     let host = Live::start(Limits { sessions_per_user: 3, ..Limits::default() });
     let apps = [host.app(), host.app(), host.app()];
     let fourth = host.app();
-    let Ok(Some(Reply::Error(refusal))) = fourth.reply() else { panic!("no refusal") };
-    assert_eq!(refusal.code, Code::Limit);
+    assert_eq!(fourth.refusal(&Request::Status(Empty {})).0, Code::Limit);
     fourth.wait_for_end();
     let _channel = apps[2].attach();
+}
+
+/// Nobody waits in line for nothing: those that are refused hold no place.
+#[test]
+fn refused_sessions_are_bounded_and_harmless() {
+    let host = Live::start(Limits { sessions_per_user: 1, ..Limits::default() });
+    let first = host.app();
+    let _channel = first.attach();
+    let crowd: Vec<App> = (0..super::REFUSED_MAX + 10).map(|_| host.app()).collect();
+    let last = crowd.last().expect("somebody");
+    let Ok(Some(Reply::Error(refusal))) = last.reply() else { panic!("no refusal") };
+    assert_eq!(refusal.code, Code::Limit);
+    assert_eq!(crowd[0].refusal(&Request::Status(Empty {})).0, Code::Limit);
+    drop(crowd);
+    assert!(matches!(first.listen(7000), Reply::Listening(_)));
 }
 
 #[test]

@@ -29,8 +29,8 @@ fn users_and_groups_may_be_added() {
 }
 
 #[test]
-fn a_stranger_gets_no_channel_and_is_told_why() {
-    let refusal = accounts(Policy::default()).open_channel(&peer(7, &[]), MIB).expect_err("denied");
+fn a_stranger_is_told_why() {
+    let refusal = accounts(Policy::default()).open_session(&peer(7, &[])).expect_err("denied");
     assert_eq!(refusal.code, Code::Denied);
     assert!(refusal.message.contains("user 7") && refusal.message.contains("[policy]"));
 }
@@ -44,10 +44,9 @@ fn limits_hold_and_come_back() {
         memory_total_bytes: 15 * MIB,
         ..Limits::default()
     };
-    let mut accounts = accounts(Policy { anybody: true, limits, ..Policy::default() });
-    let mut open = |user, mib| {
-        accounts.open_channel(&peer(user, &[]), mib * MIB).map_err(|refusal| refusal.message)
-    };
+    let mut accounts = accounts(Policy { limits, ..Policy::default() });
+    let mut open =
+        |user, mib| accounts.open_channel(user, mib * MIB).map_err(|refusal| refusal.message);
     open(1, 4).expect("the first");
     assert!(open(1, 7).expect_err("too much memory").contains("memory_per_user_bytes"));
     open(1, 6).expect("exactly full");
@@ -65,15 +64,15 @@ fn limits_hold_and_come_back() {
 #[test]
 fn sessions_are_limited_in_all_and_per_user() {
     let limits = Limits { sessions_total: 3, sessions_per_user: 2, ..Limits::default() };
-    let mut accounts = accounts(Policy { limits, ..Policy::default() });
+    let mut accounts = accounts(Policy { anybody: true, limits, ..Policy::default() });
     let message = |result: Result<(), Refusal>| result.expect_err("full").message;
-    accounts.open_session(1).expect("first");
-    accounts.open_session(1).expect("second");
-    assert!(message(accounts.open_session(1)).contains("sessions_per_user"));
-    accounts.open_session(2).expect("third");
-    assert!(message(accounts.open_session(2)).contains("sessions_total"));
+    accounts.open_session(&peer(1, &[])).expect("first");
+    accounts.open_session(&peer(1, &[])).expect("second");
+    assert!(message(accounts.open_session(&peer(1, &[]))).contains("sessions_per_user"));
+    accounts.open_session(&peer(2, &[])).expect("third");
+    assert!(message(accounts.open_session(&peer(2, &[]))).contains("sessions_total"));
     accounts.close_session(1);
-    accounts.open_session(2).expect("there is room again");
+    accounts.open_session(&peer(2, &[])).expect("there is room again");
 }
 
 #[test]
