@@ -43,6 +43,8 @@ pub struct AppEnd {
     transmit: Arc<TransmitPool>,
     receive: Arc<ReceivePool>,
     releases: Releases,
+    /// Empty; kept for its memory.
+    returned: Vec<(u32, u32)>,
     pool: Pool,
     /// Tells extents of different channels apart.
     tag: u32,
@@ -126,6 +128,7 @@ impl AppEnd {
                 sizes.receive_pool_bytes,
             ))),
             releases: Releases::new(sizes.receive_pool_bytes / RELEASE_SHARE),
+            returned: Vec::new(),
             pool: Pool::new(sizes.transmit_pool_bytes),
             tag: TAGS.fetch_add(1, Ordering::Relaxed),
             dirty: false,
@@ -270,10 +273,21 @@ impl AppEnd {
         self.flush();
     }
 
+    #[inline]
     fn collect_returned(&mut self) {
-        for (id, length) in self.receive.take_returned() {
+        if self.receive.has_returned() {
+            self.release_returned();
+        }
+    }
+
+    #[cold]
+    fn release_returned(&mut self) {
+        let mut list = std::mem::take(&mut self.returned);
+        self.receive.take_returned(&mut list);
+        for (id, length) in list.drain(..) {
             self.release(id, length);
         }
+        self.returned = list;
     }
 
     /// As many as the ring has room for; the rest waits for the next time.

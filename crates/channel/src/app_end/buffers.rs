@@ -149,16 +149,18 @@ impl ReceivePool {
         Self { bytes, returned: Mutex::default(), any_returned: AtomicBool::new(false) }
     }
 
-    /// Buffers that were dropped since the last call.
+    /// Whether buffers were dropped since the last `take_returned`. What it overlooks now, it sees
+    /// later.
     #[inline]
-    pub(super) fn take_returned(&self) -> Vec<(u32, u32)> {
-        // The lock orders the list; the flag needs no order: what it hides now, it shows later.
-        if !self.any_returned.load(Ordering::Relaxed) {
-            return Vec::new();
-        }
+    pub(super) fn has_returned(&self) -> bool {
+        self.any_returned.load(Ordering::Relaxed)
+    }
+
+    /// Exchanges the list of buffers that were dropped for an empty one.
+    pub(super) fn take_returned(&self, list: &mut Vec<(u32, u32)>) {
         let mut returned = self.returned.lock().unwrap_or_else(PoisonError::into_inner);
         self.any_returned.store(false, Ordering::Relaxed);
-        std::mem::take(&mut returned)
+        std::mem::swap(&mut *returned, list);
     }
 }
 
