@@ -64,9 +64,12 @@ impl Neighbours {
         Ok(answers.iter().filter_map(|answer| neighbour(answer, self.interface_index)).collect())
     }
 
-    /// Asks the kernel to find `address`, or to make sure that it is still where it was. What
-    /// comes of it is among the changes; needs CAP_NET_ADMIN.
-    pub fn resolve(&mut self, address: IpAddr) -> Result<(), Error> {
+    /// Asks the kernel to find `address`, or to make sure that it is still where it was, and
+    /// returns what is known already. What comes of the asking is among the changes, unless it
+    /// changes nothing. One that failed is not tried again before it is asked for again, which is
+    /// worth it: just after an interface has come up, IPv6 is still checking its own addresses and
+    /// asks nobody. Needs CAP_NET_ADMIN.
+    pub fn resolve(&mut self, address: IpAddr) -> Result<Option<Neighbour>, Error> {
         let mut request = NeighbourMessage::default();
         request.header.family = family(address);
         request.header.ifindex = self.interface_index;
@@ -79,7 +82,7 @@ impl Neighbours {
         }));
         let request = RouteNetlinkMessage::NewNeighbour(request);
         self.questions.ask(request, NLM_F_CREATE | NLM_F_REPLACE).map_err(failed)?;
-        Ok(())
+        Ok(self.entries()?.into_iter().find(|neighbour| neighbour.address == address))
     }
 
     /// The next change since this was opened; `None` if there is none yet.
