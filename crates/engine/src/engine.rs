@@ -235,7 +235,7 @@ impl Engine {
     fn watch_link(&mut self) {
         let is_up = self.queues.first().is_some_and(|queue| queue.link_up());
         if is_up && !self.was_up {
-            self.core.interface.announce();
+            self.core.interface.handle_link_up();
         }
         self.was_up = is_up;
     }

@@ -51,9 +51,14 @@ impl Link {
 }
 
 impl Interface {
-    /// Tells the link who is at this host's addresses: when the link has come up. Hosts that know
-    /// better, from before a restart, then ask.
-    pub fn announce(&mut self) {
+    /// The link has come up. Tells it who is at this host's addresses (hosts that know better, from
+    /// before a restart, then ask), and asks again what nobody has answered.
+    pub fn handle_link_up(&mut self) {
+        self.neighbours.ask_again();
+        self.announce();
+    }
+
+    fn announce(&mut self) {
         if self.kernel_shares {
             return;
         }

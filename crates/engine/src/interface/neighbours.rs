@@ -205,6 +205,16 @@ impl Neighbours {
         }
     }
 
+    /// The link has just come up: whatever was asked before was lost.
+    pub(super) fn ask_again(&mut self) {
+        for who in self.waiting.clone() {
+            if let Some(State::Incomplete { .. }) = self.entries.get(&who).map(|entry| entry.state)
+            {
+                self.push_question(Question { target: who, mac: None });
+            }
+        }
+    }
+
     pub(super) fn poll_question(&mut self) -> Option<Question> {
         self.questions.pop_front()
     }

@@ -178,12 +178,22 @@ fn a_restarted_peer_with_another_mac_is_found_by_its_announcement() {
         let mut moved = config(2);
         moved.mac = [2, 0, 0, 0, 0, 99];
         let mut moved = Interface::new(&moved);
-        moved.announce();
+        moved.handle_link_up();
         settle(NOW, &mut a, &mut moved);
         assert!(!a.is_current(NOW, &there));
         let there = known(a.path(NOW, from, to));
         assert!(matches!(moved.handle_frame(NOW, &datagram(&there, b"x")), Received::Datagram(_)));
     }
+}
+
+#[test]
+fn questions_that_were_lost_while_the_link_was_down_are_asked_again_when_it_is_up() {
+    let (mut a, mut b) = hosts(|_| ());
+    assert_eq!(a.path(NOW, v4(1), v4(2)).map(drop), Resolution::Pending);
+    assert_eq!(frames_of(&mut a).len(), 1, "and it is lost");
+    a.handle_link_up();
+    settle(NOW, &mut a, &mut b);
+    known(a.path(NOW, v4(1), v4(2)));
 }
 
 #[test]
@@ -283,7 +293,7 @@ fn the_kernel_answers_where_it_shares() {
     let frame = datagram(&there, b"x");
     let Received::Datagram(received) = shared.handle_frame(NOW, &frame) else { panic!() };
     shared.refuse(NOW, &received);
-    shared.announce();
+    shared.handle_link_up();
     assert!(!shared.has_output());
 
     // Its neighbours are asked for once per attempt, and through the kernel.
