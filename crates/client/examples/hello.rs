@@ -1,44 +1,41 @@
 //! Hello through Clearway: `hello server`, and on another host `hello client ADDRESS`.
 
-use std::net::SocketAddr;
-
-use clearway_client::{Channel, Error, Event, Options};
+use clearway_client::{Channel, Event, Options};
 
 const PORT: u16 = 4000;
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["server"] => Ok(server()?),
-        ["client", address] => Ok(client(SocketAddr::new(address.parse()?, PORT))?),
+type Result = std::result::Result<(), Box<dyn std::error::Error>>;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let result = match words.as_slice() {
+        [role] if role == "server" => serve(),
+        [role, address] if role == "client" => ask(address),
         _ => Err("usage: hello server | hello client ADDRESS".into()),
+    };
+    if let Err(error) = result {
+        eprintln!("hello: {error}");
+        std::process::exit(1);
     }
 }
 
-fn server() -> Result<(), Error> {
-    let mut channel = Channel::attach(&Options::new("hello-server"))?;
+fn serve() -> Result {
+    let mut channel = Channel::attach(&Options::new("hello"))?;
     println!("listening on {}", channel.listen(PORT)?.address);
     loop {
-        match channel.next_event(None)? {
-            Event::Accepted(accepted) => println!("{} connected", accepted.peer),
-            Event::Message(message) => {
-                let answer = format!("hello, {}", String::from_utf8_lossy(&message));
-                if let Err(error) = channel.send(message.connection(), answer.as_bytes()) {
-                    println!("{error}");
-                }
+        if let Event::Message(message) = channel.next_event(None)? {
+            let answer = format!("hello, {}", String::from_utf8_lossy(&message));
+            if let Err(error) = channel.send(message.connection(), answer.as_bytes()) {
+                eprintln!("{error}"); // One client less.
             }
-            Event::Closed { code, .. } => println!("a connection ended: {code}"),
-            _ => {}
         }
     }
 }
 
-fn client(server: SocketAddr) -> Result<(), Error> {
-    let mut channel = Channel::attach(&Options::new("hello-client"))?;
-    let connection = channel.connect(server, None)?;
+fn ask(server: &str) -> Result {
+    let mut channel = Channel::attach(&Options::new("hello"))?;
+    let connection = channel.connect((server.parse::<std::net::IpAddr>()?, PORT).into(), None)?;
     channel.send(connection, b"Clearway")?;
-    let mut answer = [0; 100];
-    let (_, length) = channel.recv(&mut answer, None)?;
-    println!("{}", String::from_utf8_lossy(&answer[..length]));
-    channel.close(connection)
+    println!("{}", String::from_utf8_lossy(&channel.recv_zero_copy(None)?));
+    Ok(channel.close(connection)?)
 }
