@@ -4,7 +4,7 @@ use clearway_base::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::engine::Engine;
-use crate::idle::{Idle, Step};
+use crate::idle::{Idle, Idler, Step};
 
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
@@ -57,18 +57,22 @@ impl Group {
 
     /// Runs. Returns when every engine has ended.
     pub fn run(mut self) {
-        let mut idle_since = self.clock.now();
+        let mut idler = Idler::new(self.idle, self.clock.now());
         while !self.engines.is_empty() {
             let now = self.clock.now();
             let work: usize = self.engines.iter_mut().map(|engine| engine.turn(now)).sum();
             if work > 0 {
-                idle_since = now;
+                idler.was_busy(now);
                 self.engines.retain(|engine| !engine.has_ended());
                 continue;
             }
-            match self.idle.step(idle_since, now) {
-                Step::Spin => {} // no `pause`: hypervisors take a tight loop of them for a spinning lock and step in
-                Step::Yield => std::thread::yield_now(),
+            match idler.step(now) {
+                // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
+                Step::Spin => {}
+                Step::Yield => {
+                    std::thread::yield_now();
+                    idler.yielded(self.clock.now());
+                }
                 Step::Sleep => self.sleep(),
             }
         }

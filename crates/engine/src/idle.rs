@@ -2,23 +2,24 @@
 
 use clearway_base::{MICROSECOND, Time};
 
-/// Spinning before the first yield: what a yield costs if somebody else wants the core. If nobody
-/// does, it returns at once, and yielding is as good as spinning.
-const SPIN_NS: u64 = 2 * MICROSECOND;
-/// Yielding before the first sleep: about what waking up would cost.
-const YIELD_NS: u64 = 100 * MICROSECOND;
+/// How long an engine that has nothing to do keeps the core before it lets others have it. A packet
+/// that comes meanwhile is served at once, where a switch away and back would cost some
+/// microseconds (`docs/performance.md` has the figures).
+const HOLD_NS: u64 = 10 * MICROSECOND;
+/// How long an adaptive engine spins and yields before it sleeps: about what waking up would cost.
+const AWAKE_NS: u64 = 100 * MICROSECOND;
 
 /// The idle strategy of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Idle {
     /// Never gives the core away: lowest latency, one core per thread.
     Spin,
-    /// Lets others run whenever there is nothing to do, and never sleeps: for cores that engine
-    /// and apps share.
+    /// Never sleeps, but lets others run: at once when it has just done something (an app may have
+    /// got a message), then every ten microseconds. For cores that engine and apps share.
     Yield,
     /// Sleeps whenever there is nothing to do, until a doorbell, a frame or a timer.
     Block,
-    /// Spins briefly, then yields, then sleeps.
+    /// Spins and yields like `Yield` while there was something to do lately, then sleeps.
     #[default]
     Adaptive,
 }
@@ -34,18 +35,6 @@ impl Idle {
             Self::Adaptive => "adaptive",
         }
     }
-
-    /// What to do now, if nothing has happened since `since`.
-    pub(crate) fn step(self, since: Time, now: Time) -> Step {
-        match self {
-            Self::Spin => Step::Spin,
-            Self::Yield => Step::Yield,
-            Self::Block => Step::Sleep,
-            Self::Adaptive if now.since(since) < SPIN_NS => Step::Spin,
-            Self::Adaptive if now.since(since) < YIELD_NS => Step::Yield,
-            Self::Adaptive => Step::Sleep,
-        }
-    }
 }
 
 /// One step of idling.
@@ -56,16 +45,73 @@ pub(crate) enum Step {
     Sleep,
 }
 
+/// Decides what a thread does after each turn.
+#[derive(Debug)]
+pub(crate) struct Idler {
+    idle: Idle,
+    /// The last turn that did something.
+    busy_at: Time,
+    /// The last time that others were let run.
+    yielded_at: Time,
+    /// Something was done since then.
+    owes_yield: bool,
+}
+
+impl Idler {
+    pub(crate) const fn new(idle: Idle, now: Time) -> Self {
+        Self { idle, busy_at: now, yielded_at: now, owes_yield: false }
+    }
+
+    /// A turn that began at `now` did something.
+    pub(crate) const fn was_busy(&mut self, now: Time) {
+        self.busy_at = now;
+        self.owes_yield = true;
+    }
+
+    /// What to do after a turn that began at `now` and did nothing.
+    pub(crate) fn step(&self, now: Time) -> Step {
+        match self.idle {
+            Idle::Spin => Step::Spin,
+            Idle::Block => Step::Sleep,
+            Idle::Adaptive if now.since(self.busy_at) >= AWAKE_NS => Step::Sleep,
+            Idle::Yield | Idle::Adaptive => {
+                let is_due = self.owes_yield || now.since(self.yielded_at) >= HOLD_NS;
+                if is_due { Step::Yield } else { Step::Spin }
+            }
+        }
+    }
+
+    /// Others have had the core until `now`.
+    pub(crate) const fn yielded(&mut self, now: Time) {
+        self.yielded_at = now;
+        self.owes_yield = false;
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Idle, Step};
+    use super::{Idle, Idler, Step};
     use clearway_base::Time;
 
+    const START: Time = Time::from_ns(1_000_000);
+
     #[test]
-    fn adaptive_spins_then_yields_then_sleeps() {
-        let since = Time::from_ns(1_000_000);
+    fn adaptive_yields_once_then_holds_the_core_then_yields_again_then_sleeps() {
+        let mut idler = Idler::new(Idle::Adaptive, START);
+        idler.was_busy(START);
+        assert_eq!(idler.step(START + 1), Step::Yield);
+        idler.yielded(START + 2_000);
+        assert_eq!(idler.step(START + 2_001), Step::Spin);
+        assert_eq!(idler.step(START + 11_999), Step::Spin);
+        assert_eq!(idler.step(START + 12_000), Step::Yield);
+        assert_eq!(idler.step(START + 100_000), Step::Sleep);
+    }
+
+    #[test]
+    fn each_strategy_does_as_it_says() {
+        let later = START + 1_000_000_000;
         let steps =
-            [0, 1_999, 2_000, 99_999, 100_000].map(|ns| Idle::Adaptive.step(since, since + ns));
-        assert_eq!(steps, [Step::Spin, Step::Spin, Step::Yield, Step::Yield, Step::Sleep]);
+            [Idle::Spin, Idle::Yield, Idle::Block].map(|idle| Idler::new(idle, START).step(later));
+        assert_eq!(steps, [Step::Spin, Step::Yield, Step::Sleep]);
     }
 }

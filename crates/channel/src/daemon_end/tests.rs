@@ -393,14 +393,22 @@ proptest! {
         let ring_words = (Areas::new(&sizes()).transmit_pool - PAGE_BYTES) / 8;
         for (raw, index, turn, opcode, words) in writes {
             if raw {
-                let at = PAGE_BYTES + 8 * (words[0] as usize % ring_words);
-                memory.word(at).store(words[1], Ordering::Relaxed);
+                scribble(&memory, PAGE_BYTES + 8 * (words[0] as usize % ring_words), words[1]);
             } else {
                 forge(&memory, index % 16, turn, opcode | (words[2] as u32 & 0xf) << 8, &words);
             }
             let _ = app.next_completion();
             drive(&mut daemon);
         }
+    }
+}
+
+/// Writes as the layout does, a `u32` or a `u64`: Miri knows no atomics of mixed sizes.
+fn scribble(memory: &Memory, at: usize, word: u64) {
+    if at < SUBMISSION_RING {
+        memory.sync_word(at).store(word as u32, Ordering::Relaxed);
+    } else {
+        memory.word(at).store(word, Ordering::Relaxed);
     }
 }
 
