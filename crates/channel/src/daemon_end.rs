@@ -244,13 +244,14 @@ impl DaemonEnd {
         self.transmit.copy_to(offset, length, &self.receive, buffer.offset + at);
     }
 
-    /// Wakes the app if it sleeps and there is something new for it.
+    /// Wakes the app if it sleeps and there is something new for it. True if there is something new.
     #[inline]
-    pub fn flush(&mut self) {
-        if self.dirty {
-            self.dirty = false;
+    pub fn flush(&mut self) -> bool {
+        let is_dirty = core::mem::take(&mut self.dirty);
+        if is_dirty {
             self.ring_if_asleep();
         }
+        is_dirty
     }
 
     /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.

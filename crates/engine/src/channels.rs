@@ -296,15 +296,12 @@ impl Channel {
         self.end.complete(completion);
     }
 
-    /// Moves waiting completions to the ring; how many.
-    pub(crate) fn tell_pending(&mut self) -> usize {
-        let mut told = 0;
+    /// Moves waiting completions to the ring, as many as it has room for.
+    pub(crate) fn tell_pending(&mut self) {
         while !self.pending.is_empty() && self.end.completion_room() > 0 {
-            let Some(completion) = self.pending.pop_front() else { break };
+            let Some(completion) = self.pending.pop_front() else { return };
             self.put(&completion);
-            told += 1;
         }
-        told
     }
 
     /// True if something waits for room in the ring.

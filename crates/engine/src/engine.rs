@@ -71,6 +71,15 @@ struct Unresolved {
     give_up: Time,
 }
 
+/// What a turn did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turn {
+    /// Something was done: the engine should not idle yet.
+    pub is_busy: bool,
+    /// An app has something new to read.
+    pub told_apps: bool,
+}
+
 /// One engine. Made on one thread, run on another by [`crate::Group`].
 pub struct Engine {
     queues: Vec<Box<dyn Queue>>,
@@ -166,8 +175,8 @@ impl Engine {
         self.has_ended
     }
 
-    /// One turn. Returns how much was done: 0 means that the engine may idle.
-    pub fn turn(&mut self, now: Time) -> usize {
+    /// One turn.
+    pub fn turn(&mut self, now: Time) -> Turn {
         let mut work = 0;
         if !self.mailbox.is_empty() {
             work += self.take_request(now);
@@ -179,15 +188,16 @@ impl Engine {
         }
         self.core.handle_timeouts(now);
         work += self.transmit(now);
-        work += self.core.finish(work == 0);
+        let told_apps = self.core.finish(work == 0);
         if work == 0 {
             self.watch_link();
         }
         self.report_violations();
         self.tell_control();
+        let is_busy = work > 0 || told_apps;
         self.turns += 1;
-        self.turns_busy += u64::from(work > 0);
-        work
+        self.turns_busy += u64::from(is_busy);
+        Turn { is_busy, told_apps }
     }
 
     /// Builds packets just in time, as many as the queue has descriptors for.
@@ -729,19 +739,19 @@ impl Core {
         }
     }
 
-    /// Ends a turn: wakes apps that have something new. Returns how much was told.
-    fn finish(&mut self, is_idle: bool) -> usize {
-        let mut told = 0;
+    /// Ends a turn: wakes apps that have something new. True if any has.
+    fn finish(&mut self, is_idle: bool) -> bool {
+        let mut told_apps = false;
         for (_, channel) in self.channels.iter_mut() {
             if channel.has_pending() {
-                told += channel.tell_pending();
+                channel.tell_pending();
             }
             if is_idle && channel.has_untold() {
                 channel.tell_sent();
             }
-            channel.end.flush();
+            told_apps |= channel.end.flush();
         }
-        told
+        told_apps
     }
 
     // ---- status ----

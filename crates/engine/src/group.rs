@@ -3,7 +3,7 @@
 use clearway_base::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Turn};
 use crate::idle::{Idle, Idler, Step};
 
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
@@ -60,9 +60,14 @@ impl Group {
         let mut idler = Idler::new(self.idle, self.clock.now());
         while !self.engines.is_empty() {
             let now = self.clock.now();
-            let work: usize = self.engines.iter_mut().map(|engine| engine.turn(now)).sum();
-            if work > 0 {
-                idler.was_busy(now);
+            let mut all = Turn::default();
+            for engine in &mut self.engines {
+                let turn = engine.turn(now);
+                all.is_busy |= turn.is_busy;
+                all.told_apps |= turn.told_apps;
+            }
+            if all.is_busy {
+                idler.was_busy(now, all.told_apps);
                 self.engines.retain(|engine| !engine.has_ended());
                 continue;
             }

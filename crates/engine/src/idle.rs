@@ -14,8 +14,7 @@ const AWAKE_NS: u64 = 100 * MICROSECOND;
 pub enum Idle {
     /// Never gives the core away: lowest latency, one core per thread.
     Spin,
-    /// Never sleeps, but lets others run: at once when it has just done something (an app may have
-    /// got a message), then every ten microseconds. For cores that engine and apps share.
+    /// Never sleeps, but lets others run: at once when it has just told an app something, then every ten microseconds. For cores that engine and apps share.
     Yield,
     /// Sleeps whenever there is nothing to do, until a doorbell, a frame or a timer.
     Block,
@@ -53,7 +52,7 @@ pub(crate) struct Idler {
     busy_at: Time,
     /// The last time that others were let run.
     yielded_at: Time,
-    /// Something was done since then.
+    /// An app was told something since then.
     owes_yield: bool,
 }
 
@@ -62,10 +61,11 @@ impl Idler {
         Self { idle, busy_at: now, yielded_at: now, owes_yield: false }
     }
 
-    /// A turn that began at `now` did something.
-    pub(crate) const fn was_busy(&mut self, now: Time) {
+    /// A turn that began at `now` did something. If it told an app something, that app may be
+    /// waiting for this core.
+    pub(crate) const fn was_busy(&mut self, now: Time, told_apps: bool) {
         self.busy_at = now;
-        self.owes_yield = true;
+        self.owes_yield |= told_apps;
     }
 
     /// What to do after a turn that began at `now` and did nothing.
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn adaptive_yields_once_then_holds_the_core_then_yields_again_then_sleeps() {
         let mut idler = Idler::new(Idle::Adaptive, START);
-        idler.was_busy(START);
+        idler.was_busy(START, true);
         assert_eq!(idler.step(START + 1), Step::Yield);
         idler.yielded(START + 2_000);
         assert_eq!(idler.step(START + 2_001), Step::Spin);

@@ -21,7 +21,7 @@ mod paths;
 mod snapshot;
 
 pub use control::{Control, Event, Request};
-pub use engine::{Engine, EngineConfig};
+pub use engine::{Engine, EngineConfig, Turn};
 pub use group::{Clock, Group};
 pub use idle::Idle;
 pub use snapshot::{ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
