@@ -18,6 +18,7 @@ pub struct TimerWheel {
     levels: [[Vec<Timer>; SLOTS]; LEVELS],
     /// One bit per slot that holds a timer.
     occupied: [u64; LEVELS],
+    length: usize,
     /// Every timer before this tick has fired.
     tick: u64,
     /// Reused for timers on their way to a finer level.
@@ -27,7 +28,14 @@ pub struct TimerWheel {
 #[derive(Clone, Copy, Debug)]
 struct Timer {
     key: u32,
+    /// When it fires; moved up when it comes down from a coarser level late.
     tick: u64,
+    /// `tick` as it was set.
+    name: u64,
+}
+
+const fn time_of(tick: u64) -> Time {
+    Time::from_ns(tick.saturating_mul(1 << TICK_NS_LOG2))
 }
 
 impl TimerWheel {
@@ -37,16 +45,32 @@ impl TimerWheel {
         Self {
             levels: core::array::from_fn(|_| core::array::from_fn(|_| Vec::new())),
             occupied: [0; LEVELS],
+            length: 0,
             tick: now.as_ns() >> TICK_NS_LOG2,
             moving: Vec::new(),
         }
     }
 
-    /// Fires `key` at the first [`TimerWheel::advance`] at or after `deadline`.
-    pub fn set(&mut self, key: u32, deadline: Time) {
+    /// Fires `key` at the first [`TimerWheel::advance`] at or after `deadline`. Returns the time by
+    /// which `advance` will name this timer: `deadline` rounded up to a tick.
+    pub fn set(&mut self, key: u32, deadline: Time) -> Time {
         // Rounded up, so that no timer fires before its deadline.
-        let tick = deadline.as_ns().div_ceil(1 << TICK_NS_LOG2);
-        self.insert(Timer { key, tick: tick.max(self.tick) });
+        let tick = deadline.as_ns().div_ceil(1 << TICK_NS_LOG2).max(self.tick);
+        self.insert(Timer { key, tick, name: tick });
+        self.length += 1;
+        time_of(tick)
+    }
+
+    /// Timers that have not fired yet.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.length
+    }
+
+    /// True if no timer is set.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.length == 0
     }
 
     /// The time by which [`TimerWheel::advance`] is to be called next; never later than the
@@ -65,11 +89,12 @@ impl TimerWheel {
             let due = slot_start.max(self.tick);
             earliest = Some(earliest.map_or(due, |e| e.min(due)));
         }
-        earliest.map(|tick| Time::from_ns(tick.saturating_mul(1 << TICK_NS_LOG2)))
+        earliest.map(time_of)
     }
 
-    /// Calls `fire` with the key of every timer that is due at `now`.
-    pub fn advance(&mut self, now: Time, mut fire: impl FnMut(u32)) {
+    /// Calls `fire` with key and name (what [`TimerWheel::set`] returned) of every timer that is
+    /// due at `now`.
+    pub fn advance(&mut self, now: Time, mut fire: impl FnMut(u32, Time)) {
         let now_tick = now.as_ns() >> TICK_NS_LOG2;
         while self.tick <= now_tick {
             let slot = self.tick as usize % SLOTS;
@@ -77,7 +102,8 @@ impl TimerWheel {
                 self.occupied[0] &= !(1 << slot);
                 while let Some(timer) = self.levels[0][slot].pop() {
                     debug_assert!(timer.tick <= now_tick);
-                    fire(timer.key);
+                    self.length -= 1;
+                    fire(timer.key, time_of(timer.name));
                 }
             }
             if self.tick == now_tick {
@@ -146,7 +172,7 @@ mod tests {
                 let magnitude = 8 + random.below(22);
                 let step = random.below(1 << magnitude);
                 now = now + step;
-                wheel.advance(now, |key| {
+                wheel.advance(now, |key, _| {
                     let deadline = deadlines.remove(&key).expect("fires once");
                     assert!(deadline <= now, "seed {seed}: fired early");
                     fired_late_ns = fired_late_ns.max(now.since(deadline).saturating_sub(step));
@@ -156,7 +182,7 @@ mod tests {
             while let Some(next) = wheel.next_deadline() {
                 assert!(deadlines.values().min().is_some_and(|d| next <= *d + (1 << 13)));
                 now = now.max(next);
-                wheel.advance(now, |key| {
+                wheel.advance(now, |key, _| {
                     assert!(deadlines.remove(&key).expect("fires once") <= now);
                 });
             }
@@ -170,7 +196,7 @@ mod tests {
         let mut wheel = TimerWheel::new(Time::from_ns(1_000_000));
         wheel.set(3, Time::ZERO);
         let mut fired = Vec::new();
-        wheel.advance(Time::from_ns(1_000_000), |key| fired.push(key));
+        wheel.advance(Time::from_ns(1_000_000), |key, _| fired.push(key));
         assert_eq!(fired, [3]);
         assert_eq!(wheel.next_deadline(), None);
     }

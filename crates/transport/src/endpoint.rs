@@ -104,8 +104,38 @@ struct Slot {
     flow: Option<Box<Flow>>,
     /// The flow stands in `ready`.
     is_ready: bool,
-    /// The earliest time for which the wheel holds this slot.
-    timer: Option<Time>,
+    alarms: Alarms,
+}
+
+/// The timers of a slot that the wheel holds and that count: at most two. Without the second, each
+/// return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
+/// behind in the wheel until the far one is due.
+#[derive(Debug, Default)]
+struct Alarms {
+    near: Option<Time>,
+    far: Option<Time>,
+}
+
+impl Alarms {
+    /// Sees to it that the wheel fires by `deadline`.
+    fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
+        let is_covered = |alarm: Option<Time>| alarm.is_some_and(|alarm| alarm <= deadline);
+        if is_covered(self.near) || is_covered(self.far) {
+            return;
+        }
+        self.far = self.far.or(self.near);
+        self.near = Some(wheel.set(slot, deadline));
+    }
+
+    /// True if the timer that has fired is one that counts.
+    fn take(&mut self, fired: Time) -> bool {
+        let alarm = if self.near == Some(fired) { &mut self.near } else { &mut self.far };
+        let counts = *alarm == Some(fired);
+        if counts {
+            *alarm = None;
+        }
+        counts
+    }
 }
 
 #[derive(Debug)]
@@ -141,8 +171,8 @@ pub struct Endpoint {
     /// Packets that the first of `ready` has sent in its turn.
     burst: u32,
     timers: TimerWheel,
-    /// Slots whose timer has come due; empty between calls.
-    due: Vec<u32>,
+    /// Slots whose timer has come due, and which timer; empty between calls.
+    due: Vec<(u32, Time)>,
     replies: VecDeque<Reply>,
     /// Answers to strangers that may still be sent in this second.
     reply_budget: u32,
@@ -183,6 +213,12 @@ impl Endpoint {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Timers that the wheel holds.
+    #[cfg(test)]
+    pub(crate) const fn timers_len(&self) -> usize {
+        self.timers.len()
     }
 
     /// The figures of every flow.
@@ -641,15 +677,16 @@ impl Endpoint {
     /// Does everything that is due at `now`.
     pub fn handle_timeouts(&mut self, now: Time, app: &mut impl App) {
         let mut due = core::mem::take(&mut self.due);
-        self.timers.advance(now, |slot| due.push(slot));
-        for slot in due.drain(..) {
-            self.handle_timer(now, slot as usize, app);
+        self.timers.advance(now, |slot, fired| due.push((slot, fired)));
+        for (slot, fired) in due.drain(..) {
+            if self.slots[slot as usize].alarms.take(fired) {
+                self.handle_timer(now, slot as usize, app);
+            }
         }
         self.due = due;
     }
 
     fn handle_timer(&mut self, now: Time, slot: usize, app: &mut impl App) {
-        self.slots[slot].timer = None;
         let Some(flow) = &mut self.slots[slot].flow else { return };
         let outcome = if flow.next_timeout(&self.config) <= now {
             flow.handle_timeout(now, &self.config)
@@ -770,9 +807,8 @@ impl Endpoint {
         if deadline <= now && slot.is_ready {
             return; // it comes here again when it has had its turn
         }
-        if deadline < Time::MAX && slot.timer.is_none_or(|set| deadline < set) {
-            slot.timer = Some(deadline);
-            self.timers.set(index as u32, deadline);
+        if deadline < Time::MAX {
+            slot.alarms.set(&mut self.timers, index as u32, deadline);
         }
     }
 

@@ -537,3 +537,21 @@ fn a_ping_tells_the_round_trip_time() {
     network.run_until(|network| !network.hosts[0].app.pongs.is_empty());
     assert_eq!(network.hosts[0].app.pongs, [10 * MICROSECOND]);
 }
+
+/// Each deadline that came nearer once left a timer behind that set itself again for ever.
+#[test]
+fn a_busy_flow_keeps_few_timers() {
+    let mut network = Network::new(14, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = vec![1; 100];
+    for _ in 0..20_000 {
+        let end = network.now + 70 * MICROSECOND;
+        let now = network.now;
+        network.hosts[0].endpoint.send(now, keys[0], 0, 100);
+        while network.now < end && network.step() {}
+        network.read_all(1, keys[1]);
+        for host in &network.hosts {
+            assert!(host.endpoint.timers_len() < 16, "{} timers", host.endpoint.timers_len());
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::{Capabilities, Counters, Error, Info, Transmit};
 
 /// Calls of `receive` between two looks at the control sockets, which cost a system call (0.2 µs)
 /// each: while the link is up, and while it is down.
-const CALLS_UP: u32 = 256;
+const CALLS_UP: u32 = 16 * 1024;
 const CALLS_DOWN: u32 = 8;
 
 /// One queue pair of a memif. Opened by [`super::open`].
