@@ -42,7 +42,7 @@ enum clearway_code {
   CLEARWAY_TOO_LARGE = -7,
   /* An argument is wrong; see the documentation of the call. */
   CLEARWAY_INVALID = -8,
-  /* The daemon's policy does not allow this; ask its administrator, or see [policy] in clearway.toml. */
+  /* The daemon's policy does not allow this; ask its administrator, or see the policy section of clearway.toml. */
   CLEARWAY_DENIED = -9,
   /* Another app listens on that address and port; choose another port, or stop that app. */
   CLEARWAY_ADDRESS_IN_USE = -10,

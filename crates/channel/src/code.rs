@@ -55,7 +55,7 @@ codes! {
     Unreachable = -6, "the peer's host does not answer; check its address, the wire and the route with `clearway ping`";
     TooLarge = -7, "the message is larger than 8 MiB or than the buffer given; split it, or give a larger buffer";
     Invalid = -8, "an argument is wrong; see the documentation of the call";
-    Denied = -9, "the daemon's policy does not allow this; ask its administrator, or see [policy] in clearway.toml";
+    Denied = -9, "the daemon's policy does not allow this; ask its administrator, or see the policy section of clearway.toml";
     AddressInUse = -10, "another app listens on that address and port; choose another port, or stop that app";
     AddressUnavailable = -11, "that address is not one of this host; see `clearway status` for its addresses";
     Limit = -12, "a limit of the daemon or of the channel is reached; close something first, or raise it in clearway.toml";

@@ -98,7 +98,8 @@ fn echo(daemon: &mut DaemonEnd, sent: &mut u32) {
                     sent: *sent,
                 };
                 daemon.complete(&received);
-                return daemon.flush();
+                daemon.flush();
+                return;
             }
             Some(Command::Release { buffers }) => {
                 for &id in buffers.as_slice() {

@@ -120,3 +120,23 @@ fn every_message_arrives_once_in_order_intact() {
         assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: transfer({seed})");
     }
 }
+
+/// `make soak`: ever new seeds for as long as the environment says.
+#[test]
+fn soak() {
+    let Some(minutes) =
+        std::env::var("CLEARWAY_SOAK_MINUTES").ok().and_then(|text| text.parse::<u64>().ok())
+    else {
+        return println!("skipped: for as long as one likes, with `make soak SOAK_MINUTES=60`");
+    };
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60 * minutes);
+    let start =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
+    let mut seed = start.as_secs() << 20;
+    while std::time::Instant::now() < end {
+        let outcome = std::panic::catch_unwind(|| transfer(seed));
+        assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: transfer({seed})");
+        seed += 1;
+    }
+    println!("{} seeds passed", seed & ((1 << 20) - 1));
+}

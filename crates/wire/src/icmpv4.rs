@@ -81,7 +81,7 @@ pub enum Repr<'a> {
     EchoReply(Echo<'a>),
     /// A packet could not be delivered.
     Unreachable {
-        /// Why: one of [`unreachable`] or another, but not "fragmentation needed".
+        /// Why: one of [`mod@unreachable`] or another, but not "fragmentation needed".
         code: u8,
         /// How the packet began.
         quote: &'a [u8],

@@ -107,7 +107,7 @@ pub enum Repr<'a> {
     EchoReply(Echo<'a>),
     /// A packet could not be delivered.
     Unreachable {
-        /// Why: one of [`unreachable`] or another.
+        /// Why: one of [`mod@unreachable`] or another.
         code: u8,
         /// How the packet began.
         quote: &'a [u8],

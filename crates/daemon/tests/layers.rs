@@ -1,0 +1,76 @@
+//! The crates depend on each other as the table in `ARCHITECTURE.md` says, and on nothing else of the
+//! workspace.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+type Layers = BTreeMap<String, BTreeSet<String>>;
+
+/// The table: what each crate may use. "all above" are the crates of the rows before.
+fn allowed() -> Layers {
+    let text =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../ARCHITECTURE.md"));
+    let text = text.expect("ARCHITECTURE.md at the root");
+    let table = text.split("| crate |").nth(1).expect("the table of crates");
+    let mut layers = Layers::new();
+    for row in table.lines().skip(2).take_while(|row| row.starts_with('|')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (name, uses) = (cells[1].trim_matches('`'), cells[3]);
+        let uses = match uses {
+            "-" => BTreeSet::new(),
+            "all above" => layers.keys().cloned().collect(),
+            list => list.split(',').map(|used| used.trim().to_owned()).collect(),
+        };
+        layers.insert(name.to_owned(), uses);
+    }
+    layers
+}
+
+/// What each crate uses, but for tests, as cargo sees it.
+fn actual() -> Layers {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .expect("cargo runs");
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let short = |name: &str| name.strip_prefix("clearway-").map(str::to_owned);
+    let packages = metadata["packages"].as_array().expect("packages");
+    let uses = |package: &serde_json::Value| {
+        let dependencies = package["dependencies"].as_array().expect("dependencies");
+        let normal = dependencies.iter().filter(|dependency| dependency["kind"].is_null());
+        normal.filter_map(|dependency| short(dependency["name"].as_str()?)).collect()
+    };
+    packages
+        .iter()
+        .filter_map(|package| Some((short(package["name"].as_str()?)?, uses(package))))
+        .collect()
+}
+
+/// Everything that can be reached from `name` in `layers`.
+fn reachable(layers: &Layers, name: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut next: Vec<String> = layers[name].iter().cloned().collect();
+    while let Some(used) = next.pop() {
+        next.extend(layers[&used].difference(&found).cloned());
+        found.insert(used);
+    }
+    found
+}
+
+#[test]
+fn crates_use_only_what_the_table_allows() {
+    let (allowed, actual) = (allowed(), actual());
+    let names = |layers: &Layers| layers.keys().cloned().collect::<BTreeSet<_>>();
+    assert_eq!(names(&allowed), names(&actual), "the table and the workspace name the same crates");
+    for (name, used) in &actual {
+        let may_use = reachable(&allowed, name);
+        let forbidden: Vec<_> = used.difference(&may_use).collect();
+        assert!(
+            forbidden.is_empty(),
+            "{name} uses {forbidden:?}, which ARCHITECTURE.md does not allow"
+        );
+        assert!(!reachable(&allowed, name).contains(name), "{name} uses itself");
+    }
+}

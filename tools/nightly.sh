@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# Runs `cargo $@` (miri) with the nightly toolchain and installs the component that it needs.
+set -euo pipefail
+[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+
+if ! rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+    echo "nightly: no nightly toolchain (rustup toolchain install nightly); skipped: cargo $*"
+    exit 0
+fi
+if ! rustup +nightly component list --installed 2>/dev/null | grep -q '^miri'; then
+    if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1; then
+        echo "nightly: the component miri cannot be installed here; skipped: cargo $*"
+        exit 0
+    fi
+fi
+export MIRIFLAGS=-Zmiri-disable-isolation
+exec cargo +nightly "$@"
