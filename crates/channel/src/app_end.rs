@@ -311,16 +311,20 @@ impl AppEnd {
         }
     }
 
-    /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, if completions are waiting or the channel is closed.
+    /// Before sleeping: from now on the daemon rings [`doorbell`](Self::doorbell). False, and no
+    /// ringing, if completions are waiting, the channel is closed, or releases wait for room in the
+    /// ring: then look again soon.
     pub fn arm(&mut self) -> bool {
         self.armed = true;
         self.flush_releases();
         self.completions.publish();
+        // Releases that found no room in the ring: the daemon may be waiting for just these.
+        let all_told = self.releases.is_empty();
         let (completions, memory) = (&self.completions, &self.memory);
         sleep::arm(
             memory.sync_word(SYNC_APP_SLEEPING),
             || {},
-            || matches!(completions.peek(), Ok(None)) && !closed(memory),
+            || all_told && matches!(completions.peek(), Ok(None)) && !closed(memory),
         )
     }
 

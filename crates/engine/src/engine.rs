@@ -272,6 +272,11 @@ impl Engine {
         self.mailbox.silence();
     }
 
+    /// True if an app's completion ring is full. An app that makes room there rings no doorbell.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        self.core.channels.iter().any(|(_, channel)| channel.has_pending())
+    }
+
     /// Readable when something has woken the engine.
     pub(crate) fn sleep_fd(&self) -> &OwnedFd {
         &self.sleep

@@ -9,6 +9,9 @@ use crate::idle::{Idle, Idler, Step};
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
+/// How often an engine looks whether an app whose ring was full has read some of it.
+const ROOM_NS: u64 = 1_000_000;
+
 /// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter where that
 /// is reliable, and the kernel's monotonic clock elsewhere.
 #[derive(Clone, Debug)]
@@ -96,8 +99,9 @@ impl Group {
     fn wait(&self) {
         let deadline = self.engines.iter().filter_map(Engine::next_timeout).min();
         let now = self.clock.now();
-        let wait_ns =
-            deadline.map_or(SLEEP_NS_MAX, |deadline| deadline.since(now).min(SLEEP_NS_MAX));
+        let longest_ns =
+            if self.engines.iter().any(Engine::waits_for_room) { ROOM_NS } else { SLEEP_NS_MAX };
+        let wait_ns = deadline.map_or(longest_ns, |deadline| deadline.since(now).min(longest_ns));
         if wait_ns == 0 {
             return;
         }
