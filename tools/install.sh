@@ -12,4 +12,5 @@ install -D -m 644 "$build/libclearway.a" "$prefix/lib/libclearway.a"
 install -D -m 644 crates/capi/include/clearway.h "$prefix/include/clearway.h"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 mkdir -p "$prefix/lib/pkgconfig"
-sed -e "s|@prefix@|$prefix|" -e "s|@version@|$version|" crates/capi/clearway.pc.in >"$prefix/lib/pkgconfig/clearway.pc"
+sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$prefix/lib|" -e "s|@includedir@|$prefix/include|" -e "s|@version@|$version|" \
+    crates/capi/clearway.pc.in >"$prefix/lib/pkgconfig/clearway.pc"
