@@ -160,15 +160,16 @@ fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
 impl Ratio {
     fn of(ours: &Figures, theirs: &Figures) -> Self {
         let divide = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let times = |a: u64, b: u64| rounded(divide(a as f64, b as f64), 1000.0);
+        let times = |a: f64, b: f64| three_digits(divide(a, b));
+        let latency = |a: u64, b: u64| times(a as f64, b as f64);
         let per_message = |figures: &Figures| divide(figures.cpu_s, figures.rate_per_s);
         Self {
-            p50: times(ours.p50_ns, theirs.p50_ns),
-            p99: times(ours.p99_ns, theirs.p99_ns),
-            p999: times(ours.p999_ns, theirs.p999_ns),
-            rate: rounded(divide(ours.rate_per_s, theirs.rate_per_s), 1000.0),
-            gbit: rounded(divide(ours.gbit_per_s, theirs.gbit_per_s), 1000.0),
-            cpu_per_message: rounded(divide(per_message(ours), per_message(theirs)), 1000.0),
+            p50: latency(ours.p50_ns, theirs.p50_ns),
+            p99: latency(ours.p99_ns, theirs.p99_ns),
+            p999: latency(ours.p999_ns, theirs.p999_ns),
+            rate: times(ours.rate_per_s, theirs.rate_per_s),
+            gbit: times(ours.gbit_per_s, theirs.gbit_per_s),
+            cpu_per_message: times(per_message(ours), per_message(theirs)),
         }
     }
 }
@@ -224,6 +225,14 @@ fn summary(runs: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Summary {
 /// Rounded to `1 / steps`: more digits would only pretend.
 fn rounded(figure: f64, steps: f64) -> f64 {
     (figure * steps).round() / steps
+}
+
+/// A ratio to three significant digits: those of a preempted spinner reach from 0.0001 to 10,000.
+fn three_digits(ratio: f64) -> f64 {
+    if ratio <= 0.0 {
+        return 0.0;
+    }
+    rounded(ratio, 10_f64.powf(2.0 - ratio.log10().floor()))
 }
 
 #[cfg(test)]

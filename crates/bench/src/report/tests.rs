@@ -52,6 +52,16 @@ fn medians_spread_and_ratios() {
 }
 
 #[test]
+fn ratios_keep_three_digits_however_far_apart() {
+    for (ratio, shown) in
+        [(0.0, 0.0), (0.000_123_456, 0.000_123), (1.0856, 1.09), (25_432.0, 25_400.0)]
+    {
+        let difference = (three_digits(ratio) - shown).abs();
+        assert!(difference <= shown * 1e-9, "{ratio} became {}", three_digits(ratio));
+    }
+}
+
+#[test]
 fn json_has_the_promised_shape() {
     let json = serde_json::to_value(report()).expect("plain data");
     for name in ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s"] {
