@@ -160,7 +160,7 @@ fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
 impl Ratio {
     fn of(ours: &Figures, theirs: &Figures) -> Self {
         let divide = |a: f64, b: f64| if b > 0.0 { a / b } else { 0.0 };
-        let times = |a: f64, b: f64| three_digits(divide(a, b));
+        let times = |a: f64, b: f64| significant(divide(a, b), 3);
         let latency = |a: u64, b: u64| times(a as f64, b as f64);
         let per_message = |figures: &Figures| divide(figures.cpu_s, figures.rate_per_s);
         Self {
@@ -179,9 +179,9 @@ impl Figures {
         let p50 = summary(runs, |run| run.sample.p50_ns as f64);
         let p99 = summary(runs, |run| run.sample.p99_ns as f64);
         let p999 = summary(runs, |run| run.sample.p999_ns as f64);
-        let rate = summary(runs, |run| rounded(run.sample.rate_per_s, 10.0));
-        let gbit = summary(runs, |run| rounded(run.sample.gbit_per_s, 10_000.0));
-        let cpu = summary(runs, |run| rounded(run.cpu_s, 10_000.0));
+        let rate = summary(runs, |run| significant(run.sample.rate_per_s, 6));
+        let gbit = summary(runs, |run| significant(run.sample.gbit_per_s, 4));
+        let cpu = summary(runs, |run| significant(run.cpu_s, 4));
         let whole = |range: [f64; 2]| range.map(|figure| figure as u64);
         Self {
             p50_ns: p50.median as u64,
@@ -222,17 +222,14 @@ fn summary(runs: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Summary {
     Summary { median, range: [figures[0], figures[figures.len() - 1]] }
 }
 
-/// Rounded to `1 / steps`: more digits would only pretend.
-fn rounded(figure: f64, steps: f64) -> f64 {
-    (figure * steps).round() / steps
-}
-
-/// A ratio to three significant digits: those of a preempted spinner reach from 0.0001 to 10,000.
-fn three_digits(ratio: f64) -> f64 {
-    if ratio <= 0.0 {
+/// `figure` to so many significant digits: more would only pretend, and a fixed number of decimals
+/// would turn the rate of a spinner that was preempted into 0.
+fn significant(figure: f64, digits: i32) -> f64 {
+    if figure <= 0.0 {
         return 0.0;
     }
-    rounded(ratio, 10_f64.powf(2.0 - ratio.log10().floor()))
+    let steps = 10_f64.powi(digits - 1 - figure.log10().floor() as i32);
+    (figure * steps).round() / steps
 }
 
 #[cfg(test)]

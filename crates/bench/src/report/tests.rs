@@ -52,12 +52,12 @@ fn medians_spread_and_ratios() {
 }
 
 #[test]
-fn ratios_keep_three_digits_however_far_apart() {
+fn figures_keep_their_digits_however_small() {
     for (ratio, shown) in
         [(0.0, 0.0), (0.000_123_456, 0.000_123), (1.0856, 1.09), (25_432.0, 25_400.0)]
     {
-        let difference = (three_digits(ratio) - shown).abs();
-        assert!(difference <= shown * 1e-9, "{ratio} became {}", three_digits(ratio));
+        let difference = (significant(ratio, 3) - shown).abs();
+        assert!(difference <= shown * 1e-9, "{ratio} became {}", significant(ratio, 3));
     }
 }
 
