@@ -7,12 +7,13 @@
 //!
 //! Reading order: `endpoint` (which flow a packet belongs to), `flow` (one connection), then its
 //! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `congestion`
-//! and `pacer` (how fast).
+//! and `pacer` (how fast). What opens a flow is in `endpoint/handshake` and `flow/opening`.
 
 mod acks;
 mod app;
 mod config;
 mod congestion;
+mod control;
 mod cookie;
 mod endpoint;
 mod flow;

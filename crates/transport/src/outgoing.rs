@@ -7,7 +7,7 @@
 //!                 acknowledged ▲        next ▲         end ▲      limit ▲
 //! ```
 //! A packet carries one contiguous range of positions, so what was lost is a range again, however
-//! many messages it touches. Loss detection itself is not here; see `flow.rs`.
+//! many messages it touches. Loss detection itself is not here; see `recovery.rs`.
 
 use core::ops::Range;
 use std::collections::VecDeque;

@@ -1,0 +1,20 @@
+//! Packets of any type but data: how they are written, and the versions that they may be of.
+
+use clearway_wire::clearway::{self, Header, PacketType, VERSION};
+
+/// The versions that this host speaks, best first.
+pub(crate) const VERSIONS: &[u8] = &[VERSION];
+
+/// Writes a packet of any type but data: header, body, CRC.
+pub(crate) fn emit_control(
+    bytes: &mut [u8],
+    packet_type: PacketType,
+    flow: u64,
+    token: u64,
+    body: impl FnOnce(&mut [u8]) -> usize,
+) -> usize {
+    let head = Header::control(packet_type, flow, token).emit(bytes);
+    let length = head + body(&mut bytes[head..]);
+    clearway::seal(&mut bytes[..length]);
+    length
+}

@@ -1,0 +1,210 @@
+//! How flows are opened and refused. The order of packets is in `docs/wire.md`.
+
+use std::net::SocketAddr;
+
+use clearway_base::Time;
+use clearway_wire::clearway::{
+    Challenge, Header, Packet, PacketType, Reset, Syn, SynAck, Versions,
+};
+
+use super::strangers::Addresses;
+use super::table::find;
+use super::{Endpoint, FlowKey};
+use crate::app::{App, Reason};
+use crate::control::VERSIONS;
+use crate::flow::{Flow, Outcome, Parameters};
+
+impl Endpoint {
+    /// Nothing is allocated, and nothing said that is longer than the syn, until the peer has shown
+    /// that it receives at its address.
+    pub(super) fn handle_syn(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        syn: &Syn<'_>,
+        app: &mut impl App,
+    ) {
+        if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
+            return self.reply_versions(now, between, syn.source_flow, header.number);
+        }
+        if syn.cookie.is_empty() {
+            let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
+            let challenge = Challenge { cookie: &cookie };
+            return self.reply_control(
+                now,
+                between,
+                PacketType::Challenge,
+                syn.source_flow,
+                header.number,
+                |body| challenge.emit(body),
+            );
+        }
+        if !self.cookies.is_valid(now, syn.cookie, between.peer.ip(), syn.source_flow, syn.port) {
+            return self.counters.dropped_cookie += 1;
+        }
+        if let Some(&slot) = self.by_peer.get(&(between.peer.ip(), syn.source_flow)) {
+            if let Some(flow) = &mut self.slots[slot as usize].flow {
+                flow.repeat_syn_ack(header.number);
+            }
+            return self.update(now, slot as usize);
+        }
+        self.open(now, between, header.number, syn, app);
+    }
+
+    fn open(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        token: u64,
+        syn: &Syn<'_>,
+        app: &mut impl App,
+    ) {
+        let accepted = self.listener(syn.port).and_then(|listener| {
+            let local_id = self.reserve()?;
+            let accepted = app.accept(listener, FlowKey(local_id), between.peer);
+            if accepted.is_none() {
+                self.free.push(FlowKey(local_id).slot() as u32);
+            }
+            accepted.map(|(owner, window)| (local_id, owner, window))
+        });
+        let Some((local_id, owner, window)) = accepted else {
+            self.counters.dropped_refused += 1;
+            let reset = Reset { reason: Reason::Refused.code(), quoted_flow: 0 };
+            return self.reply_control(
+                now,
+                between,
+                PacketType::Reset,
+                syn.source_flow,
+                token,
+                |body| reset.emit(body),
+            );
+        };
+        self.counters.flows_accepted += 1;
+        let parameters =
+            Parameters { owner, local_id, local: between.local, remote: between.peer, window };
+        let flow = Flow::accept(now, &self.config, parameters, syn, token);
+        let key = self.insert(now, flow);
+        self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);
+    }
+
+    pub(super) fn handle_syn_ack(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        syn_ack: &SynAck,
+        app: &mut impl App,
+    ) {
+        let slot = FlowKey(header.flow).slot();
+        if let Some(flow) = find(&mut self.slots, FlowKey(header.flow))
+            && flow.remote().ip() == between.peer.ip()
+            && flow.handle_syn_ack(now, &self.config, header.number, syn_ack)
+        {
+            self.counters.flows_connected += 1;
+            app.connected(flow.owner());
+            self.by_peer.insert((between.peer.ip(), syn_ack.source_flow), slot as u32);
+            return self.update(now, slot);
+        }
+        self.counters.dropped_unsolicited += 1;
+        // A syn-ack for a flow that has gone: a replayed syn must not leave a ghost at the peer.
+        if find(&mut self.slots, FlowKey(header.flow)).is_none() {
+            let reset = Reset { reason: Reason::Reset.code(), quoted_flow: header.flow };
+            self.reply_control(
+                now,
+                between,
+                PacketType::Reset,
+                syn_ack.source_flow,
+                header.number,
+                |body| reset.emit(body),
+            );
+        }
+    }
+
+    /// The peer speaks other versions only, or says so needlessly.
+    pub(super) fn handle_versions(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        versions: &Versions<'_>,
+        app: &mut impl App,
+    ) {
+        let is_hopeless = !versions.versions.iter().any(|version| VERSIONS.contains(version));
+        if self.connecting(between, header).is_some() && is_hopeless {
+            let slot = FlowKey(header.flow).slot();
+            self.conclude(now, slot, Outcome::Ended(Reason::Version), app);
+        }
+    }
+
+    /// A reset is believed if it proves that its sender saw a packet of ours: it quotes the flow id
+    /// that we send to, or answers our syn with its token.
+    pub(super) fn handle_reset(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        reset: &Reset,
+        app: &mut impl App,
+    ) {
+        let slot = match self.by_peer.get(&(between.peer.ip(), reset.quoted_flow)).copied() {
+            Some(slot) => slot,
+            None if self.connecting(between, header).is_some() => {
+                FlowKey(header.flow).slot() as u32
+            }
+            None => return,
+        };
+        self.counters.flows_reset_by_peer += 1;
+        self.conclude(now, slot as usize, Outcome::Ended(Reason::from_code(reset.reason)), app);
+    }
+
+    /// RFC 9000, 6.1, does the same: answer what may be the begin of a flow, drop the rest.
+    pub(super) fn handle_other_version(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        packet: &Packet<'_>,
+    ) {
+        self.counters.dropped_version += 1;
+        if packet.type_octet() == PacketType::Syn as u8
+            && let Some(source_flow) = packet.body().first_chunk::<8>()
+        {
+            let source_flow = u64::from_be_bytes(*source_flow);
+            self.reply_versions(now, between, source_flow, packet.number());
+        }
+    }
+
+    /// Takes an ICMP error that quotes a UDP payload of ours to `peer`. It is believed if it proves
+    /// that a syn was seen on its way, by the flow id and token inside; open flows have timers.
+    pub fn handle_network_error(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        quote: &[u8],
+        app: &mut impl App,
+    ) {
+        let quoted =
+            Packet::new(quote).ok().and_then(|syn| Some((syn, syn.body().first_chunk::<8>()?)));
+        let Some((syn, source_flow)) = quoted else {
+            return self.counters.dropped_unsolicited += 1;
+        };
+        let key = FlowKey(u64::from_be_bytes(*source_flow));
+        let is_ours = find(&mut self.slots, key)
+            .is_some_and(|flow| flow.is_connecting_with(syn.number()) && flow.remote() == peer);
+        if !is_ours {
+            return self.counters.dropped_unsolicited += 1;
+        }
+        self.conclude(now, key.slot(), Outcome::Ended(Reason::Unreachable), app);
+    }
+
+    /// The flow that waits for the answer to its syn, if this is one from its peer.
+    pub(super) fn connecting(&mut self, between: Addresses, header: &Header) -> Option<&mut Flow> {
+        let flow = find(&mut self.slots, FlowKey(header.flow)).filter(|flow| {
+            flow.is_connecting_with(header.number) && flow.remote().ip() == between.peer.ip()
+        });
+        if flow.is_none() {
+            self.counters.dropped_unsolicited += 1;
+        }
+        flow
+    }
+}

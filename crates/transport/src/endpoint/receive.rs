@@ -1,0 +1,115 @@
+//! What becomes of a datagram: it is checked, and goes to its flow or to whom its type says.
+
+use std::net::SocketAddr;
+
+use clearway_base::Time;
+use clearway_wire::Malformed;
+use clearway_wire::clearway::{
+    Challenge, Header, Packet, PacketType, Reset, Syn, SynAck, Versions,
+};
+
+use super::strangers::Addresses;
+use super::table::find;
+use super::{Endpoint, FlowKey};
+use crate::app::{App, Reason};
+use crate::flow::{Dropped, Outcome};
+
+impl Endpoint {
+    /// Takes the payload of a UDP datagram that came from `source` to the own address
+    /// `destination`.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        source: SocketAddr,
+        destination: SocketAddr,
+        payload: &[u8],
+        app: &mut impl App,
+    ) {
+        let between = Addresses { local: destination, peer: source };
+        let packet = match Packet::new(payload) {
+            Ok(packet) => packet,
+            Err(_) => return self.counters.dropped_malformed += 1,
+        };
+        match Header::parse(&packet) {
+            Ok(header) if header.packet_type == PacketType::Data => {
+                self.handle_data(now, between, &header, &packet, app);
+            }
+            Ok(header) => {
+                if self.handle_control(now, between, &header, &packet, app).is_err() {
+                    self.counters.dropped_malformed += 1;
+                }
+            }
+            Err(Malformed::Checksum) => self.counters.dropped_checksum += 1,
+            Err(Malformed::Version) => self.handle_other_version(now, between, &packet),
+            Err(_) => self.counters.dropped_malformed += 1,
+        }
+    }
+
+    fn handle_data(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        packet: &Packet<'_>,
+        app: &mut impl App,
+    ) {
+        let key = FlowKey(header.flow);
+        let slot = key.slot();
+        let Some(flow) = find(&mut self.slots, key) else {
+            self.counters.dropped_unknown_flow += 1;
+            return self.reply_reset(now, between, header.flow);
+        };
+        if flow.remote().ip() != between.peer.ip() {
+            return self.counters.dropped_spoofed += 1;
+        }
+        match flow.handle_data(now, &self.config, header, packet, app) {
+            Ok(outcome) => {
+                self.counters.data_packets_received += 1;
+                return self.conclude(now, slot, outcome, app);
+            }
+            Err(Dropped::Malformed(_)) => self.counters.dropped_malformed += 1,
+            Err(Dropped::Duplicate) => self.counters.dropped_duplicate += 1,
+            Err(Dropped::Early) => self.counters.dropped_early += 1,
+            Err(Dropped::NoBuffer) => self.counters.dropped_no_buffer += 1,
+            Err(Dropped::Violation) => {
+                self.counters.dropped_violation += 1;
+                return self.conclude(now, slot, Outcome::Ended(Reason::Protocol), app);
+            }
+        }
+        self.update(now, slot);
+    }
+
+    fn handle_control(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        packet: &Packet<'_>,
+        app: &mut impl App,
+    ) -> Result<(), Malformed> {
+        match header.packet_type {
+            PacketType::Data => unreachable!("handled by the caller"),
+            PacketType::Syn => self.handle_syn(now, between, header, &Syn::parse(packet)?, app),
+            PacketType::Challenge => {
+                let challenge = Challenge::parse(packet)?;
+                if let Some(flow) = self.connecting(between, header) {
+                    flow.handle_challenge(now, header.number, challenge.cookie);
+                    self.update(now, FlowKey(header.flow).slot());
+                }
+            }
+            PacketType::SynAck => {
+                let syn_ack = SynAck::parse(packet)?;
+                self.handle_syn_ack(now, between, header, &syn_ack, app);
+            }
+            PacketType::Reset => {
+                self.handle_reset(now, between, header, &Reset::parse(packet)?, app)
+            }
+            PacketType::Version => {
+                self.handle_versions(now, between, header, &Versions::parse(packet)?, app);
+            }
+            PacketType::Ping => self.reply_pong(now, between, header.number, packet),
+            PacketType::Pong => self.handle_pong(now, header, app),
+        }
+        Ok(())
+    }
+}

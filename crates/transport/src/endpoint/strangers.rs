@@ -1,0 +1,124 @@
+//! What an endpoint says to hosts without a flow, and forgets: challenges, resets, version packets,
+//! pings and pongs. Their number is bounded, and the rate of those that a stranger can provoke.
+
+use std::net::SocketAddr;
+
+use clearway_base::{SECOND, Time};
+use clearway_wire::clearway::{HEADER_LENGTH, Header, Packet, PacketType, Reset, Versions};
+
+use super::Endpoint;
+use crate::app::{App, Reason};
+use crate::control::{VERSIONS, emit_control};
+
+/// Answers to strangers that may wait for a free descriptor.
+const REPLIES_MAX: usize = 1024;
+/// Pings of ours without an answer that are remembered.
+const PINGS_MAX: usize = 64;
+
+/// Where a datagram came from and to which of our addresses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Addresses {
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+}
+
+/// A packet that belongs to no flow, ready to be sent.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) between: Addresses,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// A ping of ours that waits for its pong.
+#[derive(Debug)]
+pub(super) struct Ping {
+    id: u64,
+    token: u64,
+    sent: Time,
+}
+
+impl Endpoint {
+    /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
+    pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
+        let token = self.random.next_u64();
+        if self.pings.len() == PINGS_MAX {
+            self.pings.pop_front();
+        }
+        self.pings.push_back(Ping { id, token, sent: now });
+        let length = bytes.clamp(HEADER_LENGTH as u16, self.config.packet_bytes_max);
+        let mut packet = vec![0; usize::from(length)];
+        emit_control(&mut packet, PacketType::Ping, 0, token, |body| body.len());
+        self.replies.push_back(Reply { between: Addresses { local, peer }, bytes: packet });
+    }
+
+    /// Answers a ping: the same bytes, the same token.
+    pub(super) fn reply_pong(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        token: u64,
+        ping: &Packet<'_>,
+    ) {
+        let mut bytes = vec![0; ping.length()];
+        emit_control(&mut bytes, PacketType::Pong, 0, token, |body| {
+            body.copy_from_slice(ping.body());
+            body.len()
+        });
+        self.reply(now, between, bytes);
+    }
+
+    pub(super) fn handle_pong(&mut self, now: Time, header: &Header, app: &mut impl App) {
+        match self.pings.iter().position(|ping| ping.token == header.number) {
+            Some(index) => {
+                let ping = self.pings.remove(index).expect("just found");
+                app.pong(ping.id, now.since(ping.sent));
+            }
+            None => self.counters.dropped_unsolicited += 1,
+        }
+    }
+
+    pub(super) fn reply_versions(&mut self, now: Time, between: Addresses, flow: u64, token: u64) {
+        self.reply_control(now, between, PacketType::Version, flow, token, |body| {
+            Versions { versions: VERSIONS }.emit(body)
+        });
+    }
+
+    pub(super) fn reply_reset(&mut self, now: Time, between: Addresses, quoted_flow: u64) {
+        let reset = Reset { reason: Reason::Reset.code(), quoted_flow };
+        self.reply_control(now, between, PacketType::Reset, 0, 0, |body| reset.emit(body));
+    }
+
+    pub(super) fn reply_control(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        packet_type: PacketType,
+        flow: u64,
+        token: u64,
+        body: impl FnOnce(&mut [u8]) -> usize,
+    ) {
+        let mut bytes = vec![0; 64];
+        let length = emit_control(&mut bytes, packet_type, flow, token, body);
+        bytes.truncate(length);
+        self.reply(now, between, bytes);
+    }
+
+    fn reply(&mut self, now: Time, between: Addresses, bytes: Vec<u8>) {
+        if now >= self.reply_budget_until {
+            self.reply_budget_until = now + SECOND / 100;
+            self.reply_budget = (self.config.stateless_per_second / 100).max(1);
+        }
+        if self.reply_budget == 0 || self.replies.len() >= REPLIES_MAX {
+            return self.counters.dropped_rate_limited += 1;
+        }
+        self.reply_budget -= 1;
+        self.replies.push_back(Reply { between, bytes });
+    }
+
+    /// Queues what does not count as an answer to a stranger: the last packet of a flow.
+    pub(super) fn say(&mut self, between: Addresses, bytes: Vec<u8>) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back(Reply { between, bytes });
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The flows of an endpoint: where each is kept and found, when it wants to send, when its timers
+//! are due, and how it ends.
+
+use core::hash::{BuildHasher, Hasher};
+
+use clearway_base::{Time, TimerWheel};
+use siphasher::sip::SipHasher13;
+
+use super::strangers::Addresses;
+use super::{Endpoint, FlowKey};
+use crate::app::{App, Reason};
+use crate::flow::{Flow, Outcome};
+
+/// A place for a flow.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) flow: Option<Box<Flow>>,
+    /// The flow stands in `ready`.
+    pub(super) is_ready: bool,
+    alarms: Alarms,
+}
+
+/// The timers of a slot that the wheel holds and that count: at most two. Without the second, each
+/// return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
+/// behind in the wheel until the far one is due.
+#[derive(Debug, Default)]
+struct Alarms {
+    near: Option<Time>,
+    far: Option<Time>,
+}
+
+impl Alarms {
+    /// Sees to it that the wheel fires by `deadline`.
+    fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
+        let is_covered = |alarm: Option<Time>| alarm.is_some_and(|alarm| alarm <= deadline);
+        if is_covered(self.near) || is_covered(self.far) {
+            return;
+        }
+        self.far = self.far.or(self.near);
+        self.near = Some(wheel.set(slot, deadline));
+    }
+
+    /// True if the timer that has fired is one that counts.
+    fn take(&mut self, fired: Time) -> bool {
+        let alarm = if self.near == Some(fired) { &mut self.near } else { &mut self.far };
+        let counts = *alarm == Some(fired);
+        if counts {
+            *alarm = None;
+        }
+        counts
+    }
+}
+
+impl Endpoint {
+    pub(super) fn flow(&mut self, key: FlowKey) -> Option<&mut Flow> {
+        find(&mut self.slots, key)
+    }
+
+    /// A free slot and a fresh id for it: the slot below, 32 random bits above, which a stranger
+    /// cannot guess.
+    pub(super) fn reserve(&mut self) -> Option<u64> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < self.config.flows_max as usize => {
+                self.slots.push(Slot::default());
+                (self.slots.len() - 1) as u32
+            }
+            None => return None,
+        };
+        // Never 0, which on the wire means "none yet".
+        let secret = self.random.next_u32().max(1);
+        Some(u64::from(secret) << 32 | u64::from(slot))
+    }
+
+    pub(super) fn insert(&mut self, now: Time, flow: Flow) -> FlowKey {
+        let key = FlowKey(flow.local_id());
+        self.slots[key.slot()].flow = Some(Box::new(flow));
+        self.update(now, key.slot());
+        key
+    }
+
+    /// After every change of a flow: puts it in line if it has something to send, and sees to it
+    /// that the wheel wakes it in time.
+    pub(super) fn update(&mut self, now: Time, index: usize) {
+        let slot = &mut self.slots[index];
+        let Some(flow) = &mut slot.flow else { return };
+        if !slot.is_ready && flow.wants_transmit(now) {
+            slot.is_ready = true;
+            self.ready.push_back(index as u32);
+        }
+        let deadline = flow.next_timeout(&self.config);
+        if deadline <= now && slot.is_ready {
+            return; // it comes here again when it has had its turn
+        }
+        if deadline < Time::MAX {
+            slot.alarms.set(&mut self.timers, index as u32, deadline);
+        }
+    }
+
+    // ---- time ----
+
+    /// When [`Endpoint::handle_timeouts`] is to be called next.
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
+        self.timers.next_deadline()
+    }
+
+    /// Does everything that is due at `now`.
+    pub fn handle_timeouts(&mut self, now: Time, app: &mut impl App) {
+        let mut due = core::mem::take(&mut self.due);
+        self.timers.advance(now, |slot, fired| due.push((slot, fired)));
+        for (slot, fired) in due.drain(..) {
+            if self.slots[slot as usize].alarms.take(fired) {
+                self.handle_timer(now, slot as usize, app);
+            }
+        }
+        self.due = due;
+    }
+
+    fn handle_timer(&mut self, now: Time, slot: usize, app: &mut impl App) {
+        let Some(flow) = &mut self.slots[slot].flow else { return };
+        let outcome = if flow.next_timeout(&self.config) <= now {
+            flow.handle_timeout(now, &self.config)
+        } else {
+            Outcome::Continue
+        };
+        self.conclude(now, slot, outcome, app);
+    }
+
+    // ---- the end ----
+
+    pub(super) fn conclude(
+        &mut self,
+        now: Time,
+        slot: usize,
+        outcome: Outcome,
+        app: &mut impl App,
+    ) {
+        match outcome {
+            Outcome::Continue => self.update(now, slot),
+            Outcome::Gone => self.remove(slot, app),
+            Outcome::Ended(reason) => {
+                if matches!(reason, Reason::TimedOut | Reason::Protocol) {
+                    self.tell_aborted(slot, reason);
+                }
+                if reason == Reason::TimedOut {
+                    self.counters.flows_timed_out += 1;
+                }
+                self.end(slot, reason, app);
+            }
+        }
+    }
+
+    /// Removes a flow and tells its app.
+    fn end(&mut self, slot: usize, reason: Reason, app: &mut impl App) {
+        let owner =
+            self.slots[slot].flow.as_ref().filter(|flow| flow.has_app()).map(|flow| flow.owner());
+        self.remove(slot, app);
+        if let Some(owner) = owner {
+            app.closed(owner, reason);
+        }
+    }
+
+    pub(super) fn tell_aborted(&mut self, slot: usize, reason: Reason) {
+        let Some(flow) = &mut self.slots[slot].flow else { return };
+        let mut bytes = vec![0; 64];
+        let length = flow.emit_abort(reason, &mut bytes);
+        let between = Addresses { local: flow.local(), peer: flow.remote() };
+        if length > 0 {
+            bytes.truncate(length);
+            self.say(between, bytes);
+        }
+    }
+
+    pub(super) fn remove(&mut self, slot: usize, app: &mut impl App) {
+        if let Some(mut flow) = self.slots[slot].flow.take() {
+            flow.discard(app);
+            self.by_peer.remove(&(flow.remote().ip(), flow.peer_id()));
+            self.free.push(slot as u32);
+        }
+    }
+}
+
+/// The flow with this id, if there still is one.
+pub(super) fn find(slots: &mut [Slot], key: FlowKey) -> Option<&mut Flow> {
+    let flow = slots.get_mut(key.slot())?.flow.as_deref_mut()?;
+    (flow.local_id() == key.0).then_some(flow)
+}
+
+/// A hash that strangers, who choose flow ids, cannot steer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Keyed(pub(super) u64);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+
+    fn build_hasher(&self) -> SipHasher13 {
+        let mut hasher = SipHasher13::new_with_keys(self.0, !self.0);
+        hasher.write_u64(0);
+        hasher
+    }
+}

@@ -1,0 +1,80 @@
+//! Whose turn it is to send: answers to strangers first, they are few; then the flows in turn.
+
+use clearway_base::Time;
+
+use super::strangers::Addresses;
+use super::table::find;
+use super::{Destination, Endpoint, FlowKey};
+use crate::app::App;
+
+/// Packets that one flow may send before the next one has its turn.
+const BURST_PACKETS: u32 = 16;
+
+impl Endpoint {
+    /// True if an answer to a stranger waits to be sent.
+    #[must_use]
+    pub fn has_replies(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Where the next packet goes; `None` if there is nothing to send.
+    pub fn next_transmit(&mut self, now: Time) -> Option<Destination> {
+        if let Some(reply) = self.replies.front() {
+            let Addresses { local, peer } = reply.between;
+            return Some(Destination { from: local, to: peer, flow: None });
+        }
+        if self.burst >= BURST_PACKETS {
+            self.burst = 0;
+            self.ready.rotate_left(1);
+        }
+        while let Some(&slot) = self.ready.front() {
+            if let Some(flow) = &mut self.slots[slot as usize].flow
+                && flow.wants_transmit(now)
+            {
+                return Some(Destination {
+                    from: flow.local(),
+                    to: flow.remote(),
+                    flow: Some(FlowKey(flow.local_id())),
+                });
+            }
+            self.ready.pop_front();
+            self.burst = 0;
+            self.slots[slot as usize].is_ready = false;
+            self.update(now, slot as usize);
+        }
+        None
+    }
+
+    /// Writes the packet that [`Endpoint::next_transmit`] has just announced into `bytes`, which
+    /// has room for the configured packet size, and returns its length.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        destination: Destination,
+        bytes: &mut [u8],
+        app: &impl App,
+    ) -> usize {
+        self.counters.packets_sent += 1;
+        let Some(key) = destination.flow else {
+            let Some(reply) = self.replies.pop_front() else { return 0 };
+            bytes[..reply.bytes.len()].copy_from_slice(&reply.bytes);
+            return reply.bytes.len();
+        };
+        self.burst += 1;
+        let Some(flow) = find(&mut self.slots, key) else { return 0 };
+        flow.poll_transmit(now, &self.config, bytes, app)
+    }
+
+    /// Drops the packet that [`Endpoint::next_transmit`] has announced, because its destination
+    /// cannot be reached now. A flow will try again when its timers say so.
+    pub fn skip_transmit(
+        &mut self,
+        now: Time,
+        destination: Destination,
+        bytes: &mut [u8],
+        app: &impl App,
+    ) {
+        // Written and not sent is the same as lost on the wire, and recovered in the same way.
+        self.poll_transmit(now, destination, bytes, app);
+    }
+}

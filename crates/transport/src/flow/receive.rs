@@ -1,0 +1,177 @@
+//! What a flow does with a data packet.
+
+use clearway_base::Time;
+use clearway_wire::Malformed;
+use clearway_wire::clearway::{Ack, Frame, Header, Packet};
+
+use super::{Flow, Outcome, State};
+use crate::app::{App, Reason};
+use crate::config::Config;
+use crate::congestion::AckSample;
+use crate::incoming::Refused;
+use crate::outgoing::Outgoing;
+use crate::recovery::Recovery;
+
+/// Why a data packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    Malformed(Malformed),
+    Duplicate,
+    NoBuffer,
+    Violation,
+    /// Data before the syn-ack; it will come again.
+    Early,
+}
+
+impl Flow {
+    /// Takes a data packet.
+    pub(crate) fn handle_data(
+        &mut self,
+        now: Time,
+        config: &Config,
+        header: &Header,
+        packet: &Packet<'_>,
+        app: &mut impl App,
+    ) -> Result<Outcome, Dropped> {
+        if self.is_connecting() {
+            return Err(Dropped::Early);
+        }
+        if self.acks.is_duplicate(header.number) {
+            self.acks.record_duplicate(now);
+            return Err(Dropped::Duplicate);
+        }
+        self.touch(now, config);
+        let mut eliciting = false;
+        let mut outcome = Outcome::Continue;
+        for frame in packet.frames() {
+            let frame = frame.map_err(Dropped::Malformed)?;
+            eliciting |= !matches!(frame, Frame::Ack(_));
+            match self.handle_frame(now, config, &frame, app) {
+                Ok(Outcome::Continue) => {}
+                Ok(ended) => outcome = ended,
+                Err(Refused::NoBuffer) => return Err(Dropped::NoBuffer),
+                Err(Refused::Violation) => return Err(Dropped::Violation),
+            }
+        }
+        self.acks.record(
+            now,
+            header.number,
+            packet.length(),
+            eliciting,
+            header.ack_requested,
+            config.ack_delay_ns,
+        );
+        if outcome == Outcome::Continue {
+            outcome = self.check_peer_close(now, config, app);
+        }
+        Ok(outcome)
+    }
+
+    fn handle_frame(
+        &mut self,
+        now: Time,
+        config: &Config,
+        frame: &Frame<'_>,
+        app: &mut impl App,
+    ) -> Result<Outcome, Refused> {
+        let receives = matches!(self.state, State::Open);
+        match frame {
+            Frame::Message(message) if receives => {
+                check_stream(message.stream)?;
+                self.incoming.message(app, self.owner, message.sequence, message.bytes)?;
+                self.limit_due |= self.incoming.limit_is_worth_telling();
+            }
+            Frame::Fragment(f) if receives => {
+                check_stream(f.stream)?;
+                self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;
+                self.limit_due |= self.incoming.limit_is_worth_telling();
+            }
+            // The app has closed and wants no more; RFC 9293, 3.9.1, would reset here, and lose
+            // what the app had sent before.
+            Frame::Message(_) | Frame::Fragment(_) | Frame::Ping => {}
+            Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
+            Frame::Limit(limit) => self.handle_limit(now, *limit),
+            Frame::Close { messages, .. } => self.peer_close = Some(*messages),
+            Frame::Reset { reason } => return Ok(Outcome::Ended(Reason::from_code(*reason))),
+        }
+        Ok(Outcome::Continue)
+    }
+
+    fn handle_limit(&mut self, now: Time, limit: u64) {
+        self.outgoing.raise_limit(limit);
+        if self.recovery.expedite(now)
+            && let Some(content) = self.recovery.on_probe_timeout(now)
+        {
+            self.send_again(&content);
+            self.probe_due = true;
+        }
+    }
+
+    fn handle_ack(
+        &mut self,
+        now: Time,
+        config: &Config,
+        ack: &Ack<'_>,
+        app: &mut impl App,
+    ) -> Result<Outcome, Refused> {
+        let limited = self.is_window_full();
+        let (outgoing, close_acknowledged) = (&mut self.outgoing, &mut self.close_acknowledged);
+        let mut messages = 0;
+        let acked = self.recovery.on_ack(ack, |content| {
+            messages += outgoing.acknowledge(content.range.clone());
+            *close_acknowledged |= content.close;
+        });
+        let acked = acked.ok_or(Refused::Violation)?;
+        if let Some(sent) = acked.largest_sent {
+            self.rtt.sample(now.since(sent), u64::from(ack.delay_ns));
+        }
+        if acked.bytes > 0 {
+            self.congestion.on_ack(&AckSample {
+                now,
+                acked_bytes: acked.bytes,
+                rtt_ns: self.rtt.latest_ns(),
+                smoothed_rtt_ns: self.rtt.smoothed_ns(),
+                min_rtt_ns: self.rtt.min_ns(),
+                window_limited: limited,
+            });
+        }
+        self.detect_losses(now, config);
+        if messages > 0 && self.has_app() {
+            self.messages_sent += u64::from(messages);
+            app.sent(self.owner, messages);
+        }
+        Ok(self.check_closed())
+    }
+
+    /// An orderly close is complete when the peer has everything, the close frame included.
+    fn check_closed(&self) -> Outcome {
+        let closed = matches!(self.state, State::Closing)
+            && self.close_acknowledged
+            && self.outgoing.is_done();
+        if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Continue }
+    }
+
+    /// Tells the app that the peer has closed, once everything before that is delivered.
+    fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) -> Outcome {
+        let Some(messages) = self.peer_close else { return Outcome::Continue };
+        let delivered = self.incoming.messages_delivered() as u32 == messages;
+        if !self.has_app() || (matches!(self.state, State::Open) && !delivered) {
+            return Outcome::Continue;
+        }
+        self.incoming.discard(app, self.owner);
+        app.closed(self.owner, Reason::Closed);
+        // RFC 9000, 10.2: "These states SHOULD persist for at least three times the current PTO".
+        let wait_ns =
+            3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
+        self.state = State::Drained { until: now + wait_ns.max(config.probe_timeout_max_ns) };
+        self.outgoing = Outgoing::new(0);
+        self.recovery = Recovery::at(self.recovery.next_number());
+        self.acks.record_duplicate(now); // acknowledge the close at once
+        Outcome::Continue
+    }
+}
+
+/// Streams other than the first come with a later version of this program.
+fn check_stream(stream: u16) -> Result<(), Refused> {
+    if stream == 0 { Ok(()) } else { Err(Refused::Violation) }
+}

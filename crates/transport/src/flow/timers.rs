@@ -1,0 +1,94 @@
+//! What a flow does because time has passed: losses, probes, keep-alive, giving up.
+
+use clearway_base::Time;
+
+use super::{Flow, Outcome, State};
+use crate::app::Reason;
+use crate::config::Config;
+use crate::recovery::Content;
+
+impl Flow {
+    /// When [`Flow::handle_timeout`] is to be called next.
+    pub(crate) fn next_timeout(&self, config: &Config) -> Time {
+        let own = match &self.state {
+            State::Connecting(connecting) => return connecting.retry_at.min(connecting.give_up),
+            State::Drained { until } => *until,
+            State::Open | State::Closing if self.expects_answer(config) => {
+                self.keep_alive_at.min(self.last_received + config.idle_timeout_ns)
+            }
+            State::Open | State::Closing => Time::MAX,
+        };
+        let recovery = self.recovery.timeout(&self.rtt, config).unwrap_or(Time::MAX);
+        let ack = self.acks.due().unwrap_or(Time::MAX);
+        own.min(recovery).min(ack).min(self.paced_until.unwrap_or(Time::MAX))
+    }
+
+    /// Does what is due at `now`; calling it early does no harm.
+    pub(crate) fn handle_timeout(&mut self, now: Time, config: &Config) -> Outcome {
+        if self.paced_until.is_some_and(|until| until <= now) {
+            self.paced_until = None;
+        }
+        match &mut self.state {
+            State::Connecting(connecting) => return connecting.handle_timeout(now),
+            State::Drained { until } if *until <= now => return Outcome::Gone,
+            State::Drained { .. } => return Outcome::Continue,
+            State::Open | State::Closing => {}
+        }
+        if now.since(self.last_received) >= config.idle_timeout_ns && self.expects_answer(config) {
+            return Outcome::Ended(Reason::TimedOut);
+        }
+        if self.keep_alive_at <= now {
+            self.keep_alive_at = now + config.keep_alive_ns;
+            self.probe_due = true;
+        }
+        if self.recovery.is_loss_due(now) {
+            self.detect_losses(now, config);
+        } else if self.recovery.timeout(&self.rtt, config).is_some_and(|due| due <= now) {
+            self.handle_probe_timeout(now);
+        }
+        if self.recovery.is_overrun() {
+            Outcome::Ended(Reason::Protocol)
+        } else {
+            Outcome::Continue
+        }
+    }
+
+    /// Without keep-alive, silence on a flow with nothing in flight is no sign of a dead peer.
+    fn expects_answer(&self, config: &Config) -> bool {
+        config.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
+    }
+
+    fn handle_probe_timeout(&mut self, now: Time) {
+        if let Some(content) = self.recovery.on_probe_timeout(now) {
+            self.send_again(&content);
+        }
+        // RFC 9002, 7.6: three probe timeouts in a row are persistent congestion.
+        if self.recovery.probes() == 3 {
+            self.congestion.on_persistent_congestion();
+        }
+        self.probe_due = true;
+    }
+
+    pub(super) fn detect_losses(&mut self, now: Time, config: &Config) {
+        let delay_ns = self.rtt.loss_delay_ns(config.timer_granularity_ns);
+        let (outgoing, limit_due, close_due) =
+            (&mut self.outgoing, &mut self.limit_due, &mut self.close_due);
+        let mut lost = 0;
+        let last_sent = self.recovery.detect_losses(now, delay_ns, |content| {
+            lost += 1;
+            outgoing.send_again(content.range.clone());
+            *limit_due |= content.limit;
+            *close_due |= content.close;
+        });
+        self.packets_lost += lost;
+        if let Some(sent) = last_sent {
+            self.congestion.on_loss(now, sent);
+        }
+    }
+
+    pub(super) fn send_again(&mut self, content: &Content) {
+        self.outgoing.send_again(content.range.clone());
+        self.limit_due |= content.limit;
+        self.close_due |= content.close;
+    }
+}

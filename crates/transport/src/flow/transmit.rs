@@ -1,0 +1,205 @@
+//! How a flow builds its packets, just in time: acknowledgement, limit, then as many messages as
+//! wait and fit.
+
+use core::ops::Range;
+
+use clearway_base::Time;
+use clearway_wire::clearway::{
+    self, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
+    MESSAGE_FRAME_LENGTH,
+};
+
+use super::{Flow, State};
+use crate::app::{App, Reason};
+use crate::config::Config;
+use crate::recovery::Content;
+
+/// Room for an acknowledgement is kept to this, so that data still fits beside it.
+const ACK_BYTES_MAX: usize = clearway::ACK_FRAME_LENGTH + 8 * clearway::ACK_RANGE_LENGTH;
+
+impl Flow {
+    /// True if [`Flow::poll_transmit`] would write a packet now.
+    pub(crate) fn wants_transmit(&mut self, now: Time) -> bool {
+        match &self.state {
+            State::Connecting(connecting) => connecting.syn_due,
+            State::Drained { .. } => self.ack_is_due(now) || self.syn_ack_due.is_some(),
+            State::Open | State::Closing => {
+                self.ack_is_due(now)
+                    || self.syn_ack_due.is_some()
+                    || self.limit_due
+                    || self.probe_due
+                    || self.may_close()
+                    || (self.outgoing.has_data() && self.may_send_data(now))
+            }
+        }
+    }
+
+    fn ack_is_due(&self, now: Time) -> bool {
+        self.acks.due().is_some_and(|due| due <= now)
+    }
+
+    fn may_close(&self) -> bool {
+        self.close_due && self.outgoing.is_sent() && !self.recovery.is_full()
+    }
+
+    pub(super) fn is_window_full(&self) -> bool {
+        self.recovery.in_flight_bytes() + u64::from(self.packet_bytes_max)
+            > self.congestion.window_bytes()
+            || self.recovery.is_full()
+    }
+
+    fn may_send_data(&mut self, now: Time) -> bool {
+        if self.is_window_full() || self.paced_until.is_some_and(|until| until > now) {
+            return false;
+        }
+        let (window, rtt_ns) = (self.congestion.window_bytes(), self.rtt.smoothed_ns());
+        if self.pacer.allows(now, window, rtt_ns) {
+            return true;
+        }
+        self.paced_until = Some(self.pacer.next_allowed(window, rtt_ns).max(now + 1));
+        false
+    }
+
+    /// Writes the next packet (a UDP payload) into `bytes` and returns its length; 0 if there is
+    /// none. `bytes` has to have room for `config.packet_bytes_max`.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        config: &Config,
+        bytes: &mut [u8],
+        app: &impl App,
+    ) -> usize {
+        if let Some(token) = self.syn_ack_due.take() {
+            return self.emit_syn_ack(config, token, bytes);
+        }
+        if self.is_connecting() {
+            return self.emit_syn(now, config, bytes);
+        }
+        if !self.wants_transmit(now) {
+            return 0;
+        }
+        self.emit_data(now, bytes, app)
+    }
+
+    fn emit_data(&mut self, now: Time, bytes: &mut [u8], app: &impl App) -> usize {
+        let bytes = &mut bytes[..usize::from(self.packet_bytes_max)];
+        let mut at = HEADER_LENGTH;
+        if self.acks.is_pending() {
+            let room = &mut bytes[at..at + ACK_BYTES_MAX];
+            let (ranges, delay_ns) = self.acks.ranges(now);
+            at += clearway::emit_ack(room, u32::try_from(delay_ns).unwrap_or(u32::MAX), ranges);
+            self.acks.on_sent();
+        }
+        let frames_start = at;
+        let mut content = Content::default();
+        if self.limit_due {
+            self.limit_due = false;
+            content.limit = true;
+            at += clearway::emit_limit(
+                &mut bytes[at..at + LIMIT_FRAME_LENGTH],
+                self.incoming.announce_limit(),
+            );
+        }
+        let probe = core::mem::take(&mut self.probe_due);
+        if probe || self.may_send_data(now) {
+            at = self.emit_messages(bytes, at, &mut content.range, app);
+        }
+        if self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
+            self.close_due = false;
+            content.close = true;
+            let messages = self.outgoing.messages_pushed();
+            at += clearway::emit_close(&mut bytes[at..], Reason::Closed.code(), messages);
+        }
+        if probe && at == frames_start {
+            at += clearway::emit_ping(&mut bytes[at..]);
+        }
+        let eliciting = at > frames_start;
+        self.finish(now, &mut bytes[..at], eliciting, probe, content);
+        at
+    }
+
+    /// Writes message frames from `at` on; returns where they end.
+    fn emit_messages(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        sent: &mut Range<u64>,
+        app: &impl App,
+    ) -> usize {
+        let Some(mut range) = self.outgoing.next_range() else { return at };
+        let start = range.start;
+        let mut cursor = self.outgoing.cursor(start);
+        while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
+            let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
+            let before = cursor;
+            let Some(mut piece) = self.outgoing.piece(&range, &mut cursor, whole_room) else {
+                break;
+            };
+            if piece.is_whole() {
+                at += clearway::emit_message(&mut bytes[at..], 0, piece.sequence, piece.length);
+            } else if range.start > start {
+                // A message is not cut only to fill up a packet that has others in it.
+                cursor = before;
+                break;
+            } else {
+                let Some(room) =
+                    whole_room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)
+                else {
+                    break;
+                };
+                cursor = before;
+                let Some(cut) = self.outgoing.piece(&range, &mut cursor, room) else { break };
+                piece = cut;
+                at += clearway::emit_fragment(
+                    &mut bytes[at..],
+                    0,
+                    piece.sequence,
+                    piece.length,
+                    piece.total,
+                    piece.at,
+                );
+            }
+            let end = at + piece.length as usize;
+            app.read(self.owner, piece.offset, &mut bytes[at..end]);
+            at = end;
+            range.start = piece.end;
+        }
+        if range.start > start {
+            *sent = start..range.start;
+            self.outgoing.sent(sent.clone(), cursor);
+        }
+        at
+    }
+
+    fn finish(
+        &mut self,
+        now: Time,
+        packet: &mut [u8],
+        eliciting: bool,
+        probe: bool,
+        content: Content,
+    ) {
+        let number = self.recovery.next_number();
+        let is_close = content.close;
+        self.recovery.on_sent(now, packet.len(), eliciting, content);
+        if eliciting {
+            self.pacer.on_sent(packet.len() as u64);
+        }
+        // What leaves this sender unable to go on is to be acknowledged without delay.
+        let urgent =
+            eliciting && (probe || is_close || self.is_window_full() || self.outgoing.is_limited());
+        Header::data(self.peer_id, number, urgent).emit(packet);
+        clearway::seal(packet);
+    }
+
+    /// Writes a packet that tells the peer that the flow is aborted. The flow ends with it.
+    pub(crate) fn emit_abort(&mut self, reason: Reason, bytes: &mut [u8]) -> usize {
+        if self.is_connecting() {
+            return 0;
+        }
+        let end = HEADER_LENGTH + clearway::emit_reset(&mut bytes[HEADER_LENGTH..], reason.code());
+        Header::data(self.peer_id, self.recovery.next_number(), false).emit(bytes);
+        clearway::seal(&mut bytes[..end]);
+        end
+    }
+}
