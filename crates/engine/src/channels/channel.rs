@@ -1,0 +1,263 @@
+//! One attached app: its end of the shared memory, its connections, and what it is to be told.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_channel::{Code, Completion, DaemonEnd};
+use clearway_transport::{Buffer, MESSAGE_OVERHEAD};
+
+use super::connection::{Connection, Connections, Link};
+use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
+
+/// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
+/// many connections can be unread at once before memory runs short, rounding to powers of two
+/// included.
+const WINDOW_PARTS: u64 = 16;
+/// A window of more than this only adds memory: it is ten times the bandwidth-delay product of
+/// 10 Gbit/s over 80 µs.
+const WINDOW_BYTES_MAX: u64 = 1 << 20;
+/// Finished sends of a connection that are told in a completion of their own, rather than with
+/// the next message that it receives.
+const SENT_UNTOLD_MAX: u32 = 32;
+/// Completions that wait for an app that does not read, beyond which it gets no new connections:
+/// peers could otherwise connect and reset without end. Messages are bounded by their windows.
+const PENDING_ACCEPT_MAX: usize = 4096;
+
+/// An attached app.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) app: String,
+    pub(crate) end: Box<DaemonEnd>,
+    connections: Connections,
+    /// Completions that the ring has no room for. Bounded by the windows of the connections.
+    pending: VecDeque<Completion>,
+    /// Connections with finished sends that the app has not been told of.
+    untold: Vec<u32>,
+    /// Service ports, with the listener's id and the address it is limited to.
+    pub(crate) ports: Vec<(u16, u32, Option<IpAddr>)>,
+    /// The app broke the contract; it is served no more.
+    pub(crate) is_condemned: bool,
+    /// A message was turned away because the receive pool was full.
+    is_starved: bool,
+    messages_sent: u64,
+    messages_received: u64,
+}
+
+impl Channel {
+    pub(crate) fn new(app: String, end: Box<DaemonEnd>, connections_max: u32) -> Self {
+        Self {
+            app,
+            end,
+            connections: Connections::new(connections_max),
+            pending: VecDeque::new(),
+            untold: Vec::new(),
+            ports: Vec::new(),
+            is_condemned: false,
+            is_starved: false,
+            messages_sent: 0,
+            messages_received: 0,
+        }
+    }
+
+    /// What a peer may send beyond what the app has released.
+    pub(crate) fn window(&self) -> u64 {
+        let part = u64::from(self.end.sizes().receive_pool_bytes) / WINDOW_PARTS;
+        part.clamp(2 * MESSAGE_OVERHEAD, WINDOW_BYTES_MAX)
+    }
+
+    /// A new connection; its slot, or `None` if the app has as many as it may.
+    pub(crate) fn open(
+        &mut self,
+        peer: SocketAddr,
+        link: Link,
+        connecting: Option<u64>,
+    ) -> Option<u32> {
+        if self.pending.len() >= PENDING_ACCEPT_MAX {
+            return None;
+        }
+        self.connections.open(peer, link, connecting)
+    }
+
+    /// The id by which the app names the connection in this slot.
+    pub(crate) fn id(&self, slot: u32) -> u64 {
+        self.connections.id(slot)
+    }
+
+    /// The slot of the connection that the app means, if it still has it.
+    pub(crate) fn find(&self, id: u64) -> Option<u32> {
+        self.connections.find(id)
+    }
+
+    pub(crate) fn connection(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.connections.at(slot)
+    }
+
+    /// The slots of all connections.
+    pub(crate) fn open_slots(&self) -> Vec<u32> {
+        self.connections.iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// Ends a connection: its sends are over. The app has been, or will be, told.
+    pub(crate) fn remove(&mut self, slot: u32) -> Option<Connection> {
+        let connection = self.connections.remove(slot)?;
+        self.end.sends_finished(connection.outstanding());
+        Some(connection)
+    }
+
+    /// Counts a message in that the app submitted.
+    pub(crate) fn submitted(&mut self, slot: u32) {
+        if let Some(connection) = self.connection(slot) {
+            connection.submitted = connection.submitted.wrapping_add(1);
+        }
+        self.messages_sent += 1;
+    }
+
+    /// Counts messages out that are finished. The app is told with the next message that it
+    /// receives, or by [`Channel::tell_sent`].
+    pub(crate) fn finished(&mut self, slot: u32, messages: u32) {
+        self.end.sends_finished(messages);
+        let Some(connection) = self.connections.at(slot) else { return };
+        connection.sent = connection.sent.wrapping_add(messages);
+        if !connection.is_untold {
+            connection.is_untold = true;
+            self.untold.push(slot);
+        }
+        if connection.sent.wrapping_sub(connection.sent_told) >= SENT_UNTOLD_MAX {
+            self.tell_sent_of(slot);
+        }
+    }
+
+    fn tell_sent_of(&mut self, slot: u32) {
+        let id = self.id(slot);
+        let Some(connection) = self.connections.at(slot) else { return };
+        if connection.sent_told != connection.sent {
+            connection.sent_told = connection.sent;
+            let sent = connection.sent;
+            self.tell(Completion::Sent { connection: id, sent });
+        }
+    }
+
+    /// Tells of all finished sends that no message has told of. For turns with nothing else to do.
+    pub(crate) fn tell_sent(&mut self) {
+        while let Some(slot) = self.untold.pop() {
+            if let Some(connection) = self.connections.at(slot) {
+                connection.is_untold = false;
+            }
+            self.tell_sent_of(slot);
+        }
+    }
+
+    /// Gives the app a message in `buffer`.
+    pub(crate) fn deliver(&mut self, slot: u32, buffer: Buffer) {
+        let id = self.id(slot);
+        let Some(connection) = self.connections.at(slot) else {
+            return self.end.discard(buffer.id);
+        };
+        connection.sent_told = connection.sent;
+        connection.received += 1;
+        let sent = connection.sent;
+        self.messages_received += 1;
+        self.tell(Completion::Received {
+            connection: id,
+            stream: 0,
+            offset: buffer.offset,
+            length: buffer.length,
+            buffer: buffer.id,
+            sent,
+        });
+    }
+
+    /// Ends a connection and tells the app why.
+    pub(crate) fn close(&mut self, slot: u32, code: Code) -> Option<Connection> {
+        let id = self.id(slot);
+        let connection = self.remove(slot)?;
+        self.tell(match connection.connecting {
+            Some(token) => Completion::ConnectFailed { token, code },
+            None => Completion::Closed { connection: id, code, sent: connection.sent },
+        });
+        Some(connection)
+    }
+
+    /// Tells the app something, now or as soon as its ring has room.
+    pub(crate) fn tell(&mut self, completion: Completion) {
+        if self.pending.is_empty() && self.end.completion_room() > 0 {
+            self.put(&completion);
+        } else {
+            self.pending.push_back(completion);
+        }
+    }
+
+    fn put(&mut self, completion: &Completion) {
+        if let Completion::Received { buffer, .. } = completion {
+            self.end.grant(*buffer);
+        }
+        self.end.complete(completion);
+    }
+
+    /// Moves waiting completions to the ring, as many as it has room for.
+    pub(crate) fn tell_pending(&mut self) {
+        while !self.pending.is_empty() && self.end.completion_room() > 0 {
+            let Some(completion) = self.pending.pop_front() else { return };
+            self.put(&completion);
+        }
+    }
+
+    /// True if something waits for room in the ring.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    /// True if [`Channel::tell_sent`] has something to tell.
+    pub(crate) fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    /// The slot of the connection that a released buffer belonged to, if it lives on.
+    pub(crate) fn find_tag(&self, tag: u32) -> Option<u32> {
+        self.connections.find_tag(tag)
+    }
+
+    pub(crate) fn allocate(&mut self, slot: u32, length: u32) -> Option<Buffer> {
+        let tag = self.connections.tag(slot);
+        let buffer = self.end.allocate(length, tag);
+        self.is_starved |= buffer.is_none();
+        buffer.map(|b| Buffer { id: b.id, offset: b.offset, length: b.length })
+    }
+
+    /// True once after messages were turned away: memory has become free for them.
+    pub(crate) fn take_starved(&mut self) -> bool {
+        core::mem::take(&mut self.is_starved)
+    }
+
+    /// Its connections to apps of this host.
+    pub(crate) fn local_flows(&self, channel: u32) -> impl Iterator<Item = FlowSnapshot> + '_ {
+        self.connections.iter().filter_map(move |(slot, connection)| {
+            let Link::Local(local) = &connection.link else { return None };
+            Some(FlowSnapshot {
+                channel,
+                connection: slot,
+                path: "local",
+                peer: connection.peer,
+                state: if local.closing { "closing" } else { "open" },
+                rtt_ns: 0,
+                congestion_window_bytes: 0,
+                in_flight_bytes: 0,
+                messages_sent: u64::from(connection.sent),
+                messages_received: connection.received,
+                packets_lost: 0,
+            })
+        })
+    }
+
+    pub(crate) fn snapshot(&self, channel: u32) -> ChannelSnapshot {
+        ChannelSnapshot {
+            channel,
+            app: self.app.clone(),
+            connections: self.connections.count(),
+            messages_sent: self.messages_sent,
+            messages_received: self.messages_received,
+            receive_pool_bytes_used: u64::from(self.end.counters().receive_pool_used_bytes),
+            messages_waiting: self.pending.len() as u64,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! The connections of one channel: a table of slots, each with a generation, so that an id or a
+//! buffer of a connection that has ended means nothing.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clearway_transport::{FlowKey, Owner};
+
+/// Bits of a connection's slot number in the owner tag of a buffer; the rest tells one
+/// connection in a slot from the next.
+const SLOT_BITS: u32 = 20;
+/// Connections of one channel that can be named, whatever the policy says.
+const CONNECTIONS_MAX: u32 = 1 << SLOT_BITS;
+
+/// Where the messages of a connection go.
+#[derive(Debug)]
+pub(crate) enum Link {
+    /// The peer's Ethernet address is being looked up; nothing has been sent yet.
+    Resolving,
+    /// Over the wire.
+    Flow(FlowKey),
+    /// To another connection on this host.
+    Local(Local),
+}
+
+/// One end of a connection between two apps of this host.
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) peer: Owner,
+    /// Messages submitted that the peer's app has no room for yet: offset and length.
+    pub(crate) waiting: VecDeque<(u32, u32)>,
+    /// Positions that this end's app has been given and has not released.
+    pub(crate) held: u64,
+    /// This end has closed and ends when `waiting` is empty.
+    pub(crate) closing: bool,
+}
+
+/// A connection as the engine knows it.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) peer: SocketAddr,
+    pub(crate) link: Link,
+    /// The app's name for its connection attempt, while that goes on.
+    pub(crate) connecting: Option<u64>,
+    /// The app has closed; it hears no more but the end.
+    pub(crate) closing: bool,
+    /// Sends taken from the app, and those of them that are finished.
+    pub(super) submitted: u32,
+    pub(super) sent: u32,
+    /// Messages given to the app.
+    pub(super) received: u64,
+    /// `sent` as the app knows it.
+    pub(super) sent_told: u32,
+    pub(super) is_untold: bool,
+}
+
+impl Connection {
+    const fn new(peer: SocketAddr, link: Link, connecting: Option<u64>) -> Self {
+        Self {
+            peer,
+            link,
+            connecting,
+            closing: false,
+            submitted: 0,
+            sent: 0,
+            received: 0,
+            sent_told: 0,
+            is_untold: false,
+        }
+    }
+
+    /// Sends taken from the app that are not finished.
+    pub(super) const fn outstanding(&self) -> u32 {
+        self.submitted.wrapping_sub(self.sent)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    connection: Option<Connection>,
+}
+
+/// All connections of a channel.
+#[derive(Debug)]
+pub(super) struct Connections {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    count: u32,
+    count_max: u32,
+}
+
+impl Connections {
+    pub(super) fn new(count_max: u32) -> Self {
+        let count_max = count_max.min(CONNECTIONS_MAX);
+        Self { slots: Vec::new(), free: Vec::new(), count: 0, count_max }
+    }
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// A new one; its slot, or `None` if the app has as many as it may.
+    pub(super) fn open(
+        &mut self,
+        peer: SocketAddr,
+        link: Link,
+        connecting: Option<u64>,
+    ) -> Option<u32> {
+        if self.count >= self.count_max {
+            return None;
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            self.slots.len() as u32 - 1
+        });
+        self.count += 1;
+        self.slots[slot as usize].connection = Some(Connection::new(peer, link, connecting));
+        Some(slot)
+    }
+
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
+        let place = self.slots.get_mut(slot as usize)?;
+        let connection = place.connection.take()?;
+        place.generation = place.generation.wrapping_add(1);
+        self.free.push(slot);
+        self.count -= 1;
+        Some(connection)
+    }
+
+    #[inline]
+    pub(super) fn at(&mut self, slot: u32) -> Option<&mut Connection> {
+        self.slots.get_mut(slot as usize)?.connection.as_mut()
+    }
+
+    /// The id by which the app names the connection in this slot.
+    #[inline]
+    pub(super) fn id(&self, slot: u32) -> u64 {
+        u64::from(self.slots[slot as usize].generation) << 32 | u64::from(slot)
+    }
+
+    /// The slot of the connection that the app means, if it still has it.
+    #[inline]
+    pub(super) fn find(&self, id: u64) -> Option<u32> {
+        let slot = id as u32;
+        let found = self.slots.get(slot as usize)?;
+        (u64::from(found.generation) == id >> 32 && found.connection.is_some()).then_some(slot)
+    }
+
+    /// What a buffer of this connection remembers: slot, and a part of its generation.
+    #[inline]
+    pub(super) fn tag(&self, slot: u32) -> u32 {
+        slot | self.slots[slot as usize].generation << SLOT_BITS
+    }
+
+    /// The slot of the connection that a buffer with this tag belongs to, if it lives on.
+    #[inline]
+    pub(super) fn find_tag(&self, tag: u32) -> Option<u32> {
+        let slot = tag & (CONNECTIONS_MAX - 1);
+        let found = self.slots.get(slot as usize)?;
+        (found.connection.is_some() && self.tag(slot) == tag).then_some(slot)
+    }
+
+    /// Those that are open, with their slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Connection)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, place)| Some((slot as u32, place.connection.as_ref()?)))
+    }
+}

@@ -1,0 +1,132 @@
+//! What apps ask for: messages and releases here, connections in `connections.rs`.
+
+use clearway_base::Time;
+use clearway_channel::{Command, Completion, Violation};
+use clearway_transport::Owner;
+
+use super::Core;
+use crate::channels::Link;
+
+/// Commands taken from one app in one turn.
+const COMMAND_BURST: usize = 32;
+
+impl Core {
+    pub(super) fn take_commands(&mut self, now: Time) -> usize {
+        let mut taken = 0;
+        for index in 0..self.channels.ids().len() {
+            let id = self.channels.ids()[index];
+            taken += self.take_commands_of(now, id);
+        }
+        taken
+    }
+
+    fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
+        for taken in 0..COMMAND_BURST {
+            let Some(channel) = self.channels.channel(id).filter(|channel| !channel.is_condemned)
+            else {
+                return taken;
+            };
+            match channel.end.next_command() {
+                Ok(Some(command)) => self.handle_command(now, id, command),
+                Ok(None) => return taken,
+                Err(violation) => {
+                    self.condemn(id, violation);
+                    return taken + 1;
+                }
+            }
+        }
+        COMMAND_BURST
+    }
+
+    /// The app broke the contract: nothing more is taken from it.
+    fn condemn(&mut self, id: u32, violation: Violation) {
+        if let Some(channel) = self.channels.channel(id).filter(|channel| !channel.is_condemned) {
+            channel.is_condemned = true;
+            self.channels.counters.violations += 1;
+            self.violations.push((id, violation));
+        }
+    }
+
+    fn handle_command(&mut self, now: Time, channel: u32, command: Command) {
+        match command {
+            Command::Send { connection, offset, length, .. } => {
+                self.send(now, channel, connection, offset, length)
+            }
+            Command::Release { buffers } => {
+                for id in buffers.as_slice() {
+                    self.release(now, channel, *id);
+                }
+            }
+            Command::Connect { token, peer } => {
+                let peer = clearway_channel::canonical(peer);
+                if let Err(code) = self.connect(now, channel, token, peer)
+                    && let Some(channel) = self.channels.channel(channel)
+                {
+                    channel.tell(Completion::ConnectFailed { token, code });
+                }
+            }
+            Command::Close { connection, abort } => self.close(now, channel, connection, abort),
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, now: Time, id: u32, connection: u64, offset: u32, length: u32) {
+        let Some(channel) = self.channels.channel(id) else { return };
+        let slot = channel.find(connection);
+        let open = slot.and_then(|slot| Some((slot, channel.connection(slot)?)));
+        let open = open.filter(|(_, found)| !found.closing && found.connecting.is_none());
+        let Some((slot, found)) = open else {
+            channel.end.sends_finished(1);
+            return self.channels.counters.messages_to_closed += 1;
+        };
+        let flow = match found.link {
+            Link::Flow(key) => Some(key),
+            Link::Local(_) | Link::Resolving => None,
+        };
+        channel.submitted(slot);
+        self.channels.counters.messages_submitted += 1;
+        match flow {
+            Some(key) => self.endpoint.send(now, key, offset, length),
+            None => {
+                self.channels.send_local(Owner { channel: id, connection: slot }, offset, length)
+            }
+        }
+    }
+
+    fn release(&mut self, now: Time, id: u32, buffer: u32) {
+        let Some(channel) = self.channels.channel(id) else { return };
+        let released = match channel.end.release(buffer) {
+            Ok(released) => released,
+            Err(violation) => return self.condemn(id, violation),
+        };
+        let is_starved = channel.take_starved();
+        if let Some(slot) = channel.find_tag(released.owner) {
+            let flow = match channel.connection(slot).map(|connection| &connection.link) {
+                Some(Link::Flow(key)) => Some(*key),
+                _ => None,
+            };
+            match flow {
+                Some(key) => self.endpoint.release(now, key, released.length),
+                None => self
+                    .channels
+                    .release_local(Owner { channel: id, connection: slot }, released.length),
+            }
+        }
+        if is_starved {
+            self.memory_freed(now, id);
+        }
+    }
+
+    /// Everyone who was turned away because this app's pool was full may try again.
+    fn memory_freed(&mut self, now: Time, id: u32) {
+        let Some(channel) = self.channels.channel(id) else { return };
+        for slot in channel.open_slots() {
+            if let Some(Link::Flow(key)) =
+                channel.connection(slot).map(|connection| &connection.link)
+            {
+                self.endpoint.memory_freed(now, *key);
+            }
+        }
+        self.channels.resume_senders_to(id);
+    }
+}

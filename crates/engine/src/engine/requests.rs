@@ -1,0 +1,88 @@
+//! What the control plane asks of an engine, and what it is told. One request per turn, nothing
+//! waits for an answer.
+
+use clearway_base::Time;
+use rustix::event::epoll;
+
+use super::Engine;
+use crate::channels::Channel;
+use crate::control::{Event, Request};
+
+impl Engine {
+    pub(super) fn take_request(&mut self, now: Time) -> usize {
+        let Some(request) = self.mailbox.take() else { return 0 };
+        match request {
+            Request::AddChannel { channel, app, end, connections_max } => {
+                let flags = epoll::EventFlags::IN;
+                let bell = end.doorbell();
+                if let Err(error) =
+                    epoll::add(&self.sleep, bell, epoll::EventData::new_u64(0), flags)
+                {
+                    tracing::error!(channel, %error, "cannot wait for this app; its commands may be late");
+                }
+                self.core.channels.insert(channel, Channel::new(app, end, connections_max));
+            }
+            Request::RemoveChannel { channel } => self.remove_channel(channel),
+            Request::Listen { channel, listener, address, port } => {
+                let result = self.core.listen(channel, listener, address, port);
+                self.mailbox.tell(Event::Listening { channel, listener, result });
+            }
+            Request::Unlisten { channel, listener } => self.core.unlisten(channel, listener),
+            Request::Neighbour { address, mac: Some(mac) } => {
+                self.core.interface.learn(now, address, mac)
+            }
+            Request::Neighbour { mac: None, .. } => {} // the interface gives up by itself
+            Request::Ping { id, peer, bytes } => {
+                if let Err(code) = self.core.ping(now, id, peer, bytes) {
+                    self.mailbox.tell(Event::Pong { id, result: Err(code) });
+                }
+            }
+            Request::Snapshot { id } => {
+                let snapshot = Box::new(self.snapshot());
+                self.mailbox.tell(Event::Snapshot { id, snapshot });
+            }
+            Request::Shutdown => self.shut_down(now),
+        }
+        1
+    }
+
+    fn remove_channel(&mut self, channel: u32) {
+        self.core.end_connections(channel);
+        let Some(mut removed) = self.core.channels.remove(channel) else { return };
+        for (port, _, _) in removed.ports.drain(..) {
+            self.core.endpoint.unlisten(port);
+        }
+        let _ = epoll::delete(&self.sleep, removed.end.doorbell()); // it was added with the channel
+        removed.end.close();
+        self.mailbox.tell(Event::ChannelRemoved { channel, end: removed.end });
+    }
+
+    fn shut_down(&mut self, now: Time) {
+        for channel in self.core.channels.ids().to_vec() {
+            self.remove_channel(channel);
+        }
+        self.transmit(now); // the resets
+        self.has_ended = true;
+        self.mailbox.tell(Event::Ended);
+    }
+
+    /// Tells of apps that broke the contract, once each; the control plane then removes them.
+    pub(super) fn report_violations(&mut self) {
+        for (channel, violation) in self.core.violations.drain(..) {
+            self.mailbox.tell(Event::Violation { channel, violation });
+        }
+    }
+
+    pub(super) fn tell_control(&mut self) {
+        while let Some(address) = self.core.interface.poll_wanted() {
+            self.mailbox.tell(Event::Resolve { address });
+        }
+        for (id, rtt_ns) in self.core.channels.pongs.drain(..) {
+            self.mailbox.tell(Event::Pong { id, result: Ok(rtt_ns) });
+        }
+        for (id, code) in self.core.failed_pings.drain(..) {
+            self.mailbox.tell(Event::Pong { id, result: Err(code) });
+        }
+        self.mailbox.flush();
+    }
+}

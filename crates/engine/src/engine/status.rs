@@ -1,0 +1,81 @@
+//! What an engine says of itself for `clearway status`.
+
+use clearway_nic::Queue;
+
+use super::{Core, Engine};
+use crate::channels::Channel;
+use crate::snapshot::{FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
+
+impl Engine {
+    pub(super) fn snapshot(&mut self) -> Snapshot {
+        let core = &self.core;
+        let counters = (core.endpoint.counters().iter())
+            .chain(core.channels.counters.iter())
+            .chain(core.counters.iter())
+            .chain(core.interface.drops().iter());
+        Snapshot {
+            engine: core.config.name.clone(),
+            idle: core.config.idle.name().to_owned(),
+            turns: self.turns,
+            turns_busy: self.turns_busy,
+            queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
+            channels: core.channels.iter().map(|(id, channel)| channel.snapshot(id)).collect(),
+            listeners: core.listeners(),
+            counters: counters.collect(),
+            flows: self.core.flows(),
+        }
+    }
+}
+
+impl Core {
+    fn listeners(&self) -> Vec<ListenerSnapshot> {
+        let ports = |(channel, served): (u32, &Channel)| {
+            let ports: Vec<u16> = served.ports.iter().map(|(port, _, _)| *port).collect();
+            ports.into_iter().map(move |port| ListenerSnapshot { channel, port })
+        };
+        self.channels.iter().flat_map(ports).collect()
+    }
+
+    fn flows(&mut self) -> Vec<FlowSnapshot> {
+        let wire: Vec<_> = self.endpoint.flows().collect();
+        let wire = wire.into_iter().map(|info| {
+            let channel = self.channels.channel(info.owner.channel);
+            let peer = channel.and_then(|channel| channel.connection(info.owner.connection));
+            FlowSnapshot {
+                channel: info.owner.channel,
+                connection: info.owner.connection,
+                path: "wire",
+                peer: peer.map_or(info.remote, |connection| connection.peer),
+                state: info.state,
+                rtt_ns: info.rtt_ns,
+                congestion_window_bytes: info.congestion_window_bytes,
+                in_flight_bytes: info.in_flight_bytes,
+                messages_sent: info.messages_sent,
+                messages_received: info.messages_received,
+                packets_lost: info.packets_lost,
+            }
+        });
+        let mut flows: Vec<FlowSnapshot> = wire.collect();
+        for (channel, served) in self.channels.iter_mut() {
+            flows.extend(served.local_flows(channel));
+        }
+        flows
+    }
+}
+
+fn snapshot_queue(queue: &dyn Queue) -> QueueSnapshot {
+    let (info, counters) = (queue.info(), queue.counters());
+    let mac: Vec<String> = info.mac.iter().map(|octet| format!("{octet:02x}")).collect();
+    QueueSnapshot {
+        driver: info.driver.to_owned(),
+        mode: info.mode,
+        mac: mac.join(":"),
+        link_up: queue.link_up(),
+        rx_frames: counters.rx_frames,
+        rx_bytes: counters.rx_bytes,
+        rx_frames_dropped: counters.rx_frames_dropped,
+        tx_frames: counters.tx_frames,
+        tx_bytes: counters.tx_bytes,
+        tx_frames_dropped: counters.tx_frames_dropped,
+    }
+}
