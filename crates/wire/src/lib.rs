@@ -22,6 +22,7 @@ pub mod arp;
 mod bytes;
 pub mod checksum;
 pub mod clearway;
+pub mod digest;
 pub mod ethernet;
 pub mod icmpv4;
 pub mod icmpv6;
@@ -45,6 +46,12 @@ pub mod protocol {
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// DCCP (RFC 4340).
+    pub const DCCP: u8 = 33;
     /// ICMP, for IPv6.
     pub const ICMPV6: u8 = 58;
+    /// SCTP (RFC 9260).
+    pub const SCTP: u8 = 132;
+    /// UDP-Lite (RFC 3828).
+    pub const UDP_LITE: u8 = 136;
 }
