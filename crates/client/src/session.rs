@@ -48,7 +48,9 @@ impl Session {
 
     /// Asks, and waits for the answer.
     pub(crate) fn request(&mut self, request: &Request) -> Result<(Reply, Vec<OwnedFd>), Error> {
-        control::send(&self.socket, request, &[]).map_err(|_| gone())?;
+        if control::send(&self.socket, request, &[]).is_err() {
+            return Err(self.last_words());
+        }
         let deadline = Instant::now() + ANSWER_PATIENCE;
         loop {
             if let Some(packet) = self.receive()? {
@@ -81,8 +83,25 @@ impl Session {
         }
     }
 
+    /// Why nothing can be sent any more. A daemon that ends a session says why before it does.
+    fn last_words(&self) -> Error {
+        match self.receive().and_then(|packet| packet.as_ref().map(parse).transpose()) {
+            Ok(Some(Reply::Error(Refusal { code, message }))) => Error::Refused { code, message },
+            Ok(_) => gone(),
+            Err(error) => error,
+        }
+    }
+
     fn receive(&self) -> Result<Option<Packet>, Error> {
-        match control::receive(&self.socket) {
+        let received = match control::receive(&self.socket) {
+            // The kernel tells once that the other side did not read everything, and only then what
+            // that side has said.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                control::receive(&self.socket)
+            }
+            received => received,
+        };
+        match received {
             Ok(Some(packet)) => Ok(Some(packet)),
             Ok(None) => Err(gone()),
             Err(error) => match error.kind() {

@@ -174,6 +174,29 @@ fn the_reason_for_the_end_of_a_session_reaches_the_app() {
 }
 
 #[test]
+fn the_reason_for_the_end_is_found_by_who_asks_later() {
+    let mut daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    daemon.order(Order::Condemn);
+    daemon.join();
+    assert_eq!(channel.listen(1).unwrap_err().code(), Code::Violation);
+}
+
+/// A daemon that has no room left answers and closes without reading what it was asked, so that the
+/// kernel reports a broken connection before the answer, or after.
+#[test]
+fn a_refusal_is_found_behind_a_broken_connection() {
+    for _ in 0..50 {
+        let (path, daemon) = common::unwilling(Code::Limit);
+        let options = Options { socket: path.clone(), ..Options::new("test") };
+        let error = Channel::attach(&options).unwrap_err();
+        assert!(matches!(error, Error::Refused { code: Code::Limit, .. }), "{error}");
+        daemon.join().unwrap();
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
 fn an_app_that_never_reads_stops_only_its_own_senders() {
     let daemon = Daemon::start();
     let (mut channel, connection) = daemon.echo();

@@ -73,16 +73,7 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("clearway-fake-{}-{number}.sock", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        let flags = SocketFlags::CLOEXEC;
-        let socket =
-            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-                .unwrap();
-        rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
-        rustix::net::listen(&socket, 4).unwrap();
+        let (path, socket) = new_listener();
         let (orders, receiver) = channel();
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).unwrap();
@@ -140,6 +131,31 @@ impl Drop for Daemon {
         self.join();
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// A daemon that answers its only client with a refusal, whatever it asks, and reads nothing. Where
+/// it is, and the thread that ends when it has answered.
+pub(crate) fn unwilling(code: Code) -> (PathBuf, JoinHandle<()>) {
+    let (path, listener) = new_listener();
+    let thread = std::thread::spawn(move || {
+        assert!(wait_readable(&[&listener]));
+        let client = rustix::net::accept(&listener).unwrap();
+        assert!(wait_readable(&[&client]));
+        control::send(&client, &Reply::error(code), &[]).unwrap();
+    });
+    (path, thread)
+}
+
+fn new_listener() -> (PathBuf, OwnedFd) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("clearway-fake-{}-{number}.sock", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
+    let socket = rustix::net::socket_with(unix, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::listen(&socket, 4).unwrap();
+    (path, socket)
 }
 
 pub(crate) fn address(port: u16) -> SocketAddr {
