@@ -5,9 +5,9 @@ use std::io;
 /// Why a benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Ctrl-C or a request to end. Everything that was started has been ended.
+    /// This signal has come: Ctrl-C, or a request to end. Everything that was started has been ended.
     #[error("interrupted; everything that was started has been ended")]
-    Interrupted,
+    Interrupted(u8),
     /// A combination of options that means nothing.
     #[error("{0}")]
     Options(String),
@@ -51,6 +51,18 @@ pub enum Error {
         /// The refusal.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// What a program that fails with this exits with. By the custom of shells, 128 and the number of
+    /// the signal that ended it.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Interrupted(signal) => 128 + signal,
+            _ => 1,
+        }
+    }
 }
 
 /// Attaches what was being done to an error of the operating system.

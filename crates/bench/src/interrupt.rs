@@ -6,12 +6,16 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 /// Catches SIGINT, SIGTERM and SIGHUP as long as it lives, so that guards run and nothing is left.
 #[derive(Debug)]
 pub struct Interrupt {
     raised: UnixStream,
+    /// The number of the last one that came.
+    signal: Arc<AtomicUsize>,
     registered: Vec<SigId>,
 }
 
@@ -19,13 +23,18 @@ impl Interrupt {
     /// Starts catching.
     pub fn catch() -> Result<Self, Error> {
         let (raised, write) = UnixStream::pair().while_("making a socket pair for signals")?;
+        let signal = Arc::new(AtomicUsize::new(0));
         let mut registered = Vec::new();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        for number in [SIGINT, SIGTERM, SIGHUP] {
+            // Before the pipe: handlers run in this order, and who reads the pipe wants the number.
+            let noted = Arc::clone(&signal);
+            let id = signal_hook::flag::register_usize(number, noted, number as usize);
+            registered.push(id.while_("registering a signal handler")?);
             let write = write.try_clone().while_("copying a descriptor")?;
-            let id = signal_hook::low_level::pipe::register(signal, write);
+            let id = signal_hook::low_level::pipe::register(number, write);
             registered.push(id.while_("registering a signal handler")?);
         }
-        Ok(Self { raised, registered })
+        Ok(Self { raised, signal, registered })
     }
 
     /// Waits until `readable` can be read; false at the deadline.
@@ -43,7 +52,8 @@ impl Interrupt {
                 Err(errno) => return Err(errno).while_("waiting for a process"),
             }
             if !descriptors[0].revents().is_empty() {
-                return Err(Error::Interrupted);
+                // Signals are small numbers.
+                return Err(Error::Interrupted(self.signal.load(Ordering::Relaxed) as u8));
             }
             if !descriptors[1].revents().is_empty() {
                 return Ok(true);

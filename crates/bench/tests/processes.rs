@@ -38,17 +38,18 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_status())
         }
     }
 }
 
 fn run_tests() {
-    let tests: [(&str, fn()); 6] = [
+    let tests: [(&str, fn()); 7] = [
         ("every workload reports every contender", every_workload_reports_every_contender),
         ("the demo ends with a table", demo_ends_with_a_table),
         ("contradictions are refused", contradictions_are_refused),
         ("an interrupt leaves nothing behind", || nothing_is_left_after(Signal::INT)),
+        ("a request to end leaves nothing behind", || nothing_is_left_after(Signal::TERM)),
         ("a kill leaves nothing behind", || nothing_is_left_after(Signal::KILL)),
         ("roles are not for people", roles_are_not_for_people),
     ];
@@ -138,7 +139,8 @@ fn nothing_is_left_after(signal: Signal) {
     let process = Pid::from_child(&parent);
     kill_process(process, signal).expect("the parent can be signalled");
     let status = parent.wait().expect("the parent can be waited for");
-    assert!(!status.success());
+    let code = (signal != Signal::KILL).then_some(128 + signal.as_raw());
+    assert_eq!(status.code(), code, "{status}");
     for child in children {
         poll_until(&mut parent, |_| (!is_alive(child)).then_some(()));
     }

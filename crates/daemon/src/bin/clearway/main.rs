@@ -49,8 +49,8 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Bench(command) => command.execute().map_err(Failure::failed),
-        Command::Demo(command) => command.execute().map_err(Failure::failed),
+        Command::Bench(command) => command.execute().map_err(Failure::Bench),
+        Command::Demo(command) => command.execute().map_err(Failure::Bench),
         Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),
     };
     match result {

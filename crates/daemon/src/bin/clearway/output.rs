@@ -12,6 +12,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The command line or the configuration is wrong.
     Usage(String),
+    /// A benchmark did not finish.
+    Bench(clearway_bench::Error),
 }
 
 impl Failure {
@@ -22,8 +24,9 @@ impl Failure {
     /// Says so on standard error.
     pub(crate) fn report(&self) -> ExitCode {
         let (code, message) = match self {
-            Self::Failed(message) => (1, message.as_str()),
-            Self::Usage(message) => (2, message.as_str()),
+            Self::Failed(message) => (1, message.clone()),
+            Self::Usage(message) => (2, message.clone()),
+            Self::Bench(error) => (error.exit_status(), error.to_string()),
         };
         let _ = writeln!(std::io::stderr(), "clearway: {message}");
         ExitCode::from(code)
