@@ -2,7 +2,7 @@
 //! outside of the rings.
 //!
 //! A Unix socket of type `SOCK_SEQPACKET`; one JSON object per packet; a reply for each request, in
-//! order. `attached` carries three descriptors: memory, the daemon's doorbell, the app's doorbell.
+//! order (only `status` may be answered in several packets). `attached` carries three descriptors: memory, the daemon's doorbell, the app's doorbell.
 //! One channel per connection, and the end of the connection is the end of the session: that is how
 //! each side learns of the other's death.
 //!
@@ -22,6 +22,9 @@ pub use socket::{Packet, receive, send};
 
 /// The largest packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
+/// The largest [`StatusPart`], in bytes of its text. In a packet, each `"` and `\\` of it takes two;
+/// there is nothing else in it that has to be escaped.
+pub const STATUS_PART_BYTES_MAX: usize = (PACKET_BYTES_MAX - 64) / 2;
 /// The longest name of an app, in bytes.
 pub const APP_NAME_BYTES_MAX: usize = 64;
 /// The largest number of probes of one `ping`.
@@ -53,8 +56,8 @@ pub enum Reply {
     Listening(Listening),
     /// The port is closed.
     Unlistened(Empty),
-    /// The daemon's state, as `clearway status --json` prints it.
-    Status(serde_json::Value),
+    /// The daemon's state, or the next part of it.
+    Status(StatusPart),
     /// The round trips.
     Pong(Pong),
     /// The request was refused.
@@ -134,6 +137,17 @@ pub struct Listening {
     pub listener: u32,
     /// The address and port that it has.
     pub address: SocketAddr,
+}
+
+/// A part of the daemon's state. The texts of all parts, one after the other, are the JSON that
+/// `clearway status --json` prints.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StatusPart {
+    /// The text.
+    pub text: String,
+    /// Whether another part follows.
+    pub more: bool,
 }
 
 /// Round trips that were measured.

@@ -264,6 +264,10 @@ impl ControlPlane {
             }
             return;
         }
+        if flags.contains(epoll::EventFlags::OUT) && session.is_telling() {
+            self.tell_more(token);
+            return;
+        }
         let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
         if flags.intersects(gone) {
             self.end_session(token, "the app has gone");
@@ -349,12 +353,11 @@ impl ControlPlane {
         epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)
     }
 
-    /// Reads a session's socket, or leaves it alone while its request is worked on. That the app
-    /// has gone is noticed either way.
-    fn listen_to(&self, token: u64, readable: bool) {
+    /// Reads a session's socket, or leaves it alone while its request is worked on, or waits for room
+    /// in it. That the app has gone is noticed in any case.
+    fn watch_again(&self, token: u64) {
         let Some(session) = self.sessions.get(&token) else { return };
-        let mut flags = epoll::EventFlags::RDHUP;
-        flags.set(epoll::EventFlags::IN, readable);
+        let flags = epoll::EventFlags::RDHUP | session.waits_for();
         let data = epoll::EventData::new_u64(token);
         if let Err(error) = epoll::modify(&self.epoll, session.as_fd(), data, flags) {
             tracing::warn!(%error, "cannot watch a session");

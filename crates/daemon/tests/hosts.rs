@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clearway_client::{Channel, Code, ConnectionId, Error, Sizes};
 use support::app::App;
 use support::traffic::Traffic;
-use support::{Network, PATIENCE, clearway, eventually};
+use support::{Network, PATIENCE, SMALL, clearway, eventually};
 
 /// Not a test: the process of an app, see `support::app`.
 #[test]
@@ -224,7 +224,7 @@ fn apps_over_the_limit_are_refused_and_the_others_go_on() {
     let traffic = Traffic::start(&network, 4000);
     for _ in 0..3 {
         let others = [network.server.attach("second"), network.server.attach("third")];
-        let Err(refused) = network.server.try_attach("fourth", support::SMALL) else {
+        let Err(refused) = network.server.try_attach("fourth", SMALL) else {
             panic!("a fourth app was let in");
         };
         assert_eq!(refused.code(), Code::Limit, "{refused}");
@@ -233,6 +233,25 @@ fn apps_over_the_limit_are_refused_and_the_others_go_on() {
         drop(others);
         eventually("the others are gone", || network.server.apps() == 1);
     }
+}
+
+/// The command puts a status together that does not fit in one packet.
+#[test]
+fn status_shows_hundreds_of_apps() {
+    const APPS: usize = 200;
+    let limits = format!("[policy.limits]\nchannels_per_user = {APPS}\n");
+    let network = Network::with_server_policy(&limits);
+    let sizes = Sizes { transmit_pool_bytes: 1 << 16, receive_pool_bytes: 1 << 16, ..SMALL };
+    let attach = |_| {
+        network
+            .server
+            .try_attach("one of hundreds of apps with a name that takes some room", sizes)
+            .expect("attached")
+    };
+    let apps: Vec<Channel> = (0..APPS).map(attach).collect();
+    assert_eq!(network.server.apps(), APPS);
+    assert!(network.server.status().to_string().len() > 1 << 16);
+    drop(apps);
 }
 
 #[test]

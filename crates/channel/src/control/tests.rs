@@ -34,7 +34,7 @@ fn requests_and_replies_survive_the_way() {
         Reply::Attached(Attached { channel: 1, engine: 0, sizes: Sizes::default() }),
         Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
         Reply::Unlistened(Empty {}),
-        Reply::Status(serde_json::json!({"apps": []})),
+        Reply::Status(StatusPart { text: r#"{"apps": []}"#.into(), more: true }),
         Reply::Pong(Pong { sent: 2, round_trips_ns: vec![5000] }),
         Reply::error(Code::Denied),
     ];
@@ -49,6 +49,13 @@ fn the_text_form_is_what_the_documentation_says() {
     let text = r#"{"listen":{"port":7}}"#;
     assert_eq!(serde_json::to_string(&requests()[2]).unwrap(), text);
     assert_eq!(serde_json::to_string(&Request::Status(Empty {})).unwrap(), r#"{"status":{}}"#);
+}
+
+#[test]
+fn the_largest_part_of_a_status_fits_in_a_packet() {
+    let text = "\"\\".repeat(STATUS_PART_BYTES_MAX / 2);
+    let reply = Reply::Status(StatusPart { text, more: false });
+    assert!(serde_json::to_vec(&reply).unwrap().len() <= PACKET_BYTES_MAX);
 }
 
 #[test]

@@ -33,7 +33,7 @@ impl ControlPlane {
             Ok(()) => {
                 let waiting = self.sessions.get(&token).is_some_and(Session::is_waiting);
                 if waiting {
-                    self.listen_to(token, false);
+                    self.watch_again(token);
                 }
             }
         }
@@ -47,7 +47,7 @@ impl ControlPlane {
         if let Err(reason) = session.reply(reply, None) {
             self.end_session(token, &reason);
         } else if was_waiting {
-            self.listen_to(token, true);
+            self.watch_again(token);
         }
     }
 

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clearway_channel::control::{self, Refusal, Reply, Request};
 use clearway_channel::{Code, Handover};
+use rustix::event::epoll::EventFlags;
 
 use crate::policy::Peer;
 
@@ -45,6 +46,8 @@ pub(super) enum Waiting {
     Listening { listener: u32, address: std::net::IpAddr },
     /// Engines have been asked for their state.
     Status(super::status::Gathering),
+    /// The state is on its way; the app has to take a part before the next is sent.
+    Telling(super::status::Telling),
     /// Probes are on their way.
     Pong(super::ping::Task),
 }
@@ -70,6 +73,21 @@ impl Session {
 
     pub(super) fn is_waiting(&self) -> bool {
         !matches!(self.waiting, Waiting::Nothing)
+    }
+
+    pub(super) fn is_telling(&self) -> bool {
+        matches!(self.waiting, Waiting::Telling(_))
+    }
+
+    /// What its socket is watched for.
+    pub(super) fn waits_for(&self) -> EventFlags {
+        match self.waiting {
+            Waiting::Nothing => EventFlags::IN,
+            Waiting::Telling(_) => EventFlags::OUT,
+            Waiting::Listening { .. } | Waiting::Status(_) | Waiting::Pong(_) => {
+                EventFlags::empty()
+            }
+        }
     }
 
     pub(super) fn receive(&mut self) -> Received {
@@ -103,15 +121,25 @@ impl Session {
     /// Sends a reply. One that does not fit in the socket's buffer means that the app does not read
     /// its replies, and then the session has to end.
     pub(super) fn reply(&self, reply: &Reply, handover: Option<&Handover>) -> Result<(), String> {
+        match self.try_reply(reply, handover) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("the app does not read its replies".to_owned()),
+            Err(error) => Err(format!("cannot reply: {error}")),
+        }
+    }
+
+    /// Sends a reply; false if there is no room for it in the socket's buffer yet.
+    pub(super) fn try_reply(&self, reply: &Reply, handover: Option<&Handover>) -> io::Result<bool> {
         let descriptors = handover.map(|handover| {
             [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell]
                 .map(|descriptor| descriptor.as_fd())
         });
         let descriptors = descriptors.as_ref().map_or(&[][..], |descriptors| descriptors);
-        control::send(&self.socket, reply, descriptors).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => "the app does not read its replies".to_owned(),
-            _ => format!("cannot reply: {error}"),
-        })
+        match control::send(&self.socket, reply, descriptors) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Tells the app why its session ends, if it still listens.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use clearway_channel::control::{PACKET_BYTES_MAX, Reply};
+use clearway_channel::control::{Reply, STATUS_PART_BYTES_MAX, StatusPart};
 use clearway_engine::{Request as EngineRequest, Snapshot};
 use serde::Serialize;
 
@@ -11,8 +11,11 @@ use super::ControlPlane;
 use super::session::Waiting;
 use crate::config::Config;
 
-/// Room in a control packet for the state itself; the rest is the envelope.
-const STATUS_BYTES_MAX: usize = PACKET_BYTES_MAX - 64;
+/// The longest state that is told, as JSON: some thousand flows. Each session can make the daemon hold
+/// one of them.
+const STATUS_BYTES_MAX: usize = 1 << 20;
+/// No more flows fit in there, as each takes at least this many bytes.
+const FLOWS_MAX: usize = STATUS_BYTES_MAX / 200;
 
 /// What does not change while the host runs.
 #[derive(Debug)]
@@ -28,6 +31,14 @@ pub(super) struct Gathering {
     id: u64,
     /// One per engine, in their order; `None` until it has answered.
     snapshots: Vec<Option<Snapshot>>,
+}
+
+/// A state that is on its way to an app.
+#[derive(Debug)]
+pub(super) struct Telling {
+    text: String,
+    /// Bytes of it that have been sent.
+    sent: usize,
 }
 
 /// The state of a host.
@@ -64,6 +75,18 @@ struct Engine {
     addresses: Vec<String>,
     #[serde(flatten)]
     snapshot: Snapshot,
+}
+
+impl Telling {
+    /// The next part to send.
+    fn part(&self) -> StatusPart {
+        let mut end = self.text.len().min(self.sent + STATUS_PART_BYTES_MAX);
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let text = self.text[self.sent..end].to_owned();
+        StatusPart { text, more: end < self.text.len() }
+    }
 }
 
 impl Facts {
@@ -109,8 +132,37 @@ impl ControlPlane {
             return;
         }
         let snapshots = std::mem::take(&mut gathering.snapshots);
-        let status = self.status(snapshots);
-        self.reply(token, &Reply::Status(fitting(status)));
+        let telling = Telling { text: fitting(self.status(snapshots)), sent: 0 };
+        let part = telling.part();
+        let (sent, more) = (part.text.len(), part.more);
+        self.reply(token, &Reply::Status(part));
+        if more && let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::Telling(Telling { sent, ..telling });
+            self.tell_more(token);
+        }
+    }
+
+    /// Sends as many parts of a state as there is room for.
+    pub(super) fn tell_more(&mut self, token: u64) {
+        let Some(session) = self.sessions.get_mut(&token) else { return };
+        let Waiting::Telling(mut telling) = std::mem::take(&mut session.waiting) else { return };
+        loop {
+            let part = telling.part();
+            let (sent, more) = (part.text.len(), part.more);
+            match session.try_reply(&Reply::Status(part), None) {
+                Ok(true) if more => telling.sent += sent,
+                Ok(true) => break,
+                Ok(false) => {
+                    session.waiting = Waiting::Telling(telling);
+                    break;
+                }
+                Err(error) => {
+                    self.end_session(token, &format!("cannot reply: {error}"));
+                    return;
+                }
+            }
+        }
+        self.watch_again(token);
     }
 
     fn status(&self, snapshots: Vec<Option<Snapshot>>) -> Status {
@@ -151,31 +203,36 @@ impl ControlPlane {
     }
 }
 
-/// The status as JSON, without its last flows if a packet cannot hold them all. Everything else is
+/// The status as JSON, without its last flows if it would be too long with them. Everything else is
 /// bounded by the limits of the policy; should it be too much nevertheless, listeners, channels and
 /// apps go as well.
-fn fitting(mut status: Status) -> serde_json::Value {
+fn fitting(mut status: Status) -> String {
+    let flows_before = flows(&status);
+    let engines = status.engines.len().max(1);
+    for engine in &mut status.engines {
+        engine.snapshot.flows.truncate(FLOWS_MAX / engines);
+    }
     loop {
-        let value = serde_json::to_value(&status).unwrap_or_default();
-        let bytes = value.to_string().len();
-        if bytes <= STATUS_BYTES_MAX {
-            return value;
+        status.flows_omitted = flows_before - flows(&status);
+        let text = serde_json::to_string(&status).unwrap_or_default();
+        if text.len() <= STATUS_BYTES_MAX {
+            return text;
         }
-        let flows: usize = status.engines.iter().map(|engine| engine.snapshot.flows.len()).sum();
-        if flows == 0 {
+        if flows(&status) == 0 {
             for engine in &mut status.engines {
                 halve(&mut engine.snapshot.listeners);
                 halve(&mut engine.snapshot.channels);
             }
             halve(&mut status.apps);
-            continue;
         }
         for engine in &mut status.engines {
             halve(&mut engine.snapshot.flows);
         }
-        let left: usize = status.engines.iter().map(|engine| engine.snapshot.flows.len()).sum();
-        status.flows_omitted += flows - left;
     }
+}
+
+fn flows(status: &Status) -> usize {
+    status.engines.iter().map(|engine| engine.snapshot.flows.len()).sum()
 }
 
 fn halve<T>(list: &mut Vec<T>) {
@@ -187,7 +244,7 @@ mod tests {
     use super::*;
     use clearway_engine::FlowSnapshot;
 
-    /// Thousands of flows do not make a packet that cannot be sent.
+    /// Tens of thousands of flows do not make a status of any length.
     #[test]
     fn status_is_cut_to_what_fits() {
         let flow = FlowSnapshot {
@@ -203,7 +260,7 @@ mod tests {
             messages_received: u64::MAX,
             packets_lost: u64::MAX,
         };
-        let snapshot = Snapshot { flows: vec![flow; 5000], ..Snapshot::default() };
+        let snapshot = Snapshot { flows: vec![flow; 50_000], ..Snapshot::default() };
         let status = Status {
             version: "0",
             process: 1,
@@ -215,10 +272,28 @@ mod tests {
             engines: vec![Engine { index: 0, addresses: Vec::new(), snapshot }],
             flows_omitted: 0,
         };
-        let value = fitting(status);
-        assert!(value.to_string().len() <= STATUS_BYTES_MAX);
+        let text = fitting(status);
+        assert!(text.len() <= STATUS_BYTES_MAX);
+        let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         let shown = value["engines"][0]["flows"].as_array().map_or(0, Vec::len);
-        assert!(shown > 50, "{shown}");
-        assert_eq!(value["flows_omitted"], 5000 - shown);
+        assert!(shown > 1000, "{shown}");
+        assert_eq!(value["flows_omitted"], 50_000 - shown);
+    }
+
+    #[test]
+    fn parts_make_up_the_whole_and_cut_no_character() {
+        let text = "äé\"\\€".repeat(20_000);
+        let mut telling = Telling { text: text.clone(), sent: 0 };
+        let mut whole = String::new();
+        loop {
+            let part = telling.part();
+            telling.sent += part.text.len();
+            assert!(part.text.len() <= STATUS_PART_BYTES_MAX);
+            whole += &part.text;
+            if !part.more {
+                break;
+            }
+        }
+        assert_eq!(whole, text);
     }
 }

@@ -80,10 +80,7 @@ impl Live {
     }
 
     fn status(&self) -> serde_json::Value {
-        match self.app().ask(&Request::Status(Empty {})) {
-            Reply::Status(status) => status,
-            other => panic!("{other:?}"),
-        }
+        self.app().status()
     }
 
     /// Waits until the status is as wanted.
@@ -138,6 +135,23 @@ impl App {
     fn ask(&self, request: &Request) -> Reply {
         control::send(&self.socket, request, &[]).expect("sent");
         self.reply().expect("an answer in time").expect("an answer")
+    }
+
+    /// The whole status, all parts of it.
+    fn status(&self) -> serde_json::Value {
+        control::send(&self.socket, &Request::Status(Empty {}), &[]).expect("sent");
+        let mut text = String::new();
+        loop {
+            match self.reply().expect("an answer in time").expect("an answer") {
+                Reply::Status(part) => {
+                    text += &part.text;
+                    if !part.more {
+                        return serde_json::from_str(&text).expect("JSON");
+                    }
+                }
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     fn refusal(&self, request: &Request) -> (Code, String) {
@@ -440,4 +454,28 @@ fn flood_without_reading_ends_the_session() {
         assert!(Instant::now() < deadline, "the flood was never stopped");
     }
     host.wait_for("the end of the flood", |status| status["sessions"] == 1);
+}
+
+/// What an app that takes its time gets is whole, and it can ask again.
+#[test]
+fn status_of_many_apps_is_told_in_parts() {
+    const APPS: usize = 200;
+    let limits = Limits { channels_total: APPS, channels_per_user: APPS, ..Limits::default() };
+    let host = Live::start(limits);
+    let name = "n".repeat(control::APP_NAME_BYTES_MAX);
+    let attach = Request::Attach(Attach::new(&name, None, SMALL));
+    let apps: Vec<App> = (0..APPS).map(|_| host.app()).collect();
+    for app in &apps {
+        assert!(matches!(app.ask(&attach), Reply::Attached(_)));
+    }
+    for _ in 0..3 {
+        let status = apps[0].status();
+        assert!(status.to_string().len() > control::PACKET_BYTES_MAX);
+        assert_eq!(status["apps"].as_array().map(Vec::len), Some(APPS));
+        assert_eq!(status["engines"][0]["channels"].as_array().map(Vec::len), Some(APPS));
+        assert_eq!(status["flows_omitted"], 0);
+    }
+    // Who asks and does not read holds up nobody.
+    control::send(&apps[1].socket, &Request::Status(Empty {}), &[]).expect("sent");
+    assert_eq!(host.status()["sessions"], APPS + 1);
 }

@@ -5,10 +5,11 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clearway_channel::control::{self, Reply, Request};
+use clearway_channel::control::{self, Empty, Reply, Request};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde_json::Value;
 
 use crate::output::Failure;
 
@@ -36,34 +37,63 @@ impl Client {
 
     /// Sends a request and waits for its answer, for at most `patience`. A refusal is a failure.
     pub(crate) fn ask(&self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
-        let answered = || -> io::Result<Option<control::Packet>> {
+        let sent = || -> io::Result<()> {
             set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
             set_socket_timeout(&self.socket, Timeout::Send, Some(patience))?;
-            control::send(&self.socket, request, &[])?;
-            control::receive(&self.socket)
+            control::send(&self.socket, request, &[])
         };
-        let path = self.path.display();
-        let packet = match answered() {
-            Ok(Some(packet)) => packet,
-            Ok(None) => {
-                return Err(Failure::Failed(format!(
-                    "the daemon at {path} has closed the connection; see its log for the reason"
-                )));
+        match (sent(), self.answer()) {
+            // A daemon that has closed the connection has said why, if it had something to say.
+            (Err(error), Ok(None)) => Err(self.failure(&error)),
+            (_, Ok(None)) => Err(Failure::Failed(format!(
+                "the daemon at {} has closed the connection; see its log for the reason",
+                self.path.display()
+            ))),
+            (_, Ok(Some(reply))) => Ok(reply),
+            (_, Err(failure)) => Err(failure),
+        }
+    }
+
+    /// The state of the daemon.
+    pub(crate) fn status(&self, patience: Duration) -> Result<Value, Failure> {
+        let mut reply = self.ask(&Request::Status(Empty {}), patience)?;
+        let mut text = String::new();
+        while let Reply::Status(part) = reply {
+            text += &part.text;
+            if !part.more {
+                return serde_json::from_str(&text).map_err(|_| unexpected());
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Err(Failure::Failed(format!(
-                    "the daemon at {path} does not answer; see its log, or restart it"
-                )));
+            reply = self.answer()?.ok_or_else(unexpected)?;
+        }
+        Err(unexpected())
+    }
+
+    /// The next packet; `None` if the daemon has closed the connection.
+    fn answer(&self) -> Result<Option<Reply>, Failure> {
+        let received = match control::receive(&self.socket) {
+            // Told once, when the daemon did not read everything; what it has said comes after.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                control::receive(&self.socket)
             }
-            Err(error) => {
-                return Err(Failure::Failed(format!("cannot talk to {path}: {error}")));
-            }
+            received => received,
+        };
+        let Some(packet) = received.map_err(|error| self.failure(&error))? else {
+            return Ok(None);
         };
         match Reply::parse(&packet.bytes) {
             Ok(Reply::Error(refusal)) => Err(Failure::Failed(refusal.message)),
-            Ok(reply) => Ok(reply),
+            Ok(reply) => Ok(Some(reply)),
             Err(error) => Err(Failure::failed(error)),
         }
+    }
+
+    fn failure(&self, error: &io::Error) -> Failure {
+        let path = self.path.display();
+        Failure::Failed(if error.kind() == io::ErrorKind::WouldBlock {
+            format!("the daemon at {path} does not answer; see its log, or restart it")
+        } else {
+            format!("cannot talk to {path}: {error}")
+        })
     }
 }
 

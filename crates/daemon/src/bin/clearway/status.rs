@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clearway_channel::control::{Empty, Reply, Request};
 use serde_json::Value;
 
-use crate::client::{Client, unexpected};
+use crate::client::Client;
 use crate::output::{Failure, lines, print, table};
 
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -22,10 +21,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let client = Client::connect(arguments.socket.as_deref())?;
-    let Reply::Status(status) = client.ask(&Request::Status(Empty {}), PATIENCE)? else {
-        return Err(unexpected());
-    };
+    let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
     if arguments.json {
         return print(&format!("{status:#}\n"));
     }
