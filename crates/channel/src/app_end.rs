@@ -179,7 +179,8 @@ impl AppEnd {
         let completion =
             Completion::decode(upper, entry, self.receive.bytes.length()).ok_or(Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
-        if let Completion::Received { offset, .. } = completion {
+        if let Completion::Received { offset, .. } | Completion::Frames { offset, .. } = completion
+        {
             self.receive.bytes.prefetch(offset);
         }
         self.completions.advance();

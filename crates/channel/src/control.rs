@@ -17,8 +17,13 @@ use crate::{Code, LAYOUT, Sizes};
 
 mod path;
 mod socket;
+mod vif;
 pub use path::{client_path, daemon_path};
 pub use socket::{Packet, receive, send};
+pub use vif::{
+    BadAddress, CloseVif, FILTER_BYTES_MAX, FILTERS_MAX, InterfaceAddress, Mac, MacChoice,
+    OpenCapture, OpenVif, VifOpened,
+};
 
 /// The largest packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
@@ -40,6 +45,12 @@ pub enum Request {
     Listen(Listen),
     /// Stops accepting.
     Unlisten(Unlisten),
+    /// Opens a virtual interface. After `attach`.
+    OpenVif(OpenVif),
+    /// Closes a virtual interface, or a capture.
+    CloseVif(CloseVif),
+    /// Opens an interface that gets copies of what others send and receive. After `attach`.
+    OpenCapture(OpenCapture),
     /// Asks for the state of the daemon. Needs no `attach`.
     Status(Empty),
     /// Measures round trips to a peer's daemon. Needs no `attach`.
@@ -56,6 +67,10 @@ pub enum Reply {
     Listening(Listening),
     /// The port is closed.
     Unlistened(Empty),
+    /// The virtual interface is open.
+    VifOpened(VifOpened),
+    /// The virtual interface is closed.
+    VifClosed(Empty),
     /// The daemon's state, or the next part of it.
     Status(StatusPart),
     /// The round trips.
@@ -196,7 +211,9 @@ impl Request {
         match &request {
             Self::Attach(attach) => attach.check()?,
             Self::Ping(ping) => ping.check()?,
-            Self::Listen(_) | Self::Unlisten(_) | Self::Status(_) => {}
+            Self::OpenVif(open) => open.check()?,
+            Self::OpenCapture(open) => open.check()?,
+            Self::Listen(_) | Self::Unlisten(_) | Self::CloseVif(_) | Self::Status(_) => {}
         }
         Ok(request)
     }

@@ -18,8 +18,10 @@ use crate::sync::Ordering;
 use crate::{Command, Completion, Sizes, Violation, barrier};
 
 mod buffers;
+mod frames;
 use buffers::Buffers;
 pub use buffers::{Buffer, Released};
+pub use frames::BurstBuffer;
 
 /// The daemon's end of a channel: takes commands, gives completions, owns the receive pool.
 ///
@@ -122,8 +124,8 @@ impl DaemonEnd {
         }
     }
 
-    /// The app's next command. The extent of a `Send` lies in the transmit pool; ids of
-    /// connections and buffers are as the app wrote them. After a violation, the same again.
+    /// The app's next command. The extent of a `Send` or `SendFrames` lies in the transmit pool; ids
+    /// of connections, interfaces and buffers are as the app wrote them. After a violation, the same again.
     #[inline]
     pub fn next_command(&mut self) -> Result<Option<Command>, Violation> {
         if let Some(violation) = self.violation {
@@ -139,7 +141,7 @@ impl DaemonEnd {
         };
         let command = Command::decode(upper, entry, self.transmit.length())?;
         prefetch(self.commands.entry_ahead(1));
-        if let Command::Send { offset, .. } = command {
+        if let Command::Send { offset, .. } | Command::SendFrames { offset, .. } = command {
             if self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
                 return Err(Violation::TooManySends);
             }
@@ -151,8 +153,8 @@ impl DaemonEnd {
     }
 
     /// `count` sends are over (delivered, or dropped because their connection is no more): the
-    /// engine calls this whenever it counts up a connection's `sent`, and for every `Send` that it
-    /// throws away.
+    /// engine calls this whenever it counts up a connection's `sent` or an interface's `bursts`, and
+    /// for every `Send` and `SendFrames` that it throws away.
     #[inline]
     pub fn sends_finished(&mut self, count: u32) {
         debug_assert!(count <= self.sends_outstanding, "more sends finished than were taken");

@@ -5,7 +5,9 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
-use crate::layout::{MESSAGE_BYTES_MAX, RELEASES_PER_ENTRY, command, completion};
+use crate::layout::{
+    BURST_FRAMES_MAX, FRAME_ALIGNMENT, MESSAGE_BYTES_MAX, RELEASES_PER_ENTRY, command, completion,
+};
 use crate::ring::Entry;
 use crate::sync::Ordering::Relaxed;
 use crate::{Code, Violation};
@@ -42,6 +44,18 @@ pub enum Command {
         connection: u64,
         /// False: what was sent before still arrives. True: at once.
         abort: bool,
+    },
+    /// Sends a burst of frames that lies in the transmit pool, packed as `burst.rs` says. Counts as
+    /// one send; `FramesSent` answers.
+    SendFrames {
+        /// The virtual interface.
+        vif: u32,
+        /// Where the burst starts in the transmit pool: a multiple of 8.
+        offset: u32,
+        /// Bytes of the burst, headers and padding included.
+        length: u32,
+        /// Frames in it.
+        count: u16,
     },
 }
 
@@ -104,6 +118,40 @@ pub enum Completion {
         code: Code,
         /// Sends that had finished before the end.
         sent: u32,
+    },
+    /// A burst of frames has arrived, packed as `burst.rs` says.
+    Frames {
+        /// The virtual interface.
+        vif: u32,
+        /// Where the burst starts in the receive pool.
+        offset: u32,
+        /// Bytes of the burst, headers and padding included.
+        length: u32,
+        /// The buffer to release when the frames have been read.
+        buffer: u32,
+        /// Frames in it.
+        count: u16,
+    },
+    /// What has become of the frames that a virtual interface sent, since it was opened.
+    FramesSent {
+        /// The virtual interface.
+        vif: u32,
+        /// Bursts that are finished, in order, wrapping: their memory is the app's again.
+        bursts: u32,
+        /// Frames that left, by the NIC or to another app.
+        sent: u64,
+        /// Frames that were refused.
+        rejected: u64,
+        /// Why the last of these was refused; 0 if none was. The engine's numbers.
+        reason: u8,
+    },
+    /// The daemon has taken a virtual interface away: the last that is heard of it. All its sends
+    /// are over.
+    VifClosed {
+        /// The virtual interface.
+        vif: u32,
+        /// Why.
+        code: Code,
     },
 }
 
@@ -175,6 +223,11 @@ impl Command {
                 entry[1].store(*connection, Relaxed);
                 upper(command::CLOSE, u8::from(*abort), 0)
             }
+            Self::SendFrames { vif, offset, length, count } => {
+                entry[1].store(pair(*vif, 0), Relaxed);
+                entry[2].store(pair(*offset, *length), Relaxed);
+                upper(command::SEND_FRAMES, 0, *count)
+            }
         }
     }
 
@@ -193,6 +246,12 @@ impl Command {
                 Ok(Self::Send { connection: entry[1].load(Relaxed), stream, offset, length })
             }
             command::RELEASE => Ok(Self::Release { buffers: decode_releases(flags, entry)? }),
+            command::SEND_FRAMES => {
+                let (offset, length) = split(entry[2].load(Relaxed));
+                let (vif, count) = (split(entry[1].load(Relaxed)).0, stream);
+                check_burst(offset, length, count, transmit_pool_bytes)?;
+                Ok(Self::SendFrames { vif, offset, length, count })
+            }
             command::CONNECT => Ok(Self::Connect {
                 token: entry[1].load(Relaxed),
                 peer: decode_address(entry, 2).map_err(Violation::AddressFamily)?,
@@ -210,10 +269,31 @@ fn check_send(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation
     if length > MESSAGE_BYTES_MAX {
         return Err(Violation::MessageTooLarge(length));
     }
-    if u64::from(offset) + u64::from(length) > u64::from(pool_bytes) {
+    check_extent(offset, length, pool_bytes)
+}
+
+#[inline]
+fn check_burst(offset: u32, length: u32, count: u16, pool_bytes: u32) -> Result<(), Violation> {
+    if count == 0 || count > BURST_FRAMES_MAX {
+        return Err(Violation::BurstCount(count));
+    }
+    if !offset.is_multiple_of(FRAME_ALIGNMENT) {
+        return Err(Violation::BurstMisaligned(offset));
+    }
+    check_extent(offset, length, pool_bytes)
+}
+
+#[inline]
+fn check_extent(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
+    if !fits(offset, length, pool_bytes) {
         return Err(Violation::Extent { offset, length });
     }
     Ok(())
+}
+
+#[inline]
+fn fits(offset: u32, length: u32, pool_bytes: u32) -> bool {
+    u64::from(offset) + u64::from(length) <= u64::from(pool_bytes)
 }
 
 #[inline]
@@ -267,21 +347,48 @@ impl Completion {
                 entry[2].store(pair(code.as_i32() as u32, *sent), Relaxed);
                 upper(completion::CLOSED, 0, 0)
             }
+            Self::Frames { vif, offset, length, buffer, count } => {
+                entry[1].store(pair(*vif, *buffer), Relaxed);
+                entry[2].store(pair(*offset, *length), Relaxed);
+                upper(completion::FRAMES, 0, *count)
+            }
+            Self::FramesSent { vif, bursts, sent, rejected, reason } => {
+                entry[1].store(pair(*vif, *bursts), Relaxed);
+                entry[2].store(*sent, Relaxed);
+                entry[3].store(*rejected, Relaxed);
+                upper(completion::FRAMES_SENT, *reason, 0)
+            }
+            Self::VifClosed { vif, code } => {
+                entry[1].store(pair(*vif, 0), Relaxed);
+                entry[2].store(pair(code.as_i32() as u32, 0), Relaxed);
+                upper(completion::VIF_CLOSED, 0, 0)
+            }
         }
     }
 
     /// Reads an entry that the daemon wrote; `None` if it makes no sense.
     #[inline]
     pub(crate) fn decode(upper: u32, entry: &Entry, receive_pool_bytes: u32) -> Option<Self> {
-        let (opcode, _, stream) = split_upper(upper);
+        let (opcode, flags, stream) = split_upper(upper);
         let (low, high) = split(entry[2].load(Relaxed));
         match opcode {
             completion::RECEIVED => {
                 let (buffer, sent) = split(entry[3].load(Relaxed));
-                let fits = u64::from(low) + u64::from(high) <= u64::from(receive_pool_bytes);
                 let connection = entry[1].load(Relaxed);
                 let (offset, length) = (low, high);
-                fits.then_some(Self::Received { connection, stream, offset, length, buffer, sent })
+                let received = Self::Received { connection, stream, offset, length, buffer, sent };
+                fits(offset, length, receive_pool_bytes).then_some(received)
+            }
+            completion::FRAMES => {
+                let (vif, buffer) = split(entry[1].load(Relaxed));
+                let (offset, length, count) = (low, high, stream);
+                check_burst(offset, length, count, receive_pool_bytes).ok()?;
+                Some(Self::Frames { vif, offset, length, buffer, count })
+            }
+            completion::FRAMES_SENT => {
+                let (vif, bursts) = split(entry[1].load(Relaxed));
+                let (sent, rejected) = (pair(low, high), entry[3].load(Relaxed));
+                Some(Self::FramesSent { vif, bursts, sent, rejected, reason: flags })
             }
             completion::SENT => Some(Self::Sent { connection: entry[1].load(Relaxed), sent: low }),
             completion::CONNECTED => Some(Self::Connected {
@@ -302,6 +409,10 @@ impl Completion {
                 connection: entry[1].load(Relaxed),
                 code: Code::from_i32(low as i32)?,
                 sent: high,
+            }),
+            completion::VIF_CLOSED => Some(Self::VifClosed {
+                vif: split(entry[1].load(Relaxed)).0,
+                code: Code::from_i32(low as i32)?,
             }),
             _ => None,
         }

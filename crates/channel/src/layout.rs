@@ -59,8 +59,18 @@ pub(crate) const POOL_BYTES: (u32, u32) = (1 << 16, 1 << 30);
 
 /// The largest message, in bytes.
 pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
-/// How many sends of one channel may be unfinished at a time. Bounds what the daemon has to
-/// remember of them (about 32 bytes each).
+/// The shortest frame, in bytes: an Ethernet header.
+pub const FRAME_BYTES_MIN: u32 = 14;
+/// The largest frame, in bytes: a jumbo frame of 9216 bytes and room for tags.
+pub const FRAME_BYTES_MAX: u32 = 10 * 1024;
+/// The most frames in one burst.
+pub const BURST_FRAMES_MAX: u16 = 32;
+/// Bytes of the header of each frame of a burst; `burst.rs` says what is in it.
+pub(crate) const FRAME_HEADER_BYTES: u32 = 16;
+/// Frames of a burst start at multiples of this, so that their headers are two aligned words.
+pub(crate) const FRAME_ALIGNMENT: u32 = 8;
+/// How many sends of one channel may be unfinished at a time, messages and bursts of frames
+/// together. Bounds what the daemon has to remember of them (about 32 bytes each).
 pub const OUTSTANDING_SENDS_MAX: u32 = 16 * 1024;
 /// How many receive buffers one release command gives back: what fits beside word 0.
 pub const RELEASES_PER_ENTRY: usize = 2 * (ENTRY_WORDS - 1);
@@ -71,6 +81,7 @@ pub(crate) mod command {
     pub(crate) const SEND: u8 = 2;
     pub(crate) const RELEASE: u8 = 3;
     pub(crate) const CLOSE: u8 = 4;
+    pub(crate) const SEND_FRAMES: u8 = 5;
 }
 
 /// Opcodes, daemon to app.
@@ -81,6 +92,9 @@ pub(crate) mod completion {
     pub(crate) const RECEIVED: u8 = 4;
     pub(crate) const SENT: u8 = 5;
     pub(crate) const CLOSED: u8 = 6;
+    pub(crate) const FRAMES: u8 = 7;
+    pub(crate) const FRAMES_SENT: u8 = 8;
+    pub(crate) const VIF_CLOSED: u8 = 9;
 }
 
 /// The fields of each entry after word 0, as text for [`LAYOUT`]; `entry.rs` is the code.
@@ -91,7 +105,12 @@ const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
     connected token:u64 connection:u64 address; connect_failed token:u64 code:i32; \
     accepted connection:u64 listener:u64 address; \
     received connection:u64 offset:u32 length:u32 buffer:u32 sent:u32; \
-    sent connection:u64 sent:u32; closed connection:u64 code:i32 sent:u32";
+    sent connection:u64 sent:u32; closed connection:u64 code:i32 sent:u32; \
+    send_frames stream=count vif:u32 zero:u32 offset:u32 length:u32; \
+    frames stream=count vif:u32 buffer:u32 offset:u32 length:u32; \
+    frames_sent flags=reason vif:u32 bursts:u32 sent:u64 rejected:u64; \
+    vif_closed vif:u32 zero:u32 code:i32; \
+    frame length:u16 flags:u16 info:u32, time_ns:u64, bytes";
 
 /// Identifies this layout: two builds with the same value understand each other's memory.
 pub const LAYOUT: u64 = {
@@ -111,17 +130,26 @@ pub const LAYOUT: u64 = {
         ENTRY_WORDS,
         MESSAGE_BYTES_MAX as usize,
         OUTSTANDING_SENDS_MAX as usize,
+        FRAME_BYTES_MIN as usize,
+        FRAME_BYTES_MAX as usize,
+        BURST_FRAMES_MAX as usize,
+        FRAME_HEADER_BYTES as usize,
+        FRAME_ALIGNMENT as usize,
         RELEASES_PER_ENTRY,
         command::CONNECT as usize,
         command::SEND as usize,
         command::RELEASE as usize,
         command::CLOSE as usize,
+        command::SEND_FRAMES as usize,
         completion::CONNECTED as usize,
         completion::CONNECT_FAILED as usize,
         completion::ACCEPTED as usize,
         completion::RECEIVED as usize,
         completion::SENT as usize,
         completion::CLOSED as usize,
+        completion::FRAMES as usize,
+        completion::FRAMES_SENT as usize,
+        completion::VIF_CLOSED as usize,
     ];
     let mut hash = fnv1a(FNV_BASIS, ENTRIES.as_bytes());
     let mut index = 0;
@@ -152,6 +180,9 @@ const _: () = {
     // a pool fit in 32 bits.
     assert!(POOL_BYTES.0 as usize >= PAGE_BYTES && POOL_BYTES.1 <= 1 << 31);
     assert!(MESSAGE_BYTES_MAX <= POOL_BYTES.1);
+    assert!(FRAME_BYTES_MAX <= u16::MAX as u32);
+    assert!(FRAME_HEADER_BYTES == 2 * size_of::<u64>() as u32);
+    assert!(FRAME_HEADER_BYTES.is_multiple_of(FRAME_ALIGNMENT));
 };
 
 /// How large the parts of a channel are. All are powers of two.

@@ -15,6 +15,7 @@
 //!         ◀─ Completion ────── completion ring ◀───────────────────────────────
 //!         ── message bytes ──▶ transmit pool (pool.rs, private to the app) ───▶ read
 //!         ◀─ message bytes ─── receive pool (pool.rs, private to the daemon) ◀─ write
+//!            (frames likewise, packed as burst.rs says)
 //!         ── doorbell ───────▶ (doorbell.rs; only when the other side sleeps) ◀─ doorbell
 //! ```
 //!
@@ -31,6 +32,8 @@ mod app_end;
 #[cfg(not(loom))]
 #[cfg_attr(miri, path = "barrier_miri.rs")]
 mod barrier;
+#[cfg(not(loom))]
+pub mod burst;
 mod code;
 #[cfg(not(any(loom, miri)))]
 pub mod control;
@@ -53,10 +56,11 @@ mod violation;
 pub use app_end::{AppEnd, Corrupt, Extent, Full, OpenError, ReceiveBuffer, TransmitBuffer};
 pub use code::Code;
 #[cfg(not(loom))]
-pub use daemon_end::{Buffer, Counters, DaemonEnd, Handover, Released};
+pub use daemon_end::{Buffer, BurstBuffer, Counters, DaemonEnd, Handover, Released};
 pub use entry::{Command, Completion, ReleaseList, canonical};
 pub use layout::{
-    BadSizes, LAYOUT, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,
+    BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
+    OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,
 };
 pub use pool::{NotAllocated, Pool};
 pub use violation::Violation;

@@ -216,6 +216,17 @@ impl Bytes {
         unsafe { from.copy_to_nonoverlapping(NonNull::from(into).cast(), length) }
     }
 
+    /// The word at `offset`, a multiple of 8, loaded once: what the other process writes later
+    /// changes nothing any more.
+    #[inline]
+    pub(crate) fn load_word(&self, offset: u32) -> u64 {
+        let word = self.at(offset, size_of::<u64>()).cast::<AtomicU64>();
+        assert!(word.is_aligned(), "a word at {offset}");
+        // SAFETY: `at` asserted the range, and alignment was asserted just above; an `AtomicU64` may
+        // be shared with another process, and the reference ends with this function.
+        unsafe { word.as_ref() }.load(core::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Copies bytes in.
     #[inline]
     pub(crate) fn write(&self, offset: u32, bytes: &[u8]) {

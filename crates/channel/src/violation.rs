@@ -49,4 +49,23 @@ pub enum Violation {
     /// A release of a buffer that the app does not hold: never granted, or released before.
     #[error("release of receive buffer {0}, which the app does not hold")]
     NotGranted(u32),
+    /// A burst of no frames, or of more than fit in one.
+    #[error("a burst of {0} frames; 1 to {max} are allowed", max = crate::BURST_FRAMES_MAX)]
+    BurstCount(u16),
+    /// A burst does not start at a multiple of 8 bytes.
+    #[error("a burst of frames starts at {0}, which is no multiple of 8")]
+    BurstMisaligned(u32),
+    /// The frames of a burst do not fill it exactly.
+    #[error("the frames of a burst do not end where it ends")]
+    BurstLength,
+    /// A frame of a burst is too short or too long.
+    #[error(
+        "a frame of {0} bytes; {min} to {max} are allowed",
+        min = crate::FRAME_BYTES_MIN,
+        max = crate::FRAME_BYTES_MAX
+    )]
+    FrameLength(u16),
+    /// Fields of a frame's header that only the daemon fills are not zero.
+    #[error("fields of a frame's header that must be zero are not")]
+    FrameHeader,
 }

@@ -229,6 +229,11 @@ impl Channel {
             Completion::Closed { connection, code, .. } => {
                 self.closed(ConnectionId::from_u64(connection), code)
             }
+            Completion::Frames { buffer, length, .. } => {
+                self.end.release(buffer, length);
+                None
+            }
+            Completion::FramesSent { .. } | Completion::VifClosed { .. } => None,
             Completion::Received { .. } | Completion::Sent { .. } => None,
         }
     }

@@ -21,7 +21,27 @@ fn requests() -> Vec<Request> {
         Request::Unlisten(Unlisten { listener: 3 }),
         Request::Status(Empty {}),
         Request::Ping(Ping { peer: "::1".parse().unwrap(), count: 3, interval_ms: 10, bytes: 56 }),
+        Request::OpenVif(OpenVif { receive: vec!["udp dst port 5353".into()], ..open_vif() }),
+        Request::OpenVif(OpenVif {
+            transmit: Some(vec!["ether proto 0x88a2".into()]),
+            copies: vec!["ether broadcast".into()],
+            priority: 7,
+            mac: Some(MacChoice::Own),
+            address: Some("10.0.0.9/24".parse().unwrap()),
+            ..open_vif()
+        }),
+        Request::CloseVif(CloseVif { vif: 4 }),
+        Request::OpenCapture(OpenCapture::default()),
+        Request::OpenCapture(OpenCapture {
+            filter: vec!["tcp".into()],
+            app: Some("echo".into()),
+            connection: Some(u64::MAX),
+        }),
     ]
+}
+
+fn open_vif() -> OpenVif {
+    OpenVif::default()
 }
 
 #[test]
@@ -34,6 +54,15 @@ fn requests_and_replies_survive_the_way() {
         Reply::Attached(Attached { channel: 1, engine: 0, sizes: Sizes::default() }),
         Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
         Reply::Unlistened(Empty {}),
+        Reply::VifOpened(VifOpened {
+            vif: 2,
+            mac: Mac([2, 0, 0, 0, 0, 0xfe]),
+            mtu: 1500,
+            receive: vec!["udp dst port 5353".into()],
+            transmit: vec!["udp src port 5353".into()],
+            copies: vec![],
+        }),
+        Reply::VifClosed(Empty {}),
         Reply::Status(StatusPart { text: r#"{"apps": []}"#.into(), more: true }),
         Reply::Pong(Pong { sent: 2, round_trips_ns: vec![5000] }),
         Reply::error(Code::Denied),
@@ -90,6 +119,61 @@ fn what_is_not_a_request_is_refused() {
 }
 
 #[test]
+fn a_vif_is_asked_for_in_plain_words() {
+    let text = r#"{"open_vif":{"receive":["udp dst port 5353"],"priority":0}}"#;
+    assert_eq!(serde_json::to_string(&requests()[7]).unwrap(), text);
+    let short = br#"{"open_vif":{"receive":["udp dst port 5353"]}}"#;
+    assert_eq!(Request::parse(short).unwrap(), requests()[7]);
+    let own = br#"{"open_vif":{"mac":"02:00:00:00:00:Fe","address":"fd00::9/64"}}"#;
+    let Request::OpenVif(own) = Request::parse(own).unwrap() else { panic!() };
+    assert_eq!(own.mac, Some(MacChoice::Fixed(Mac([2, 0, 0, 0, 0, 0xfe]))));
+    assert_eq!(own.address.unwrap().to_string(), "fd00::9/64");
+    assert_eq!(own.transmit, None);
+    let nothing_to_send = br#"{"open_vif":{"receive":["arp"],"transmit":[]}}"#;
+    let Request::OpenVif(silent) = Request::parse(nothing_to_send).unwrap() else { panic!() };
+    assert_eq!(silent.transmit, Some(vec![]));
+}
+
+#[test]
+fn a_vif_that_cannot_be_is_refused_with_the_field() {
+    let filter = |filter: &str| OpenVif { receive: vec![filter.into()], ..open_vif() };
+    let address = "10.0.0.9/24".parse().ok();
+    let fixed = |octets| Some(MacChoice::Fixed(Mac(octets)));
+    let refused = [
+        ("receive", open_vif()),
+        ("receive", OpenVif { mac: Some(MacChoice::Own), ..open_vif() }),
+        ("receive", filter("new\nline")),
+        ("receive", filter(&"x".repeat(FILTER_BYTES_MAX + 1))),
+        ("transmit", OpenVif { transmit: Some(vec![String::new(); 65]), ..open_vif() }),
+        ("copies", OpenVif { copies: vec!["arp\0".into()], ..open_vif() }),
+        ("address", OpenVif { address, ..filter("arp") }),
+        ("mac", OpenVif { mac: fixed([1, 0, 0, 0, 0, 1]), address, ..open_vif() }),
+        ("mac", OpenVif { mac: fixed([0; 6]), address, ..open_vif() }),
+    ];
+    for (field, open) in refused {
+        let packet = serde_json::to_vec(&Request::OpenVif(open.clone())).unwrap();
+        match Request::parse(&packet) {
+            Err(ParseError::Range { field: found, .. }) => assert_eq!(found, field),
+            other => panic!("{open:?}: {other:?}"),
+        }
+    }
+    let refused: &[&[u8]] = &[
+        br#"{"open_vif":{"mac":"02:00:00:00:00","address":"10.0.0.9/24"}}"#,
+        br#"{"open_vif":{"mac":"02:00:00:00:00:01:02","address":"10.0.0.9/24"}}"#,
+        br#"{"open_vif":{"mac":"02:00:00:00:00:+1","address":"10.0.0.9/24"}}"#,
+        br#"{"open_vif":{"mac":"own","address":"10.0.0.9"}}"#,
+        br#"{"open_vif":{"mac":"own","address":"10.0.0.9/33"}}"#,
+        br#"{"open_vif":{"receive":"arp"}}"#,
+        br#"{"open_capture":{"app":""}}"#,
+        br#"{"open_capture":{"connection":1}}"#,
+        br#"{"close_vif":{}}"#,
+    ];
+    for packet in refused {
+        assert!(Request::parse(packet).is_err(), "{}", String::from_utf8_lossy(packet));
+    }
+}
+
+#[test]
 fn descriptors_travel_with_a_message() {
     let (near, far) = sockets();
     let (reader, mut writer) = std::io::pipe().unwrap();
@@ -130,7 +214,7 @@ proptest! {
     #[test]
     fn any_bytes_are_parsed_without_a_panic(
         bytes in proptest::collection::vec(any::<u8>(), 0..200),
-        which in 0..7usize,
+        which in 0..requests().len(),
         at in any::<usize>(),
     ) {
         let _ = Request::parse(&bytes);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING, command};
 use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, ReleaseList};
 
@@ -16,7 +17,7 @@ fn sizes() -> Sizes {
 }
 
 /// Both ends on ordinary memory, and the memory itself for the hostile.
-fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
+pub(super) fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
     let memory = Memory::heap(&sizes());
     assert!(memory.header_is(&sizes()));
     let (daemon_bells, app_bells) = crate::doorbell::create().unwrap();
@@ -418,6 +419,13 @@ fn drive(daemon: &mut DaemonEnd) {
         match daemon.next_command() {
             Ok(Some(Command::Send { offset, length, .. })) => {
                 daemon.read(offset, &mut vec![0; length as usize]);
+                daemon.sends_finished(1);
+            }
+            Ok(Some(Command::SendFrames { offset, length, count, .. })) => {
+                let mut burst = SentBurst::new(offset, length, count);
+                while let Ok(Some(frame)) = daemon.next_frame(&mut burst) {
+                    daemon.read(frame.offset, &mut vec![0; frame.length as usize]);
+                }
                 daemon.sends_finished(1);
             }
             Ok(Some(Command::Release { buffers })) => {

@@ -39,7 +39,16 @@ fn command() -> impl Strategy<Value = Command> {
         ),
         releases().prop_map(|buffers| Command::Release { buffers }),
         any::<(u64, bool)>().prop_map(|(connection, abort)| Command::Close { connection, abort }),
+        (any::<u32>(), burst()).prop_map(|(vif, (offset, length, count))| {
+            Command::SendFrames { vif, offset, length, count }
+        }),
     ]
+}
+
+/// Offset, length and number of frames of a burst.
+fn burst() -> impl Strategy<Value = (u32, u32, u16)> {
+    (0..POOL_BYTES / 16, 0..=MESSAGE_BYTES_MAX, 1..=BURST_FRAMES_MAX)
+        .prop_map(|(unit, length, count)| (8 * unit, length, count))
 }
 
 fn code() -> impl Strategy<Value = Code> {
@@ -62,6 +71,13 @@ fn completion() -> impl Strategy<Value = Completion> {
         any::<(u64, u32)>().prop_map(|(connection, sent)| Completion::Sent { connection, sent }),
         (any::<u64>(), code(), any::<u32>())
             .prop_map(|(connection, code, sent)| Completion::Closed { connection, code, sent }),
+        (any::<(u32, u32)>(), burst()).prop_map(|((vif, buffer), (offset, length, count))| {
+            Completion::Frames { vif, offset, length, buffer, count }
+        }),
+        any::<(u32, u32, u64, u64, u8)>().prop_map(|(vif, bursts, sent, rejected, reason)| {
+            Completion::FramesSent { vif, bursts, sent, rejected, reason }
+        }),
+        (any::<u32>(), code()).prop_map(|(vif, code)| Completion::VifClosed { vif, code }),
     ]
 }
 
@@ -86,14 +102,21 @@ proptest! {
 
     #[test]
     fn any_bits_decode_to_something_bounded_or_a_violation(
-        upper in prop_oneof![any::<u32>(), 0..8u32, (0..8u32, 0..32u32).prop_map(|(o, f)| o | f << 8)],
+        upper in prop_oneof![any::<u32>(), 0..12u32, (0..12u32, 0..32u32).prop_map(|(o, f)| o | f << 8)],
         words in any::<[u64; 8]>(),
     ) {
         let entry: Entry = words.map(AtomicU64::new);
         let _ = Completion::decode(upper, &entry, POOL_BYTES);
-        if let Ok(Command::Send { offset, length, .. }) = Command::decode(upper, &entry, POOL_BYTES) {
-            prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
-            prop_assert!(length <= MESSAGE_BYTES_MAX);
+        match Command::decode(upper, &entry, POOL_BYTES) {
+            Ok(Command::Send { offset, length, .. }) => {
+                prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
+                prop_assert!(length <= MESSAGE_BYTES_MAX);
+            }
+            Ok(Command::SendFrames { offset, length, count, .. }) => {
+                prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
+                prop_assert!(offset % 8 == 0 && (1..=BURST_FRAMES_MAX).contains(&count));
+            }
+            _ => {}
         }
     }
 }
@@ -120,6 +143,36 @@ fn each_lie_has_its_name() {
     assert_eq!(decode(0xff), Err(Violation::Opcode(0xff)));
     assert_eq!(decode(upper(command::RELEASE, 15, 0)), Err(Violation::ReleaseCount(15)));
     assert_eq!(decode(upper(command::CONNECT, 0, 0)), Err(Violation::AddressFamily(0)));
+}
+
+#[test]
+fn each_lie_about_a_burst_has_its_name() {
+    let burst = |offset, length, count| Command::SendFrames { vif: 1, offset, length, count };
+    let refused = |offset, length, count| round_trip(burst(offset, length, count)).unwrap_err();
+    assert_eq!(refused(0, 32, 0), Violation::BurstCount(0));
+    assert_eq!(refused(0, 32, 33), Violation::BurstCount(33));
+    assert_eq!(refused(4, 32, 1), Violation::BurstMisaligned(4));
+    let (offset, length) = (POOL_BYTES - 24, 32);
+    assert_eq!(refused(offset, length, 1), Violation::Extent { offset, length });
+    let (offset, length) = (u32::MAX - 7, u32::MAX);
+    assert_eq!(refused(offset, length, 1), Violation::Extent { offset, length });
+    assert!(round_trip(burst(POOL_BYTES - 32, 32, 32)).is_ok());
+}
+
+#[test]
+fn frames_that_cannot_be_are_not_believed() {
+    let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
+    let decode = |offset, length, count| {
+        let frames = Completion::Frames { vif: 1, offset, length, buffer: 0, count };
+        Completion::decode(frames.encode(&entry), &entry, POOL_BYTES)
+    };
+    assert!(decode(0, 32, 1).is_some());
+    for (offset, length, count) in [(0, 32, 0), (0, 32, 33), (1, 32, 1), (POOL_BYTES, 8, 1)] {
+        assert_eq!(decode(offset, length, count), None);
+    }
+    let upper = upper(completion::VIF_CLOSED, 0, 0);
+    entry[2].store(0, Relaxed);
+    assert_eq!(Completion::decode(upper, &entry, POOL_BYTES), None, "0 is no code");
 }
 
 #[test]

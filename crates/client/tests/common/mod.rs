@@ -347,6 +347,7 @@ impl Server {
                 }
             }
             Command::Close { connection, .. } => self.close(connection, Code::Closed),
+            Command::SendFrames { .. } => self.end.sends_finished(1),
         }
     }
 

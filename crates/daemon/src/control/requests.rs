@@ -24,6 +24,9 @@ impl ControlPlane {
                 Ok(())
             }
             Request::Ping(ping) => self.begin_ping(token, &ping),
+            Request::OpenVif(_) | Request::CloseVif(_) | Request::OpenCapture(_) => {
+                Err(refusal(Code::Unsupported, Code::Unsupported.text()))
+            }
         };
         match result {
             Err(refusal) => {

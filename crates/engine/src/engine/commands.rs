@@ -66,6 +66,12 @@ impl Core {
                 }
             }
             Command::Close { connection, abort } => self.close(now, channel, connection, abort),
+            // To an interface that is no more.
+            Command::SendFrames { .. } => {
+                if let Some(channel) = self.channels.channel(channel) {
+                    channel.end.sends_finished(1);
+                }
+            }
         }
     }
 

@@ -105,7 +105,8 @@ impl World {
         }
     }
 
-    /// Connects `client` to `server`, which listens on `port`: the ids at both.
+    /// Connects `client` to `server`, which listens on `port`: the ids at both. Over a bad wire the
+    /// server's Ethernet address may not be found the first time.
     #[track_caller]
     pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
         let peer = SocketAddr::new(address(server.host), port);
@@ -116,6 +117,9 @@ impl World {
             server.poll();
             ids.0 = ids.0.or(client.connected.pop_front());
             ids.1 = ids.1.or(server.accepted.pop_front());
+            if client.failed.pop() == Some(Code::Unreachable) {
+                client.submit(&Command::Connect { token: 1, peer });
+            }
             ids.0.is_some() && ids.1.is_some()
         });
         (ids.0.expect("connected"), ids.1.expect("accepted"))
@@ -195,6 +199,9 @@ impl App {
                 Completion::Accepted { connection, .. } => self.accepted.push_back(connection),
                 Completion::ConnectFailed { code, .. } => self.failed.push(code),
                 Completion::Closed { connection, code, .. } => self.closed.push((connection, code)),
+                Completion::Frames { .. }
+                | Completion::FramesSent { .. }
+                | Completion::VifClosed { .. } => panic!("no interface is open"),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
                 Completion::Received { connection, offset, length, buffer, sent, .. } => {
                     self.finished(connection, sent);
