@@ -170,7 +170,9 @@ impl Engine {
         work += self.core.take_commands(now);
         for queue in &mut self.queues {
             let core = &mut self.core;
-            work += queue.receive(RECEIVE_BURST, &mut |frame| core.handle_frame(now, frame));
+            work += queue.receive(RECEIVE_BURST, &mut |frames| {
+                frames.iter().for_each(|frame| core.handle_frame(now, frame));
+            });
         }
         self.core.handle_timeouts(now);
         work += self.transmit(now);

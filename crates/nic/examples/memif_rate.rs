@@ -63,10 +63,14 @@ fn send(queue: &mut memif::Queue, count: usize, bytes: usize) -> usize {
     sent
 }
 
+fn look(frames: &[&[u8]]) {
+    frames.iter().for_each(|frame| assert_eq!(frame[0], 1));
+}
+
 fn one_thread(from: &mut memif::Queue, to: &mut memif::Queue, bytes: usize) -> f64 {
     per_frame(FRAMES, || {
         send(from, BURST, bytes);
-        to.receive(BURST, &mut |frame| assert_eq!(frame[0], 1))
+        to.receive(BURST, &mut look)
     })
 }
 
@@ -75,7 +79,7 @@ fn two_threads(from: &mut memif::Queue, to: &mut memif::Queue, bytes: usize) -> 
     let stop = AtomicBool::new(false);
     let ns = std::thread::scope(|scope| {
         let receiver = scope.spawn(|| {
-            let ns = per_frame(FRAMES, || to.receive(BURST, &mut |frame| assert_eq!(frame[0], 1)));
+            let ns = per_frame(FRAMES, || to.receive(BURST, &mut look));
             stop.store(true, Ordering::Relaxed);
             ns
         });

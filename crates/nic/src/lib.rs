@@ -9,6 +9,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod burst;
 pub mod fabric;
 pub mod interface;
 pub mod memif;
@@ -17,5 +18,5 @@ mod queue;
 
 pub use open_interface::{Opened, open_interface};
 pub use queue::{
-    Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
+    BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
 };

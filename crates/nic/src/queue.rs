@@ -5,6 +5,9 @@ use std::os::fd::BorrowedFd;
 /// Descriptors per queue that every NIC has (Machnet, section 3.1, table 2).
 pub const LCD_DESCRIPTORS: usize = 256;
 
+/// The most frames that [`Queue::receive`] shows at a time.
+pub const BURST_FRAMES: usize = 32;
+
 /// An Ethernet address in transmission order.
 pub type MacAddress = [u8; 6];
 
@@ -102,10 +105,11 @@ pub trait Queue: Send {
     /// True while frames can leave. A queue whose link is down drops what it is given.
     fn link_up(&self) -> bool;
 
-    /// Takes up to `budget` received frames, oldest first, and shows each to `sink`.
-    /// Returns how many. Also does the driver's own housekeeping (reconnecting a memif, refilling
+    /// Takes up to `budget` received frames, oldest first, and shows them to `sink` in bursts of 1 to
+    /// [`BURST_FRAMES`], whose bytes stay where they are and as they are until `sink` returns.
+    /// Returns how many frames there were. Also does the driver's own housekeeping (reconnecting a memif, refilling
     /// rings), which never blocks.
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize;
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize;
 
     /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is
     /// arbitrary. `fill` returns the length of the frame it wrote, or 0 for none.

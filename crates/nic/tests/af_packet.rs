@@ -102,7 +102,7 @@ fn the_kernel_is_silent_about_registered_ports_only() {
         steering.unregister_udp_port(None, PORT).expect("twice is once");
         veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap().expect("it is free again");
         registered.send(b"for nobody now").expect("sent");
-        assert_eq!(queue.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
+        assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
     }
 }
 

@@ -86,7 +86,7 @@ fn the_kernel_keeps_the_rest_of_the_interface() {
         assert!(veth.near.within(|| ping(IPV4[1].into())).expect("entered"), "ping from here");
         tcp_carries_a_megabyte(&veth, IPV4[0].into());
         tcp_carries_a_megabyte(&veth, IPV6[0].into());
-        assert_eq!(queue.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
+        assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
     }
 }
 
@@ -135,7 +135,7 @@ fn ports_are_steered(veth: &Veth, mode: Mode, here: IpAddr, there: IpAddr) {
     next_frame("ours arrives", &mut *queue, ends_with(b"for the engine"));
     sender.send_to(b"for the kernel", (here, PORT + 1)).expect("sent");
     kernel_gets(&others, b"for the kernel");
-    assert_eq!(queue.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
+    assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
 
     let bind = || UdpSocket::bind((here, PORT));
     assert!(veth.near.within(bind).unwrap().is_err(), "a registered port is taken");
@@ -259,7 +259,7 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
         until("all have passed", || passed(&steering) >= before + passing.len() as u64);
         assert_eq!(steered(&steering).redirected, redirected, "in {mode:?}");
         assert!(steered(&steering).passed_fragment >= 2);
-        assert_eq!(here.receive(64, &mut |frame| panic!("{frame:x?} is not ours")), 0);
+        assert_eq!(here.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
     }
 }
 
@@ -447,9 +447,11 @@ fn more_than_the_kernel_takes_at_once_leaves_in_order() {
             let mut numbers = Vec::new();
             until("all have arrived", || {
                 near.receive(1, &mut |_| ());
-                far.receive(64, &mut |frame| {
-                    assert_eq!(frame[42..44], lap.to_be_bytes());
-                    numbers.push(u16::from_be_bytes([frame[44], frame[45]]));
+                far.receive(64, &mut |frames| {
+                    for frame in frames {
+                        assert_eq!(frame[42..44], lap.to_be_bytes());
+                        numbers.push(u16::from_be_bytes([frame[44], frame[45]]));
+                    }
                 });
                 numbers.len() >= 200
             });

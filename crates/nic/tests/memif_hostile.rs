@@ -321,7 +321,8 @@ impl Server {
 
     fn received(&mut self) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
-        self.queue.receive(1024, &mut |frame| frames.push(frame.to_vec()));
+        self.queue
+            .receive(1024, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
         frames
     }
 

@@ -6,13 +6,11 @@ use std::sync::Arc;
 
 use rustix::net::sockopt;
 
-use super::ring::{Ring, Slot};
+use super::ring::Ring;
 use super::sender::Sender;
+use crate::burst::Burst;
 use crate::interface::{Device, Link};
-use crate::{Capabilities, Counters, Info, Queue, Transmit};
-
-/// Where a VLAN tag stands in a frame: after the two Ethernet addresses.
-const VLAN_OFFSET: usize = 12;
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
 
 /// A packet socket as a queue.
 pub(super) struct PacketQueue {
@@ -22,8 +20,6 @@ pub(super) struct PacketQueue {
     link: Link,
     info: Info,
     frame_bytes_max: usize,
-    /// A frame whose VLAN tag is put back.
-    tagged: Vec<u8>,
     counters: Counters,
     /// What the kernel dropped so far; it forgets its count when asked.
     kernel_dropped: Cell<u64>,
@@ -45,7 +41,6 @@ impl PacketQueue {
             link: Link::new(device),
             info,
             frame_bytes_max,
-            tagged: Vec::new(),
             counters: Counters::default(),
             kernel_dropped: Cell::new(0),
         }
@@ -65,6 +60,28 @@ impl PacketQueue {
         if sent.dropped > 0 {
             self.link.check();
         }
+    }
+
+    /// Takes frames out of the ring until a burst is full, shows them, and gives their slots back.
+    fn show_burst(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        let counters = &mut self.counters;
+        let shown = self.ring.take(|waiting| {
+            let mut burst = Burst::new();
+            while burst.len() < budget.min(BURST_FRAMES)
+                && let Some(frame) = waiting.next()
+            {
+                match frame {
+                    Some(frame) => {
+                        counters.rx_bytes += frame.len() as u64;
+                        burst.push(frame);
+                    }
+                    None => counters.rx_frames_dropped += 1,
+                }
+            }
+            burst.show(sink)
+        });
+        self.counters.rx_frames += shown as u64;
+        shown
     }
 
     /// Adds what the kernel dropped since it was last asked.
@@ -106,26 +123,11 @@ impl Queue for PacketQueue {
         self.link.is_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         self.link.turn();
-        let (counters, tagged) = (&mut self.counters, &mut self.tagged);
         let mut shown = 0;
-        while shown < budget {
-            let taken = self.ring.take(|slot| {
-                let Slot { bytes, truncated, vlan } = slot;
-                if truncated || bytes.len() < VLAN_OFFSET {
-                    counters.rx_frames_dropped += 1;
-                    return;
-                }
-                let frame = with_tag(bytes, vlan, tagged);
-                counters.rx_frames += 1;
-                counters.rx_bytes += frame.len() as u64;
-                shown += 1;
-                sink(frame);
-            });
-            if !taken {
-                break;
-            }
+        while shown < budget && self.ring.is_ready() {
+            shown += self.show_burst(budget - shown, sink);
         }
         shown
     }
@@ -170,14 +172,4 @@ impl Queue for PacketQueue {
         let dropped = self.counters.rx_frames_dropped + self.kernel_dropped();
         Counters { rx_frames_dropped: dropped, ..self.counters }
     }
-}
-
-/// The frame with the VLAN tag that the kernel took off, if it had one.
-fn with_tag<'a>(bytes: &'a [u8], vlan: Option<[u8; 4]>, tagged: &'a mut Vec<u8>) -> &'a [u8] {
-    let Some(tag) = vlan else { return bytes };
-    tagged.clear();
-    tagged.extend_from_slice(&bytes[..VLAN_OFFSET]);
-    tagged.extend_from_slice(&tag);
-    tagged.extend_from_slice(&bytes[VLAN_OFFSET..]);
-    tagged
 }

@@ -23,6 +23,10 @@ const SLOT_HEADER_BYTES: usize = 128;
 /// The smallest block: a multiple of every page size in use.
 const BLOCK_BYTES_MIN: usize = 1 << 16;
 
+/// Where a VLAN tag stands in a frame: after the two Ethernet addresses.
+const VLAN_OFFSET: usize = 12;
+const VLAN_TAG_BYTES: usize = 4;
+
 /// `struct tpacket2_hdr` in words of two and four bytes (linux/if_packet.h).
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -37,16 +41,6 @@ struct SlotHeader {
     vlan_control: u16,
     vlan_type: u16,
     padding: [u8; 4],
-}
-
-/// A received frame as it lies in its slot.
-pub(super) struct Slot<'a> {
-    /// The bytes that are there.
-    pub(super) bytes: &'a [u8],
-    /// The frame was longer than the slot.
-    pub(super) truncated: bool,
-    /// The VLAN tag that the kernel took off: type and control, as they go into the frame again.
-    pub(super) vlan: Option<[u8; 4]>,
 }
 
 /// The mapped ring.
@@ -91,49 +85,89 @@ impl Ring {
 
     /// True if a frame waits.
     pub(super) fn is_ready(&self) -> bool {
+        self.is_filled(self.next)
+    }
+
+    /// Lets `work` take frames out, whose slots go back to the kernel when it is done.
+    pub(super) fn take<R>(&mut self, work: impl for<'a> FnOnce(&mut Waiting<'a>) -> R) -> R {
+        let first = self.next;
+        let mut waiting = Waiting { ring: self, next: first, taken: 0 };
+        let outcome = work(&mut waiting);
+        let (next, taken) = (waiting.next, waiting.taken);
+        for slot in (first..first + taken).map(|slot| slot % self.slots) {
+            // Pairs with the kernel's acquire (packet_lookup_frame): we are done reading.
+            self.status(slot).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        }
+        self.next = next;
+        outcome
+    }
+
+    fn is_filled(&self, slot: usize) -> bool {
         // Pairs with the kernel's release of a filled slot (__packet_set_status): the frame is
         // visible once the status is.
-        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+        self.status(slot).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
     }
 
-    /// Shows the oldest frame and gives its slot back; false if there is none.
-    pub(super) fn take(&mut self, show: impl FnOnce(Slot<'_>)) -> bool {
-        if !self.is_ready() {
-            return false;
-        }
-        show(self.slot());
-        // Pairs with the kernel's acquire (packet_lookup_frame): we are done reading.
-        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % self.slots;
-        true
-    }
-
-    fn slot(&self) -> Slot<'_> {
-        // SAFETY: the slot is ours, starts with this header and is aligned for it.
-        let header = unsafe { self.slot_start().cast::<SlotHeader>().read() };
-        let (offset, length) = (usize::from(header.mac), header.captured as usize);
-        assert!(offset + length <= self.slot_bytes, "the kernel wrote past its slot");
-        // SAFETY: inside the slot, which the kernel does not touch before it has it back.
-        let bytes =
-            unsafe { std::slice::from_raw_parts(self.slot_start().add(offset).as_ptr(), length) };
-        let [type_high, type_low] = header.vlan_type.to_be_bytes();
-        let [control_high, control_low] = header.vlan_control.to_be_bytes();
-        let tagged = header.status & libc::TP_STATUS_VLAN_VALID != 0;
-        Slot {
-            bytes,
-            truncated: header.captured < header.length,
-            vlan: tagged.then_some([type_high, type_low, control_high, control_low]),
-        }
-    }
-
-    fn status(&self) -> &AtomicU32 {
+    fn status(&self, slot: usize) -> &AtomicU32 {
         // SAFETY: each slot starts with its status, which is only ever accessed atomically.
-        unsafe { self.slot_start().cast::<AtomicU32>().as_ref() }
+        unsafe { self.slot_start(slot).cast::<AtomicU32>().as_ref() }
     }
 
-    fn slot_start(&self) -> NonNull<u8> {
-        // SAFETY: `next` is below the number of slots that were mapped.
-        unsafe { self.start.add(self.next * self.slot_bytes) }
+    fn slot_start(&self, slot: usize) -> NonNull<u8> {
+        assert!(slot < self.slots);
+        // SAFETY: so many slots were mapped.
+        unsafe { self.start.add(slot * self.slot_bytes) }
+    }
+}
+
+/// The frames that wait in a ring, in the order in which they came.
+pub(super) struct Waiting<'a> {
+    ring: &'a Ring,
+    next: usize,
+    taken: usize,
+}
+
+impl<'a> Waiting<'a> {
+    /// The next frame, or `Some(None)` for one that was too long for its slot or is no frame.
+    pub(super) fn next(&mut self) -> Option<Option<&'a [u8]>> {
+        if self.taken == self.ring.slots || !self.ring.is_filled(self.next) {
+            return None;
+        }
+        let frame = self.frame();
+        self.next = (self.next + 1) % self.ring.slots;
+        self.taken += 1;
+        Some(frame)
+    }
+
+    /// The frame in slot `next`, with the VLAN tag in its place that the kernel took off.
+    fn frame(&self) -> Option<&'a [u8]> {
+        let slot = self.ring.slot_start(self.next);
+        // SAFETY: the slot is ours until `Ring::take` ends, starts with this header and is aligned
+        // for it.
+        let header = unsafe { slot.cast::<SlotHeader>().read() };
+        let (mut offset, mut length) = (usize::from(header.mac), header.captured as usize);
+        assert!(offset + length <= self.ring.slot_bytes, "the kernel wrote past its slot");
+        if header.captured < header.length || length < VLAN_OFFSET {
+            return None;
+        }
+        if header.status & libc::TP_STATUS_VLAN_VALID != 0 {
+            offset -= VLAN_TAG_BYTES;
+            length += VLAN_TAG_BYTES;
+            assert!(offset >= size_of::<SlotHeader>(), "the kernel leaves room before a frame");
+            let [type_high, type_low] = header.vlan_type.to_be_bytes();
+            let [control_high, control_low] = header.vlan_control.to_be_bytes();
+            let tag = [type_high, type_low, control_high, control_low];
+            // SAFETY: from `offset` on there are at least 16 bytes of this slot, which is ours and
+            // of which no reference exists yet: the addresses move forward, the tag comes after.
+            unsafe {
+                let start = slot.add(offset).as_ptr();
+                start.add(VLAN_TAG_BYTES).copy_to(start, VLAN_OFFSET);
+                tag.as_ptr().copy_to_nonoverlapping(start.add(VLAN_OFFSET), VLAN_TAG_BYTES);
+            }
+        }
+        // SAFETY: inside the slot, which nobody writes any more before `Ring::take` ends, which
+        // outlives 'a.
+        Some(unsafe { std::slice::from_raw_parts(slot.add(offset).as_ptr(), length) })
     }
 }
 

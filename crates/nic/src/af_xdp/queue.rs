@@ -14,8 +14,9 @@ use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::program::Attachment;
 use super::socket::Socket;
+use crate::burst::Burst;
 use crate::interface::{Device, Link};
-use crate::{Capabilities, Counters, Info, Queue, Transmit};
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
 
 /// One AF_XDP socket as a queue.
 pub(super) struct XdpQueue {
@@ -110,6 +111,23 @@ impl XdpQueue {
         }
     }
 
+    /// Shows the oldest frames of the receive ring, `waiting` at most, in place, and puts their chunks in
+    /// the fill ring, which the caller publishes.
+    fn show_burst(&mut self, waiting: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        let mut burst = Burst::new();
+        for _ in 0..waiting.min(BURST_FRAMES) {
+            let descriptor = self.socket.received.read();
+            let frame = self.socket.bytes(descriptor.addr, descriptor.len as usize);
+            self.counters.rx_bytes += u64::from(descriptor.len);
+            // SAFETY: the kernel has given us this chunk and does not touch it before it sees it in
+            // the fill ring again, which is after the burst was shown.
+            burst.push(unsafe { frame.as_ref() });
+            let chunk = self.socket.chunk_of(descriptor.addr);
+            self.socket.fill.write(chunk);
+        }
+        burst.show(sink)
+    }
+
     /// Shows a chunk to `fill`; the length of the frame it wrote.
     fn fill_chunk(&mut self, offset: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let mut bytes = self.socket.bytes(offset, self.frame_bytes_max);
@@ -138,22 +156,16 @@ impl Queue for XdpQueue {
         self.link.is_up()
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         self.housekeeping();
         let budget = u32::try_from(budget).unwrap_or(u32::MAX);
         let count = self.socket.received.waiting(budget.min(self.socket.layout.descriptors));
         if count == 0 {
             return 0;
         }
-        for _ in 0..count {
-            let descriptor = self.socket.received.read();
-            let frame = self.socket.bytes(descriptor.addr, descriptor.len as usize);
-            self.counters.rx_bytes += u64::from(descriptor.len);
-            // SAFETY: the kernel has given us this chunk and does not touch it before it is in
-            // the fill ring again.
-            sink(unsafe { frame.as_ref() });
-            let chunk = self.socket.chunk_of(descriptor.addr);
-            self.socket.fill.write(chunk);
+        let mut left = count as usize;
+        while left > 0 {
+            left -= self.show_burst(left, sink);
         }
         self.counters.rx_frames += u64::from(count);
         self.socket.fill.publish();

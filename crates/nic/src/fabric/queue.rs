@@ -7,7 +7,8 @@ use clearway_base::Random;
 
 use super::lane::Lane;
 use super::{Fabric, Kind, lock};
-use crate::{Capabilities, Counters, Info, Transmit};
+use crate::burst::Burst;
+use crate::{BURST_FRAMES, Capabilities, Counters, Info, Transmit};
 
 /// One queue of a NIC in memory. Made by [`super::pair`] and [`super::switch`].
 #[derive(Debug)]
@@ -80,13 +81,16 @@ impl crate::Queue for Queue {
         self.fabric.link_up(self.port)
     }
 
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         let mut frames = Vec::new();
         self.lane().pop(budget, self.fabric.now(), &mut frames);
-        for frame in &frames {
-            self.counters.rx_frames += 1;
-            self.counters.rx_bytes += frame.len() as u64;
-            sink(frame);
+        for frames in frames.chunks(BURST_FRAMES) {
+            let mut burst = Burst::new();
+            for frame in frames {
+                self.counters.rx_bytes += frame.len() as u64;
+                burst.push(frame);
+            }
+            self.counters.rx_frames += burst.show(sink) as u64;
         }
         frames.len()
     }

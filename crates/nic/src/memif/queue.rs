@@ -9,6 +9,7 @@ use super::buffers::Violation;
 use super::control::Control;
 use super::link::Ends;
 use super::poller::{Poller, Source};
+use super::receiver;
 use super::shared::Shared;
 use crate::{Capabilities, Counters, Error, Info, Transmit};
 
@@ -25,6 +26,8 @@ pub struct Queue {
     /// Calls of `receive` until the control sockets are looked at.
     calls_left: u32,
     counters: Counters,
+    /// The private copies of received frames.
+    area: Box<[u8]>,
     shared: Arc<Shared>,
     index: u16,
     config: Arc<Config>,
@@ -67,6 +70,7 @@ impl Queue {
             generation: 0,
             calls_left: 0,
             counters: Counters::default(),
+            area: vec![0; receiver::area_bytes(config.frame_bytes_max)].into(),
             shared: shared.clone(),
             index,
             config: config.clone(),
@@ -167,13 +171,13 @@ impl crate::Queue for Queue {
     }
 
     #[inline]
-    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[u8])) -> usize {
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         if self.calls_left == 0 || self.generation != self.shared.generation() {
             self.housekeep();
         }
         self.calls_left = self.calls_left.saturating_sub(1);
         let Some(receiver) = &mut self.ends.receiver else { return 0 };
-        let (frames, result) = receiver.burst(budget, sink, &mut self.counters);
+        let (frames, result) = receiver.burst(budget, &mut self.area, sink, &mut self.counters);
         if let Err(violation) = result {
             self.violated(violation);
         }

@@ -1,7 +1,7 @@
 //! The receiving end of a ring: takes frames out of memory that the peer can write at any time.
 //!
-//! Every word is loaded once and bounded, and each frame is copied to private memory before anyone
-//! looks at it.
+//! Every word is loaded once and bounded, and the frames of a burst are copied to private memory, one
+//! after the other, before anyone looks at them.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -11,11 +11,19 @@ use std::sync::atomic::{Ordering, fence};
 use super::buffers::{Buffers, Violation, prefetch};
 use super::region::Region;
 use super::ring::{Descriptor, Ring};
-use crate::Counters;
+use crate::burst::Burst;
+use crate::{BURST_FRAMES, Counters};
 
 /// How many descriptors ahead of the copy their frames are prefetched: enough to hide the latency of
 /// a line in the other core's cache (80 ns) behind the work on this many frames.
 const PREFETCH_AHEAD: u16 = 4;
+
+/// How much private memory a burst is copied to: enough for one of ordinary frames, so that what they
+/// all pass through stays in the processor's caches. Of larger frames a burst has fewer.
+pub(super) const fn area_bytes(frame_bytes_max: usize) -> usize {
+    let (burst_bytes, frame_bytes) = (BURST_FRAMES * 1536, slot_bytes(frame_bytes_max));
+    if frame_bytes > burst_bytes { frame_bytes } else { burst_bytes }
+}
 
 #[derive(Debug)]
 pub(super) struct Receiver {
@@ -28,8 +36,7 @@ pub(super) struct Receiver {
     /// The sender's index when the last frame before it was found to be unfinished: until it moves,
     /// there is nothing to take.
     unfinished_at: Option<u16>,
-    /// The private copy of the frame being shown; never larger than the NIC's largest frame.
-    frame: Box<[u8]>,
+    frame_bytes_max: usize,
     doorbell: OwnedFd,
 }
 
@@ -42,8 +49,8 @@ impl Receiver {
         frame_bytes_max: usize,
         doorbell: OwnedFd,
     ) -> Self {
-        let frame = vec![0; frame_bytes_max].into();
-        Self { ring, memory, buffers, next: 0, unfinished_at: None, frame, doorbell }
+        let (next, unfinished_at) = (0, None);
+        Self { ring, memory, buffers, next, unfinished_at, frame_bytes_max, doorbell }
     }
 
     /// Resets our side of the ring and, on the client, hands all buffers to the sender. The client
@@ -57,45 +64,74 @@ impl Receiver {
         &self.doorbell
     }
 
-    /// Takes up to `budget` frames and shows them to `sink`. Returns how many it took, and what the
-    /// peer did wrong, if anything; the frames before that are good.
+    /// Takes up to `budget` frames and shows their copies, in `area`, to `sink`. Returns how many it took,
+    /// and what the peer did wrong, if anything; the frames before that are good.
     pub(super) fn burst(
         &mut self,
         budget: usize,
-        sink: &mut dyn FnMut(&[u8]),
+        area: &mut [u8],
+        sink: &mut dyn FnMut(&[&[u8]]),
         counters: &mut Counters,
     ) -> (usize, Result<(), Violation>) {
         let produced = self.ring.produced();
-        if produced == self.next || self.unfinished_at == Some(produced) {
+        if !self.has_more(produced) {
             return (0, Ok(()));
         }
         if produced.wrapping_sub(self.next) > self.ring.size() {
             return (0, Err(Violation::Index));
         }
         let first = self.next;
-        let (mut frames, mut result) = (0, Ok(()));
-        self.prefetch_first(produced);
-        while frames < budget && self.next != produced {
-            match self.take(produced) {
-                Ok(Taken::Frame(length)) => {
-                    frames += 1;
-                    counters.rx_bytes += length as u64;
-                    sink(&self.frame[..length]);
-                }
-                Ok(Taken::Dropped) => counters.rx_frames_dropped += 1,
-                Ok(Taken::Unfinished) => break,
-                Err(violation) => {
-                    counters.rx_frames_dropped += 1;
-                    result = Err(violation);
-                    break;
-                }
-            }
+        let (mut frames, mut outcome) = (0, Ok(()));
+        // A lone frame is copied right away.
+        if produced.wrapping_sub(first) > 1 {
+            self.prefetch_first(produced);
+        }
+        while frames < budget && self.has_more(produced) && outcome.is_ok() {
+            let mut burst = Burst::new();
+            outcome = self.collect(produced, budget - frames, area, &mut burst, counters);
+            frames += burst.show(sink);
         }
         counters.rx_frames += frames as u64;
         if self.next != first {
             self.give_back(first);
         }
-        (frames, result)
+        (frames, outcome)
+    }
+
+    /// True if something below `produced` can be taken.
+    #[inline]
+    fn has_more(&self, produced: u16) -> bool {
+        produced != self.next && self.unfinished_at != Some(produced)
+    }
+
+    /// Copies frames below `produced` to `area` until that or the burst is full.
+    #[inline]
+    fn collect<'a>(
+        &mut self,
+        produced: u16,
+        budget: usize,
+        mut area: &'a mut [u8],
+        burst: &mut Burst<'a>,
+        counters: &mut Counters,
+    ) -> Result<(), Violation> {
+        let limit = budget.min(BURST_FRAMES);
+        while burst.len() < limit && self.next != produced && area.len() >= self.frame_bytes_max {
+            match self.take(produced, area) {
+                Ok(Taken::Frame(length)) => {
+                    counters.rx_bytes += length as u64;
+                    let (slot, rest) = area.split_at_mut(slot_bytes(length).min(area.len()));
+                    burst.push(&slot[..length]);
+                    area = rest;
+                }
+                Ok(Taken::Dropped) => counters.rx_frames_dropped += 1,
+                Ok(Taken::Unfinished) => return Ok(()),
+                Err(violation) => {
+                    counters.rx_frames_dropped += 1;
+                    return Err(violation);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Asks for an interrupt at the next frame. False if frames are there already.
@@ -105,11 +141,11 @@ impl Receiver {
         // or we see its frames here.
         fence(Ordering::SeqCst);
         let produced = self.ring.produced();
-        let empty = produced == self.next || self.unfinished_at == Some(produced);
-        if !empty {
+        let more = self.has_more(produced);
+        if more {
             self.ring.mask_interrupt(true);
         }
-        empty
+        !more
     }
 
     /// Polls again.
@@ -117,33 +153,36 @@ impl Receiver {
         self.ring.mask_interrupt(true);
     }
 
-    /// Moves the next frame, which begins below `produced`, to `self.frame`.
+    /// Moves the next frame, which begins below `produced`, to the start of `target`, where there is
+    /// room for the largest.
     #[inline]
-    fn take(&mut self, produced: u16) -> Result<Taken, Violation> {
+    fn take(&mut self, produced: u16, target: &mut [u8]) -> Result<Taken, Violation> {
         self.prefetch(self.next.wrapping_add(PREFETCH_AHEAD), produced);
         let descriptor = self.ring.descriptor(self.next);
         let length = descriptor.length as usize;
-        if descriptor.continues() || length > self.frame.len() || length == 0 {
-            return self.take_chain(descriptor, produced);
+        if descriptor.continues() || length > self.frame_bytes_max || length == 0 {
+            return self.take_chain(descriptor, produced, target);
         }
-        let source = self.locate(self.next, descriptor).ok_or(Violation::Extent)?;
-        self.copy(source, 0, length);
+        self.copy(self.next, descriptor, &mut target[..length])?;
         self.next = self.next.wrapping_add(1);
         Ok(Taken::Frame(length))
     }
 
-    /// The general case: a frame in one or more descriptors that may not fit `self.frame`.
+    /// The general case: a frame in one or more descriptors that may be larger than the largest.
     #[cold]
-    fn take_chain(&mut self, first: Descriptor, produced: u16) -> Result<Taken, Violation> {
+    fn take_chain(
+        &mut self,
+        first: Descriptor,
+        produced: u16,
+        target: &mut [u8],
+    ) -> Result<Taken, Violation> {
         let (mut descriptor, mut at, mut bytes, mut fits) = (first, self.next, 0, true);
         loop {
             let length = descriptor.length as usize;
-            let source = self.locate(at, descriptor).ok_or(Violation::Extent)?;
-            fits &= length <= self.frame.len() - bytes;
-            if fits {
-                self.copy(source, bytes, length);
-                bytes += length;
-            }
+            fits &= length <= self.frame_bytes_max - bytes;
+            let part = if fits { length } else { 0 };
+            self.copy(at, descriptor, &mut target[bytes..bytes + part])?;
+            bytes += part;
             at = at.wrapping_add(1);
             if !descriptor.continues() {
                 break;
@@ -174,14 +213,16 @@ impl Receiver {
         self.memory.get(usize::from(place.region))?.at(place.offset, descriptor.length as usize)
     }
 
+    /// Copies as many of a descriptor's bytes as `target` has, which is not more than there are.
     #[inline]
-    fn copy(&mut self, source: NonNull<u8>, at: usize, length: usize) {
-        let target = &mut self.frame[at..at + length];
-        // SAFETY: `source` is from `locate`, so `length` bytes there are mapped; the target is a
-        // private slice of that length, and cannot overlap the mapping. The peer may write the source
-        // meanwhile: then the copy holds a mixture, which is as good as any other frame from a peer
-        // that we do not trust.
-        unsafe { source.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), length) };
+    fn copy(&self, index: u16, descriptor: Descriptor, target: &mut [u8]) -> Result<(), Violation> {
+        let source = self.locate(index, descriptor).ok_or(Violation::Extent)?;
+        assert!(target.len() <= descriptor.length as usize);
+        // SAFETY: `descriptor.length` bytes are mapped at `source`; the target is private and cannot
+        // overlap the mapping. The peer may write the source meanwhile: then the copy holds a
+        // mixture, which is as good as any other frame from a peer that we do not trust.
+        unsafe { source.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        Ok(())
     }
 
     /// Empties all descriptors from `first` up to `self.next` and tells the sender.
@@ -221,8 +262,14 @@ impl Receiver {
     }
 }
 
+/// What a frame of this length occupies: whole cache lines, so that copies stay aligned.
+#[inline]
+const fn slot_bytes(length: usize) -> usize {
+    length.next_multiple_of(64)
+}
+
 enum Taken {
-    /// A frame of this many bytes is in `Receiver::frame`.
+    /// A frame of this many bytes is where it was to go.
     Frame(usize),
     /// A frame was there, but empty or too large.
     Dropped,

@@ -56,7 +56,7 @@ fn send(queue: &mut Queue, frame: &[u8]) -> Transmit {
 
 fn received(queue: &mut Queue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    queue.receive(1024, &mut |frame| frames.push(frame.to_vec()));
+    queue.receive(1024, &mut |burst| frames.extend(burst.iter().map(|frame| frame.to_vec())));
     frames
 }
 
@@ -351,9 +351,11 @@ fn exchange(queue: &mut Queue, frames: u32) {
         {
             sent += 1;
         }
-        queue.receive(64, &mut |frame| {
-            assert_eq!(frame[60..], seen.to_ne_bytes());
-            seen += 1;
+        queue.receive(64, &mut |burst| {
+            for frame in burst {
+                assert_eq!(frame[60..], seen.to_ne_bytes());
+                seen += 1;
+            }
         });
         sent == frames && seen == frames
     });

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_nic::{Queue, Transmit};
+use clearway_nic::{BURST_FRAMES, Queue, Transmit};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 /// The UDP port that all test frames go to.
@@ -41,11 +41,12 @@ pub(crate) struct Pair {
 
 /// Runs all cases over pairs that `make` makes, a fresh one for each case.
 pub(crate) fn run(make: impl Fn() -> Pair) {
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         ("every size arrives intact", every_size_arrives_intact),
         ("frames keep their order", frames_keep_their_order),
         ("a full queue says so", a_full_queue_says_so_and_loses_nothing),
         ("the budget is respected", the_budget_is_respected),
+        ("a burst stays as it is", a_burst_stays_as_it_is),
         ("nothing to send uses nothing", nothing_to_send_uses_nothing),
         ("the buffer has the promised size", the_buffer_has_the_promised_size),
         ("counters are right", counters_are_right),
@@ -131,15 +132,38 @@ fn the_budget_is_respected(mut pair: Pair) {
     until("all frames have arrived", || {
         assert_eq!(pair.b.receive(0, &mut |_| panic!("the budget was 0")), 0);
         let mut shown = 0;
-        let taken = pair.b.receive(7, &mut |frame| {
-            shown += 1;
-            arrived.extend(is_ours(frame).then(|| frame.to_vec()));
+        let taken = pair.b.receive(7, &mut |frames| {
+            shown += frames.len();
+            arrived.extend(ours(frames));
         });
         assert!(taken <= 7);
         assert_eq!(taken, shown, "what is taken is shown");
         arrived.len() >= frames.len()
     });
     assert_eq!(arrived, frames);
+}
+
+fn a_burst_stays_as_it_is(mut pair: Pair) {
+    let max = pair.a.capabilities().frame_bytes_max;
+    for length in [FRAME_BYTES_MIN, 1000, max] {
+        let frames: Vec<_> =
+            (0..100).map(|number| frame(&*pair.a, &*pair.b, number, length)).collect();
+        frames.iter().for_each(|frame| assert_eq!(queue(&mut *pair.a, frame), Transmit::Queued));
+        pair.a.flush();
+        let mut arrived = Vec::new();
+        until("all frames have arrived", || {
+            let mut shown = 0;
+            let taken = pair.b.receive(64, &mut |frames| {
+                assert!((1..=BURST_FRAMES).contains(&frames.len()), "{} frames", frames.len());
+                shown += frames.len();
+                // The whole burst has been given out before the first frame is looked at.
+                arrived.extend(ours(frames));
+            });
+            assert_eq!(taken, shown);
+            arrived.len() >= frames.len()
+        });
+        assert_eq!(arrived, frames);
+    }
 }
 
 fn nothing_to_send_uses_nothing(mut pair: Pair) {
@@ -302,6 +326,10 @@ fn is_ours(frame: &[u8]) -> bool {
         && frame[36..38] == UDP_PORT.to_be_bytes()
 }
 
+fn ours(frames: &[&[u8]]) -> impl Iterator<Item = Vec<u8>> {
+    frames.iter().filter(|frame| is_ours(frame)).map(|frame| frame.to_vec())
+}
+
 fn queue(queue: &mut dyn Queue, frame: &[u8]) -> Transmit {
     queue.transmit(&mut |buffer| {
         buffer[..frame.len()].copy_from_slice(frame);
@@ -317,7 +345,7 @@ fn send(queue: &mut dyn Queue, frame: &[u8]) {
 /// All test frames that are there now.
 fn frames_of(queue: &mut dyn Queue) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
-    queue.receive(1024, &mut |frame| frames.extend(is_ours(frame).then(|| frame.to_vec())));
+    queue.receive(1024, &mut |burst| frames.extend(ours(burst)));
     frames
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn next_frame(
 ) -> Vec<u8> {
     let mut found = None;
     until(what, || {
-        queue.receive(1, &mut |frame| found = wanted(frame).then(|| frame.to_vec()));
+        queue.receive(1, &mut |frames| found = wanted(frames[0]).then(|| frames[0].to_vec()));
         found.is_some()
     });
     found.expect("until it is found")
