@@ -1,0 +1,174 @@
+use super::{ALTERNATIVES_MAX, Filter};
+use crate::{Clause, Pattern, Ports};
+use clearway_wire::digest::{Digest, PATTERN_WORDS};
+use proptest::prelude::*;
+
+fn filter(text: &str) -> Filter {
+    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// Texts, each with what it is printed as.
+const CANONICAL: &[(&str, &str)] = &[
+    ("any", "any"),
+    ("dst host 10.0.0.2 and udp dst port 7000", "dst host 10.0.0.2 and udp and dst port 7000"),
+    ("net 10/8", "dst net 10.0.0.0/8 or src net 10.0.0.0/8"),
+    ("src net 10.1/16 tcp", "src net 10.1.0.0/16 and tcp"),
+    ("src 0.0.0.0/0", "ip"),
+    ("portrange 1000-2000", "dst portrange 1000-2000 or src portrange 1000-2000"),
+    ("tcp dst portrange 1024-2047", "tcp and dst portrange 1024-2047"),
+    ("ether proto 0x88a2", "ether proto 0x88a2"),
+    (
+        "ether src 2:0:0:0:0:a and ether dst 02-00-00-00-00-0b",
+        "ether src 02:00:00:00:00:0a and ether dst 02:00:00:00:00:0b",
+    ),
+    ("ether broadcast", "ether dst ff:ff:ff:ff:ff:ff"),
+    ("ether multicast and ip6", "ether multicast and ip6"),
+    ("vlan 5 and udp", "vlan 5 and udp"),
+    ("udp and vlan 5 priority 3", "vlan 5 priority 3 and udp"),
+    ("vlan optional and icmp type 8 code 0", "vlan optional and ip and icmp type 8 code 0"),
+    ("vlan", "vlan"),
+    ("untagged", "untagged"),
+    ("icmp6 type 135", "ip6 and icmp6 type 135"),
+    ("arp op reply sender 10.0.0.1", "arp op reply sender 10.0.0.1/32"),
+    ("aoe major 1 minor 2 tag 0xff", "aoe major 1 minor 2 tag 255"),
+    ("sctp", "sctp"),
+    ("ip proto 89", "ip and proto 89"),
+    ("ip6 dst net 2001:db8::/32", "dst net 2001:db8::/32"),
+    ("src host 2001:db8::1", "src host 2001:db8::1"),
+    ("later-fragment and dst host 10.0.0.1", "dst host 10.0.0.1 and later-fragment"),
+    ("unintelligible", "unintelligible"),
+    ("udp and dst portrange 0-65535", "udp and dst portrange 0-65535"),
+    ("digest[0]&0xff=0x12", "digest[0]&0xff=0x12"),
+    (
+        "tcp and (dst port 80 or dst port 443) and dst host 10.0.0.1",
+        "dst host 10.0.0.1 and tcp and dst port 80 or dst host 10.0.0.1 and tcp and dst port 443",
+    ),
+];
+
+#[test]
+fn canonical_texts() {
+    for (text, canonical) in CANONICAL {
+        let parsed = filter(text);
+        assert_eq!(&parsed.to_string(), canonical, "{text}");
+        assert_eq!(filter(canonical), parsed, "{canonical}");
+        assert!(!parsed.explain().is_empty());
+    }
+}
+
+#[test]
+fn what_is_wrong_has_a_column_and_a_remedy() {
+    for (text, column, problem) in [
+        ("", 1, "the filter ends here"),
+        ("udp dst port 70000", 14, "`70000` is no port"),
+        ("udp port", 9, "the filter ends here"),
+        ("dst host 10.0.0.0/8", 10, "is no IP address"),
+        ("net 10.1/8", 5, "has bits behind its prefix"),
+        ("net 10.1.2.3.4/8", 5, "is no prefix"),
+        ("tcp and udp", 9, "never be true together"),
+        ("tcp dst port 5 dst port 6", 16, "never be true together"),
+        ("ip src host ::1", 4, "cannot be said of the protocol"),
+        ("not udp", 1, "cannot say `not`"),
+        ("(udp", 5, "`)` is missing"),
+        ("udp)", 4, "has no partner"),
+        ("smtp", 1, "begins no condition"),
+        ("portrange 5-4", 11, "is no range"),
+        ("ether src 02:00:00:00:00", 11, "is no Ethernet address"),
+        ("vlan 4096", 6, "is no VLAN id"),
+        ("digest[7]&1=1", 8, "is no word of the digest"),
+        ("digest[0]&1=2", 13, "is no value under this mask"),
+        ("arp sender ::1", 12, "ARP has IPv4 addresses only"),
+    ] {
+        let error = text.parse::<Filter>().expect_err(text);
+        assert_eq!(error.column, column, "{text}: {error}");
+        assert!(error.problem.contains(problem), "{text}: {error}");
+        assert!(!error.remedy.is_empty());
+    }
+}
+
+#[test]
+fn alternatives_parentheses_and_text_are_bounded() {
+    let many: Vec<_> = (0..=ALTERNATIVES_MAX).map(|port| format!("dst port {port}")).collect();
+    assert!(many[1..].join(" or ").parse::<Filter>().is_ok());
+    assert!(many.join(" or ").parse::<Filter>().is_err());
+    let product = "(host 10.0.0.1 or host 10.0.0.2) (port 1 or port 2 or port 3 or port 4 or port 5 \
+        or port 6 or port 7 or port 8 or port 9)";
+    assert!(product.parse::<Filter>().is_err());
+    assert!(format!("{}udp{}", "(".repeat(16), ")".repeat(16)).parse::<Filter>().is_ok());
+    assert!("(".repeat(3000).parse::<Filter>().is_err());
+    assert!("udp ".repeat(2000).parse::<Filter>().is_err());
+}
+
+#[test]
+fn tags_are_not_seen_through_unless_said() {
+    let tagged = Digest::from_words([0x0000_0035_1161_0800, 0x8005, 0, 0, 0, 0, 0, 0]);
+    let untagged = Digest::from_words([0x0000_0035_1161_0800, 0, 0, 0, 0, 0, 0, 0]);
+    for (text, matches_tagged, matches_untagged) in [
+        ("udp port 53", false, true),
+        ("vlan and udp port 53", true, false),
+        ("vlan 5 and udp port 53", true, false),
+        ("vlan 6 and udp port 53", false, false),
+        ("vlan optional and udp port 53", true, true),
+        ("any", true, true),
+        ("untagged", false, true),
+    ] {
+        let filter = filter(text);
+        assert_eq!(filter.matches(&tagged), matches_tagged, "{text}");
+        assert_eq!(filter.matches(&untagged), matches_untagged, "{text}");
+    }
+}
+
+#[test]
+fn ranges_become_prefixes() {
+    assert_eq!(filter("dst portrange 1000-2000").patterns().count(), 8);
+    assert_eq!(filter("dst port 1000").patterns().count(), 1);
+}
+
+fn words() -> impl Strategy<Value = [u64; PATTERN_WORDS]> {
+    any::<[u64; PATTERN_WORDS]>()
+}
+
+/// Clauses of which some parts are as filters make them and some are not.
+fn clause() -> impl Strategy<Value = Clause> {
+    let bases = prop::sample::select(CANONICAL).prop_map(|(text, _)| filter(text).clauses()[0]);
+    let raw = (words(), words(), words(), words());
+    let raw = raw.prop_map(|(a, b, c, value)| {
+        // The conjunction of several leaves few bits.
+        Pattern::new(std::array::from_fn(|word| a[word] & b[word] & c[word]), value)
+    });
+    (bases, raw, any::<(u16, u16)>(), any::<[bool; 2]>()).prop_map(|(base, raw, (a, b), with)| {
+        let ports = Ports::new(a.min(b), a.max(b)).unwrap();
+        let mut clause = base;
+        if with[0] {
+            clause = clause.intersection(&raw.into()).unwrap_or(clause);
+        }
+        if with[1] {
+            clause = clause.to_ports(ports).unwrap_or(clause);
+        }
+        clause
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_reads_back(clauses in prop::collection::vec(clause(), 1..4)) {
+        let filter = Filter::of(clauses).unwrap();
+        let text = filter.to_string();
+        prop_assert_eq!(text.parse::<Filter>(), Ok(filter), "{}", text);
+    }
+
+    #[test]
+    fn any_text(text in "[a-z0-9 ()\\[\\]&=/.:-]{0,80}") {
+        let _ = text.parse::<Filter>();
+    }
+
+    #[test]
+    fn any_words(words in prop::collection::vec(prop::sample::select(vec![
+        "udp", "tcp", "ip", "ip6", "src", "dst", "host", "net", "port", "10.0.0.1", "::1", "10/8", "or",
+        "and", "(", ")", "vlan", "5", "icmp", "type", "arp", "ether", "proto", "portrange", "1-5",
+        "digest", "[", "]", "0", "&", "=", "0xff", "optional", "aoe", "major",
+    ]), 0..12)) {
+        if let Ok(filter) = words.join(" ").parse::<Filter>() {
+            prop_assert_eq!(filter.to_string().parse::<Filter>(), Ok(filter.clone()), "{}", filter);
+        }
+    }
+}

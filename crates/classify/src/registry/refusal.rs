@@ -1,0 +1,164 @@
+//! Why a VIF is not registered, and why a packet is not sent.
+
+use super::OwnerId;
+use crate::{Clause, Filter};
+use clearway_wire::digest::{Digest, Field, Layer, fields};
+
+/// Why a VIF is not registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// Another owner may send what is wanted.
+    #[error(
+        "send pattern `{wanted}` overlaps with `{existing}` of owner {}; choose other ports or \
+         addresses, or wait until it is removed",
+        owner.0
+    )]
+    Send {
+        /// The alternative that is refused.
+        wanted: Filter,
+        /// What it overlaps with.
+        existing: Filter,
+        /// Whose that is.
+        owner: OwnerId,
+    },
+    /// Another owner receives what is wanted, with the same priority.
+    #[error(
+        "receive pattern `{wanted}` overlaps with `{existing}` of owner {}, which has the same \
+         priority, {priority}; choose other ports or addresses, or declare another priority",
+        owner.0
+    )]
+    Receive {
+        /// The alternative that is refused.
+        wanted: Filter,
+        /// What it overlaps with.
+        existing: Filter,
+        /// Whose that is.
+        owner: OwnerId,
+        /// The priority that both have.
+        priority: u16,
+    },
+    /// The host has as many as it may have.
+    #[error(
+        "there are {limit} {what} already, which is the host's limit; remove some, or raise it"
+    )]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The owner has as many as it may have.
+    #[error(
+        "owner {} would have more than {limit} {what}, which is the limit; remove some, or raise it",
+        owner.0
+    )]
+    TooManyOfOwner {
+        /// Of what.
+        what: &'static str,
+        /// How many there may be.
+        limit: usize,
+        /// Whose.
+        owner: OwnerId,
+    },
+}
+
+/// What is wrong with a packet that a VIF may not send, in the order in which it is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SendFault {
+    /// The VIF may send nothing.
+    Nothing,
+    /// The Ethernet source is another's.
+    MacSource,
+    /// The VLAN tag, its absence, or its id.
+    Vlan,
+    /// It is ARP, IPv4, IPv6 or something else, and may not be, or its ether type.
+    Network,
+    /// The protocol.
+    Protocol,
+    /// It cannot be understood up to its ports, or is a later fragment.
+    Unclear,
+    /// The IP source, or the sender of an ARP message.
+    Source,
+    /// The source port.
+    SourcePort,
+    /// Where it goes: an address or a port, or type and code of ICMP.
+    Destination,
+    /// Something else that the pattern asks for.
+    Other,
+}
+
+impl SendFault {
+    /// All of them, for counters.
+    pub const ALL: [Self; 10] = [
+        Self::Nothing,
+        Self::MacSource,
+        Self::Vlan,
+        Self::Network,
+        Self::Protocol,
+        Self::Unclear,
+        Self::Source,
+        Self::SourcePort,
+        Self::Destination,
+        Self::Other,
+    ];
+
+    /// A word for it, for counters and messages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing-allowed",
+            Self::MacSource => "mac-source",
+            Self::Vlan => "vlan",
+            Self::Network => "network",
+            Self::Protocol => "protocol",
+            Self::Unclear => "unclear",
+            Self::Source => "source",
+            Self::SourcePort => "source-port",
+            Self::Destination => "destination",
+            Self::Other => "other",
+        }
+    }
+
+    /// The fault that comes last: of the alternative that fits best. `None` if one matches.
+    pub(super) fn of(filter: &Filter, digest: &Digest) -> Option<Self> {
+        if filter.matches(digest) {
+            return None;
+        }
+        filter.clauses().iter().map(|clause| Self::first(clause, digest)).max()
+    }
+
+    fn first(clause: &Clause, digest: &Digest) -> Self {
+        let differs = |field: Field| {
+            let (mask, value) = clause.pattern().field(field);
+            digest.field(field) & mask != value
+        };
+        let source_port = digest.field(fields::SOURCE_PORT) as u16;
+        let source = [fields::IPV6_SOURCE_HIGH, fields::IPV6_SOURCE_LOW, fields::IPV4_SOURCE];
+        let is_ipv6 = clause.pattern().field(fields::NETWORK_IP) == (7, 3)
+            && clause.pattern().field(fields::NETWORK).1 == 7;
+        let source = if is_ipv6 { &source[..2] } else { &source[2..] };
+        let checks = [
+            (Self::MacSource, differs(fields::MAC_SOURCE)),
+            (Self::Vlan, differs(fields::TAGGED) || differs(fields::VLAN_ID)),
+            (Self::Network, differs(fields::NETWORK) || differs(fields::ETHER_TYPE)),
+            (Self::Protocol, differs(fields::PROTOCOL)),
+            (Self::Unclear, differs(fields::LAYER) || differs(fields::FIRST_FRAGMENT)),
+            (Self::Source, source.iter().any(|&field| differs(field))),
+            (
+                Self::SourcePort,
+                digest.layer() == Layer::Ports
+                    && (differs(fields::SOURCE_PORT)
+                        || !clause.source_ports().contain(source_port)),
+            ),
+            (
+                Self::Destination,
+                differs(fields::DESTINATION_PORT)
+                    || differs(fields::IPV4_DESTINATION)
+                    || differs(fields::IPV6_DESTINATION_HIGH)
+                    || differs(fields::IPV6_DESTINATION_LOW)
+                    || differs(fields::MAC_DESTINATION),
+            ),
+        ];
+        checks.iter().find(|(_, is_it)| *is_it).map_or(Self::Other, |(fault, _)| *fault)
+    }
+}
