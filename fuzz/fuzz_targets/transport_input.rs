@@ -4,25 +4,47 @@
 #![no_main]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Owner, Reason};
+use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
 use libfuzzer_sys::fuzz_target;
 
 const POOL_BYTES: usize = 1 << 20;
 const WINDOW: u64 = 64 * 1024;
+const PEER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const OWNER: Owner = Owner { channel: 0, connection: 0 };
 
 /// An app whose buffers must be used as the trait says.
-#[derive(Default)]
 struct TestApp {
     buffers: BTreeMap<u32, u32>,
+    unfinished: Unfinished,
+    /// What the books of `unfinished` must say in the end.
+    begun: BTreeMap<u32, Order>,
     used: usize,
     next: u32,
     delivered: Vec<Buffer>,
     accepted: Option<FlowKey>,
+}
+
+impl TestApp {
+    fn new() -> Self {
+        Self {
+            buffers: BTreeMap::new(),
+            unfinished: Unfinished::new(POOL_BYTES as u32),
+            begun: BTreeMap::new(),
+            used: 0,
+            next: 0,
+            delivered: Vec::new(),
+            accepted: None,
+        }
+    }
+
+    fn release(&mut self, buffer: Buffer) {
+        assert_eq!(self.buffers.remove(&buffer.id), Some(buffer.length));
+        self.used -= buffer.length as usize;
+    }
 }
 
 impl App for TestApp {
@@ -40,17 +62,33 @@ impl App for TestApp {
         Some(Buffer { id: self.next, offset: 0, length })
     }
 
+    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
+        if !self.unfinished.allows(PEER, length, order) {
+            return None;
+        }
+        let buffer = self.allocate(owner, length)?;
+        self.unfinished.begin(PEER, length, order);
+        self.begun.insert(buffer.id, order);
+        Some(buffer)
+    }
+
+    fn finish(&mut self, _: Owner, buffer: Buffer, order: Order) {
+        assert_eq!(self.begun.remove(&buffer.id), Some(order));
+        self.unfinished.end(PEER, buffer.length, order);
+    }
+
     fn write(&mut self, _: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
         assert_eq!(self.buffers.get(&buffer.id), Some(&buffer.length));
         assert!(at as usize + bytes.len() <= buffer.length as usize);
     }
 
-    fn discard(&mut self, _: Owner, buffer: Buffer) {
-        assert_eq!(self.buffers.remove(&buffer.id), Some(buffer.length));
-        self.used -= buffer.length as usize;
+    fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
+        self.finish(owner, buffer, order);
+        self.release(buffer);
     }
 
     fn deliver(&mut self, _: Owner, buffer: Buffer) {
+        assert!(!self.begun.contains_key(&buffer.id));
         assert!(self.buffers.contains_key(&buffer.id));
         self.delivered.push(buffer);
     }
@@ -79,7 +117,7 @@ impl Side {
     fn new(host: u8, now: Time) -> Self {
         let address = SocketAddr::from(([10, 0, 0, host], 20707));
         let endpoint = Endpoint::new(Config::default(), now, u64::from(host), [host; 16]);
-        Self { address, endpoint, app: TestApp::default() }
+        Self { address, endpoint, app: TestApp::new() }
     }
 
     fn transmit(&mut self, now: Time) -> Vec<Vec<u8>> {
@@ -137,7 +175,7 @@ fuzz_target!(|input: &[u8]| {
         if control & 2 != 0
             && let Some(buffer) = server.app.delivered.pop()
         {
-            server.app.discard(OWNER, buffer);
+            server.app.release(buffer);
             if let Some(key) = server.app.accepted {
                 server.endpoint.release(now, key, buffer.length);
             }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::counters;
 use clearway_channel::{Code, Completion};
-use clearway_transport::{App, Buffer, FlowKey, Owner, Reason};
+use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
 
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
@@ -114,8 +114,19 @@ impl App for Channels {
         }
     }
 
-    fn discard(&mut self, owner: Owner, buffer: Buffer) {
+    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
+        self.channel(owner.channel)?.begin(owner.connection, length, order)
+    }
+
+    fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
         if let Some(channel) = self.channel(owner.channel) {
+            channel.finish(owner.connection, buffer.length, order);
+        }
+    }
+
+    fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.finish(owner.connection, buffer.length, order);
             channel.end.discard(buffer.id);
         }
     }

@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Owner, Reason};
+use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason};
 
 const WINDOW: u64 = 1 << 20;
 const PORT: u16 = 7;
@@ -34,11 +34,17 @@ impl App for Echo {
         Some(Buffer { id: 0, offset: 0, length })
     }
 
+    fn begin(&mut self, owner: Owner, length: u32, _: Order) -> Option<Buffer> {
+        self.allocate(owner, length)
+    }
+
     fn write(&mut self, _: Owner, _: Buffer, at: u32, bytes: &[u8]) {
         self.receive[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    fn discard(&mut self, _: Owner, _: Buffer) {}
+    fn finish(&mut self, _: Owner, _: Buffer, _: Order) {}
+
+    fn discard(&mut self, _: Owner, _: Buffer, _: Order) {}
 
     fn deliver(&mut self, _: Owner, buffer: Buffer) {
         self.delivered.push(buffer);

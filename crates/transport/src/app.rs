@@ -24,6 +24,15 @@ pub struct Buffer {
     pub length: u32,
 }
 
+/// Where a message stood among those of its connection when it was begun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// It is the next to be delivered.
+    Due,
+    /// An earlier one is not complete yet.
+    Ahead,
+}
+
 /// Why a connection ended or could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
@@ -78,14 +87,23 @@ pub trait App {
     /// Copies bytes of a message that is being sent out of the app's transmit pool.
     fn read(&self, owner: Owner, offset: u32, into: &mut [u8]);
 
-    /// A buffer of the app's receive pool, or `None` if it has no room now.
+    /// A buffer of the app's receive pool for a message that is delivered at once, or `None` if
+    /// there is no room now.
     fn allocate(&mut self, owner: Owner, length: u32) -> Option<Buffer>;
+
+    /// A buffer for a message that is not complete yet, or whose turn has not come. The peer
+    /// decides how long that takes, so it is to get no more than its share: see
+    /// [`crate::Unfinished`]. [`App::finish`] or [`App::discard`] follows, with the same `order`.
+    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer>;
 
     /// Copies received bytes to their final place.
     fn write(&mut self, owner: Owner, buffer: Buffer, at: u32, bytes: &[u8]);
 
-    /// Takes back a buffer whose message will never be complete.
-    fn discard(&mut self, owner: Owner, buffer: Buffer);
+    /// The message that was begun in this buffer is complete; it is delivered next.
+    fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order);
+
+    /// Takes back a buffer whose message was begun and will never be complete.
+    fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order);
 
     /// A message is complete and due.
     fn deliver(&mut self, owner: Owner, buffer: Buffer);

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use clearway_base::RangeSet;
 
-use crate::app::{App, Buffer, Owner};
-use crate::config::MESSAGE_OVERHEAD;
+use crate::app::{App, Buffer, Order, Owner};
+use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 
 /// Why a packet's data was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,17 +22,32 @@ pub(crate) enum Refused {
 #[derive(Debug)]
 struct Partial {
     buffer: Buffer,
+    order: Order,
     /// What is missing is the complement; always a single range unless packets were reordered.
     received: RangeSet,
+    received_bytes: u32,
 }
+
+/// Gaps in a message, at most: each is at least one packet in flight.
+const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX;
 
 impl Partial {
     fn is_complete(&self) -> bool {
-        self.buffer.length == 0
-            || self
-                .received
-                .first()
-                .is_some_and(|range| range == (0..u64::from(self.buffer.length)))
+        self.received_bytes == self.buffer.length
+    }
+
+    /// Records that these bytes are here. Returns how many of them were not.
+    fn insert(&mut self, at: u32, length: u32) -> u32 {
+        let range = u64::from(at)..u64::from(at) + u64::from(length);
+        let is_next = self.received.last().map_or(0, |last| last.end) <= range.start;
+        // Counting all is for what has been reordered or sent again only.
+        let before = if is_next { 0 } else { count(&self.received) };
+        if !self.received.insert(range) {
+            return 0;
+        }
+        let new = if is_next { length } else { (count(&self.received) - before) as u32 };
+        self.received_bytes += new;
+        new
     }
 }
 
@@ -46,8 +61,10 @@ pub(crate) struct Incoming {
     received: u64,
     /// Positions of messages that the app has released.
     released: u64,
-    /// Positions, received or not, of messages that have their buffer but are not complete.
-    reserved: u64,
+    /// Positions of the largest message in `partial` since that was empty. A sender that may begin
+    /// a message may also end it, however large; and no more than that, or a peer that never ends
+    /// the first could send without limit.
+    largest: u64,
     /// Positions that the sender may use beyond those released.
     window: u64,
     /// The limit that was last announced.
@@ -63,7 +80,7 @@ impl Incoming {
             partial: BTreeMap::new(),
             received: 0,
             released: 0,
-            reserved: 0,
+            largest: 0,
             window,
             announced: window,
             starved: false,
@@ -78,14 +95,15 @@ impl Incoming {
         sequence: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let sequence = self.unwrap_sequence(sequence);
-        if sequence != self.next || self.partial.contains_key(&sequence) {
-            return self.part(app, owner, sequence, bytes.len() as u32, 0, bytes);
+        let is_due = sequence == self.next as u32 && !self.partial.contains_key(&self.next);
+        if !is_due {
+            return self.fragment(app, owner, sequence, bytes.len() as u32, 0, bytes);
         }
         // The usual case: the one that is due, in one piece.
         let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
         self.check_limit(positions)?;
-        let buffer = self.allocate(app, owner, bytes.len() as u32)?;
+        let buffer = app.allocate(owner, bytes.len() as u32);
+        let buffer = self.expect_buffer(buffer)?;
         app.write(owner, buffer, 0, bytes);
         self.received += positions;
         self.next += 1;
@@ -106,41 +124,23 @@ impl Incoming {
         at: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
-        let sequence = self.unwrap_sequence(sequence);
-        self.part(app, owner, sequence, total, at, bytes)
-    }
-
-    fn part(
-        &mut self,
-        app: &mut impl App,
-        owner: Owner,
-        sequence: u64,
-        total: u32,
-        at: u32,
-        bytes: &[u8],
-    ) -> Result<(), Refused> {
+        let sequence = self.unwrap_sequence(sequence).ok_or(Refused::Violation)?;
         if sequence < self.next {
             return Ok(()); // delivered already: sent again by a sender that did not know
         }
         if !self.partial.contains_key(&sequence) {
-            self.check_limit(MESSAGE_OVERHEAD + bytes.len() as u64)?;
-            let buffer = self.allocate(app, owner, total)?;
-            self.partial.insert(sequence, Partial { buffer, received: RangeSet::new() });
-            self.received += MESSAGE_OVERHEAD;
-            self.reserved += MESSAGE_OVERHEAD + u64::from(total);
+            self.begin(app, owner, sequence, total, bytes.len())?;
         }
-        let limit = self.announced;
         let Some(partial) = self.partial.get_mut(&sequence) else { return Err(Refused::Violation) };
         if partial.buffer.length != total {
             return Err(Refused::Violation);
         }
-        let range = u64::from(at)..u64::from(at) + bytes.len() as u64;
-        let before = count(&partial.received);
-        if partial.received.insert(range) {
+        let new = partial.insert(at, bytes.len() as u32);
+        if new > 0 {
             app.write(owner, partial.buffer, at, bytes);
         }
-        self.received += count(&partial.received) - before;
-        if self.received > limit {
+        self.received += u64::from(new);
+        if self.received > self.announced || partial.received.len() > GAPS_MAX {
             return Err(Refused::Violation);
         }
         if partial.is_complete() && sequence == self.next {
@@ -149,28 +149,46 @@ impl Incoming {
         Ok(())
     }
 
+    /// Makes room for a message of which the first part has come, of `part` bytes.
+    fn begin(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        sequence: u64,
+        total: u32,
+        part: usize,
+    ) -> Result<(), Refused> {
+        self.check_limit(MESSAGE_OVERHEAD + part as u64)?;
+        // All messages before it have their place in the sender's sequence too.
+        if sequence.saturating_mul(MESSAGE_OVERHEAD) >= self.announced {
+            return Err(Refused::Violation);
+        }
+        let order = if sequence == self.next { Order::Due } else { Order::Ahead };
+        let buffer = app.begin(owner, total, order);
+        let buffer = self.expect_buffer(buffer)?;
+        let partial = Partial { buffer, order, received: RangeSet::new(), received_bytes: 0 };
+        self.partial.insert(sequence, partial);
+        self.received += MESSAGE_OVERHEAD;
+        self.largest = self.largest.max(MESSAGE_OVERHEAD + u64::from(total));
+        Ok(())
+    }
+
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) {
         while let Some(entry) = self.partial.first_entry() {
             if *entry.key() != self.next || !entry.get().is_complete() {
                 return;
             }
-            let partial = entry.remove();
-            self.reserved -= MESSAGE_OVERHEAD + u64::from(partial.buffer.length);
+            let Partial { buffer, order, .. } = entry.remove();
             self.next += 1;
-            app.deliver(owner, partial.buffer);
+            app.finish(owner, buffer, order);
+            app.deliver(owner, buffer);
         }
+        self.largest = 0;
     }
 
-    fn allocate(
-        &mut self,
-        app: &mut impl App,
-        owner: Owner,
-        length: u32,
-    ) -> Result<Buffer, Refused> {
-        app.allocate(owner, length).ok_or_else(|| {
-            self.starved = true;
-            Refused::NoBuffer
-        })
+    fn expect_buffer(&mut self, buffer: Option<Buffer>) -> Result<Buffer, Refused> {
+        self.starved |= buffer.is_none();
+        buffer.ok_or(Refused::NoBuffer)
     }
 
     fn check_limit(&self, positions: u64) -> Result<(), Refused> {
@@ -200,7 +218,7 @@ impl Incoming {
     }
 
     const fn limit(&self) -> u64 {
-        self.released + self.reserved + self.window
+        self.released + self.largest + self.window
     }
 
     /// Messages delivered so far.
@@ -211,14 +229,15 @@ impl Incoming {
     /// Gives back the buffers of messages that will never be complete.
     pub(crate) fn discard(&mut self, app: &mut impl App, owner: Owner) {
         while let Some((_, partial)) = self.partial.pop_first() {
-            app.discard(owner, partial.buffer);
+            app.discard(owner, partial.buffer, partial.order);
         }
     }
 
     /// Finds the full sequence number of which `sequence` is the low half, nearest to the next.
-    fn unwrap_sequence(&self, sequence: u32) -> u64 {
+    /// `None` for one before the first.
+    fn unwrap_sequence(&self, sequence: u32) -> Option<u64> {
         let distance = sequence.wrapping_sub(self.next as u32) as i32;
-        self.next.saturating_add_signed(i64::from(distance))
+        self.next.checked_add_signed(i64::from(distance))
     }
 }
 

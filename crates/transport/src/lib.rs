@@ -24,9 +24,11 @@ mod recovery;
 mod rtt;
 #[cfg(test)]
 mod tests;
+mod unfinished;
 
-pub use app::{App, Buffer, Owner, Reason};
+pub use app::{App, Buffer, Order, Owner, Reason};
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 pub use congestion::{AckSample, CongestionControl, Swift};
 pub use endpoint::{Counters, Destination, Endpoint, FlowKey, PortInUse};
 pub use flow::FlowInfo;
+pub use unfinished::Unfinished;

@@ -2,12 +2,14 @@
 //! time. Everything comes from a seed, which a failure prints.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 
-use crate::{App, Buffer, Config, Endpoint, FlowKey, Owner, Reason};
+use crate::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+
+mod hostile;
 
 /// Faults of a link, each in 1000 packets.
 #[derive(Clone, Copy, Default)]
@@ -19,10 +21,12 @@ struct Faults {
 }
 
 /// An app with a pool of limited size, whose receive buffers are plain vectors.
-#[derive(Default)]
 struct TestApp {
     transmit_pool: Vec<u8>,
     pool_bytes_free: u64,
+    unfinished: Unfinished,
+    /// Where the connections that were accepted come from.
+    peers: HashMap<Owner, IpAddr>,
     buffers: BTreeMap<u32, Vec<u8>>,
     next_buffer: u32,
     /// Delivered and not yet released, in order.
@@ -37,7 +41,25 @@ struct TestApp {
 
 impl TestApp {
     fn new(pool_bytes: u64) -> Self {
-        Self { pool_bytes_free: pool_bytes, ..Self::default() }
+        Self {
+            transmit_pool: Vec::new(),
+            pool_bytes_free: pool_bytes,
+            unfinished: Unfinished::new(pool_bytes as u32),
+            peers: HashMap::new(),
+            buffers: BTreeMap::new(),
+            next_buffer: 0,
+            delivered: VecDeque::new(),
+            sent: 0,
+            refuses: false,
+            accepted: Vec::new(),
+            connected: 0,
+            closed: Vec::new(),
+            pongs: Vec::new(),
+        }
+    }
+
+    fn peer(&self, owner: Owner) -> IpAddr {
+        self.peers.get(&owner).copied().unwrap_or(IpAddr::from([10, 0, 0, 2]))
     }
 
     fn release(&mut self, buffer: Buffer) -> Vec<u8> {
@@ -58,12 +80,28 @@ impl App for TestApp {
         Some(Buffer { id: self.next_buffer, offset: 0, length })
     }
 
+    fn begin(&mut self, owner: Owner, length: u32, order: Order) -> Option<Buffer> {
+        let peer = self.peer(owner);
+        if !self.unfinished.allows(peer, length, order) {
+            return None;
+        }
+        let buffer = self.allocate(owner, length)?;
+        self.unfinished.begin(peer, length, order);
+        Some(buffer)
+    }
+
+    fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
+        let peer = self.peer(owner);
+        self.unfinished.end(peer, buffer.length, order);
+    }
+
     fn write(&mut self, _: Owner, buffer: Buffer, at: u32, bytes: &[u8]) {
         let target = self.buffers.get_mut(&buffer.id).expect("allocated");
         target[at as usize..][..bytes.len()].copy_from_slice(bytes);
     }
 
-    fn discard(&mut self, _: Owner, buffer: Buffer) {
+    fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
+        self.finish(owner, buffer, order);
         self.release(buffer);
     }
 
@@ -75,12 +113,15 @@ impl App for TestApp {
         self.sent += messages;
     }
 
-    fn accept(&mut self, listener: Owner, flow: FlowKey, _: SocketAddr) -> Option<(Owner, u64)> {
+    fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)> {
         if self.refuses {
             return None;
         }
         self.accepted.push(flow);
-        Some((Owner { channel: listener.channel, connection: self.accepted.len() as u32 }, WINDOW))
+        let connection = self.accepted.len() as u32;
+        let owner = Owner { channel: listener.channel, connection };
+        self.peers.insert(owner, peer.ip());
+        Some((owner, WINDOW))
     }
 
     fn connected(&mut self, _: Owner) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_channel::{Code, Completion, DaemonEnd};
-use clearway_transport::{Buffer, MESSAGE_OVERHEAD};
+use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, Unfinished};
 
 use super::connection::{Connection, Connections, Link};
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
@@ -39,12 +39,14 @@ pub(crate) struct Channel {
     pub(crate) is_condemned: bool,
     /// A message was turned away because the receive pool was full.
     is_starved: bool,
+    unfinished: Unfinished,
     messages_sent: u64,
     messages_received: u64,
 }
 
 impl Channel {
     pub(crate) fn new(app: String, end: Box<DaemonEnd>, connections_max: u32) -> Self {
+        let unfinished = Unfinished::new(end.sizes().receive_pool_bytes);
         Self {
             app,
             end,
@@ -54,6 +56,7 @@ impl Channel {
             ports: Vec::new(),
             is_condemned: false,
             is_starved: false,
+            unfinished,
             messages_sent: 0,
             messages_received: 0,
         }
@@ -222,6 +225,26 @@ impl Channel {
         let buffer = self.end.allocate(length, tag);
         self.is_starved |= buffer.is_none();
         buffer.map(|b| Buffer { id: b.id, offset: b.offset, length: b.length })
+    }
+
+    /// A buffer for a message that comes in parts, if its sender has not too many of those.
+    pub(crate) fn begin(&mut self, slot: u32, length: u32, order: Order) -> Option<Buffer> {
+        let peer = self.connection(slot)?.peer.ip();
+        if !self.unfinished.allows(peer, length, order) {
+            self.is_starved = true;
+            return None;
+        }
+        let buffer = self.allocate(slot, length)?;
+        self.unfinished.begin(peer, length, order);
+        Some(buffer)
+    }
+
+    /// A message that came in parts is complete, or never will be.
+    pub(crate) fn finish(&mut self, slot: u32, length: u32, order: Order) {
+        if let Some(connection) = self.connection(slot) {
+            let peer = connection.peer.ip();
+            self.unfinished.end(peer, length, order);
+        }
     }
 
     /// True once after messages were turned away: memory has become free for them.

@@ -1,0 +1,278 @@
+//! A peer that has a connection and does with it what no Clearway host would.
+
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX};
+
+use super::{LISTENER, PORT, TestApp, WINDOW, content};
+use crate::{Config, Endpoint, FlowKey, Owner, Reason};
+
+const OWNER: Owner = Owner { channel: 1, connection: 1 };
+
+struct Host {
+    address: SocketAddr,
+    endpoint: Endpoint,
+    app: TestApp,
+}
+
+impl Host {
+    fn new(index: u8, pool_bytes: u64) -> Self {
+        let config = Config::default();
+        Self {
+            address: SocketAddr::from(([10, 0, 0, index], 20707)),
+            endpoint: Endpoint::new(config, START, u64::from(index), [index; 16]),
+            app: TestApp::new(pool_bytes),
+        }
+    }
+
+    fn handle(&mut self, now: Time, source: SocketAddr, packet: &[u8]) {
+        self.endpoint.handle_datagram(now, source, self.address, packet, &mut self.app);
+    }
+
+    /// What it sends now, and to whom.
+    fn packets(&mut self, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut packets = Vec::new();
+        let mut bytes = [0; 2048];
+        while let Some(destination) = self.endpoint.next_transmit(now) {
+            let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
+            packets.push((destination.to, bytes[..length].to_vec()));
+        }
+        packets
+    }
+}
+
+const START: Time = Time::from_ns(SECOND);
+
+/// A server, a peer that behaves, and the flow that a hostile one has opened and uses by hand.
+struct Scene {
+    server: Host,
+    good: Host,
+    good_flow: FlowKey,
+    now: Time,
+    hostile: Hostile,
+}
+
+struct Hostile {
+    address: SocketAddr,
+    /// The id of its flow at the server.
+    flow: u64,
+    next_number: u64,
+}
+
+impl Hostile {
+    /// Opens a flow from `index`; its app never learns of what the server sends.
+    fn connect(server: &mut Host, index: u8, now: Time) -> Self {
+        let mut client = Host::new(index, 0);
+        let key = client.endpoint.connect(now, OWNER, client.address, server.address, PORT, WINDOW);
+        exchange(server, &mut client, now);
+        client.endpoint.send(now, key.expect("room"), 0, 0);
+        let (_, packet) = client.packets(now).pop().expect("an empty message");
+        let flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
+        Self { address: client.address, flow, next_number: 0 }
+    }
+
+    /// A packet of its flow; `frames` writes the frames and returns where they end.
+    fn packet(&mut self, frames: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.packet_numbered(number, frames)
+    }
+
+    fn packet_numbered(&self, number: u64, frames: impl FnOnce(&mut [u8]) -> usize) -> Vec<u8> {
+        let mut bytes = vec![0; 1472];
+        Header::data(self.flow, number, false).emit(&mut bytes);
+        let length = HEADER_LENGTH + frames(&mut bytes[HEADER_LENGTH..]);
+        bytes.truncate(length);
+        clearway::seal(&mut bytes);
+        bytes
+    }
+
+    fn fragment(&mut self, sequence: u32, total: u32, offset: u32, bytes: &[u8]) -> Vec<u8> {
+        self.packet(|frames| {
+            let length = bytes.len() as u32;
+            let head = clearway::emit_fragment(frames, 0, sequence, length, total, offset);
+            frames[head..head + bytes.len()].copy_from_slice(bytes);
+            head + bytes.len()
+        })
+    }
+}
+
+/// Carries packets between server and client until both are silent.
+fn exchange(server: &mut Host, client: &mut Host, now: Time) {
+    loop {
+        let (to_server, to_client) = (client.packets(now), server.packets(now));
+        if to_server.is_empty() && to_client.is_empty() {
+            return;
+        }
+        for (_, packet) in to_server {
+            server.handle(now, client.address, &packet);
+        }
+        for (to, packet) in to_client {
+            if to == client.address {
+                client.handle(now, server.address, &packet);
+            }
+        }
+    }
+}
+
+impl Scene {
+    fn new(pool_bytes: u64) -> Self {
+        let (mut server, mut good) = (Host::new(1, pool_bytes), Host::new(2, 0));
+        server.endpoint.listen(PORT, LISTENER).expect("free");
+        let good_flow = good
+            .endpoint
+            .connect(START, OWNER, good.address, server.address, PORT, WINDOW)
+            .expect("room");
+        exchange(&mut server, &mut good, START);
+        let hostile = Hostile::connect(&mut server, 66, START);
+        Self { server, good, good_flow, now: START, hostile }
+    }
+
+    fn attack(&mut self, packet: &[u8]) {
+        self.server.handle(self.now, self.hostile.address, packet);
+    }
+
+    /// The well-behaved peer sends a message of `length` bytes, which the server's app gets and
+    /// releases within `patience_ns`.
+    #[track_caller]
+    fn assert_good_goes_on(&mut self, length: u32, patience_ns: u64) {
+        self.good.app.transmit_pool = content(3, length);
+        self.good.endpoint.send(self.now, self.good_flow, 0, length);
+        let end = self.now + patience_ns;
+        while self.server.app.delivered.is_empty() {
+            assert!(self.now < end, "{length} bytes do not arrive");
+            exchange(&mut self.server, &mut self.good, self.now);
+            self.now = self.now + 50 * MICROSECOND;
+            self.server.endpoint.handle_timeouts(self.now, &mut self.server.app);
+            self.good.endpoint.handle_timeouts(self.now, &mut self.good.app);
+        }
+        let (owner, buffer) = self.server.app.delivered.pop_front().expect("just seen");
+        assert_eq!(self.server.app.release(buffer), content(3, length));
+        let flow = self.server.app.accepted[owner.connection as usize - 1];
+        self.server.endpoint.release(self.now, flow, length);
+    }
+
+    /// The server has ended the hostile flow for what it did.
+    #[track_caller]
+    fn assert_ended(&mut self) {
+        assert_eq!(self.server.app.closed, [Reason::Protocol]);
+        assert_eq!(self.server.endpoint.counters().dropped_violation, 1);
+        self.assert_good_goes_on(100, MILLISECOND);
+    }
+}
+
+#[test]
+fn one_that_begins_messages_and_ends_none_leaves_room_for_others() {
+    let mut scene = Scene::new(16 << 20);
+    let first_parts = |sequence: u32, total| (sequence, total, vec![1; 10]);
+    let parts = [
+        // The largest, of which there is one due; large ones before their turn; many small ones.
+        (0..1).map(|sequence| first_parts(sequence, MESSAGE_BYTES_MAX)).collect::<Vec<_>>(),
+        (1..100).map(|sequence| first_parts(sequence, 1 << 20)).collect(),
+        (100..2000).map(|sequence| first_parts(sequence, 11)).collect(),
+    ];
+    for (sequence, total, bytes) in parts.into_iter().flatten() {
+        let packet = scene.hostile.fragment(sequence, total, 0, &bytes);
+        scene.attack(&packet);
+    }
+    assert!(scene.server.endpoint.counters().dropped_no_buffer > 0);
+    assert!(scene.server.app.closed.is_empty(), "{:?}", scene.server.app.closed);
+    for length in [0, 64, 32 << 10, 1 << 20, 4 << 20] {
+        scene.assert_good_goes_on(length, SECOND);
+    }
+}
+
+#[test]
+fn many_connections_of_one_host_hold_no_more_than_one() {
+    let mut scene = Scene::new(16 << 20);
+    for _ in 0..50 {
+        let mut another = Hostile::connect(&mut scene.server, 66, scene.now);
+        let packet = another.fragment(0, MESSAGE_BYTES_MAX / 4, 0, &[1]);
+        scene.attack(&packet);
+    }
+    for length in [0, 64, 32 << 10, 1 << 20, 4 << 20] {
+        scene.assert_good_goes_on(length, SECOND);
+    }
+}
+
+#[test]
+fn a_message_that_is_due_gets_its_place_however_many_wait_for_it() {
+    let mut scene = Scene::new(16 << 20);
+    for sequence in 1..300 {
+        let packet = scene.hostile.fragment(sequence, 300 << 10, 0, &[1]);
+        scene.attack(&packet);
+    }
+    let refused = scene.server.endpoint.counters().dropped_no_buffer;
+    assert!(refused > 0);
+    let packet = scene.hostile.fragment(0, MESSAGE_BYTES_MAX, 0, &[1]);
+    scene.attack(&packet);
+    assert_eq!(scene.server.endpoint.counters().dropped_no_buffer, refused);
+}
+
+/// Its ranges would otherwise take memory and time without bound.
+#[test]
+fn a_message_in_crumbs_ends_the_flow() {
+    let mut scene = Scene::new(16 << 20);
+    for index in 0..2000 {
+        let packet = scene.hostile.fragment(0, MESSAGE_BYTES_MAX, 2 * index, &[1]);
+        scene.attack(&packet);
+    }
+    scene.assert_ended();
+}
+
+#[test]
+fn a_message_from_before_the_first_or_far_beyond_the_limit_ends_the_flow() {
+    for sequence in [u32::MAX, 1 << 30, 1 << 20] {
+        let mut scene = Scene::new(16 << 20);
+        let packet = scene.hostile.fragment(sequence, 10, 0, &[1]);
+        scene.attack(&packet);
+        scene.assert_ended();
+    }
+}
+
+#[test]
+fn more_than_the_limit_ends_the_flow() {
+    let mut scene = Scene::new(16 << 20);
+    let mut sequence = 0;
+    while scene.server.app.closed.is_empty() {
+        // Never released, so the limit stays.
+        let packet = scene.hostile.packet(|frames| {
+            let head = clearway::emit_message(frames, 0, sequence, 1000);
+            head + 1000
+        });
+        scene.attack(&packet);
+        sequence += 1;
+    }
+    assert_eq!(u64::from(sequence), WINDOW / 1064 + 1);
+    assert_eq!(scene.server.app.closed, [Reason::Protocol]);
+}
+
+#[test]
+fn parts_that_do_not_agree_end_the_flow() {
+    let mut scene = Scene::new(16 << 20);
+    for total in [100, 101] {
+        let packet = scene.hostile.fragment(0, total, 0, &[1; 50]);
+        scene.attack(&packet);
+    }
+    scene.assert_ended();
+}
+
+/// The bytes that came first count; those behind them are taken as they come.
+#[test]
+fn overlapping_parts_with_different_bytes_make_one_message_of_the_right_length() {
+    let mut random = Random::new(1);
+    for _ in 0..200 {
+        let mut scene = Scene::new(1 << 20);
+        while scene.server.app.delivered.is_empty() {
+            let offset = random.below(1000) as u32;
+            let length = (1 + random.below(400)).min(1000 - u64::from(offset)) as usize;
+            let packet =
+                scene.hostile.fragment(0, 1000, offset, &vec![random.next_u32() as u8; length]);
+            scene.attack(&packet);
+        }
+        let (_, buffer) = scene.server.app.delivered.pop_front().expect("just seen");
+        assert_eq!(scene.server.app.release(buffer).len(), 1000);
+        assert!(scene.server.app.closed.is_empty());
+    }
+}
