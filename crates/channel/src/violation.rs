@@ -37,6 +37,9 @@ pub enum Violation {
     /// A send is larger than the largest message.
     #[error("message of {0} bytes is larger than the limit")]
     MessageTooLarge(u32),
+    /// A send names a stream that its connection does not have; the engine finds that out.
+    #[error("send on stream {0}: connections have no stream but 0 yet")]
+    Stream(u16),
     /// More sends are unfinished than a channel may have.
     #[error("more than {} sends are outstanding", crate::OUTSTANDING_SENDS_MAX)]
     TooManySends,

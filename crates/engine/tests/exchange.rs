@@ -4,7 +4,7 @@ mod world;
 
 use std::net::SocketAddr;
 
-use clearway_channel::{Code, Command};
+use clearway_channel::{Code, Command, Violation};
 use clearway_engine::{Event, Request};
 use clearway_nic::fabric::Faults;
 use world::{SIZES, World, address};
@@ -182,6 +182,28 @@ fn a_message_to_oneself_arrives() {
     });
     let message = app.received.pop_front().expect("just seen");
     assert_eq!(app.bytes(&message), b"to myself");
+}
+
+#[test]
+fn a_send_on_a_stream_that_is_not_there_ends_the_session() {
+    let mut world = World::new(11, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (near, far) = world.connect(&mut client, &mut server, 7000);
+    client.submit(&Command::Send { connection: near, stream: 7, offset: 0, length: 10 });
+    world.turn();
+    let violation = world.hosts[0].events.iter().find_map(|event| match event {
+        Event::Violation { channel, violation } if *channel == client.channel => Some(*violation),
+        _ => None,
+    });
+    assert_eq!(violation, Some(Violation::Stream(7)));
+    world.post(0, Request::RemoveChannel { channel: client.channel });
+    world.turn_until(|_| {
+        server.poll();
+        !server.closed.is_empty()
+    });
+    assert_eq!(server.closed, [(far, Code::Reset)]);
+    assert!(server.received.is_empty());
 }
 
 #[test]

@@ -49,9 +49,11 @@ impl Core {
 
     fn handle_command(&mut self, now: Time, channel: u32, command: Command) {
         match command {
-            Command::Send { connection, offset, length, .. } => {
+            Command::Send { connection, stream: 0, offset, length } => {
                 self.send(now, channel, connection, offset, length)
             }
+            // Taken as one on stream 0 it would mean something else once there are streams.
+            Command::Send { stream, .. } => self.condemn(channel, Violation::Stream(stream)),
             Command::Release { buffers } => {
                 for id in buffers.as_slice() {
                     self.release(now, channel, *id);
