@@ -160,6 +160,13 @@ impl Filling {
         Some(&mut rest[..length as usize])
     }
 
+    /// Whether it has as many frames as a burst may have.
+    #[inline]
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.count == BURST_FRAMES_MAX
+    }
+
     /// Bytes of the burst so far.
     #[must_use]
     pub fn used_bytes(&self) -> u32 {

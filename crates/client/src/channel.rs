@@ -13,6 +13,7 @@ use rustix::event::epoll;
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::session::{Session, gone, unexpected};
+use crate::vif::Vifs;
 use crate::wait::LifeCheck;
 use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
 
@@ -24,6 +25,7 @@ pub struct Channel {
     pub(crate) end: AppEnd,
     pub(crate) session: Session,
     pub(crate) connections: Connections,
+    pub(crate) vifs: Vifs,
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
     /// Why the daemon is not there any more.
@@ -32,6 +34,8 @@ pub struct Channel {
     pub(crate) accepted: VecDeque<Accepted>,
     /// messages and ends of connections,
     pub(crate) inbox: VecDeque<Arrival>,
+    /// frames and ends of virtual interfaces,
+    pub(crate) frames: VecDeque<Arrival>,
     /// and answers to attempts to connect.
     pub(crate) connected: VecDeque<Arrival>,
     /// Attempts whose answer is not here yet.
@@ -39,13 +43,13 @@ pub struct Channel {
     token_next: u64,
     /// Connections that came too late for whoever asked for them; to be closed.
     pub(crate) unwanted: Vec<ConnectionId>,
-    /// Sends of all connections that are not finished.
+    /// Sends of all connections and virtual interfaces that are not finished.
     pub(crate) sends_outstanding: u32,
     /// A send has found no room, and `Writable` was not told yet.
     pub(crate) wants_room: bool,
     pub(crate) has_room_again: bool,
     descriptors: OwnedFd,
-    linger: Duration,
+    pub(crate) linger: Duration,
 }
 
 /// An attempt to connect.
@@ -97,11 +101,13 @@ impl Channel {
             end,
             session,
             connections: Connections::default(),
+            vifs: Vifs::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),
             gone: None,
             accepted: VecDeque::new(),
             inbox: VecDeque::new(),
+            frames: VecDeque::new(),
             connected: VecDeque::new(),
             connecting: HashMap::new(),
             token_next: 0,
@@ -205,8 +211,11 @@ impl Channel {
     /// [`next_event`](Self::next_event). False: there is something already; do not wait. Either
     /// way, call [`disarm`](Self::disarm) before the next call of the channel.
     pub fn arm(&mut self) -> bool {
-        let queues_empty =
-            self.accepted.is_empty() && self.inbox.is_empty() && self.connected.is_empty();
+        self.submit_bursts();
+        let queues_empty = self.accepted.is_empty()
+            && self.connected.is_empty()
+            && self.inbox.is_empty()
+            && self.frames.is_empty();
         let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
         self.end.arm() && nothing_known
     }
@@ -218,7 +227,7 @@ impl Channel {
         let _ = self.check_life(Instant::now());
     }
 
-    fn request(&mut self, request: &Request) -> Result<Reply, Error> {
+    pub(crate) fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         if self.gone.is_some() {
             return Err(self.gone_error());
         }
@@ -276,8 +285,8 @@ impl Channel {
     fn finish(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.wait_for(timeout, |channel| {
             channel.gather()?;
-            let open_ends = channel.sends_outstanding as usize + channel.connections.closing();
-            Ok((open_ends == 0).then_some(()))
+            let all_sent = channel.submit_bursts() && channel.sends_outstanding == 0;
+            Ok((all_sent && channel.connections.closing() == 0).then_some(()))
         })
     }
 

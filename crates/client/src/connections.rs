@@ -90,6 +90,11 @@ impl Hasher for IdHasher {
     }
 
     #[inline]
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    #[inline]
     fn write_u64(&mut self, number: u64) {
         self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }

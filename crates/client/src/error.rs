@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
-use crate::ConnectionId;
+use crate::{ConnectionId, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,22 @@ pub enum Error {
         connection: ConnectionId,
         /// Why.
         code: Code,
+    },
+    /// A virtual interface has ended, or was never open.
+    #[error("virtual interface {vif}: {code}")]
+    Vif {
+        /// Which.
+        vif: VifId,
+        /// Why.
+        code: Code,
+    },
+    /// A frame is shorter than its header, or larger than can be sent.
+    #[error("a frame of {length} bytes; 14 to {limit} bytes can be sent")]
+    FrameLength {
+        /// Its bytes.
+        length: usize,
+        /// The most that can be sent.
+        limit: usize,
     },
     /// A message is larger than can be sent.
     #[error(
@@ -105,9 +121,12 @@ impl Error {
             Self::TimedOut => Code::TimedOut,
             Self::Connect { code, .. }
             | Self::Connection { code, .. }
+            | Self::Vif { code, .. }
             | Self::Refused { code, .. }
             | Self::DaemonGone { code, .. } => *code,
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
+            Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
+            Self::FrameLength { .. } => Code::Invalid,
             Self::NoDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,

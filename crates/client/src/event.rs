@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use clearway_channel::Code;
 
-use crate::Message;
+use crate::{Frames, Message, VifId};
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,6 +109,15 @@ pub enum Event {
         /// `Code::Closed` if the peer closed it in good order, else why.
         code: Code,
     },
+    /// Frames have come.
+    Frames(Frames),
+    /// The daemon has taken a virtual interface away: the last event of it.
+    VifClosed {
+        /// The interface.
+        vif: VifId,
+        /// Why.
+        code: Code,
+    },
     /// There is room to send again, after a send had found none.
     Writable,
 }
@@ -121,6 +130,8 @@ pub(crate) enum Arrival {
     ConnectFailed { token: Token, code: Code },
     Message(RawMessage),
     Closed { connection: ConnectionId, code: Code },
+    Frames(RawFrames),
+    VifClosed { vif: VifId, code: Code },
 }
 
 /// A message in the receive pool.
@@ -130,4 +141,14 @@ pub(crate) struct RawMessage {
     pub(crate) offset: u32,
     pub(crate) length: u32,
     pub(crate) buffer: u32,
+}
+
+/// Frames in the receive pool.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawFrames {
+    pub(crate) vif: VifId,
+    pub(crate) offset: u32,
+    pub(crate) length: u32,
+    pub(crate) buffer: u32,
+    pub(crate) count: u16,
 }

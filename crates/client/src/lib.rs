@@ -15,10 +15,27 @@
 //! # }
 //! ```
 //!
+//! A program that brings its own protocol opens a virtual interface and sends and receives raw
+//! Ethernet frames:
+//!
+//! ```no_run
+//! # use clearway_client::{Channel, Options, VifOptions};
+//! # fn main() -> Result<(), clearway_client::Error> {
+//! let mut channel = Channel::attach(&Options::new("mdns"))?;
+//! let vif = channel.open_vif(&VifOptions::receiving("udp dst port 5353"))?;
+//! for frame in &channel.recv_frames(None)? {
+//!     println!("{} bytes at {} ns", frame.bytes.len(), frame.info.time_ns);
+//! }
+//! channel.send_frame(vif.id, &[0; 60])?;
+//! channel.flush_frames(vif.id, None)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Threads
 //! A [`Channel`] is for one thread at a time: it may move to another thread, but not be shared.
-//! Threads that all want to talk attach a channel each; that is also what scales. [`Message`] and
-//! [`SendBuffer`] may be used and dropped in any thread.
+//! Threads that all want to talk attach a channel each; that is also what scales. [`Message`],
+//! [`SendBuffer`] and [`Frames`] may be used and dropped in any thread.
 //!
 //! # Waiting
 //! Every call that may wait takes a timeout: `None` waits as long as it takes, zero does not wait
@@ -28,7 +45,9 @@
 //! # Nothing is lost
 //! What arrives while a call waits for something else stays with the channel until the call that
 //! takes it: [`accept`](Channel::accept) for connections, [`recv`](Channel::recv) for messages and
-//! ends of connections, [`next_event`](Channel::next_event) for everything.
+//! ends of connections, [`recv_frames`](Channel::recv_frames) for frames,
+//! [`next_event`](Channel::next_event) for everything. Frames alone are lost when the app does not
+//! keep up: a raw interface is not reliable.
 
 #![forbid(unsafe_code)]
 
@@ -37,15 +56,23 @@ mod channel;
 mod connections;
 mod error;
 mod event;
+mod frames;
 mod options;
 mod receive;
 mod send;
 mod session;
+mod vif;
 mod wait;
 
 pub use buffers::{Message, SendBuffer};
 pub use channel::{Channel, ListenAddress, Listener};
-pub use clearway_channel::{Code, MESSAGE_BYTES_MAX, Sizes};
+pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
+pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
+pub use clearway_channel::{
+    BURST_FRAMES_MAX, Code, FRAME_BYTES_MAX, FRAME_BYTES_MIN, MESSAGE_BYTES_MAX, Sizes,
+};
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};
+pub use frames::Frames;
 pub use options::{Options, Waiting};
+pub use vif::{CaptureOptions, FramesSent, Vif, VifId, VifOptions};

@@ -1,11 +1,15 @@
 //! Receiving: messages, and everything else that the daemon tells.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use clearway_channel::{Command, Completion};
 
-use crate::event::{Arrival, RawMessage};
-use crate::{Accepted, Channel, Code, ConnectionId, Error, Event, ListenerId, Message, Token};
+use crate::event::{Arrival, RawFrames, RawMessage};
+use crate::{
+    Accepted, Channel, Code, ConnectionId, Error, Event, FramesSent, ListenerId, Message, Token,
+    VifId,
+};
 
 impl Channel {
     /// Receives the next message of any connection into `buffer`; which connection, and how many
@@ -76,6 +80,8 @@ impl Channel {
             Some(Arrival::ConnectFailed { token, code }) => Event::ConnectFailed { token, code },
             Some(Arrival::Message(message)) => Event::Message(self.in_place(message)),
             Some(Arrival::Closed { connection, code }) => Event::Closed { connection, code },
+            Some(Arrival::Frames(frames)) => Event::Frames(self.frames_in_place(frames)?),
+            Some(Arrival::VifClosed { vif, code }) => Event::VifClosed { vif, code },
         })
     }
 
@@ -89,10 +95,9 @@ impl Channel {
         if let Some(accepted) = self.accepted.pop_front() {
             return Ok(Some(Arrival::Accepted(accepted)));
         }
-        if let Some(arrival) = self.connected.pop_front().or_else(|| self.inbox.pop_front()) {
-            return Ok(Some(arrival));
-        }
-        self.next_arrival()
+        let queues = [&mut self.connected, &mut self.inbox, &mut self.frames];
+        let kept = queues.into_iter().find_map(VecDeque::pop_front);
+        if kept.is_some() { Ok(kept) } else { self.next_arrival() }
     }
 
     /// The next message, or the end of a connection as an error.
@@ -152,13 +157,14 @@ impl Channel {
         }
     }
 
-    fn queue(&mut self, arrival: Arrival) {
+    pub(crate) fn queue(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Accepted(accepted) => self.accepted.push_back(accepted),
             Arrival::Connected { .. } | Arrival::ConnectFailed { .. } => {
                 self.connected.push_back(arrival);
             }
             Arrival::Message(_) | Arrival::Closed { .. } => self.inbox.push_back(arrival),
+            Arrival::Frames(_) | Arrival::VifClosed { .. } => self.frames.push_back(arrival),
         }
     }
 
@@ -205,6 +211,18 @@ impl Channel {
                 self.finish_sends(ConnectionId::from_u64(connection), sent);
                 None
             }
+            Completion::Frames { vif, offset, length, buffer, count } => {
+                let vif = VifId(vif);
+                if self.vifs.find(vif).is_some() {
+                    return Some(Arrival::Frames(RawFrames { vif, offset, length, buffer, count }));
+                }
+                self.end.release(buffer, length);
+                None
+            }
+            Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
+                self.finish_bursts(VifId(vif), bursts, FramesSent { sent, rejected, reason });
+                None
+            }
             other => self.handle_rare(other),
         }
     }
@@ -229,12 +247,14 @@ impl Channel {
             Completion::Closed { connection, code, .. } => {
                 self.closed(ConnectionId::from_u64(connection), code)
             }
-            Completion::Frames { buffer, length, .. } => {
-                self.end.release(buffer, length);
-                None
+            Completion::VifClosed { vif, code } => {
+                let vif = VifId(vif);
+                self.drop_vif(vif).then_some(Arrival::VifClosed { vif, code })
             }
-            Completion::FramesSent { .. } | Completion::VifClosed { .. } => None,
-            Completion::Received { .. } | Completion::Sent { .. } => None,
+            Completion::Received { .. }
+            | Completion::Sent { .. }
+            | Completion::Frames { .. }
+            | Completion::FramesSent { .. } => None,
         }
     }
 
@@ -277,7 +297,7 @@ impl Channel {
     }
 
     #[inline]
-    fn sends_are_over(&mut self, sends: u32) {
+    pub(crate) fn sends_are_over(&mut self, sends: u32) {
         self.sends_outstanding -= sends;
         if sends > 0 && self.wants_room {
             self.wants_room = false;

@@ -125,7 +125,7 @@ impl Channel {
     /// Tries something; if there is no room for it, takes what the daemon has to say, which may
     /// make room, and tries once more.
     #[inline]
-    fn with_room<T>(
+    pub(crate) fn with_room<T>(
         &mut self,
         attempt: impl Fn(&mut Self) -> Option<T>,
     ) -> Result<Option<T>, Error> {
@@ -155,7 +155,7 @@ impl Channel {
     }
 
     #[inline]
-    fn may_send(&mut self) -> bool {
+    pub(crate) fn may_send(&mut self) -> bool {
         self.sends_outstanding < OUTSTANDING_SENDS_MAX && self.end.has_room()
     }
 

@@ -70,6 +70,9 @@ impl Channel {
         timeout: Option<Duration>,
         mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
+        if self.vifs.any_unflushed() {
+            self.submit_bursts();
+        }
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         let mut wait = Wait { begun, deadline, looks: 0 };

@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub(crate) mod vifs;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -48,6 +50,16 @@ pub(crate) enum Order {
         connection: u64,
         code: Code,
     },
+    /// Frames come to a virtual interface.
+    Frames {
+        vif: u32,
+        frames: Vec<Vec<u8>>,
+    },
+    /// The daemon takes a virtual interface away.
+    CloseVif {
+        vif: u32,
+        code: Code,
+    },
     /// Take no commands until `Resume`.
     Pause,
     Resume,
@@ -67,7 +79,7 @@ pub(crate) struct Daemon {
     pub(crate) path: PathBuf,
     orders: Sender<Order>,
     bell: OwnedFd,
-    /// Ends with the last message that the daemon was sent.
+    /// Ends with the last message or frame that the daemon was sent.
     thread: Option<JoinHandle<Vec<u8>>>,
 }
 
@@ -119,7 +131,7 @@ impl Daemon {
         self.thread.take().map(JoinHandle::join);
     }
 
-    /// Waits until the daemon has ended, because its app has; the last message it was sent.
+    /// Waits until the daemon has ended, because its app has; the last message or frame it was sent.
     pub(crate) fn heard(mut self) -> Vec<u8> {
         self.thread.take().unwrap().join().unwrap()
     }
@@ -192,6 +204,7 @@ struct Server {
     late: Vec<u64>,
     /// Messages that found no room yet.
     waiting: VecDeque<Waiting>,
+    vifs: vifs::Vifs,
     connection_next: u64,
     is_paused: bool,
     heard: Vec<u8>,
@@ -232,6 +245,7 @@ fn attach(listener: &OwnedFd) -> Option<Server> {
         connections: Vec::new(),
         late: Vec::new(),
         waiting: VecDeque::new(),
+        vifs: vifs::Vifs::default(),
         connection_next: 100,
         is_paused: false,
         heard: Vec::new(),
@@ -284,6 +298,8 @@ impl Server {
                 self.waiting.push_back(Waiting { connection, bytes, is_echo: false });
             }
             Order::Close { connection, code } => self.close(connection, code),
+            Order::Frames { vif, frames } => self.deliver_frames(vif, &frames),
+            Order::CloseVif { vif, code } => self.close_vif(vif, code),
             Order::Pause => self.is_paused = true,
             Order::Resume => self.is_paused = false,
             Order::AnswerLate => {
@@ -306,7 +322,7 @@ impl Server {
                 Reply::Listening(Listening { listener: 5, address: address(listen.port) })
             }
             Request::Unlisten(_) => Reply::Unlistened(Empty {}),
-            other => panic!("{other:?}"),
+            other => self.answer_vif(other),
         };
         control::send(&self.control, &reply, &[]).unwrap();
         true
@@ -347,7 +363,9 @@ impl Server {
                 }
             }
             Command::Close { connection, .. } => self.close(connection, Code::Closed),
-            Command::SendFrames { .. } => self.end.sends_finished(1),
+            Command::SendFrames { vif, offset, length, count } => {
+                self.send_frames(vif, offset, length, count);
+            }
         }
     }
 
