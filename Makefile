@@ -2,6 +2,8 @@
 # The other targets are for working on Clearway; see CONTRIBUTING.md.
 
 CARGO := tools/cargo.sh
+# Where cargo puts what it builds.
+TARGET := $(or $(CARGO_TARGET_DIR),target)
 # Seconds that each fuzz target runs.
 FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
@@ -10,7 +12,8 @@ SOAK_MINUTES ?= 60
 .PHONY: demo test build install lint loom miri fuzz soak clean
 
 demo: build
-	@target/release/clearway demo
+	@tools/setup.sh demo
+	@$(TARGET)/release/clearway demo
 
 build:
 	@tools/setup.sh build
@@ -24,10 +27,10 @@ test:
 # Installs the daemon, the C library, its header and its pkg-config file below PREFIX.
 PREFIX ?= /usr/local
 install: build
-	PREFIX=$(PREFIX) tools/install.sh
+	PREFIX="$(PREFIX)" BUILD="$(TARGET)/release" tools/install.sh
 
 lint:
-	@tools/setup.sh test
+	@tools/setup.sh lint
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing to build Clearway (`build`) or also to test it (`test`). Says what it
-# does, changes nothing that is there already, and explains what to do where it may not install.
+# Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style (`lint`) or
+# to test it (`test`). Says what it does, changes nothing that is there already, and explains what to do where it
+# may not install.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -15,8 +16,10 @@ missing_packages() {
     command -v clang >/dev/null || echo clang          # compiles the eBPF program
     command -v pkg-config >/dev/null || echo pkg-config # examples/hello.c
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo libc6-dev
-    [ "$1" = test ] || return 0
+    if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it makes no namespaces
+    case "$1" in demo | test) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
+    [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
 }
@@ -56,6 +59,15 @@ install_rust() {
     rust_is_new_enough || fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
 }
 
+# A toolchain that did not come from here may lack the two.
+install_rust_linters() {
+    cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 && return 0
+    command -v rustup >/dev/null || fail "please install clippy and rustfmt for $(rustc --version)"
+    say "installing clippy and rustfmt"
+    rustup component add clippy rustfmt
+}
+
 mapfile -t packages < <(missing_packages "${1:-build}")
 install_packages "${packages[@]}"
 install_rust
+if [ "${1:-build}" = lint ]; then install_rust_linters; fi
