@@ -62,6 +62,23 @@ fn the_header_is_good_cplusplus_too() {
     }
 }
 
+/// A program asks for the version of the interface that it was linked against.
+#[test]
+fn the_shared_library_is_known_by_its_version() {
+    let Some(program) = build("soname.c", &source("examples/hello.c"), &[]) else { return };
+    let name = format!("[{SONAME}]");
+    let library = libraries().join("libclearway.so");
+    for (file, tag) in [(library.as_path(), "(SONAME)"), (program.0.as_path(), "(NEEDED)")] {
+        let Ok(output) = Command::new("readelf").arg("-d").arg(file).output() else {
+            eprintln!("skipped: there is no readelf");
+            return;
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let found = text.lines().any(|line| line.contains(tag) && line.contains(&name));
+        assert!(found, "{tag} {name} is missing in {text}");
+    }
+}
+
 /// A compiled program, removed when it is no longer needed.
 struct Program(PathBuf);
 
@@ -74,6 +91,18 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What `build.rs` calls the shared library.
+const SONAME: &str = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
+
+/// Gives the library that cargo built the name under which programs look for it, as the installation
+/// does.
+fn link_soname(libraries: &Path) {
+    match std::os::unix::fs::symlink("libclearway.so", libraries.join(SONAME)) {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
+        _ => {}
     }
 }
 
@@ -96,6 +125,7 @@ fn compile(
     command.args(flags).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
     command.arg("-I").arg(self::source("crates/capi/include")).arg(source);
     if link.is_empty() {
+        link_soname(&libraries);
         command.arg("-L").arg(&libraries).arg("-lclearway");
         command.arg(format!("-Wl,-rpath,{}", libraries.display()));
     } else {
