@@ -19,7 +19,7 @@ mod tests;
 pub use limits::Limits;
 pub use refusal::{Refusal, SendFault};
 
-use crate::table::{BATCH_MAX, Linear, Table};
+use crate::table::{BATCH_MAX, Production, Table};
 use crate::{Clause, Filter, Rank, Rule, RuleId};
 use clearway_wire::digest::Digest;
 use limits::Usage;
@@ -78,7 +78,7 @@ struct CopyRule {
 
 /// All VIFs of a host. `T` finds the owners of packets.
 #[derive(Debug)]
-pub struct Registry<T = Linear> {
+pub struct Registry<T = Production> {
     limits: Limits,
     vifs: Slab<Entry>,
     owners: BTreeMap<OwnerId, Usage>,

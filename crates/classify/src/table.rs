@@ -1,8 +1,14 @@
 //! Tables: all give the same answers, at different costs.
 
+mod adaptive;
 mod linear;
+mod production;
+#[cfg(test)]
+mod tests;
 
+pub use adaptive::Adaptive;
 pub use linear::Linear;
+pub use production::Production;
 
 use crate::{Rule, RuleId};
 use clearway_wire::digest::Digest;

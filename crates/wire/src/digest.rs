@@ -3,9 +3,9 @@
 //! that no pattern can ask for are the business of whoever handles it.
 //!
 //! ```text
-//! word  63           48 47           32 31   24 23  20 19 18 16 15          0
-//!   0  |  source port  |  dest. port   | proto | net. |F|layer |  ether type  |
-//!   1  |                 destination MAC              |T|pcp|    VLAN id      |
+//! word  63           48 47           32 31   24 23 22 20 19 18 16 15         0
+//!   0  |  source port  |  dest. port   | proto |T| net |F|layer|   ether type  |
+//!   1  |                 destination MAC              |0|pcp|    VLAN id      |
 //!   2  |                   source MAC                 |           0           |
 //!   3  |      IPv4 source, ARP sender     |     IPv4 destination, ARP target   |
 //!      |                       IPv6 source, first half                        |
@@ -16,7 +16,8 @@
 //!   7  |  network at   |     transport at       |        packet ends at    |
 //! ```
 //!
-//! So the five-tuple of IPv4 is in words 0 and 3, which makes it cheap to hash. Word 7 is for the
+//! So the five-tuple of IPv4, and whether there is a VLAN tag (T), are in words 0 and 3, which makes
+//! them cheap to hash. Word 7 is for the
 //! reader, not for patterns: where the headers begin, so that nobody parses the packet again.
 //!
 //! **Unambiguous by construction.** What a field means is said by `network` and `layer`, which are in

@@ -91,10 +91,10 @@ impl Printer {
 
     fn network(&mut self) -> Option<Network> {
         let network = match self.rest.field(fields::NETWORK) {
-            (0xf, 2) => Network::Arp,
-            (0xf, 3) => Network::Aoe,
-            (0xf, 6) => Network::Ipv4,
-            (0xf, 7) => Network::Ipv6,
+            (7, 2) => Network::Arp,
+            (7, 3) => Network::Aoe,
+            (7, 6) => Network::Ipv4,
+            (7, 7) => Network::Ipv6,
             _ => return None,
         };
         self.rest = self.rest.without(fields::NETWORK);
@@ -201,7 +201,7 @@ impl Printer {
 
     fn protocol(&mut self, network: Option<Network>) {
         let is_ip = Self::is_ip(network);
-        if !is_ip && self.rest.field(fields::NETWORK_IP) != (7, 3) {
+        if !is_ip && self.rest.field(fields::NETWORK_IP) != (3, 3) {
             return;
         }
         let Some(number) = self.take(fields::PROTOCOL) else { return };

@@ -100,7 +100,7 @@ fn alternatives_parentheses_and_text_are_bounded() {
 
 #[test]
 fn tags_are_not_seen_through_unless_said() {
-    let tagged = Digest::from_words([0x0000_0035_1161_0800, 0x8005, 0, 0, 0, 0, 0, 0]);
+    let tagged = Digest::from_words([0x0000_0035_11e1_0800, 0x0005, 0, 0, 0, 0, 0, 0]);
     let untagged = Digest::from_words([0x0000_0035_1161_0800, 0, 0, 0, 0, 0, 0, 0]);
     for (text, matches_tagged, matches_untagged) in [
         ("udp port 53", false, true),

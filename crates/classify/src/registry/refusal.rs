@@ -2,7 +2,7 @@
 
 use super::OwnerId;
 use crate::{Clause, Filter};
-use clearway_wire::digest::{Digest, Field, Layer, fields};
+use clearway_wire::digest::{Digest, Field, Layer, Network, fields};
 
 /// Why a VIF is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,8 +134,7 @@ impl SendFault {
         };
         let source_port = digest.field(fields::SOURCE_PORT) as u16;
         let source = [fields::IPV6_SOURCE_HIGH, fields::IPV6_SOURCE_LOW, fields::IPV4_SOURCE];
-        let is_ipv6 = clause.pattern().field(fields::NETWORK_IP) == (7, 3)
-            && clause.pattern().field(fields::NETWORK).1 == 7;
+        let is_ipv6 = clause.pattern().field(fields::NETWORK) == (7, Network::Ipv6 as u64);
         let source = if is_ipv6 { &source[..2] } else { &source[2..] };
         let checks = [
             (Self::MacSource, differs(fields::MAC_SOURCE)),

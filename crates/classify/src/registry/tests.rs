@@ -1,6 +1,6 @@
 use super::{Action, Limits, OwnerId, Refusal, Registry, SendFault, Vif, VifId};
 use crate::Filter;
-use crate::table::Linear;
+use crate::table::{Linear, Production};
 use clearway_wire::digest::{Digest, fields};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn vif(owner: u32, send: &str, receive: &str) -> Vif {
 }
 
 fn registry() -> Registry {
-    Registry::new(Limits::default(), Linear::new())
+    Registry::new(Limits::default(), Production::new())
 }
 
 /// An untagged UDP packet over IPv4.
@@ -124,7 +124,7 @@ fn what_may_be_sent_and_why_not() {
     };
     for (digest, fault) in [
         (with(2, 1 << 16), SendFault::MacSource),
-        (with(1, 0x8005), SendFault::Vlan),
+        (with(0, 0x0080_0000), SendFault::Vlan),
         (with(0, 0x0010_0000), SendFault::Network),
         (with(0, 0x0100_0000), SendFault::Protocol),
         (with(0, 0x0002_0000), SendFault::Unclear),

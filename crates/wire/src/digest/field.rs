@@ -64,9 +64,9 @@ pub mod fields {
     /// The protocol behind all IP headers.
     pub const PROTOCOL: Field = Field::new(0, 24, 8);
     /// What follows the Ethernet header: see [`Network`](super::Network).
-    pub const NETWORK: Field = Field::new(0, 20, 4);
+    pub const NETWORK: Field = Field::new(0, 20, 3);
     /// The bits of `NETWORK` that IPv4 and IPv6 have in common.
-    pub const NETWORK_IP: Field = Field::new(0, 21, 3);
+    pub const NETWORK_IP: Field = Field::new(0, 21, 2);
     /// Set on the first fragment of several.
     pub const FIRST_FRAGMENT: Field = Field::new(0, 19, 1);
     /// What is known beyond the IP header: see [`Layer`](super::Layer).
@@ -78,7 +78,7 @@ pub mod fields {
     /// The first bit on the wire of the destination: multicast, broadcast included.
     pub const MAC_GROUP: Field = Field::new(1, 56, 1);
     /// Set if there is an 802.1Q tag.
-    pub const TAGGED: Field = Field::new(1, 15, 1);
+    pub const TAGGED: Field = Field::new(0, 23, 1);
     /// The priority code point of the tag.
     pub const VLAN_PRIORITY: Field = Field::new(1, 12, 3);
     /// The VLAN id of the tag.

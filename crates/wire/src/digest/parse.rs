@@ -55,9 +55,8 @@ fn finish(mut words: [u64; WORDS], network: Network, kind: u16) -> Digest {
 fn tag(frame: &[u8], words: &mut [u64; WORDS]) -> Option<u16> {
     let tag = frame.get(ethernet::HEADER_LENGTH..)?.first_chunk::<{ vlan::TAG_LENGTH }>()?;
     let control = u64::from(u16_at(tag, 0));
-    words[1] |= fields::TAGGED.place(1)
-        | fields::VLAN_PRIORITY.place(control >> 13)
-        | fields::VLAN_ID.place(control);
+    words[0] = fields::TAGGED.place(1);
+    words[1] |= fields::VLAN_PRIORITY.place(control >> 13) | fields::VLAN_ID.place(control);
     Some(u16_at(tag, 2))
 }
 
@@ -76,7 +75,7 @@ fn ipv4(frame: &[u8], at: usize, words: &mut [u64; WORDS]) -> Option<Network> {
     }
     words[3] = u64_at(head, 12);
     let protocol = head[9];
-    words[0] = fields::PROTOCOL.place(u64::from(protocol));
+    words[0] |= fields::PROTOCOL.place(u64::from(protocol));
     set_end(words, at + total_length);
     let fragment = u16_at(head, 6) & 0x3fff;
     if has_source_route(&packet[ipv4::HEADER_LENGTH..header_length]) {
@@ -222,7 +221,7 @@ fn arp(packet: &[u8], words: &mut [u64; WORDS]) -> Option<Network> {
     if u64_at(packet, 0) & !0xffff != ARP_ETHERNET_IPV4 {
         return None;
     }
-    words[0] = fields::ARP_OPERATION.place(u64::from(u16_at(packet, 6)));
+    words[0] |= fields::ARP_OPERATION.place(u64::from(u16_at(packet, 6)));
     words[3] = u64::from(u32_at(packet, 14)) << 32 | u64::from(u32_at(packet, 24));
     words[4] = u64_at(packet, 8) >> 16;
     words[5] = u64_at(packet, 18) >> 16;

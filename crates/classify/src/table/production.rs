@@ -1,0 +1,262 @@
+//! The production table: a few hash tables, each by the bits that many rules have in common, behind a
+//! cache of exact answers.
+//!
+//! - Each rule is in one hash table, so that an update touches one bucket. Ranges of ports stay ranges.
+//! - A table hashes by fewer bits than its rules ask for (TupleMerge), so that a few tables do for rules
+//!   of hundreds of masks. A bucket holds its rules side by side in order of rank.
+//! - Tables are asked in the order of their best rank, each about the whole batch, and only about
+//!   packets that have no better match already.
+//! - What fits nowhere is in the *rest*, which is scanned; when the rest grows, tables are made for it, and
+//!   when the number of rules has doubled, all tables are planned anew.
+
+mod cache;
+mod entry;
+mod plan;
+mod search;
+mod subtable;
+
+use super::{BATCH_MAX, Table};
+use crate::{Pattern, Rule, RuleId};
+use cache::{Answer, Cache};
+use clearway_wire::digest::{Digest, PATTERN_WORDS};
+use entry::{Entry, Wide};
+use plan::{BUCKET_MAX, TABLES_MAX};
+use search::Search;
+use std::collections::HashMap;
+use subtable::Subtable;
+
+/// The rest may have so many rules before tables are made for it.
+const REST_MIN: usize = 16;
+/// Never more tables than this.
+const SUBTABLES_MAX: usize = 48;
+
+/// Where a rule is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    subtable: u32,
+    hash: u64,
+}
+
+/// The production table.
+#[derive(Debug)]
+pub struct Production {
+    cache: Cache,
+    /// The first is the rest: its mask is empty, so that it takes everything.
+    subtables: Vec<Subtable>,
+    /// The order in which they are asked.
+    order: Vec<u32>,
+    places: HashMap<RuleId, Place>,
+    wide: Vec<Wide>,
+    wide_free: Vec<u32>,
+    /// How many rules there may be before all is planned anew.
+    planned_for: usize,
+    /// How many the rest may have before tables are made for it.
+    rest_max: usize,
+}
+
+impl Default for Production {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Production {
+    /// A table without rules.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            cache: Cache::default(),
+            subtables: vec![Subtable::new([0; PATTERN_WORDS])],
+            order: vec![0],
+            places: HashMap::new(),
+            wide: Vec::new(),
+            wide_free: Vec::new(),
+            planned_for: 2 * REST_MIN,
+            rest_max: REST_MIN,
+        }
+    }
+
+    /// A table that remembers no answers: for measuring what the cache is worth.
+    #[must_use]
+    pub fn without_cache() -> Self {
+        let mut table = Self::new();
+        table.cache.disable();
+        table
+    }
+
+    /// How many hash tables there are, the rest included.
+    #[must_use]
+    pub fn subtables(&self) -> usize {
+        self.subtables.len()
+    }
+
+    fn entry(&mut self, rule: &Rule) -> Entry {
+        let wide = Wide::of(rule).map_or(Entry::NARROW, |wide| {
+            let at = self.wide_free.pop().unwrap_or(self.wide.len() as u32);
+            if at as usize == self.wide.len() {
+                self.wide.push(wide);
+            } else {
+                self.wide[at as usize] = wide;
+            }
+            at
+        });
+        Entry::new(rule, wide)
+    }
+
+    /// Puts an entry where it has the fewest neighbours.
+    fn place(&mut self, entry: Entry) {
+        let pattern = entry.pattern(&self.wide);
+        let mut best = (BUCKET_MAX, 0, 0);
+        for (index, subtable) in self.subtables.iter().enumerate().skip(1) {
+            if !subtable.takes(&pattern) {
+                continue;
+            }
+            let hash = subtable.hash_of(&pattern);
+            let length = subtable.bucket_length(hash);
+            if length < best.0 {
+                best = (length, index, hash);
+            }
+            if length == 0 {
+                break;
+            }
+        }
+        let (_, index, mut hash) = best;
+        if index == 0 {
+            hash = self.subtables[0].hash_of(&pattern);
+        }
+        self.put(index, entry, hash);
+    }
+
+    fn put(&mut self, index: usize, entry: Entry, hash: u64) {
+        let subtable = &mut self.subtables[index];
+        let is_first = entry.rank < subtable.least_rank;
+        subtable.insert(entry, hash, &self.wide);
+        self.places.insert(RuleId(entry.id), Place { subtable: index as u32, hash });
+        if is_first {
+            self.sort();
+        }
+    }
+
+    fn update_cache(&mut self, entry: &Entry) {
+        let pattern = entry.pattern(&self.wide);
+        self.cache.update(&pattern, &entry.looks_at(&self.wide), self.places.len());
+    }
+
+    fn sort(&mut self) {
+        self.order.clear();
+        self.order.extend(0..self.subtables.len() as u32);
+        self.order.sort_by_key(|&index| self.subtables[index as usize].least_rank);
+    }
+
+    /// Makes tables for `entries`, which are in none, and puts them there.
+    fn plan(&mut self, mut entries: Vec<Entry>, tables_max: usize) {
+        // In order of rank, so that it is those behind that find a bucket full.
+        entries.sort_unstable_by_key(|entry| entry.rank);
+        let patterns: Vec<Pattern> =
+            entries.iter().map(|entry| entry.pattern(&self.wide)).collect();
+        for mask in plan::masks(&patterns, tables_max) {
+            if self.subtables.iter().all(|subtable| subtable.mask != mask) {
+                self.subtables.push(Subtable::new(mask));
+            }
+        }
+        self.sort();
+        for entry in entries {
+            self.place(entry);
+        }
+        let rest = self.subtables[0].count;
+        self.rest_max = REST_MIN.max(rest * 2);
+    }
+
+    /// All tables anew.
+    fn plan_all(&mut self) {
+        let entries: Vec<Entry> =
+            self.subtables.iter().flat_map(|subtable| subtable.entries().copied()).collect();
+        self.subtables.truncate(1);
+        self.subtables[0] = Subtable::new([0; PATTERN_WORDS]);
+        self.planned_for = entries.len() * 2;
+        self.plan(entries, TABLES_MAX);
+    }
+
+    /// Tables for the rest.
+    fn plan_rest(&mut self) {
+        let room = SUBTABLES_MAX - self.subtables.len();
+        let rest = std::mem::replace(&mut self.subtables[0], Subtable::new([0; PATTERN_WORDS]));
+        self.plan(rest.entries().copied().collect(), room.min(2));
+    }
+
+    fn search(&self, search: &mut Search, digests: &[Digest]) {
+        for &index in &self.order {
+            self.subtables[index as usize].search(search, digests, &self.wide);
+        }
+    }
+}
+
+impl Table for Production {
+    fn insert(&mut self, rule: Rule) {
+        let entry = self.entry(&rule);
+        self.place(entry);
+        self.update_cache(&entry);
+        if self.places.len() > self.planned_for {
+            self.plan_all();
+        } else if self.subtables[0].count > self.rest_max {
+            self.plan_rest();
+        }
+    }
+
+    fn remove(&mut self, id: RuleId) -> bool {
+        let Some(place) = self.places.remove(&id) else { return false };
+        let subtable = &mut self.subtables[place.subtable as usize];
+        let entry = subtable.remove(id.0, place.hash, &self.wide);
+        self.update_cache(&entry);
+        if entry.is_wide() {
+            self.wide_free.push(entry.wide);
+        }
+        true
+    }
+
+    fn classify(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
+        assert!(digests.len() <= BATCH_MAX, "a batch has at most {BATCH_MAX} packets");
+        let found = &mut found[..digests.len()];
+        let mut search = Search::new();
+        if !self.cache.is_on(digests.len()) {
+            for (which, digest) in digests.iter().enumerate() {
+                search.push(digest, which, true);
+            }
+            self.search(&mut search, digests);
+            for (at, found) in found.iter_mut().enumerate() {
+                *found = search.found(at).map(RuleId);
+            }
+            return;
+        }
+        let mut answers = [Answer::Unknown; BATCH_MAX];
+        self.cache.ask(digests, &mut answers[..digests.len()]);
+        for (which, (digest, found)) in digests.iter().zip(found.iter_mut()).enumerate() {
+            search.push(digest, which, answers[which] == Answer::Unknown);
+            *found = match answers[which] {
+                Answer::Rule(id) => Some(RuleId(id)),
+                _ => None,
+            };
+        }
+        if search.count == 0 {
+            return;
+        }
+        self.search(&mut search, digests);
+        for at in 0..search.count {
+            let which = usize::from(search.which[at]);
+            found[which] = search.found(at).map(RuleId);
+            self.cache.remember(&digests[which], search.found(at));
+        }
+    }
+
+    fn rules(&self) -> usize {
+        self.places.len()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let subtables: usize = self.subtables.iter().map(Subtable::memory_bytes).sum();
+        // The map keeps one byte per place besides, and is at most 7/8 full.
+        let places = self.places.capacity() * 8 / 7 * (size_of::<(RuleId, Place)>() + 1);
+        let wide = self.wide.capacity() * size_of::<Wide>();
+        self.cache.memory_bytes() + subtables + places + wide
+    }
+}

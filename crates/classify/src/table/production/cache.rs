@@ -1,0 +1,254 @@
+//! The exact-match cache: answers to what was asked lately.
+//!
+//! It is for the packets that most packets are, IPv4 with ports and without a tag, in tables whose rules
+//! look at no more than the five-tuple: there a question is two words under the union of all rules'
+//! masks, of which 24 bits are always the same. The answer stands in their place, so that a slot has 16
+//! bytes and a cache line four of them. All other packets go past the cache.
+//!
+//! An insertion or removal that can change one question's answer only (a connection's rule) clears
+//! that one line. Any other makes everything old: a *region* of the cache whose generation is not the
+//! current one is cleared when it is next asked, so that no update waits for the whole cache to be
+//! cleared. The cache watches its own worth and stays out of the way for a while when few questions are
+//! asked twice.
+
+use super::entry::{Mask, WIDE_WORDS, hash};
+use crate::Pattern;
+use clearway_wire::digest::Digest;
+
+/// Where the answer is in a slot's first word; what stands there in a digest is the same for all that
+/// are cached.
+const ANSWER: u64 = 0x00ff_ffff;
+/// Untagged IPv4 with ports: bits 23 to 0 of word 0.
+const PLAIN: u64 = 0x0061_0800;
+/// The answer of a slot that is empty.
+const EMPTY: u32 = 0x00ff_fffe;
+/// The answer: no rule matches.
+const NO_RULE: u32 = 0x00ff_ffff;
+/// Slots per rule: as many flows per rule as are remembered.
+const SLOTS_PER_RULE: usize = 16;
+/// At most 16 MiB.
+const SLOTS_MAX: usize = 1 << 20;
+/// Fewer rules are found as quickly without.
+const RULES_MIN: usize = 64;
+const WAYS: usize = 4;
+/// Lines in a region.
+const REGION_LINES: usize = 16;
+/// Questions past the cache after everything became old: where rules change all the time, there is
+/// nothing to remember.
+const PAUSE: u32 = 128;
+/// The cache is worth its while if this part of the questions (one in four) is answered.
+const WORTH: u32 = 4;
+/// A cache that is not worth it is out of use for as many periods.
+const PERIODS_OFF: u32 = 15;
+
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    /// Word 0 under the union, but for the answer.
+    word_0: u64,
+    word_3: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+#[repr(align(64))]
+struct Line {
+    slots: [Slot; WAYS],
+}
+
+const NO_LINE: Line = Line { slots: [Slot { word_0: EMPTY as u64, word_3: 0 }; WAYS] };
+
+/// What the cache says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It does not know.
+    Unknown,
+    /// No rule matches.
+    NoRule,
+    /// This rule matches.
+    Rule(u32),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    /// The bits that any rule has asked for, ever.
+    union: Mask,
+    lines: Vec<Line>,
+    /// The generation of each region.
+    regions: Vec<u32>,
+    generation: u32,
+    /// Questions that go past it before it is asked again.
+    pause: u32,
+    asked: u32,
+    answered: u32,
+    is_disabled: bool,
+}
+
+impl Cache {
+    /// A cache that is never used.
+    pub(super) fn disable(&mut self) {
+        self.is_disabled = true;
+        self.lines = Vec::new();
+        self.regions = Vec::new();
+    }
+
+    /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there are
+    /// `rules` now.
+    pub(super) fn update(&mut self, pattern: &Pattern, looks_at: &Mask, rules: usize) {
+        let mask = pattern.mask();
+        let is_known = self.union.iter().zip(looks_at).all(|(union, mask)| mask & !union == 0);
+        for (union, mask) in self.union.iter_mut().zip(looks_at) {
+            *union |= mask;
+        }
+        if self.resize(rules) || self.lines.is_empty() {
+            return;
+        }
+        let is_one_question = (self.union[0] ^ mask[0]) & !ANSWER == 0 && self.union[3] == mask[3];
+        if is_known && is_one_question {
+            let (word_0, word_3) = (pattern.value()[0] & !ANSWER, pattern.value()[3]);
+            let line = self.line(word_0, word_3);
+            self.lines[line] = NO_LINE;
+        } else {
+            self.forget();
+        }
+    }
+
+    /// Everything is old.
+    fn forget(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+        if self.generation == 0 {
+            self.lines.fill(NO_LINE);
+            self.regions.fill(0);
+        }
+        self.pause = self.pause.max(PAUSE);
+        (self.asked, self.answered) = (0, 0);
+    }
+
+    /// Makes the cache as large as it should be for that many rules; true if that changed it.
+    fn resize(&mut self, rules: usize) -> bool {
+        let slots = match rules {
+            _ if self.is_disabled => 0,
+            0..RULES_MIN => 0,
+            rules => (rules * SLOTS_PER_RULE).next_power_of_two().min(SLOTS_MAX),
+        };
+        let (lines, now) = (slots / WAYS, self.lines.len());
+        // It shrinks late, so that a rule that comes and goes does not move it.
+        if lines == now || (lines < now && lines * 4 > now) {
+            return false;
+        }
+        self.lines = vec![NO_LINE; lines];
+        self.regions = vec![self.generation; lines.div_ceil(REGION_LINES)];
+        (self.asked, self.answered) = (0, 0);
+        true
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.lines.capacity() * size_of::<Line>() + self.regions.capacity() * size_of::<u32>()
+    }
+
+    /// True if it wants to be asked about the next `questions`.
+    #[inline]
+    pub(super) fn is_on(&mut self, questions: usize) -> bool {
+        if self.pause > 0 {
+            self.pause = self.pause.saturating_sub(questions as u32);
+            return false;
+        }
+        !self.lines.is_empty()
+    }
+
+    /// Asks about all of a batch. First all lines are looked for, and only then read, so that the loads
+    /// of different packets overlap.
+    #[inline]
+    pub(super) fn ask(&mut self, digests: &[Digest], answers: &mut [Answer]) {
+        let mut lines = [0u32; super::BATCH_MAX];
+        for (line, digest) in lines.iter_mut().zip(digests) {
+            let (word_0, word_3) = self.question(digest);
+            *line = self.line(word_0, word_3) as u32;
+            self.refresh(*line as usize);
+        }
+        let mut answered = 0;
+        for ((line, digest), answer) in lines.iter().zip(digests).zip(answers) {
+            *answer = self.look_up(*line as usize, digest);
+            answered += u32::from(*answer != Answer::Unknown);
+        }
+        self.watch(digests.len() as u32, answered);
+    }
+
+    #[inline]
+    fn look_up(&self, line: usize, digest: &Digest) -> Answer {
+        let (word_0, word_3) = self.question(digest);
+        let mut found = EMPTY;
+        for slot in &self.lines[line].slots {
+            let is_it = (slot.word_0 ^ word_0) & !ANSWER == 0 && slot.word_3 == word_3;
+            found = if is_it { slot.word_0 as u32 & ANSWER as u32 } else { found };
+        }
+        match found {
+            EMPTY => Answer::Unknown,
+            _ if !self.is_cacheable(digest) => Answer::Unknown,
+            NO_RULE => Answer::NoRule,
+            id => Answer::Rule(id),
+        }
+    }
+
+    /// Remembers an answer.
+    #[inline]
+    pub(super) fn remember(&mut self, digest: &Digest, id: Option<u32>) {
+        let answer = id.unwrap_or(NO_RULE);
+        if !self.is_cacheable(digest) || id.is_some_and(|id| id >= EMPTY) {
+            return;
+        }
+        let (word_0, word_3) = self.question(digest);
+        let line = self.line(word_0, word_3);
+        let slots = &mut self.lines[line].slots;
+        let empty = slots.iter().position(|slot| slot.word_0 as u32 & ANSWER as u32 == EMPTY);
+        // Of a full line, any: a cycle that is longer than the cache would find nothing if it were the
+        // oldest.
+        let way = empty.unwrap_or(self.asked as usize / super::BATCH_MAX % WAYS);
+        slots[way] = Slot { word_0: word_0 | u64::from(answer), word_3 };
+    }
+
+    /// True if the digest is told by what the cache compares.
+    #[inline]
+    fn is_cacheable(&self, digest: &Digest) -> bool {
+        let words = digest.words();
+        let plain = (words[0] ^ PLAIN) & self.union[0] & ANSWER;
+        let wide = WIDE_WORDS.iter().fold(0, |all, &word| all | words[word] & self.union[word]);
+        plain | wide == 0
+    }
+
+    #[inline]
+    fn question(&self, digest: &Digest) -> (u64, u64) {
+        let words = digest.words();
+        (words[0] & self.union[0] & !ANSWER, words[3] & self.union[3])
+    }
+
+    #[inline]
+    fn line(&self, word_0: u64, word_3: u64) -> usize {
+        hash(word_0, word_3) as usize & (self.lines.len() - 1)
+    }
+
+    /// Clears the region of a line if it is old.
+    #[inline]
+    fn refresh(&mut self, line: usize) {
+        let region = line / REGION_LINES;
+        if self.regions[region] != self.generation {
+            let start = region * REGION_LINES;
+            let end = (start + REGION_LINES).min(self.lines.len());
+            self.lines[start..end].fill(NO_LINE);
+            self.regions[region] = self.generation;
+        }
+    }
+
+    /// At the end of a period, which is long enough to fill the cache several times over, decides
+    /// whether it is worth it.
+    #[inline]
+    fn watch(&mut self, asked: u32, answered: u32) {
+        self.asked += asked;
+        self.answered += answered;
+        let period = (self.lines.len() * WAYS * 4) as u32;
+        if self.asked >= period {
+            if self.answered < self.asked / WORTH {
+                self.pause = period * PERIODS_OFF;
+            }
+            (self.asked, self.answered) = (0, 0);
+        }
+    }
+}

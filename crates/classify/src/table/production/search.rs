@@ -1,0 +1,46 @@
+//! A batch of packets on their way through the hash tables.
+
+use crate::table::BATCH_MAX;
+use clearway_wire::digest::Digest;
+
+/// For each packet, what is hashed and compared most, side by side, and the best match so far.
+#[derive(Debug)]
+pub(super) struct Search {
+    pub(super) count: usize,
+    pub(super) word_0: [u64; BATCH_MAX],
+    pub(super) word_3: [u64; BATCH_MAX],
+    /// The rank of the best match so far; the maximum if there is none.
+    pub(super) rank: [u64; BATCH_MAX],
+    pub(super) id: [u32; BATCH_MAX],
+    /// Which packet of the whole batch it is.
+    pub(super) which: [u8; BATCH_MAX],
+}
+
+impl Search {
+    #[inline]
+    pub(super) fn new() -> Self {
+        Self {
+            count: 0,
+            word_0: [0; BATCH_MAX],
+            word_3: [0; BATCH_MAX],
+            rank: [u64::MAX; BATCH_MAX],
+            id: [0; BATCH_MAX],
+            which: [0; BATCH_MAX],
+        }
+    }
+
+    /// Adds a packet, if `is_wanted`; else the next takes its place. Without a branch.
+    #[inline]
+    pub(super) fn push(&mut self, digest: &Digest, which: usize, is_wanted: bool) {
+        let at = self.count % BATCH_MAX;
+        self.word_0[at] = digest.words()[0];
+        self.word_3[at] = digest.words()[3];
+        self.which[at] = which as u8;
+        self.count += usize::from(is_wanted);
+    }
+
+    #[inline]
+    pub(super) fn found(&self, at: usize) -> Option<u32> {
+        (self.rank[at] != u64::MAX).then_some(self.id[at])
+    }
+}

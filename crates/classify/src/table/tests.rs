@@ -1,0 +1,229 @@
+//! All tables against the linear one, over random rules and packets.
+
+use super::{Adaptive, BATCH_MAX, Linear, Production, Table};
+use crate::{Clause, Pattern, Ports, Rank, Rule, RuleId};
+use clearway_base::Random;
+use clearway_wire::digest::{Digest, Field, fields};
+
+fn tables() -> Vec<(&'static str, Box<dyn Table>)> {
+    vec![
+        ("adaptive", Box::new(Adaptive::new())),
+        ("production", Box::new(Production::new())),
+        ("production without cache", Box::new(Production::without_cache())),
+    ]
+}
+
+/// Values from few, so that rules overlap and packets hit.
+struct Generator {
+    random: Random,
+    sequence: u64,
+    is_ipv4_only: bool,
+}
+
+impl Generator {
+    fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let is_ipv4_only = random.chance(1, 2);
+        Self { random, sequence: 0, is_ipv4_only }
+    }
+
+    fn one_in(&mut self, number: u64) -> bool {
+        self.random.chance(1, number)
+    }
+
+    /// Addresses that share prefixes of all lengths.
+    fn address(&mut self) -> u64 {
+        let bits = self.random.below(33);
+        let differs = if bits == 0 { 0 } else { 1u64 << (bits - 1) };
+        0x0a14_1e28 ^ differs ^ self.random.below(4)
+    }
+
+    fn port(&mut self) -> u64 {
+        if self.one_in(4) { self.random.below(65536) } else { 1000 + self.random.below(24) }
+    }
+
+    fn kind(&mut self) -> u64 {
+        if self.is_ipv4_only || self.one_in(2) {
+            return 0x0061_0800;
+        }
+        [0x0061_0800, 0x0062_0800, 0x0063_0800, 0x0071_86dd, 0x00e1_0800, 0x0020_0806, 0x0010_1234]
+            [self.random.below(7) as usize]
+    }
+
+    fn digest(&mut self) -> Digest {
+        let kind = self.kind();
+        let mut words = [0; 8];
+        words[0] = kind | fields::PROTOCOL.place([6, 17, 17][self.random.below(3) as usize]);
+        if kind >> 16 & 7 == 1 {
+            words[0] |= fields::SOURCE_PORT.place(self.port());
+            words[0] |= fields::DESTINATION_PORT.place(self.port());
+        }
+        words[3] = self.address() << 32 | self.address();
+        if !self.is_ipv4_only {
+            words[1] = self.random.below(3) << 16;
+            words[2] = self.random.below(3) << 16;
+        }
+        if kind & 0xffff == 0x86dd {
+            (words[4], words[5], words[6]) =
+                (self.random.below(3), self.random.below(2), self.address());
+        }
+        Digest::from_words(words)
+    }
+
+    fn prefix(&mut self, pattern: Pattern, field: Field, value: u64) -> Pattern {
+        match self.random.below(4) {
+            0 => pattern,
+            1 => pattern.with(field, value),
+            _ => {
+                let bits = self.random.below(u64::from(field.bits) + 1) as u32;
+                pattern.with_prefix(field, value, bits)
+            }
+        }
+    }
+
+    fn ports(&mut self) -> Ports {
+        let (a, b) = (self.port() as u16, self.port() as u16);
+        Ports::new(a.min(b), a.max(b)).unwrap()
+    }
+
+    fn clause(&mut self) -> Clause {
+        let digest = self.digest();
+        let mut pattern = Pattern::ANY;
+        if self.one_in(3) {
+            pattern = pattern.with(fields::PROTOCOL, digest.field(fields::PROTOCOL));
+        }
+        if !self.is_ipv4_only && self.one_in(2) {
+            pattern = pattern.with(fields::NETWORK, digest.field(fields::NETWORK));
+        }
+        for field in [fields::IPV4_SOURCE, fields::IPV4_DESTINATION] {
+            pattern = self.prefix(pattern, field, digest.field(field));
+        }
+        for field in [fields::MAC_SOURCE, fields::MAC_DESTINATION, fields::IPV6_DESTINATION_LOW] {
+            if !self.is_ipv4_only && self.one_in(6) {
+                pattern = pattern.with(field, digest.field(field));
+            }
+        }
+        if self.one_in(20) {
+            // Anything: three of four bits do not matter, or nearly all.
+            let mask = std::array::from_fn(|_| {
+                self.random.next_u64() & self.random.next_u64() & self.random.next_u64()
+            });
+            let words: [u64; 7] = std::array::from_fn(|word| digest.words()[word]);
+            pattern = Pattern::new(mask, words);
+        }
+        let clause = Clause::new(pattern);
+        let (from, to) = (self.ports(), self.ports());
+        let clause =
+            if self.one_in(6) { clause.from_ports(from).unwrap_or(clause) } else { clause };
+        if self.one_in(2) { clause.to_ports(to).unwrap_or(clause) } else { clause }
+    }
+
+    fn rule(&mut self, id: u32) -> Rule {
+        self.sequence += 1;
+        let rank = Rank::new(self.random.below(3) as u16, self.sequence);
+        Rule { id: RuleId(id), rank, clause: self.clause() }
+    }
+}
+
+fn compare(
+    oracle: &mut Linear,
+    tables: &mut [(&str, Box<dyn Table>)],
+    digests: &[Digest],
+    seed: u64,
+) {
+    let mut expected = [None; BATCH_MAX];
+    oracle.classify(digests, &mut expected);
+    for (name, table) in tables {
+        let mut found = [Some(RuleId(77)); BATCH_MAX];
+        table.classify(digests, &mut found);
+        assert_eq!(found[..digests.len()], expected[..digests.len()], "{name}, seed {seed}");
+        assert_eq!(table.rules(), oracle.rules(), "{name}, seed {seed}");
+    }
+}
+
+/// Rules come and go between batches; packets come again, so that what is remembered is asked for.
+fn run(seed: u64, steps: u64, rules_max: u64) {
+    let mut generator = Generator::new(seed);
+    let (mut oracle, mut tables) = (Linear::new(), tables());
+    let mut present = Vec::new();
+    let digests: Vec<_> = (0..200).map(|_| generator.digest()).collect();
+    for step in 0..steps {
+        let is_full = present.len() as u64 >= rules_max;
+        if !is_full && !generator.one_in(3) {
+            let rule = generator.rule(step as u32);
+            oracle.insert(rule);
+            tables.iter_mut().for_each(|(_, table)| table.insert(rule));
+            present.push(rule.id);
+        } else if !present.is_empty() {
+            let at = generator.random.below(present.len() as u64) as usize;
+            let id = present.swap_remove(at);
+            assert!(oracle.remove(id));
+            assert!(tables.iter_mut().all(|(_, table)| table.remove(id)));
+            assert!(!tables.iter_mut().any(|(_, table)| table.remove(id)));
+        }
+        for _ in 0..generator.random.below(6) {
+            let batch: Vec<_> = (0..generator.random.below(BATCH_MAX as u64 + 1))
+                .map(|_| {
+                    let at = generator.random.below(digests.len() as u64) as usize;
+                    if generator.one_in(3) { generator.digest() } else { digests[at] }
+                })
+                .collect();
+            compare(&mut oracle, &mut tables, &batch, seed);
+        }
+    }
+    for (_, table) in &tables {
+        assert!(table.memory_bytes() > 0 || oracle.rules() == 0);
+    }
+}
+
+#[test]
+fn agree_with_the_oracle_on_few_rules() {
+    (0..40).for_each(|seed| run(seed, 150, 40));
+}
+
+#[test]
+fn agree_with_the_oracle_on_many_rules() {
+    (100..106).for_each(|seed| run(seed, 1500, 900));
+}
+
+#[test]
+fn an_empty_table_finds_nothing() {
+    for (name, table) in &mut tables() {
+        let mut found = [Some(RuleId(1)); 2];
+        table.classify(&[Digest::default(); 2], &mut found);
+        assert_eq!(found, [None; 2], "{name}");
+        assert!(!table.remove(RuleId(1)));
+    }
+}
+
+/// A hundred thousand connections are no slower to find than a hundred, but for what memory costs: they all
+/// are in one hash table, whose buckets stay short.
+#[test]
+fn exact_rules_share_one_hash_table() {
+    let mut table = Production::new();
+    let connection = |number: u64| {
+        Pattern::ANY
+            .with(fields::NETWORK, 6)
+            .with(fields::TAGGED, 0)
+            .with(fields::LAYER, 1)
+            .with(fields::PROTOCOL, 6)
+            .with(fields::IPV4_SOURCE, 0x0a00_0000 + number / 100)
+            .with(fields::IPV4_DESTINATION, 0x0a00_0001)
+            .with(fields::SOURCE_PORT, 1024 + number % 100)
+            .with(fields::DESTINATION_PORT, 80)
+    };
+    let count = 20_000;
+    for number in 0..count {
+        let rank = Rank::new(0, number);
+        table.insert(Rule { id: RuleId(number as u32), rank, clause: connection(number).into() });
+    }
+    assert!(table.subtables() <= 3, "{} hash tables", table.subtables());
+    for number in (0..count).step_by(97) {
+        let words: [u64; 8] =
+            std::array::from_fn(|word| connection(number).value().get(word).copied().unwrap_or(0));
+        let mut found = [None];
+        table.classify(&[Digest::from_words(words)], &mut found);
+        assert_eq!(found, [Some(RuleId(number as u32))]);
+    }
+    assert!(table.memory_bytes() < count as usize * 500 + (16 << 20));
+}
