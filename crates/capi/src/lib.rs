@@ -14,6 +14,7 @@ mod attach;
 mod connect;
 mod event;
 mod failure;
+mod kept;
 mod message;
 mod pointer;
 

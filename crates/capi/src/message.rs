@@ -1,14 +1,13 @@
 //! Sending and receiving, by copy and in place.
 
 use std::ffi::{c_int, c_void};
-use std::mem::{MaybeUninit, size_of};
 use std::ptr::{null, null_mut};
 
 use clearway_client::{ConnectionId, Error, Message, SendBuffer};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
-use crate::pointer;
+use crate::{kept, pointer};
 
 /// A received message in place. Valid until it is given to clearway_release. Do not copy it: the
 /// library keeps its own books in it.
@@ -35,16 +34,6 @@ pub struct clearway_writable {
     /// The library's own.
     pub reserved: [u64; 5],
 }
-
-/// What is in `reserved`, if anything.
-type Kept<T> = MaybeUninit<Option<T>>;
-
-const _: () = {
-    assert!(size_of::<Kept<Message>>() <= size_of::<[u64; 5]>());
-    assert!(size_of::<Kept<SendBuffer>>() <= size_of::<[u64; 5]>());
-    assert!(align_of::<Kept<Message>>() <= align_of::<u64>());
-    assert!(align_of::<Kept<SendBuffer>>() <= align_of::<u64>());
-};
 
 /// Sends `length` bytes (at most 8 MiB). Waits up to `timeout_ns` nanoseconds while there is no
 /// room (0: not at all; negative: as long as it takes). The bytes are copied: they may be changed
@@ -284,7 +273,7 @@ impl clearway_message {
     pub(crate) fn holding(message: Message) -> Self {
         let (data, length) = (message.as_ptr().cast(), message.len());
         let connection = message.connection().as_u64();
-        Self { data, length, connection, reserved: keep(message) }
+        Self { data, length, connection, reserved: kept::keep(message) }
     }
 
     /// Nothing but the name of a connection.
@@ -296,37 +285,20 @@ impl clearway_message {
         let held = !self.data.is_null();
         (self.data, self.length) = (null(), 0);
         // SAFETY: `data` is not null only if `holding` made this, and no `take` came since.
-        held.then(|| unsafe { take_kept(&self.reserved) }).flatten()
+        held.then(|| unsafe { kept::take(&self.reserved) }).flatten()
     }
 }
 
 impl clearway_writable {
     fn holding(mut buffer: SendBuffer) -> Self {
         let (data, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        Self { data, length, reserved: keep(buffer) }
+        Self { data, length, reserved: kept::keep(buffer) }
     }
 
     fn take(&mut self) -> Option<SendBuffer> {
         let held = !self.data.is_null();
         (self.data, self.length) = (null_mut(), 0);
         // SAFETY: as in `clearway_message::take`.
-        held.then(|| unsafe { take_kept(&self.reserved) }).flatten()
+        held.then(|| unsafe { kept::take(&self.reserved) }).flatten()
     }
-}
-
-/// Puts a value into the words that C carries around.
-fn keep<T>(value: T) -> [u64; 5] {
-    let mut words = [0; 5];
-    // SAFETY: size and alignment were asserted above for both types this is used with.
-    unsafe { words.as_mut_ptr().cast::<Kept<T>>().write(MaybeUninit::new(Some(value))) };
-    words
-}
-
-/// Takes it out again.
-///
-/// # Safety
-/// `words` came from `keep` with the same type, and were not taken yet.
-unsafe fn take_kept<T>(words: &[u64; 5]) -> Option<T> {
-    // SAFETY: the caller's promise.
-    unsafe { words.as_ptr().cast::<Kept<T>>().read().assume_init() }
 }
