@@ -1,4 +1,6 @@
-//! Cookies: what a stranger must send back before anything is allocated for it, in the manner of
+//! What only this endpoint can know: cookies, flow ids and tokens.
+//!
+//! A cookie is what a stranger must send back before anything is allocated for it, in the manner of
 //! RFC 4987, section 3.6 (SYN cookies) and RFC 9000, section 8.1.2 (retry tokens).
 
 use core::hash::Hasher;
@@ -9,6 +11,35 @@ use siphasher::sip128::{Hasher128, SipHasher24};
 
 /// Time of issue, then a keyed hash of it and of what the syn said.
 pub(crate) const COOKIE_BYTES: usize = 8 + 16;
+
+/// Numbers that nobody can foretell, whichever of them they have seen: a keyed hash of a counter.
+/// Every peer gets to see some.
+pub(crate) struct Secrets {
+    key: [u8; 16],
+    seed: u64,
+    count: u64,
+}
+
+impl Secrets {
+    pub(crate) const fn new(key: [u8; 16], seed: u64) -> Self {
+        Self { key, seed, count: 0 }
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.count += 1;
+        // A length that no cookie's hash has, which uses the same key.
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write(&self.seed.to_be_bytes());
+        hasher.write(&self.count.to_be_bytes());
+        Hasher::finish(&hasher)
+    }
+}
+
+impl core::fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secrets") // so is their key
+    }
+}
 
 /// Makes and checks cookies. Keeps nothing but its key.
 #[derive(Clone)]

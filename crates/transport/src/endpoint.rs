@@ -12,11 +12,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{Random, Time, TimerWheel};
+use clearway_base::{Time, TimerWheel};
 
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
-use crate::cookie::Cookies;
+use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowInfo, Parameters};
 
 mod counters;
@@ -30,7 +30,12 @@ pub use counters::Counters;
 use strangers::{Ping, Reply};
 use table::{Keyed, Slot};
 
-/// Names a flow: the flow id that packets to us carry. Its low half is the flow's slot.
+/// Bits of a flow id that are its slot; the others are a secret that a stranger has to guess.
+const SLOT_BITS: u32 = 20;
+/// Flows of one endpoint, whatever the configuration says.
+const FLOWS_MAX: usize = 1 << SLOT_BITS;
+
+/// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey(u64);
 
@@ -38,7 +43,7 @@ impl FlowKey {
     /// The slot of the flow: small, dense, and reused after the flow has ended.
     #[must_use]
     pub const fn slot(self) -> usize {
-        (self.0 & 0xffff_ffff) as usize
+        (self.0 & (FLOWS_MAX as u64 - 1)) as usize
     }
 }
 
@@ -78,13 +83,13 @@ pub struct Endpoint {
     reply_budget_until: Time,
     pings: VecDeque<Ping>,
     cookies: Cookies,
-    random: Random,
+    secrets: Secrets,
     counters: Counters,
 }
 
 impl Endpoint {
-    /// An endpoint without flows. `seed` drives flow ids and tokens, and is as secret as `secret`,
-    /// the key of the cookies.
+    /// An endpoint without flows. Flow ids, tokens and cookies come from `secret`, which must be
+    /// random, and from `seed`, which tells endpoints with the same secret apart.
     #[must_use]
     pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
         let keyed = Keyed(u64::from_ne_bytes(secret[..8].try_into().expect("8 bytes")) ^ seed);
@@ -103,7 +108,7 @@ impl Endpoint {
             reply_budget: 0,
             reply_budget_until: now,
             pings: VecDeque::new(),
-            random: Random::new(seed),
+            secrets: Secrets::new(secret, seed),
             counters: Counters::default(),
         }
     }
@@ -159,7 +164,7 @@ impl Endpoint {
         window: u64,
     ) -> Option<FlowKey> {
         let local_id = self.reserve()?;
-        let token = self.random.next_u64();
+        let token = self.secrets.next();
         let parameters = Parameters { owner, local_id, local, remote, window };
         let flow = Flow::connect(now, &self.config, parameters, service_port, token);
         Some(self.insert(now, flow))

@@ -110,6 +110,8 @@ pub(crate) struct Flow {
     /// The peer ends after this many messages.
     peer_close: Option<u32>,
     last_received: Time,
+    /// When the first packet that asks for an answer left, with none in flight.
+    asked: Time,
     keep_alive_at: Time,
     messages_sent: u64,
     packets_lost: u64,
@@ -152,6 +154,7 @@ impl Flow {
             probe_due: false,
             peer_close: None,
             last_received: now,
+            asked: now,
             keep_alive_at: Time::MAX,
             messages_sent: 0,
             packets_lost: 0,

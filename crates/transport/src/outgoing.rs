@@ -209,8 +209,9 @@ impl Outgoing {
         if range.is_empty() {
             return;
         }
-        self.lost.insert(range);
-        for above in self.acknowledged_above.iter() {
+        self.lost.insert(range.clone());
+        let arrived = self.acknowledged_above.iter().skip_while(|above| above.end <= range.start);
+        for above in arrived.take_while(|above| above.start < range.end) {
             self.lost.remove(above);
         }
     }

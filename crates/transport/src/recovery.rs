@@ -45,8 +45,10 @@ impl SentPacket {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
     pub(crate) bytes: u64,
-    /// When the largest newly acknowledged packet was sent, if it is the largest the peer names:
-    /// RFC 9002, 5.1, allows an RTT sample only then.
+    /// When the largest packet that the peer names was sent, if that is new. RFC 9002, 5.1: "An
+    /// endpoint generates an RTT sample on receiving an ACK frame that meets the following two
+    /// conditions: the largest acknowledged packet number is newly acknowledged, and at least one
+    /// of the newly acknowledged packets was ack-eliciting."
     pub(crate) largest_sent: Option<Time>,
 }
 
@@ -133,6 +135,7 @@ impl Recovery {
             return None;
         }
         let mut acked = Acked::default();
+        let is_new = self.largest_acked.is_none_or(|before| ack.largest > before);
         for range in ack.ranges() {
             if range.end <= self.first {
                 break;
@@ -147,13 +150,15 @@ impl Recovery {
                 acked.bytes += u64::from(packet.bytes);
                 packet.bytes = 0;
                 on_acked(&packet.content);
-                if range.end == ack.largest + 1 {
-                    acked.largest_sent = Some(packet.sent);
-                }
             }
         }
         if acked.bytes > 0 {
             self.probes = 0;
+            acked.largest_sent = ack
+                .largest
+                .checked_sub(self.first)
+                .filter(|_| is_new)
+                .map(|index| self.packets[index as usize].sent);
         }
         self.largest_acked = self.largest_acked.max(Some(ack.largest));
         self.pop_done();
@@ -238,5 +243,65 @@ impl Recovery {
             self.last_eliciting = now;
         }
         waits
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::single_range_in_vec_init, reason = "an acknowledgement of one range")]
+mod tests {
+    use super::{Content, Recovery};
+    use clearway_base::Time;
+    use clearway_wire::clearway::{self, Frame, Frames};
+    use core::ops::Range;
+
+    /// What an acknowledgement of `ranges`, descending, says about when its largest was sent.
+    fn sample(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Option<u64> {
+        let mut bytes = [0; 256];
+        let length = clearway::emit_ack(&mut bytes, 0, ranges.iter().cloned());
+        let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes[..length]).next() else { panic!() };
+        let acked = recovery.on_ack(&ack, |_| ()).expect("was sent");
+        acked.largest_sent.map(Time::as_ns)
+    }
+
+    fn sent(packets: u64) -> Recovery {
+        let mut recovery = Recovery::new();
+        for number in 0..packets {
+            recovery.on_sent(Time::from_ns(100 * number), 1000, true, Content::default());
+        }
+        recovery
+    }
+
+    #[test]
+    fn only_a_new_largest_gives_a_round_trip_time() {
+        let mut recovery = sent(10);
+        assert_eq!(sample(&mut recovery, &[4..6, 0..2]), Some(500));
+        assert_eq!(sample(&mut recovery, &[4..6, 0..2]), None, "nothing new");
+        // What was late is new, but the largest is not: its time would be far too long.
+        assert_eq!(sample(&mut recovery, &[0..6]), None);
+        assert_eq!(sample(&mut recovery, &[0..10]), Some(900));
+    }
+
+    #[test]
+    fn a_packet_without_data_may_be_the_largest() {
+        let mut recovery = sent(2);
+        recovery.on_sent(Time::from_ns(777), 30, false, Content::default());
+        assert_eq!(sample(&mut recovery, &[0..3]), Some(777));
+        recovery.on_sent(Time::from_ns(900), 30, false, Content::default());
+        assert_eq!(sample(&mut recovery, &[0..4]), None, "no data in it");
+    }
+
+    #[test]
+    fn overtaken_by_three_or_by_time_is_lost() {
+        let mut recovery = sent(10);
+        sample(&mut recovery, &[3..4]);
+        let mut lost = 0;
+        recovery.detect_losses(Time::from_ns(300), 1_000_000, |_| lost += 1);
+        assert_eq!(lost, 1, "packet 0; 1 and 2 may still come");
+        assert!(!recovery.is_loss_due(Time::from_ns(1_000_099)));
+        assert!(recovery.is_loss_due(Time::from_ns(1_000_100)));
+        recovery.detect_losses(Time::from_ns(1_000_100), 1_000_000, |_| lost += 1);
+        assert_eq!(lost, 2);
+        recovery.detect_losses(Time::from_ns(1_000_200), 1_000_000, |_| lost += 1);
+        assert_eq!((lost, recovery.in_flight_bytes()), (3, 6000));
     }
 }

@@ -596,3 +596,48 @@ fn a_busy_flow_keeps_few_timers() {
         }
     }
 }
+
+/// The idle timer starts with the question, not with what was heard an hour before.
+#[test]
+fn without_keep_alive_a_flow_may_be_silent_for_as_long_as_it_likes() {
+    let config = Config { keep_alive_ns: 0, ..Config::default() };
+    let mut network = Network::new(15, &config, Faults::default(), 1 << 20);
+    let keys = network.connected();
+    transfer(&mut network, keys, &[100], 1);
+    while network.step() {}
+    network.now = network.now + 3600 * SECOND;
+    transfer(&mut network, keys, &[100], 1);
+    while network.step() {}
+    assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()));
+    // And a peer that is gone is still found out.
+    network.faults.loss = 1000;
+    let begin = network.now;
+    network.hosts[0].endpoint.send(begin, keys[0], 0, 100);
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
+    assert!(network.now.since(begin) >= config.idle_timeout_ns);
+}
+
+/// What was still to be said then came due again and again until the flow was forgotten.
+#[test]
+fn a_flow_that_its_peer_has_closed_rests() {
+    let mut network = Network::new(16, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    let length = WINDOW as u32 / 2;
+    network.hosts[0].app.transmit_pool = content(0, length);
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, keys[0], 0, length);
+    let host = &mut network.hosts[0];
+    host.endpoint.close(now, keys[0], &mut host.app);
+    while network.hosts[1].app.closed.is_empty() {
+        network.step();
+        // Released at once: the limit has to be told, when the close is here already.
+        network.read_all(1, keys[1]);
+    }
+    let mut steps = 0;
+    while network.step() {
+        steps += 1;
+    }
+    assert!(steps < 20, "{steps} steps");
+    assert_eq!(network.hosts[1].endpoint.flows().count(), 0);
+}

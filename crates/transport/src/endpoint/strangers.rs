@@ -40,7 +40,7 @@ pub(super) struct Ping {
 impl Endpoint {
     /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
     pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
-        let token = self.random.next_u64();
+        let token = self.secrets.next();
         if self.pings.len() == PINGS_MAX {
             self.pings.pop_front();
         }
@@ -59,6 +59,10 @@ impl Endpoint {
         token: u64,
         ping: &Packet<'_>,
     ) {
+        // There may be no room for the answer where packets are written.
+        if ping.length() > usize::from(self.config.packet_bytes_max) {
+            return self.counters.dropped_malformed += 1;
+        }
         let mut bytes = vec![0; ping.length()];
         emit_control(&mut bytes, PacketType::Pong, 0, token, |body| {
             body.copy_from_slice(ping.body());

@@ -7,7 +7,7 @@ use clearway_base::{Time, TimerWheel};
 use siphasher::sip::SipHasher13;
 
 use super::strangers::Addresses;
-use super::{Endpoint, FlowKey};
+use super::{Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
 use crate::app::{App, Reason};
 use crate::flow::{Flow, Outcome};
 
@@ -56,20 +56,21 @@ impl Endpoint {
         find(&mut self.slots, key)
     }
 
-    /// A free slot and a fresh id for it: the slot below, 32 random bits above, which a stranger
-    /// cannot guess.
+    /// A free slot and a fresh id for it: the slot below, random bits above. RFC 9000, section
+    /// 21.5 (request forgery) and 10.3 (resets) rest on the same: whoever has not seen a packet of
+    /// the flow cannot name it.
     pub(super) fn reserve(&mut self) -> Option<u64> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.slots.len() < self.config.flows_max as usize => {
+            None if self.slots.len() < FLOWS_MAX.min(self.config.flows_max as usize) => {
                 self.slots.push(Slot::default());
                 (self.slots.len() - 1) as u32
             }
             None => return None,
         };
         // Never 0, which on the wire means "none yet".
-        let secret = self.random.next_u32().max(1);
-        Some(u64::from(secret) << 32 | u64::from(slot))
+        let secret = (self.secrets.next() >> SLOT_BITS).max(1);
+        Some(secret << SLOT_BITS | u64::from(slot))
     }
 
     pub(super) fn insert(&mut self, now: Time, flow: Flow) -> FlowKey {

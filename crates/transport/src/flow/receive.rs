@@ -36,15 +36,22 @@ impl Flow {
         if self.is_connecting() {
             return Err(Dropped::Early);
         }
+        // The one after it must be a number too.
+        if header.number == u64::MAX {
+            return Err(Dropped::Violation);
+        }
         if self.acks.is_duplicate(header.number) {
             self.acks.record_duplicate(now);
             return Err(Dropped::Duplicate);
         }
+        // Nothing of a packet counts unless all of it can be read.
+        if let Some(malformed) = packet.frames().find_map(Result::err) {
+            return Err(Dropped::Malformed(malformed));
+        }
         self.touch(now, config);
         let mut eliciting = false;
         let mut outcome = Outcome::Continue;
-        for frame in packet.frames() {
-            let frame = frame.map_err(Dropped::Malformed)?;
+        for frame in packet.frames().flatten() {
             eliciting |= !matches!(frame, Frame::Ack(_));
             match self.handle_frame(now, config, &frame, app) {
                 Ok(Outcome::Continue) => {}
@@ -91,10 +98,20 @@ impl Flow {
             Frame::Message(_) | Frame::Fragment(_) | Frame::Ping => {}
             Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
             Frame::Limit(limit) => self.handle_limit(now, *limit),
-            Frame::Close { messages, .. } => self.peer_close = Some(*messages),
+            Frame::Close { messages, .. } => self.handle_close(*messages)?,
             Frame::Reset { reason } => return Ok(Outcome::Ended(Reason::from_code(*reason))),
         }
         Ok(Outcome::Continue)
+    }
+
+    fn handle_close(&mut self, messages: u32) -> Result<(), Refused> {
+        let missing = messages.wrapping_sub(self.incoming.messages_delivered() as u32) as i32;
+        let is_too_few = missing < 0 && matches!(self.state, State::Open);
+        if is_too_few || self.peer_close.is_some_and(|before| before != messages) {
+            return Err(Refused::Violation);
+        }
+        self.peer_close = Some(messages);
+        Ok(())
     }
 
     fn handle_limit(&mut self, now: Time, limit: u64) {
@@ -129,7 +146,7 @@ impl Flow {
             self.congestion.on_ack(&AckSample {
                 now,
                 acked_bytes: acked.bytes,
-                rtt_ns: self.rtt.latest_ns(),
+                rtt_ns: self.rtt.adjusted_ns(),
                 smoothed_rtt_ns: self.rtt.smoothed_ns(),
                 min_rtt_ns: self.rtt.min_ns(),
                 window_limited: limited,
@@ -164,6 +181,7 @@ impl Flow {
         let wait_ns =
             3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
         self.state = State::Drained { until: now + wait_ns.max(config.probe_timeout_max_ns) };
+        (self.limit_due, self.probe_due, self.close_due) = (false, false, false);
         self.outgoing = Outgoing::new(0);
         self.recovery = Recovery::at(self.recovery.next_number());
         self.acks.record_duplicate(now); // acknowledge the close at once

@@ -12,9 +12,11 @@ impl Flow {
     pub(crate) fn next_timeout(&self, config: &Config) -> Time {
         let own = match &self.state {
             State::Connecting(connecting) => return connecting.retry_at.min(connecting.give_up),
-            State::Drained { until } => *until,
+            State::Drained { until } => {
+                return self.acks.due().map_or(*until, |ack| ack.min(*until));
+            }
             State::Open | State::Closing if self.expects_answer(config) => {
-                self.keep_alive_at.min(self.last_received + config.idle_timeout_ns)
+                self.keep_alive_at.min(self.silent_since() + config.idle_timeout_ns)
             }
             State::Open | State::Closing => Time::MAX,
         };
@@ -34,7 +36,8 @@ impl Flow {
             State::Drained { .. } => return Outcome::Continue,
             State::Open | State::Closing => {}
         }
-        if now.since(self.last_received) >= config.idle_timeout_ns && self.expects_answer(config) {
+        let silence_ns = now.since(self.silent_since());
+        if silence_ns >= config.idle_timeout_ns && self.expects_answer(config) {
             return Outcome::Ended(Reason::TimedOut);
         }
         if self.keep_alive_at <= now {
@@ -53,6 +56,12 @@ impl Flow {
         }
     }
 
+    /// RFC 9000, 10.1: "An endpoint also restarts its idle timer when sending an ack-eliciting packet
+    /// if no other ack-eliciting packets have been sent since last receiving and processing a packet."
+    fn silent_since(&self) -> Time {
+        self.last_received.max(self.asked)
+    }
+
     /// Without keep-alive, silence on a flow with nothing in flight is no sign of a dead peer.
     fn expects_answer(&self, config: &Config) -> bool {
         config.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
@@ -65,6 +74,7 @@ impl Flow {
         // RFC 9002, 7.6: three probe timeouts in a row are persistent congestion.
         if self.recovery.probes() == 3 {
             self.congestion.on_persistent_congestion();
+            self.rtt.on_persistent_congestion();
         }
         self.probe_due = true;
     }

@@ -181,6 +181,9 @@ impl Flow {
     ) {
         let number = self.recovery.next_number();
         let is_close = content.close;
+        if eliciting && self.recovery.in_flight_bytes() == 0 {
+            self.asked = now;
+        }
         self.recovery.on_sent(now, packet.len(), eliciting, content);
         if eliciting {
             self.pacer.on_sent(packet.len() as u64);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
-use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX};
+use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
 use crate::{Config, Endpoint, FlowKey, Owner, Reason};
@@ -61,9 +61,11 @@ struct Hostile {
 }
 
 impl Hostile {
-    /// Opens a flow from `index`; its app never learns of what the server sends.
-    fn connect(server: &mut Host, index: u8, now: Time) -> Self {
-        let mut client = Host::new(index, 0);
+    /// Opens a flow, the `nth` from its host; what the server sends it later is not looked at.
+    fn connect(server: &mut Host, nth: u8, now: Time) -> Self {
+        let mut client = Host::new(66, 0);
+        client.endpoint = Endpoint::new(Config::default(), now, u64::from(nth), [66; 16]);
+        server.packets(now); // to its other flows, which this one would reset
         let key = client.endpoint.connect(now, OWNER, client.address, server.address, PORT, WINDOW);
         exchange(server, &mut client, now);
         client.endpoint.send(now, key.expect("room"), 0, 0);
@@ -125,7 +127,7 @@ impl Scene {
             .connect(START, OWNER, good.address, server.address, PORT, WINDOW)
             .expect("room");
         exchange(&mut server, &mut good, START);
-        let hostile = Hostile::connect(&mut server, 66, START);
+        let hostile = Hostile::connect(&mut server, 0, START);
         Self { server, good, good_flow, now: START, hostile }
     }
 
@@ -186,11 +188,13 @@ fn one_that_begins_messages_and_ends_none_leaves_room_for_others() {
 #[test]
 fn many_connections_of_one_host_hold_no_more_than_one() {
     let mut scene = Scene::new(16 << 20);
-    for _ in 0..50 {
-        let mut another = Hostile::connect(&mut scene.server, 66, scene.now);
+    for nth in 1..50 {
+        let mut another = Hostile::connect(&mut scene.server, nth, scene.now);
         let packet = another.fragment(0, MESSAGE_BYTES_MAX / 4, 0, &[1]);
         scene.attack(&packet);
     }
+    assert_eq!(scene.server.endpoint.flows().count(), 51);
+    assert_eq!(scene.server.endpoint.counters().dropped_no_buffer, 45, "four hold 8 MB");
     for length in [0, 64, 32 << 10, 1 << 20, 4 << 20] {
         scene.assert_good_goes_on(length, SECOND);
     }
@@ -274,5 +278,88 @@ fn overlapping_parts_with_different_bytes_make_one_message_of_the_right_length()
         let (_, buffer) = scene.server.app.delivered.pop_front().expect("just seen");
         assert_eq!(scene.server.app.release(buffer).len(), 1000);
         assert!(scene.server.app.closed.is_empty());
+    }
+}
+
+#[test]
+fn a_packet_of_which_a_part_cannot_be_read_is_dropped_whole() {
+    let mut scene = Scene::new(1 << 20);
+    let message_and = |garbage: u8| {
+        move |frames: &mut [u8]| {
+            let head = clearway::emit_message(frames, 0, 0, 5);
+            frames[head..head + 5].copy_from_slice(b"hello");
+            frames[head + 5] = garbage;
+            head + 6
+        }
+    };
+    let packet = scene.hostile.packet_numbered(0, message_and(0xff));
+    scene.attack(&packet);
+    assert_eq!(scene.server.endpoint.counters().dropped_malformed, 1);
+    assert!(scene.server.app.delivered.is_empty());
+    // Its number was not used up: the same with padding instead is taken.
+    let packet = scene.hostile.packet_numbered(0, message_and(0));
+    scene.attack(&packet);
+    assert_eq!(scene.server.app.delivered.len(), 1);
+}
+
+#[test]
+fn the_last_packet_number_that_there_is_ends_the_flow() {
+    let mut scene = Scene::new(1 << 20);
+    let packet = scene.hostile.packet_numbered(u64::MAX, clearway::emit_ping);
+    scene.attack(&packet);
+    scene.assert_ended();
+    let mut scene = Scene::new(1 << 20);
+    let packet = scene.hostile.packet_numbered(u64::MAX - 1, clearway::emit_ping);
+    scene.attack(&packet);
+    assert!(scene.server.app.closed.is_empty());
+    scene.assert_good_goes_on(100, MILLISECOND);
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_ends_the_flow() {
+    let mut scene = Scene::new(1 << 20);
+    let range = 0..1000;
+    let packet = scene.hostile.packet(|frames| clearway::emit_ack(frames, 0, [range]));
+    scene.attack(&packet);
+    scene.assert_ended();
+}
+
+#[test]
+fn closes_that_contradict_each_other_or_what_was_sent_end_the_flow() {
+    let mut scene = Scene::new(1 << 20);
+    for messages in [5, 6] {
+        let packet = scene.hostile.packet(|frames| clearway::emit_close(frames, 0, messages));
+        scene.attack(&packet);
+    }
+    scene.assert_ended();
+    let mut scene = Scene::new(1 << 20);
+    let message = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0, 0));
+    scene.attack(&message);
+    let close = scene.hostile.packet(|frames| clearway::emit_close(frames, 0, 0));
+    scene.attack(&close);
+    assert_eq!(scene.server.app.closed, [Reason::Protocol]);
+}
+
+/// The answer would have as many bytes, for which there may be no room.
+#[test]
+fn a_ping_longer_than_a_packet_may_be_is_not_answered() {
+    let mut scene = Scene::new(1 << 20);
+    for (length, answers) in [(1472, 1), (1473, 0), (9000, 0)] {
+        let mut ping = vec![0; length];
+        Header::control(PacketType::Ping, 0, 7).emit(&mut ping);
+        clearway::seal(&mut ping);
+        scene.attack(&ping);
+        assert_eq!(scene.server.packets(scene.now).len(), answers, "{length}");
+    }
+}
+
+#[test]
+fn flow_ids_tell_nothing_of_each_other() {
+    let mut server = Host::new(1, 1 << 20);
+    server.endpoint.listen(PORT, LISTENER).expect("free");
+    let ids: Vec<u64> = (0..8).map(|nth| Hostile::connect(&mut server, nth, START).flow).collect();
+    for (index, id) in ids.iter().enumerate() {
+        assert_eq!(id & 0xf_ffff, index as u64, "its slot");
+        assert!(ids[..index].iter().all(|other| (id ^ other) >> 20 != 0));
     }
 }
