@@ -117,8 +117,17 @@ fn transfer(seed: u64) {
 fn every_message_arrives_once_in_order_intact() {
     for seed in 0..SEEDS {
         let outcome = std::panic::catch_unwind(|| transfer(seed));
-        assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: transfer({seed})");
+        assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: CLEARWAY_SEED={seed}");
     }
+}
+
+/// One seed, from the environment: for failures of `soak`.
+#[test]
+fn replay() {
+    let Some(seed) = std::env::var("CLEARWAY_SEED").ok().and_then(|text| text.parse().ok()) else {
+        return println!("skipped: set CLEARWAY_SEED to the seed that failed");
+    };
+    transfer(seed);
 }
 
 /// `make soak`: ever new seeds for as long as the environment says.
@@ -135,7 +144,7 @@ fn soak() {
     let mut seed = start.as_secs() << 20;
     while std::time::Instant::now() < end {
         let outcome = std::panic::catch_unwind(|| transfer(seed));
-        assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: transfer({seed})");
+        assert!(outcome.is_ok(), "seed {seed} fails; to replay it alone: CLEARWAY_SEED={seed}");
         seed += 1;
     }
     println!("{} seeds passed", seed & ((1 << 20) - 1));
