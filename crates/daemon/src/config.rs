@@ -39,6 +39,8 @@ pub struct Config {
     pub policy: Policy,
     /// What is written to standard error.
     pub log: Log,
+    /// A daemon gives up every system call and file that it has no use for, once it runs.
+    pub confine: bool,
 }
 
 /// The control socket.
@@ -245,6 +247,7 @@ impl Default for Config {
             nics: Vec::new(),
             policy: Policy::default(),
             log: Log::default(),
+            confine: true,
         }
     }
 }
@@ -298,6 +301,11 @@ impl Policy {
     /// True if anybody but root and the daemon's own user may ever attach.
     pub(crate) fn lets_others_in(&self) -> bool {
         self.anybody || !self.users.is_empty() || !self.groups.is_empty()
+    }
+
+    /// True if it has to be known of which groups a user is a member.
+    pub(crate) fn names_groups(&self) -> bool {
+        !self.groups.is_empty() || self.ports.iter().any(|rule| !rule.groups.is_empty())
     }
 }
 

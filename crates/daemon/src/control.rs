@@ -30,6 +30,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{Timespec, epoll};
 
 use crate::config::Config;
+use crate::confinement::Confinement;
 use crate::policy::Accounts;
 use crate::socket::Listener;
 use crate::{Error, policy};
@@ -124,6 +125,11 @@ impl ControlPlane {
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
+    }
+
+    /// What `status` says about it.
+    pub(crate) fn set_confinement(&mut self, confinement: Confinement) {
+        self.facts.confinement = confinement;
     }
 
     /// Lets `SIGTERM` and `SIGINT` end [`ControlPlane::run`].

@@ -5,10 +5,11 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config::{Config, Network, Nic};
+use crate::confinement::Confinement;
 use crate::control::{ControlPlane, EngineSlot, Signals, Stopper};
 use crate::nic::OpenNic;
 use crate::socket::Listener;
-use crate::{Error, log, nic, privileges};
+use crate::{Error, confinement, log, nic, privileges};
 
 /// A host that is open: the control socket takes connections and the NICs take frames, but nobody
 /// serves them yet.
@@ -25,7 +26,7 @@ impl Host {
     /// same `clock`; engines of several hosts may share a [`Group`] if their hosts share a clock.
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
-        let listener = Listener::bind(&config.control.socket, config.policy.lets_others_in())?;
+        let listener = Listener::bind(&config.control.socket, &config.policy)?;
         let (mut engines, mut slots) = (Vec::new(), Vec::new());
         for nic in &config.nics {
             let opened = nic::open(nic, config.udp_port)
@@ -60,6 +61,7 @@ pub fn run(config: &Config) -> Result<(), Error> {
     host.control.stop_on(signals)?;
     privileges::drop_unneeded(config)
         .map_err(|error| Error::resources("drop privileges", error))?;
+    host.control.set_confinement(confined(config));
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
     for (nic, engine) in config.nics.iter().zip(host.engines) {
@@ -71,6 +73,14 @@ pub fn run(config: &Config) -> Result<(), Error> {
         let _ = thread.join();
     }
     Ok(())
+}
+
+fn confined(config: &Config) -> Confinement {
+    if config.confine {
+        confinement::confine(config)
+    } else {
+        Confinement::off("the configuration says `confine = false`")
+    }
 }
 
 /// Runs several hosts on this process: all their engines in turn on the calling thread, each control

@@ -2,6 +2,7 @@
 //! command.
 
 pub mod config;
+mod confinement;
 mod control;
 mod error;
 mod host;
@@ -12,6 +13,7 @@ mod privileges;
 mod socket;
 
 pub use config::Config;
+pub use confinement::{Confinement, try_confinement};
 pub use control::{ControlPlane, Stopper};
 pub use error::Error;
 pub use host::{Host, run, run_together};

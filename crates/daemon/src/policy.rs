@@ -19,26 +19,38 @@ const DYNAMIC_PORT_MIN: u16 = 49152;
 /// 1023).
 const USER_PORT_MIN: u16 = 1024;
 
+/// A user that there is nowhere.
+const NO_USER: u32 = u32::MAX - 7;
+
 /// The process at the other end of a control socket, according to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Peer {
     pub(crate) user: u32,
     pub(crate) process: i32,
-    /// Its group, and those that the user database adds.
+    /// Its group, and those that the user database adds, if they were asked for.
     pub(crate) groups: Vec<u32>,
 }
 
 impl Peer {
-    pub(crate) fn of(socket: impl std::os::fd::AsFd) -> std::io::Result<Self> {
+    pub(crate) fn of(socket: impl std::os::fd::AsFd, groups: bool) -> std::io::Result<Self> {
         let credentials = socket_peercred(socket)?;
         let user = credentials.uid.as_raw();
         let group = credentials.gid.as_raw();
-        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups: groups(user, group) })
+        let groups = if groups { groups_of(user, group) } else { vec![group] };
+        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups })
+    }
+
+    /// Asks the user database for somebody who is not in it, so that all parts of it that the C library
+    /// loads when they are first needed are there before that is forbidden.
+    pub(crate) fn prepare_groups() {
+        let nobody = Uid::from_raw(NO_USER);
+        let _ = User::from_uid(nobody);
+        let _ = getgrouplist(c"no user has this name", Gid::from_raw(NO_USER));
     }
 }
 
 /// The groups of a user. One that is not in the user database has only the one it came with.
-fn groups(user: u32, group: u32) -> Vec<u32> {
+fn groups_of(user: u32, group: u32) -> Vec<u32> {
     let listed = || {
         let name = User::from_uid(Uid::from_raw(user)).ok().flatten()?.name;
         let name = std::ffi::CString::new(name).ok()?;

@@ -1,7 +1,7 @@
 //! Giving up what root has and the daemon does not need.
 //!
 //! Called after the NICs and the control socket are open and before any thread is started, because
-//! capabilities belong to threads. Confinement by seccomp and Landlock is not here yet.
+//! capabilities belong to threads. What is left is confined by `crate::confinement`.
 
 use std::io;
 

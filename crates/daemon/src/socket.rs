@@ -15,6 +15,7 @@ use rustix::net::{
 };
 
 use crate::Error;
+use crate::config::Policy;
 use crate::policy::Peer;
 
 /// Connections that may wait to be accepted.
@@ -27,12 +28,14 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// Device and inode of the file, so that only the own one is ever removed.
     identity: (u64, u64),
+    /// The groups of those who connect matter.
+    with_groups: bool,
 }
 
 impl Listener {
-    /// Binds `path`. With `for_others`, every user may connect (and is then checked by its
+    /// Binds `path`. If the policy lets others in, every user may connect (and is then checked by its
     /// credentials); otherwise only the daemon's own.
-    pub(crate) fn bind(path: &Path, for_others: bool) -> Result<Self, Error> {
+    pub(crate) fn bind(path: &Path, policy: &Policy) -> Result<Self, Error> {
         let failed = |action: &str, source: io::Error| Error::System {
             action: format!("cannot {action} the control socket {}", path.display()),
             source,
@@ -49,19 +52,20 @@ impl Listener {
             .map_err(|error| failed("bind", error.into()))?;
         bind(&socket, &address).map_err(|error| failed("bind", error.into()))?;
         listen(&socket, BACKLOG).map_err(|error| failed("listen on", error.into()))?;
-        let mode = if for_others { 0o666 } else { 0o600 };
+        let mode = if policy.lets_others_in() { 0o666 } else { 0o600 };
         let metadata = fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .and_then(|()| fs::symlink_metadata(path))
             .map_err(|error| failed("set the mode of", error))?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Self { socket, path: path.to_owned(), identity })
+        let with_groups = policy.names_groups();
+        Ok(Self { socket, path: path.to_owned(), identity, with_groups })
     }
 
     /// The next waiting connection and who is behind it.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = accept_with(&self.socket, flags)?;
-        let peer = Peer::of(&socket)?;
+        let peer = Peer::of(&socket, self.with_groups)?;
         Ok((socket, peer))
     }
 }

@@ -15,6 +15,7 @@ pub mod interface;
 pub mod memif;
 mod open_interface;
 mod queue;
+pub mod seccomp;
 
 pub use open_interface::{Opened, open_interface};
 pub use queue::{

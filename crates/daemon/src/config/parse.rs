@@ -27,6 +27,7 @@ pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Pr
 }
 
 fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
+    let confine = root.boolean("confine");
     let udp_port = root.integer("udp_port", 1..=u64::from(u16::MAX));
     let control = root.section("control", "[control]").map(control).unwrap_or_default();
     let nics = root.sections("nic", "[[nic]]");
@@ -45,6 +46,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         nics: parse_nic::nics(nics, machine),
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,
+        confine: confine.unwrap_or(true),
     };
     root.finish();
     config

@@ -94,6 +94,15 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// `true` or `false`.
+    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Boolean(value) => Some(*value),
+            other => self.wrong_type(key, value.span(), other, "true or false, without quotes"),
+        }
+    }
+
     /// One of a few words.
     pub(super) fn choice<T: Copy>(
         &mut self,

@@ -35,6 +35,7 @@ fn shipped_example_is_valid_and_shows_the_defaults() {
     assert_eq!(config.policy, Policy::default());
     assert_eq!(config.log, Log::default());
     assert_eq!(config.udp_port, UDP_PORT_DEFAULT);
+    assert!(config.confine);
 }
 
 /// Each `#key = value` of the example is read as well, so that it cannot rot.
@@ -215,4 +216,13 @@ fn random_edits_never_panic() {
             let _ = read(&text);
         }
     }
+}
+
+#[test]
+fn confinement_can_be_switched_off() {
+    let nic = "[[nic]]\ninterface = \"eth0\"\n";
+    let with = |line: &str| read(&format!("{line}\n{nic}"));
+    assert!(!with("confine = false").unwrap_or_else(|problems| panic!("{problems}")).confine);
+    let problems = with("confine = \"no\"").expect_err("a wrong type").to_string();
+    assert!(problems.contains("test.toml:1:") && problems.contains("true or false"), "{problems}");
 }

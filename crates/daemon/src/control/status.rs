@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::ControlPlane;
 use super::session::Waiting;
 use crate::config::Config;
+use crate::confinement::Confinement;
 
 /// The longest state that is told, as JSON: some thousand flows. Each session can make the daemon hold
 /// one of them.
@@ -23,6 +24,7 @@ pub(super) struct Facts {
     pub(super) socket: PathBuf,
     udp_port: u16,
     started: Instant,
+    pub(super) confinement: Confinement,
 }
 
 /// Snapshots that a session waits for.
@@ -49,6 +51,7 @@ struct Status {
     uptime_seconds: u64,
     socket: PathBuf,
     udp_port: u16,
+    confinement: Confinement,
     sessions: usize,
     apps: Vec<App>,
     engines: Vec<Engine>,
@@ -92,7 +95,8 @@ impl Telling {
 impl Facts {
     pub(super) fn new(config: &Config) -> Self {
         let socket = config.control.socket.clone();
-        Self { socket, udp_port: config.udp_port, started: Instant::now() }
+        let confinement = Confinement::off("the host is part of another program");
+        Self { socket, udp_port: config.udp_port, started: Instant::now(), confinement }
     }
 }
 
@@ -176,6 +180,7 @@ impl ControlPlane {
             uptime_seconds: self.facts.started.elapsed().as_secs(),
             socket: self.facts.socket.clone(),
             udp_port: self.facts.udp_port,
+            confinement: self.facts.confinement.clone(),
             sessions: self.sessions.len(),
             apps: self.apps(),
             engines: engines.collect(),
@@ -267,6 +272,7 @@ mod tests {
             uptime_seconds: 0,
             socket: PathBuf::new(),
             udp_port: 0,
+            confinement: Confinement::off("a test"),
             sessions: 0,
             apps: Vec::new(),
             engines: vec![Engine { index: 0, addresses: Vec::new(), snapshot }],

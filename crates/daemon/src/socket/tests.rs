@@ -21,11 +21,12 @@ impl Drop for Scratch {
 fn binds_makes_the_directory_and_cleans_up() {
     let scratch = Scratch::new("bind");
     let path = scratch.0.join("run/control.sock");
-    let listener = Listener::bind(&path, false).expect("bound");
+    let listener = Listener::bind(&path, &Policy::default()).expect("bound");
     assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o600);
     drop(listener);
     assert!(!path.exists());
-    let _listener = Listener::bind(&path, true).expect("bound again");
+    let anybody = Policy { anybody: true, ..Policy::default() };
+    let _listener = Listener::bind(&path, &anybody).expect("bound again");
     assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o666);
 }
 
@@ -37,15 +38,15 @@ fn stale_socket_is_replaced() {
     bind(&dead, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
     drop(dead);
     assert!(path.exists());
-    Listener::bind(&path, false).expect("replaced");
+    Listener::bind(&path, &Policy::default()).expect("replaced");
 }
 
 #[test]
 fn socket_of_a_live_daemon_is_left_alone() {
     let scratch = Scratch::new("live");
     let path = scratch.0.join("control.sock");
-    let _first = Listener::bind(&path, false).expect("bound");
-    let error = Listener::bind(&path, false).expect_err("in use").to_string();
+    let _first = Listener::bind(&path, &Policy::default()).expect("bound");
+    let error = Listener::bind(&path, &Policy::default()).expect_err("in use").to_string();
     assert!(error.contains("running") && error.contains("stop that daemon"), "{error}");
     connect(new_socket().expect("a socket"), &SocketAddrUnix::new(&path).expect("an address"))
         .expect("the first still listens");
@@ -56,7 +57,7 @@ fn a_file_in_the_way_is_not_removed() {
     let scratch = Scratch::new("file");
     let path = scratch.0.join("control.sock");
     fs::write(&path, "precious").expect("written");
-    let error = Listener::bind(&path, false).expect_err("in the way").to_string();
+    let error = Listener::bind(&path, &Policy::default()).expect_err("in the way").to_string();
     assert!(error.contains("not a socket"), "{error}");
     assert_eq!(fs::read(&path).expect("still there"), b"precious");
 }
@@ -65,9 +66,9 @@ fn a_file_in_the_way_is_not_removed() {
 fn a_newer_socket_at_the_same_path_survives() {
     let scratch = Scratch::new("newer");
     let path = scratch.0.join("control.sock");
-    let old = Listener::bind(&path, false).expect("bound");
+    let old = Listener::bind(&path, &Policy::default()).expect("bound");
     fs::remove_file(&path).expect("removed");
-    let _new = Listener::bind(&path, false).expect("bound");
+    let _new = Listener::bind(&path, &Policy::default()).expect("bound");
     drop(old);
     assert!(path.exists());
 }

@@ -39,7 +39,7 @@ impl Network {
         Self::with_server_policy("")
     }
 
-    /// `policy` is added to the configuration of the server's host.
+    /// `policy`, or whatever else, is added to the configuration of the server's host.
     pub(crate) fn with_server_policy(policy: &str) -> Self {
         let directory = new_directory();
         let client = Daemon::on_memif(&directory, "client", "10.8.0.1", "");
@@ -96,7 +96,8 @@ impl Files {
     fn new(directory: &Path, role: &str, sections: &str) -> Self {
         let path = |extension: &str| directory.join(format!("{role}.{extension}"));
         let (socket, config) = (path("sock"), path("toml"));
-        let text = format!("[control]\nsocket = {socket:?}\n[log]\nlevel = \"warn\"\n{sections}\n");
+        // So that `sections` may begin with keys of the top level.
+        let text = format!("control.socket = {socket:?}\nlog.level = \"warn\"\n{sections}\n");
         fs::write(&config, text).expect("the configuration");
         Self { socket, config }
     }
@@ -153,6 +154,10 @@ impl Daemon {
     fn stop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.id()
     }
 
     /// What `clearway status --json` says.

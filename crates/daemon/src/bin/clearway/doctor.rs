@@ -113,7 +113,15 @@ mod tests {
     #[test]
     fn doctor_looks_at_everything_without_privilege() {
         let findings = machine::findings(None);
-        for subject in ["kernel", "cores", "privileges", "open files", "locked memory", "daemon"] {
+        for subject in [
+            "kernel",
+            "cores",
+            "privileges",
+            "confinement",
+            "open files",
+            "locked memory",
+            "daemon",
+        ] {
             assert!(findings.iter().any(|finding| finding.subject == subject), "{subject}");
         }
         let drivers = interfaces::findings(None);

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use clearway_daemon::config::{Machine, ThisMachine};
+use clearway_daemon::{Confinement, try_confinement};
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -24,6 +25,7 @@ pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
         cores(),
         memory(),
         privileges(),
+        confinement(),
         open_files(),
         locked_memory(),
         hugepages(),
@@ -122,6 +124,19 @@ fn privileges() -> Finding {
         format!("no {absent}: memif works, kernel interfaces do not"),
         "run as root (the daemon drops what it does not need), or give the program what it needs: \
          setcap cap_net_admin,cap_net_raw,cap_bpf+ep \"$(command -v clearway)\"",
+    )
+}
+
+fn confinement() -> Finding {
+    let Confinement { system_calls, files } = try_confinement();
+    let text = format!("of system calls: {system_calls}; of files: {files}");
+    if system_calls == "on" && files == "on" {
+        return Finding::good("confinement", text);
+    }
+    Finding::limited(
+        "confinement",
+        text,
+        "the daemon works without, but one that has been taken over could then do more harm",
     )
 }
 

@@ -1,0 +1,76 @@
+//! Confining the daemon, once everything is open: seccomp for system calls, Landlock for files.
+//!
+//! An attacker who has taken over a daemon from the wire or from an app's shared memory finds nothing
+//! to start, no file to read, and no way to get its privileges back. What is refused fails with
+//! `EPERM` (calls) or `EACCES` (files), and a refused call is named in the log, so that one that was
+//! forgotten here is an error with a name and not a dead daemon.
+//!
+//! Called before any thread is started, since both belong to threads and are inherited. A kernel that
+//! cannot do one of them is no reason not to start: the log and `clearway status` say so.
+
+mod calls;
+mod files;
+mod refusals;
+
+use serde::Serialize;
+
+use crate::config::Config;
+
+/// What confines this process, or why nothing does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Confinement {
+    /// `on`, perhaps with a reservation, or `off:` and why.
+    pub system_calls: String,
+    /// The same for files.
+    pub files: String,
+}
+
+/// What a part says that is in force as a whole.
+const ON: &str = "on";
+
+impl Confinement {
+    /// Nothing is confined, and why.
+    pub(crate) fn off(why: &str) -> Self {
+        let off = format!("off: {why}");
+        Self { system_calls: off.clone(), files: off }
+    }
+}
+
+/// How well a daemon on this machine would be confined. Tries it on a thread that ends at once.
+#[must_use]
+pub fn try_confinement() -> Confinement {
+    let attempt = || {
+        let config = Config::default();
+        match crate::privileges::drop_unneeded(&config) {
+            Ok(()) => confine_silently(&config),
+            Err(error) => Confinement::off(&format!("privileges cannot be dropped ({error})")),
+        }
+    };
+    let attempt = std::thread::spawn(attempt);
+    attempt.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Confines the calling thread, and all that it starts from now on.
+pub(crate) fn confine(config: &Config) -> Confinement {
+    let confinement = confine_silently(config);
+    let Confinement { system_calls, files } = &confinement;
+    for (what, state) in [("system calls", system_calls), ("files", files)] {
+        if state == ON {
+            tracing::debug!("{what} are confined");
+        } else {
+            tracing::warn!("{what} are not fully confined ({state})");
+        }
+    }
+    confinement
+}
+
+fn confine_silently(config: &Config) -> Confinement {
+    let off = |why: String| format!("off: {why}");
+    // Files first: Landlock's own system calls are none of those that are allowed.
+    let files = files::confine(config).unwrap_or_else(off);
+    let system_calls = calls::confine().unwrap_or_else(off);
+    Confinement { system_calls, files }
+}
+
+#[cfg(test)]
+mod tests;
