@@ -7,9 +7,11 @@
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
+ *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages in place may be read and released in any thread. Error texts are per
- *            thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages and frames in place may be read and released in any thread. Error texts are
+ *            per thread. Signals do not disturb: calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.
@@ -23,6 +25,9 @@
 
 /* A timeout that never comes. */
 #define CLEARWAY_FOREVER (-1)
+
+/* The most frames that are received at a time. */
+#define CLEARWAY_FRAMES_MAX 32
 
 /* Why a call failed. */
 enum clearway_code {
@@ -122,6 +127,14 @@ typedef enum clearway_event_kind {
    * `CLEARWAY_TIMED_OUT`.
    */
   CLEARWAY_EVENT_WRITABLE = 6,
+  /**
+   * Frames have come: `frames`, which clearway_vif_list shows and which must be released.
+   */
+  CLEARWAY_EVENT_FRAMES = 7,
+  /**
+   * The daemon has taken a virtual interface away: `vif`, `code`.
+   */
+  CLEARWAY_EVENT_VIF_CLOSED = 8,
 } clearway_event_kind;
 
 /**
@@ -231,6 +244,118 @@ typedef struct clearway_writable {
 } clearway_writable;
 
 /**
+ * What a virtual interface shall receive and send. All zeros means none of it; new fields are
+ * added at the end, so set `size` to `sizeof(struct clearway_vif_options)`. Lists are arrays of
+ * strings that end with NULL, each string a filter as for tcpdump ("dst host 10.0.0.2 and udp dst
+ * port 5353").
+ */
+typedef struct clearway_vif_options {
+  /**
+   * `sizeof(struct clearway_vif_options)`.
+   */
+  size_t size;
+  /**
+   * What it receives: what any of these filters matches.
+   */
+  const char *const *receive;
+  /**
+   * What it may send; NULL: the mirror image of `receive`, with source and destination
+   * exchanged. An empty list: nothing.
+   */
+  const char *const *transmit;
+  /**
+   * What it gets a copy of, while its owner gets it too.
+   */
+  const char *const *copies;
+  /**
+   * An Ethernet address of its own, "own" to let the daemon choose one; NULL: the NIC's.
+   */
+  const char *mac;
+  /**
+   * An IP address of its own with its prefix, "10.0.0.9/24"; needs an Ethernet address of its
+   * own.
+   */
+  const char *address;
+  /**
+   * Above 0, it comes before messages and before interfaces of lower priority.
+   */
+  uint16_t priority;
+} clearway_vif_options;
+
+/**
+ * An open virtual interface.
+ */
+typedef struct clearway_vif {
+  /**
+   * Names it in calls and events.
+   */
+  uint32_t id;
+  /**
+   * The most bytes of a packet in a frame, without the Ethernet header.
+   */
+  uint32_t mtu;
+  /**
+   * Its Ethernet address: its own, or the NIC's.
+   */
+  uint8_t mac[6];
+} clearway_vif;
+
+/**
+ * What has become of the frames that an interface sent.
+ */
+typedef struct clearway_frames_sent {
+  /**
+   * Frames that left, by the NIC or to another app.
+   */
+  uint64_t sent;
+  /**
+   * Frames that were refused.
+   */
+  uint64_t rejected;
+  /**
+   * Why the last of these was refused; 0 if none was.
+   */
+  uint32_t reason;
+} clearway_frames_sent;
+
+/**
+ * Received frames that are given back together. Valid until it is given to clearway_vif_release.
+ * Do not copy it: the library keeps its own books in it.
+ */
+typedef struct clearway_frames {
+  /**
+   * How many.
+   */
+  uint32_t count;
+  /**
+   * The interface they came to.
+   */
+  uint32_t vif;
+  /**
+   * The library's own.
+   */
+  uint64_t reserved[5];
+} clearway_frames;
+
+/**
+ * A received frame in place.
+ */
+typedef struct clearway_frame {
+  /**
+   * The bytes, from the Ethernet header on; read only.
+   */
+  const void *data;
+  /**
+   * How many.
+   */
+  size_t length;
+  /**
+   * When it was seen, by the host's monotonic clock.
+   */
+  uint64_t time_ns;
+} clearway_frame;
+
+/**
  * Something that happened. Fields that its kind does not name are zero.
  */
 typedef struct clearway_event {
@@ -263,6 +388,14 @@ typedef struct clearway_event {
    * The message.
    */
   struct clearway_message message;
+  /**
+   * The virtual interface.
+   */
+  uint32_t vif;
+  /**
+   * The frames.
+   */
+  struct clearway_frames frames;
 } clearway_event;
 
 #ifdef __cplusplus
@@ -417,6 +550,87 @@ void clearway_discard(struct clearway_writable *writable);
  * something else for long; sending needs no flush.
  */
 int clearway_flush(struct clearway_channel *channel);
+
+/**
+ * Opens a virtual interface, and stores what it became. From now on the app gets the frames that
+ * its filters match. Returns 0 or a negative error code; clearway_last_error says which filter,
+ * which owner or which rule of the policy was in the way.
+ */
+int clearway_vif_open(struct clearway_channel *channel,
+                      const struct clearway_vif_options *options,
+                      struct clearway_vif *vif);
+
+/**
+ * Closes a virtual interface, after what was sent has left. Frames that have come and were not
+ * taken are lost. Returns 0 or a negative error code.
+ */
+int clearway_vif_close(struct clearway_channel *channel, uint32_t vif);
+
+/**
+ * Sends a frame of `length` bytes (14 to 10240), from its Ethernet header on, without frame check
+ * sequence. Waits up to `timeout_ns` while there is no room. Frames leave together: when
+ * CLEARWAY_FRAMES_MAX have been gathered or 8 KiB are full, at clearway_vif_flush, or when a call
+ * waits. Frames that the interface may not send are dropped and counted: see clearway_vif_sent.
+ * Returns 0 or a negative error code.
+ */
+int clearway_vif_send(struct clearway_channel *channel,
+                      uint32_t vif,
+                      const void *data,
+                      size_t length,
+                      int64_t timeout_ns);
+
+/**
+ * Stores where a frame of `length` bytes is to be written, without a copy: at once, before the
+ * next call of the channel. It is sent as it is then, as by clearway_vif_send. Returns 0 or a
+ * negative error code.
+ */
+int clearway_vif_buffer(struct clearway_channel *channel,
+                        uint32_t vif,
+                        size_t length,
+                        int64_t timeout_ns,
+                        void **data);
+
+/**
+ * Sends the frames that were gathered. Waits up to `timeout_ns` while there is no room. Returns 0
+ * or a negative error code.
+ */
+int clearway_vif_flush(struct clearway_channel *channel, uint32_t vif, int64_t timeout_ns);
+
+/**
+ * Stores what has become of the frames that the interface sent. Returns 0 or a negative error
+ * code.
+ */
+int clearway_vif_sent(struct clearway_channel *channel,
+                      uint32_t vif,
+                      struct clearway_frames_sent *sent);
+
+/**
+ * Receives the next frames of any virtual interface in place, without a copy: fills `list`, which
+ * must have room for CLEARWAY_FRAMES_MAX, and stores in `frames` what clearway_vif_release gives
+ * back. Release them soon: while many are held, further frames are lost. Returns how many frames
+ * there are, or a negative error code. If the daemon has taken an interface away, that is an error,
+ * once, and `frames->vif` tells which.
+ */
+int clearway_vif_recv(struct clearway_channel *channel,
+                      int64_t timeout_ns,
+                      struct clearway_frames *frames,
+                      struct clearway_frame *list,
+                      size_t capacity);
+
+/**
+ * Fills `list` with the frames of an event, as clearway_vif_recv does. Returns how many there are,
+ * 0 if they were released, or a negative error code.
+ */
+int clearway_vif_list(const struct clearway_frames *frames,
+                      struct clearway_frame *list,
+                      size_t capacity);
+
+/**
+ * Gives frames back. They may have come from another channel, or from one that was detached
+ * meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice does
+ * nothing.
+ */
+void clearway_vif_release(struct clearway_channel *channel, struct clearway_frames *frames);
 
 /**
  * Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error

@@ -10,6 +10,7 @@ use crate::connect::clearway_address;
 use crate::failure::{call, call_int};
 use crate::message::clearway_message;
 use crate::pointer;
+use crate::vif::clearway_frames;
 
 /// What an event is about.
 #[repr(C)]
@@ -28,6 +29,10 @@ pub enum clearway_event_kind {
     /// There is room to send again, after a send had answered `CLEARWAY_WOULD_BLOCK` or
     /// `CLEARWAY_TIMED_OUT`.
     CLEARWAY_EVENT_WRITABLE = 6,
+    /// Frames have come: `frames`, which clearway_vif_list shows and which must be released.
+    CLEARWAY_EVENT_FRAMES = 7,
+    /// The daemon has taken a virtual interface away: `vif`, `code`.
+    CLEARWAY_EVENT_VIF_CLOSED = 8,
 }
 
 /// Something that happened. Fields that its kind does not name are zero.
@@ -48,13 +53,17 @@ pub struct clearway_event {
     pub peer: clearway_address,
     /// The message.
     pub message: clearway_message,
+    /// The virtual interface.
+    pub vif: u32,
+    /// The frames.
+    pub frames: clearway_frames,
 }
 
 /// Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error
 /// code.
 ///
 /// # Safety
-/// `channel` is NULL or valid; `event` is NULL or valid for writing, and holds no message.
+/// `channel` is NULL or valid; `event` is NULL or valid for writing, and holds neither message nor frames.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_next_event(
     channel: *mut clearway_channel,
@@ -85,6 +94,8 @@ impl From<Event> for clearway_event {
             listener: 0,
             peer: clearway_address { host: [0; 64], port: 0 },
             message: clearway_message::empty(0),
+            vif: 0,
+            frames: clearway_frames::empty(0),
         };
         let kind = match event {
             Event::Accepted(accepted) => {
@@ -110,6 +121,15 @@ impl From<Event> for clearway_event {
             Event::Closed { connection, code } => {
                 (told.connection, told.code) = (connection.as_u64(), code.as_i32());
                 Kind::CLEARWAY_EVENT_CLOSED
+            }
+            Event::Frames(frames) => {
+                told.vif = frames.vif().as_u32();
+                told.frames = clearway_frames::holding(frames);
+                Kind::CLEARWAY_EVENT_FRAMES
+            }
+            Event::VifClosed { vif, code } => {
+                (told.vif, told.code) = (vif.as_u32(), code.as_i32());
+                Kind::CLEARWAY_EVENT_VIF_CLOSED
             }
             Event::Writable => Kind::CLEARWAY_EVENT_WRITABLE,
             _ => return told,

@@ -20,6 +20,15 @@ pub(crate) fn keep<T>(value: T) -> Words {
     words
 }
 
+/// Looks at it.
+///
+/// # Safety
+/// `words` came from `keep` with the same type, and were not taken yet.
+pub(crate) unsafe fn look<T>(words: &Words) -> Option<&T> {
+    // SAFETY: the caller's promise.
+    unsafe { (*words.as_ptr().cast::<Kept<T>>()).assume_init_ref() }.as_ref()
+}
+
 /// Takes it out again.
 ///
 /// # Safety

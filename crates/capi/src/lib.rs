@@ -17,6 +17,7 @@ mod failure;
 mod kept;
 mod message;
 mod pointer;
+mod vif;
 
 pub use attach::{
     clearway_attach, clearway_channel, clearway_detach, clearway_options, clearway_waiting,
@@ -34,4 +35,10 @@ pub use message::{
     clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
     clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
     clearway_send_buffer, clearway_writable,
+};
+pub use vif::{
+    clearway_frame, clearway_frames, clearway_frames_sent, clearway_vif, clearway_vif_buffer,
+    clearway_vif_close, clearway_vif_flush, clearway_vif_list, clearway_vif_open,
+    clearway_vif_options, clearway_vif_recv, clearway_vif_release, clearway_vif_send,
+    clearway_vif_sent,
 };

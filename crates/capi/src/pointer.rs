@@ -37,6 +37,26 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, what: &str) -> Result<Option<
     text.to_str().map(Some).map_err(|_| invalid(&format!("{what} is not UTF-8")))
 }
 
+/// A list of strings that ends with NULL; `None` for a null pointer.
+///
+/// # Safety
+/// `list` is null or points to an array that ends with NULL, of strings that stay as they are for
+/// the call.
+pub(crate) unsafe fn texts(
+    list: *const *const c_char,
+    what: &str,
+) -> Result<Option<Vec<String>>, Error> {
+    if list.is_null() {
+        return Ok(None);
+    }
+    let mut texts = Vec::new();
+    // SAFETY: the array has an element at `texts.len()`, for none of those before was its end.
+    while let Some(found) = unsafe { text(*list.add(texts.len()), what) }? {
+        texts.push(found.to_owned());
+    }
+    Ok(Some(texts))
+}
+
 /// Bytes to be sent.
 ///
 /// # Safety

@@ -21,6 +21,15 @@ fn a_c_program_can_use_everything() {
 }
 
 #[test]
+fn a_c_program_can_bring_its_own_protocol() {
+    let Some(program) = build("vif.c", &source("crates/capi/tests/vif.c"), &[]) else { return };
+    for waiting in ["0", "1", "2", "3"] {
+        let daemon = Daemon::start();
+        succeed(program.command().arg(&daemon.path).arg(waiting).output().unwrap());
+    }
+}
+
+#[test]
 fn the_static_library_works_as_well() {
     let library = libraries().join("libclearway.a");
     let system = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];

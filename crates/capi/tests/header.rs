@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use cbindgen::{Builder, Language, Style};
-use clearway_client::Code;
+use clearway_client::{BURST_FRAMES_MAX, Code};
 
-const SOURCES: [&str; 5] = ["attach", "connect", "message", "event", "failure"];
+const SOURCES: [&str; 6] = ["attach", "connect", "message", "vif", "event", "failure"];
 
 const INTRODUCTION: &str = "\
 /* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
@@ -20,9 +20,11 @@ const INTRODUCTION: &str = "\
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
+ *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages in place may be read and released in any thread. Error texts are per
- *            thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages and frames in place may be read and released in any thread. Error texts are
+ *            per thread. Signals do not disturb: calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.
@@ -67,11 +69,13 @@ fn generate() -> String {
     without_safety_sections(&String::from_utf8(bytes).expect("text"))
 }
 
-/// The list of codes as an enumeration.
+/// Constants, and the list of codes as an enumeration.
 fn codes() -> String {
-    let mut text = String::from(
+    let mut text = format!(
         "\n/* A timeout that never comes. */\n#define CLEARWAY_FOREVER (-1)\n\n\
-         /* Why a call failed. */\nenum clearway_code {\n",
+         /* The most frames that are received at a time. */\n\
+         #define CLEARWAY_FRAMES_MAX {BURST_FRAMES_MAX}\n\n\
+         /* Why a call failed. */\nenum clearway_code {{\n",
     );
     for code in Code::ALL {
         let name = shouting(code.name());

@@ -35,7 +35,7 @@ pub enum Error {
         code: Code,
     },
     /// A virtual interface has ended, or was never open.
-    #[error("virtual interface {vif}: {code}")]
+    #[error("virtual interface {vif} {}", fate(*code))]
     Vif {
         /// Which.
         vif: VifId,
@@ -132,6 +132,14 @@ impl Error {
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
         }
+    }
+}
+
+/// What has become of a virtual interface.
+fn fate(code: Code) -> String {
+    match code {
+        Code::Closed => "is not open: it was closed, or never opened; open it again".to_owned(),
+        code => format!("was taken away: {code}"),
     }
 }
 

@@ -316,13 +316,14 @@ impl Server {
     fn answer_control(&mut self) -> bool {
         let Ok(packet) = control::receive(&self.control) else { return true };
         let Some(packet) = packet else { return false };
-        let reply = match Request::parse(&packet.bytes).unwrap() {
-            Request::Listen(listen) if listen.port == REFUSED => Reply::error(Code::Denied),
-            Request::Listen(listen) => {
+        let reply = match Request::parse(&packet.bytes) {
+            Err(error) => Reply::error_with(Code::Invalid, error.to_string()),
+            Ok(Request::Listen(listen)) if listen.port == REFUSED => Reply::error(Code::Denied),
+            Ok(Request::Listen(listen)) => {
                 Reply::Listening(Listening { listener: 5, address: address(listen.port) })
             }
-            Request::Unlisten(_) => Reply::Unlistened(Empty {}),
-            other => self.answer_vif(other),
+            Ok(Request::Unlisten(_)) => Reply::Unlistened(Empty {}),
+            Ok(other) => self.answer_vif(other),
         };
         control::send(&self.control, &reply, &[]).unwrap();
         true

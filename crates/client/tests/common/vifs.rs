@@ -1,5 +1,5 @@
 //! The daemon's virtual interfaces: what is sent comes back, but for frames of the ether type
-//! `FORBIDDEN`, which are refused.
+//! `FORBIDDEN`, which are refused. After one of the type `FATAL`, the interface is taken away.
 
 use std::time::Duration;
 
@@ -9,8 +9,11 @@ use clearway_channel::{Code, Completion};
 
 use super::Server;
 
-/// The ether type of frames that nobody may send, and why they are refused.
+/// The ether type of frames that nobody may send.
 pub(crate) const FORBIDDEN: u16 = 0xdead;
+/// The ether type of frames that are the last of their interface.
+pub(crate) const FATAL: u16 = 0xfa7a;
+/// Why they are refused.
 pub(crate) const REASON: u8 = 3;
 /// A filter that is refused.
 pub(crate) const SECRET: &str = "tcp port 22";
@@ -80,7 +83,8 @@ impl Server {
         let frames = self.read_frames(SentBurst::new(offset, length, count));
         self.heard.clone_from(frames.last().expect("no burst is empty"));
         let Some(found) = self.vifs.find(vif) else { return };
-        let is_forbidden = |frame: &Vec<u8>| frame[12..14] == FORBIDDEN.to_be_bytes();
+        let is_fatal = frames.iter().any(|frame| has_type(frame, FATAL));
+        let is_forbidden = |frame: &Vec<u8>| has_type(frame, FORBIDDEN);
         let (refused, accepted): (Vec<_>, Vec<_>) = frames.into_iter().partition(is_forbidden);
         found.bursts = found.bursts.wrapping_add(1);
         found.sent += accepted.len() as u64;
@@ -91,6 +95,9 @@ impl Server {
         let &mut Vif { bursts, sent, rejected, reason, .. } = found;
         self.tell(Completion::FramesSent { vif, bursts, sent, rejected, reason });
         self.deliver_frames(vif, &accepted);
+        if is_fatal {
+            self.close_vif(vif, Code::Denied);
+        }
     }
 
     fn read_frames(&self, mut burst: SentBurst) -> Vec<Vec<u8>> {
@@ -122,6 +129,10 @@ impl Server {
         self.end.grant(burst.id());
         self.tell(burst.completion(vif));
     }
+}
+
+fn has_type(frame: &[u8], ether_type: u16) -> bool {
+    frame[12..14] == ether_type.to_be_bytes()
 }
 
 impl Vifs {
