@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
 
-.PHONY: demo test build install lint loom miri fuzz soak clean
+.PHONY: demo test build install lint deny loom miri fuzz soak clean
 
 demo: build
 	@tools/setup.sh demo
@@ -34,6 +34,10 @@ lint:
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+
+# Licences, duplicates, sources and advisories of what Clearway depends on.
+deny:
+	tools/deny.sh
 
 # The rings and the sleep and wake-up handshake under every interleaving that loom finds.
 loom:

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Checks what Clearway depends on against deny.toml. cargo-deny does it all, if it is there; it is not installed
+# for this, since building it takes many minutes and advisories need a network. A test does the rest.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+
+cargo test --quiet -p clearway-daemon --test dependencies
+if command -v cargo-deny >/dev/null; then
+    cargo deny --workspace check
+else
+    echo "deny: no cargo-deny here (cargo install --locked cargo-deny); not checked: advisories, yanked versions"
+fi
