@@ -258,16 +258,33 @@ impl DaemonEnd {
 
     /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.
     pub fn arm(&mut self) -> bool {
+        self.announce_sleep();
+        Self::order_announcements();
+        self.is_quiet()
+    }
+
+    /// [`arm`](Self::arm) for many channels at the price of one, first of three steps: this for each channel, then
+    /// [`order_announcements`](Self::order_announcements) once, then [`is_quiet`](Self::is_quiet)
+    /// for each.
+    pub fn announce_sleep(&mut self) {
         self.armed = true;
         self.flush();
         self.commands.publish();
-        let commands = &self.commands;
-        sleep::arm(self.memory.sync_word(SYNC_DAEMON_SLEEPING), barrier::everywhere, || {
-            matches!(commands.peek(), Ok(None))
-        })
+        sleep::announce(self.memory.sync_word(SYNC_DAEMON_SLEEPING));
     }
 
-    /// After sleeping, also if [`arm`](Self::arm) said no. Nothing if it was not called.
+    /// The second step: what an app wrote before it saw the announcement is seen from now on.
+    pub fn order_announcements() {
+        barrier::everywhere();
+    }
+
+    /// The third step: false if commands are waiting, so that the app will not ring for them.
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        matches!(self.commands.peek(), Ok(None))
+    }
+
+    /// After sleeping, also if [`arm`](Self::arm) or [`is_quiet`](Self::is_quiet) said no. Nothing if none of them was called.
     pub fn disarm(&mut self) {
         if std::mem::take(&mut self.armed)
             && sleep::disarm(self.memory.sync_word(SYNC_DAEMON_SLEEPING))

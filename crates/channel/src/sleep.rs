@@ -21,6 +21,15 @@ pub(crate) enum Fence {
     Sleepers,
 }
 
+/// The first half of [`arm`]: the other side is told to ring. `barrier`, and a look at the ring, are to follow.
+pub(crate) fn announce(sleeping: &AtomicU32) {
+    // A swap where a store would do: loom knows the order of two swaps of a word, but not that of a
+    // swap and a store.
+    sleeping.swap(1, Ordering::Relaxed);
+    // Pairs with the fence in `must_ring`: the swap above is before the look at the ring.
+    fence(Ordering::SeqCst);
+}
+
 /// Announces sleep. True: nothing was waiting, and from now on the other side will ring. False:
 /// something is there. Either way `disarm` follows. `barrier` is run between the announcement and
 /// the look.
@@ -29,11 +38,7 @@ pub(crate) fn arm(
     barrier: impl FnOnce(),
     is_empty: impl FnOnce() -> bool,
 ) -> bool {
-    // A swap where a store would do: loom knows the order of two swaps of a word, but not that of a
-    // swap and a store.
-    sleeping.swap(1, Ordering::Relaxed);
-    // Pairs with the fence in `must_ring`: the swap above is before the look at the ring.
-    fence(Ordering::SeqCst);
+    announce(sleeping);
     barrier();
     is_empty()
 }

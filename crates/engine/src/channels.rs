@@ -3,6 +3,7 @@
 
 mod channel;
 mod connection;
+mod parking;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,6 +13,7 @@ use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
 
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
+use parking::Attention;
 
 counters! {
     /// What the engine counts about its apps.
@@ -35,8 +37,8 @@ counters! {
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     channels: Vec<Option<Channel>>,
-    /// The ids of those that exist, in the order in which they are served.
-    ids: Vec<u32>,
+    /// Which of them are looked at in each turn.
+    attention: Attention,
     pub(crate) counters: AppCounters,
     /// The address of this host to which the packet came that is being handled.
     pub(crate) destination: Option<IpAddr>,
@@ -51,29 +53,33 @@ impl Channels {
             self.channels.resize_with(index + 1, || None);
         }
         self.channels[index] = Some(channel);
-        self.ids.push(id);
+        self.attention.polled.push(id);
     }
 
     pub(crate) fn remove(&mut self, id: u32) -> Option<Channel> {
-        let channel = self.channels.get_mut(id as usize)?.take()?;
-        self.ids.retain(|other| *other != id);
+        self.channel(id)?; // a parked one is polled again
+        self.attention.polled.retain(|other| *other != id);
+        self.channels[id as usize].take()
+    }
+
+    /// A channel that is about to be told something, or has said something: if it is parked, it
+    /// is so no more.
+    #[inline]
+    pub(crate) fn channel(&mut self, id: u32) -> Option<&mut Channel> {
+        let channel = self.channels.get_mut(id as usize)?.as_mut()?;
+        if channel.is_parked {
+            self.attention.unpark(id, channel);
+        }
         Some(channel)
     }
 
-    #[inline]
-    pub(crate) fn channel(&mut self, id: u32) -> Option<&mut Channel> {
-        self.channels.get_mut(id as usize)?.as_mut()
+    /// A channel that is only looked at, for status.
+    pub(crate) fn peek(&self, id: u32) -> Option<&Channel> {
+        self.channels.get(id as usize)?.as_ref()
     }
 
-    pub(crate) fn ids(&self) -> &[u32] {
-        &self.ids
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Channel)> {
-        self.channels
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(id, channel)| Some((id as u32, channel.as_mut()?)))
+    pub(crate) fn ids(&self) -> Vec<u32> {
+        self.iter().map(|(id, _)| id).collect()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Channel)> {

@@ -31,6 +31,8 @@ use connections::Unresolved;
 
 /// Frames taken from a queue in one turn (Snap, section 3.1, takes 16; the design says up to 32).
 const RECEIVE_BURST: usize = 32;
+/// Doorbells heard in one look.
+const DOORBELLS_BURST: usize = 32;
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
 
@@ -73,6 +75,8 @@ pub struct Engine {
     mailbox: Mailbox,
     /// Everything that can end a sleep.
     sleep: OwnedFd,
+    /// Empty; kept for its memory.
+    rung: Vec<epoll::Event>,
     has_ended: bool,
     /// The link was up when last seen.
     was_up: bool,
@@ -147,6 +151,7 @@ impl Engine {
             core,
             mailbox,
             sleep,
+            rung: Vec::with_capacity(DOORBELLS_BURST),
             has_ended: false,
             was_up: false,
             turns: 0,
@@ -167,6 +172,9 @@ impl Engine {
         if !self.mailbox.is_empty() {
             work += self.take_request(now);
         }
+        if self.core.channels.wants_doorbells(now) {
+            self.take_doorbells();
+        }
         work += self.core.take_commands(now);
         for queue in &mut self.queues {
             let core = &mut self.core;
@@ -176,7 +184,7 @@ impl Engine {
         }
         self.core.handle_timeouts(now);
         work += self.transmit(now);
-        let told_apps = self.core.finish(work == 0);
+        let told_apps = self.core.finish(now, work == 0);
         if work == 0 {
             self.watch_link();
         }
@@ -253,17 +261,22 @@ impl Core {
     }
 
     /// Ends a turn: wakes apps that have something new. True if any has.
-    fn finish(&mut self, is_idle: bool) -> bool {
+    fn finish(&mut self, now: Time, is_idle: bool) -> bool {
         let mut told_apps = false;
-        for (_, channel) in self.channels.iter_mut() {
+        for index in 0..self.channels.polled_count() {
+            let Some(channel) = self.channels.polled(index) else { continue };
             if channel.has_pending() {
                 channel.tell_pending();
             }
             if is_idle && channel.has_untold() {
                 channel.tell_sent();
             }
-            told_apps |= channel.end.flush();
+            if channel.end.flush() {
+                channel.busy_at = now;
+                told_apps = true;
+            }
         }
+        self.channels.park_silent(now);
         told_apps
     }
 

@@ -88,22 +88,24 @@ impl Group {
 
     /// Sleeps until something happens or a timer is due.
     fn sleep(&mut self) {
-        if self.engines.iter_mut().all(Engine::arm) {
-            self.wait();
-        }
+        let woken = self.engines.iter_mut().all(Engine::arm) && self.wait();
         for engine in &mut self.engines {
             engine.disarm();
+            if woken {
+                engine.take_doorbells();
+            }
         }
     }
 
-    fn wait(&self) {
+    /// True if something happened.
+    fn wait(&self) -> bool {
         let deadline = self.engines.iter().filter_map(Engine::next_timeout).min();
         let now = self.clock.now();
         let longest_ns =
             if self.engines.iter().any(Engine::waits_for_room) { ROOM_NS } else { SLEEP_NS_MAX };
         let wait_ns = deadline.map_or(longest_ns, |deadline| deadline.since(now).min(longest_ns));
         if wait_ns == 0 {
-            return;
+            return false;
         }
         let timeout = Timespec {
             tv_sec: (wait_ns / 1_000_000_000) as i64,
@@ -115,6 +117,6 @@ impl Group {
             .map(|engine| PollFd::new(engine.sleep_fd(), PollFlags::IN))
             .collect();
         // An interrupted or failed wait is a short one; the next turn finds out what there is.
-        let _ = poll(&mut fds, Some(&timeout));
+        poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0)
     }
 }

@@ -15,6 +15,8 @@ pub struct Snapshot {
     pub turns: u64,
     /// Turns that did something.
     pub turns_busy: u64,
+    /// Channels that are silent and not looked at until their apps ring.
+    pub channels_parked: u64,
     /// The queues it owns.
     pub queues: Vec<QueueSnapshot>,
     /// The attached apps.

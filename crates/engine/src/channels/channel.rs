@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use clearway_base::Time;
 use clearway_channel::{Code, Completion, DaemonEnd};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, Unfinished};
 
@@ -37,6 +38,12 @@ pub(crate) struct Channel {
     pub(crate) ports: Vec<(u16, u32, Option<IpAddr>)>,
     /// The app broke the contract; it is served no more.
     pub(crate) is_condemned: bool,
+    /// It is not looked at until its app rings or it is told something.
+    pub(super) is_parked: bool,
+    /// The engine hears its doorbell.
+    pub(crate) can_park: bool,
+    /// When its app last said or was told something.
+    pub(crate) busy_at: Time,
     /// A message was turned away because the receive pool was full.
     is_starved: bool,
     unfinished: Unfinished,
@@ -55,6 +62,9 @@ impl Channel {
             untold: Vec::new(),
             ports: Vec::new(),
             is_condemned: false,
+            is_parked: false,
+            can_park: true,
+            busy_at: Time::ZERO,
             is_starved: false,
             unfinished,
             messages_sent: 0,
@@ -98,6 +108,11 @@ impl Channel {
     /// The slots of all connections.
     pub(crate) fn open_slots(&self) -> Vec<u32> {
         self.connections.iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// The other end of the connection in this slot.
+    pub(crate) fn peer(&self, slot: u32) -> Option<SocketAddr> {
+        self.connections.peek(slot).map(|connection| connection.peer)
     }
 
     /// Ends a connection: its sends are over. The app has been, or will be, told.

@@ -134,6 +134,10 @@ impl Connections {
         self.slots.get_mut(slot as usize)?.connection.as_mut()
     }
 
+    pub(super) fn peek(&self, slot: u32) -> Option<&Connection> {
+        self.slots.get(slot as usize)?.connection.as_ref()
+    }
+
     /// The id by which the app names the connection in this slot.
     #[inline]
     pub(super) fn id(&self, slot: u32) -> u64 {

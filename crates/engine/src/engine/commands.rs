@@ -13,8 +13,8 @@ const COMMAND_BURST: usize = 32;
 impl Core {
     pub(super) fn take_commands(&mut self, now: Time) -> usize {
         let mut taken = 0;
-        for index in 0..self.channels.ids().len() {
-            let id = self.channels.ids()[index];
+        for index in 0..self.channels.polled_count() {
+            let id = self.channels.polled_id(index);
             taken += self.take_commands_of(now, id);
         }
         taken
@@ -27,7 +27,10 @@ impl Core {
                 return taken;
             };
             match channel.end.next_command() {
-                Ok(Some(command)) => self.handle_command(now, id, command),
+                Ok(Some(command)) => {
+                    channel.busy_at = now;
+                    self.handle_command(now, id, command)
+                }
                 Ok(None) => return taken,
                 Err(violation) => {
                     self.condemn(id, violation);

@@ -13,14 +13,12 @@ impl Engine {
         let Some(request) = self.mailbox.take() else { return 0 };
         match request {
             Request::AddChannel { channel, app, end, connections_max } => {
-                let flags = epoll::EventFlags::IN;
-                let bell = end.doorbell();
-                if let Err(error) =
-                    epoll::add(&self.sleep, bell, epoll::EventData::new_u64(0), flags)
-                {
+                let mut added = Channel::new(app, end, connections_max);
+                if let Err(error) = self.hear(channel, &added) {
+                    added.can_park = false;
                     tracing::error!(channel, %error, "cannot wait for this app; its commands may be late");
                 }
-                self.core.channels.insert(channel, Channel::new(app, end, connections_max));
+                self.core.channels.insert(channel, added);
             }
             Request::RemoveChannel { channel } => self.remove_channel(channel),
             Request::Listen { channel, listener, address, port } => {
@@ -46,6 +44,13 @@ impl Engine {
         1
     }
 
+    /// Makes the channel's doorbell end a sleep. Each ring counts once (edge-triggered), so that an app
+    /// which leaves its bell ringing keeps nobody awake.
+    fn hear(&self, id: u32, channel: &Channel) -> rustix::io::Result<()> {
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&self.sleep, channel.end.doorbell(), super::sleep::event_of(id), flags)
+    }
+
     fn remove_channel(&mut self, channel: u32) {
         self.core.end_connections(channel);
         let Some(mut removed) = self.core.channels.remove(channel) else { return };
@@ -58,7 +63,7 @@ impl Engine {
     }
 
     fn shut_down(&mut self, now: Time) {
-        for channel in self.core.channels.ids().to_vec() {
+        for channel in self.core.channels.ids() {
             self.remove_channel(channel);
         }
         self.transmit(now); // the resets

@@ -4,16 +4,28 @@ use std::os::fd::OwnedFd;
 
 use clearway_base::Time;
 
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
 use super::Engine;
+
+/// What the doorbell of a channel says to the engine's `epoll`; mailbox and queues say 0.
+pub(super) fn event_of(channel: u32) -> epoll::EventData {
+    epoll::EventData::new_u64(u64::from(channel) + 1)
+}
+
+fn channel_of(event: &epoll::Event) -> Option<u32> {
+    // A copy: the kernel's structure is packed.
+    let data = event.data;
+    data.u64().checked_sub(1).map(|id| id as u32)
+}
 
 impl Engine {
     /// Prepares to sleep: from now on whatever may give work wakes the engine. False if there is
     /// work already; [`Engine::disarm`] has to follow in either case.
     pub(crate) fn arm(&mut self) -> bool {
         let queues = self.queues.iter_mut().all(|queue| queue.wait_fd().is_some() && queue.arm());
-        queues
-            && self.core.channels.iter_mut().all(|(_, channel)| channel.end.arm())
-            && self.mailbox.is_empty()
+        queues && self.core.channels.arm() && self.mailbox.is_empty()
     }
 
     /// Ends what [`Engine::arm`] began.
@@ -21,10 +33,21 @@ impl Engine {
         for queue in &mut self.queues {
             queue.disarm();
         }
-        for (_, channel) in self.core.channels.iter_mut() {
-            channel.end.disarm();
-        }
+        self.core.channels.disarm();
         self.mailbox.silence();
+    }
+
+    /// Looks at channels again whose apps have rung while they were parked.
+    pub(crate) fn take_doorbells(&mut self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Without a wait nothing can interrupt it; whatever else goes wrong, the next look is soon.
+        let _ = epoll::wait(&self.sleep, spare_capacity(&mut self.rung), Some(&now));
+        for event in self.rung.drain(..) {
+            // What else there is to hear is looked at in each turn anyway.
+            if let Some(id) = channel_of(&event) {
+                self.core.channels.channel(id);
+            }
+        }
     }
 
     /// True if an app's completion ring is full. An app that makes room there rings no doorbell.

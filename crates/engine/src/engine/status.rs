@@ -18,6 +18,7 @@ impl Engine {
             idle: core.config.idle.name().to_owned(),
             turns: self.turns,
             turns_busy: self.turns_busy,
+            channels_parked: core.channels.parked_count() as u64,
             queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
             channels: core.channels.iter().map(|(id, channel)| channel.snapshot(id)).collect(),
             listeners: core.listeners(),
@@ -39,13 +40,13 @@ impl Core {
     fn flows(&mut self) -> Vec<FlowSnapshot> {
         let wire: Vec<_> = self.endpoint.flows().collect();
         let wire = wire.into_iter().map(|info| {
-            let channel = self.channels.channel(info.owner.channel);
-            let peer = channel.and_then(|channel| channel.connection(info.owner.connection));
+            let channel = self.channels.peek(info.owner.channel);
+            let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
             FlowSnapshot {
                 channel: info.owner.channel,
                 connection: info.owner.connection,
                 path: "wire",
-                peer: peer.map_or(info.remote, |connection| connection.peer),
+                peer: peer.unwrap_or(info.remote),
                 state: info.state,
                 rtt_ns: info.rtt_ns,
                 congestion_window_bytes: info.congestion_window_bytes,
@@ -56,7 +57,7 @@ impl Core {
             }
         });
         let mut flows: Vec<FlowSnapshot> = wire.collect();
-        for (channel, served) in self.channels.iter_mut() {
+        for (channel, served) in self.channels.iter() {
             flows.extend(served.local_flows(channel));
         }
         flows

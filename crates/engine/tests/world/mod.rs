@@ -81,6 +81,10 @@ impl World {
     }
 
     pub fn attach(&mut self, host: usize, sizes: Sizes) -> App {
+        self.attach_with(host, sizes, 64)
+    }
+
+    pub fn attach_with(&mut self, host: usize, sizes: Sizes, connections_max: u32) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
         let (end, handover) = DaemonEnd::create(sizes).expect("memory");
@@ -88,7 +92,7 @@ impl World {
             channel,
             app: format!("app-{channel}"),
             end: Box::new(end),
-            connections_max: 64,
+            connections_max,
         };
         self.post(host, request);
         App::new(host, channel, AppEnd::open(handover, sizes).expect("fits"))
