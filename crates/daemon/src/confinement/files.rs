@@ -1,5 +1,5 @@
-//! Which files a running daemon may touch: none but its own sockets, which it removes at the end, and
-//! the user database if the policy names groups.
+//! Which files a running daemon may touch: none but its own sockets, which it removes at the end, its
+//! own program, for the names in a backtrace, and the user database if the policy names groups.
 
 use std::path::{Path, PathBuf};
 
@@ -46,6 +46,9 @@ fn restrict(config: &Config) -> Result<RestrictionStatus, RulesetError> {
         .handle_access(AccessNet::from_all(VERSION))?
         .scope(Scope::Signal)?
         .create()?;
+    if let Ok(program) = std::env::current_exe() {
+        rules = allow(rules, &program, AccessFs::ReadFile.into())?;
+    }
     for directory in directories(config) {
         rules = allow(rules, &directory, AccessFs::RemoveFile.into())?;
     }
@@ -59,14 +62,14 @@ fn restrict(config: &Config) -> Result<RestrictionStatus, RulesetError> {
     rules.restrict_self()
 }
 
-/// A directory that is not there needs no rule.
+/// What is not there needs no rule.
 fn allow(
     rules: RulesetCreated,
-    directory: &Path,
+    path: &Path,
     access: BitFlags<AccessFs>,
 ) -> Result<RulesetCreated, RulesetError> {
-    match PathFd::new(directory) {
-        Ok(directory) => rules.add_rule(PathBeneath::new(directory, access)),
+    match PathFd::new(path) {
+        Ok(path) => rules.add_rule(PathBeneath::new(path, access)),
         Err(_) => Ok(rules),
     }
 }

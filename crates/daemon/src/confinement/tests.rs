@@ -80,6 +80,15 @@ fn confined_daemon_does_its_work() {
     fs::remove_dir_all(&directory).expect("removed");
 }
 
+/// Or nobody could say where a daemon has crashed.
+#[test]
+fn backtrace_of_a_confined_daemon_has_names() {
+    confined(Config::default(), || {
+        let backtrace = std::backtrace::Backtrace::force_capture().to_string();
+        assert!(backtrace.contains("backtrace_of_a_confined_daemon_has_names"), "{backtrace}");
+    });
+}
+
 /// Groups are looked up in the user database, which the policy makes necessary.
 #[test]
 fn user_database_is_open_to_who_needs_it() {
