@@ -85,12 +85,22 @@ pub(crate) struct Daemon {
 
 impl Daemon {
     pub(crate) fn start() -> Self {
+        Self::start_with(None)
+    }
+
+    /// A daemon that hands out the frames that are sent, instead of sending them back.
+    pub(crate) fn tapped() -> (Self, Receiver<Vec<u8>>) {
+        let (tap, frames) = channel();
+        (Self::start_with(Some(tap)), frames)
+    }
+
+    fn start_with(tap: Option<Sender<Vec<u8>>>) -> Self {
         let (path, socket) = new_listener();
         let (orders, receiver) = channel();
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).unwrap();
         let bell_inside = bell.try_clone().unwrap();
-        let thread = std::thread::spawn(move || serve(socket, receiver, bell_inside));
+        let thread = std::thread::spawn(move || serve(socket, receiver, bell_inside, tap));
         Self { path, orders, bell, thread: Some(thread) }
     }
 
@@ -210,16 +220,23 @@ struct Server {
     heard: Vec<u8>,
 }
 
-fn serve(listener: OwnedFd, orders: Receiver<Order>, bell: OwnedFd) -> Vec<u8> {
+fn serve(
+    listener: OwnedFd,
+    orders: Receiver<Order>,
+    bell: OwnedFd,
+    tap: Option<Sender<Vec<u8>>>,
+) -> Vec<u8> {
     while wait_readable(&[&listener, &bell]) {
         if let Some(mut server) = attach(&listener) {
+            server.vifs.tap = tap;
             server.run(&orders, &bell);
             return server.heard;
         }
-        // Only an order before anybody attached ends up here: there is nothing to serve.
-        match orders.try_recv() {
-            Err(TryRecvError::Empty) => {}
-            _ => break,
+        // Only an order before anybody attached ends up here: there is nothing to serve, and frames
+        // are lost.
+        drain(&bell);
+        if orders.try_iter().any(|order| !matches!(order, Order::Frames { .. })) {
+            break;
         }
     }
     Vec::new()
@@ -284,7 +301,7 @@ impl Server {
             poll(&mut fds, Some(&timeout)).unwrap();
         }
         self.end.disarm();
-        let _ = rustix::io::read(bell, &mut [0u8; 8]);
+        drain(bell);
     }
 
     fn obey(&mut self, order: Order) {
@@ -435,6 +452,10 @@ impl Server {
         self.end.complete(&completion);
         self.end.flush();
     }
+}
+
+fn drain(bell: &OwnedFd) {
+    let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 
 fn wait_readable(fds: &[&OwnedFd]) -> bool {

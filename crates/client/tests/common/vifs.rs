@@ -1,6 +1,7 @@
 //! The daemon's virtual interfaces: what is sent comes back, but for frames of the ether type
 //! `FORBIDDEN`, which are refused. After one of the type `FATAL`, the interface is taken away.
 
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use clearway_channel::burst::{FrameInfo, Point, SentBurst, packed_bytes};
@@ -25,6 +26,7 @@ pub(crate) const MAC: Mac = Mac([2, 0, 0, 0, 0, 7]);
 pub(super) struct Vifs {
     open: Vec<Vif>,
     opened: u32,
+    pub(super) tap: Option<Sender<Vec<u8>>>,
 }
 
 #[derive(Default)]
@@ -94,7 +96,10 @@ impl Server {
         }
         let &mut Vif { bursts, sent, rejected, reason, .. } = found;
         self.tell(Completion::FramesSent { vif, bursts, sent, rejected, reason });
-        self.deliver_frames(vif, &accepted);
+        match &self.vifs.tap {
+            Some(tap) => accepted.into_iter().for_each(|frame| tap.send(frame).unwrap_or_default()),
+            None => self.deliver_frames(vif, &accepted),
+        }
         if is_fatal {
             self.close_vif(vif, Code::Denied);
         }
