@@ -31,8 +31,6 @@ use connections::Unresolved;
 
 /// Frames taken from a queue in one turn (Snap, section 3.1, takes 16; the design says up to 32).
 const RECEIVE_BURST: usize = 32;
-/// Doorbells heard in one look.
-const DOORBELLS_BURST: usize = 32;
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
 
@@ -75,8 +73,6 @@ pub struct Engine {
     mailbox: Mailbox,
     /// Everything that can end a sleep.
     sleep: OwnedFd,
-    /// Empty; kept for its memory.
-    rung: Vec<epoll::Event>,
     has_ended: bool,
     /// The link was up when last seen.
     was_up: bool,
@@ -151,7 +147,6 @@ impl Engine {
             core,
             mailbox,
             sleep,
-            rung: Vec::with_capacity(DOORBELLS_BURST),
             has_ended: false,
             was_up: false,
             turns: 0,

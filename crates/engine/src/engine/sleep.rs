@@ -1,13 +1,16 @@
 //! How an engine goes to sleep, and until when. Who decides that it should is `group.rs`.
 
+use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
 use clearway_base::Time;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::Engine;
+
+/// Doorbells heard in one look.
+const DOORBELLS_BURST: usize = 32;
 
 /// What the doorbell of a channel says to the engine's `epoll`; mailbox and queues say 0.
 pub(super) fn event_of(channel: u32) -> epoll::EventData {
@@ -40,13 +43,12 @@ impl Engine {
     /// Looks at channels again whose apps have rung while they were parked.
     pub(crate) fn take_doorbells(&mut self) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut space = [const { MaybeUninit::uninit() }; DOORBELLS_BURST];
         // Without a wait nothing can interrupt it; whatever else goes wrong, the next look is soon.
-        let _ = epoll::wait(&self.sleep, spare_capacity(&mut self.rung), Some(&now));
-        for event in self.rung.drain(..) {
-            // What else there is to hear is looked at in each turn anyway.
-            if let Some(id) = channel_of(&event) {
-                self.core.channels.channel(id);
-            }
+        let Ok((events, _)) = epoll::wait(&self.sleep, &mut space, Some(&now)) else { return };
+        // What else there is to hear is looked at in each turn anyway.
+        for id in events.iter().filter_map(channel_of) {
+            self.core.channels.channel(id);
         }
     }
 
