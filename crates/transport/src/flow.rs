@@ -99,6 +99,8 @@ pub(crate) struct Flow {
     recovery: Recovery,
     rtt: RttEstimator,
     congestion: Box<dyn CongestionControl>,
+    /// What `congestion` allows to be in flight: asked for more often than it changes.
+    window_bytes: u64,
     pacer: Pacer,
     /// Pacing holds data back until then.
     paced_until: Option<Time>,
@@ -146,6 +148,7 @@ impl Flow {
             recovery: Recovery::new(),
             rtt: RttEstimator::new(),
             congestion: Box::new(Swift::new(config.packet_bytes_max, config.delay_target_ns)),
+            window_bytes: 0,
             pacer: Pacer::new(now, config.packet_bytes_max),
             paced_until: None,
             limit_due: false,
@@ -209,7 +212,7 @@ impl Flow {
                 State::Drained { .. } => "drained",
             },
             rtt_ns: self.rtt.smoothed_ns(),
-            congestion_window_bytes: self.congestion.window_bytes(),
+            congestion_window_bytes: self.window_bytes,
             in_flight_bytes: self.recovery.in_flight_bytes(),
             messages_sent: self.messages_sent,
             messages_received: self.incoming.messages_delivered(),

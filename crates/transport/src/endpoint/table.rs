@@ -30,6 +30,10 @@ struct Alarms {
 }
 
 impl Alarms {
+    fn is_set(&self) -> bool {
+        self.near.is_some() || self.far.is_some()
+    }
+
     /// Sees to it that the wheel fires by `deadline`.
     fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
         let is_covered = |alarm: Option<Time>| alarm.is_some_and(|alarm| alarm <= deadline);
@@ -89,6 +93,16 @@ impl Endpoint {
             slot.is_ready = true;
             self.ready.push_back(index as u32);
         }
+        // One in line is looked at when it has had its turn, or else when an earlier alarm rings.
+        if !slot.is_ready || !slot.alarms.is_set() {
+            self.set_alarm(now, index);
+        }
+    }
+
+    /// Sees to it that the wheel wakes a flow in time.
+    pub(super) fn set_alarm(&mut self, now: Time, index: usize) {
+        let slot = &mut self.slots[index];
+        let Some(flow) = &slot.flow else { return };
         let deadline = flow.next_timeout(&self.config);
         if deadline <= now && slot.is_ready {
             return; // it comes here again when it has had its turn

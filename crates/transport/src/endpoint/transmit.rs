@@ -40,7 +40,7 @@ impl Endpoint {
             self.ready.pop_front();
             self.burst = 0;
             self.slots[slot as usize].is_ready = false;
-            self.update(now, slot as usize);
+            self.set_alarm(now, slot as usize);
         }
         None
     }

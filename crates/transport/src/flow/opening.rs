@@ -63,6 +63,7 @@ impl Flow {
         self.outgoing.raise_limit(limit);
         self.packet_bytes_max = config.packet_bytes_max.min(packet_bytes_max);
         self.congestion = Box::new(Swift::new(self.packet_bytes_max, config.delay_target_ns));
+        self.window_bytes = self.congestion.window_bytes();
         self.pacer = Pacer::new(now, self.packet_bytes_max);
         self.touch(now, config);
     }

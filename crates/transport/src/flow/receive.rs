@@ -45,13 +45,12 @@ impl Flow {
             return Err(Dropped::Duplicate);
         }
         // Nothing of a packet counts unless all of it can be read.
-        if let Some(malformed) = packet.frames().find_map(Result::err) {
-            return Err(Dropped::Malformed(malformed));
-        }
+        packet.frames().check().map_err(Dropped::Malformed)?;
         self.touch(now, config);
         let mut eliciting = false;
         let mut outcome = Outcome::Continue;
-        for frame in packet.frames().flatten() {
+        let mut frames = packet.frames();
+        while let Some(Ok(frame)) = frames.next() {
             eliciting |= !matches!(frame, Frame::Ack(_));
             match self.handle_frame(now, config, &frame, app) {
                 Ok(Outcome::Continue) => {}
@@ -151,6 +150,7 @@ impl Flow {
                 min_rtt_ns: self.rtt.min_ns(),
                 window_limited: limited,
             });
+            self.window_bytes = self.congestion.window_bytes();
         }
         self.detect_losses(now, config);
         if messages > 0 && self.has_app() {

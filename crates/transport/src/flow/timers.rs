@@ -74,6 +74,7 @@ impl Flow {
         // RFC 9002, 7.6: three probe timeouts in a row are persistent congestion.
         if self.recovery.probes() == 3 {
             self.congestion.on_persistent_congestion();
+            self.window_bytes = self.congestion.window_bytes();
             self.rtt.on_persistent_congestion();
         }
         self.probe_due = true;
@@ -93,6 +94,7 @@ impl Flow {
         self.packets_lost += lost;
         if let Some(sent) = last_sent {
             self.congestion.on_loss(now, sent);
+            self.window_bytes = self.congestion.window_bytes();
         }
     }
 

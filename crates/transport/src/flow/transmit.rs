@@ -43,8 +43,7 @@ impl Flow {
     }
 
     pub(super) fn is_window_full(&self) -> bool {
-        self.recovery.in_flight_bytes() + u64::from(self.packet_bytes_max)
-            > self.congestion.window_bytes()
+        self.recovery.in_flight_bytes() + u64::from(self.packet_bytes_max) > self.window_bytes
             || self.recovery.is_full()
     }
 
@@ -52,7 +51,7 @@ impl Flow {
         if self.is_window_full() || self.paced_until.is_some_and(|until| until > now) {
             return false;
         }
-        let (window, rtt_ns) = (self.congestion.window_bytes(), self.rtt.smoothed_ns());
+        let (window, rtt_ns) = (self.window_bytes, self.rtt.smoothed_ns());
         if self.pacer.allows(now, window, rtt_ns) {
             return true;
         }
@@ -60,8 +59,8 @@ impl Flow {
         false
     }
 
-    /// Writes the next packet (a UDP payload) into `bytes` and returns its length; 0 if there is
-    /// none. `bytes` has to have room for `config.packet_bytes_max`.
+    /// Writes the next packet (a UDP payload), which [`Flow::wants_transmit`] has just promised, into
+    /// `bytes` and returns its length; 0 if there is none after all. `bytes` has to have room for `config.packet_bytes_max`.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -74,9 +73,6 @@ impl Flow {
         }
         if self.is_connecting() {
             return self.emit_syn(now, config, bytes);
-        }
-        if !self.wants_transmit(now) {
-            return 0;
         }
         self.emit_data(now, bytes, app)
     }
@@ -112,6 +108,9 @@ impl Flow {
         }
         if probe && at == frames_start {
             at += clearway::emit_ping(&mut bytes[at..]);
+        }
+        if at == HEADER_LENGTH {
+            return 0;
         }
         let eliciting = at > frames_start;
         self.finish(now, &mut bytes[..at], eliciting, probe, content);

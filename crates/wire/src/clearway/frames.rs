@@ -74,6 +74,23 @@ impl<'a> Frames<'a> {
     pub const fn new(body: &'a [u8]) -> Self {
         Self { rest: body }
     }
+
+    /// Says whether all frames can be read, and if not, why. Cheaper than reading them.
+    #[inline]
+    pub fn check(&self) -> Result<(), Malformed> {
+        let mut rest = self.rest;
+        while let Some(&octet) = rest.first() {
+            rest = match octet {
+                frame_type::PADDING => &rest[1..],
+                frame_type::MESSAGE => {
+                    let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(rest)?;
+                    split_payload(rest, u32_at(head, 8))?.1
+                }
+                _ => split_frame(octet, rest)?.1,
+            };
+        }
+        Ok(())
+    }
 }
 
 impl<'a> Iterator for Frames<'a> {

@@ -350,3 +350,33 @@ fn crc_is_the_one_of_iscsi() {
     seal(&mut bytes);
     assert_eq!(Packet::new(&bytes).unwrap().crc(), 0x8a91_36aa);
 }
+
+#[test]
+fn checking_frames_says_the_same_as_reading_them() {
+    let mut random = clearway_base::Random::new(1);
+    let (mut good, mut bad) = (0, 0);
+    for _ in 0..20_000 {
+        let mut body = [0; 64];
+        let mut at = 0;
+        while at < 40 {
+            at += match random.below(8) {
+                0 => emit_padding(&mut body[at..at + 3]),
+                1 => emit_ping(&mut body[at..]),
+                2 => emit_close(&mut body[at..], 0, 1),
+                3 => emit_message(&mut body[at..], 0, 1, random.below(9) as u32),
+                4 => emit_limit(&mut body[at..], 5),
+                5 => emit_ack(&mut body[at..], 0, core::iter::once(3..4)),
+                6 => emit_reset(&mut body[at..], 1),
+                _ => {
+                    body[at] = random.below(10) as u8;
+                    1
+                }
+            };
+        }
+        let frames = Frames::new(&body[..40]);
+        let read = frames.clone().find_map(Result::err);
+        assert_eq!(frames.check().err(), read, "{body:?}");
+        *if read.is_none() { &mut good } else { &mut bad } += 1;
+    }
+    assert!(good > 100 && bad > 100, "{good} good, {bad} bad");
+}
