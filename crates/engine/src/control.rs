@@ -11,6 +11,7 @@ use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::snapshot::Snapshot;
+use crate::switch::{CaptureSpec, VifRefused, VifSpec};
 
 /// Events that may wait for the control plane; one that does not fit waits inside the engine.
 const EVENTS_MAX: usize = 64;
@@ -52,6 +53,32 @@ pub enum Request {
         /// The listener.
         listener: u32,
     },
+    /// Open a virtual interface. Answered by [`Event::VifOpened`].
+    OpenVif {
+        /// The channel that its frames go to.
+        channel: u32,
+        /// Its id, chosen by the control plane, unique in this channel.
+        vif: u32,
+        /// What it may receive and send.
+        spec: Box<VifSpec>,
+    },
+    /// Copy what passes to this channel. Answered by [`Event::VifOpened`].
+    OpenCapture {
+        /// The channel that the frames go to.
+        channel: u32,
+        /// Its id, from the same numbers as those of virtual interfaces.
+        vif: u32,
+        /// What is to be seen.
+        spec: Box<CaptureSpec>,
+    },
+    /// Close a virtual interface or a capture. What it has submitted and is not sent is dropped.
+    /// Answered by [`Event::VifClosed`].
+    CloseVif {
+        /// The channel.
+        channel: u32,
+        /// The virtual interface or capture.
+        vif: u32,
+    },
     /// The kernel's answer to [`Event::Resolve`].
     Neighbour {
         /// The address that was asked for.
@@ -88,6 +115,22 @@ pub enum Event {
         listener: u32,
         /// The service port in use, or the reason of the refusal.
         result: Result<u16, Code>,
+    },
+    /// The answer to [`Request::OpenVif`] and [`Request::OpenCapture`].
+    VifOpened {
+        /// The channel.
+        channel: u32,
+        /// The virtual interface or capture.
+        vif: u32,
+        /// Why it was not opened.
+        result: Result<(), VifRefused>,
+    },
+    /// The answer to [`Request::CloseVif`]. From now on its patterns are free.
+    VifClosed {
+        /// The channel.
+        channel: u32,
+        /// The virtual interface or capture.
+        vif: u32,
     },
     /// The channel is out of the engine; dropping `end` unmaps its memory.
     ChannelRemoved {

@@ -9,6 +9,8 @@
 mod arrivals;
 mod commands;
 mod connections;
+mod departures;
+mod frames;
 mod requests;
 mod sleep;
 mod status;
@@ -18,7 +20,7 @@ use std::os::fd::OwnedFd;
 
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Violation};
-use clearway_nic::{Queue, Transmit};
+use clearway_nic::{BURST_FRAMES, Queue};
 use clearway_transport::Endpoint;
 use rustix::event::epoll;
 
@@ -27,10 +29,9 @@ use crate::control::{Control, Mailbox, mailbox};
 use crate::idle::Idle;
 use crate::interface::{self, Interface};
 use crate::paths::Paths;
+use crate::switch::Switch;
 use connections::Unresolved;
 
-/// Frames taken from a queue in one turn (Snap, section 3.1, takes 16; the design says up to 32).
-const RECEIVE_BURST: usize = 32;
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
 
@@ -50,8 +51,8 @@ pub struct EngineConfig {
 counters! {
     /// What the engine itself counts.
     pub struct EngineCounters {
-        /// Frames that were neither for this host's interface nor its UDP port.
-        frames_ignored,
+        /// Frames that were nobody's here.
+        frames_unclaimed,
         /// Packets that were not sent because the neighbour was not known.
         packets_unresolved,
     }
@@ -84,6 +85,7 @@ pub struct Engine {
 struct Core {
     config: EngineConfig,
     interface: Interface,
+    switch: Switch,
     endpoint: Endpoint,
     channels: Channels,
     paths: Paths,
@@ -130,8 +132,10 @@ impl Engine {
                 .saturating_sub(headers_length(&config.interface)),
             ..clearway_transport::Config::default()
         };
+        let switch = Switch::new(interface.mac(), &interface.entries(config.udp_port));
         let core = Core {
             interface,
+            switch,
             endpoint: Endpoint::new(transport, now, seed, secret),
             channels: Channels::default(),
             paths: Paths::default(),
@@ -173,12 +177,11 @@ impl Engine {
         work += self.core.take_commands(now);
         for queue in &mut self.queues {
             let core = &mut self.core;
-            work += queue.receive(RECEIVE_BURST, &mut |frames| {
-                frames.iter().for_each(|frame| core.handle_frame(now, frame));
-            });
+            work += queue.receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames));
         }
         self.core.handle_timeouts(now);
         work += self.transmit(now);
+        self.core.switch.end_turn(&mut self.core.channels);
         let told_apps = self.core.finish(now, work == 0);
         if work == 0 {
             self.watch_link();
@@ -194,42 +197,19 @@ impl Engine {
     /// Builds packets just in time, as many as the queue has descriptors for.
     fn transmit(&mut self, now: Time) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
-        let mut sent = 0;
-        let core = &mut self.core;
-        while sent < TRANSMIT_BURST && core.interface.has_output() {
-            match queue.transmit(&mut |frame| core.interface.poll_transmit(frame)) {
-                Transmit::Queued => sent += 1,
-                Transmit::Nothing | Transmit::Full => break,
-            }
+        let (core, queue) = (&mut self.core, queue.as_mut());
+        let mut queued = core.send_own(now, queue, TRANSMIT_BURST);
+        queued += core.send_messages(now, queue, TRANSMIT_BURST - queued.min(TRANSMIT_BURST));
+        let mut work = queued;
+        if core.switch.has_senders() {
+            let sending = core.send_frames(now, queue, TRANSMIT_BURST);
+            queued += sending.queued;
+            work += sending.taken;
         }
-        while sent < TRANSMIT_BURST {
-            let Some(destination) = core.endpoint.next_transmit(now) else { break };
-            let path = core.paths.find(now, &mut core.interface, &mut core.endpoint, &destination);
-            let Some(path) = path else {
-                core.skip(now, destination);
-                continue;
-            };
-            let (endpoint, channels) = (&mut core.endpoint, &core.channels);
-            let transmit = queue.transmit(&mut |frame| {
-                let payload = &mut frame[path.payload_offset()..];
-                let length = endpoint.poll_transmit(now, destination, payload, channels);
-                if length == 0 {
-                    return 0;
-                }
-                let frame_length = path.emit_udp_headers(frame, length);
-                path.finish(&mut frame[..frame_length]);
-                frame_length
-            });
-            match transmit {
-                Transmit::Queued => sent += 1,
-                Transmit::Nothing => {}
-                Transmit::Full => break,
-            }
-        }
-        if sent > 0 {
+        if queued > 0 {
             queue.flush();
         }
-        sent
+        work
     }
 
     /// A link that has come up may lead to new neighbours, who are to hear of our address.

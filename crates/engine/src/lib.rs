@@ -19,9 +19,13 @@ pub mod interface;
 mod local;
 mod paths;
 mod snapshot;
+mod switch;
 
 pub use control::{Control, Event, Request};
 pub use engine::{Engine, EngineConfig, Turn};
 pub use group::{Clock, Group};
 pub use idle::Idle;
-pub use snapshot::{ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
+pub use snapshot::{
+    ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot, VifSnapshot,
+};
+pub use switch::{CaptureSpec, PRIORITY_MAX, Refusal, VifRefused, VifSpec};

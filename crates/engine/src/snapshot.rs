@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub channels: Vec<ChannelSnapshot>,
     /// Listening service ports.
     pub listeners: Vec<ListenerSnapshot>,
+    /// Virtual interfaces, in the order of their channels.
+    pub vifs: Vec<VifSnapshot>,
     /// Connections, local ones included.
     pub flows: Vec<FlowSnapshot>,
     /// Counters by name, in the order of their declaration; drops are counted by reason.
@@ -107,4 +109,25 @@ pub struct FlowSnapshot {
     pub messages_received: u64,
     /// Packets sent again after a loss.
     pub packets_lost: u64,
+}
+
+/// One virtual interface.
+#[derive(Clone, Debug, Serialize)]
+pub struct VifSnapshot {
+    /// Its id in its channel.
+    pub vif: u32,
+    /// The channel that owns it.
+    pub channel: u32,
+    /// Its declared priority.
+    pub priority: u16,
+    /// What it receives, as filters.
+    pub receive: Vec<String>,
+    /// What it gets copies of.
+    pub copies: Vec<String>,
+    /// What it may send.
+    pub transmit: Vec<String>,
+    /// Frames and bytes it has moved and lost, by name.
+    pub counters: Vec<(&'static str, u64)>,
+    /// Frames that it was not allowed to send, by reason.
+    pub refused: Vec<(&'static str, u64)>,
 }

@@ -13,6 +13,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, TimerWheel};
+use clearway_wire::clearway::Packet;
 
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
@@ -128,6 +129,19 @@ impl Endpoint {
     /// The figures of every flow.
     pub fn flows(&self) -> impl Iterator<Item = FlowInfo> + '_ {
         self.slots.iter().filter_map(|slot| slot.flow.as_deref().map(Flow::info))
+    }
+
+    /// Whose flow this is, if there still is one.
+    #[must_use]
+    pub fn owner(&self, key: FlowKey) -> Option<Owner> {
+        let flow = self.slots.get(key.slot())?.flow.as_deref()?;
+        (flow.local_id() == key.0).then(|| flow.owner())
+    }
+
+    /// Whose flow a datagram of a peer is for, if what it says is true.
+    #[must_use]
+    pub fn owner_of(&self, datagram: &[u8]) -> Option<Owner> {
+        self.owner(FlowKey(Packet::new(datagram).ok()?.flow()))
     }
 
     // ---- from apps ----

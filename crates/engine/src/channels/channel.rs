@@ -206,7 +206,8 @@ impl Channel {
     }
 
     fn put(&mut self, completion: &Completion) {
-        if let Completion::Received { buffer, .. } = completion {
+        if let Completion::Received { buffer, .. } | Completion::Frames { buffer, .. } = completion
+        {
             self.end.grant(*buffer);
         }
         self.end.complete(completion);
@@ -218,6 +219,18 @@ impl Channel {
             let Some(completion) = self.pending.pop_front() else { return };
             self.put(&completion);
         }
+    }
+
+    /// True if the ring has room for what need not be told.
+    pub(crate) fn may_tell(&mut self) -> bool {
+        self.pending.is_empty() && self.end.completion_room() > 0
+    }
+
+    /// True if less than half of the receive pool is in use: frames, which nobody asked for, leave
+    /// the rest to messages.
+    pub(crate) fn has_half_its_memory(&self) -> bool {
+        let used_bytes = self.end.counters().receive_pool_used_bytes;
+        used_bytes < self.end.sizes().receive_pool_bytes / 2
     }
 
     /// True if something waits for room in the ring.

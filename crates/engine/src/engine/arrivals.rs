@@ -1,14 +1,70 @@
-//! What comes from the wire.
+//! What comes from the wire: its digest, its owner in the switch's table, and then the owner.
 
 use clearway_base::Time;
+use clearway_channel::burst::Point;
+use clearway_nic::BURST_FRAMES;
+use clearway_wire::digest::Digest;
 
 use super::Core;
-use crate::interface::{Datagram, Received};
+use crate::interface::{Datagram, Received, Service};
+use crate::switch::{Port, Sighting};
 
 impl Core {
+    /// Takes a burst that a queue has received.
     #[inline]
-    pub(super) fn handle_frame(&mut self, now: Time, frame: &[u8]) {
-        match self.interface.handle_frame(now, frame) {
+    pub(super) fn handle_burst(&mut self, now: Time, frames: &[&[u8]]) {
+        let mut digests = [Digest::default(); BURST_FRAMES];
+        let digests = &mut digests[..frames.len()];
+        for (digest, frame) in digests.iter_mut().zip(frames) {
+            *digest = Digest::of(frame);
+        }
+        let mut owners = [None; BURST_FRAMES];
+        let owners = &mut owners[..frames.len()];
+        self.switch.find(digests, owners);
+        for ((frame, digest), owner) in frames.iter().zip(&*digests).zip(&*owners) {
+            if self.switch.has_onlookers() {
+                self.show_arrival(now, frame, digest, *owner);
+                self.switch.copy(&mut self.channels, now, None, frame, digest);
+            }
+            match owner {
+                Some(owner) => self.hand_over(now, *owner, frame),
+                None => self.counters.frames_unclaimed += 1,
+            }
+        }
+    }
+
+    #[cold]
+    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>) {
+        let mut sighting = Sighting {
+            frame,
+            digest,
+            is_outgoing: false,
+            point: Point::Wire,
+            channel: None,
+            refusal: None,
+        };
+        self.switch.show(&mut self.channels, now, &sighting);
+        sighting.channel = match owner {
+            Some(Port::Vif(vif)) => Some(vif.channel()),
+            Some(Port::Service(Service::Messages)) => self.app_of_messages(frame, digest),
+            Some(Port::Service(_)) | None => None,
+        };
+        if owner.is_some() {
+            sighting.point = Point::Delivered;
+            self.switch.show(&mut self.channels, now, &sighting);
+        }
+    }
+
+    /// The channel whose connection a packet of messages is of.
+    fn app_of_messages(&self, frame: &[u8], digest: &Digest) -> Option<u32> {
+        let payload = frame.get(digest.transport_at() + clearway_wire::udp::HEADER_LENGTH..)?;
+        self.endpoint.owner_of(payload).map(|owner| owner.channel)
+    }
+
+    /// Gives a frame to a service of the host.
+    #[inline]
+    pub(super) fn handle_frame(&mut self, now: Time, service: Service, frame: &[u8]) {
+        match self.interface.handle_frame(now, service, frame) {
             Received::Datagram(datagram) => self.handle_datagram(now, &datagram),
             Received::NetworkError(error) => {
                 self.endpoint.handle_network_error(
@@ -18,17 +74,12 @@ impl Core {
                     &mut self.channels,
                 );
             }
-            Received::EchoReply(_) => self.counters.frames_ignored += 1,
             Received::Consumed | Received::Dropped(_) => {}
         }
     }
 
     #[inline]
     fn handle_datagram(&mut self, now: Time, datagram: &Datagram<'_>) {
-        if datagram.destination.port() != self.config.udp_port {
-            self.counters.frames_ignored += 1;
-            return self.interface.refuse(now, datagram);
-        }
         self.channels.destination = Some(datagram.destination.ip());
         let had_replies = self.endpoint.has_replies();
         let flows = self.endpoint.counters().flows_accepted;

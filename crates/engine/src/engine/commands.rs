@@ -1,6 +1,7 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
 use clearway_base::Time;
+use clearway_channel::burst::SentBurst;
 use clearway_channel::{Command, Completion, Violation};
 use clearway_transport::Owner;
 
@@ -42,7 +43,7 @@ impl Core {
     }
 
     /// The app broke the contract: nothing more is taken from it.
-    fn condemn(&mut self, id: u32, violation: Violation) {
+    pub(super) fn condemn(&mut self, id: u32, violation: Violation) {
         if let Some(channel) = self.channels.channel(id).filter(|channel| !channel.is_condemned) {
             channel.is_condemned = true;
             self.channels.counters.violations += 1;
@@ -72,10 +73,9 @@ impl Core {
             }
             Command::Close { connection, abort } => self.close(now, channel, connection, abort),
             // To an interface that is no more.
-            Command::SendFrames { .. } => {
-                if let Some(channel) = self.channels.channel(channel) {
-                    channel.end.sends_finished(1);
-                }
+            Command::SendFrames { vif, offset, length, count } => {
+                let burst = SentBurst::new(offset, length, count);
+                self.switch.submit(&mut self.channels, channel, vif, burst);
             }
         }
     }

@@ -26,6 +26,18 @@ impl Engine {
                 self.mailbox.tell(Event::Listening { channel, listener, result });
             }
             Request::Unlisten { channel, listener } => self.core.unlisten(channel, listener),
+            Request::OpenVif { channel, vif, spec } => {
+                let result = self.core.open_vif(now, channel, vif, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result });
+            }
+            Request::OpenCapture { channel, vif, spec } => {
+                self.core.switch.open_capture(channel, vif, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
+            }
+            Request::CloseVif { channel, vif } => {
+                self.core.switch.close(&mut self.core.channels, channel, vif);
+                self.mailbox.tell(Event::VifClosed { channel, vif });
+            }
             Request::Neighbour { address, mac: Some(mac) } => {
                 self.core.interface.learn(now, address, mac)
             }
@@ -53,6 +65,7 @@ impl Engine {
 
     fn remove_channel(&mut self, channel: u32) {
         self.core.end_connections(channel);
+        self.core.switch.remove_channel(channel);
         let Some(mut removed) = self.core.channels.remove(channel) else { return };
         for (port, _, _) in removed.ports.drain(..) {
             self.core.endpoint.unlisten(port);

@@ -52,9 +52,11 @@ impl Engine {
         }
     }
 
-    /// True if an app's completion ring is full. An app that makes room there rings no doorbell.
+    /// True if an app's completion ring is full, or the NIC's while a VIF has frames for it. Whoever
+    /// makes room there rings no doorbell.
     pub(crate) fn waits_for_room(&self) -> bool {
-        self.core.channels.iter().any(|(_, channel)| channel.has_pending())
+        self.core.switch.has_senders()
+            || self.core.channels.iter().any(|(_, channel)| channel.has_pending())
     }
 
     /// Readable when something has woken the engine.

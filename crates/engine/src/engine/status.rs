@@ -22,6 +22,7 @@ impl Engine {
             queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
             channels: core.channels.iter().map(|(id, channel)| channel.snapshot(id)).collect(),
             listeners: core.listeners(),
+            vifs: core.switch.snapshot(),
             counters: counters.collect(),
             flows: self.core.flows(),
         }

@@ -1,7 +1,6 @@
 //! What the interface says itself: ARP and NDP, both sides of them; echo; refusals.
 
-use super::receive::Origin;
-use super::{Datagram, DropReason, Interface, Resolution, neighbours::Question, path};
+use super::{Datagram, DropReason, Interface, neighbours::Question, path};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::icmpv4::{self, Echo};
@@ -72,56 +71,8 @@ impl Interface {
         }
     }
 
-    /// Asks `destination` to send `data` back. The answer comes out of
-    /// [`Interface::handle_frame`]. `Known` if the question is on its way.
-    pub fn ping(
-        &mut self,
-        now: Time,
-        destination: IpAddr,
-        identifier: u16,
-        sequence: u16,
-        data: &[u8],
-    ) -> Resolution<()> {
-        let (Some(next_hop), Some(source)) =
-            (self.route(destination), self.source_for(destination))
-        else {
-            return Resolution::Unreachable;
-        };
-        let mac = match self.resolve(now, next_hop) {
-            Resolution::Known(mac) => mac,
-            Resolution::Pending => return Resolution::Pending,
-            Resolution::Unreachable => return Resolution::Unreachable,
-        };
-        let echo = Echo { identifier, sequence, data };
-        let queued = match (source, destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                self.push_icmpv4(mac, source, destination, &icmpv4::Repr::EchoRequest(echo))
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let message = icmpv6::Repr::EchoRequest(echo);
-                self.push_icmpv6(mac, source, destination, path::HOP_LIMIT, &message)
-            }
-            _ => return Resolution::Unreachable,
-        };
-        if queued.is_err() {
-            return Resolution::Pending;
-        }
-        self.pings.push(destination, identifier, sequence);
-        Resolution::Known(())
-    }
-
-    /// Tells the sender of `datagram` that nobody has its port. Not if the kernel shares the NIC:
-    /// then the port may well be one of the kernel's. Whether it is said is counted, not returned.
-    pub fn refuse(&mut self, now: Time, datagram: &Datagram<'_>) {
-        if self.kernel_shares {
-            return;
-        }
-        if let Err(reason) = self.try_refuse(now, datagram) {
-            self.drops.count(reason);
-        }
-    }
-
-    fn try_refuse(&mut self, now: Time, datagram: &Datagram<'_>) -> Result<(), DropReason> {
+    /// Tells the sender of `datagram` that nobody has its port.
+    pub(super) fn refuse(&mut self, now: Time, datagram: &Datagram<'_>) -> Result<(), DropReason> {
         if !self.echo_answers.take(now) {
             return Err(DropReason::RateLimit);
         }
@@ -143,9 +94,6 @@ impl Interface {
 
     /// RFC 826, "Packet Reception".
     pub(super) fn handle_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
-        if self.kernel_shares {
-            return Err(DropReason::OfKernel);
-        }
         let arp = arp::Repr::parse(&arp::View::new(packet)?)?;
         // A probe (RFC 5227) comes from nowhere yet, and is answered too.
         let is_probe = arp.source.is_unspecified() && arp.operation == arp::Operation::Request;
@@ -212,32 +160,29 @@ impl Interface {
     pub(super) fn answer_echo_v4(
         &mut self,
         now: Time,
-        origin: Origin,
+        source_mac: MacAddress,
         request: &ipv4::Repr,
         echo: Echo<'_>,
     ) -> Result<(), DropReason> {
         self.check_echo(now)?;
         let (from, to) = (request.destination, request.source);
-        self.push_icmpv4(origin.mac, from, to, &icmpv4::Repr::EchoReply(echo))
+        self.push_icmpv4(source_mac, from, to, &icmpv4::Repr::EchoReply(echo))
     }
 
     pub(super) fn answer_echo_v6(
         &mut self,
         now: Time,
-        origin: Origin,
+        source_mac: MacAddress,
         request: &ipv6::Repr,
         echo: Echo<'_>,
     ) -> Result<(), DropReason> {
         self.check_echo(now)?;
         let (from, to) = (request.destination, request.source);
         let message = icmpv6::Repr::EchoReply(echo);
-        self.push_icmpv6(origin.mac, from, to, path::HOP_LIMIT, &message)
+        self.push_icmpv6(source_mac, from, to, path::HOP_LIMIT, &message)
     }
 
     fn check_echo(&mut self, now: Time) -> Result<(), DropReason> {
-        if self.kernel_shares {
-            return Err(DropReason::OfKernel);
-        }
         if self.echo_answers.take(now) { Ok(()) } else { Err(DropReason::RateLimit) }
     }
 

@@ -29,24 +29,16 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// The frame is for another Ethernet address.
-    OtherMac = "other_mac",
-    /// The frame is of another VLAN, or of none.
-    OtherVlan = "other_vlan",
-    /// Neither IPv4, IPv6 nor ARP.
-    EtherType = "ether_type",
-    /// The packet is for another IP address, or for a group.
+    /// An ARP or NDP question about another host.
     OtherAddress = "other_address",
+    /// A message of ICMPv6 to a group that is for one host only.
+    Group = "group",
     /// The packet comes from an address that no other host can have: a group, loopback, our own.
     SourceAddress = "source_address",
-    /// Neither UDP nor ICMP.
-    Protocol = "protocol",
     /// Neighbour discovery that came through a router.
     HopLimit = "hop_limit",
     /// An ARP or NDP answer, echo reply or error that nothing of ours called for.
     Unsolicited = "unsolicited",
-    /// The kernel, which shares this NIC, answers this.
-    OfKernel = "of_kernel",
     /// The answer would be more than is answered per second.
     RateLimit = "rate_limit",
     /// The answer does not fit among those that wait to be sent, or is larger than a frame.
@@ -135,6 +127,6 @@ mod tests {
             assert_eq!(drops.of(*reason), 1);
         }
         assert_eq!(drops.total(), all.len() as u64);
-        assert!(drops.iter().any(|entry| entry == ("other_mac", 1)));
+        assert!(drops.iter().any(|entry| entry == ("other_address", 1)));
     }
 }

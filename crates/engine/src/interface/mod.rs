@@ -1,10 +1,10 @@
-//! The host's IP layer on one NIC, without I/O: what a received frame is and for whom, which
-//! Ethernet address a peer has, and the headers of what is sent.
+//! The host's IP layer on one NIC, without I/O: what a frame for this host says, which Ethernet
+//! address a peer has, and the headers of what is sent.
 //!
 //! ```text
 //!            frame                               path + payload
 //!              │                                       │
-//!      handle_frame ──▶ Datagram, EchoReply,     emit_udp_headers ──▶ frame
+//!      handle_frame ──▶ Datagram,                emit_udp_headers ──▶ frame
 //!        │     │        NetworkError              ▲
 //!        │     └─▶ drops, by reason               │ template
 //!        ▼                                        │
@@ -12,7 +12,8 @@
 //!        └──────────▶ poll_transmit ◀── questions ─────────────┘
 //! ```
 //!
-//! Not here: who owns a UDP port (the engine), how messages travel (`transport`), and frames
+//! Not here: which frames are for this host (its services are entries of the switch's table, see
+//! [`Service`]), how messages travel (`transport`), and frames
 //! themselves (the NIC). Addresses, routes and neighbours of an interface that the kernel shares are
 //! the kernel's: the control thread answers [`Interface::poll_wanted`] with [`Interface::learn`].
 
@@ -23,12 +24,14 @@ mod neighbours;
 mod outbox;
 mod path;
 mod receive;
+mod service;
 #[cfg(test)]
 mod tests;
 
 pub use drops::{DropReason, Drops};
 pub use path::Path;
-pub use receive::{Datagram, EchoReply, NetworkError, NetworkErrorKind, Received};
+pub use receive::{Datagram, NetworkError, NetworkErrorKind, Received};
+pub use service::Service;
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};
@@ -36,7 +39,6 @@ use clearway_wire::{MacAddress, ethernet, vlan};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use neighbours::Neighbours;
 use outbox::{Outbox, RateLimit};
-use receive::Pings;
 
 /// Answers to echo requests, and refusals of datagrams, per second.
 const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
@@ -102,7 +104,6 @@ pub struct Interface {
     outbox: Outbox,
     echo_answers: RateLimit,
     neighbour_answers: RateLimit,
-    pings: Pings,
     drops: Drops,
 }
 
@@ -123,7 +124,6 @@ impl Interface {
             outbox: Outbox::new(frame_bytes_max),
             echo_answers: RateLimit::new(ECHO_ANSWERS_PER_SECOND),
             neighbour_answers: RateLimit::new(NEIGHBOUR_ANSWERS_PER_SECOND),
-            pings: Pings::default(),
             drops: Drops::default(),
         }
     }

@@ -1,22 +1,17 @@
-//! What a received frame is, and whether it is for this host.
+//! What a frame for this host says. That it is for this host, and for which of its services, the
+//! switch's table has found out; here it is taken at its word no further than that.
 
-use super::{DropReason, Interface};
+use super::{DropReason, Interface, Service};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp, vlan};
-use core::net::{IpAddr, Ipv6Addr, SocketAddr};
-use std::collections::VecDeque;
-
-/// Pings whose answers are waited for; older ones are forgotten.
-const PINGS_MAX: usize = 64;
+use core::net::{IpAddr, SocketAddr};
 
 /// What became of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Received<'a> {
     /// UDP for this host.
     Datagram(Datagram<'a>),
-    /// The answer to one of [`Interface::ping`].
-    EchoReply(EchoReply<'a>),
     /// Bad news about a UDP packet that this host may have sent; whoever sent it has to make sure
     /// from the quote.
     NetworkError(NetworkError<'a>),
@@ -39,19 +34,6 @@ pub struct Datagram<'a> {
     pub source_mac: MacAddress,
     /// The whole IP packet, for [`Interface::refuse`] to quote.
     pub packet: &'a [u8],
-}
-
-/// The answer to a ping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EchoReply<'a> {
-    /// Who answered.
-    pub source: IpAddr,
-    /// As in the request.
-    pub identifier: u16,
-    /// As in the request.
-    pub sequence: u16,
-    /// As in the request, if the other side is honest.
-    pub data: &'a [u8],
 }
 
 /// An ICMP error about a UDP packet from an own address.
@@ -85,173 +67,109 @@ pub enum NetworkErrorKind {
     TimeExceeded,
 }
 
-/// Where a frame came from, as far as Ethernet knows.
-#[derive(Clone, Copy)]
-pub(super) struct Origin {
-    pub(super) mac: MacAddress,
-    /// The frame was addressed to a group.
-    pub(super) to_group: bool,
-}
-
-/// Pings that wait for their answer.
-#[derive(Debug, Default)]
-pub(super) struct Pings {
-    waiting: VecDeque<(IpAddr, u16, u16)>,
-}
-
-impl Pings {
-    pub(super) fn push(&mut self, destination: IpAddr, identifier: u16, sequence: u16) {
-        if self.waiting.len() == PINGS_MAX {
-            self.waiting.pop_front();
-        }
-        self.waiting.push_back((destination, identifier, sequence));
-    }
-
-    fn take(&mut self, source: IpAddr, echo: &icmpv4::Echo<'_>) -> bool {
-        let answered = (source, echo.identifier, echo.sequence);
-        let position = self.waiting.iter().position(|ping| *ping == answered);
-        position.is_some_and(|position| self.waiting.remove(position).is_some())
-    }
-}
-
 impl Interface {
-    /// Takes a received frame. What the interface can answer, it answers by
-    /// [`Interface::poll_transmit`]; what is dropped is counted.
+    /// Takes a frame that the table has found to be for `service`. What the interface can answer,
+    /// it answers by [`Interface::poll_transmit`]; what is dropped is counted.
     #[inline]
-    pub fn handle_frame<'a>(&mut self, now: Time, frame: &'a [u8]) -> Received<'a> {
-        self.classify(now, frame).unwrap_or_else(|reason| {
+    pub fn handle_frame<'a>(
+        &mut self,
+        now: Time,
+        service: Service,
+        frame: &'a [u8],
+    ) -> Received<'a> {
+        self.take(now, service, frame).unwrap_or_else(|reason| {
             self.drops.count(reason);
             Received::Dropped(reason)
         })
     }
 
     #[inline]
-    fn classify<'a>(&mut self, now: Time, frame: &'a [u8]) -> Result<Received<'a>, DropReason> {
-        let view = ethernet::View::new(frame)?;
-        let header = ethernet::Repr::parse(&view)?;
-        let to_group = ethernet::is_multicast(header.destination);
-        if header.destination != self.mac && !to_group {
-            return Err(DropReason::OtherMac);
-        }
-        let origin = Origin { mac: header.source, to_group };
-        let (ether_type, payload) = self.untag(header.ether_type, view.payload())?;
-        match ether_type {
-            ether_type::IPV4 => self.handle_ipv4(now, origin, payload),
-            ether_type::IPV6 => self.handle_ipv6(now, origin, payload),
-            ether_type::ARP => self.handle_arp(now, payload).map(|()| Received::Consumed),
-            _ => Err(DropReason::EtherType),
-        }
-    }
-
-    /// Takes the VLAN tag off. A tag with the id 0 carries a priority only, and is ignored.
-    #[inline]
-    fn untag<'a>(&self, outer: u16, payload: &'a [u8]) -> Result<(u16, &'a [u8]), DropReason> {
-        let (id, inner, payload) = if outer == ether_type::VLAN {
-            let view = vlan::View::new(payload)?;
-            let tag = vlan::Repr::parse(&view)?;
-            (Some(tag.id).filter(|id| *id != 0), tag.ether_type, view.payload())
-        } else {
-            (None, outer, payload)
-        };
-        if id == self.vlan { Ok((inner, payload)) } else { Err(DropReason::OtherVlan) }
-    }
-
-    #[inline]
-    fn handle_ipv4<'a>(
+    fn take<'a>(
         &mut self,
         now: Time,
-        origin: Origin,
-        packet: &'a [u8],
+        service: Service,
+        frame: &'a [u8],
     ) -> Result<Received<'a>, DropReason> {
-        let view = ipv4::View::new(packet)?;
-        let ip = ipv4::Repr::parse(&view, self.verify_checksums)?;
-        // RFC 1122, section 3.3.6: "A host SHOULD silently discard a datagram that is received via
-        // a link-layer broadcast [...] but does not specify an IP multicast or broadcast
-        // destination address"; and of those none is taken here.
-        if origin.to_group || !self.addresses.is_own_v4(ip.destination) {
-            return Err(DropReason::OtherAddress);
-        }
-        if !self.addresses.may_be_source_v4(ip.source) {
-            return Err(DropReason::SourceAddress);
-        }
-        match ip.protocol {
-            protocol::UDP => {
-                let check = udp::Check::V4(ip.source, ip.destination);
-                let (source, destination) = (ip.source.into(), ip.destination.into());
-                self.datagram(origin, source, destination, packet, view.payload(), check)
+        let (source_mac, ether_type, packet) = link(frame)?;
+        match (service, ether_type) {
+            (Service::Messages, _) => {
+                self.datagram(source_mac, ether_type, packet).map(Received::Datagram)
             }
-            protocol::ICMPV4 => self.handle_icmpv4(now, origin, &ip, view.payload()),
-            _ => Err(DropReason::Protocol),
+            (Service::Datagrams, _) => {
+                let datagram = self.datagram(source_mac, ether_type, packet)?;
+                self.refuse(now, &datagram).map(|()| Received::Consumed)
+            }
+            (Service::Arp, _) => self.handle_arp(now, packet).map(|()| Received::Consumed),
+            (Service::Icmp, ether_type::IPV4) => self.handle_icmpv4(now, source_mac, packet),
+            (Service::Icmp, _) => self.handle_icmpv6(now, source_mac, packet),
         }
-    }
-
-    #[inline]
-    fn handle_ipv6<'a>(
-        &mut self,
-        now: Time,
-        origin: Origin,
-        packet: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
-        let view = ipv6::View::new(packet)?;
-        let ip = ipv6::Repr::parse(&view)?;
-        if ip.protocol == protocol::ICMPV6 {
-            return self.handle_icmpv6(now, origin, &ip, view.payload());
-        }
-        self.check_addresses_v6(origin, &ip)?;
-        if ip.protocol != protocol::UDP {
-            return Err(DropReason::Protocol);
-        }
-        let check = udp::Check::V6(ip.source, ip.destination);
-        let (source, destination) = (ip.source.into(), ip.destination.into());
-        self.datagram(origin, source, destination, packet, view.payload(), check)
-    }
-
-    #[inline]
-    fn check_addresses_v6(&self, origin: Origin, ip: &ipv6::Repr) -> Result<(), DropReason> {
-        if origin.to_group || !self.addresses.is_own_v6(ip.destination) {
-            return Err(DropReason::OtherAddress);
-        }
-        if !self.addresses.may_be_source_v6(ip.source) {
-            return Err(DropReason::SourceAddress);
-        }
-        Ok(())
     }
 
     #[inline]
     fn datagram<'a>(
         &self,
-        origin: Origin,
-        source: IpAddr,
-        destination: IpAddr,
+        source_mac: MacAddress,
+        ether_type: u16,
         packet: &'a [u8],
-        datagram: &'a [u8],
-        check: udp::Check,
-    ) -> Result<Received<'a>, DropReason> {
+    ) -> Result<Datagram<'a>, DropReason> {
+        let (source, destination, datagram, check) = if ether_type == ether_type::IPV4 {
+            let view = ipv4::View::new(packet)?;
+            let ip = self.ipv4(&view)?;
+            let check = udp::Check::V4(ip.source, ip.destination);
+            (ip.source.into(), ip.destination.into(), view.payload(), check)
+        } else {
+            let view = ipv6::View::new(packet)?;
+            let ip = ipv6::Repr::parse(&view)?;
+            self.check_source_v6(&ip)?;
+            let check = udp::Check::V6(ip.source, ip.destination);
+            (ip.source.into(), ip.destination.into(), view.payload(), check)
+        };
         let view = udp::View::new(datagram)?;
         let check = if self.verify_checksums { check } else { udp::Check::Skip };
         let udp = udp::Repr::parse(&view, check)?;
-        Ok(Received::Datagram(Datagram {
+        Ok(Datagram {
             source: SocketAddr::new(source, udp.source_port),
             destination: SocketAddr::new(destination, udp.destination_port),
             payload: view.payload(),
-            source_mac: origin.mac,
+            source_mac,
             packet,
-        }))
+        })
+    }
+
+    #[inline]
+    fn ipv4(&self, view: &ipv4::View<'_>) -> Result<ipv4::Repr, DropReason> {
+        let ip = ipv4::Repr::parse(view, self.verify_checksums)?;
+        if self.addresses.may_be_source_v4(ip.source) {
+            Ok(ip)
+        } else {
+            Err(DropReason::SourceAddress)
+        }
+    }
+
+    #[inline]
+    fn check_source_v6(&self, ip: &ipv6::Repr) -> Result<(), DropReason> {
+        if self.addresses.may_be_source_v6(ip.source) {
+            Ok(())
+        } else {
+            Err(DropReason::SourceAddress)
+        }
     }
 
     fn handle_icmpv4<'a>(
         &mut self,
         now: Time,
-        origin: Origin,
-        ip: &ipv4::Repr,
-        message: &'a [u8],
+        source_mac: MacAddress,
+        packet: &'a [u8],
     ) -> Result<Received<'a>, DropReason> {
+        let view = ipv4::View::new(packet)?;
+        let ip = self.ipv4(&view)?;
         let from = IpAddr::V4(ip.source);
-        match icmpv4::Repr::parse(&icmpv4::View::new(message)?)? {
+        match icmpv4::Repr::parse(&icmpv4::View::new(view.payload())?)? {
             icmpv4::Repr::EchoRequest(echo) => {
-                self.answer_echo_v4(now, origin, ip, echo).map(|()| Received::Consumed)
+                self.answer_echo_v4(now, source_mac, &ip, echo).map(|()| Received::Consumed)
             }
-            icmpv4::Repr::EchoReply(echo) => self.echo_reply(from, echo),
+            // Nothing here asks for echoes.
+            icmpv4::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
             icmpv4::Repr::Unreachable { code: icmpv4::unreachable::PORT, quote } => {
                 self.network_error_v4(NetworkErrorKind::PortUnreachable, from, quote)
             }
@@ -270,19 +188,23 @@ impl Interface {
     fn handle_icmpv6<'a>(
         &mut self,
         now: Time,
-        origin: Origin,
-        ip: &ipv6::Repr,
-        message: &'a [u8],
+        source_mac: MacAddress,
+        packet: &'a [u8],
     ) -> Result<Received<'a>, DropReason> {
+        let view = ipv6::View::new(packet)?;
+        let ip = &ipv6::Repr::parse(&view)?;
         let from = IpAddr::V6(ip.source);
-        let view = icmpv6::View::new(message)?;
+        let view = icmpv6::View::new(view.payload())?;
         let message = icmpv6::Repr::parse(&view, ip.source, ip.destination)?;
         if !message.is_neighbour_discovery() {
-            self.check_addresses_v6(origin, ip)?;
+            if !self.addresses.is_own_v6(ip.destination) {
+                return Err(DropReason::Group);
+            }
+            self.check_source_v6(ip)?;
         }
         match message {
             icmpv6::Repr::NeighbourSolicitation(solicitation) => {
-                self.handle_solicitation(now, origin, ip, &solicitation)?;
+                self.handle_solicitation(now, source_mac, ip, &solicitation)?;
                 Ok(Received::Consumed)
             }
             icmpv6::Repr::NeighbourAdvertisement(advertisement) => {
@@ -290,9 +212,9 @@ impl Interface {
                 Ok(Received::Consumed)
             }
             icmpv6::Repr::EchoRequest(echo) => {
-                self.answer_echo_v6(now, origin, ip, echo).map(|()| Received::Consumed)
+                self.answer_echo_v6(now, source_mac, ip, echo).map(|()| Received::Consumed)
             }
-            icmpv6::Repr::EchoReply(echo) => self.echo_reply(from, echo),
+            icmpv6::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
             icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote } => {
                 self.network_error_v6(NetworkErrorKind::PortUnreachable, from, quote)
             }
@@ -306,18 +228,6 @@ impl Interface {
                 self.network_error_v6(NetworkErrorKind::TimeExceeded, from, quote)
             }
         }
-    }
-
-    fn echo_reply<'a>(
-        &mut self,
-        source: IpAddr,
-        echo: icmpv4::Echo<'a>,
-    ) -> Result<Received<'a>, DropReason> {
-        if !self.pings.take(source, &echo) {
-            return Err(DropReason::Unsolicited);
-        }
-        let icmpv4::Echo { identifier, sequence, data } = echo;
-        Ok(Received::EchoReply(EchoReply { source, identifier, sequence, data }))
     }
 
     fn network_error_v4<'a>(
@@ -376,7 +286,7 @@ impl Interface {
     fn handle_solicitation(
         &mut self,
         now: Time,
-        origin: Origin,
+        source_mac: MacAddress,
         ip: &ipv6::Repr,
         solicitation: &icmpv6::Solicitation,
     ) -> Result<(), DropReason> {
@@ -396,7 +306,7 @@ impl Interface {
         } else if let Some(mac) = solicitation.source_mac {
             self.neighbours.handle_request(now, asker, mac);
         }
-        let mac = solicitation.source_mac.unwrap_or(origin.mac);
+        let mac = solicitation.source_mac.unwrap_or(source_mac);
         self.answer_solicitation(now, solicitation.target, ip.source, mac)
     }
 
@@ -425,22 +335,20 @@ impl Interface {
     }
 
     fn check_neighbour_discovery(&self, ip: &ipv6::Repr) -> Result<(), DropReason> {
-        if self.kernel_shares {
-            return Err(DropReason::OfKernel);
-        }
-        if ip.hop_limit != icmpv6::NEIGHBOUR_HOP_LIMIT {
-            return Err(DropReason::HopLimit);
-        }
-        let is_ours = self.addresses.is_own_v6(ip.destination) || self.is_own_group(ip.destination);
-        if is_ours { Ok(()) } else { Err(DropReason::OtherAddress) }
+        if ip.hop_limit == icmpv6::NEIGHBOUR_HOP_LIMIT { Ok(()) } else { Err(DropReason::HopLimit) }
     }
+}
 
-    /// All nodes, and the solicited-node groups of the own addresses.
-    fn is_own_group(&self, group: Ipv6Addr) -> bool {
-        group == super::answers::ALL_NODES
-            || self.addresses.iter().any(|own| match own {
-                IpAddr::V6(own) => ipv6::solicited_node(own) == group,
-                IpAddr::V4(_) => false,
-            })
+/// Takes the link's headers off: who sent the frame, what is in it, and its bytes. Which VLAN it
+/// is of, the table has seen.
+#[inline]
+fn link(frame: &[u8]) -> Result<(MacAddress, u16, &[u8]), DropReason> {
+    let view = ethernet::View::new(frame)?;
+    let header = ethernet::Repr::parse(&view)?;
+    if header.ether_type != ether_type::VLAN {
+        return Ok((header.source, header.ether_type, view.payload()));
     }
+    let view = vlan::View::new(view.payload())?;
+    let tag = vlan::Repr::parse(&view)?;
+    Ok((header.source, tag.ether_type, view.payload()))
 }

@@ -3,11 +3,14 @@
 
 use super::*;
 use clearway_base::Random;
+use clearway_wire::digest::Digest;
 use clearway_wire::ethernet::ether_type;
-use clearway_wire::{Malformed, ipv4, ipv6, protocol, udp};
+use clearway_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
 
 const NOW: Time = Time::from_ns(1000 * SECOND);
 const FRAME_BYTES_MAX: usize = 2048;
+/// The port of messages.
+const PORT: u16 = 1000;
 
 fn config(host: u8) -> Config {
     Config {
@@ -35,12 +38,12 @@ fn hosts(change: impl Fn(&mut Config)) -> (Interface, Interface) {
 }
 
 fn v4(host: u8) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), 1000 + u16::from(host))
+    SocketAddr::new(Ipv4Addr::new(10, 0, 0, host).into(), PORT)
 }
 
 fn v6(host: u8) -> SocketAddr {
     let ip = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into());
-    SocketAddr::new(ip.into(), 1000 + u16::from(host))
+    SocketAddr::new(ip.into(), PORT)
 }
 
 /// The interface's own frames.
@@ -55,6 +58,18 @@ fn frames_of(interface: &mut Interface) -> Vec<Vec<u8>> {
     }
 }
 
+/// What the services of `host` make of a frame; `None` if it is for none of them.
+fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
+    let digest = Digest::of(frame);
+    let entries = host.entries(PORT);
+    let (service, _) = entries.iter().find(|(_, clause)| clause.matches(&digest))?;
+    Some(host.handle_frame(now, *service, frame))
+}
+
+fn dropped(reason: impl Into<DropReason>) -> Option<Received<'static>> {
+    Some(Received::Dropped(reason.into()))
+}
+
 /// Carries the own frames of both to the other until there are none; returns how many.
 fn settle(now: Time, a: &mut Interface, b: &mut Interface) -> usize {
     let mut count = 0;
@@ -64,8 +79,8 @@ fn settle(now: Time, a: &mut Interface, b: &mut Interface) -> usize {
             return count;
         }
         count += from_a.len() + from_b.len();
-        from_a.iter().for_each(|frame| _ = b.handle_frame(now, frame));
-        from_b.iter().for_each(|frame| _ = a.handle_frame(now, frame));
+        from_a.iter().for_each(|frame| _ = receive(b, now, frame));
+        from_b.iter().for_each(|frame| _ = receive(a, now, frame));
     }
 }
 
@@ -101,20 +116,23 @@ fn datagrams_go_both_ways() {
             let there = path(&mut a, &mut b, from, to);
             for payload in [&b""[..], b"x", b"hello", &[0xff; 1400]] {
                 let frame = datagram(&there, payload);
-                let Received::Datagram(received) = b.handle_frame(NOW, &frame) else {
-                    panic!("{:?}", b.handle_frame(NOW, &frame));
+                let Some(Received::Datagram(received)) = receive(&mut b, NOW, &frame) else {
+                    panic!("{:?}", receive(&mut b, NOW, &frame));
                 };
                 assert_eq!((received.source, received.destination), (from, to));
                 assert_eq!((received.payload, received.source_mac), (payload, a.mac()));
                 let back = datagram(&b.path_back(&received), b"back");
                 assert!(matches!(
-                    a.handle_frame(NOW, &back),
-                    Received::Datagram(Datagram { payload: b"back", .. })
+                    receive(&mut a, NOW, &back),
+                    Some(Received::Datagram(Datagram { payload: b"back", .. }))
                 ));
             }
             // b has learnt a from its request, and uses that while it verifies it.
             let back = known(b.path(NOW, to, from));
-            assert!(matches!(a.handle_frame(NOW, &datagram(&back, b"x")), Received::Datagram(_)));
+            assert!(matches!(
+                receive(&mut a, NOW, &datagram(&back, b"x")),
+                Some(Received::Datagram(_))
+            ));
             assert_eq!(settle(NOW, &mut a, &mut b), 2);
             assert_eq!((a.drops().total(), b.drops().total()), (0, 0));
         }
@@ -182,7 +200,10 @@ fn a_restarted_peer_with_another_mac_is_found_by_its_announcement() {
         settle(NOW, &mut a, &mut moved);
         assert!(!a.is_current(NOW, &there));
         let there = known(a.path(NOW, from, to));
-        assert!(matches!(moved.handle_frame(NOW, &datagram(&there, b"x")), Received::Datagram(_)));
+        assert!(matches!(
+            receive(&mut moved, NOW, &datagram(&there, b"x")),
+            Some(Received::Datagram(_))
+        ));
     }
 }
 
@@ -221,7 +242,36 @@ fn a_gateway_takes_what_is_not_on_the_link() {
     let there = path(&mut a, &mut b, v4(1), elsewhere);
     let frame = datagram(&there, b"x");
     assert_eq!(frame[..6], b.mac());
-    assert_eq!(b.handle_frame(NOW, &frame), Received::Dropped(DropReason::OtherAddress));
+    assert_eq!(receive(&mut b, NOW, &frame), None);
+}
+
+/// A ping of `to`, written by hand: the interface sends none.
+fn echo_request(from: &Interface, to: &Interface, source: IpAddr, destination: IpAddr) -> Vec<u8> {
+    let mut frame = vec![0; FRAME_BYTES_MAX];
+    let echo = icmpv4::Echo { identifier: 5, sequence: 6, data: b"data" };
+    let is_v4 = source.is_ipv4();
+    let ether_type = if is_v4 { ether_type::IPV4 } else { ether_type::IPV6 };
+    let link = ethernet::Repr { destination: to.mac(), source: from.mac(), ether_type };
+    let mut length = link.emit(&mut frame);
+    match (source, destination) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let message = icmpv4::Repr::EchoRequest(echo);
+            let (protocol, payload_length) = (protocol::ICMPV4, message.length() as u16);
+            let ip = ipv4::Repr { source, destination, protocol, hop_limit: 64, payload_length };
+            length += ip.emit(&mut frame[length..]);
+            length += message.emit(&mut frame[length..]);
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let message = icmpv6::Repr::EchoRequest(echo);
+            let (protocol, payload_length) = (protocol::ICMPV6, message.length() as u16);
+            let ip = ipv6::Repr { source, destination, protocol, hop_limit: 64, payload_length };
+            length += ip.emit(&mut frame[length..]);
+            length += message.emit(&mut frame[length..], source, destination);
+        }
+        _ => panic!("of two families"),
+    }
+    frame.truncate(length);
+    frame
 }
 
 #[test]
@@ -229,18 +279,16 @@ fn pings_are_answered() {
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
         let (mut a, mut b) = hosts(|_| ());
         path(&mut a, &mut b, from, to);
-        assert_eq!(a.ping(NOW, to.ip(), 5, 6, b"data"), Resolution::Known(()));
-        let request = frames_of(&mut a).remove(0);
-        assert_eq!(b.handle_frame(NOW, &request), Received::Consumed);
+        let request = echo_request(&a, &b, from.ip(), to.ip());
+        assert_eq!(receive(&mut b, NOW, &request), Some(Received::Consumed));
         let reply = frames_of(&mut b).remove(0);
-        let expected = EchoReply { source: to.ip(), identifier: 5, sequence: 6, data: b"data" };
-        assert_eq!(a.handle_frame(NOW, &reply), Received::EchoReply(expected));
-        let again = a.handle_frame(NOW, &reply);
-        assert_eq!(again, Received::Dropped(DropReason::Unsolicited));
+        assert!(reply.ends_with(b"data"));
+        // This host has not asked, and says so.
+        assert_eq!(receive(&mut a, NOW, &reply), dropped(DropReason::Unsolicited));
 
         // A flood is answered up to a point; then the outbox is full, then the rate too high.
         for _ in 0..500 {
-            b.handle_frame(NOW, &request);
+            receive(&mut b, NOW, &request);
             if b.drops().of(DropReason::OutboxFull) == 1 {
                 frames_of(&mut b);
             }
@@ -259,21 +307,23 @@ fn pings_are_answered() {
 fn refusals_reach_the_sender() {
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
         let (mut a, mut b) = hosts(|_| ());
-        let there = path(&mut a, &mut b, from, to);
+        let nobody = SocketAddr::new(to.ip(), PORT + 1);
+        let there = path(&mut a, &mut b, from, nobody);
         for payload in [&b"hello"[..], &[7; 1400]] {
             let frame = datagram(&there, payload);
-            let Received::Datagram(received) = b.handle_frame(NOW, &frame) else { panic!() };
-            b.refuse(NOW, &received);
+            assert_eq!(receive(&mut b, NOW, &frame), Some(Received::Consumed));
             let refusal = frames_of(&mut b).remove(0);
-            let Received::NetworkError(error) = a.handle_frame(NOW, &refusal) else { panic!() };
+            let Some(Received::NetworkError(error)) = receive(&mut a, NOW, &refusal) else {
+                panic!()
+            };
             assert_eq!(error.kind, NetworkErrorKind::PortUnreachable);
-            assert_eq!((error.source, error.destination), (from, to));
+            assert_eq!((error.source, error.destination), (from, nobody));
             assert_eq!(error.reporter, to.ip());
             assert!(!error.quote.is_empty() && payload.starts_with(error.quote));
             // The same about somebody else's packet is nothing to us.
             let (_, mut c) = hosts(|config| config.mac = [2, 0, 0, 0, 0, 1]);
             c.addresses = Addresses::new(&config(3));
-            assert!(matches!(c.handle_frame(NOW, &refusal), Received::Dropped(_)));
+            assert!(!matches!(receive(&mut c, NOW, &refusal), Some(Received::NetworkError(_))));
         }
     }
 }
@@ -283,16 +333,18 @@ fn the_kernel_answers_where_it_shares() {
     let (mut a, mut b) = hosts(|_| ());
     let there = path(&mut a, &mut b, v4(1), v4(2));
     let (_, mut shared) = hosts(|config| config.kernel_shares = true);
-    // ARP and ping are the kernel's, datagrams are ours, and unknown ports are none of our business.
-    a.ping(NOW, v4(2).ip(), 1, 1, b"");
+    // Messages are ours; ARP, ping, and unknown ports are none of our business.
     let (mut other, _) = hosts(|_| ());
     other.path(NOW, v4(1), v4(2)).map(drop);
-    for frame in frames_of(&mut a).iter().chain(&frames_of(&mut other)) {
-        assert_eq!(shared.handle_frame(NOW, frame), Received::Dropped(DropReason::OfKernel));
+    let mut frames = frames_of(&mut other);
+    frames.push(echo_request(&a, &shared, v4(1).ip(), v4(2).ip()));
+    let nobody = SocketAddr::new(v4(2).ip(), PORT + 1);
+    frames.push(datagram(&known(a.path(NOW, v4(1), nobody)), b"x"));
+    for frame in &frames {
+        assert_eq!(receive(&mut shared, NOW, frame), None);
     }
     let frame = datagram(&there, b"x");
-    let Received::Datagram(received) = shared.handle_frame(NOW, &frame) else { panic!() };
-    shared.refuse(NOW, &received);
+    assert!(matches!(receive(&mut shared, NOW, &frame), Some(Received::Datagram(_))));
     shared.handle_link_up();
     assert!(!shared.has_output());
 
@@ -309,6 +361,14 @@ fn the_kernel_answers_where_it_shares() {
     assert_eq!(shared.resolve(NOW + SECOND, v4(1).ip()), Resolution::Known(a.mac()));
 }
 
+#[derive(Debug, PartialEq)]
+enum Fate {
+    Taken,
+    Dropped(DropReason),
+    /// No entry of the table is about it.
+    Nobodys,
+}
+
 #[test]
 fn what_is_not_for_us_is_dropped_and_counted() {
     let (mut a, mut b) = hosts(|_| ());
@@ -321,29 +381,33 @@ fn what_is_not_for_us_is_dropped_and_counted() {
         frame[24..26].fill(0);
         let sum = clearway_wire::checksum::Sum::new().with(&frame[14..34]).checksum();
         frame[24..26].copy_from_slice(&sum.to_be_bytes());
-        match b.handle_frame(NOW, &frame) {
-            Received::Dropped(reason) => {
+        match receive(&mut b, NOW, &frame) {
+            Some(Received::Dropped(reason)) => {
                 assert!(b.drops().of(reason) > 0);
-                Some(reason)
+                Fate::Dropped(reason)
             }
-            _ => None,
+            Some(_) => Fate::Taken,
+            None => Fate::Nobodys,
         }
     };
-    assert_eq!(judge(&|_| ()), None);
-    assert_eq!(judge(&|frame| frame[5] = 9), Some(DropReason::OtherMac));
-    assert_eq!(judge(&|frame| frame[..6].fill(0xff)), Some(DropReason::OtherAddress));
-    assert_eq!(judge(&|frame| frame[6] = 1), Some(Malformed::Address.into()));
-    assert_eq!(judge(&|frame| frame[12] = 9), Some(DropReason::EtherType));
-    assert_eq!(judge(&|frame| frame[20] = 0x20), Some(Malformed::Fragment.into()));
-    assert_eq!(judge(&|frame| frame[23] = protocol::TCP), Some(DropReason::Protocol));
-    assert_eq!(judge(&|frame| frame[33] = 9), Some(DropReason::OtherAddress));
+    let malformed = |reason: Malformed| Fate::Dropped(reason.into());
+    assert_eq!(judge(&|_| ()), Fate::Taken);
+    assert_eq!(judge(&|frame| frame[5] = 9), Fate::Nobodys);
+    // RFC 1122, section 3.3.6: "A host SHOULD silently discard a datagram that is received via a
+    // link-layer broadcast [...] but does not specify an IP multicast or broadcast destination".
+    assert_eq!(judge(&|frame| frame[..6].fill(0xff)), Fate::Nobodys);
+    assert_eq!(judge(&|frame| frame[6] = 1), malformed(Malformed::Address));
+    assert_eq!(judge(&|frame| frame[12] = 9), Fate::Nobodys);
+    assert_eq!(judge(&|frame| frame[20] = 0x20), malformed(Malformed::Fragment));
+    assert_eq!(judge(&|frame| frame[23] = protocol::TCP), Fate::Nobodys);
+    assert_eq!(judge(&|frame| frame[33] = 9), Fate::Nobodys);
     for source in [[10, 0, 0, 2], [10, 0, 0, 255], [255; 4], [127, 0, 0, 1], [0; 4], [224, 0, 0, 1]]
     {
         let spoofed = judge(&|frame| frame[26..30].copy_from_slice(&source));
-        assert_eq!(spoofed, Some(DropReason::SourceAddress), "{source:?}");
+        assert_eq!(spoofed, Fate::Dropped(DropReason::SourceAddress), "{source:?}");
     }
-    assert_eq!(judge(&|frame| frame[40] = 1), Some(Malformed::Checksum.into()));
-    assert_eq!(judge(&|frame| frame.truncate(44)), Some(Malformed::Truncated.into()));
+    assert_eq!(judge(&|frame| frame[40] = 1), malformed(Malformed::Checksum));
+    assert_eq!(judge(&|frame| frame.truncate(44)), Fate::Nobodys);
     let tagged = |tag: u16| {
         move |frame: &mut Vec<u8>| {
             let mut bytes = ether_type::VLAN.to_be_bytes().to_vec();
@@ -352,14 +416,14 @@ fn what_is_not_for_us_is_dropped_and_counted() {
         }
     };
     // The helper mends the checksum at the wrong place here, which these do not reach.
-    assert_eq!(judge(&tagged(5)), Some(DropReason::OtherVlan));
-    assert_eq!(judge(&tagged(0xfff)), Some(Malformed::Field.into()));
+    assert_eq!(judge(&tagged(5)), Fate::Nobodys);
+    assert_eq!(judge(&tagged(0xfff)), Fate::Nobodys);
 
     let mut frame = good.clone();
     frame[24] ^= 1;
-    assert_eq!(b.handle_frame(NOW, &frame), Received::Dropped(Malformed::Checksum.into()));
+    assert_eq!(receive(&mut b, NOW, &frame), dropped(Malformed::Checksum));
     let (_, mut trusting) = hosts(|config| config.receive_checksum = true);
-    assert!(matches!(trusting.handle_frame(NOW, &frame), Received::Datagram(_)));
+    assert!(matches!(receive(&mut trusting, NOW, &frame), Some(Received::Datagram(_))));
 }
 
 #[test]
@@ -367,7 +431,7 @@ fn priority_tags_are_ignored() {
     let (mut a, mut b) = hosts(|_| ());
     let mut frame = datagram(&path(&mut a, &mut b, v4(1), v4(2)), b"hello");
     frame.splice(12..12, [0x81, 0x00, 0xa0, 0x00]);
-    assert!(matches!(b.handle_frame(NOW, &frame), Received::Datagram(_)));
+    assert!(matches!(receive(&mut b, NOW, &frame), Some(Received::Datagram(_))));
 }
 
 #[test]
@@ -376,7 +440,7 @@ fn neighbour_discovery_from_afar_is_dropped() {
     a.path(NOW, v6(1), v6(2)).map(drop);
     let mut frame = frames_of(&mut a).remove(0);
     frame[21] = 254;
-    assert_eq!(b.handle_frame(NOW, &frame), Received::Dropped(DropReason::HopLimit));
+    assert_eq!(receive(&mut b, NOW, &frame), dropped(DropReason::HopLimit));
     assert!(!b.has_output());
 }
 
@@ -386,14 +450,14 @@ fn unasked_answers_change_nothing() {
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
         a.path(NOW, from, to).map(drop);
         let question = frames_of(&mut a).remove(0);
-        b.handle_frame(NOW, &question);
+        receive(&mut b, NOW, &question);
         let answer = frames_of(&mut b).remove(0);
         let (mut unasking, _) = hosts(|_| ());
-        let taken = unasking.handle_frame(NOW, &answer);
-        assert_eq!(taken, Received::Dropped(DropReason::Unsolicited));
-        assert_eq!(a.handle_frame(NOW, &answer), Received::Consumed);
-        let taken = a.handle_frame(NOW, &answer);
-        assert_eq!(taken, Received::Dropped(DropReason::Unsolicited));
+        let taken = receive(&mut unasking, NOW, &answer);
+        assert_eq!(taken, dropped(DropReason::Unsolicited));
+        assert_eq!(receive(&mut a, NOW, &answer), Some(Received::Consumed));
+        let taken = receive(&mut a, NOW, &answer);
+        assert_eq!(taken, dropped(DropReason::Unsolicited));
     }
 }
 
@@ -406,15 +470,15 @@ fn damaged_frames_never_panic() {
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
         a.path(NOW, from, to).map(drop);
         frames.append(&mut frames_of(&mut a));
-        b.handle_frame(NOW, frames.last().unwrap());
+        receive(&mut b, NOW, frames.last().unwrap());
         let answers = frames_of(&mut b);
-        a.handle_frame(NOW, &answers[0]);
+        receive(&mut a, NOW, &answers[0]);
         frames.extend(answers);
         let frame = datagram(&known(a.path(NOW, from, to)), b"payload");
-        let Received::Datagram(received) = b.handle_frame(NOW, &frame) else { panic!() };
-        b.refuse(NOW, &received);
-        a.ping(NOW, to.ip(), 1, 2, b"data");
-        frames.append(&mut frames_of(&mut a));
+        let nobody = SocketAddr::new(to.ip(), PORT + 1);
+        let refused = datagram(&known(a.path(NOW, from, nobody)), b"payload");
+        receive(&mut b, NOW, &refused);
+        frames.push(echo_request(&a, &b, from.ip(), to.ip()));
         frames.append(&mut frames_of(&mut b));
         frames.push(frame);
     }
@@ -430,8 +494,8 @@ fn damaged_frames_never_panic() {
         }
         let mut receiver =
             Interface::new(&Config { receive_checksum: random.chance(3, 4), ..config(2) });
-        let taken = receiver.handle_frame(NOW, &frame);
-        let dropped = u64::from(matches!(taken, Received::Dropped(_)));
+        let taken = receive(&mut receiver, NOW, &frame);
+        let dropped = u64::from(matches!(taken, Some(Received::Dropped(_))));
         assert_eq!(receiver.drops().total(), dropped, "seed {seed}");
         frames_of(&mut receiver);
     }

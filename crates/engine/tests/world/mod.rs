@@ -9,9 +9,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, SECOND, Time};
+use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Code, Command, Completion, DaemonEnd, Extent, ReleaseList, Sizes};
-use clearway_engine::{Control, Engine, EngineConfig, Event, Idle, Request, interface};
-use clearway_nic::{Queue, fabric};
+use clearway_engine::{
+    CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, VifRefused,
+    VifSpec, interface,
+};
+use clearway_nic::{MacAddress, Queue, fabric};
 
 pub const UDP_PORT: u16 = 20707;
 pub const SIZES: Sizes = Sizes {
@@ -26,6 +30,7 @@ pub fn address(host: usize) -> IpAddr {
 }
 
 pub struct Host {
+    pub mac: MacAddress,
     pub engine: Engine,
     pub control: Control,
     pub events: Vec<Event>,
@@ -109,6 +114,40 @@ impl World {
         }
     }
 
+    /// Opens a virtual interface for `app`.
+    pub fn open_vif(&mut self, app: &App, vif: u32, spec: VifSpec) -> Result<(), VifRefused> {
+        let (channel, spec) = (app.channel, Box::new(spec));
+        self.post(app.host, Request::OpenVif { channel, vif, spec });
+        self.vif_opened(app.host)
+    }
+
+    /// Opens a capture for `app`.
+    pub fn open_capture(&mut self, app: &App, vif: u32, spec: CaptureSpec) {
+        let (channel, spec) = (app.channel, Box::new(spec));
+        self.post(app.host, Request::OpenCapture { channel, vif, spec });
+        self.vif_opened(app.host).expect("captures are always opened");
+    }
+
+    fn vif_opened(&mut self, host: usize) -> Result<(), VifRefused> {
+        let events = &mut self.hosts[host].events;
+        let index = events.iter().position(|event| matches!(event, Event::VifOpened { .. }));
+        match events.remove(index.expect("answered in one turn")) {
+            Event::VifOpened { result, .. } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What the engine of a host says about itself.
+    pub fn snapshot(&mut self, host: usize) -> Snapshot {
+        self.post(host, Request::Snapshot { id: 0 });
+        let events = &mut self.hosts[host].events;
+        let index = events.iter().position(|event| matches!(event, Event::Snapshot { .. }));
+        match events.remove(index.expect("answered in one turn")) {
+            Event::Snapshot { snapshot, .. } => *snapshot,
+            other => panic!("{other:?}"),
+        }
+    }
+
     /// Connects `client` to `server`, which listens on `port`: the ids at both. Over a wire that
     /// changes frames the server's Ethernet address may be a wrong one for a while: ARP has no checksum.
     #[track_caller]
@@ -131,10 +170,11 @@ impl World {
 }
 
 fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
+    let mac = queue.info().mac;
     let config = EngineConfig {
         name: format!("host-{index}"),
         interface: interface::Config {
-            mac: queue.info().mac,
+            mac,
             addresses: vec![(address(index), 24)],
             gateway_v4: None,
             gateway_v6: None,
@@ -149,7 +189,7 @@ fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
     let seed = seed * 2 + index as u64;
     let (engine, control) =
         Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
-    Host { engine, control, events: Vec::new() }
+    Host { mac, engine, control, events: Vec::new() }
 }
 
 /// An app at the other end of a channel.
@@ -164,6 +204,21 @@ pub struct App {
     pub failed: Vec<Code>,
     pub closed: Vec<(u64, Code)>,
     pub received: VecDeque<Received>,
+    /// Frames, with the interface and what the engine says of them.
+    pub frames: VecDeque<(u32, FrameInfo, Vec<u8>)>,
+    /// Bursts that were sent and are not finished.
+    bursts: BTreeMap<u32, VecDeque<Extent>>,
+    /// The last that was said of what each interface sent.
+    pub reports: BTreeMap<u32, Report>,
+}
+
+/// What has become of frames that were sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub bursts: u32,
+    pub sent: u64,
+    pub rejected: u64,
+    pub reason: u8,
 }
 
 /// A message that an app has been given.
@@ -187,6 +242,9 @@ impl App {
             failed: Vec::new(),
             closed: Vec::new(),
             received: VecDeque::new(),
+            frames: VecDeque::new(),
+            bursts: BTreeMap::new(),
+            reports: BTreeMap::new(),
         }
     }
 
@@ -203,9 +261,13 @@ impl App {
                 Completion::Accepted { connection, .. } => self.accepted.push_back(connection),
                 Completion::ConnectFailed { code, .. } => self.failed.push(code),
                 Completion::Closed { connection, code, .. } => self.closed.push((connection, code)),
-                Completion::Frames { .. }
-                | Completion::FramesSent { .. }
-                | Completion::VifClosed { .. } => panic!("no interface is open"),
+                Completion::Frames { vif, offset, length, buffer, count } => {
+                    self.take_frames(vif, offset, length, buffer, count);
+                }
+                Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
+                    self.take_report(vif, Report { bursts, sent, rejected, reason });
+                }
+                Completion::VifClosed { .. } => panic!("nobody closes interfaces here"),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
                 Completion::Received { connection, offset, length, buffer, sent, .. } => {
                     self.finished(connection, sent);
@@ -213,6 +275,53 @@ impl App {
                 }
             }
         }
+    }
+
+    fn take_frames(&mut self, vif: u32, offset: u32, length: u32, buffer: u32, count: u16) {
+        let burst = ReceivedBurst::new(self.end.receive_bytes(offset, length), count);
+        assert!(burst.is_whole());
+        for frame in burst {
+            self.frames.push_back((vif, frame.info, frame.bytes.to_vec()));
+        }
+        let mut buffers = ReleaseList::default();
+        buffers.push(buffer);
+        self.submit(&Command::Release { buffers });
+    }
+
+    fn take_report(&mut self, vif: u32, report: Report) {
+        let before = self.reports.insert(vif, report).unwrap_or_default();
+        let extents = self.bursts.entry(vif).or_default();
+        for _ in 0..report.bursts.wrapping_sub(before.bursts) {
+            // A test that submits by hand keeps its extent.
+            if let Some(extent) = extents.pop_front() {
+                self.end.free(extent);
+            }
+        }
+    }
+
+    /// Sends frames in one burst.
+    pub fn send_frames(&mut self, vif: u32, frames: &[&[u8]]) {
+        let extent = self.pack(frames);
+        self.submit_burst(vif, &extent, frames.len() as u16);
+        self.bursts.entry(vif).or_default().push_back(extent);
+    }
+
+    pub fn submit_burst(&mut self, vif: u32, extent: &Extent, count: u16) {
+        let (offset, length) = (extent.offset(), extent.length());
+        self.submit(&Command::SendFrames { vif, offset, length, count });
+    }
+
+    /// A burst in the transmit pool.
+    pub fn pack(&mut self, frames: &[&[u8]]) -> Extent {
+        let bytes = frames.iter().map(|frame| packed_bytes(frame.len() as u32)).sum();
+        let extent = self.end.allocate(bytes).expect("room in the pool");
+        let mut filling = Filling::default();
+        for frame in frames {
+            let buffer = self.end.transmit_bytes(&extent);
+            let place = filling.append(buffer, frame.len() as u32).expect("room in the burst");
+            place.copy_from_slice(frame);
+        }
+        extent
     }
 
     fn finished(&mut self, connection: u64, sent: u32) {

@@ -1,0 +1,123 @@
+//! What the host itself sends: the interface's own frames, and messages.
+
+use clearway_base::Time;
+use clearway_channel::burst::Point;
+use clearway_nic::{Queue, Transmit};
+use clearway_transport::{Destination, Endpoint};
+use clearway_wire::digest::Digest;
+
+use super::Core;
+use crate::channels::Channels;
+use crate::interface::Path;
+use crate::switch::Sighting;
+
+impl Core {
+    /// Sends ARP, NDP and ICMP. Returns how many frames were given to the queue.
+    pub(super) fn send_own(&mut self, now: Time, queue: &mut dyn Queue, budget: usize) -> usize {
+        let mut queued = 0;
+        while queued < budget && self.interface.has_output() {
+            let mut was_there = false;
+            let transmit = queue.transmit(&mut |frame| {
+                let length = self.interface.poll_transmit(frame);
+                was_there = length > 0;
+                self.dispatch(now, &frame[..length], None)
+            });
+            match transmit {
+                Transmit::Queued => queued += 1,
+                Transmit::Nothing if was_there => {}
+                Transmit::Nothing | Transmit::Full => break,
+            }
+        }
+        queued
+    }
+
+    /// Sends messages. Returns how many packets were given to the queue.
+    pub(super) fn send_messages(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        budget: usize,
+    ) -> usize {
+        let mut queued = 0;
+        while queued < budget {
+            let Some(destination) = self.endpoint.next_transmit(now) else { break };
+            let path = self.paths.find(now, &mut self.interface, &mut self.endpoint, &destination);
+            let Some(path) = path else {
+                self.skip(now, destination);
+                continue;
+            };
+            let transmit = if self.switch.is_simple() {
+                let (endpoint, channels) = (&mut self.endpoint, &self.channels);
+                queue.transmit(&mut |frame| {
+                    packet(now, endpoint, channels, destination, path, frame)
+                })
+            } else {
+                let path = path.clone();
+                let owner = destination.flow.and_then(|key| self.endpoint.owner(key));
+                queue.transmit(&mut |frame| {
+                    let (endpoint, channels) = (&mut self.endpoint, &self.channels);
+                    let length = packet(now, endpoint, channels, destination, &path, frame);
+                    self.dispatch(now, &frame[..length], owner.map(|owner| owner.channel))
+                })
+            };
+            match transmit {
+                Transmit::Queued => queued += 1,
+                Transmit::Nothing => {}
+                Transmit::Full => break,
+            }
+        }
+        queued
+    }
+
+    /// Brings a frame of the host's own to its ports on this host, and shows it to captures.
+    /// Returns its length if it is for the NIC, too; else 0.
+    fn dispatch(&mut self, now: Time, frame: &[u8], channel: Option<u32>) -> usize {
+        if frame.is_empty() {
+            return 0;
+        }
+        let digest = Digest::of(frame);
+        if self.switch.is_watched() {
+            let (is_outgoing, refusal) = (true, None);
+            let mut sighting = Sighting {
+                frame,
+                digest: &digest,
+                is_outgoing,
+                point: Point::Delivered,
+                channel,
+                refusal,
+            };
+            if channel.is_some() {
+                self.switch.show(&mut self.channels, now, &sighting);
+            }
+            (sighting.point, sighting.channel) = (Point::Wire, None);
+            self.switch.show(&mut self.channels, now, &sighting);
+        }
+        match self.forward(now, None, frame, &digest) {
+            Ok(true) => frame.len(),
+            Ok(false) => 0,
+            // There is no such service here: the frame is lost as it would be on the wire.
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Writes the next packet of messages to `destination`. Returns the length of the frame, 0 if there
+/// is none.
+#[inline]
+fn packet(
+    now: Time,
+    endpoint: &mut Endpoint,
+    channels: &Channels,
+    destination: Destination,
+    path: &Path,
+    frame: &mut [u8],
+) -> usize {
+    let payload = &mut frame[path.payload_offset()..];
+    let length = endpoint.poll_transmit(now, destination, payload, channels);
+    if length == 0 {
+        return 0;
+    }
+    let frame_length = path.emit_udp_headers(frame, length);
+    path.finish(&mut frame[..frame_length]);
+    frame_length
+}

@@ -1,0 +1,162 @@
+//! What virtual interfaces send: copied first, then looked at, and then the copy goes where it may
+//! go. The app can write its own memory at any time; what was checked is what is sent.
+
+use clearway_base::Time;
+use clearway_channel::burst::{Point, SentFrame};
+use clearway_nic::{Queue, Transmit};
+use clearway_wire::digest::Digest;
+
+use super::Core;
+use crate::switch::{Destination, Port, Refusal, Sighting, VifKey, VifRefused, VifSpec};
+
+/// Frames that one VIF sends before it is the next one's turn.
+const FRAMES_PER_VISIT: usize = 32;
+
+/// What sending on behalf of VIFs did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Sending {
+    /// Frames that were taken from apps.
+    pub(super) taken: usize,
+    /// Frames that were given to the queue, which is to be flushed.
+    pub(super) queued: usize,
+}
+
+impl Core {
+    /// Opens a VIF for an app that is still there.
+    pub(super) fn open_vif(
+        &mut self,
+        now: Time,
+        channel: u32,
+        vif: u32,
+        spec: VifSpec,
+    ) -> Result<(), VifRefused> {
+        let app = self.channels.peek(channel);
+        app.filter(|app| !app.is_condemned).ok_or(VifRefused::NoChannel)?;
+        let channels = &self.channels;
+        self.switch.open(now, channel, vif, spec, |owner| {
+            let app = channels.peek(owner).map_or("?", |app| app.app.as_str());
+            format!("app {app} (channel {owner})")
+        })
+    }
+
+    /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames.
+    pub(super) fn send_frames(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        budget: usize,
+    ) -> Sending {
+        let mut sending = Sending::default();
+        while sending.taken < budget {
+            let Some(vif) = self.switch.next_sender() else { break };
+            if !self.send_frames_of(now, queue, vif, &mut sending) {
+                break;
+            }
+        }
+        sending
+    }
+
+    /// False if the queue is full.
+    fn send_frames_of(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        vif: VifKey,
+        sending: &mut Sending,
+    ) -> bool {
+        for _ in 0..FRAMES_PER_VISIT {
+            let mut was_there = false;
+            let transmit = queue.transmit(&mut |buffer| {
+                let Some(frame) = self.next_frame(vif) else { return 0 };
+                was_there = true;
+                self.send_frame(now, vif, frame, buffer)
+            });
+            match transmit {
+                Transmit::Full => return false,
+                Transmit::Queued => sending.queued += 1,
+                Transmit::Nothing if !was_there => return true,
+                Transmit::Nothing => {}
+            }
+            sending.taken += 1;
+        }
+        true
+    }
+
+    /// The next frame that the app has submitted. A malformed burst ends the app's session.
+    fn next_frame(&mut self, vif: VifKey) -> Option<SentFrame> {
+        match self.switch.next_frame(&mut self.channels, vif) {
+            Ok(frame) => frame,
+            Err(violation) => {
+                self.condemn(vif.channel(), violation);
+                None
+            }
+        }
+    }
+
+    /// Sends a frame of a VIF; the bytes of `buffer` that are to go over the NIC, 0 if none.
+    fn send_frame(&mut self, now: Time, vif: VifKey, frame: SentFrame, buffer: &mut [u8]) -> usize {
+        let Some(buffer) = buffer.get_mut(..frame.length as usize) else {
+            self.switch.refuse(vif, Refusal::TooLong);
+            return 0;
+        };
+        let channel = vif.channel();
+        let Some(app) = self.channels.channel(channel) else { return 0 };
+        app.end.read(frame.offset, buffer);
+        let digest = Digest::of(buffer);
+        let checked = self.switch.check(now, vif, &digest);
+        let sent = checked.and_then(|()| self.forward(now, Some(vif), buffer, &digest));
+        if self.switch.is_watched() {
+            let (point, refusal) = match sent {
+                Ok(_) => (Point::Delivered, None),
+                Err(refusal) => (Point::Refused, Some(refusal)),
+            };
+            let channel = Some(channel);
+            let (frame, digest, is_outgoing) = (&*buffer, &digest, true);
+            let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
+            self.switch.show(&mut self.channels, now, &sighting);
+        }
+        match sent {
+            Ok(is_for_wire) => {
+                self.switch.count_sent(vif, buffer.len());
+                if is_for_wire { buffer.len() } else { 0 }
+            }
+            Err(refusal) => {
+                self.switch.refuse(vif, refusal);
+                0
+            }
+        }
+    }
+
+    /// Brings a frame that comes from this host to its ports on this host. True if it is for the
+    /// NIC, too.
+    pub(super) fn forward(
+        &mut self,
+        now: Time,
+        from: Option<VifKey>,
+        frame: &[u8],
+        digest: &Digest,
+    ) -> Result<bool, Refusal> {
+        let destination = self.switch.destination(digest);
+        if destination == Destination::Wire {
+            return Ok(true);
+        }
+        self.switch.copy(&mut self.channels, now, from, frame, digest);
+        let mut owner = [None];
+        self.switch.find(core::slice::from_ref(digest), &mut owner);
+        match owner[0] {
+            Some(owner) => self.hand_over(now, owner, frame),
+            None if destination == Destination::Here => return Err(Refusal::ToKernel),
+            None => {}
+        }
+        Ok(destination == Destination::Both)
+    }
+
+    /// Gives a frame to its owner.
+    #[inline]
+    pub(super) fn hand_over(&mut self, now: Time, owner: Port, frame: &[u8]) {
+        match owner {
+            Port::Service(service) => self.handle_frame(now, service, frame),
+            Port::Vif(vif) => self.switch.deliver(&mut self.channels, now, vif, frame),
+        }
+    }
+}

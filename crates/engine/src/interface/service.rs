@@ -1,0 +1,109 @@
+//! The services of the host itself on one NIC: each is an owner of entries in the switch's table,
+//! as apps' virtual interfaces are.
+
+use core::fmt::Write as _;
+use core::net::{IpAddr, Ipv6Addr};
+
+use clearway_classify::{Clause, Filter};
+use clearway_wire::digest::fields;
+use clearway_wire::{MacAddress, ethernet, ipv6};
+
+use super::Interface;
+use super::answers::ALL_NODES;
+
+/// A service of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Messages: UDP to the port of all Clearway daemons.
+    Messages,
+    /// UDP to other ports of the host's addresses, which nobody has: refused.
+    Datagrams,
+    /// ARP.
+    Arp,
+    /// ICMP and ICMPv6, neighbour discovery included.
+    Icmp,
+}
+
+impl Service {
+    /// Its name, for people.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Messages => "messages",
+            Self::Datagrams => "refused datagrams",
+            Self::Arp => "ARP",
+            Self::Icmp => "ICMP",
+        }
+    }
+}
+
+impl Interface {
+    /// What each service receives. Where the kernel shares the NIC, all but messages is the
+    /// kernel's.
+    #[must_use]
+    pub fn entries(&self, udp_port: u16) -> Vec<(Service, Clause)> {
+        let own: Vec<IpAddr> = self.addresses.iter().collect();
+        let mac = mac_text(self.mac);
+        let mut entries = Vec::new();
+        let mut add = |service, filter: String| entries.push((service, self.clause(&filter)));
+        for address in &own {
+            let messages = format!("ether dst {mac} and dst host {address} and udp");
+            add(Service::Messages, format!("{messages} dst port {udp_port}"));
+        }
+        if self.kernel_shares {
+            return entries;
+        }
+        for address in &own {
+            let here = format!("ether dst {mac} and dst host {address}");
+            let icmp = if address.is_ipv4() { "icmp" } else { "icmp6" };
+            add(Service::Datagrams, format!("{here} and udp"));
+            add(Service::Icmp, format!("{here} and {icmp}"));
+        }
+        if own.iter().any(IpAddr::is_ipv4) {
+            add(Service::Arp, format!("ether dst {mac} and arp"));
+            add(Service::Arp, format!("ether dst {} and arp", mac_text(ethernet::BROADCAST)));
+        }
+        for group in self.groups() {
+            let mac = mac_text(ethernet::multicast_v6(group));
+            add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"));
+        }
+        entries
+    }
+
+    /// A filter of our own making, on the NIC's VLAN. A tag with the id 0 is of no VLAN: IEEE
+    /// 802.1Q, section 9.6, "The null VLAN ID. Indicates that the tag header contains only priority
+    /// information".
+    fn clause(&self, filter: &str) -> Clause {
+        let filter: Filter = filter.parse().expect("the interface knows the language of filters");
+        let pattern = *filter.clauses()[0].pattern();
+        Clause::new(match self.vlan {
+            None => pattern.without(fields::TAGGED).with(fields::VLAN_ID, 0),
+            Some(id) => pattern.with(fields::TAGGED, 1).with(fields::VLAN_ID, id.into()),
+        })
+    }
+
+    /// The groups that neighbour discovery is sent to: all nodes, and the solicited-node groups of
+    /// the own addresses (RFC 4291, section 2.8), each once.
+    fn groups(&self) -> Vec<Ipv6Addr> {
+        let own = self.addresses.iter().filter_map(|address| match address {
+            IpAddr::V6(address) => Some(ipv6::solicited_node(address)),
+            IpAddr::V4(_) => None,
+        });
+        let mut groups: Vec<Ipv6Addr> = own.collect();
+        if !groups.is_empty() {
+            groups.push(ALL_NODES);
+        }
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+}
+
+fn mac_text(mac: MacAddress) -> String {
+    let mut text = String::with_capacity(17);
+    for (index, octet) in mac.iter().enumerate() {
+        let separator = if index == 0 { "" } else { ":" };
+        let _ = write!(text, "{separator}{octet:02x}"); // writing to a string cannot fail
+    }
+    text
+}

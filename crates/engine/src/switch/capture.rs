@@ -1,0 +1,70 @@
+//! Captures: copies of what passes, for people. Nothing of this is on the way of a packet while
+//! nobody captures.
+
+use clearway_base::Time;
+use clearway_channel::burst::{FrameInfo, Point};
+use clearway_classify::Filter;
+use clearway_wire::digest::Digest;
+
+use super::gathering::Gathering;
+use super::refusal::Refusal;
+use crate::channels::Channel;
+
+/// What a capture wants to see.
+#[derive(Clone, Debug)]
+pub struct CaptureSpec {
+    /// One of these has to match; everything does if there are none.
+    pub filter: Vec<Filter>,
+    /// Only what concerns this channel's app: frames given to it, or sent by it.
+    pub app: Option<u32>,
+}
+
+/// A frame as captures see it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sighting<'a> {
+    pub(crate) frame: &'a [u8],
+    pub(crate) digest: &'a Digest,
+    pub(crate) is_outgoing: bool,
+    pub(crate) point: Point,
+    /// The channel of the app that it concerns.
+    pub(crate) channel: Option<u32>,
+    pub(crate) refusal: Option<Refusal>,
+}
+
+/// A capture that is going on.
+#[derive(Debug)]
+pub(super) struct Capture {
+    pub(super) channel: u32,
+    pub(super) id: u32,
+    pub(super) gathering: Gathering,
+    spec: CaptureSpec,
+    /// Frames that there was no room for.
+    pub(super) dropped: u64,
+}
+
+impl Capture {
+    pub(super) fn new(channel: u32, id: u32, spec: CaptureSpec) -> Self {
+        Self { channel, id, gathering: Gathering::default(), spec, dropped: 0 }
+    }
+
+    pub(super) fn wants(&self, sighting: &Sighting<'_>) -> bool {
+        let filters = &self.spec.filter;
+        (self.spec.app.is_none() || self.spec.app == sighting.channel)
+            && (filters.is_empty() || filters.iter().any(|filter| filter.matches(sighting.digest)))
+    }
+
+    /// Shows what it wants to see. What there is no room for is lost, and counted.
+    pub(super) fn show(&mut self, app: &mut Channel, now: Time, sighting: &Sighting<'_>) {
+        let reason = sighting.refusal.map_or(0, Refusal::code);
+        let info = FrameInfo::captured(
+            now.as_ns(),
+            sighting.is_outgoing,
+            sighting.point,
+            sighting.channel,
+            reason,
+        );
+        if !self.gathering.add(app, self.id, info, sighting.frame) {
+            self.dropped += 1;
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! The switch: the one place where a packet finds its owner. The NIC, the host's services and
+//! apps' virtual interfaces (VIFs) are its ports; its table says who receives what and who may send
+//! what.
+//!
+//! ```text
+//!  NIC ──▶ digest ──▶ find ──┬──▶ service (messages, ARP, ICMP, refusals)
+//!                            ├──▶ VIF: a burst in the app's receive pool
+//!                            ├──▶ copies, to those who want them
+//!                            └──▶ nobody: counted
+//!  app ──▶ copy ──▶ digest ──▶ check ──▶ a port of this host, or the NIC, or both (groups)
+//! ```
+//!
+//! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves
+//! it to the kernel. *Not* here: what services make of their frames (`interface`, `transport`), and
+//! who may open which VIF (the control plane's policy).
+
+mod capture;
+mod gathering;
+mod refusal;
+mod table;
+mod traffic;
+mod vif;
+
+pub use capture::CaptureSpec;
+pub(crate) use capture::Sighting;
+pub use refusal::{Refusal, VifRefused};
+pub use table::PRIORITY_MAX;
+pub(crate) use table::{Destination, Port, Switch, VifKey};
+pub use vif::VifSpec;
+
+/// How the owner of a packet is found.
+type Table = clearway_classify::table::Linear;

@@ -1,0 +1,382 @@
+//! The switch itself: ports, and the table that says whose a packet is.
+
+use std::collections::{HashMap, VecDeque};
+
+use clearway_base::Time;
+use clearway_classify::registry::{Action, Limits, OwnerId, VifId};
+use clearway_classify::{Clause, Filter, Pattern, Registry, registry};
+use clearway_nic::MacAddress;
+use clearway_wire::digest::{Digest, fields};
+
+use super::Table;
+use super::capture::{Capture, CaptureSpec};
+use super::refusal::{Refusal, VifRefused};
+use super::vif::{Vif, VifSpec};
+use crate::channels::Channels;
+use crate::interface::Service;
+use crate::snapshot::VifSnapshot;
+
+/// The highest priority that a VIF may declare.
+pub const PRIORITY_MAX: u16 = 60_000;
+/// Copies are given before an owner is looked for.
+const PRIORITY_OF_COPIES: u16 = u16::MAX;
+/// What the host needs for itself comes before all VIFs.
+const PRIORITY_OF_SERVICES: u16 = u16::MAX - 1;
+/// What nobody has is refused last of all.
+const PRIORITY_OF_REFUSALS: u16 = 0;
+/// The owner of the host's services.
+const HOST: OwnerId = OwnerId(0);
+
+/// Where a packet goes on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Port {
+    Service(Service),
+    Vif(VifKey),
+}
+
+/// Names an open VIF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct VifKey {
+    slot: u32,
+    channel: u32,
+}
+
+impl VifKey {
+    /// Whose it is.
+    pub(crate) const fn channel(self) -> u32 {
+        self.channel
+    }
+
+    pub(super) const fn slot(self) -> usize {
+        self.slot as usize
+    }
+}
+
+/// Where a packet of this host may go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// Elsewhere.
+    Wire,
+    /// To this host.
+    Here,
+    /// To a group: of this host and elsewhere.
+    Both,
+}
+
+/// Ports, and the table. See the module.
+#[derive(Debug)]
+pub(crate) struct Switch {
+    registry: Registry<Table>,
+    /// By the number of the registered entry.
+    ports: Vec<Option<Port>>,
+    /// Open VIFs, by slot.
+    pub(super) vifs: Vec<Option<Vif>>,
+    free: Vec<u32>,
+    /// By channel and the id in it.
+    pub(super) keys: HashMap<(u32, u32), VifKey>,
+    pub(super) captures: Vec<Capture>,
+    /// VIFs that have something to send, the next one first.
+    pub(super) senders: VecDeque<VifKey>,
+    /// VIFs that were given frames, or have sent some, in this turn.
+    pub(super) touched: Vec<VifKey>,
+    /// The Ethernet addresses of this host: the NIC's first, then those of VIFs that have one of
+    /// their own, once per VIF.
+    macs: Vec<u64>,
+}
+
+impl Switch {
+    /// A switch whose only ports are the NIC, at `mac`, and the host's services.
+    pub(crate) fn new(mac: MacAddress, services: &[(Service, Clause)]) -> Self {
+        let mut switch = Self {
+            registry: Registry::new(Limits::default(), Table::default()),
+            ports: Vec::new(),
+            vifs: Vec::new(),
+            free: Vec::new(),
+            keys: HashMap::new(),
+            captures: Vec::new(),
+            senders: VecDeque::new(),
+            touched: Vec::new(),
+            macs: vec![mac_number(mac)],
+        };
+        for (service, clause) in services {
+            let entry = registry::Vif {
+                owner: HOST,
+                send: None,
+                receive: Some((*clause).into()),
+                action: Action::Own,
+                priority: match service {
+                    Service::Datagrams => PRIORITY_OF_REFUSALS,
+                    Service::Messages | Service::Arp | Service::Icmp => PRIORITY_OF_SERVICES,
+                },
+            };
+            let registered = registry::Registry::register(&mut switch.registry, entry);
+            let entry = registered.expect("an owner's own entries do not collide");
+            switch.set_port(entry, Port::Service(*service));
+        }
+        switch
+    }
+
+    // ---- opening and closing ----
+
+    /// Opens a VIF for `channel`. `name` says what a channel's app is called, for refusals.
+    pub(crate) fn open(
+        &mut self,
+        now: Time,
+        channel: u32,
+        id: u32,
+        spec: VifSpec,
+        name: impl Fn(u32) -> String,
+    ) -> Result<(), VifRefused> {
+        self.check_spec(&spec)?;
+        let receive = union("receive", &spec.receive)?;
+        let (copies, send) = (union("copies", &spec.copies)?, union("transmit", &spec.transmit)?);
+        let own = registry::Vif {
+            owner: owner_of(channel),
+            send,
+            receive,
+            action: Action::Own,
+            priority: spec.priority + 1,
+        };
+        let copies = copies.map(|copies| registry::Vif {
+            owner: owner_of(channel),
+            send: None,
+            receive: Some(copies),
+            action: Action::Copy,
+            priority: PRIORITY_OF_COPIES,
+        });
+        let name = |owner: OwnerId| match owner.0.checked_sub(1) {
+            Some(channel) => name(channel),
+            None => "the host".into(),
+        };
+        let mut entries = Vec::new();
+        for entry in core::iter::once(own).chain(copies) {
+            match self.registry.register(entry) {
+                Ok(entry) => entries.push(entry),
+                Err(refusal) => {
+                    entries.iter().for_each(|entry| _ = self.registry.remove(*entry));
+                    return Err(VifRefused::new(refusal, name));
+                }
+            }
+        }
+        self.insert(Vif::new(channel, id, spec, entries, now));
+        Ok(())
+    }
+
+    fn check_spec(&self, spec: &VifSpec) -> Result<(), VifRefused> {
+        if spec.priority > PRIORITY_MAX {
+            return Err(VifRefused::Priority(spec.priority));
+        }
+        let services = self.registry.vifs().filter(|(_, entry)| entry.owner == HOST);
+        for (entry, of_host) in services.filter(|(_, entry)| entry.priority > PRIORITY_MAX) {
+            let taken = of_host.receive.iter().flat_map(Filter::clauses);
+            let wanted = spec.receive.iter().flat_map(Filter::clauses);
+            for clause in taken {
+                let mut wanted = wanted.clone();
+                if let Some(wanted) = wanted.find(|wanted| clause.contains(&in_full(wanted))) {
+                    let Some(Port::Service(service)) = self.port(entry) else { continue };
+                    let wanted = (*wanted).into();
+                    return Err(VifRefused::OfHost { wanted, service: service.name() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, vif: Vif) {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.vifs.push(None);
+            self.vifs.len() as u32 - 1
+        });
+        let key = VifKey { slot, channel: vif.channel };
+        for entry in vif.entries.clone() {
+            self.set_port(entry, Port::Vif(key));
+        }
+        self.keys.insert((vif.channel, vif.id), key);
+        let mac = mac_number(vif.spec.mac);
+        if mac != self.macs[0] {
+            self.macs.push(mac);
+        }
+        self.vifs[slot as usize] = Some(vif);
+    }
+
+    /// Closes a VIF or capture of a channel; nothing if there is none.
+    pub(crate) fn close(&mut self, channels: &mut Channels, channel: u32, id: u32) {
+        self.captures.retain_mut(|capture| {
+            let is_it = (capture.channel, capture.id) == (channel, id);
+            if is_it && let Some(app) = channels.channel(channel) {
+                capture.gathering.discard(app);
+            }
+            !is_it
+        });
+        let key = self.keys.get(&(channel, id)).copied();
+        let Some(mut vif) = key.and_then(|key| self.take(key.slot())) else { return };
+        if let Some(app) = channels.channel(channel) {
+            app.end.sends_finished(vif.bursts_left());
+            vif.gathering.discard(app);
+        }
+    }
+
+    /// The channel's app is gone, and all that it had here goes with it.
+    pub(crate) fn remove_channel(&mut self, channel: u32) {
+        self.captures.retain(|capture| capture.channel != channel);
+        let of_channel = self.keys.values().filter(|key| key.channel == channel);
+        for key in of_channel.copied().collect::<Vec<_>>() {
+            self.take(key.slot());
+        }
+    }
+
+    fn take(&mut self, slot: usize) -> Option<Vif> {
+        let vif = self.vifs[slot].take()?;
+        for entry in &vif.entries {
+            self.registry.remove(*entry);
+            self.ports[entry.0 as usize] = None;
+        }
+        let key = VifKey { slot: slot as u32, channel: vif.channel };
+        self.keys.remove(&(vif.channel, vif.id));
+        self.senders.retain(|other| *other != key);
+        self.touched.retain(|other| *other != key);
+        let mac = mac_number(vif.spec.mac);
+        if let Some(index) = self.macs.iter().skip(1).position(|other| *other == mac) {
+            self.macs.remove(index + 1);
+        }
+        self.free.push(slot as u32);
+        Some(vif)
+    }
+
+    /// Begins to copy what passes to a channel.
+    pub(crate) fn open_capture(&mut self, channel: u32, id: u32, spec: CaptureSpec) {
+        self.captures.push(Capture::new(channel, id, spec));
+    }
+
+    // ---- whose is it ----
+
+    /// The owner of each packet, `None` where it is nobody's here.
+    #[inline]
+    pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
+        let mut entries = [None; clearway_nic::BURST_FRAMES];
+        self.registry.receivers(digests, &mut entries[..digests.len()]);
+        for (owner, entry) in owners.iter_mut().zip(entries) {
+            *owner = entry.and_then(|entry| self.port(entry));
+        }
+    }
+
+    /// Where a packet of this host may go, by its Ethernet address.
+    #[inline]
+    pub(crate) fn destination(&self, digest: &Digest) -> Destination {
+        if digest.field(fields::MAC_GROUP) == 1 {
+            return Destination::Both;
+        }
+        let mac = digest.field(fields::MAC_DESTINATION);
+        if self.macs.contains(&mac) { Destination::Here } else { Destination::Wire }
+    }
+
+    /// True if a copy or a capture may be wanted of what passes.
+    #[inline]
+    pub(crate) fn has_onlookers(&self) -> bool {
+        self.registry.has_copies() || !self.captures.is_empty()
+    }
+
+    /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.
+    #[inline]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.macs.len() == 1 && !self.has_onlookers()
+    }
+
+    /// True if somebody captures.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.captures.is_empty()
+    }
+
+    /// Gives copies to those who want them, but not to the sender.
+    pub(crate) fn copy(
+        &mut self,
+        channels: &mut Channels,
+        now: Time,
+        from: Option<VifKey>,
+        frame: &[u8],
+        digest: &Digest,
+    ) {
+        for entry in self.registry.copies(digest, None) {
+            let port = self.ports.get(entry.0 as usize).copied().flatten();
+            let Some(Port::Vif(key)) = port.filter(|port| from.map(Port::Vif) != Some(*port))
+            else {
+                continue;
+            };
+            let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
+            if let (Some(vif), Some(app)) = (vif, channels.channel(key.channel)) {
+                touch(&mut self.touched, key, vif);
+                vif.deliver(app, now, frame);
+            }
+        }
+    }
+
+    /// Whether a VIF may send a frame with this digest.
+    #[inline]
+    pub(crate) fn check(&mut self, now: Time, key: VifKey, digest: &Digest) -> Result<(), Refusal> {
+        let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
+            return Ok(());
+        };
+        let entry = vif.entries[0];
+        if !self.registry.may_send(entry, digest) {
+            let fault = self.registry.send_fault(entry, digest);
+            return fault.map_or(Ok(()), |fault| Err(Refusal::Forbidden(fault)));
+        }
+        vif.take_rate(now)
+    }
+
+    fn port(&self, entry: VifId) -> Option<Port> {
+        self.ports.get(entry.0 as usize).copied().flatten()
+    }
+
+    fn set_port(&mut self, entry: VifId, port: Port) {
+        let index = entry.0 as usize;
+        if self.ports.len() <= index {
+            self.ports.resize(index + 1, None);
+        }
+        self.ports[index] = Some(port);
+    }
+
+    pub(super) fn vif(&mut self, key: VifKey) -> Option<&mut Vif> {
+        self.vifs.get_mut(key.slot())?.as_mut()
+    }
+
+    /// The open VIFs, in the order of their slots.
+    pub(crate) fn snapshot(&self) -> Vec<VifSnapshot> {
+        self.vifs.iter().flatten().map(Vif::snapshot).collect()
+    }
+}
+
+/// Remembers that something has happened at a VIF in this turn.
+pub(super) fn touch(touched: &mut Vec<VifKey>, key: VifKey, vif: &mut Vif) {
+    if !core::mem::replace(&mut vif.is_touched, true) {
+        touched.push(key);
+    }
+}
+
+fn owner_of(channel: u32) -> OwnerId {
+    OwnerId(channel + 1)
+}
+
+/// A clause with what follows from it: what has no tag has no VLAN id.
+fn in_full(clause: &Clause) -> Clause {
+    let no_vlan = Clause::new(Pattern::ANY.with(fields::VLAN_ID, 0));
+    match clause.pattern().field(fields::TAGGED) {
+        (1, 0) => clause.intersection(&no_vlan).unwrap_or(*clause),
+        _ => *clause,
+    }
+}
+
+/// As it stands in a digest.
+fn mac_number(mac: MacAddress) -> u64 {
+    mac.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
+}
+
+/// All alternatives of several filters as one; `None` if there are none.
+fn union(list: &'static str, filters: &[Filter]) -> Result<Option<Filter>, VifRefused> {
+    if filters.is_empty() {
+        return Ok(None);
+    }
+    let clauses = filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect();
+    Filter::of(clauses).map(Some).ok_or(VifRefused::Alternatives(list))
+}

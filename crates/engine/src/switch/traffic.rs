@@ -1,0 +1,148 @@
+//! Frames through the switch: to VIFs, from VIFs, and past captures.
+
+use clearway_base::Time;
+use clearway_channel::burst::{SentBurst, SentFrame};
+use clearway_channel::{Completion, Violation};
+
+use super::capture::Sighting;
+use super::refusal::Refusal;
+use super::table::{Switch, VifKey, touch};
+use super::vif::Report;
+use crate::channels::Channels;
+
+impl Switch {
+    /// Gives a frame to the VIF that owns it.
+    #[inline]
+    pub(crate) fn deliver(
+        &mut self,
+        channels: &mut Channels,
+        now: Time,
+        key: VifKey,
+        frame: &[u8],
+    ) {
+        let Some(app) = channels.channel(key.channel()) else { return };
+        let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
+        if let Some(vif) = vif {
+            touch(&mut self.touched, key, vif);
+            vif.deliver(app, now, frame);
+        }
+    }
+
+    /// Shows captures what passes.
+    #[cold]
+    pub(crate) fn show(&mut self, channels: &mut Channels, now: Time, sighting: &Sighting<'_>) {
+        for capture in &mut self.captures {
+            if let Some(app) = channels.channel(capture.channel)
+                && capture.wants(sighting)
+            {
+                capture.show(app, now, sighting);
+            }
+        }
+    }
+
+    /// Takes a burst that an app has submitted. One for a VIF that the app does not have is dropped:
+    /// it may have been closed meanwhile.
+    pub(crate) fn submit(
+        &mut self,
+        channels: &mut Channels,
+        channel: u32,
+        id: u32,
+        burst: SentBurst,
+    ) {
+        let Some(key) = self.keys.get(&(channel, id)).copied() else {
+            if let Some(app) = channels.channel(channel) {
+                app.end.sends_finished(1);
+            }
+            return;
+        };
+        let Some(vif) = self.vif(key) else { return };
+        vif.submit(burst);
+        if !core::mem::replace(&mut vif.is_sending, true) {
+            self.senders.push_back(key);
+        }
+    }
+
+    /// The VIF whose turn it is to send; it is then the last in the row.
+    pub(crate) fn next_sender(&mut self) -> Option<VifKey> {
+        let key = self.senders.pop_front()?;
+        self.senders.push_back(key);
+        Some(key)
+    }
+
+    /// True if some VIF has something to send.
+    #[inline]
+    pub(crate) fn has_senders(&self) -> bool {
+        !self.senders.is_empty()
+    }
+
+    /// The next frame that a VIF is to send. `None`: nothing is left, and it is no sender any more.
+    pub(crate) fn next_frame(
+        &mut self,
+        channels: &mut Channels,
+        key: VifKey,
+    ) -> Result<Option<SentFrame>, Violation> {
+        let Some(app) = channels.channel(key.channel()) else { return Ok(None) };
+        let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
+            return Ok(None);
+        };
+        while let Some(burst) = vif.burst() {
+            match app.end.next_frame(burst) {
+                Ok(Some(frame)) => return Ok(Some(frame)),
+                Ok(None) => {}
+                Err(violation) => {
+                    self.senders.retain(|other| *other != key);
+                    return Err(violation);
+                }
+            }
+            vif.finish_burst();
+            app.end.sends_finished(1);
+            touch(&mut self.touched, key, vif);
+        }
+        vif.is_sending = false;
+        self.senders.retain(|other| *other != key);
+        Ok(None)
+    }
+
+    /// Counts a frame that has left.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, key: VifKey, bytes: usize) {
+        if let Some(vif) = self.vif(key) {
+            vif.count_sent(bytes);
+        }
+    }
+
+    /// Counts a frame that may not leave.
+    pub(crate) fn refuse(&mut self, key: VifKey, reason: Refusal) {
+        if let Some(vif) = self.vif(key) {
+            vif.count_refused(reason);
+        }
+    }
+
+    /// Hands over what was gathered, and tells apps what has become of what they sent.
+    pub(crate) fn end_turn(&mut self, channels: &mut Channels) {
+        for index in (0..self.touched.len()).rev() {
+            let key = self.touched[index];
+            let (Some(vif), Some(app)) = (
+                self.vifs.get_mut(key.slot()).and_then(Option::as_mut),
+                channels.channel(key.channel()),
+            ) else {
+                continue;
+            };
+            vif.gathering.end_turn(app, vif.id);
+            if vif.has_report() && !app.may_tell() {
+                continue; // next turn
+            }
+            if let Some(report) = vif.take_report() {
+                let Report { bursts, sent, refused: rejected, reason } = report;
+                app.tell(Completion::FramesSent { vif: vif.id, bursts, sent, rejected, reason });
+            }
+            vif.is_touched = false;
+            self.touched.swap_remove(index);
+        }
+        for capture in self.captures.iter_mut().filter(|capture| capture.gathering.has_some()) {
+            if let Some(app) = channels.channel(capture.channel) {
+                capture.gathering.end_turn(app, capture.id);
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! A virtual interface as the engine knows it: what it may send, what it has been told, and what it
+//! still wants to send.
+
+use std::collections::VecDeque;
+
+use clearway_base::{SECOND, Time, counters};
+use clearway_channel::burst::{FrameInfo, SentBurst};
+use clearway_classify::Filter;
+use clearway_classify::registry::VifId;
+use clearway_nic::MacAddress;
+
+use super::gathering::Gathering;
+use super::refusal::Refusal;
+use crate::channels::Channel;
+use crate::snapshot::VifSnapshot;
+
+/// What the control plane asks for: it has checked the policy already.
+#[derive(Clone, Debug)]
+pub struct VifSpec {
+    /// What the VIF receives and nobody else does.
+    pub receive: Vec<Filter>,
+    /// What it gets copies of.
+    pub copies: Vec<Filter>,
+    /// What it may send.
+    pub transmit: Vec<Filter>,
+    /// The higher is asked first; patterns of one priority may not overlap.
+    pub priority: u16,
+    /// A MAC of its own, or the NIC's.
+    pub mac: MacAddress,
+    /// Frames that it may send per second.
+    pub rate_frames_per_s: Option<u32>,
+}
+
+counters! {
+    /// What a VIF has moved and lost.
+    pub struct VifCounters {
+        /// Frames given to the app.
+        received_frames,
+        /// Their bytes.
+        received_bytes,
+        /// Frames that the app had no room for.
+        dropped_no_room,
+        /// Frames that left, over the NIC or to another VIF or service of this host.
+        sent_frames,
+        /// Their bytes.
+        sent_bytes,
+    }
+}
+
+/// A virtual interface.
+#[derive(Debug)]
+pub(crate) struct Vif {
+    /// Where its frames go.
+    pub(super) channel: u32,
+    /// By which the app and the control plane name it, unique in its channel.
+    pub(super) id: u32,
+    pub(super) spec: VifSpec,
+    /// Its entries in the registry: what it owns and may send, and what it wants copies of.
+    pub(super) entries: Vec<VifId>,
+    pub(super) gathering: Gathering,
+    rate: Option<Bucket>,
+    /// Bursts that were submitted and are not sent yet.
+    bursts: VecDeque<SentBurst>,
+    pub(super) counters: VifCounters,
+    refused: [u64; Refusal::COUNT],
+    /// What the app is told of what it sent.
+    report: Report,
+    is_untold: bool,
+    /// Something has happened in this turn.
+    pub(super) is_touched: bool,
+    /// It is among those that have something to send.
+    pub(super) is_sending: bool,
+}
+
+/// What has become of the frames that the app sent, so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Report {
+    pub(super) bursts: u32,
+    pub(super) sent: u64,
+    pub(super) refused: u64,
+    pub(super) reason: u8,
+}
+
+impl Vif {
+    pub(super) fn new(
+        channel: u32,
+        id: u32,
+        spec: VifSpec,
+        entries: Vec<VifId>,
+        now: Time,
+    ) -> Self {
+        let rate = spec.rate_frames_per_s.map(|rate| Bucket::new(rate, now));
+        Self {
+            channel,
+            id,
+            spec,
+            entries,
+            gathering: Gathering::default(),
+            rate,
+            bursts: VecDeque::new(),
+            counters: VifCounters::default(),
+            refused: [0; Refusal::COUNT],
+            report: Report::default(),
+            is_untold: false,
+            is_touched: false,
+            is_sending: false,
+        }
+    }
+
+    /// Gives the app a frame, if it has room.
+    #[inline]
+    pub(super) fn deliver(&mut self, app: &mut Channel, now: Time, frame: &[u8]) {
+        if self.gathering.add(app, self.id, FrameInfo::received(now.as_ns()), frame) {
+            self.counters.received_frames += 1;
+            self.counters.received_bytes += frame.len() as u64;
+        } else {
+            self.counters.dropped_no_room += 1;
+        }
+    }
+
+    /// Takes a burst that the app has submitted.
+    pub(super) fn submit(&mut self, burst: SentBurst) {
+        self.bursts.push_back(burst);
+    }
+
+    /// The burst that is being sent.
+    pub(super) fn burst(&mut self) -> Option<&mut SentBurst> {
+        self.bursts.front_mut()
+    }
+
+    /// The burst that was being sent is over.
+    pub(super) fn finish_burst(&mut self) {
+        self.bursts.pop_front();
+        self.report.bursts = self.report.bursts.wrapping_add(1);
+        self.is_untold = true;
+    }
+
+    /// Whether the policy lets it send another frame now.
+    #[inline]
+    pub(super) fn take_rate(&mut self, now: Time) -> Result<(), Refusal> {
+        let is_within = self.rate.as_mut().is_none_or(|bucket| bucket.take(now));
+        if is_within { Ok(()) } else { Err(Refusal::Rate) }
+    }
+
+    #[inline]
+    pub(super) fn count_sent(&mut self, bytes: usize) {
+        self.counters.sent_frames += 1;
+        self.counters.sent_bytes += bytes as u64;
+        self.report.sent += 1;
+    }
+
+    pub(super) fn count_refused(&mut self, reason: Refusal) {
+        self.refused[reason.index()] += 1;
+        self.report.refused += 1;
+        self.report.reason = reason.code();
+    }
+
+    /// Bursts that were submitted and are not finished.
+    pub(super) fn bursts_left(&self) -> u32 {
+        self.bursts.len() as u32
+    }
+
+    /// True if there is something that the app does not know yet.
+    pub(super) fn has_report(&self) -> bool {
+        self.is_untold
+    }
+
+    /// What the app does not know yet, once.
+    pub(super) fn take_report(&mut self) -> Option<Report> {
+        core::mem::take(&mut self.is_untold).then_some(self.report)
+    }
+
+    pub(super) fn snapshot(&self) -> VifSnapshot {
+        let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
+        let refused = Refusal::all().zip(self.refused).filter(|(_, count)| *count > 0);
+        VifSnapshot {
+            vif: self.id,
+            channel: self.channel,
+            priority: self.spec.priority,
+            receive: texts(&self.spec.receive),
+            copies: texts(&self.spec.copies),
+            transmit: texts(&self.spec.transmit),
+            counters: self.counters.iter().collect(),
+            refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
+        }
+    }
+}
+
+/// Frames per second, with a burst of a tenth of a second.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    frames_per_s: u64,
+    /// In frames times `SECOND`, so that nothing is rounded.
+    level: u64,
+    updated: Time,
+}
+
+impl Bucket {
+    fn new(frames_per_s: u32, now: Time) -> Self {
+        let mut bucket = Self { frames_per_s: frames_per_s.into(), level: 0, updated: now };
+        bucket.level = bucket.depth();
+        bucket
+    }
+
+    /// A tenth of a second's frames, and at least one.
+    fn depth(&self) -> u64 {
+        (self.frames_per_s * SECOND / 10).max(SECOND)
+    }
+
+    fn take(&mut self, now: Time) -> bool {
+        let passed_ns = now.since(self.updated).min(SECOND);
+        self.level = (self.level + passed_ns * self.frames_per_s).min(self.depth());
+        self.updated = now;
+        let is_enough = self.level >= SECOND;
+        if is_enough {
+            self.level -= SECOND;
+        }
+        is_enough
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_lets_a_tenth_of_a_second_through_at_once_and_the_rest_in_time() {
+        let mut now = Time::from_ns(SECOND);
+        let mut bucket = Bucket::new(100, now);
+        let mut taken = (0..50).filter(|_| bucket.take(now)).count();
+        assert_eq!(taken, 10);
+        for _ in 0..100 {
+            now = now + SECOND / 100;
+            taken += usize::from(bucket.take(now));
+        }
+        assert_eq!(taken, 110);
+        let mut slow = Bucket::new(1, now);
+        assert!(slow.take(now) && !slow.take(now + SECOND / 2) && slow.take(now + SECOND));
+    }
+}
