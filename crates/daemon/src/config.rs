@@ -9,8 +9,10 @@ mod machine;
 mod parse;
 mod parse_nic;
 mod parse_policy;
+mod parse_vif;
 mod problem;
 mod reader;
+mod vif_rule;
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -19,7 +21,9 @@ use std::path::{Path, PathBuf};
 pub use machine::{Machine, ThisMachine};
 pub use parse::parse;
 pub use problem::{Problem, Problems};
+pub use vif_rule::VifRule;
 
+pub use crate::filter::Template;
 pub use clearway_engine::Idle;
 use clearway_nic::MacAddress;
 
@@ -167,19 +171,29 @@ pub struct Policy {
     /// Who may listen where. The first rule that names the user decides; if none does, ports from
     /// 1024 up are free to take. Root may listen anywhere.
     pub ports: Vec<PortRule>,
+    /// Who may have which virtual interfaces. The first rule that names the user decides; if none
+    /// does, it is [`VifRule::unprivileged`]. Root and the daemon's own user may have any.
+    pub vifs: Vec<VifRule>,
     /// How much of everything.
     pub limits: Limits,
+}
+
+/// Whom a rule is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct People {
+    /// Users.
+    pub users: Vec<u32>,
+    /// Groups, with all their members.
+    pub groups: Vec<u32>,
+    /// Everybody.
+    pub anybody: bool,
 }
 
 /// One line of the policy on ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortRule {
-    /// Users that it is about.
-    pub users: Vec<u32>,
-    /// Groups whose members it is about.
-    pub groups: Vec<u32>,
-    /// It is about everybody.
-    pub anybody: bool,
+    /// Whom it is about.
+    pub people: People,
     /// The ports that they may listen on.
     pub allow: Vec<RangeInclusive<u16>>,
 }
@@ -203,6 +217,10 @@ pub struct Limits {
     pub connections_per_channel: u32,
     /// Listeners of one channel.
     pub listeners_per_channel: usize,
+    /// Virtual interfaces and captures.
+    pub vifs_total: usize,
+    /// Virtual interfaces and captures of one user, if no rule says otherwise.
+    pub vifs_per_user: usize,
 }
 
 /// What is logged and how.
@@ -305,7 +323,11 @@ impl Policy {
 
     /// True if it has to be known of which groups a user is a member.
     pub(crate) fn names_groups(&self) -> bool {
-        !self.groups.is_empty() || self.ports.iter().any(|rule| !rule.groups.is_empty())
+        let mut people = self.ports.iter().map(|rule| &rule.people);
+        let mut of_vifs = self.vifs.iter().map(|rule| &rule.people);
+        !self.groups.is_empty()
+            || people.any(|people| !people.groups.is_empty())
+            || of_vifs.any(|people| !people.groups.is_empty())
     }
 }
 
@@ -324,6 +346,8 @@ impl Default for Limits {
             memory_total_bytes: machine_bytes / 2,
             connections_per_channel: 4096,
             listeners_per_channel: 64,
+            vifs_total: 16_384,
+            vifs_per_user: 4096,
         }
     }
 }

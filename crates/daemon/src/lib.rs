@@ -5,6 +5,7 @@ pub mod config;
 mod confinement;
 mod control;
 mod error;
+mod filter;
 mod host;
 pub mod log;
 mod nic;

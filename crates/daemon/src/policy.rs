@@ -10,7 +10,7 @@ use clearway_channel::control::Refusal;
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::config::{Policy, PortRule};
+use crate::config::{People, Policy};
 
 /// The engine chooses ports for those who do not care from here up (RFC 6335, section 6: dynamic
 /// ports).
@@ -177,7 +177,7 @@ impl Accounts {
             return Ok(());
         }
         let (low, high) = if port == 0 { (DYNAMIC_PORT_MIN, u16::MAX) } else { (port, port) };
-        let rule = self.policy.ports.iter().find(|rule| is_about(rule, peer));
+        let rule = self.policy.ports.iter().find(|rule| rule.people.include(peer));
         let allowed = match rule {
             Some(rule) => {
                 rule.allow.iter().any(|ports| ports.contains(&low) && ports.contains(&high))
@@ -211,10 +211,12 @@ impl Accounts {
     }
 }
 
-fn is_about(rule: &PortRule, peer: &Peer) -> bool {
-    rule.anybody
-        || rule.users.contains(&peer.user)
-        || peer.groups.iter().any(|group| rule.groups.contains(group))
+impl People {
+    fn include(&self, peer: &Peer) -> bool {
+        self.anybody
+            || self.users.contains(&peer.user)
+            || peer.groups.iter().any(|group| self.groups.contains(group))
+    }
 }
 
 fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {

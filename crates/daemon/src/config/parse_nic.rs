@@ -263,7 +263,7 @@ fn addresses(section: &mut Section<'_>) -> Vec<Placed<Network>> {
     addresses
 }
 
-fn parse_network(text: &str) -> Option<Network> {
+pub(super) fn parse_network(text: &str) -> Option<Network> {
     let (address, prefix) = text.split_once('/')?;
     let address: IpAddr = address.parse().ok()?;
     let prefix_bits: u8 = prefix.parse().ok()?;

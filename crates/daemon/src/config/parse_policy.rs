@@ -1,28 +1,25 @@
-//! The `[policy]` section.
+//! The `[policy]` section, but for its rules on virtual interfaces.
 
 use std::ops::RangeInclusive;
 
 use super::reader::{Placed, Section};
-use super::{Limits, Machine, Policy, PortRule};
+use super::{Limits, Machine, People, Policy, PortRule, parse_vif};
 
 pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy {
     let people = people(&mut section, machine);
-    let rules = section.sections("ports", "[[policy.ports]]");
+    let port_rules = section.sections("ports", "[[policy.ports]]");
+    let vif_rules = section.sections("vif", "[[policy.vif]]");
     let limits = section.section("limits", "[policy.limits]").map(limits).unwrap_or_default();
-    let ports = rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
+    let ports = port_rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
+    let vifs = vif_rules.into_iter().map(|rule| parse_vif::rule(rule, machine)).collect();
     section.finish();
-    Policy { users: people.users, groups: people.groups, anybody: people.anybody, ports, limits }
-}
-
-struct People {
-    users: Vec<u32>,
-    groups: Vec<u32>,
-    anybody: bool,
+    let People { users, groups, anybody } = people;
+    Policy { users, groups, anybody, ports, vifs, limits }
 }
 
 /// The keys `users` and `groups`; `"*"` among the users means everybody.
 fn people(section: &mut Section<'_>, machine: &dyn Machine) -> People {
-    let mut people = People { users: Vec::new(), groups: Vec::new(), anybody: false };
+    let mut people = People::default();
     for user in section.strings("users", true) {
         if user.value == "*" {
             people.anybody = true;
@@ -50,8 +47,9 @@ fn id_of(section: &Section<'_>, what: &str, name: &Placed<String>, id: Option<u3
     id
 }
 
-fn port_rule(mut section: Section<'_>, machine: &dyn Machine) -> PortRule {
-    let people = people(&mut section, machine);
+/// The people of a rule, who have to be named.
+pub(super) fn people_of_rule(section: &mut Section<'_>, machine: &dyn Machine) -> People {
+    let people = people(section, machine);
     if !section.has("users") && !section.has("groups") {
         section.report(
             section.span(),
@@ -59,6 +57,11 @@ fn port_rule(mut section: Section<'_>, machine: &dyn Machine) -> PortRule {
             "add `users` or `groups`; `users = [\"*\"]` means everybody",
         );
     }
+    people
+}
+
+fn port_rule(mut section: Section<'_>, machine: &dyn Machine) -> PortRule {
+    let people = people_of_rule(&mut section, machine);
     if !section.has("allow") {
         section.report(
             section.span(),
@@ -78,7 +81,7 @@ fn port_rule(mut section: Section<'_>, machine: &dyn Machine) -> PortRule {
         }
     }
     section.finish();
-    PortRule { users: people.users, groups: people.groups, anybody: people.anybody, allow }
+    PortRule { people, allow }
 }
 
 fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
@@ -100,6 +103,8 @@ fn limits(mut section: Section<'_>) -> Limits {
     count("channels_total", &mut limits.channels_total);
     count("channels_per_user", &mut limits.channels_per_user);
     count("listeners_per_channel", &mut limits.listeners_per_channel);
+    count("vifs_total", &mut limits.vifs_total);
+    count("vifs_per_user", &mut limits.vifs_per_user);
     if let Some(given) = section.integer("connections_per_channel", 1..=MANY) {
         limits.connections_per_channel = given.value as u32;
     }

@@ -8,6 +8,8 @@ use std::ops::Range;
 pub struct Problem {
     /// The line, counted from 1; 0 if the problem is not in a line.
     pub line: usize,
+    /// The character in that line, counted from 1; 0 if the problem is not in a line.
+    pub column: usize,
     /// What is wrong.
     pub cause: String,
     /// What to do about it.
@@ -27,7 +29,7 @@ impl Problems {
     /// A problem with the file as a whole.
     #[must_use]
     pub fn file(file: &str, cause: String, remedy: &str) -> Self {
-        let problem = Problem { line: 0, cause, remedy: remedy.to_owned() };
+        let problem = Problem { line: 0, column: 0, cause, remedy: remedy.to_owned() };
         Self { file: file.to_owned(), list: vec![problem] }
     }
 }
@@ -40,7 +42,7 @@ impl fmt::Display for Problems {
             }
             match problem.line {
                 0 => write!(f, "{}: {}", self.file, problem.cause)?,
-                line => write!(f, "{}:{line}: {}", self.file, problem.cause)?,
+                line => write!(f, "{}:{line}:{}: {}", self.file, problem.column, problem.cause)?,
             }
             if !problem.remedy.is_empty() {
                 write!(f, "\n    remedy: {}", problem.remedy)?;
@@ -71,23 +73,32 @@ impl<'t> Sink<'t> {
         cause: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        let problem = Problem {
-            line: line_number(self.text, span.start),
-            cause: cause.into(),
-            remedy: remedy.into(),
-        };
+        let (line, column) = place(self.text, span.start);
+        let problem = Problem { line, column, cause: cause.into(), remedy: remedy.into() };
         self.list.borrow_mut().push(problem);
+    }
+
+    /// The offset of a character (counted from 1) of a string that stands at `span`. If it is written
+    /// with escapes, where it begins.
+    pub(super) fn place_within(&self, span: &Range<usize>, value: &str, column: usize) -> usize {
+        let raw = self.text.get(span.clone()).unwrap_or_default();
+        let Some(start) = raw.find(value) else { return span.start };
+        let mut characters = value.char_indices().map(|(at, _)| at);
+        span.start + start + characters.nth(column - 1).unwrap_or(value.len())
     }
 
     /// All problems, or none.
     pub(super) fn finish(&self, file: &str) -> Result<(), Problems> {
         let mut list = self.list.take();
-        list.sort_by_key(|problem| problem.line);
+        list.sort_by_key(|problem| (problem.line, problem.column));
         if list.is_empty() { Ok(()) } else { Err(Problems { file: file.to_owned(), list }) }
     }
 }
 
-fn line_number(text: &str, offset: usize) -> usize {
-    let before = text.as_bytes().iter().take(offset);
-    1 + before.filter(|byte| **byte == b'\n').count()
+/// Line and column of an offset.
+fn place(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
+    (line, 1 + before[line_start..].chars().count())
 }

@@ -54,6 +54,18 @@ impl<'t> Section<'t> {
         self.sink.report(span, cause, remedy);
     }
 
+    /// Notes a problem within a string, at a character of it that is counted from 1.
+    pub(super) fn report_within(
+        &self,
+        string: &Placed<String>,
+        column: usize,
+        cause: impl Into<String>,
+        remedy: impl Into<String>,
+    ) {
+        let at = self.sink.place_within(&string.span, &string.value, column);
+        self.sink.report(&(at..at), cause, remedy);
+    }
+
     /// True if the user wrote this key, with whatever value.
     pub(super) fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)

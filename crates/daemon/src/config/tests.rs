@@ -56,7 +56,12 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert_eq!(config.policy.users, [1000, 1000]);
     assert_eq!(config.policy.groups, [400]);
     assert_eq!(config.policy.ports[0].allow, [80..=80, 8000..=8999]);
-    assert!(config.policy.ports[1].anybody);
+    assert!(config.policy.ports[1].people.anybody);
+    let [machines, printers] = &config.policy.vifs[..] else { panic!("two rules") };
+    assert_eq!((machines.receive.len(), machines.own_addresses.len()), (2, 1));
+    assert!(machines.copies && machines.captures && machines.send.is_none());
+    assert_eq!((machines.rate_frames_per_s, machines.vifs_max), (Some(100_000), Some(16)));
+    assert_eq!((machines.priority_max, printers.send.as_ref().map(Vec::len)), (10, Some(1)));
     // These two go by the machine's memory if not given.
     let limits = Limits {
         memory_per_user_bytes: 4 << 30,
@@ -80,6 +85,7 @@ const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 fn problems_name_the_line_the_cause_and_the_remedy() {
     let nic = |extra: &str| format!("{ETHERNET}{extra}");
     let memif = |extra: &str| format!("{MEMIF}{extra}");
+    let vif = |extra: &str| nic(&format!("\n[[policy.vif]]\n{extra}"));
     let cases: &[(String, usize, &str, &str)] = &[
         (String::new(), 1, "no [[nic]]", "add one"),
         ("[[nic]\n".into(), 1, "not TOML", "toml.io"),
@@ -129,6 +135,17 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic("[[policy.ports]]\nusers = [1]\n"), 3, "which ports", "allow"),
         (nic("[[policy.ports]]\nusers = [1]\nallow = [0]\n"), 5, "\"0\"", "65535"),
         (nic("[[policy.ports]]\nusers = [1]\nallow = [\"9-8\"]\n"), 5, "\"9-8\"", "8000-8999"),
+        (vif("receive = []\n"), 4, "whom", "users"),
+        (vif("users = [1]\n"), 4, "what it allows", "receive"),
+        (vif("users = [1]\nreceive = [\"udp prot 5\"]\n"), 6, "not a filter", ""),
+        (vif("users = [1]\nreceive = [\"ether multicast\"]\n"), 6, "what answers", "send = []"),
+        (vif("users = [1]\nsend = [7]\n"), 6, "`send` in [[policy.vif]] is integer", "array"),
+        (vif("users = [1]\nown_addresses = [\"10.0.0.50\"]\n"), 6, "10.0.0.50", "/32"),
+        (vif("users = [1]\ncaptures = 1\n"), 6, "is integer", "true or false"),
+        (vif("users = [1]\ncaptures = true\nvifs = 1\n"), 7, "unknown key", "vifs_max"),
+        (vif("users = [1]\ncaptures = true\npriority_max = 60001\n"), 7, "range", "60000"),
+        (vif("users = [1]\ncaptures = true\nrate_frames_per_s = 0\n"), 7, "range", "from 1"),
+        (nic("[policy.limits]\nvifs_total = 0\n"), 4, "out of range", "from 1"),
         (nic("[policy.limits]\nchannels_total = 0\n"), 4, "out of range", "from 1"),
         (nic("[policy.limits]\nmemory_total_bytes = 1\n"), 4, "out of range", "from"),
         (format!("udp_port = 0\n{ETHERNET}"), 1, "out of range", "65535"),
@@ -152,7 +169,21 @@ fn all_problems_are_reported_in_the_order_of_the_file() {
     let lines: Vec<usize> = problems.list.iter().map(|problem| problem.line).collect();
     assert_eq!(lines, [1, 3, 4, 5]);
     let shown = problems.to_string();
-    assert!(shown.starts_with("test.toml:1: `udp_port = 0` is out of range\n    remedy: give"));
+    assert!(shown.starts_with("test.toml:1:12: `udp_port = 0` is out of range\n    remedy: give"));
+}
+
+#[test]
+fn problems_in_filters_name_the_column() {
+    let column = |receive: &str| {
+        let text = format!("{ETHERNET}[[policy.vif]]\nusers = [1]\nreceive = {receive}\n");
+        let problems = read(&text).expect_err("no filter");
+        assert_eq!(problems.list.len(), 1, "{problems}");
+        problems.list[0].column
+    };
+    assert_eq!(column("[\"udp dst prot 53\"]"), 13 + 8);
+    assert_eq!(column("[\"udp\", 'dst host own and udp dst port 99999']"), 20 + 30);
+    assert_eq!(column("[\"\\u0075dp dst prot 53\"]"), 12, "with escapes: where it begins");
+    assert_eq!(column("[\"dst host own and\"]"), 13 + 16);
 }
 
 #[test]

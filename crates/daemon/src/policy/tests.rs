@@ -1,5 +1,5 @@
 use super::*;
-use crate::config::Limits;
+use crate::config::{Limits, PortRule};
 
 const MIB: u64 = 1 << 20;
 
@@ -87,9 +87,7 @@ fn low_ports_are_for_root_unless_a_rule_says_otherwise() {
 #[test]
 fn first_rule_that_names_the_user_decides() {
     let rule = |users: &[u32], groups: &[u32], anybody, allow: &[(u16, u16)]| PortRule {
-        users: users.to_vec(),
-        groups: groups.to_vec(),
-        anybody,
+        people: People { users: users.to_vec(), groups: groups.to_vec(), anybody },
         allow: allow.iter().map(|(low, high)| *low..=*high).collect(),
     };
     let ports = vec![
