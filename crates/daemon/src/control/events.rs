@@ -34,6 +34,8 @@ impl ControlPlane {
             Event::Resolve { address } => self.resolve(engine, address),
             Event::Pong { id, result } => self.take_pong(id, result),
             Event::Snapshot { id, snapshot } => self.take_snapshot(engine, id, *snapshot),
+            // Nobody asks for virtual interfaces yet.
+            Event::VifOpened { .. } | Event::VifClosed { .. } => {}
             Event::Ended => {
                 tracing::debug!(engine = self.engines[engine].name, "engine ended");
                 self.engines[engine].ended = true;
