@@ -339,6 +339,10 @@ fn collisions_are_refused_and_name_pattern_and_owner() {
     let messages = port_spec(&world, 0, UDP_PORT);
     let refused = world.open_vif(&second, 2, messages).expect_err("it is the host's");
     assert!(refused.to_string().contains("messages"), "{refused}");
+    // So is what would pass for it.
+    let forger = VifSpec { receive: Vec::new(), ..port_spec(&world, 0, UDP_PORT) };
+    let refused = world.open_vif(&second, 2, forger).expect_err("it is the host's");
+    assert!(refused.to_string().contains("the host may send"), "{refused}");
     // What a refused VIF had, nobody has.
     let none = world.snapshot(0).vifs;
     assert_eq!(none.len(), 2);

@@ -31,7 +31,7 @@ mod tests;
 pub use drops::{DropReason, Drops};
 pub use path::Path;
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Received};
-pub use service::Service;
+pub use service::{Entry, Service};
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};

@@ -37,18 +37,35 @@ impl Service {
     }
 }
 
+/// What a service receives, and what only it may send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Whose it is.
+    pub service: Service,
+    /// Which packets it receives.
+    pub receive: Clause,
+    /// Which packets no app may send, since they would pass for this service's.
+    pub send: Option<Clause>,
+}
+
 impl Interface {
-    /// What each service receives. Where the kernel shares the NIC, all but messages is the
-    /// kernel's.
+    /// What each service receives and sends. Where the kernel shares the NIC, all but messages is
+    /// the kernel's.
     #[must_use]
-    pub fn entries(&self, udp_port: u16) -> Vec<(Service, Clause)> {
+    pub fn entries(&self, udp_port: u16) -> Vec<Entry> {
         let own: Vec<IpAddr> = self.addresses.iter().collect();
         let mac = mac_text(self.mac);
         let mut entries = Vec::new();
-        let mut add = |service, filter: String| entries.push((service, self.clause(&filter)));
+        let mut add = |service, receive: String, send: Option<String>| {
+            let send = send.map(|send| self.clause(&send));
+            entries.push(Entry { service, receive: self.clause(&receive), send });
+        };
         for address in &own {
-            let messages = format!("ether dst {mac} and dst host {address} and udp");
-            add(Service::Messages, format!("{messages} dst port {udp_port}"));
+            let receive =
+                format!("ether dst {mac} and dst host {address} and udp dst port {udp_port}");
+            let send =
+                format!("ether src {mac} and src host {address} and udp src port {udp_port}");
+            add(Service::Messages, receive, Some(send));
         }
         if self.kernel_shares {
             return entries;
@@ -56,16 +73,18 @@ impl Interface {
         for address in &own {
             let here = format!("ether dst {mac} and dst host {address}");
             let icmp = if address.is_ipv4() { "icmp" } else { "icmp6" };
-            add(Service::Datagrams, format!("{here} and udp"));
-            add(Service::Icmp, format!("{here} and {icmp}"));
+            let send = format!("ether src {mac} and src host {address} and {icmp}");
+            add(Service::Datagrams, format!("{here} and udp"), None);
+            add(Service::Icmp, format!("{here} and {icmp}"), Some(send));
         }
         if own.iter().any(IpAddr::is_ipv4) {
-            add(Service::Arp, format!("ether dst {mac} and arp"));
-            add(Service::Arp, format!("ether dst {} and arp", mac_text(ethernet::BROADCAST)));
+            let send = format!("ether src {mac} and arp");
+            add(Service::Arp, format!("ether dst {mac} and arp"), Some(send));
+            add(Service::Arp, format!("ether dst {} and arp", mac_text(ethernet::BROADCAST)), None);
         }
         for group in self.groups() {
             let mac = mac_text(ethernet::multicast_v6(group));
-            add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"));
+            add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"), None);
         }
         entries
     }

@@ -62,8 +62,8 @@ fn frames_of(interface: &mut Interface) -> Vec<Vec<u8>> {
 fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
     let digest = Digest::of(frame);
     let entries = host.entries(PORT);
-    let (service, _) = entries.iter().find(|(_, clause)| clause.matches(&digest))?;
-    Some(host.handle_frame(now, *service, frame))
+    let entry = entries.iter().find(|entry| entry.receive.matches(&digest))?;
+    Some(host.handle_frame(now, entry.service, frame))
 }
 
 fn dropped(reason: impl Into<DropReason>) -> Option<Received<'static>> {

@@ -13,7 +13,7 @@ use super::capture::{Capture, CaptureSpec};
 use super::refusal::{Refusal, VifRefused};
 use super::vif::{Vif, VifSpec};
 use crate::channels::Channels;
-use crate::interface::Service;
+use crate::interface::{Entry, Service};
 use crate::snapshot::VifSnapshot;
 
 /// The highest priority that a VIF may declare.
@@ -86,7 +86,7 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// A switch whose only ports are the NIC, at `mac`, and the host's services.
-    pub(crate) fn new(mac: MacAddress, services: &[(Service, Clause)]) -> Self {
+    pub(crate) fn new(mac: MacAddress, services: &[Entry]) -> Self {
         let mut switch = Self {
             registry: Registry::new(Limits::default(), Table::default()),
             ports: Vec::new(),
@@ -98,11 +98,11 @@ impl Switch {
             touched: Vec::new(),
             macs: vec![mac_number(mac)],
         };
-        for (service, clause) in services {
+        for Entry { service, receive, send } in services {
             let entry = registry::Vif {
                 owner: HOST,
-                send: None,
-                receive: Some((*clause).into()),
+                send: send.map(Filter::from),
+                receive: Some((*receive).into()),
                 action: Action::Own,
                 priority: match service {
                     Service::Datagrams => PRIORITY_OF_REFUSALS,
