@@ -159,7 +159,7 @@ impl Engine {
         Ok((engine, control))
     }
 
-    /// True after [`Request::Shutdown`]: the engine is not to be run any more.
+    /// True after [`crate::Request::Shutdown`]: the engine is not to be run any more.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended

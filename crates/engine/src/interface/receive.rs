@@ -32,7 +32,7 @@ pub struct Datagram<'a> {
     pub payload: &'a [u8],
     /// The Ethernet address that it was handed on from.
     pub source_mac: MacAddress,
-    /// The whole IP packet, for [`Interface::refuse`] to quote.
+    /// The whole IP packet, for a refusal to quote.
     pub packet: &'a [u8],
 }
 
