@@ -6,7 +6,10 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Pool, Sizes};
+use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, SentBurst, packed_bytes};
+use clearway_channel::{
+    AppEnd, BURST_FRAMES_MAX, Command, Completion, DaemonEnd, Extent, Pool, Sizes,
+};
 
 const MESSAGE_BYTES: usize = 64;
 /// Echoes per slice: short enough to fall between two disturbances on a busy machine.
@@ -15,6 +18,9 @@ const SLICE_ECHOES: u64 = 1024;
 fn main() {
     println!("pool: allocate + free      {:6.1} ns", pool_pair_ns());
     println!("one thread: send + take    {:6.1} ns", one_thread_ns());
+    let (sent, received) = one_thread_frame_ns();
+    println!("one thread: a frame out    {sent:6.1} ns, in bursts of {BURST_FRAMES_MAX}");
+    println!("one thread: a frame in     {received:6.1} ns, in bursts of {BURST_FRAMES_MAX}");
     let mut slices = line_ns();
     slices.sort_by(f64::total_cmp);
     println!("a cache line, to the other core and back: {:6.1} ns", slices[slices.len() / 100]);
@@ -56,6 +62,77 @@ fn one_thread_ns() -> f64 {
         app.free(extent);
     }
     per_round_ns(start, rounds)
+}
+
+/// The same for a frame of an interface, in full bursts: from app to daemon, and back.
+fn one_thread_frame_ns() -> (f64, f64) {
+    let (mut daemon, mut app) = open();
+    let rounds = 200_000;
+    let frames = rounds * u64::from(BURST_FRAMES_MAX);
+    let mut bytes = [0; MESSAGE_BYTES];
+    let start = Instant::now();
+    for _ in 0..rounds {
+        let extent = send_frames(&mut app, &bytes);
+        take_frames(&mut daemon, &mut bytes);
+        app.free(extent);
+    }
+    let sent_ns = per_round_ns(start, frames);
+    let start = Instant::now();
+    for _ in 0..rounds {
+        give_frames(&mut daemon, &bytes);
+        read_frames(&mut app, &mut bytes);
+        if let Ok(Some(Command::Release { buffers })) = daemon.next_command() {
+            for &id in buffers.as_slice() {
+                daemon.release(id).expect("an honest app");
+            }
+        }
+    }
+    (sent_ns, per_round_ns(start, frames))
+}
+
+fn send_frames(app: &mut AppEnd, bytes: &[u8]) -> Extent {
+    let extent = app.allocate(8192).expect("room");
+    let mut filling = Filling::default();
+    while !filling.is_full() {
+        let place = filling.append(app.transmit_bytes(&extent), MESSAGE_BYTES as u32);
+        place.expect("room").copy_from_slice(bytes);
+    }
+    let (offset, length, count) = (extent.offset(), filling.used_bytes(), filling.count());
+    app.submit(&Command::SendFrames { vif: 1, offset, length, count }).expect("room");
+    extent
+}
+
+fn take_frames(daemon: &mut DaemonEnd, bytes: &mut [u8]) {
+    let Ok(Some(Command::SendFrames { offset, length, count, .. })) = daemon.next_command() else {
+        panic!("no frames")
+    };
+    let mut burst = SentBurst::new(offset, length, count);
+    while let Some(frame) = daemon.next_frame(&mut burst).expect("an honest app") {
+        daemon.read(frame.offset, &mut bytes[..frame.length as usize]);
+    }
+    daemon.sends_finished(1);
+}
+
+fn give_frames(daemon: &mut DaemonEnd, bytes: &[u8]) {
+    let packed = packed_bytes(MESSAGE_BYTES as u32) * u32::from(BURST_FRAMES_MAX);
+    let mut burst = daemon.allocate_burst(packed, 0).expect("room");
+    for _ in 0..BURST_FRAMES_MAX {
+        daemon.append_frame(&mut burst, FrameInfo::received(1), bytes);
+    }
+    assert!(daemon.completion_room() > 0);
+    daemon.grant(burst.id());
+    daemon.complete(&burst.completion(1));
+}
+
+fn read_frames(app: &mut AppEnd, into: &mut [u8]) {
+    let Ok(Some(Completion::Frames { offset, length, buffer, count, .. })) = app.next_completion()
+    else {
+        panic!("no frames")
+    };
+    let burst = ReceivedBurst::new(app.receive_bytes(offset, length), count);
+    assert!(burst.is_whole());
+    burst.for_each(|frame| into[..frame.bytes.len()].copy_from_slice(frame.bytes));
+    app.release(buffer, length);
 }
 
 /// What the hardware takes for the least that two cores can say to each other.
