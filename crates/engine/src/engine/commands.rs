@@ -72,7 +72,6 @@ impl Core {
                 }
             }
             Command::Close { connection, abort } => self.close(now, channel, connection, abort),
-            // To an interface that is no more.
             Command::SendFrames { vif, offset, length, count } => {
                 let burst = SentBurst::new(offset, length, count);
                 self.switch.submit(&mut self.channels, channel, vif, burst);
