@@ -22,6 +22,7 @@ mod session;
 mod signals;
 mod status;
 mod stop;
+mod vifs;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,7 +38,7 @@ use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 
-pub(crate) use engines::EngineSlot;
+pub(crate) use engines::{EngineSlot, Ethernet};
 use log_budget::LogBudget;
 use requests::refusal;
 use session::{Received, Session};
@@ -85,6 +86,8 @@ pub struct ControlPlane {
     session_next: u64,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
+    /// Numbers virtual interfaces and captures, so that none has the number of another.
+    vif_next: u32,
     facts: Facts,
     /// Set when the host has been told to end.
     shutdown_deadline: Option<Instant>,
@@ -114,6 +117,7 @@ impl ControlPlane {
             log_budget: LogBudget::new(),
             session_next: 0,
             request_next: 0,
+            vif_next: 1,
             facts: Facts::new(config),
             shutdown_deadline: None,
         };
@@ -292,6 +296,8 @@ impl ControlPlane {
         let process = session.peer.process;
         match &session.attached {
             Some(attached) => {
+                let vifs = self.engines[attached.engine].forget_vifs(attached.channel);
+                self.accounts.close_vifs(session.peer.user, vifs);
                 let (engine, channel) = (&mut self.engines[attached.engine], attached.channel);
                 engine.remove_channel(channel);
                 if self.log_budget.take() {

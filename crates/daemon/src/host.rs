@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config::{Config, Network, Nic};
 use crate::confinement::Confinement;
-use crate::control::{ControlPlane, EngineSlot, Signals, Stopper};
+use crate::control::{ControlPlane, EngineSlot, Ethernet, Signals, Stopper};
 use crate::nic::OpenNic;
 use crate::socket::Listener;
 use crate::{Error, confinement, log, nic, privileges};
@@ -41,10 +41,12 @@ impl Host {
                 idle: nic.idle,
             };
             let networks = networks(&settings.interface);
+            let interface::Config { mac, mtu, vlan, .. } = settings.interface;
+            let ethernet = Ethernet { mac, mtu, vlan };
             let (engine, control) = Engine::new(settings, opened.queues, seed, secret, clock.now())
                 .map_err(|error| Error::resources("make an engine", error))?;
             engines.push(engine);
-            slots.push(EngineSlot::new(&nic.name, networks, control, opened.kernel));
+            slots.push(EngineSlot::new(&nic.name, networks, ethernet, control, opened.kernel));
         }
         Ok(Self { control: ControlPlane::new(config, listener, slots)?, engines })
     }

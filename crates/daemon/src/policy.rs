@@ -3,6 +3,8 @@
 //! Decides from what the kernel says about the other end of a control socket (`SO_PEERCRED`), never
 //! from what the app says about itself. Keeps no state of its own but the sums per user.
 
+mod vif;
+
 use std::collections::HashMap;
 
 use clearway_channel::Code;
@@ -11,6 +13,7 @@ use nix::unistd::{Gid, Uid, User, getgrouplist};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::config::{People, Policy};
+pub(crate) use vif::{Grant, Place, Station};
 
 /// The engine chooses ports for those who do not care from here up (RFC 6335, section 6: dynamic
 /// ports).
@@ -79,6 +82,7 @@ struct Account {
     sessions: usize,
     channels: usize,
     memory_bytes: u64,
+    vifs: usize,
 }
 
 impl Accounts {

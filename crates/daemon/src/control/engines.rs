@@ -4,9 +4,11 @@ use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_engine::{Control, Event, Request};
+use clearway_nic::MacAddress;
 use clearway_nic::interface::Steering;
 
 use super::neighbours::Link;
+use super::vifs::Vifs;
 use crate::config::Network;
 use crate::nic::KernelSide;
 
@@ -16,17 +18,30 @@ pub(crate) struct EngineSlot {
     pub(crate) name: String,
     /// The addresses on its link.
     pub(super) networks: Vec<Network>,
+    pub(super) ethernet: Ethernet,
     control: Control,
     /// Steers frames to the engine's NIC for as long as it lives.
-    _steering: Option<Box<dyn Steering>>,
+    pub(super) steering: Option<Box<dyn Steering>>,
     /// The kernel's neighbours, if it shares the NIC.
     pub(super) link: Option<Link>,
     waiting: VecDeque<Request>,
     channel_next: u32,
     /// Channels that are in the engine, or on their way in or out.
     channels: HashMap<u32, Channel>,
+    pub(super) vifs: Vifs,
     /// True once the engine has said so, or cannot any more.
     pub(crate) ended: bool,
+}
+
+/// What frames on the engine's link look like.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ethernet {
+    /// The NIC's own address.
+    pub(crate) mac: MacAddress,
+    /// The largest IP packet.
+    pub(crate) mtu: u16,
+    /// The VLAN whose tag the host's own frames carry.
+    pub(crate) vlan: Option<u16>,
 }
 
 /// What the control plane has to remember of a channel until the engine has given it back.
@@ -42,18 +57,21 @@ impl EngineSlot {
     pub(crate) fn new(
         name: &str,
         networks: Vec<Network>,
+        ethernet: Ethernet,
         control: Control,
         kernel: KernelSide,
     ) -> Self {
         Self {
             name: name.to_owned(),
             networks,
+            ethernet,
             control,
-            _steering: kernel.steering,
+            steering: kernel.steering,
             link: kernel.neighbours.map(Link::new),
             waiting: VecDeque::new(),
             channel_next: 1,
             channels: HashMap::new(),
+            vifs: Vifs::default(),
             ended: false,
         }
     }

@@ -24,6 +24,10 @@ impl ControlPlane {
             Event::Listening { channel, listener, result } => {
                 self.listening(engine, channel, listener, result);
             }
+            Event::VifOpened { channel, vif, result } => {
+                self.vif_opened(engine, channel, vif, result);
+            }
+            Event::VifClosed { channel, vif } => self.vif_closed(engine, channel, vif),
             Event::ChannelRemoved { channel, end } => {
                 drop(end);
                 if let Some(channel) = self.engines[engine].forget_channel(channel) {
@@ -34,8 +38,6 @@ impl ControlPlane {
             Event::Resolve { address } => self.resolve(engine, address),
             Event::Pong { id, result } => self.take_pong(id, result),
             Event::Snapshot { id, snapshot } => self.take_snapshot(engine, id, *snapshot),
-            // Nobody asks for virtual interfaces yet.
-            Event::VifOpened { .. } | Event::VifClosed { .. } => {}
             Event::Ended => {
                 tracing::debug!(engine = self.engines[engine].name, "engine ended");
                 self.engines[engine].ended = true;

@@ -24,9 +24,9 @@ impl ControlPlane {
                 Ok(())
             }
             Request::Ping(ping) => self.begin_ping(token, &ping),
-            Request::OpenVif(_) | Request::CloseVif(_) | Request::OpenCapture(_) => {
-                Err(refusal(Code::Unsupported, Code::Unsupported.text()))
-            }
+            Request::OpenVif(open) => self.open_vif(token, &open),
+            Request::OpenCapture(open) => self.open_capture(token, &open),
+            Request::CloseVif(close) => self.close_vif(token, &close),
         };
         match result {
             Err(refusal) => {
@@ -167,7 +167,7 @@ pub(super) fn refusal(code: Code, message: impl Into<String>) -> Refusal {
     Refusal { code, message: message.into() }
 }
 
-fn not_attached() -> Refusal {
+pub(super) fn not_attached() -> Refusal {
     refusal(Code::Invalid, "this connection has no channel; send `attach` first")
 }
 

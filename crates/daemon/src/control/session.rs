@@ -44,6 +44,10 @@ pub(super) enum Waiting {
     Nothing,
     /// The engine has been asked to listen.
     Listening { listener: u32, address: std::net::IpAddr },
+    /// The engine has been asked to open a virtual interface or a capture.
+    OpeningVif(u32),
+    /// The engine has been asked to close one.
+    ClosingVif(u32),
     /// Engines have been asked for their state.
     Status(super::status::Gathering),
     /// The state is on its way; the app has to take a part before the next is sent.
@@ -84,9 +88,11 @@ impl Session {
         match self.waiting {
             Waiting::Nothing => EventFlags::IN,
             Waiting::Telling(_) => EventFlags::OUT,
-            Waiting::Listening { .. } | Waiting::Status(_) | Waiting::Pong(_) => {
-                EventFlags::empty()
-            }
+            Waiting::Listening { .. }
+            | Waiting::OpeningVif(_)
+            | Waiting::ClosingVif(_)
+            | Waiting::Status(_)
+            | Waiting::Pong(_) => EventFlags::empty(),
         }
     }
 

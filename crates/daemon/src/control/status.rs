@@ -22,7 +22,7 @@ const FLOWS_MAX: usize = STATUS_BYTES_MAX / 200;
 #[derive(Debug)]
 pub(super) struct Facts {
     pub(super) socket: PathBuf,
-    udp_port: u16,
+    pub(super) udp_port: u16,
     started: Instant,
     pub(super) confinement: Confinement,
 }

@@ -479,3 +479,5 @@ fn status_of_many_apps_is_told_in_parts() {
     control::send(&apps[1].socket, &Request::Status(Empty {}), &[]).expect("sent");
     assert_eq!(host.status()["sessions"], APPS + 1);
 }
+
+mod vifs;

@@ -1,0 +1,134 @@
+//! Virtual interfaces over the control socket.
+
+use clearway_channel::control::{
+    CloseVif, InterfaceAddress, MacChoice, OpenCapture, OpenVif, VifOpened,
+};
+
+use super::*;
+
+fn receiving(filter: &str) -> OpenVif {
+    OpenVif { receive: vec![filter.to_owned()], ..OpenVif::default() }
+}
+
+impl App {
+    fn open(&self, open: &OpenVif) -> VifOpened {
+        match self.ask(&Request::OpenVif(open.clone())) {
+            Reply::VifOpened(opened) => opened,
+            other => panic!("{open:?} was answered with {other:?}"),
+        }
+    }
+
+    fn refused(&self, open: &OpenVif) -> (Code, String) {
+        self.refusal(&Request::OpenVif(open.clone()))
+    }
+}
+
+fn vifs(status: &serde_json::Value) -> usize {
+    status["engines"][0]["vifs"].as_array().map_or(0, Vec::len)
+}
+
+#[test]
+fn interface_opens_as_it_was_granted_and_closes() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let dns = receiving("dst host own and udp dst port 53");
+    assert!(app.refused(&dns).1.contains("attach"));
+    let _end = app.attach();
+    let opened = app.open(&dns);
+    assert_eq!(opened.receive.len(), 1);
+    assert!(opened.receive[0].contains("dst host 10.9.0.1"), "{opened:?}");
+    assert!(opened.transmit[0].contains(&format!("ether src {}", opened.mac)), "{opened:?}");
+    assert_eq!((opened.mtu, vifs(&host.status())), (1500, 1));
+    let close = Request::CloseVif(CloseVif { vif: opened.vif });
+    assert_eq!(app.ask(&close), Reply::VifClosed(Empty {}));
+    assert_eq!(app.refusal(&close).0, Code::Invalid);
+    assert_eq!(vifs(&host.status()), 0);
+    assert_ne!(app.open(&dns).vif, opened.vif);
+}
+
+#[test]
+fn collision_names_the_pattern_and_its_owner_until_that_is_gone() {
+    let host = Live::start(Limits::default());
+    let (first, second) = (host.app(), host.app());
+    let _ends = (first.attach(), second.attach());
+    let dns = receiving("dst host own and udp dst port 53");
+    first.open(&dns);
+    let (code, message) = second.refused(&receiving("dst host own and udp dst portrange 50-60"));
+    assert_eq!(code, Code::AddressInUse);
+    assert!(message.contains("udp") && message.contains("port 53"), "{message}");
+    assert!(message.contains("test"), "the owner is missing: {message}");
+    drop(first);
+    host.wait_for("the end of the first app", |status| vifs(status) == 0);
+    second.open(&dns);
+}
+
+#[test]
+fn nobody_takes_what_the_host_has() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let _end = app.attach();
+    let messages =
+        OpenVif { transmit: Some(vec![]), ..receiving("dst host own and udp dst port 20707") };
+    let (code, message) = app.refused(&messages);
+    assert_eq!(code, Code::Denied);
+    assert!(message.contains("received by the host's own message service"), "{message}");
+    let (code, message) = app.refused(&receiving("udp dst port 20707"));
+    assert_eq!(code, Code::Denied);
+    assert!(message.contains("message service"), "{message}");
+}
+
+#[test]
+fn machines_have_addresses_that_nobody_else_has() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let _end = app.attach();
+    let address: InterfaceAddress = "10.9.0.50/24".parse().expect("an address");
+    let machine =
+        OpenVif { mac: Some(MacChoice::Own), address: Some(address), ..OpenVif::default() };
+    let opened = app.open(&machine);
+    assert_eq!(opened.mac.0[0] & 3, 2, "of one station, locally administered");
+    assert_eq!(opened.receive, [format!("ether dst {}", opened.mac)]);
+    assert!(app.refused(&machine).1.contains("app \"test\""));
+    let same = OpenVif { mac: Some(MacChoice::Fixed(opened.mac)), address: None, ..machine };
+    let same = OpenVif { receive: vec!["arp".into()], ..same };
+    assert!(app.refused(&same).1.contains("app \"test\""));
+}
+
+#[test]
+fn interfaces_are_counted_and_given_back() {
+    let host = Live::start(Limits { vifs_per_user: 2, ..Limits::default() });
+    let app = host.app();
+    let _end = app.attach();
+    let port = |port: u16| receiving(&format!("dst host own and udp dst port {port}"));
+    app.open(&port(1));
+    let second = app.open(&port(2));
+    assert_eq!(app.refused(&port(3)).0, Code::Limit);
+    app.ask(&Request::CloseVif(CloseVif { vif: second.vif }));
+    app.open(&port(3));
+    drop(app);
+    host.wait_for("the end of the app", |status| channels(status) == 0);
+    let app = host.app();
+    let _end = app.attach();
+    app.open(&port(1));
+    app.open(&port(2));
+}
+
+#[test]
+fn captures_are_of_everything_or_of_an_app() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let _end = app.attach();
+    let capture = |open: &OpenCapture| app.ask(&Request::OpenCapture(open.clone()));
+    let all = OpenCapture::default();
+    let Reply::VifOpened(opened) = capture(&all) else { panic!("no capture") };
+    assert!(opened.receive.is_empty() && opened.transmit.is_empty());
+    let closed = app.ask(&Request::CloseVif(CloseVif { vif: opened.vif }));
+    assert_eq!(closed, Reply::VifClosed(Empty {}));
+    let of_app = OpenCapture { app: Some("test".into()), ..all.clone() };
+    assert!(matches!(capture(&of_app), Reply::VifOpened(_)));
+    let refused = |open| app.refusal(&Request::OpenCapture(open)).1;
+    let nobody = OpenCapture { app: Some("nobody".into()), ..all.clone() };
+    assert!(refused(nobody).contains("no app \"nobody\""));
+    let nonsense = OpenCapture { filter: vec!["udp and and".into()], ..all };
+    assert!(refused(nonsense).contains("column"));
+}

@@ -1,0 +1,321 @@
+//! Virtual interfaces and captures: what apps ask for, what the policy makes of it, and then the
+//! engine and the NIC.
+//!
+//! ```text
+//!  open_vif ─▶ policy ─▶ engine ─▶ NIC ─▶ vif_opened
+//!                 │         │       └─ no: the engine closes it again
+//!                 └─ no     └─ no ───────────────────▶ refusal
+//! ```
+//!
+//! The order matters: frames are steered to the engine only when somebody takes them there, and go back
+//! to the kernel before nobody does.
+
+mod steering;
+
+use std::collections::BTreeMap;
+
+use clearway_channel::Code;
+use clearway_channel::control::{
+    CloseVif, Empty, Mac, OpenCapture, OpenVif, Refusal, Reply, VifOpened,
+};
+use clearway_classify::Filter;
+use clearway_engine::{CaptureSpec, Request as EngineRequest, VifRefused, VifSpec};
+use clearway_nic::MacAddress;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::ControlPlane;
+use super::engines::EngineSlot;
+use super::requests::{not_attached, refusal};
+use super::session::Waiting;
+use crate::filter::Template;
+use crate::policy::{Grant, Place, Station};
+
+/// The interfaces and captures of an engine, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Vifs {
+    table: BTreeMap<u32, Vif>,
+}
+
+/// An interface or a capture, in the engine or on its way there.
+#[derive(Debug)]
+struct Vif {
+    channel: u32,
+    /// For people: the app's name.
+    app: String,
+    /// What it was granted; a capture has no use for it.
+    grant: Option<Grant>,
+}
+
+impl ControlPlane {
+    pub(super) fn open_vif(&mut self, token: u64, open: &OpenVif) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        let attached = session.attached.as_ref().ok_or_else(not_attached)?;
+        let (engine, channel) = (attached.engine, attached.channel);
+        let app = attached.app.clone();
+        let place = self.engines[engine].place(self.facts.udp_port);
+        let generated = generated_mac()?;
+        let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
+        self.accounts.open_vif(&session.peer)?;
+        let spec = VifSpec {
+            receive: grant.receive.clone(),
+            copies: grant.copies.clone(),
+            transmit: grant.transmit.clone(),
+            priority: grant.priority,
+            mac: grant.mac,
+            rate_frames_per_s: grant.rate_frames_per_s,
+        };
+        let vif = Vif { channel, app, grant: Some(grant) };
+        let vif = self.begin_opening(token, engine, vif);
+        self.engines[engine].post(EngineRequest::OpenVif { channel, vif, spec: Box::new(spec) });
+        Ok(())
+    }
+
+    pub(super) fn open_capture(&mut self, token: u64, open: &OpenCapture) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        let attached = session.attached.as_ref().ok_or_else(not_attached)?;
+        let (engine, channel) = (attached.engine, attached.channel);
+        let name = attached.app.clone();
+        self.accounts.may_capture(&session.peer)?;
+        let spec = CaptureSpec {
+            filter: self.capture_filters(engine, &open.filter)?,
+            app: open.app.as_deref().map(|app| self.channel_of(engine, app)).transpose()?,
+        };
+        if open.connection.is_some() {
+            let text = "captures of one connection are not there; give a filter with its addresses \
+                        and ports, which `clearway status` shows";
+            return Err(refusal(Code::Unsupported, text));
+        }
+        self.accounts.open_vif(&session.peer)?;
+        let vif = Vif { channel, app: name, grant: None };
+        let vif = self.begin_opening(token, engine, vif);
+        let spec = Box::new(spec);
+        self.engines[engine].post(EngineRequest::OpenCapture { channel, vif, spec });
+        Ok(())
+    }
+
+    pub(super) fn close_vif(&mut self, token: u64, close: &CloseVif) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let attached = session.attached.as_ref().ok_or_else(not_attached)?;
+        let (engine, channel, vif) = (attached.engine, attached.channel, close.vif);
+        if !self.engines[engine].vifs.is_of(vif, channel) {
+            let text = format!("there is no interface {vif}; use the number from `vif_opened`");
+            return Err(refusal(Code::Invalid, text));
+        }
+        session.waiting = Waiting::ClosingVif(vif);
+        self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
+        Ok(())
+    }
+
+    /// Remembers what is on its way to the engine; returns its number.
+    fn begin_opening(&mut self, token: u64, engine: usize, vif: Vif) -> u32 {
+        let is_used = |number| self.engines.iter().any(|engine| engine.vifs.has(number));
+        let mut number = self.vif_next;
+        while is_used(number) {
+            number = number.wrapping_add(1);
+        }
+        self.vif_next = number.wrapping_add(1);
+        self.engines[engine].vifs.table.insert(number, vif);
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::OpeningVif(number);
+        }
+        number
+    }
+
+    pub(super) fn vif_opened(
+        &mut self,
+        engine: usize,
+        channel: u32,
+        vif: u32,
+        result: Result<(), VifRefused>,
+    ) {
+        // Without a session, the engine has been told to remove the channel and all that it has.
+        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
+        else {
+            return;
+        };
+        let is_awaited = self.sessions.get(&token).is_some_and(
+            |session| matches!(session.waiting, Waiting::OpeningVif(awaited) if awaited == vif),
+        );
+        if !is_awaited {
+            return;
+        }
+        let opened = result
+            .map_err(|refused| refusal(code_of(&refused), refused.to_string()))
+            .and_then(|()| self.finish_opening(engine, vif));
+        let reply = opened.map(Reply::VifOpened).unwrap_or_else(|refusal| {
+            self.log_refusal(token, &refusal);
+            self.forget_vif(token, engine, vif);
+            Reply::Error(refusal)
+        });
+        self.reply(token, &reply);
+    }
+
+    /// The engine has it: now the NIC.
+    fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
+        let slot = &mut self.engines[engine];
+        if let Err(error) = slot.steer(vif) {
+            if let Some(vif_of) = slot.vifs.table.get(&vif) {
+                let channel = vif_of.channel;
+                slot.post(EngineRequest::CloseVif { channel, vif });
+            }
+            return Err(error);
+        }
+        let opened = slot.opened(vif);
+        if self.log_budget.take() {
+            let app = slot.vifs.table.get(&vif).map_or("", |vif| &vif.app);
+            tracing::info!(app, engine = slot.name, vif, receive = ?opened.receive, "interface open");
+        }
+        Ok(opened)
+    }
+
+    pub(super) fn vif_closed(&mut self, engine: usize, channel: u32, vif: u32) {
+        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
+        else {
+            return;
+        };
+        let is_awaited = self.sessions.get(&token).is_some_and(
+            |session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif),
+        );
+        if is_awaited {
+            self.forget_vif(token, engine, vif);
+            self.reply(token, &Reply::VifClosed(Empty {}));
+        }
+    }
+
+    fn forget_vif(&mut self, token: u64, engine: usize, vif: u32) {
+        if self.engines[engine].vifs.table.remove(&vif).is_some()
+            && let Some(session) = self.sessions.get(&token)
+        {
+            self.accounts.close_vifs(session.peer.user, 1);
+        }
+    }
+
+    fn capture_filters(&self, engine: usize, texts: &[String]) -> Result<Vec<Filter>, Refusal> {
+        let own = self.engines[engine].addresses();
+        let mut filters = Vec::new();
+        for text in texts {
+            let template = Template::parse(text).map_err(|error| {
+                refusal(Code::Invalid, format!("`{text}` is not a filter: {error}"))
+            })?;
+            filters.extend(template.expand(&own));
+        }
+        if filters.is_empty() && !texts.is_empty() {
+            let text = "the filters are about addresses that this host does not have on this NIC";
+            return Err(refusal(Code::Invalid, text));
+        }
+        Ok(filters)
+    }
+
+    /// The channel of the app of this name that is attached to an engine.
+    fn channel_of(&self, engine: usize, app: &str) -> Result<u32, Refusal> {
+        let channels: Vec<u32> = self
+            .sessions
+            .values()
+            .filter_map(|session| session.attached.as_ref())
+            .filter(|attached| attached.engine == engine && attached.app == app)
+            .map(|attached| attached.channel)
+            .collect();
+        match channels[..] {
+            [channel] => Ok(channel),
+            [] => {
+                let text = format!(
+                    "no app \"{app}\" is attached to engine {engine}; `clearway status` shows those \
+                     that are"
+                );
+                Err(refusal(Code::Invalid, text))
+            }
+            _ => {
+                let text = format!(
+                    "{} apps are called \"{app}\"; give a filter with the addresses and ports of \
+                     the one that is meant",
+                    channels.len()
+                );
+                Err(refusal(Code::Invalid, text))
+            }
+        }
+    }
+}
+
+impl EngineSlot {
+    /// What the policy has to know of this engine's NIC.
+    fn place(&self, udp_port: u16) -> Place {
+        let stations = self.vifs.table.values().filter_map(|vif| {
+            let grant = vif.grant.as_ref().filter(|grant| grant.has_own_mac)?;
+            let owner = format!("app \"{}\"", vif.app);
+            Some(Station { mac: grant.mac, address: grant.address, owner })
+        });
+        Place {
+            addresses: self.addresses(),
+            mac: self.ethernet.mac,
+            vlan: self.ethernet.vlan,
+            udp_port,
+            stations: stations.collect(),
+        }
+    }
+
+    fn addresses(&self) -> Vec<std::net::IpAddr> {
+        self.networks.iter().map(|network| network.address).collect()
+    }
+
+    /// What an app is told of its new interface.
+    fn opened(&self, vif: u32) -> VifOpened {
+        let grant = self.vifs.grant(vif);
+        let texts = |filters: fn(&Grant) -> &[Filter]| {
+            let filters = grant.map_or(&[][..], filters);
+            filters.iter().map(ToString::to_string).collect()
+        };
+        VifOpened {
+            vif,
+            mac: Mac(grant.map_or(self.ethernet.mac, |grant| grant.mac)),
+            mtu: self.ethernet.mtu.into(),
+            receive: texts(|grant| &grant.receive),
+            transmit: texts(|grant| &grant.transmit),
+            copies: texts(|grant| &grant.copies),
+        }
+    }
+
+    /// A channel is going, and all that it has; returns how many interfaces and captures it had.
+    pub(super) fn forget_vifs(&mut self, channel: u32) -> usize {
+        let of_channel = self.vifs.table.iter().filter(|(_, vif)| vif.channel == channel);
+        let numbers: Vec<u32> = of_channel.map(|(number, _)| *number).collect();
+        for number in &numbers {
+            self.vifs.table.remove(number);
+        }
+        numbers.len()
+    }
+}
+
+impl Vifs {
+    fn has(&self, number: u32) -> bool {
+        self.table.contains_key(&number)
+    }
+
+    fn grant(&self, number: u32) -> Option<&Grant> {
+        self.table.get(&number)?.grant.as_ref()
+    }
+
+    fn is_of(&self, number: u32, channel: u32) -> bool {
+        self.table.get(&number).is_some_and(|vif| vif.channel == channel)
+    }
+}
+
+fn code_of(refused: &VifRefused) -> Code {
+    match refused {
+        VifRefused::Transmit { .. } | VifRefused::Receive { .. } | VifRefused::OfHost { .. } => {
+            Code::AddressInUse
+        }
+        VifRefused::Limit(_) => Code::Limit,
+        VifRefused::NoChannel => Code::DaemonGone,
+        VifRefused::Priority(_) | VifRefused::Alternatives(_) => Code::Invalid,
+    }
+}
+
+/// An Ethernet address that no vendor gave away: of one station, and locally administered (IEEE 802,
+/// clause 8.4).
+fn generated_mac() -> Result<MacAddress, Refusal> {
+    let mut mac = [0; 6];
+    getrandom(&mut mac, GetRandomFlags::empty())
+        .map_err(|error| refusal(Code::Internal, format!("no random numbers: {error}")))?;
+    mac[0] = mac[0] & 0xfc | 0x02;
+    Ok(mac)
+}

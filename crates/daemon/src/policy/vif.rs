@@ -1,0 +1,134 @@
+//! Who may have which virtual interface: from what an app asks for, and the rules of the
+//! configuration, to what the engine shall do. Whether that collides with what others have, the engine
+//! knows.
+//!
+//! Two things hold for everybody, root included: a frame's Ethernet source is that of its interface, and
+//! nobody sends what the host's own services send. They also receive what is theirs before anybody else,
+//! to which the engine sees; who asks for nothing but that is told here.
+
+mod rights;
+mod station;
+mod wanted;
+
+use std::net::IpAddr;
+
+use clearway_channel::Code;
+use clearway_channel::control::{OpenVif, Refusal};
+use clearway_classify::Filter;
+use clearway_nic::MacAddress;
+
+use super::{Accounts, Peer, limit_reached};
+use rights::Rights;
+use wanted::Wanted;
+
+/// What the policy has to know of the NIC on which an interface is wanted.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// The host's addresses there.
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) mac: MacAddress,
+    /// The VLAN whose tag the host's frames carry.
+    pub(crate) vlan: Option<u16>,
+    /// The port of the message service.
+    pub(crate) udp_port: u16,
+    /// Interfaces there that have an Ethernet address of their own.
+    pub(crate) stations: Vec<Station>,
+}
+
+/// An Ethernet address on a NIC that is not the NIC's own, and the IP address that goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Station {
+    pub(crate) mac: MacAddress,
+    pub(crate) address: Option<IpAddr>,
+    /// Whose it is, for people.
+    pub(crate) owner: String,
+}
+
+/// What an app gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) receive: Vec<Filter>,
+    pub(crate) copies: Vec<Filter>,
+    pub(crate) transmit: Vec<Filter>,
+    pub(crate) priority: u16,
+    /// Its own, or the NIC's.
+    pub(crate) mac: MacAddress,
+    pub(crate) has_own_mac: bool,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) rate_frames_per_s: Option<u32>,
+}
+
+impl Accounts {
+    /// What `peer` gets of what it asks for: all of it, or a refusal. `generated` is the Ethernet
+    /// address that it gets if it wants one of its own and does not care which.
+    pub(crate) fn grant_vif(
+        &self,
+        peer: &Peer,
+        open: &OpenVif,
+        place: &Place,
+        generated: MacAddress,
+    ) -> Result<Grant, Refusal> {
+        let rights = self.rights(peer, place.vlan);
+        rights.check_priority(open.priority)?;
+        let own = rights.station(open, place, generated)?;
+        let wanted = Wanted::read(open, place, own.as_ref())?;
+        rights.check(&wanted, place, own.as_ref())?;
+        station::check_reserved(&wanted.receive, &wanted.transmit, place)?;
+        Ok(Grant {
+            receive: wanted.receive,
+            copies: wanted.copies,
+            transmit: wanted.transmit,
+            priority: open.priority,
+            mac: own.as_ref().map_or(place.mac, |own| own.mac),
+            has_own_mac: own.is_some(),
+            address: own.and_then(|own| own.address),
+            rate_frames_per_s: rights.rate_frames_per_s(),
+        })
+    }
+
+    /// Whether `peer` may see what passes.
+    pub(crate) fn may_capture(&self, peer: &Peer) -> Result<(), Refusal> {
+        self.rights(peer, None).check_capture()
+    }
+
+    /// Counts an interface or a capture, if this peer may have another one.
+    pub(crate) fn open_vif(&mut self, peer: &Peer) -> Result<(), Refusal> {
+        let limits = &self.policy.limits;
+        if self.total.vifs >= limits.vifs_total {
+            return Err(limit_reached("interfaces", "vifs_total", limits.vifs_total as u64));
+        }
+        let rights = self.rights(peer, None);
+        let most = rights.vifs_max().unwrap_or(limits.vifs_per_user);
+        if self.account(peer.user).vifs >= most {
+            return Err(rights.too_many(most));
+        }
+        self.users.entry(peer.user).or_default().vifs += 1;
+        self.total.vifs += 1;
+        Ok(())
+    }
+
+    /// Counts interfaces or captures out.
+    pub(crate) fn close_vifs(&mut self, user: u32, count: usize) {
+        self.total.vifs -= count;
+        self.change(user, |account| account.vifs -= count);
+    }
+
+    fn rights(&self, peer: &Peer, vlan: Option<u16>) -> Rights<'_> {
+        if peer.user == 0 || peer.user == self.own_user {
+            return Rights::everything(peer.user);
+        }
+        let rule = self.policy.vifs.iter().find(|rule| rule.people.include(peer));
+        Rights::of_rule(peer.user, rule, vlan)
+    }
+}
+
+fn denied(message: String) -> Refusal {
+    Refusal { code: Code::Denied, message }
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal { code: Code::Invalid, message }
+}
+
+#[cfg(test)]
+mod tests;

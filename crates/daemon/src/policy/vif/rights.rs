@@ -1,0 +1,241 @@
+//! What a user may have of virtual interfaces, and the words in which more is refused.
+
+use std::net::IpAddr;
+
+use clearway_channel::Code;
+use clearway_channel::control::{MacChoice, OpenVif, Refusal};
+use clearway_classify::{Clause, Filter};
+use clearway_nic::MacAddress;
+
+use super::wanted::Wanted;
+use super::{Place, Station, denied, invalid, station};
+use crate::config::{Template, VifRule};
+use crate::filter::mirrored;
+
+/// How many of the filters that are allowed a refusal names.
+const NAMED_MAX: usize = 4;
+
+/// What a user may have.
+#[derive(Debug)]
+pub(super) struct Rights<'a> {
+    user: u32,
+    what: What<'a>,
+}
+
+#[derive(Debug)]
+enum What<'a> {
+    /// The user is root, or the daemon's own.
+    Everything,
+    /// A rule names the user.
+    Rule(&'a VifRule),
+    /// No rule does.
+    NoRule(Box<VifRule>),
+}
+
+impl<'a> Rights<'a> {
+    pub(super) fn everything(user: u32) -> Self {
+        Self { user, what: What::Everything }
+    }
+
+    pub(super) fn of_rule(user: u32, rule: Option<&'a VifRule>, vlan: Option<u16>) -> Self {
+        let no_rule = || What::NoRule(Box::new(VifRule::unprivileged(vlan)));
+        Self { user, what: rule.map_or_else(no_rule, What::Rule) }
+    }
+
+    fn rule(&self) -> Option<&VifRule> {
+        match &self.what {
+            What::Everything => None,
+            What::Rule(rule) => Some(rule),
+            What::NoRule(rule) => Some(rule),
+        }
+    }
+
+    pub(super) fn rate_frames_per_s(&self) -> Option<u32> {
+        self.rule().and_then(|rule| rule.rate_frames_per_s)
+    }
+
+    pub(super) fn vifs_max(&self) -> Option<usize> {
+        self.rule().and_then(|rule| rule.vifs_max)
+    }
+
+    pub(super) fn too_many(&self, most: usize) -> Refusal {
+        let key = if self.vifs_max().is_some() {
+            "`vifs_max` in the [[policy.vif]] rule for the user"
+        } else {
+            "`vifs_per_user` in [policy.limits]"
+        };
+        let message = format!(
+            "user {} has {most} interfaces and captures, which is the limit; close one first, or \
+             raise {key} of the daemon's configuration",
+            self.user
+        );
+        Refusal { code: Code::Limit, message }
+    }
+
+    pub(super) fn check_priority(&self, priority: u16) -> Result<(), Refusal> {
+        match self.rule() {
+            Some(rule) if priority > rule.priority_max => Err(self.missing(
+                &format!("declare priority {priority}; the highest is {}", rule.priority_max),
+                &format!("priority_max = {priority}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_capture(&self) -> Result<(), Refusal> {
+        match self.rule() {
+            Some(rule) if !rule.captures => {
+                Err(self.missing("capture what others send and receive", "captures = true"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The Ethernet address of its own that the interface gets, if it wants one.
+    pub(super) fn station(
+        &self,
+        open: &OpenVif,
+        place: &Place,
+        generated: MacAddress,
+    ) -> Result<Option<Station>, Refusal> {
+        let mac = match open.mac {
+            None => return Ok(None),
+            Some(MacChoice::Own) => generated,
+            Some(MacChoice::Fixed(mac)) => {
+                self.check_mac(mac.0, place)?;
+                mac.0
+            }
+        };
+        let address = open.address.map(|own| own.address);
+        if let Some(rule) = self.rule()
+            && rule.own_addresses.is_empty()
+        {
+            let example = address.map_or("10.0.0.50/32".to_owned(), prefix_of);
+            let right = format!("own_addresses = [\"{example}\"]");
+            return Err(self.missing("have an Ethernet address of its own", &right));
+        }
+        if let Some(address) = address {
+            self.check_address(address, place)?;
+        }
+        Ok(Some(Station { mac, address, owner: String::new() }))
+    }
+
+    fn check_mac(&self, mac: MacAddress, place: &Place) -> Result<(), Refusal> {
+        // IEEE 802, clause 8.4: the second bit on the wire is set in addresses that no vendor gave.
+        const LOCALLY_ADMINISTERED: u8 = 2;
+        let owner = place.stations.iter().find(|station| station.mac == mac);
+        if mac == place.mac || owner.is_some() {
+            let owner = owner.map_or("the NIC itself", |station| &station.owner);
+            return Err(invalid(format!(
+                "the Ethernet address that is wanted is that of {owner}; give another one, or \
+                 \"own\" for one that the daemon makes up"
+            )));
+        }
+        if self.rule().is_some() && mac[0] & LOCALLY_ADMINISTERED == 0 {
+            return Err(denied(format!(
+                "user {} may only have Ethernet addresses that no vendor gave away; give one that \
+                 begins with 02, or \"own\" for one that the daemon makes up",
+                self.user
+            )));
+        }
+        Ok(())
+    }
+
+    fn check_address(&self, address: IpAddr, place: &Place) -> Result<(), Refusal> {
+        let other = place.stations.iter().find(|station| station.address == Some(address));
+        if place.addresses.contains(&address) || other.is_some() {
+            let owner = other.map_or("the host itself", |station| &station.owner);
+            return Err(invalid(format!(
+                "the address {address} belongs to {owner}; give another one"
+            )));
+        }
+        let is_of_one = !address.is_multicast() && !address.is_unspecified();
+        if !is_of_one || matches!(address, IpAddr::V4(address) if address.is_broadcast()) {
+            return Err(invalid(format!("{address} is not the address of a machine")));
+        }
+        match self.rule() {
+            Some(rule) if !rule.own_addresses.iter().any(|network| network.on_link(address)) => {
+                let right = format!("own_addresses = [\"{}\"]", prefix_of(address));
+                Err(self.missing(&format!("have the address {address}"), &right))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all that is wanted lies within what is allowed.
+    pub(super) fn check(
+        &self,
+        wanted: &Wanted,
+        place: &Place,
+        own: Option<&Station>,
+    ) -> Result<(), Refusal> {
+        let Some(rule) = self.rule() else { return Ok(()) };
+        let is_machine = own.is_some_and(|own| own.address.is_some());
+        let mut receive = expanded(&rule.receive, place);
+        let mut send = match &rule.send {
+            Some(send) => expanded(send, place),
+            None => receive.iter().filter_map(mirrored).collect(),
+        };
+        send.extend(
+            own.and_then(|own| own.address).map(|own| station::of_address(own, place.vlan)),
+        );
+        self.check_list("send", &wanted.transmit, &send)?;
+        if !is_machine {
+            self.check_list("receive", &wanted.receive, &receive)?;
+        }
+        if !wanted.copies.is_empty() && !rule.copies && !is_machine {
+            return Err(self.missing("have copies of frames", "copies = true"));
+        }
+        receive.push(station::groups());
+        self.check_list("receive", &wanted.copies, &receive)
+    }
+
+    fn check_list(&self, verb: &str, wanted: &[Filter], allowed: &[Filter]) -> Result<(), Refusal> {
+        for wanted in wanted {
+            let mut clauses = wanted.clauses().iter();
+            if let Some(clause) = clauses.find(|clause| !is_within(clause, allowed)) {
+                return Err(self.not_within(verb, &(*clause).into(), allowed));
+            }
+        }
+        Ok(())
+    }
+
+    fn not_within(&self, verb: &str, wanted: &Filter, allowed: &[Filter]) -> Refusal {
+        let mut named: Vec<String> =
+            allowed.iter().take(NAMED_MAX).map(|filter| format!("`{filter}`")).collect();
+        if allowed.len() > NAMED_MAX {
+            named.push(format!("{} more", allowed.len() - NAMED_MAX));
+        }
+        let named = if named.is_empty() { "nothing".to_owned() } else { named.join(", ") };
+        let what = format!("{verb} `{wanted}`, which is not within what it may {verb}: {named}");
+        self.missing(&what, &format!("{verb} = [\"{wanted}\"]"))
+    }
+
+    /// A refusal: what is not allowed, and the line of a rule that would allow it.
+    fn missing(&self, what: &str, right: &str) -> Refusal {
+        let user = self.user;
+        denied(match self.what {
+            What::NoRule(_) => format!(
+                "user {user} may not {what}; no [[policy.vif]] rule of the daemon's configuration \
+                 names the user, and one with `users = [{user}]` and `{right}` would allow it"
+            ),
+            _ => format!(
+                "user {user} may not {what}; `{right}` in the [[policy.vif]] rule of the daemon's \
+                 configuration that names the user would allow it"
+            ),
+        })
+    }
+}
+
+fn is_within(clause: &Clause, allowed: &[Filter]) -> bool {
+    allowed.iter().flat_map(Filter::clauses).any(|allowed| allowed.contains(clause))
+}
+
+fn expanded(templates: &[Template], place: &Place) -> Vec<Filter> {
+    templates.iter().flat_map(|template| template.expand(&place.addresses)).collect()
+}
+
+/// An address as a network of its own.
+fn prefix_of(address: IpAddr) -> String {
+    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
+}

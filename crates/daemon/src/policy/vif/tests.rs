@@ -1,0 +1,301 @@
+use clearway_channel::control::{InterfaceAddress, Mac, MacChoice};
+
+use super::*;
+use crate::config::{Limits, Network, People, Policy, Template, VifRule};
+
+const NIC: MacAddress = [2, 0, 0, 0, 0, 1];
+const GENERATED: MacAddress = [2, 9, 9, 9, 9, 9];
+const OTHER: MacAddress = [2, 7, 7, 7, 7, 7];
+
+fn place() -> Place {
+    let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+    let other = Station { mac: OTHER, address: Some(ip("10.0.0.77")), owner: "app other".into() };
+    Place {
+        addresses: vec![ip("10.0.0.2"), ip("fd00::2")],
+        mac: NIC,
+        vlan: None,
+        udp_port: 20707,
+        stations: vec![other],
+    }
+}
+
+fn peer(user: u32) -> Peer {
+    Peer { user, process: 1, groups: vec![user] }
+}
+
+/// User 500 is the daemon's own.
+fn accounts(vifs: Vec<VifRule>) -> Accounts {
+    Accounts::new(Policy { vifs, ..Policy::default() }, 500)
+}
+
+fn rule(user: u32, receive: &[&str]) -> VifRule {
+    VifRule {
+        people: People { users: vec![user], ..People::default() },
+        receive: templates(receive),
+        ..VifRule::default()
+    }
+}
+
+fn templates(texts: &[&str]) -> Vec<Template> {
+    texts.iter().map(|text| Template::parse(text).expect(text)).collect()
+}
+
+fn receiving(filters: &[&str]) -> OpenVif {
+    let receive = filters.iter().map(|filter| (*filter).to_owned()).collect();
+    OpenVif { receive, ..OpenVif::default() }
+}
+
+fn machine(mac: MacChoice, address: &str) -> OpenVif {
+    let address: InterfaceAddress = address.parse().expect("an address");
+    OpenVif { mac: Some(mac), address: Some(address), ..OpenVif::default() }
+}
+
+fn texts(filters: &[Filter]) -> Vec<String> {
+    filters.iter().map(ToString::to_string).collect()
+}
+
+fn canonical(text: &str) -> String {
+    text.parse::<Filter>().expect(text).to_string()
+}
+
+fn grant(accounts: &Accounts, user: u32, open: &OpenVif) -> Result<Grant, String> {
+    let granted = accounts.grant_vif(&peer(user), open, &place(), GENERATED);
+    granted.map_err(|refusal| refusal.message)
+}
+
+#[track_caller]
+fn assert_refused(accounts: &Accounts, user: u32, open: &OpenVif, parts: &[&str]) {
+    let message = grant(accounts, user, open).expect_err("refused");
+    for part in parts {
+        assert!(message.contains(part), "{part} is missing in: {message}");
+    }
+}
+
+#[test]
+fn without_a_rule_there_are_unprivileged_ports_of_the_host() {
+    let accounts = accounts(vec![]);
+    let granted = grant(&accounts, 7, &receiving(&["dst host own and udp dst port 5353"]));
+    let granted = granted.expect("unprivileged");
+    assert_eq!(
+        texts(&granted.receive),
+        [
+            canonical("dst host 10.0.0.2 and udp dst port 5353"),
+            canonical("dst host fd00::2 and udp dst port 5353")
+        ]
+    );
+    let source = "ether src 02:00:00:00:00:01 and src host";
+    assert_eq!(
+        texts(&granted.transmit),
+        [
+            canonical(&format!("{source} 10.0.0.2 and udp src port 5353")),
+            canonical(&format!("{source} fd00::2 and udp src port 5353"))
+        ]
+    );
+    assert_eq!((granted.mac, granted.has_own_mac, granted.address), (NIC, false, None));
+    let connection =
+        "src host 10.9.9.9 and tcp src port 80 and dst host 10.0.0.2 and tcp dst port 4000";
+    assert!(grant(&accounts, 7, &receiving(&[connection])).is_ok());
+}
+
+#[test]
+fn without_a_rule_there_is_nothing_else() {
+    let accounts = accounts(vec![]);
+    for filter in [
+        "udp dst port 5353",
+        "dst host 10.0.0.2 and udp dst port 1023",
+        "dst host 10.0.0.2 and udp dst portrange 1000-2000",
+        "dst host 10.0.0.3 and udp dst port 5353",
+        "dst host 10.0.0.2 and sctp dst port 5353",
+        "dst host 10.0.0.2 and icmp",
+        "dst host 10.0.0.2 and dst port 5353",
+        "vlan 7 and dst host 10.0.0.2 and udp dst port 5353",
+        "ether proto 0x88b5",
+        "dst host 10.0.0.2 and udp dst port 5353 or arp",
+        "any",
+    ] {
+        assert_refused(
+            &accounts,
+            7,
+            &receiving(&[filter]),
+            &["user 7", "[[policy.vif]]", "users = [7]"],
+        );
+    }
+    let own = receiving(&["dst host 10.0.0.2 and udp dst port 5353"]);
+    let copies = OpenVif { copies: own.receive.clone(), ..own.clone() };
+    assert_refused(&accounts, 7, &copies, &["copies = true"]);
+    let first = OpenVif { priority: 1, ..own.clone() };
+    assert_refused(&accounts, 7, &first, &["priority 1", "priority_max = 1"]);
+    let spoofing = OpenVif { transmit: Some(vec!["src host 10.0.0.3 and udp".into()]), ..own };
+    assert_refused(&accounts, 7, &spoofing, &["may not send", "src host 10.0.0.3"]);
+    let right = "own_addresses = [\"10.0.0.50/32\"]";
+    assert_refused(&accounts, 7, &machine(MacChoice::Own, "10.0.0.50/24"), &[right]);
+    assert!(accounts.may_capture(&peer(7)).is_err());
+}
+
+#[test]
+fn on_a_vlan_the_ports_are_those_behind_its_tag() {
+    let accounts = accounts(vec![]);
+    let place = Place { vlan: Some(7), ..place() };
+    let ask = |filter: &str| {
+        accounts.grant_vif(&peer(7), &receiving(&[filter]), &place, GENERATED).is_ok()
+    };
+    assert!(ask("vlan 7 and dst host 10.0.0.2 and udp dst port 5353"));
+    assert!(!ask("dst host 10.0.0.2 and udp dst port 5353"));
+}
+
+#[test]
+fn root_and_the_own_user_may_have_anything_but_what_the_host_sends() {
+    let accounts = accounts(vec![]);
+    for user in [0, 500] {
+        let open = OpenVif {
+            copies: vec!["any".into()],
+            priority: 60_000,
+            ..receiving(&["udp dst port 53", "ether proto 0x88b5"])
+        };
+        assert!(grant(&accounts, user, &open).is_ok());
+        assert!(accounts.may_capture(&peer(user)).is_ok());
+        let parts = ["message service", "20707"];
+        assert_refused(&accounts, user, &receiving(&["udp"]), &parts);
+        assert_refused(&accounts, user, &receiving(&["any"]), &["only the host's own"]);
+        assert_refused(&accounts, user, &receiving(&["arp"]), &["ARP"]);
+        let silent = OpenVif { transmit: Some(vec![]), ..receiving(&["any"]) };
+        assert!(grant(&accounts, user, &silent).expect("silent").transmit.is_empty());
+    }
+}
+
+#[test]
+fn first_rule_that_names_the_user_decides() {
+    let mut first = rule(7, &["dst host own and tcp dst portrange 80-90"]);
+    (first.priority_max, first.rate_frames_per_s) = (5, Some(1000));
+    let accounts = accounts(vec![first, rule(7, &["any"])]);
+    let open = OpenVif { priority: 5, ..receiving(&["dst host own and tcp dst port 80"]) };
+    let granted = grant(&accounts, 7, &open).expect("the rule allows it");
+    assert_eq!((granted.priority, granted.rate_frames_per_s), (5, Some(1000)));
+    let refused = receiving(&["dst host own and tcp dst port 5353"]);
+    assert_refused(
+        &accounts,
+        7,
+        &refused,
+        &["rule of the daemon's configuration that names the user"],
+    );
+    assert!(grant(&accounts, 8, &refused).is_ok(), "no rule is about this user");
+}
+
+#[test]
+fn what_may_be_sent_can_be_said_apart() {
+    let mut printer = rule(7, &["udp dst port 9100"]);
+    printer.send = Some(templates(&["src host own and udp src port 9100"]));
+    let accounts = accounts(vec![printer]);
+    assert_refused(&accounts, 7, &receiving(&["udp dst port 9100"]), &["may not send"]);
+    let transmit = Some(vec!["src host own and udp src port 9100".to_owned()]);
+    assert!(
+        grant(&accounts, 7, &OpenVif { transmit, ..receiving(&["udp dst port 9100"]) }).is_ok()
+    );
+}
+
+#[test]
+fn copies_are_of_what_may_be_received_and_of_groups() {
+    let mut watcher = rule(7, &["udp dst port 5353"]);
+    watcher.copies = true;
+    let accounts = accounts(vec![watcher]);
+    let copies = |filter: &str| OpenVif { copies: vec![filter.into()], ..OpenVif::default() };
+    assert!(grant(&accounts, 7, &copies("dst host 10.0.0.9 and udp dst port 5353")).is_ok());
+    assert!(grant(&accounts, 7, &copies("ether broadcast")).is_ok());
+    assert!(grant(&accounts, 7, &copies("ether multicast and udp")).is_ok());
+    assert_refused(&accounts, 7, &copies("udp"), &["may not receive `udp`"]);
+}
+
+#[test]
+fn machine_sends_and_receives_with_its_own_addresses() {
+    let mut rules = rule(7, &[]);
+    rules.own_addresses = vec![Network { address: [10, 0, 0, 48].into(), prefix_bits: 28 }];
+    let accounts = accounts(vec![rules]);
+    let granted = grant(&accounts, 7, &machine(MacChoice::Own, "10.0.0.50/24")).expect("allowed");
+    assert_eq!((granted.mac, granted.has_own_mac), (GENERATED, true));
+    assert_eq!(granted.address, Some([10, 0, 0, 50].into()));
+    assert_eq!(texts(&granted.receive), ["ether dst 02:09:09:09:09:09"]);
+    assert_eq!(texts(&granted.copies), ["ether multicast"]);
+    let may_send = |frame: &[u8]| {
+        let digest = clearway_wire::digest::Digest::of(frame);
+        granted.transmit.iter().any(|filter| filter.matches(&digest))
+    };
+    let arp = |source: MacAddress, sender: MacAddress, address: u8| {
+        let head = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff];
+        let kind = [8, 6, 0, 1, 8, 0, 6, 4, 0, 2];
+        let address = [10, 0, 0, address];
+        [&head[..], &source, &kind, &sender, &address, &[0; 10]].concat()
+    };
+    assert!(may_send(&arp(GENERATED, GENERATED, 50)));
+    assert!(!may_send(&arp(GENERATED, GENERATED, 51)), "another's address");
+    assert!(!may_send(&arp(NIC, GENERATED, 50)), "the NIC's Ethernet address");
+    assert!(!may_send(&arp(GENERATED, NIC, 50)), "the NIC's Ethernet address within");
+
+    assert_refused(&accounts, 7, &machine(MacChoice::Own, "10.0.0.64/24"), &["10.0.0.64/32"]);
+    let spoofing = OpenVif {
+        transmit: Some(vec!["src host 10.0.0.51".into()]),
+        ..machine(MacChoice::Own, "10.0.0.50/24")
+    };
+    assert_refused(&accounts, 7, &spoofing, &["may not send", "src host 10.0.0.51"]);
+    let own = MacChoice::Fixed(Mac([2, 1, 1, 1, 1, 1]));
+    assert_eq!(grant(&accounts, 7, &machine(own, "10.0.0.50/24")).expect("given").mac[1], 1);
+}
+
+#[test]
+fn nobody_takes_the_addresses_of_another() {
+    let accounts = accounts(vec![VifRule {
+        own_addresses: vec![Network { address: [10, 0, 0, 0].into(), prefix_bits: 8 }],
+        ..rule(7, &[])
+    }]);
+    for user in [0, 7] {
+        let fixed = |mac| machine(MacChoice::Fixed(Mac(mac)), "10.0.0.50/24");
+        assert_refused(&accounts, user, &fixed(NIC), &["the NIC itself"]);
+        assert_refused(&accounts, user, &fixed(OTHER), &["app other"]);
+        assert_refused(&accounts, user, &machine(MacChoice::Own, "10.0.0.77/24"), &["app other"]);
+        assert_refused(
+            &accounts,
+            user,
+            &machine(MacChoice::Own, "10.0.0.2/24"),
+            &["the host itself"],
+        );
+    }
+    let vendor = machine(MacChoice::Fixed(Mac([0, 1, 2, 3, 4, 5])), "10.0.0.50/24");
+    assert_refused(&accounts, 7, &vendor, &["begins with 02"]);
+    assert!(grant(&accounts, 0, &vendor).is_ok());
+}
+
+#[test]
+fn nonsense_is_refused_with_its_place() {
+    let accounts = accounts(vec![]);
+    assert_refused(
+        &accounts,
+        0,
+        &receiving(&["udp dst prot 5"]),
+        &["`udp dst prot 5`", "column 9"],
+    );
+    assert_refused(&accounts, 0, &receiving(&["ether multicast"]), &["transmit"]);
+    let other = OpenVif {
+        transmit: Some(vec!["ether src 02:00:00:00:00:05".into()]),
+        ..receiving(&["udp dst port 1"])
+    };
+    assert_refused(&accounts, 0, &other, &["another Ethernet address", "02:00:00:00:00:01"]);
+    let place = Place { addresses: vec![], ..place() };
+    let nowhere = accounts.grant_vif(&peer(0), &receiving(&["dst host own"]), &place, GENERATED);
+    assert!(nowhere.expect_err("no address").message.contains("does not have"));
+}
+
+#[test]
+fn interfaces_are_limited_in_all_and_per_user() {
+    let limits = Limits { vifs_total: 4, vifs_per_user: 2, ..Limits::default() };
+    let more = VifRule { vifs_max: Some(3), ..rule(7, &[]) };
+    let mut accounts = Accounts::new(Policy { limits, vifs: vec![more], ..Policy::default() }, 500);
+    let message = |result: Result<(), Refusal>| result.expect_err("full").message;
+    accounts.open_vif(&peer(8)).expect("first");
+    accounts.open_vif(&peer(8)).expect("second");
+    assert!(message(accounts.open_vif(&peer(8))).contains("vifs_per_user"));
+    accounts.open_vif(&peer(7)).expect("third");
+    accounts.open_vif(&peer(7)).expect("fourth");
+    assert!(message(accounts.open_vif(&peer(7))).contains("vifs_total"));
+    accounts.close_vifs(8, 2);
+    accounts.open_vif(&peer(7)).expect("there is room again");
+    assert!(message(accounts.open_vif(&peer(7))).contains("vifs_max"));
+}
