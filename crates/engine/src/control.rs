@@ -249,6 +249,11 @@ impl Mailbox {
         self.shared.requests.is_empty()
     }
 
+    /// True if events wait for room. The control plane does not ring when it has made some.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Tells the control plane. Never waits, never loses.
     pub(crate) fn tell(&mut self, event: Event) {
         self.waiting.push_back(event);

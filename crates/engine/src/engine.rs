@@ -159,10 +159,11 @@ impl Engine {
         Ok((engine, control))
     }
 
-    /// True after [`crate::Request::Shutdown`]: the engine is not to be run any more.
+    /// True after [`crate::Request::Shutdown`], once the control plane has been told everything: the
+    /// engine is not to be run any more.
     #[must_use]
     pub fn has_ended(&self) -> bool {
-        self.has_ended
+        self.has_ended && !self.mailbox.has_waiting()
     }
 
     /// One turn.

@@ -9,7 +9,8 @@ use crate::idle::{Idle, Idler, Step};
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// How often an engine looks whether an app whose ring was full has read some of it.
+/// How often an engine looks whether someone whose ring was full, an app or the control plane, has read
+/// some of it.
 const ROOM_NS: u64 = 1_000_000;
 
 /// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter where that
@@ -71,7 +72,9 @@ impl Group {
             }
             if all.is_busy {
                 idler.was_busy(now, all.told_apps);
-                self.engines.retain(|engine| !engine.has_ended());
+            }
+            self.engines.retain(|engine| !engine.has_ended());
+            if all.is_busy {
                 continue;
             }
             match idler.step(now) {

@@ -68,6 +68,32 @@ fn a_parked_app_that_dies_is_gone() {
     });
 }
 
+#[test]
+fn an_engine_ends_only_when_it_has_told_of_all_its_apps() {
+    let mut crowd = Crowd::new();
+    let host = &mut crowd.world.hosts[0];
+    host.control.post(Request::Shutdown).expect("the mailbox is free");
+    let mut removed = 0;
+    for turn in 0..APPS {
+        host.engine.turn(crowd.world.now);
+        // The control plane is slow, and more has happened than it has room for.
+        if turn > 10 {
+            while let Some(event) = host.control.next_event() {
+                removed += usize::from(matches!(event, Event::ChannelRemoved { .. }));
+                assert!(!matches!(event, Event::Ended) || removed == APPS);
+            }
+        }
+        if host.engine.has_ended() {
+            break;
+        }
+    }
+    assert!(host.engine.has_ended());
+    while let Some(event) = host.control.next_event() {
+        removed += usize::from(matches!(event, Event::ChannelRemoved { .. }));
+    }
+    assert_eq!(removed, APPS);
+}
+
 /// Apps on host 0, each connected to one server on host 1.
 struct Crowd {
     world: World,

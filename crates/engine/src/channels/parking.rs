@@ -71,6 +71,12 @@ impl Channels {
         self.channels[id as usize].as_mut()
     }
 
+    /// True if a completion ring is full. A channel with such a ring is polled.
+    pub(crate) fn waits_for_room(&self) -> bool {
+        let channel = |id: &u32| self.channels[*id as usize].as_ref();
+        self.attention.polled.iter().filter_map(channel).any(Channel::has_pending)
+    }
+
     /// True if it is time to look whether an app rang whose channel is parked.
     #[inline]
     pub(crate) fn wants_doorbells(&mut self, now: Time) -> bool {

@@ -52,11 +52,12 @@ impl Engine {
         }
     }
 
-    /// True if an app's completion ring is full, or the NIC's while a VIF has frames for it. Whoever
-    /// makes room there rings no doorbell.
+    /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF
+    /// has frames for it, or the control plane's events. Whoever makes room there rings no doorbell.
     pub(crate) fn waits_for_room(&self) -> bool {
         self.core.switch.has_senders()
-            || self.core.channels.iter().any(|(_, channel)| channel.has_pending())
+            || self.mailbox.has_waiting()
+            || self.core.channels.waits_for_room()
     }
 
     /// Readable when something has woken the engine.
