@@ -3,10 +3,11 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+const FOLDER: &str = "bpf";
 const SOURCE: &str = "bpf/steer.c";
 
 fn main() {
-    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed={FOLDER}");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let object =

@@ -16,6 +16,8 @@ pub mod memif;
 mod open_interface;
 mod queue;
 pub mod seccomp;
+#[cfg(test)]
+mod test_frames;
 
 pub use open_interface::{Opened, open_interface};
 pub use queue::{

@@ -9,8 +9,10 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use clearway_nic::af_xdp::{self, Config, Mode, XdpSteering};
-use clearway_nic::interface::{Device, Facts, Namespace, Steered, Steering};
+use clearway_nic::af_xdp::{self, Config, Mode};
+use clearway_nic::interface::{
+    Device, Facts, KernelSteering, Namespace, SteerPattern, Steered, Steering,
+};
 use clearway_nic::{Error, Queue, Transmit, open_interface};
 use conformance::Pair;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -26,12 +28,12 @@ fn config(mode: Mode) -> Config {
 fn try_open(
     space: &Namespace,
     config: &Config,
-) -> Result<(Vec<Box<dyn Queue>>, XdpSteering), Error> {
+) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
     space.within(|| af_xdp::open(config)).expect("the namespace can be entered")
 }
 
 /// Opens `INTERFACE` with one queue and waits for its link.
-fn open(space: &Namespace, mode: Mode) -> (Box<dyn Queue>, XdpSteering) {
+fn open(space: &Namespace, mode: Mode) -> (Box<dyn Queue>, KernelSteering) {
     let (mut queues, steering) = try_open(space, &config(mode)).expect("veth can be opened");
     assert_eq!(queues.len(), 1);
     let mut queue = queues.remove(0);
@@ -39,7 +41,7 @@ fn open(space: &Namespace, mode: Mode) -> (Box<dyn Queue>, XdpSteering) {
     (queue, steering)
 }
 
-fn steered(steering: &XdpSteering) -> Steered {
+fn steered(steering: &KernelSteering) -> Steered {
     steering.steered().expect("the program counts")
 }
 
@@ -184,9 +186,9 @@ fn own_addresses_are_ours_to_answer() {
         steering.remove_own_address(own6).expect("it was added");
         steering.remove_own_address(own6).expect("twice is once");
         ip(&veth.far, &format!("neigh del {own4} dev {INTERFACE}"));
-        let before = steered(&steering).passed_unregistered;
+        let before = steered(&steering).passed_other;
         ask(own4);
-        until("the ARP request passes", || steered(&steering).passed_unregistered > before);
+        until("the ARP request passes", || steered(&steering).passed_other > before);
     }
 }
 
@@ -212,13 +214,15 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
         let plain = veth::ipv4(IPV4[0], 17, &[], 0, &datagram);
         let options = veth::ipv4(IPV4[0], 17, &[1; 40], 0x4000, &datagram);
         let six = veth::ipv6(IPV6[0], 17, &datagram);
+        let extension = [&[17, 0, 0, 0, 0, 0, 0, 0][..], &datagram].concat();
+        let extended = veth::ipv6(IPV6[0], 0, &extension);
         for (tags, ethertype, packet) in [
             (&[][..], 0x0800, &plain),
             (&[5], 0x0800, &plain),
-            (&[6, 7], 0x0800, &plain),
             (&[], 0x0800, &options),
             (&[], 0x86dd, &six),
-            (&[6, 7], 0x86dd, &six),
+            (&[6], 0x86dd, &six),
+            (&[], 0x86dd, &extended),
         ] {
             let frame = veth::ethernet(macs, tags, ethertype, packet);
             veth::send(&mut *there, &frame);
@@ -227,7 +231,6 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
         }
 
         let wrong_port = veth::udp(PORT + 1, b"not for us");
-        let extension = [&[17, 0, 0, 0, 0, 0, 0, 0][..], &datagram].concat();
         let passing = [
             (0x0800, veth::ipv4(IPV4[0], 17, &[], 0x2000, &datagram)),
             (0x0800, veth::ipv4(IPV4[0], 17, &[], 0x0007, &datagram)),
@@ -239,18 +242,14 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
             (0x0800, [&[0x42], &plain[1..]].concat()),
             (0x0800, [&[0x4f], &plain[1..40]].concat()),
             (0x86dd, six[..39].to_vec()),
-            (0x86dd, veth::ipv6(IPV6[0], 0, &extension)),
             (0x86dd, veth::ipv6(IPV6[0], 58, &[135])),
             (0x0806, vec![0; 4]),
             (0x8100, vec![0; 1]),
             (0x1234, datagram.clone()),
         ];
-        let passed = |steering: &XdpSteering| {
+        let passed = |steering: &KernelSteering| {
             let steered = steered(steering);
-            steered.passed_fragment
-                + steered.passed_malformed
-                + steered.passed_other
-                + steered.passed_unregistered
+            steered.passed_fragment + steered.passed_malformed + steered.passed_other
         };
         let (before, redirected) = (passed(&steering), steered(&steering).redirected);
         for (ethertype, packet) in &passing {
@@ -260,6 +259,80 @@ fn steering_reads_what_it_should_and_passes_the_rest() {
         assert_eq!(steered(&steering).redirected, redirected, "in {mode:?}");
         assert!(steered(&steering).passed_fragment >= 2);
         assert_eq!(here.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+    }
+}
+
+/// UDP of IPv4 to this port, from any.
+fn udp_over_ipv4(port: u16) -> SteerPattern {
+    let mask = [0xffff_ff7f_0000, 0, 0, 0, 0, 0, 0, 0];
+    let value = u64::from(port) << 32 | 17 << 24 | 6 << 20 | 1 << 16;
+    SteerPattern::new(mask, [value, 0, 0, 0, 0, 0, 0, 0]).expect("the eighth word is left out")
+}
+
+#[test]
+fn patterns_come_and_go_while_frames_flow() {
+    let Some(veth) = Veth::new() else { return };
+    for mode in MODES {
+        let (mut here, mut steering) = open(&veth.near, mode);
+        let (mut there, _) = open(&veth.far, mode);
+        let macs = [there.info().mac, here.info().mac];
+        let packet = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, b"by pattern"));
+        let frame = veth::ethernet(macs, &[], 0x0800, &packet);
+        let pattern = udp_over_ipv4(PORT);
+        steering.add_pattern(&pattern).expect("there is room");
+        steering.add_pattern(&pattern).expect("another owner");
+        let others: Vec<_> = (1..=200).map(udp_over_ipv4).collect();
+        for (number, other) in others.iter().enumerate() {
+            steering.add_pattern(other).expect("there is room");
+            if number % 20 == 0 {
+                veth::send(&mut *there, &frame);
+                next_frame("ours arrives", &mut *here, ends_with(b"by pattern"));
+            }
+        }
+        steering.remove_pattern(&pattern).expect("it was added");
+        others.iter().for_each(|other| steering.remove_pattern(other).expect("it was added"));
+        veth::send(&mut *there, &frame);
+        next_frame("one owner is left", &mut *here, ends_with(b"by pattern"));
+        steering.remove_pattern(&pattern).expect("it was added");
+        steering.remove_pattern(&pattern).expect("more often than it was added");
+        let passed = steered(&steering).passed_other;
+        veth::send(&mut *there, &frame);
+        until("it is the kernel's", || steered(&steering).passed_other > passed);
+        assert_eq!(here.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
+    }
+}
+
+#[test]
+fn own_ethernet_addresses_are_let_in_and_gone_with_their_owner() {
+    let Some(veth) = Veth::new() else { return };
+    let own = [2, 0xc1, 0xea, 0, 0, 7];
+    let listed = || {
+        let text = veth.near.ip(&format!("-d link show dev {INTERFACE}")).expect("it is there");
+        !text.contains("promiscuity 0 ")
+    };
+    for mode in MODES {
+        let (mut here, mut steering) = open(&veth.near, mode);
+        let (mut there, _) = open(&veth.far, mode);
+        assert!(!listed());
+        steering.add_mac(own).expect("there is room");
+        steering.add_mac(own).expect("twice is once");
+        assert!(listed(), "a veth has no filter, so the kernel makes it promiscuous");
+        let mut mask = [0; 8];
+        mask[1] = 0xffff_ffff_ffff_0000;
+        let mut value = [0; 8];
+        value[1] = u64::from_be_bytes([2, 0xc1, 0xea, 0, 0, 7, 0, 0]);
+        let pattern = SteerPattern::new(mask, value).expect("the eighth word is left out");
+        steering.add_pattern(&pattern).expect("there is room");
+        let frame = veth::ethernet([there.info().mac, own], &[], 0x1234, b"to my own address");
+        veth::send(&mut *there, &frame);
+        next_frame("it arrives", &mut *here, ends_with(b"to my own address"));
+        steering.remove_mac(own).expect("it was added");
+        steering.remove_mac(own).expect("twice is once");
+        assert!(!listed());
+        steering.add_mac(own).expect("there is room");
+        assert!(steering.add_mac([0x33, 0x33, 0, 0, 0, 1]).is_err(), "a group is no machine");
+        drop(steering);
+        assert!(!listed(), "nothing stays behind");
     }
 }
 

@@ -1,186 +1,226 @@
-//! The classic BPF filter that keeps everything but registered frames from our socket.
+//! The classic BPF filter that keeps from our socket what no pattern can match.
 //!
-//! It decides as `bpf/steer.c` does, with two differences that come from where it runs: the kernel
-//! has already taken the outer VLAN tag off, and the registered values are in the program itself,
-//! which is written anew at each change.
-
-use std::collections::BTreeSet;
-use std::net::IpAddr;
+//! It lets through at least what a pattern matches, not always at most: the kernel has already taken the
+//! outer VLAN tag off, classic BPF cannot follow IPv6 extension headers, and where a pattern leaves
+//! open what kind of packet it is about, the fields of all kinds are left out. Whose a frame is, the
+//! engine's table decides anyway.
+//!
+//! The patterns are in the program itself, which is written anew at each change:
+//!
+//! ```text
+//! for each pattern: for each field: load, and with mask, next pattern unless equal; let through
+//! drop
+//! ```
 
 use libc::{
-    BPF_ABS, BPF_B, BPF_H, BPF_IND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_LDX,
-    BPF_MEM, BPF_MSH, BPF_ST, BPF_W, sock_filter,
+    BPF_ABS, BPF_ALU, BPF_AND, BPF_B, BPF_H, BPF_IND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_LDX,
+    BPF_MSH, BPF_W, sock_filter,
 };
 
-use crate::interface::return_instruction;
+use crate::interface::pattern::{fields, layer, network};
+use crate::interface::{SteerPattern, return_instruction};
 
 /// Instructions that the kernel takes (`BPF_MAXINSNS`).
-pub(super) const INSTRUCTIONS_MAX: usize = 4096;
+const INSTRUCTIONS_MAX: usize = 4096;
 
 /// More bytes than any frame has: let all of it through.
 const ALL: u32 = u32::MAX;
 
 // Where fields are in a frame without VLAN tag.
-const ETHERTYPE: u32 = 12;
-const ARP_LENGTHS: u32 = 18;
+const MAC_DESTINATION: u32 = 0;
+const MAC_SOURCE: u32 = 6;
+const ETHER_TYPE: u32 = 12;
+const ARP_OPERATION: u32 = 20;
+const ARP_SENDER_MAC: u32 = 22;
+const ARP_SENDER: u32 = 28;
+const ARP_TARGET_MAC: u32 = 32;
 const ARP_TARGET: u32 = 38;
+const AOE_ADDRESS: u32 = 16;
 const IPV4_HEADER: u32 = 14;
 const IPV4_FRAGMENT: u32 = 20;
 const IPV4_PROTOCOL: u32 = 23;
-const IPV4_DESTINATION: u32 = 30;
+const IPV4_SOURCE: u32 = 26;
 const IPV6_NEXT_HEADER: u32 = 20;
-const IPV6_DESTINATION: u32 = 38;
+const IPV6_SOURCE: u32 = 22;
 const IPV6_PAYLOAD: u32 = 54;
-const NEIGHBOUR_TARGET: u32 = IPV6_PAYLOAD + 8;
-/// Where the destination port is in a UDP header.
-const UDP_PORT: u32 = 2;
 
-/// The scratch word that holds the destination port.
-const PORT: u32 = 0;
+/// IPv6 extension headers that a digest looks through.
+const EXTENSIONS: [u32; 4] = [0, 43, 44, 60];
+
+/// An outer tag of this type is not looked behind, but the kernel has taken it off.
+const SERVICE_VLAN: u64 = 0x88a8;
 
 type Instructions = Vec<sock_filter>;
 
-/// What is registered.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Filter {
-    pub(super) udp_ports: BTreeSet<(Option<IpAddr>, u16)>,
-    pub(super) own_addresses: BTreeSet<IpAddr>,
+/// The program that drops everything.
+pub(super) fn nothing() -> Instructions {
+    vec![return_instruction(0)]
 }
 
-impl Filter {
-    /// The program. Every path through it ends with a return.
-    pub(super) fn compile(&self) -> Instructions {
-        let ipv6 = switch(
-            load(BPF_B, IPV6_NEXT_HEADER),
-            vec![(17, self.udp_over_ipv6()), (58, self.icmpv6())],
-        );
-        switch(
-            load(BPF_H, ETHERTYPE),
-            vec![(0x0800, self.ipv4()), (0x86dd, ipv6), (0x0806, self.arp())],
-        )
-    }
-
-    fn arp(&self) -> Instructions {
-        switch(load(BPF_H, ARP_LENGTHS), vec![(0x0604, self.to_own(false, ARP_TARGET))])
-    }
-
-    /// Accepts if the address at `offset` is one of ours of this family, else drops.
-    fn to_own(&self, ipv6: bool, offset: u32) -> Instructions {
-        let mut program = self.accept_own(ipv6, offset);
-        program.push(return_instruction(0));
-        program
-    }
-
-    /// Accepts if the address at `offset` is one of ours, else goes on.
-    fn accept_own(&self, ipv6: bool, offset: u32) -> Instructions {
-        let own = self.own_addresses.iter().filter(|address| address.is_ipv6() == ipv6);
-        own.flat_map(|address| when_address(offset, *address, accept())).collect()
-    }
-
-    fn ipv4(&self) -> Instructions {
-        // RFC 791: more-fragments flag or an offset.
-        let mut program = vec![load(BPF_H, IPV4_FRAGMENT), jump(BPF_JSET, 0x3fff, 0, 1)];
-        program.push(return_instruction(0));
-        let cases = vec![(17, self.udp_over_ipv4()), (1, self.to_own(false, IPV4_DESTINATION))];
-        program.extend(switch(load(BPF_B, IPV4_PROTOCOL), cases));
-        program
-    }
-
-    fn udp_over_ipv4(&self) -> Instructions {
-        let mut program = vec![statement(BPF_LDX | BPF_B | BPF_MSH, IPV4_HEADER)];
-        program.push(statement(BPF_LD | BPF_H | BPF_IND, IPV4_HEADER + UDP_PORT));
-        program.push(statement(BPF_ST, PORT));
-        program.extend(self.accept_ports(false, IPV4_DESTINATION));
-        program
-    }
-
-    fn udp_over_ipv6(&self) -> Instructions {
-        let mut program = vec![load(BPF_H, IPV6_PAYLOAD + UDP_PORT), statement(BPF_ST, PORT)];
-        program.extend(self.accept_ports(true, IPV6_DESTINATION));
-        program
-    }
-
-    /// Accepts if the port in scratch memory is registered for the address at `offset`.
-    fn accept_ports(&self, ipv6: bool, offset: u32) -> Instructions {
-        let fits = |address: &Option<IpAddr>| address.is_none_or(|ip| ip.is_ipv6() == ipv6);
-        let mut program = Vec::new();
-        for (address, port) in self.udp_ports.iter().filter(|(address, _)| fits(address)) {
-            let body = match address {
-                None => accept(),
-                Some(address) => when_address(offset, *address, accept()),
-            };
-            program.extend(when(statement(BPF_LD | BPF_MEM, PORT), (*port).into(), body));
-        }
-        program.push(return_instruction(0));
-        program
-    }
-
-    /// Neighbour solicitations go to a multicast group, and advertisements may: there the target
-    /// says whom it is about (RFC 4861, 4.3 and 4.4).
-    fn icmpv6(&self) -> Instructions {
-        let mut program = self.accept_own(true, IPV6_DESTINATION);
-        let about_own = self.to_own(true, NEIGHBOUR_TARGET);
-        let cases = vec![(135, about_own.clone()), (136, about_own)];
-        program.extend(switch(load(BPF_B, IPV6_PAYLOAD), cases));
-        program
-    }
-}
-
-/// Goes to the program of the case that equals the loaded value, or drops. The bodies must end
-/// with a return.
-fn switch(load: sock_filter, cases: Vec<(u32, Instructions)>) -> Instructions {
-    let mut program = vec![load];
-    // What lies between a case's jump and its body: the tests after it and the bodies before it.
-    let mut distance = 2 * (cases.len() as u32 - 1) + 1;
-    for (value, body) in &cases {
-        program.push(jump(BPF_JEQ, *value, 0, 1));
-        program.push(statement(BPF_JMP | BPF_JA, distance));
-        distance = distance + body.len() as u32 - 2;
-    }
-    program.push(return_instruction(0));
-    program.extend(cases.into_iter().flat_map(|(_, body)| body));
-    program
-}
-
-/// Runs `body` if the loaded value is `value`, else skips it. For short bodies only: a conditional
-/// jump reaches 255 instructions.
-fn when(load: sock_filter, value: u32, body: Instructions) -> Instructions {
-    let skip = u8::try_from(body.len()).expect("bodies have at most nine instructions");
-    let mut program = vec![load, jump(BPF_JEQ, value, 0, skip)];
-    program.extend(body);
-    program
-}
-
-/// Runs `body` if the address at `offset` is `address`, word by word.
-fn when_address(offset: u32, address: IpAddr, body: Instructions) -> Instructions {
-    let octets = match address {
-        IpAddr::V4(address) => address.octets().to_vec(),
-        IpAddr::V6(address) => address.octets().to_vec(),
-    };
-    let words =
-        octets.chunks_exact(4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
-    let offsets = (offset..).step_by(4);
-    let backwards: Vec<_> = offsets.zip(words).collect();
-    backwards
-        .into_iter()
-        .rev()
-        .fold(body, |body, (offset, word)| when(load(BPF_W, offset), word, body))
-}
-
-fn accept() -> Instructions {
+/// The program that lets everything through.
+pub(super) fn everything() -> Instructions {
     vec![return_instruction(ALL)]
 }
 
-fn load(size: u32, offset: u32) -> sock_filter {
-    statement(BPF_LD | size | BPF_ABS, offset)
+/// The program for these patterns; `None` if the kernel takes none as long as that.
+pub(super) fn compile<'a>(
+    patterns: impl Iterator<Item = &'a SteerPattern>,
+) -> Option<Instructions> {
+    let mut program: Instructions =
+        patterns.flat_map(kinds).flat_map(|kind| accept(&kind)).collect();
+    program.extend(nothing());
+    (program.len() <= INSTRUCTIONS_MAX).then_some(program)
+}
+
+/// A pattern about IP of either version, as one about each.
+fn kinds(pattern: &SteerPattern) -> Vec<SteerPattern> {
+    let of_ip = pattern.says(fields::NETWORK_IP) == Some(network::IPV4 >> 1);
+    if of_ip && pattern.says(fields::NETWORK).is_none() {
+        let with = |network| pattern.with(fields::NETWORK, network);
+        return vec![with(network::IPV4), with(network::IPV6)];
+    }
+    vec![*pattern]
+}
+
+/// Lets through what `pattern` may match, else goes on.
+fn accept(pattern: &SteerPattern) -> Instructions {
+    let mut checks = Vec::new();
+    ethernet(pattern, &mut checks);
+    let mut end = everything();
+    match pattern.says(fields::NETWORK) {
+        Some(network::IPV4) => ipv4(pattern, &mut checks),
+        Some(network::IPV6) => end = ipv6(pattern, &mut checks),
+        Some(network::ARP) => arp(pattern, &mut checks),
+        Some(network::AOE) => aoe(pattern, &mut checks),
+        _ => {}
+    }
+    let when = |body, check: Check| check.then(body);
+    checks.into_iter().rev().fold(end, when)
+}
+
+fn ethernet(pattern: &SteerPattern, checks: &mut Vec<Check>) {
+    for (word, at) in [(1, MAC_DESTINATION), (2, MAC_SOURCE)] {
+        let (mask, value) = (pattern.mask()[word], pattern.value()[word]);
+        checks.extend(Check::new(BPF_W, at, mask >> 32, value >> 32));
+        checks.extend(Check::new(BPF_H, at + 4, mask >> 16 & 0xffff, value >> 16 & 0xffff));
+    }
+    let (mask, value) = pattern.of(fields::ETHER_TYPE);
+    if (value ^ SERVICE_VLAN) & mask != 0 {
+        checks.extend(Check::new(BPF_H, ETHER_TYPE, mask, value));
+    }
+}
+
+fn ipv4(pattern: &SteerPattern, checks: &mut Vec<Check>) {
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x0800));
+    addresses(pattern, 3, IPV4_SOURCE, checks);
+    let (mask, value) = pattern.of(fields::PROTOCOL);
+    checks.extend(Check::new(BPF_B, IPV4_PROTOCOL, mask, value));
+    let Some((mut transport, layer)) = transport(pattern) else { return };
+    // RFC 791, 3.1: flags and offset. Only a first or only fragment has a transport header.
+    let whole = pattern.says(fields::FIRST_FRAGMENT) == Some(0);
+    checks.extend(Check::new(BPF_H, IPV4_FRAGMENT, if whole { 0x3fff } else { 0x1fff }, 0));
+    transport.load = statement(BPF_LD | layer | BPF_IND, IPV4_HEADER);
+    transport.before = Some(statement(BPF_LDX | BPF_B | BPF_MSH, IPV4_HEADER));
+    checks.push(transport);
+}
+
+/// Also returns how the program for the pattern ends: what comes behind the addresses may be an
+/// extension header, and is let through then.
+fn ipv6(pattern: &SteerPattern, checks: &mut Vec<Check>) -> Instructions {
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x86dd));
+    for word in 0..4 {
+        addresses(pattern, 3 + word, IPV6_SOURCE + 8 * word as u32, checks);
+    }
+    let Some(protocol) = pattern.says(fields::PROTOCOL) else { return everything() };
+    let mut payload = everything();
+    if let Some((mut transport, layer)) = transport(pattern) {
+        transport.load = statement(BPF_LD | layer | BPF_ABS, IPV6_PAYLOAD);
+        payload = transport.then(payload);
+    }
+    let mut end = vec![statement(BPF_LD | BPF_B | BPF_ABS, IPV6_NEXT_HEADER)];
+    for extension in EXTENSIONS {
+        end.push(jump(extension, 0, 1));
+        end.extend(everything());
+    }
+    end.push(jump(protocol as u32, 0, payload.len() as u8));
+    end.extend(payload);
+    end
+}
+
+fn arp(pattern: &SteerPattern, checks: &mut Vec<Check>) {
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x0806));
+    let (mask, value) = pattern.of(fields::ARP_OPERATION);
+    checks.extend(Check::new(BPF_H, ARP_OPERATION, mask, value));
+    let (mask, value) = (pattern.mask()[3], pattern.value()[3]);
+    checks.extend(Check::new(BPF_W, ARP_SENDER, mask >> 32, value >> 32));
+    checks.extend(Check::new(BPF_W, ARP_TARGET, mask & u64::from(u32::MAX), value));
+    for (word, at) in [(4, ARP_SENDER_MAC), (5, ARP_TARGET_MAC)] {
+        let (mask, value) = (pattern.mask()[word], pattern.value()[word]);
+        checks.extend(Check::new(BPF_H, at, mask >> 32 & 0xffff, value >> 32));
+        checks.extend(Check::new(BPF_W, at + 2, mask & u64::from(u32::MAX), value));
+    }
+}
+
+fn aoe(pattern: &SteerPattern, checks: &mut Vec<Check>) {
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x88a2));
+    addresses(pattern, 3, AOE_ADDRESS, checks);
+}
+
+/// The eight bytes of the frame at `at` that are a word of the digest.
+fn addresses(pattern: &SteerPattern, word: usize, at: u32, checks: &mut Vec<Check>) {
+    let (mask, value) = (pattern.mask()[word], pattern.value()[word]);
+    checks.extend(Check::new(BPF_W, at, mask >> 32, value >> 32));
+    checks.extend(Check::new(BPF_W, at + 4, mask & u64::from(u32::MAX), value));
+}
+
+/// What a transport header begins with, if the pattern says that there is one, and the size of that.
+/// Where it is, the caller knows.
+fn transport(pattern: &SteerPattern) -> Option<(Check, u32)> {
+    let (field, size) = match pattern.says(fields::LAYER)? {
+        layer::PORTS => (fields::PORTS, BPF_W),
+        layer::ICMP => (fields::ICMP_TYPE_AND_CODE, BPF_H),
+        _ => return None,
+    };
+    let (mask, value) = pattern.of(field);
+    Some((Check::new(size, 0, mask, value)?, size))
+}
+
+/// One comparison.
+struct Check {
+    before: Option<sock_filter>,
+    load: sock_filter,
+    mask: u32,
+    value: u32,
+}
+
+impl Check {
+    /// Of the bytes at a fixed place; `None` if no bit of them matters.
+    fn new(size: u32, at: u32, mask: u64, value: u64) -> Option<Check> {
+        let (mask, value) = (mask as u32, (value & mask) as u32);
+        let load = statement(BPF_LD | size | BPF_ABS, at);
+        (mask != 0).then_some(Check { before: None, load, mask, value })
+    }
+
+    /// Runs `body` if the bytes are as they should be, else skips it. A conditional jump reaches 255
+    /// instructions, which is more than one pattern takes.
+    fn then(self, body: Instructions) -> Instructions {
+        let skip = u8::try_from(body.len()).expect("a pattern takes at most 80 instructions");
+        let mut program: Instructions = self.before.into_iter().collect();
+        program.push(self.load);
+        program.push(statement(BPF_ALU | BPF_AND | BPF_K, self.mask));
+        program.push(jump(self.value, 0, skip));
+        program.extend(body);
+        program
+    }
 }
 
 fn statement(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-fn jump(condition: u32, k: u32, jt: u8, jf: u8) -> sock_filter {
-    sock_filter { code: (BPF_JMP | condition | BPF_K) as u16, jt, jf, k }
+/// Skips `jt` instructions if what was loaded is `k`, else `jf`.
+fn jump(k: u32, jt: u8, jf: u8) -> sock_filter {
+    sock_filter { code: (BPF_JMP | BPF_JEQ | BPF_K) as u16, jt, jf, k }
 }
 
 #[cfg(test)]

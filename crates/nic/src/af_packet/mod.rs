@@ -1,7 +1,7 @@
 //! AF_PACKET: the last resort on an interface of the kernel's, where AF_XDP cannot be had.
 //!
-//! A packet socket gets a copy of what the kernel receives. A socket filter leaves only registered
-//! frames of it, and the kernel goes on with its own copy. That it has one must not show:
+//! A packet socket gets a copy of what the kernel receives. A socket filter leaves of it what patterns
+//! may match, and the kernel goes on with its own copy. That it has one must not show:
 //!
 //! - UDP to a registered port of one of the kernel's addresses would be answered with ICMP port
 //!   unreachable. So each registered port is bound by a kernel socket that drops everything
@@ -21,15 +21,16 @@ mod steering;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::interface::{Device, attach_filter, last_errno, return_instruction, set_option};
+use crate::interface::{Device, KernelSteering, attach_filter, last_errno, set_option};
 use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
 use queue::PacketQueue;
 use ring::Ring;
-pub use steering::PacketSteering;
+use steering::PacketPatterns;
 
 /// Ethernet header, which the MTU does not count.
 const ETHERNET_BYTES: usize = 14;
@@ -60,7 +61,7 @@ impl Config {
 
 /// Opens an interface and steers nothing to the queue yet: see
 /// [`Steering`](crate::interface::Steering).
-pub fn open(config: &Config) -> Result<(Box<dyn Queue>, PacketSteering), Error> {
+pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
     let range = LCD_DESCRIPTORS..=DESCRIPTORS_MAX;
     if !config.descriptors.is_power_of_two() || !range.contains(&config.descriptors) {
         return Err(Error::Invalid(format!(
@@ -81,8 +82,11 @@ pub fn open(config: &Config) -> Result<(Box<dyn Queue>, PacketSteering), Error> 
         mode += &format!("; {reason}");
     }
     let info = Info { driver: "af_packet", mode, mac };
-    let steering = PacketSteering::new(Arc::clone(&socket), Device::open(&config.interface)?)?;
-    let queue = PacketQueue::new(socket, ring, device, info, config.descriptors, frame_bytes);
+    let is_open = Arc::new(AtomicBool::new(false));
+    let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
+    let steering = KernelSteering::new(Box::new(table), Device::open(&config.interface)?)?;
+    let queue =
+        PacketQueue::new(socket, ring, device, info, is_open, config.descriptors, frame_bytes);
     Ok((Box::new(queue), steering))
 }
 
@@ -91,7 +95,7 @@ pub fn open(config: &Config) -> Result<(Box<dyn Queue>, PacketSteering), Error> 
 fn prepare(slots: usize, frame_bytes: usize) -> Result<(OwnedFd, Ring), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
-    attach_filter(&socket, &[return_instruction(0)])?;
+    attach_filter(&socket, &filter::nothing())?;
     let ring = Ring::new(&socket, slots, frame_bytes)?;
     set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1_i32)?;
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;

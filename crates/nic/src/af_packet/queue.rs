@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::net::sockopt;
 
@@ -19,6 +20,8 @@ pub(super) struct PacketQueue {
     socket: Arc<OwnedFd>,
     link: Link,
     info: Info,
+    /// The filter lets everything through.
+    is_open: Arc<AtomicBool>,
     frame_bytes_max: usize,
     counters: Counters,
     /// What the kernel dropped so far; it forgets its count when asked.
@@ -31,6 +34,7 @@ impl PacketQueue {
         ring: Ring,
         device: Device,
         info: Info,
+        is_open: Arc<AtomicBool>,
         descriptors: usize,
         frame_bytes_max: usize,
     ) -> PacketQueue {
@@ -40,6 +44,7 @@ impl PacketQueue {
             socket,
             link: Link::new(device),
             info,
+            is_open,
             frame_bytes_max,
             counters: Counters::default(),
             kernel_dropped: Cell::new(0),
@@ -116,7 +121,12 @@ impl Queue for PacketQueue {
     }
 
     fn info(&self) -> Info {
-        self.info.clone()
+        let mut info = self.info.clone();
+        if self.is_open.load(Ordering::Relaxed) {
+            info.mode += "; all frames come up to the engine, because a socket's filter has no room \
+                          for so many patterns";
+        }
+        info
     }
 
     fn link_up(&self) -> bool {

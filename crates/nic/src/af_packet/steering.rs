@@ -1,90 +1,71 @@
 //! Steering of a packet socket: its filter, written anew at each change.
 
-use std::net::IpAddr;
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use libc::sock_filter;
 use rustix::io::Errno;
 
-use super::filter::{Filter, INSTRUCTIONS_MAX};
+use super::filter;
 use crate::Error;
-use crate::interface::{Device, MulticastGroups, PortClaims, Steering, attach_filter};
+use crate::interface::{PatternTable, SteerPattern, Steered, attach_filter};
 
-/// Steering of an interface through the filter of its packet socket.
-pub struct PacketSteering {
+/// The patterns that are in the filter of a packet socket.
+pub(super) struct PacketPatterns {
     socket: Arc<OwnedFd>,
-    filter: Filter,
-    claims: PortClaims,
-    groups: MulticastGroups,
+    patterns: BTreeSet<SteerPattern>,
+    /// Set while the filter lets everything through, for `Info::mode`.
+    is_open: Arc<AtomicBool>,
 }
 
-impl PacketSteering {
-    pub(super) fn new(socket: Arc<OwnedFd>, device: Device) -> Result<PacketSteering, Error> {
-        let groups = MulticastGroups::new(&device)?;
-        let claims = PortClaims::new(device);
-        Ok(PacketSteering { socket, filter: Filter::default(), claims, groups })
+impl PacketPatterns {
+    /// No patterns yet, and a filter that drops everything.
+    pub(super) fn new(socket: Arc<OwnedFd>, is_open: Arc<AtomicBool>) -> PacketPatterns {
+        PacketPatterns { socket, patterns: BTreeSet::new(), is_open }
     }
 
-    /// Makes `filter` the one in use, or leaves everything as it was.
-    fn apply(&mut self, filter: Filter) -> Result<(), Error> {
-        let program = filter.compile();
-        if program.len() > INSTRUCTIONS_MAX {
-            return Err(Error::Invalid(
-                "too many ports and addresses for the filter of a packet socket; register fewer, \
-                 or use af_xdp"
-                    .into(),
-            ));
-        }
-        attach_filter(&*self.socket, &program).map_err(filter_failed)?;
-        self.filter = filter;
+    /// Makes the filter the one for `patterns`; one that the kernel takes nothing that long for lets
+    /// everything through.
+    fn apply(&self) -> Result<(), Error> {
+        let attach = |program: &[sock_filter]| attach_filter(&*self.socket, program);
+        let outcome = filter::compile(self.patterns.iter()).map(|program| attach(&program));
+        let is_open = match outcome {
+            Some(Ok(())) => false,
+            // The limit of the option memory of a socket (net.core.optmem_max) may be lower.
+            None | Some(Err(Errno::NOMEM | Errno::NOBUFS)) => {
+                attach(&filter::everything()).map_err(failed)?;
+                true
+            }
+            Some(Err(errno)) => return Err(failed(errno)),
+        };
+        // It says something and guards nothing.
+        self.is_open.store(is_open, Ordering::Relaxed);
         Ok(())
     }
 }
 
-impl Steering for PacketSteering {
-    fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        if self.claims.contains((address, port)) {
-            return Ok(());
-        }
-        // First the claim: when frames come to us, the kernel must already be silent.
-        self.claims.add((address, port))?;
-        let mut filter = self.filter.clone();
-        filter.udp_ports.insert((address, port));
-        self.apply(filter).inspect_err(|_| self.claims.remove((address, port)))
+impl PatternTable for PacketPatterns {
+    fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.insert(*pattern);
+        self.apply().inspect_err(|_| _ = self.patterns.remove(pattern))
     }
 
-    fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        let mut filter = self.filter.clone();
-        if filter.udp_ports.remove(&(address, port)) {
-            self.apply(filter)?;
-        }
-        self.claims.remove((address, port));
-        Ok(())
+    fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.remove(pattern);
+        self.apply().inspect_err(|_| _ = self.patterns.insert(*pattern))
     }
 
-    fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
-        let mut filter = self.filter.clone();
-        if !filter.own_addresses.insert(address) {
-            return Ok(());
-        }
-        self.apply(filter)?;
-        self.groups.join_for(address)
-    }
-
-    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
-        let mut filter = self.filter.clone();
-        if !filter.own_addresses.remove(&address) {
-            return Ok(());
-        }
-        self.groups.leave_for(address);
-        self.apply(filter)
+    fn steered(&self) -> Option<Steered> {
+        None
     }
 }
 
-fn filter_failed(errno: Errno) -> Error {
+fn failed(errno: Errno) -> Error {
     Error::System {
         action: "cannot change the filter of a packet socket".into(),
-        remedy: "Register fewer ports, or allow longer filters (sysctl net.core.optmem_max)".into(),
+        remedy: "The kernel may be out of memory".into(),
         source: errno.into(),
     }
 }

@@ -28,10 +28,10 @@
 
 mod mapping;
 mod open;
+mod patterns;
 mod program;
 mod queue;
 mod ring;
 mod socket;
 
 pub use open::{Config, Mode, open, probe};
-pub use program::XdpSteering;

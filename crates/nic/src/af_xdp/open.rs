@@ -8,10 +8,10 @@ use std::time::Duration;
 use aya::programs::XdpMode;
 use aya::programs::links::FdLink;
 
-use super::program::{Attachment, Changed, Program, XdpSteering};
+use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
-use crate::interface::Device;
+use crate::interface::{Device, KernelSteering};
 use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
 
 /// Ethernet header, which the MTU does not count.
@@ -77,7 +77,7 @@ pub enum Mode {
 
 /// Opens all receive queues of an interface and steers nothing to them yet: see
 /// [`Steering`](crate::interface::Steering). The queues are in the order of the NIC's.
-pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, XdpSteering), Error> {
+pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
     check_descriptors(config.descriptors)?;
     let device = Device::open(&config.interface)?;
     let frame_bytes = device.mtu()? + ETHERNET_BYTES;

@@ -1,29 +1,24 @@
-//! The eBPF program (`bpf/steer.c`): loading it, attaching it, and the maps that steer it.
+//! The eBPF program (`bpf/steer.c`): loading it, attaching it, and steering through its maps.
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use aya::maps::{HashMap, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::links::FdLink;
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use aya::{Ebpf, EbpfError, include_bytes_aligned};
 
+use super::patterns::Patterns;
 use crate::Error;
-use crate::interface::{Channels, Device, MulticastGroups, PortClaims, Steered, Steering};
+use crate::interface::{Channels, Device, KernelSteering, PatternTable, SteerPattern, Steered};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
 
 /// The program's two forms in steer.c. The second runs slower in generic mode.
 const PLAIN: &str = "steer";
 const FRAGMENTS: &str = "steer_fragments";
-
-/// An address and a port as `struct endpoint` of steer.c has them.
-type EndpointKey = [u8; 20];
-/// An address as `struct address` of steer.c has it.
-type AddressKey = [u8; 16];
 
 /// What must be undone when the last user of the interface goes: detaching the program (which the
 /// kernel also does if this process is killed, because the link is a file descriptor) and putting
@@ -58,8 +53,7 @@ pub(super) struct Program {
     ebpf: Ebpf,
     function: &'static str,
     sockets: XskMap<MapData>,
-    udp_ports: HashMap<MapData, EndpointKey, u32>,
-    own_addresses: HashMap<MapData, AddressKey, u32>,
+    patterns: Patterns,
     reasons: PerCpuArray<MapData, u64>,
 }
 
@@ -70,8 +64,7 @@ impl Program {
         load(&mut ebpf, PLAIN)?;
         Ok(Program {
             sockets: map(&mut ebpf, "sockets"),
-            udp_ports: map(&mut ebpf, "udp_ports"),
-            own_addresses: map(&mut ebpf, "own_addresses"),
+            patterns: Patterns::new(map(&mut ebpf, "groups"), map(&mut ebpf, "values"))?,
             reasons: map(&mut ebpf, "reasons"),
             ebpf,
             function: PLAIN,
@@ -103,16 +96,14 @@ impl Program {
         self,
         device: Device,
         attachment: Arc<Attachment>,
-    ) -> Result<XdpSteering, Error> {
-        Ok(XdpSteering {
-            groups: MulticastGroups::new(&device)?,
-            udp_ports: self.udp_ports,
-            own_addresses: self.own_addresses,
+    ) -> Result<KernelSteering, Error> {
+        let table = XdpPatterns {
+            patterns: self.patterns,
             reasons: self.reasons,
-            claims: PortClaims::new(device),
             _sockets: self.sockets,
             _attachment: attachment,
-        })
+        };
+        KernelSteering::new(Box::new(table), device)
     }
 }
 
@@ -122,56 +113,23 @@ impl Attachment {
     }
 }
 
-/// Steering of an interface through the maps of its eBPF program.
-pub struct XdpSteering {
-    udp_ports: HashMap<MapData, EndpointKey, u32>,
-    own_addresses: HashMap<MapData, AddressKey, u32>,
+/// The patterns of an attached program.
+struct XdpPatterns {
+    patterns: Patterns,
     reasons: PerCpuArray<MapData, u64>,
-    claims: PortClaims,
-    groups: MulticastGroups,
     _sockets: XskMap<MapData>,
     _attachment: Arc<Attachment>,
 }
 
-impl Steering for XdpSteering {
-    fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        if self.claims.contains((address, port)) {
-            return Ok(());
-        }
-        self.claims.add((address, port))?;
-        self.udp_ports.insert(endpoint_key(address, port), 1, 0).map_err(|error| {
-            self.claims.remove((address, port));
-            table_failed("UDP port", error)
-        })
+impl PatternTable for XdpPatterns {
+    fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.insert(pattern)
     }
 
-    fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
-        if !self.claims.contains((address, port)) {
-            return Ok(());
-        }
-        self.claims.remove((address, port));
-        let key = endpoint_key(address, port);
-        self.udp_ports.remove(&key).map_err(|error| table_failed("UDP port", error))
+    fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.remove(pattern)
     }
 
-    fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
-        let key = address_key(address);
-        self.own_addresses.insert(key, 1, 0).map_err(|error| table_failed("own address", error))?;
-        self.groups.join_for(address)
-    }
-
-    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
-        self.groups.leave_for(address);
-        match self.own_addresses.remove(&address_key(address)) {
-            Ok(()) | Err(MapError::KeyNotFound) => Ok(()),
-            Err(MapError::SyscallError(error))
-                if error.io_error.kind() == io::ErrorKind::NotFound =>
-            {
-                Ok(())
-            }
-            Err(error) => Err(table_failed("own address", error)),
-        }
-    }
     fn steered(&self) -> Option<Steered> {
         let count = |reason: u32| match self.reasons.get(&reason, 0) {
             Ok(values) => values.iter().sum(),
@@ -181,8 +139,7 @@ impl Steering for XdpSteering {
             redirected: count(0),
             passed_malformed: count(1),
             passed_fragment: count(2),
-            passed_unregistered: count(3),
-            passed_other: count(4),
+            passed_other: count(3),
         })
     }
 }
@@ -204,22 +161,6 @@ fn map<T: TryFrom<aya::maps::Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str
     map.try_into().expect("steer.c has it with this type, key and value")
 }
 
-/// IPv4 addresses are kept as IPv4-mapped IPv6 addresses.
-fn address_key(address: IpAddr) -> AddressKey {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
-}
-
-/// All zero stands for any address.
-fn endpoint_key(address: Option<IpAddr>, port: u16) -> EndpointKey {
-    let mut key = [0; 20];
-    key[..16].copy_from_slice(&address.map_or([0; 16], address_key));
-    key[16..18].copy_from_slice(&port.to_be_bytes());
-    key
-}
-
 fn load_failed(error: EbpfError) -> Error {
     let source = find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()));
     // The verifier, too, has an error about permission: EACCES.
@@ -233,7 +174,7 @@ fn load_failed(error: EbpfError) -> Error {
     }
     Error::System {
         action: "cannot load the eBPF program of af_xdp".into(),
-        remedy: "It needs Linux 5.9 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS; use \
+        remedy: "It needs Linux 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS; use \
                  af_packet or memif elsewhere"
             .into(),
         source,
@@ -259,14 +200,9 @@ fn system_error(error: ProgramError) -> io::Error {
     find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
 }
 
-fn map_error(error: MapError) -> io::Error {
+pub(super) fn map_error(error: MapError) -> io::Error {
     find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
 }
 
-fn table_failed(what: &str, error: MapError) -> Error {
-    Error::System {
-        action: format!("cannot change the {what} table of the eBPF program"),
-        remedy: "It holds 4096 UDP ports and 256 own addresses: register fewer".into(),
-        source: map_error(error),
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -199,7 +199,7 @@ fn system(action: &str, errno: Errno) -> Error {
         },
         _ => Error::System {
             action: format!("cannot {action}"),
-            remedy: "AF_XDP needs Linux 5.9 or newer and free memory".into(),
+            remedy: "AF_XDP needs Linux 5.18 or newer and free memory".into(),
             source: errno.into(),
         },
     }

@@ -7,17 +7,19 @@ mod claim;
 mod device;
 mod facts;
 mod link;
+mod membership;
 mod namespace;
 mod neighbours;
 mod netlink;
+pub(crate) mod pattern;
 mod steering;
 
-pub(crate) use claim::{
-    MulticastGroups, PortClaims, attach_filter, last_errno, return_instruction, set_option,
-};
+pub(crate) use claim::{attach_filter, last_errno, return_instruction, set_option};
 pub use device::{Channels, Device};
 pub use facts::{Address, Facts, Route};
 pub(crate) use link::Link;
 pub use namespace::Namespace;
 pub use neighbours::{Neighbour, Neighbours};
-pub use steering::{Steered, Steering};
+pub use pattern::SteerPattern;
+pub(crate) use steering::PatternTable;
+pub use steering::{KernelSteering, Steered, Steering};

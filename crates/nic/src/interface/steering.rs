@@ -1,26 +1,45 @@
 //! The control side of a NIC that is shared with the kernel: which frames are ours.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 
-use crate::Error;
+use super::claim::PortClaims;
+use super::membership::Memberships;
+use super::{Device, SteerPattern};
+use crate::{Error, MacAddress};
 
 /// Says which frames go to the engines instead of the kernel. Lives on a control thread while the
-/// queues live on engine threads; a change takes effect for all queues at once, without them.
+/// queues live on engine threads; a change takes effect for all queues at once, without them, between
+/// two frames.
 pub trait Steering: Send {
+    /// From now on the frames that `pattern` matches come to the queues. What is added twice has to
+    /// be removed twice.
+    fn add_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
+    /// Undoes [`Steering::add_pattern`] once. Not an error if it was not added.
+    fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
     /// From now on UDP to `port` comes to the queues: to one address, or with `None` to any, the
-    /// kernel's own included. Refused if another program on this host has bound the port.
-    /// Registering twice is the same as once.
+    /// kernel's own included. That is a pattern, and a claim that keeps the port from other programs
+    /// on this host; refused if one has bound it. Registering twice is the same as once.
     fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error>;
 
     /// Gives the port back to the kernel. Not an error if it was not registered.
     fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error>;
 
     /// Makes `address` one of ours and not the kernel's: ARP, NDP and ICMP for it come to the
-    /// queues, and the engine must answer them.
+    /// queues, and the engine must answer them. Adding twice is the same as once.
     fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
     /// Undoes [`Steering::add_own_address`]. Not an error if it was not added.
     fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
+
+    /// Lets the NIC accept frames to `mac` besides those to its own address. Whose they are, patterns
+    /// say. Adding twice is the same as once.
+    fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
+
+    /// Undoes [`Steering::add_mac`]. Not an error if it was not added.
+    fn remove_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
 
     /// What became of received frames so far, where somebody counts.
     fn steered(&self) -> Option<Steered> {
@@ -34,12 +53,147 @@ pub trait Steering: Send {
 pub struct Steered {
     /// Ours: given to the socket of its queue.
     pub redirected: u64,
-    /// Left to the kernel: too short for what it claims to be.
+    /// Left to the kernel: too short for what it claims to be, or with a way of its own.
     pub passed_malformed: u64,
-    /// Left to the kernel: an IPv4 fragment.
+    /// Left to the kernel: a fragment.
     pub passed_fragment: u64,
-    /// Left to the kernel: UDP, ARP, NDP or ICMP for something that is not registered.
-    pub passed_unregistered: u64,
-    /// Left to the kernel: any other protocol.
+    /// Left to the kernel: any other.
     pub passed_other: u64,
+}
+
+/// Where a driver keeps the patterns. Each is there at most once.
+pub(crate) trait PatternTable: Send {
+    /// Adds a pattern that is not there, or leaves everything as it was.
+    fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
+    /// Removes a pattern that is there, or leaves everything as it was.
+    fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
+    fn steered(&self) -> Option<Steered>;
+}
+
+/// Steering of a kernel interface: patterns for the driver, and what has to be asked of the kernel along
+/// with them.
+pub struct KernelSteering {
+    table: Box<dyn PatternTable>,
+    /// How often each pattern was added.
+    owners: HashMap<SteerPattern, usize>,
+    claims: PortClaims,
+    memberships: Memberships,
+    own_addresses: BTreeSet<IpAddr>,
+    macs: BTreeSet<MacAddress>,
+}
+
+impl KernelSteering {
+    /// Steering of nothing yet. The calling thread is in the network namespace of `device`.
+    pub(crate) fn new(table: Box<dyn PatternTable>, device: Device) -> Result<Self, Error> {
+        Ok(KernelSteering {
+            table,
+            owners: HashMap::new(),
+            memberships: Memberships::new(&device)?,
+            claims: PortClaims::new(device),
+            own_addresses: BTreeSet::new(),
+            macs: BTreeSet::new(),
+        })
+    }
+
+    /// Adds all patterns or none.
+    fn add_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
+        for (index, pattern) in patterns.iter().enumerate() {
+            if let Err(error) = self.add_pattern(pattern) {
+                // The first error is the one to tell.
+                let _ = self.remove_all(&patterns[..index]);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
+        patterns.iter().try_for_each(|pattern| self.remove_pattern(pattern))
+    }
+}
+
+impl Steering for KernelSteering {
+    fn add_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        if let Some(owners) = self.owners.get_mut(pattern) {
+            *owners += 1;
+            return Ok(());
+        }
+        self.table.insert(pattern)?;
+        self.owners.insert(*pattern, 1);
+        Ok(())
+    }
+
+    fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        match self.owners.get_mut(pattern) {
+            None => Ok(()),
+            Some(1) => {
+                self.table.remove(pattern)?;
+                self.owners.remove(pattern);
+                Ok(())
+            }
+            Some(owners) => {
+                *owners -= 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
+        if self.claims.contains((address, port)) {
+            return Ok(());
+        }
+        // First the claim: when frames come to us, the kernel must already be silent.
+        self.claims.add((address, port))?;
+        self.add_pattern(&SteerPattern::udp(address, port))
+            .inspect_err(|_| self.claims.remove((address, port)))
+    }
+
+    fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
+        if !self.claims.contains((address, port)) {
+            return Ok(());
+        }
+        self.remove_pattern(&SteerPattern::udp(address, port))?;
+        self.claims.remove((address, port));
+        Ok(())
+    }
+
+    fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        if self.own_addresses.contains(&address) {
+            return Ok(());
+        }
+        self.memberships.join_for(address)?;
+        self.add_all(&SteerPattern::of_own(address))
+            .inspect_err(|_| self.memberships.leave_for(address))?;
+        self.own_addresses.insert(address);
+        Ok(())
+    }
+
+    fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error> {
+        if !self.own_addresses.remove(&address) {
+            return Ok(());
+        }
+        self.memberships.leave_for(address);
+        self.remove_all(&SteerPattern::of_own(address))
+    }
+
+    fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error> {
+        if !self.macs.contains(&mac) {
+            self.memberships.add_mac(mac)?;
+            self.macs.insert(mac);
+        }
+        Ok(())
+    }
+
+    fn remove_mac(&mut self, mac: MacAddress) -> Result<(), Error> {
+        if self.macs.remove(&mac) {
+            self.memberships.remove_mac(mac);
+        }
+        Ok(())
+    }
+
+    fn steered(&self) -> Option<Steered> {
+        self.table.steered()
+    }
 }

@@ -18,10 +18,10 @@ use crate::{BURST_FRAMES, Counters};
 /// a line in the other core's cache (80 ns) behind the work on this many frames.
 const PREFETCH_AHEAD: u16 = 4;
 
-/// How much private memory a burst is copied to: enough for one of ordinary frames, so that what they
-/// all pass through stays in the processor's caches. Of larger frames a burst has fewer.
+/// How much private memory a burst is copied to: half of a small first-level cache, through which all
+/// frames pass. Of frames over 512 bytes a burst has fewer.
 pub(super) const fn area_bytes(frame_bytes_max: usize) -> usize {
-    let (burst_bytes, frame_bytes) = (BURST_FRAMES * 1536, slot_bytes(frame_bytes_max));
+    let (burst_bytes, frame_bytes) = (BURST_FRAMES * 512, slot_bytes(frame_bytes_max));
     if frame_bytes > burst_bytes { frame_bytes } else { burst_bytes }
 }
 

@@ -1,11 +1,15 @@
 //! The kernel itself is asked what the program lets through: a filter works on a Unix datagram
 //! socket as it does on a packet socket, and that takes no privilege.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::UnixDatagram;
+
+use clearway_base::Random;
+use clearway_wire::digest::{Digest, fields as digest_fields};
 
 use super::*;
 use crate::interface::attach_filter;
+use crate::test_frames::{about, arp, ethernet, ipv4, ipv6, random, udp};
 
 const OURS4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const OTHER4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
@@ -15,10 +19,9 @@ const OTHER6: Ipv6Addr = Ipv6Addr::new(0xfd00, 1, 2, 3, 4, 5, 6, 8);
 struct Socket(UnixDatagram, UnixDatagram);
 
 impl Socket {
-    fn with(filter: &Filter) -> Socket {
+    fn with(patterns: &[SteerPattern]) -> Socket {
         let (sender, receiver) = UnixDatagram::pair().expect("sockets can be had");
-        let program = filter.compile();
-        assert!(program.len() <= INSTRUCTIONS_MAX);
+        let program = compile(patterns.iter()).expect("it is short enough");
         attach_filter(&receiver, &program).expect("the kernel takes the program");
         receiver.set_nonblocking(true).expect("sockets can be that");
         Socket(sender, receiver)
@@ -31,58 +34,30 @@ impl Socket {
     }
 }
 
-fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
-    [&[2; 12], &kind.to_be_bytes()[..], payload].concat()
+fn over4(to: Ipv4Addr, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
+    ethernet(&[], 0x0800, &ipv4(to.octets(), protocol, &[1; 8], fragment, payload))
 }
 
-fn ipv4(to: Ipv4Addr, protocol: u8, options: usize, fragment: u16, payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x45 + options as u8, 0, 0, 0, 0, 0];
-    packet.extend(fragment.to_be_bytes());
-    packet.extend([64, protocol, 0, 0, 10, 0, 0, 9]);
-    packet.extend(to.octets());
-    packet.extend(vec![1; 4 * options]);
-    packet.extend(payload);
-    ethernet(0x0800, &packet)
+fn over6(to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    ethernet(&[], 0x86dd, &ipv6(to.octets(), next_header, payload))
 }
 
-fn ipv6(to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
-    let mut packet = vec![0x60, 0, 0, 0, 0, 0, next_header, 255];
-    packet.extend([0xfe; 16]);
-    packet.extend(to.octets());
-    packet.extend(payload);
-    ethernet(0x86dd, &packet)
+fn arp_for(target: Ipv4Addr) -> Vec<u8> {
+    ethernet(&[], 0x0806, &arp(target.octets()))
 }
 
-fn udp(port: u16) -> Vec<u8> {
-    [&[0, 9], &port.to_be_bytes()[..], &[0, 8, 0, 0]].concat()
-}
-
-fn arp(target: Ipv4Addr) -> Vec<u8> {
-    let mut packet = vec![0, 1, 8, 0, 6, 4, 0, 1];
-    packet.extend([0; 16]);
-    packet.extend(target.octets());
-    ethernet(0x0806, &packet)
-}
-
-fn about(kind: u8, target: Ipv6Addr) -> Vec<u8> {
-    [&[kind, 0, 0, 0, 0, 0, 0, 0], &target.octets()[..]].concat()
-}
-
-fn filter(ports: &[(Option<IpAddr>, u16)], own: &[IpAddr]) -> Filter {
-    Filter {
-        udp_ports: ports.iter().copied().collect(),
-        own_addresses: own.iter().copied().collect(),
-    }
+fn own(addresses: &[IpAddr]) -> Vec<SteerPattern> {
+    addresses.iter().flat_map(|address| SteerPattern::of_own(*address)).collect()
 }
 
 #[test]
 fn nothing_passes_an_empty_filter() {
-    let socket = Socket::with(&Filter::default());
+    let socket = Socket::with(&[]);
     for frame in [
-        ipv4(OURS4, 17, 0, 0, &udp(7)),
-        ipv6(OURS6, 17, &udp(7)),
-        ipv6(OURS6, 58, &about(135, OURS6)),
-        arp(OURS4),
+        over4(OURS4, 17, 0, &udp(7)),
+        over6(OURS6, 17, &udp(7)),
+        over6(OURS6, 58, &about(135, OURS6.octets())),
+        arp_for(OURS4),
         vec![0; 60],
         vec![1],
     ] {
@@ -93,56 +68,104 @@ fn nothing_passes_an_empty_filter() {
 #[test]
 fn ports_pass_by_address_or_for_any() {
     let ports = [(Some(OURS4.into()), 7), (Some(OURS6.into()), 8), (None, 9)];
-    let socket = Socket::with(&filter(&ports, &[]));
-    for options in [0, 1, 10] {
-        assert!(socket.accepts(&ipv4(OURS4, 17, options, 0x4000, &udp(7))));
-        assert!(socket.accepts(&ipv4(OTHER4, 17, options, 0, &udp(9))));
-        assert!(!socket.accepts(&ipv4(OTHER4, 17, options, 0, &udp(7))));
-        assert!(!socket.accepts(&ipv4(OURS4, 17, options, 0, &udp(8))));
-    }
-    assert!(socket.accepts(&ipv6(OURS6, 17, &udp(8))));
-    assert!(socket.accepts(&ipv6(OTHER6, 17, &udp(9))));
-    assert!(!socket.accepts(&ipv6(OTHER6, 17, &udp(8))));
-    assert!(!socket.accepts(&ipv6(OURS6, 17, &udp(7))));
-    assert!(!socket.accepts(&ipv4(OURS4, 6, 0, 0, &udp(7))), "TCP");
-    assert!(!socket.accepts(&ipv4(OURS4, 17, 0, 0x2000, &udp(7))), "a first fragment");
-    assert!(!socket.accepts(&ipv4(OURS4, 17, 0, 0x0001, &udp(7))), "a later fragment");
-    assert!(!socket.accepts(&ipv4(OURS4, 17, 0, 0, &[])), "cut off");
-    assert!(!socket.accepts(&arp(OURS4)), "the kernel's to answer");
+    let socket = Socket::with(&ports.map(|(address, port)| SteerPattern::udp(address, port)));
+    assert!(socket.accepts(&over4(OURS4, 17, 0x4000, &udp(7))));
+    assert!(socket.accepts(&over4(OTHER4, 17, 0, &udp(9))));
+    assert!(!socket.accepts(&over4(OTHER4, 17, 0, &udp(7))));
+    assert!(!socket.accepts(&over4(OURS4, 17, 0, &udp(8))));
+    assert!(socket.accepts(&over6(OURS6, 17, &udp(8))));
+    assert!(socket.accepts(&over6(OTHER6, 17, &udp(9))));
+    assert!(!socket.accepts(&over6(OTHER6, 17, &udp(8))));
+    assert!(!socket.accepts(&over6(OURS6, 17, &udp(7))));
+    assert!(!socket.accepts(&over4(OURS4, 6, 0, &udp(7))), "TCP");
+    assert!(!socket.accepts(&over4(OURS4, 17, 0x2000, &udp(7))), "a first fragment");
+    assert!(!socket.accepts(&over4(OURS4, 17, 0x0001, &udp(7))), "a later fragment");
+    assert!(!socket.accepts(&over4(OURS4, 17, 0, &[])), "cut off");
+    assert!(!socket.accepts(&arp_for(OURS4)), "the kernel's to answer");
 }
 
 #[test]
 fn own_addresses_pass_arp_and_icmp() {
-    let socket = Socket::with(&filter(&[], &[OURS4.into(), OURS6.into()]));
-    assert!(socket.accepts(&arp(OURS4)));
-    assert!(!socket.accepts(&arp(OTHER4)));
-    assert!(socket.accepts(&ipv4(OURS4, 1, 0, 0, &[8, 0, 0, 0])));
-    assert!(!socket.accepts(&ipv4(OTHER4, 1, 0, 0, &[8, 0, 0, 0])));
-    assert!(socket.accepts(&ipv6(OURS6, 58, &[128, 0, 0, 0])));
-    assert!(!socket.accepts(&ipv6(OTHER6, 58, &[128, 0, 0, 0])));
-    for kind in [135, 136] {
-        assert!(socket.accepts(&ipv6(OTHER6, 58, &about(kind, OURS6))));
-        assert!(!socket.accepts(&ipv6(OTHER6, 58, &about(kind, OTHER6))));
-    }
-    assert!(!socket.accepts(&ipv6(OTHER6, 58, &about(134, OURS6))));
-    assert!(!socket.accepts(&ipv4(OURS4, 17, 0, 0, &udp(7))), "no port is registered");
+    let socket = Socket::with(&own(&[OURS4.into(), OURS6.into()]));
+    assert!(socket.accepts(&arp_for(OURS4)));
+    assert!(!socket.accepts(&arp_for(OTHER4)));
+    assert!(socket.accepts(&over4(OURS4, 1, 0, &[8, 0, 0, 0])));
+    assert!(!socket.accepts(&over4(OTHER4, 1, 0, &[8, 0, 0, 0])));
+    assert!(socket.accepts(&over6(OURS6, 58, &[128, 0, 0, 0])));
+    assert!(!socket.accepts(&over6(OTHER6, 58, &[128, 0, 0, 0])));
+    let group = crate::interface::pattern::solicited_node(OURS6);
+    assert!(socket.accepts(&over6(group, 58, &about(135, OURS6.octets()))));
+    assert!(!socket.accepts(&over6(OTHER6, 58, &about(135, OTHER6.octets()))));
+    assert!(socket.accepts(&over6(OTHER6, 58, &about(136, OURS6.octets()))));
+    assert!(!socket.accepts(&over4(OURS4, 17, 0, &udp(7))), "no port is registered");
 }
 
 #[test]
 fn long_programs_reach_their_ends() {
-    let ports: Vec<_> = (1..=150)
-        .flat_map(|port| {
-            [(Some(OURS4.into()), port), (Some(OURS6.into()), port), (None, 1000 + port)]
-        })
-        .collect();
-    let socket = Socket::with(&filter(&ports, &[OURS4.into(), OURS6.into()]));
-    for port in [1, 75, 150] {
-        assert!(socket.accepts(&ipv4(OURS4, 17, 0, 0, &udp(port))));
-        assert!(socket.accepts(&ipv6(OURS6, 17, &udp(port))));
-        assert!(socket.accepts(&ipv6(OTHER6, 17, &udp(1000 + port))));
-        assert!(!socket.accepts(&ipv6(OTHER6, 17, &udp(port))));
+    let mut patterns = own(&[OURS4.into(), OURS6.into()]);
+    for port in 1..=40 {
+        patterns.push(SteerPattern::udp(Some(OURS4.into()), port));
+        patterns.push(SteerPattern::udp(Some(OURS6.into()), port));
+        patterns.push(SteerPattern::udp(None, 1000 + port));
     }
-    assert!(socket.accepts(&arp(OURS4)));
-    assert!(socket.accepts(&ipv6(OTHER6, 58, &about(136, OURS6))));
-    assert!(!socket.accepts(&ipv4(OURS4, 17, 0, 0, &udp(151))));
+    let socket = Socket::with(&patterns);
+    for port in [1, 20, 40] {
+        assert!(socket.accepts(&over4(OURS4, 17, 0, &udp(port))));
+        assert!(socket.accepts(&over6(OURS6, 17, &udp(port))));
+        assert!(socket.accepts(&over6(OTHER6, 17, &udp(1000 + port))));
+        assert!(!socket.accepts(&over6(OTHER6, 17, &udp(port))));
+    }
+    assert!(socket.accepts(&arp_for(OURS4)));
+    assert!(!socket.accepts(&over4(OURS4, 17, 0, &udp(41))));
+    let many: Vec<_> = (1..1000).map(|port| SteerPattern::udp(None, port)).collect();
+    assert!(compile(many.iter()).is_none(), "no kernel takes a program that long");
+}
+
+/// Whatever fields of a frame's digest a pattern asks for, the filter lets the frame through.
+#[test]
+fn what_a_pattern_matches_passes() {
+    use digest_fields as f;
+    let all = [
+        f::SOURCE_PORT,
+        f::DESTINATION_PORT,
+        f::PROTOCOL,
+        f::NETWORK,
+        f::NETWORK_IP,
+        f::LAYER,
+        f::FIRST_FRAGMENT,
+        f::ETHER_TYPE,
+        f::TAGGED,
+        f::VLAN_ID,
+        f::MAC_DESTINATION,
+        f::MAC_SOURCE,
+        f::IPV4_SOURCE,
+        f::IPV4_DESTINATION,
+        f::IPV6_SOURCE_LOW,
+        f::IPV6_DESTINATION_HIGH,
+        f::IPV6_DESTINATION_LOW,
+        f::ARP_SENDER_MAC,
+        f::ARP_TARGET_MAC,
+    ];
+    let mut dice = Random::new(5);
+    let mut dropped = 0;
+    for _ in 0..20_000 {
+        let frame = random(&mut dice);
+        let mut mask = [0; 8];
+        for _ in 0..dice.below(8) {
+            let field = all[dice.below(all.len() as u64) as usize];
+            mask[field.word] |= field.mask();
+        }
+        let pattern = SteerPattern::new(mask, *Digest::of(&frame).words()).expect("a pattern");
+        // As the kernel shows it: without the outer tag.
+        let is_tagged = matches!(frame[12..], [0x81, 0, _, _, ..] | [0x88, 0xa8, _, _, ..]);
+        let shown = if is_tagged && frame.len() >= 18 {
+            [&frame[..12], &frame[16..]].concat()
+        } else {
+            frame.clone()
+        };
+        let socket = Socket::with(&[pattern]);
+        assert!(socket.accepts(&shown), "{frame:02x?} and {pattern:x?}");
+        dropped += u32::from(!socket.accepts(&over6(OTHER6, 99, &[9; 60])));
+    }
+    assert!(dropped > 2000, "the filter drops {dropped}");
 }

@@ -1,0 +1,77 @@
+use clearway_wire::digest::{self, Digest, Layer, Network};
+
+use super::*;
+use crate::test_frames as frames;
+
+fn matches(pattern: &SteerPattern, frame: &[u8]) -> bool {
+    let digest = Digest::of(frame);
+    let words = pattern.mask().iter().zip(pattern.value()).zip(digest.words());
+    words.take(7).all(|((mask, value), word)| word & mask == *value)
+}
+
+#[test]
+fn fields_are_those_of_the_digest() {
+    use digest::fields as wire;
+    for (ours, theirs) in [
+        (fields::DESTINATION_PORT, wire::DESTINATION_PORT),
+        (fields::ICMP_TYPE, wire::ICMP_TYPE),
+        (fields::ARP_OPERATION, wire::ARP_OPERATION),
+        (fields::PROTOCOL, wire::PROTOCOL),
+        (fields::NETWORK, wire::NETWORK),
+        (fields::NETWORK_IP, wire::NETWORK_IP),
+        (fields::FIRST_FRAGMENT, wire::FIRST_FRAGMENT),
+        (fields::LAYER, wire::LAYER),
+        (fields::ETHER_TYPE, wire::ETHER_TYPE),
+        (fields::IPV4_DESTINATION, wire::IPV4_DESTINATION),
+        (fields::IPV6_DESTINATION_HIGH, wire::IPV6_DESTINATION_HIGH),
+        (fields::IPV6_DESTINATION_LOW, wire::IPV6_DESTINATION_LOW),
+    ] {
+        assert_eq!((ours.word, ours.shift, ours.bits), (theirs.word, theirs.shift, theirs.bits));
+    }
+    assert_eq!(fields::PORTS.mask(), wire::SOURCE_PORT.mask() | wire::DESTINATION_PORT.mask());
+    let type_and_code = wire::ICMP_TYPE.mask() | wire::ICMP_CODE.mask();
+    assert_eq!(fields::ICMP_TYPE_AND_CODE.mask(), type_and_code);
+    let networks = [Network::Arp, Network::Aoe, Network::Ipv4, Network::Ipv6];
+    let ours = [network::ARP, network::AOE, network::IPV4, network::IPV6];
+    assert_eq!(networks.map(|network| network as u64), ours);
+    assert_eq!([Layer::Ports as u64, Layer::Icmp as u64], [layer::PORTS, layer::ICMP]);
+}
+
+#[test]
+fn udp_to_a_port_is_that_and_nothing_else() {
+    let (to, other) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let frame = |to, protocol, fragment, port| {
+        let packet = frames::ipv4(to, protocol, &[], fragment, &frames::udp(port));
+        frames::ethernet(&[], 0x0800, &packet)
+    };
+    let one = SteerPattern::udp(Some(to.into()), 7);
+    let any = SteerPattern::udp(None, 7);
+    assert!(matches(&one, &frame(to, 17, 0x4000, 7)));
+    assert!(matches(&any, &frame(other, 17, 0, 7)));
+    assert!(!matches(&one, &frame(other, 17, 0, 7)));
+    for pattern in [one, any] {
+        assert!(!matches(&pattern, &frame(to, 17, 0, 8)));
+        assert!(!matches(&pattern, &frame(to, 136, 0, 7)), "UDP-Lite");
+        assert!(
+            !matches(&pattern, &frame(to, 17, 0x2000, 7)),
+            "the kernel puts fragments together"
+        );
+        assert!(!matches(&pattern, &frame(to, 17, 7, 7)));
+    }
+    let octets = [0xfd; 16];
+    let packet = frames::ipv6(octets, 17, &frames::udp(7));
+    let frame = frames::ethernet(&[(0x8100, 5)], 0x86dd, &packet);
+    assert!(matches(&any, &frame));
+    assert!(matches(&SteerPattern::udp(Some(octets.into()), 7), &frame));
+    assert!(!matches(&SteerPattern::udp(Some([0xfe; 16].into()), 7), &frame));
+}
+
+#[test]
+fn the_eighth_word_is_not_for_patterns() {
+    let mut mask = [0; WORDS];
+    mask[7] = 1;
+    assert!(matches!(SteerPattern::new(mask, [0; WORDS]), Err(Error::Invalid(_))));
+    let pattern =
+        SteerPattern::new([1; WORDS].map(|_| 0), [u64::MAX; WORDS]).expect("no bits at all");
+    assert_eq!(pattern.value(), &[0; WORDS], "bits outside the mask are ignored");
+}
