@@ -1,0 +1,73 @@
+//! An app that writes any bytes into its channel: entries of the submission ring, whose turns are made
+//! right so that they are looked at, and bursts of frames in the transmit pool. The daemon's end
+//! gives values within bounds or a violation, and never panics.
+#![no_main]
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+use clearway_channel::burst::SentBurst;
+use clearway_channel::{Command, DaemonEnd, Sizes};
+use libfuzzer_sys::fuzz_target;
+
+const ENTRIES: usize = 16;
+const ENTRY_BYTES: usize = 64;
+/// Where ring and pool start with these sizes: `channel/src/layout.rs`.
+const SUBMISSION_RING: u64 = 8192;
+const TRANSMIT_POOL: u64 = 16_384;
+const POOL_BYTES: u32 = 1 << 16;
+
+fuzz_target!(|bytes: &[u8]| {
+    let sizes = Sizes {
+        submission_entries: ENTRIES as u32,
+        completion_entries: ENTRIES as u32,
+        transmit_pool_bytes: POOL_BYTES,
+        receive_pool_bytes: POOL_BYTES,
+    };
+    let (mut end, handover) = DaemonEnd::create(sizes).expect("memory for a small channel");
+    let memory = File::from(handover.memory);
+    memory.write_all_at(bytes, TRANSMIT_POOL).expect("the app may write there");
+    for (index, entry) in bytes.chunks_exact(ENTRY_BYTES).enumerate() {
+        let turn = (1 + index / ENTRIES) as u32;
+        let at = SUBMISSION_RING + (index % ENTRIES * ENTRY_BYTES) as u64;
+        memory.write_all_at(&entry[4..], at + 4).expect("the app may write there");
+        memory.write_all_at(&turn.to_ne_bytes(), at).expect("the app may write there");
+        match end.next_command() {
+            Ok(Some(command)) => {
+                if !serve(&mut end, command) {
+                    return;
+                }
+            }
+            Ok(None) => panic!("an entry of this turn was not seen"),
+            Err(_) => return,
+        }
+    }
+});
+
+/// Does what an engine does with a command. False if the app has broken the contract.
+fn serve(end: &mut DaemonEnd, command: Command) -> bool {
+    match command {
+        Command::Send { offset, length, .. } => {
+            assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
+            end.read(offset, &mut vec![0; length as usize]);
+            end.sends_finished(1);
+            true
+        }
+        Command::SendFrames { offset, length, count, .. } => {
+            let mut burst = SentBurst::new(offset, length, count);
+            loop {
+                match end.next_frame(&mut burst) {
+                    Ok(Some(frame)) => end.read(frame.offset, &mut vec![0; frame.length as usize]),
+                    Ok(None) => break,
+                    Err(_) => return false,
+                }
+            }
+            end.sends_finished(1);
+            true
+        }
+        Command::Release { buffers } => {
+            buffers.as_slice().iter().all(|id| end.release(*id).is_ok())
+        }
+        Command::Connect { .. } | Command::Close { .. } => true,
+    }
+}
