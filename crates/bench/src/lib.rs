@@ -18,6 +18,7 @@
 
 mod apps;
 mod arguments;
+mod classify;
 mod clearway;
 mod contender;
 mod cpu;
@@ -38,6 +39,7 @@ mod table;
 mod veth;
 
 pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
+pub use classify::{BenchCommand, ClassifyCommand};
 pub use contender::Contender;
 pub use demo::{DemoCommand, DemoPart, demo_text};
 pub use error::Error;

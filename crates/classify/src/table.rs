@@ -5,10 +5,12 @@ mod linear;
 mod production;
 #[cfg(test)]
 mod tests;
+mod tuple;
 
 pub use adaptive::Adaptive;
 pub use linear::Linear;
 pub use production::Production;
+pub use tuple::Tuple;
 
 use crate::{Rule, RuleId};
 use clearway_wire::digest::Digest;

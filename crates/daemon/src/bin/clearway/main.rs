@@ -36,7 +36,7 @@ enum Command {
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
     /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
-    Bench(clearway_bench::Command),
+    Bench(clearway_bench::BenchCommand),
     /// Show in under a minute what Clearway does here, beside kernel TCP
     Demo(clearway_bench::DemoCommand),
     #[command(hide = true)]

@@ -1,0 +1,103 @@
+//! The command line of `clearway bench classify`.
+
+use crate::error::Error;
+use std::path::PathBuf;
+
+/// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
+#[derive(clap::Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct BenchCommand {
+    #[command(subcommand)]
+    special: Option<Special>,
+    #[command(flatten)]
+    messages: Option<crate::Command>,
+}
+
+/// What is measured other than messages.
+#[derive(clap::Subcommand, Clone, Debug)]
+enum Special {
+    Classify(ClassifyCommand),
+}
+
+impl BenchCommand {
+    /// Runs what is asked for and prints the report.
+    pub fn execute(&self) -> Result<(), Error> {
+        match (&self.special, &self.messages) {
+            (Some(Special::Classify(command)), _) => command.execute(),
+            (None, Some(command)) => command.execute(),
+            (None, None) => {
+                let message = "nothing to measure; write rtt, rate, stream or classify";
+                Err(Error::Options(message.into()))
+            }
+        }
+    }
+}
+
+/// Find the owners of packets: the tables of VIFs over ClassBench rule files
+#[derive(clap::Args, Clone, Debug)]
+pub struct ClassifyCommand {
+    /// A directory of rule files, all of which are measured, and the paper's evaluation printed.
+    #[arg(long, conflicts_with_all = ["rules", "exact"])]
+    sets: Option<PathBuf>,
+    /// The program of bench/classify: librte_acl is measured beside, in the same run.
+    #[arg(long, requires = "sets")]
+    aclbench: Option<PathBuf>,
+    /// A directory to write the plots to, as SVG.
+    #[arg(long, requires = "sets")]
+    plots: Option<PathBuf>,
+    /// A rule file: `@source/length destination/length low : high low : high protocol/mask`, one rule
+    /// a line; the first that matches wins.
+    #[arg(long, conflicts_with = "exact")]
+    rules: Option<PathBuf>,
+    /// Headers: source, destination, ports, protocol and first match, decimal, tab-separated.
+    /// [default: ten headers per rule, made as aclbench makes them]
+    #[arg(long, requires = "rules")]
+    trace: Option<PathBuf>,
+    /// Only this table: linear, adaptive, tuple or production. [default: all]
+    #[arg(long, requires = "rules", value_parser = super::outcome::TABLES)]
+    table: Option<String>,
+    /// As many connections, each with a rule of its own.
+    #[arg(long)]
+    exact: Option<usize>,
+    /// As many patterns besides.
+    #[arg(long, requires = "exact", default_value_t = 1000)]
+    patterns: usize,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub(super) enum Task {
+    Sets { directory: PathBuf, aclbench: Option<PathBuf>, plots: Option<PathBuf> },
+    One { rules: PathBuf, trace: Option<PathBuf>, only: Option<&'static str> },
+    Exact { connections: usize, patterns: usize },
+}
+
+/// Numbers of the second word of connections' addresses stay below this.
+const EXACT_MAX: usize = 10_000_000;
+
+impl ClassifyCommand {
+    pub(super) fn task(&self) -> Result<Task, Error> {
+        if let Some(directory) = &self.sets {
+            let (aclbench, plots) = (self.aclbench.clone(), self.plots.clone());
+            return Ok(Task::Sets { directory: directory.clone(), aclbench, plots });
+        }
+        if let Some(rules) = &self.rules {
+            let only =
+                super::outcome::TABLES.into_iter().find(|name| self.table.as_deref() == Some(name));
+            return Ok(Task::One { rules: rules.clone(), trace: self.trace.clone(), only });
+        }
+        match self.exact {
+            Some(connections @ 1..=EXACT_MAX) => {
+                Ok(Task::Exact { connections, patterns: self.patterns.min(65_536) })
+            }
+            Some(_) => Err(Error::Options(format!("write --exact 1 to --exact {EXACT_MAX}"))),
+            None => Err(Error::Options(
+                "nothing to classify; write --rules FILE, --sets DIRECTORY or --exact NUMBER"
+                    .into(),
+            )),
+        }
+    }
+}
