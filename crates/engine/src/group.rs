@@ -74,7 +74,7 @@ impl Group {
                 idler.was_busy(now, all.told_apps);
             }
             self.engines.retain(|engine| !engine.has_ended());
-            if all.is_busy {
+            if all.is_busy || self.engines.is_empty() {
                 continue;
             }
             match idler.step(now) {
