@@ -43,7 +43,7 @@ pub enum Point {
     Wire,
     /// Given to an app, or accepted from one.
     Delivered,
-    /// Refused to the app that sent it.
+    /// Refused to the app that sent it; or, if incoming, nobody's here.
     Refused,
 }
 

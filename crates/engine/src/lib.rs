@@ -26,6 +26,7 @@ pub use engine::{Engine, EngineConfig, Turn};
 pub use group::{Clock, Group};
 pub use idle::Idle;
 pub use snapshot::{
-    ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot, VifSnapshot,
+    CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
+    VifSnapshot,
 };
 pub use switch::{CaptureSpec, PRIORITY_MAX, Refusal, VifRefused, VifSpec};

@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub listeners: Vec<ListenerSnapshot>,
     /// Virtual interfaces, in the order of their channels.
     pub vifs: Vec<VifSnapshot>,
+    /// Captures, in the order in which they were opened.
+    pub captures: Vec<CaptureSnapshot>,
     /// Connections, local ones included.
     pub flows: Vec<FlowSnapshot>,
     /// Counters by name, in the order of their declaration; drops are counted by reason.
@@ -130,4 +132,17 @@ pub struct VifSnapshot {
     pub counters: Vec<(&'static str, u64)>,
     /// Frames that it was not allowed to send, by reason.
     pub refused: Vec<(&'static str, u64)>,
+}
+
+/// One capture.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaptureSnapshot {
+    /// Its id in its channel.
+    pub vif: u32,
+    /// The channel that owns it.
+    pub channel: u32,
+    /// Frames that were shown.
+    pub frames: u64,
+    /// Frames that there was no room for.
+    pub frames_dropped: u64,
 }

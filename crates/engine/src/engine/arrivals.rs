@@ -49,10 +49,8 @@ impl Core {
             Some(Port::Service(Service::Messages)) => self.app_of_messages(frame, digest),
             Some(Port::Service(_)) | None => None,
         };
-        if owner.is_some() {
-            sighting.point = Point::Delivered;
-            self.switch.show(&mut self.channels, now, &sighting);
-        }
+        sighting.point = if owner.is_some() { Point::Delivered } else { Point::Refused };
+        self.switch.show(&mut self.channels, now, &sighting);
     }
 
     /// The channel whose connection a packet of messages is of.

@@ -23,6 +23,7 @@ impl Engine {
             channels: core.channels.iter().map(|(id, channel)| channel.snapshot(id)).collect(),
             listeners: core.listeners(),
             vifs: core.switch.snapshot(),
+            captures: core.switch.snapshot_captures(),
             counters: counters.collect(),
             flows: self.core.flows(),
         }

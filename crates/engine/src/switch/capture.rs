@@ -9,6 +9,7 @@ use clearway_wire::digest::Digest;
 use super::gathering::Gathering;
 use super::refusal::Refusal;
 use crate::channels::Channel;
+use crate::snapshot::CaptureSnapshot;
 
 /// What a capture wants to see.
 #[derive(Clone, Debug)]
@@ -38,13 +39,15 @@ pub(super) struct Capture {
     pub(super) id: u32,
     pub(super) gathering: Gathering,
     spec: CaptureSpec,
+    /// Frames that were shown.
+    shown: u64,
     /// Frames that there was no room for.
-    pub(super) dropped: u64,
+    dropped: u64,
 }
 
 impl Capture {
     pub(super) fn new(channel: u32, id: u32, spec: CaptureSpec) -> Self {
-        Self { channel, id, gathering: Gathering::default(), spec, dropped: 0 }
+        Self { channel, id, gathering: Gathering::default(), spec, shown: 0, dropped: 0 }
     }
 
     pub(super) fn wants(&self, sighting: &Sighting<'_>) -> bool {
@@ -63,8 +66,19 @@ impl Capture {
             sighting.channel,
             reason,
         );
-        if !self.gathering.add(app, self.id, info, sighting.frame) {
+        if self.gathering.add(app, self.id, info, sighting.frame) {
+            self.shown += 1;
+        } else {
             self.dropped += 1;
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> CaptureSnapshot {
+        CaptureSnapshot {
+            vif: self.id,
+            channel: self.channel,
+            frames: self.shown,
+            frames_dropped: self.dropped,
         }
     }
 }

@@ -14,7 +14,7 @@ use super::refusal::{Refusal, VifRefused};
 use super::vif::{Vif, VifSpec};
 use crate::channels::Channels;
 use crate::interface::{Entry, Service};
-use crate::snapshot::VifSnapshot;
+use crate::snapshot::{CaptureSnapshot, VifSnapshot};
 
 /// The highest priority that a VIF may declare.
 pub const PRIORITY_MAX: u16 = 60_000;
@@ -344,6 +344,11 @@ impl Switch {
     /// The open VIFs, in the order of their slots.
     pub(crate) fn snapshot(&self) -> Vec<VifSnapshot> {
         self.vifs.iter().flatten().map(Vif::snapshot).collect()
+    }
+
+    /// The captures that are going on.
+    pub(crate) fn snapshot_captures(&self) -> Vec<CaptureSnapshot> {
+        self.captures.iter().map(Capture::snapshot).collect()
     }
 }
 
