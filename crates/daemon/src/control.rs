@@ -37,6 +37,7 @@ use crate::socket::Listener;
 use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
+use clearway_engine::Clock;
 
 pub(crate) use engines::{EngineSlot, Ethernet};
 use log_budget::LogBudget;
@@ -99,6 +100,7 @@ impl ControlPlane {
         config: &Config,
         listener: Listener,
         engines: Vec<EngineSlot>,
+        clock: Clock,
     ) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::resources("set up the control plane", error);
         let errno = |error: rustix::io::Errno| failed(error.into());
@@ -118,7 +120,7 @@ impl ControlPlane {
             session_next: 0,
             request_next: 0,
             vif_next: 1,
-            facts: Facts::new(config),
+            facts: Facts::new(config, clock),
             shutdown_deadline: None,
         };
         plane.watch_all().map_err(errno)?;

@@ -48,7 +48,7 @@ impl Host {
             engines.push(engine);
             slots.push(EngineSlot::new(&nic.name, networks, ethernet, control, opened.kernel));
         }
-        Ok(Self { control: ControlPlane::new(config, listener, slots)?, engines })
+        Ok(Self { control: ControlPlane::new(config, listener, slots, clock.clone())?, engines })
     }
 }
 

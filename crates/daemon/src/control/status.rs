@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clearway_channel::control::{Reply, STATUS_PART_BYTES_MAX, StatusPart};
-use clearway_engine::{Request as EngineRequest, Snapshot};
+use clearway_engine::{Clock, Request as EngineRequest, Snapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) socket: PathBuf,
     pub(super) udp_port: u16,
     started: Instant,
+    /// That of the engines.
+    clock: Clock,
     pub(super) confinement: Confinement,
 }
 
@@ -49,6 +51,8 @@ struct Status {
     version: &'static str,
     process: u32,
     uptime_seconds: u64,
+    /// The time now by the clock that stamps frames.
+    clock_ns: u64,
     socket: PathBuf,
     udp_port: u16,
     confinement: Confinement,
@@ -93,10 +97,10 @@ impl Telling {
 }
 
 impl Facts {
-    pub(super) fn new(config: &Config) -> Self {
+    pub(super) fn new(config: &Config, clock: Clock) -> Self {
         let socket = config.control.socket.clone();
         let confinement = Confinement::off("the host is part of another program");
-        Self { socket, udp_port: config.udp_port, started: Instant::now(), confinement }
+        Self { socket, udp_port: config.udp_port, started: Instant::now(), clock, confinement }
     }
 }
 
@@ -178,6 +182,7 @@ impl ControlPlane {
             version: env!("CARGO_PKG_VERSION"),
             process: std::process::id(),
             uptime_seconds: self.facts.started.elapsed().as_secs(),
+            clock_ns: self.facts.clock.now().as_ns(),
             socket: self.facts.socket.clone(),
             udp_port: self.facts.udp_port,
             confinement: self.facts.confinement.clone(),
@@ -209,8 +214,8 @@ impl ControlPlane {
 }
 
 /// The status as JSON, without its last flows if it would be too long with them. Everything else is
-/// bounded by the limits of the policy; should it be too much nevertheless, listeners, channels and
-/// apps go as well.
+/// bounded by the limits of the policy; should it be too much nevertheless, virtual interfaces,
+/// listeners, channels and apps go as well.
 fn fitting(mut status: Status) -> String {
     let flows_before = flows(&status);
     let engines = status.engines.len().max(1);
@@ -225,6 +230,8 @@ fn fitting(mut status: Status) -> String {
         }
         if flows(&status) == 0 {
             for engine in &mut status.engines {
+                halve(&mut engine.snapshot.vifs);
+                halve(&mut engine.snapshot.captures);
                 halve(&mut engine.snapshot.listeners);
                 halve(&mut engine.snapshot.channels);
             }
@@ -270,6 +277,7 @@ mod tests {
             version: "0",
             process: 1,
             uptime_seconds: 0,
+            clock_ns: 0,
             socket: PathBuf::new(),
             udp_port: 0,
             confinement: Confinement::off("a test"),

@@ -10,6 +10,7 @@ mod doctor;
 mod output;
 mod ping;
 mod status;
+mod vif;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,8 @@ enum Command {
     Status(status::Arguments),
     /// Measure the round trip to the daemon of another host
     Ping(ping::Arguments),
+    /// List and open virtual interfaces, and capture what passes
+    Vif(vif::Arguments),
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
     /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
+        Command::Vif(arguments) => vif::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),

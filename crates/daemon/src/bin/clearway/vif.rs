@@ -1,0 +1,42 @@
+//! `clearway vif`: virtual interfaces and captures, for people.
+
+mod capture;
+mod list;
+mod observer;
+mod open;
+mod packet;
+mod pcapng;
+mod show;
+mod sightings;
+mod stop;
+
+use clap::Subcommand;
+
+use crate::output::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the virtual interfaces of all apps
+    List(list::Arguments),
+    /// Show all of one virtual interface, and explain its filters
+    Show(show::Arguments),
+    /// Open a virtual interface and print what it receives, a line per packet
+    Open(open::Arguments),
+    /// Print, or write as pcapng, what apps and the host send and receive
+    Capture(capture::Arguments),
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    match &arguments.command {
+        Command::List(arguments) => list::run(arguments),
+        Command::Show(arguments) => show::run(arguments),
+        Command::Open(arguments) => open::run(arguments),
+        Command::Capture(arguments) => capture::run(arguments),
+    }
+}

@@ -1,0 +1,183 @@
+//! `clearway vif list`, and what the daemon's status says of virtual interfaces.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::output::{Failure, lines, print, table};
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Arguments {
+    /// Print JSON, with everything that is known
+    #[arg(long)]
+    json: bool,
+    /// Control socket of the daemon
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
+    let interfaces = interfaces(&status);
+    if arguments.json {
+        return print(&format!("{:#}\n", Value::Array(interfaces)));
+    }
+    print(&text(&interfaces))
+}
+
+/// The virtual interfaces in a status, each with the app and the engine that it belongs to.
+pub(super) fn interfaces(status: &Value) -> Vec<Value> {
+    let mut interfaces = Vec::new();
+    for engine in list(status, "engines") {
+        for vif in list(engine, "vifs").iter().filter(|vif| vif.is_object()) {
+            let app = list(status, "apps")
+                .iter()
+                .find(|app| app["engine"] == engine["index"] && app["channel"] == vif["channel"]);
+            let app = app.unwrap_or(&Value::Null);
+            let mut vif = vif.clone();
+            for (key, value) in [
+                ("app", &app["app"]),
+                ("user", &app["user"]),
+                ("process", &app["process"]),
+                ("engine", &engine["engine"]),
+                ("engine_index", &engine["index"]),
+            ] {
+                vif[key] = value.clone();
+            }
+            vif["counters"] = by_name(&vif["counters"]);
+            vif["refused"] = by_name(&vif["refused"]);
+            interfaces.push(vif);
+        }
+    }
+    interfaces.sort_by_key(|vif| vif["vif"].as_u64());
+    interfaces
+}
+
+/// `[["a", 1]]` as `{"a": 1}`.
+fn by_name(counters: &Value) -> Value {
+    let pairs = counters.as_array().into_iter().flatten();
+    let named =
+        pairs.map(|pair| (pair[0].as_str().unwrap_or_default().to_owned(), pair[1].clone()));
+    json!(named.collect::<serde_json::Map<_, _>>())
+}
+
+fn text(interfaces: &[Value]) -> String {
+    if interfaces.is_empty() {
+        return "no virtual interfaces are open\n".to_owned();
+    }
+    let mut rows = table(&[
+        "#vif",
+        "app",
+        "#user",
+        "engine",
+        "receive",
+        "transmit",
+        "#priority",
+        "#rx frames",
+        "#rx bytes",
+        "#tx frames",
+        "#tx bytes",
+        "refused",
+        "#no room",
+    ]);
+    for vif in interfaces {
+        let counter = |name: &str| show(&vif["counters"][name]);
+        rows.add_row([
+            show(&vif["vif"]),
+            show(&vif["app"]),
+            show(&vif["user"]),
+            show(&vif["engine"]),
+            filters(vif, "receive"),
+            filters(vif, "transmit"),
+            show(&vif["priority"]),
+            counter("received_frames"),
+            counter("received_bytes"),
+            counter("sent_frames"),
+            counter("sent_bytes"),
+            refused(&vif["refused"]),
+            counter("dropped_no_room"),
+        ]);
+    }
+    lines(&rows)
+}
+
+/// The first filter, and how many more there are.
+fn filters(vif: &Value, key: &str) -> String {
+    match list(vif, key) {
+        [] => "nothing".to_owned(),
+        [only] => show(only),
+        [first, rest @ ..] => format!("{} (+{})", show(first), rest.len()),
+    }
+}
+
+/// Each reason with its count.
+pub(super) fn refused(refused: &Value) -> String {
+    let reasons = refused.as_object().into_iter().flatten();
+    let reasons: Vec<String> =
+        reasons.map(|(reason, count)| format!("{reason} {}", show(count))).collect();
+    if reasons.is_empty() { "0".to_owned() } else { reasons.join(", ") }
+}
+
+pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+pub(super) fn show(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub(in crate::vif) fn status() -> Value {
+        let vif = |vif: u32, channel: u32, priority: u16, receive: &[&str]| {
+            json!({
+                "vif": vif, "channel": channel, "priority": priority, "receive": receive,
+                "copies": [], "transmit": ["udp src port 53"],
+                "counters": [["received_frames", 11], ["dropped_no_room", 4], ["sent_frames", 22]],
+                "refused": [["source", 3]],
+            })
+        };
+        json!({
+            "udp_port": 20707,
+            "apps": [
+                { "app": "dns", "user": 7, "process": 8, "engine": 0, "channel": 5 },
+                { "app": "sniff", "user": 0, "process": 9, "engine": 0, "channel": 6 },
+            ],
+            "engines": [{
+                "index": 0, "engine": "eth0", "addresses": ["10.0.0.2/24"],
+                "vifs": [
+                    vif(3, 6, 9, &["udp dst port 53"]),
+                    vif(2, 5, 0, &["dst host 10.0.0.2 and udp dst port 53", "udp dst port 54"]),
+                ],
+            }],
+        })
+    }
+
+    #[test]
+    fn list_has_a_line_per_interface() {
+        let text = text(&interfaces(&status()));
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 3, "{text}");
+        for part in ["dns", "eth0", "dst port 53 (+1)", "udp src port 53", "11", "22", "source 3"] {
+            assert!(lines[1].contains(part), "{part} is missing in\n{text}");
+        }
+        assert!(lines[2].contains("sniff"));
+    }
+
+    #[test]
+    fn nothing_and_nonsense_are_shown_as_far_as_they_go() {
+        assert!(text(&interfaces(&json!({}))).contains("no virtual interfaces"));
+        let odd = json!({ "engines": [{ "vifs": [3, {}] }, 4], "apps": 5 });
+        assert_eq!(interfaces(&odd).len(), 1, "another version's status");
+    }
+}
