@@ -5,8 +5,10 @@
 mod support;
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
 
+use clearway_client::{MacChoice, VifOptions};
 use clearway_nic::interface::{Facts, Namespace};
 use support::traffic::Traffic;
 use support::{Network, PATIENCE, clearway, eventually};
@@ -133,4 +135,84 @@ fn killed_daemon_leaves_the_interface_to_the_kernel() {
         veth.facts(0).xdp_program.is_none() && veth.facts(1).xdp_program.is_none()
     });
     veth.kernel_goes_on();
+}
+
+/// What a virtual interface asks for comes to it, and to the kernel again when it is closed.
+fn frames_are_steered(nic: &str) {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts([nic, nic], IPV4.map(IpAddr::V4));
+    let entered = "the namespace can be entered";
+    let sender = veth.spaces[0].within(|| UdpSocket::bind((IPV4[0], 0))).expect(entered);
+    let sender = sender.expect("a socket");
+    let mut channel = network.server.attach("steered");
+    let options = VifOptions::receiving("dst host own and udp dst port 4001");
+    let vif = channel.open_vif(&options).expect("an interface");
+    eventually("a datagram comes to the interface", || {
+        sender.send_to(b"raw", (IPV4[1], 4001)).expect("sent");
+        let frames = channel.recv_frames(Some(Duration::from_millis(20)));
+        frames.is_ok_and(|frames| frames.iter().any(|frame| frame.bytes[42..].starts_with(b"raw")))
+    });
+    veth.kernel_goes_on();
+    channel.close_vif(vif.id).expect("closed");
+    let kernel = veth.spaces[1].within(|| UdpSocket::bind((IPV4[1], 4001))).expect(entered);
+    let kernel = kernel.expect("the port is free");
+    kernel.set_read_timeout(Some(Duration::from_millis(20))).expect("a timeout");
+    eventually("a datagram comes to the kernel", || {
+        sender.send_to(b"again", (IPV4[1], 4001)).expect("sent");
+        kernel.recv(&mut [0; 9]).is_ok_and(|length| length == 5)
+    });
+}
+
+#[test]
+fn af_xdp_steers_to_virtual_interfaces() {
+    frames_are_steered("driver = \"af_xdp\"");
+}
+
+#[test]
+fn af_packet_steers_to_virtual_interfaces() {
+    frames_are_steered("driver = \"af_packet\"");
+}
+
+/// A machine on the LAN: the kernel of the other host asks for its address, is answered, and sends to
+/// its Ethernet address. And the app's end takes it off the LAN.
+#[test]
+fn machine_of_its_own_is_found_by_the_kernel() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    let entered = "the namespace can be entered";
+    let sender = veth.spaces[0].within(|| UdpSocket::bind((IPV4[0], 0))).expect(entered);
+    let sender = sender.expect("a socket");
+    let mut channel = network.server.attach("machine");
+    let own = Ipv4Addr::new(10, 78, 0, 50);
+    let address = format!("{own}/24").parse().expect("an address");
+    let machine = VifOptions::machine(MacChoice::Own, address);
+    let vif = channel.open_vif(&machine).expect("an interface");
+    eventually("the kernel asks, is told, and sends", || {
+        sender.send_to(b"to the machine", (own, 7)).expect("sent");
+        let Ok(frames) = channel.recv_frames(Some(Duration::from_millis(20))) else { return false };
+        let copies: Vec<Vec<u8>> = frames.iter().map(|frame| frame.bytes.to_vec()).collect();
+        drop(frames);
+        for frame in &copies {
+            // ARP: who has the machine's address?
+            if frame[12..14] == [8, 6] && frame[21] == 1 && frame[38..42] == own.octets() {
+                let answer = arp_answer(frame, vif.mac.0);
+                channel.send_frame(vif.id, &answer).expect("sent");
+            }
+        }
+        channel.flush_frames(vif.id, Some(PATIENCE)).expect("sent");
+        copies.iter().any(|frame| {
+            frame[..6] == vif.mac.0
+                && frame.len() > 42
+                && frame[42..].starts_with(b"to the machine")
+        })
+    });
+    veth.kernel_goes_on();
+    let sent = channel.frames_sent(vif.id).expect("open");
+    assert_eq!(sent.rejected, 0, "reason {}", sent.reason);
+}
+
+/// The answer to an ARP request (RFC 826): source and target exchanged.
+fn arp_answer(request: &[u8], mac: [u8; 6]) -> Vec<u8> {
+    [&request[6..12], &mac, &request[12..21], &[2], &mac, &request[38..42], &request[22..32]]
+        .concat()
 }

@@ -29,6 +29,7 @@ use super::requests::{not_attached, refusal};
 use super::session::Waiting;
 use crate::filter::Template;
 use crate::policy::{Grant, Place, Station};
+use steering::Steered;
 
 /// The interfaces and captures of an engine, by their numbers.
 #[derive(Debug, Default)]
@@ -44,6 +45,8 @@ struct Vif {
     app: String,
     /// What it was granted; a capture has no use for it.
     grant: Option<Grant>,
+    /// What the NIC was asked for.
+    steered: Steered,
 }
 
 impl ControlPlane {
@@ -64,7 +67,7 @@ impl ControlPlane {
             mac: grant.mac,
             rate_frames_per_s: grant.rate_frames_per_s,
         };
-        let vif = Vif { channel, app, grant: Some(grant) };
+        let vif = Vif { channel, app, grant: Some(grant), steered: Steered::default() };
         let vif = self.begin_opening(token, engine, vif);
         self.engines[engine].post(EngineRequest::OpenVif { channel, vif, spec: Box::new(spec) });
         Ok(())
@@ -86,7 +89,7 @@ impl ControlPlane {
             return Err(refusal(Code::Unsupported, text));
         }
         self.accounts.open_vif(&session.peer)?;
-        let vif = Vif { channel, app: name, grant: None };
+        let vif = Vif { channel, app: name, grant: None, steered: Steered::default() };
         let vif = self.begin_opening(token, engine, vif);
         let spec = Box::new(spec);
         self.engines[engine].post(EngineRequest::OpenCapture { channel, vif, spec });
@@ -102,6 +105,7 @@ impl ControlPlane {
             return Err(refusal(Code::Invalid, text));
         }
         session.waiting = Waiting::ClosingVif(vif);
+        self.engines[engine].unsteer(vif);
         self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
         Ok(())
     }
@@ -279,6 +283,7 @@ impl EngineSlot {
         let of_channel = self.vifs.table.iter().filter(|(_, vif)| vif.channel == channel);
         let numbers: Vec<u32> = of_channel.map(|(number, _)| *number).collect();
         for number in &numbers {
+            self.unsteer(*number);
             self.vifs.table.remove(number);
         }
         numbers.len()
