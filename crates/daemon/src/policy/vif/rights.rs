@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use clearway_channel::Code;
 use clearway_channel::control::{MacChoice, OpenVif, Refusal};
-use clearway_classify::{Clause, Filter};
+use clearway_classify::{Clause, Filter, Ports};
 use clearway_nic::MacAddress;
+use clearway_wire::digest::{Network, fields};
 
 use super::wanted::Wanted;
 use super::{Place, Station, denied, invalid, station};
@@ -179,10 +180,10 @@ impl<'a> Rights<'a> {
         send.extend(
             own.and_then(|own| own.address).map(|own| station::of_address(own, place.vlan)),
         );
-        self.check_list("send", &wanted.transmit, &send)?;
         if !is_machine {
             self.check_list("receive", &wanted.receive, &receive)?;
         }
+        self.check_list("send", &wanted.transmit, &send)?;
         if !wanted.copies.is_empty() && !rule.copies && !is_machine {
             return Err(self.missing("have copies of frames", "copies = true"));
         }
@@ -194,7 +195,7 @@ impl<'a> Rights<'a> {
         for wanted in wanted {
             let mut clauses = wanted.clauses().iter();
             if let Some(clause) = clauses.find(|clause| !is_within(clause, allowed)) {
-                return Err(self.not_within(verb, &(*clause).into(), allowed));
+                return Err(self.not_within(verb, &untied(clause), allowed));
             }
         }
         Ok(())
@@ -229,6 +230,25 @@ impl<'a> Rights<'a> {
 
 fn is_within(clause: &Clause, allowed: &[Filter]) -> bool {
     allowed.iter().flat_map(Filter::clauses).any(|allowed| allowed.contains(clause))
+}
+
+/// A clause without what every interface is tied to, and no rule has to say.
+fn untied(clause: &Clause) -> Filter {
+    let ties = [fields::MAC_SOURCE, fields::ARP_SENDER_MAC];
+    let is_arp = clause.pattern().field(fields::NETWORK).1 == Network::Arp as u64;
+    let ties = if is_arp { &ties[..] } else { &ties[..1] };
+    let pattern = ties.iter().fold(*clause.pattern(), |pattern, tie| pattern.without(*tie));
+    let with_ports = |clause: Clause, of: Clause| {
+        let clause = match of.source_ports() {
+            Ports::ANY => clause,
+            ports => clause.from_ports(ports)?,
+        };
+        match of.destination_ports() {
+            Ports::ANY => Some(clause),
+            ports => clause.to_ports(ports),
+        }
+    };
+    with_ports(pattern.into(), *clause).unwrap_or(*clause).into()
 }
 
 fn expanded(templates: &[Template], place: &Place) -> Vec<Filter> {
