@@ -17,7 +17,7 @@ mod subtable;
 
 use super::{BATCH_MAX, Table};
 use crate::{Pattern, Rule, RuleId};
-use cache::{Answer, Cache};
+use cache::{Cache, Questions};
 use clearway_wire::digest::{Digest, PATTERN_WORDS};
 use entry::{Entry, Wide};
 use plan::{BUCKET_MAX, TABLES_MAX};
@@ -88,6 +88,12 @@ impl Production {
     #[must_use]
     pub fn subtables(&self) -> usize {
         self.subtables.len()
+    }
+
+    /// How many packets the cache was asked about, and how many of them it knew.
+    #[must_use]
+    pub const fn cache_use(&self) -> (u64, u64) {
+        self.cache.total()
     }
 
     fn entry(&mut self, rule: &Rule) -> Entry {
@@ -184,6 +190,25 @@ impl Production {
         self.plan(rest.entries().copied().collect(), room.min(2));
     }
 
+    /// Finds, and remembers, what the cache does not know.
+    fn search_unknown(
+        &mut self,
+        questions: &Questions,
+        digests: &[Digest],
+        found: &mut [Option<RuleId>],
+    ) {
+        let mut search = Search::new();
+        for &which in &questions.unknown[..questions.unknown_count] {
+            search.push(&digests[usize::from(which)], usize::from(which));
+        }
+        self.search(&mut search, digests);
+        for at in 0..search.count {
+            let which = usize::from(search.which[at]);
+            found[which] = search.found(at).map(RuleId);
+            self.cache.remember(questions, which, search.found(at));
+        }
+    }
+
     fn search(&self, search: &mut Search, digests: &[Digest]) {
         for &index in &self.order {
             self.subtables[index as usize].search(search, digests, &self.wide);
@@ -217,10 +242,10 @@ impl Table for Production {
     fn classify(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
         assert!(digests.len() <= BATCH_MAX, "a batch has at most {BATCH_MAX} packets");
         let found = &mut found[..digests.len()];
-        let mut search = Search::new();
         if !self.cache.is_on(digests.len()) {
+            let mut search = Search::new();
             for (which, digest) in digests.iter().enumerate() {
-                search.push(digest, which, true);
+                search.push(digest, which);
             }
             self.search(&mut search, digests);
             for (at, found) in found.iter_mut().enumerate() {
@@ -228,23 +253,13 @@ impl Table for Production {
             }
             return;
         }
-        let mut answers = [Answer::Unknown; BATCH_MAX];
-        self.cache.ask(digests, &mut answers[..digests.len()]);
-        for (which, (digest, found)) in digests.iter().zip(found.iter_mut()).enumerate() {
-            search.push(digest, which, answers[which] == Answer::Unknown);
-            *found = match answers[which] {
-                Answer::Rule(id) => Some(RuleId(id)),
-                _ => None,
-            };
+        let mut questions = Questions::new();
+        self.cache.ask(digests, &mut questions);
+        for (at, found) in found.iter_mut().enumerate() {
+            *found = questions.rule(at).map(RuleId);
         }
-        if search.count == 0 {
-            return;
-        }
-        self.search(&mut search, digests);
-        for at in 0..search.count {
-            let which = usize::from(search.which[at]);
-            found[which] = search.found(at).map(RuleId);
-            self.cache.remember(&digests[which], search.found(at));
+        if questions.unknown_count > 0 {
+            self.search_unknown(&questions, digests, found);
         }
     }
 

@@ -3,16 +3,18 @@
 //! It is for the packets that most packets are, IPv4 with ports and without a tag, in tables whose rules
 //! look at no more than the five-tuple: there a question is two words under the union of all rules'
 //! masks, of which 24 bits are always the same. The answer stands in their place, so that a slot has 16
-//! bytes and a cache line four of them. All other packets go past the cache.
+//! bytes and a cache line four of them. A question has two lines where its answer may be, of which the
+//! second is asked only when the first does not know. All other packets go past the cache.
 //!
 //! An insertion or removal that can change one question's answer only (a connection's rule) clears
-//! that one line. Any other makes everything old: a *region* of the cache whose generation is not the
+//! those lines. Any other makes everything old: a *region* of the cache whose generation is not the
 //! current one is cleared when it is next asked, so that no update waits for the whole cache to be
 //! cleared. The cache watches its own worth and stays out of the way for a while when few questions are
 //! asked twice.
 
 use super::entry::{Mask, WIDE_WORDS, hash};
 use crate::Pattern;
+use crate::table::BATCH_MAX;
 use clearway_wire::digest::Digest;
 
 /// Where the answer is in a slot's first word; what stands there in a digest is the same for all that
@@ -56,15 +58,48 @@ struct Line {
 
 const NO_LINE: Line = Line { slots: [Slot { word_0: EMPTY as u64, word_3: 0 }; WAYS] };
 
-/// What the cache says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
-    /// It does not know.
-    Unknown,
-    /// No rule matches.
-    NoRule,
-    /// This rule matches.
-    Rule(u32),
+/// A batch of packets, as the cache sees them.
+#[derive(Debug)]
+pub(super) struct Questions {
+    word_0: [u64; BATCH_MAX],
+    word_3: [u64; BATCH_MAX],
+    hash: [u64; BATCH_MAX],
+    is_cacheable: [bool; BATCH_MAX],
+    /// A rule, [`NO_RULE`], or [`EMPTY`] for what the cache does not know.
+    answer: [u32; BATCH_MAX],
+    /// Those which the cache does not know.
+    pub(super) unknown: [u8; BATCH_MAX],
+    pub(super) unknown_count: usize,
+}
+
+impl Questions {
+    pub(super) const fn new() -> Self {
+        Self {
+            word_0: [0; BATCH_MAX],
+            word_3: [0; BATCH_MAX],
+            hash: [0; BATCH_MAX],
+            is_cacheable: [false; BATCH_MAX],
+            answer: [EMPTY; BATCH_MAX],
+            unknown: [0; BATCH_MAX],
+            unknown_count: 0,
+        }
+    }
+
+    /// The rule that matches, if the cache knows one.
+    #[inline]
+    pub(super) fn rule(&self, at: usize) -> Option<u32> {
+        (self.answer[at] < EMPTY).then_some(self.answer[at])
+    }
+
+    /// Lists those of the first `count` without an answer. Without a branch.
+    #[inline]
+    fn list_unknown(&mut self, count: usize) {
+        self.unknown_count = 0;
+        for at in 0..count {
+            self.unknown[self.unknown_count % BATCH_MAX] = at as u8;
+            self.unknown_count += usize::from(self.answer[at] == EMPTY);
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -79,7 +114,11 @@ pub(super) struct Cache {
     pause: u32,
     asked: u32,
     answered: u32,
+    /// Which way of a full line is next to go.
+    turn: u32,
     is_disabled: bool,
+    /// All questions and answers, for those who watch.
+    total: (u64, u64),
 }
 
 impl Cache {
@@ -104,8 +143,10 @@ impl Cache {
         let is_one_question = (self.union[0] ^ mask[0]) & !ANSWER == 0 && self.union[3] == mask[3];
         if is_known && is_one_question {
             let (word_0, word_3) = (pattern.value()[0] & !ANSWER, pattern.value()[3]);
-            let line = self.line(word_0, word_3);
-            self.lines[line] = NO_LINE;
+            let hash = hash(word_0, word_3);
+            for line in [self.first_line(hash), self.second_line(hash)] {
+                self.lines[line] = NO_LINE;
+            }
         } else {
             self.forget();
         }
@@ -144,6 +185,11 @@ impl Cache {
         self.lines.capacity() * size_of::<Line>() + self.regions.capacity() * size_of::<u32>()
     }
 
+    /// How many questions it was asked, and how many of them it answered.
+    pub(super) const fn total(&self) -> (u64, u64) {
+        self.total
+    }
+
     /// True if it wants to be asked about the next `questions`.
     #[inline]
     pub(super) fn is_on(&mut self, questions: usize) -> bool {
@@ -157,52 +203,75 @@ impl Cache {
     /// Asks about all of a batch. First all lines are looked for, and only then read, so that the loads
     /// of different packets overlap.
     #[inline]
-    pub(super) fn ask(&mut self, digests: &[Digest], answers: &mut [Answer]) {
-        let mut lines = [0u32; super::BATCH_MAX];
-        for (line, digest) in lines.iter_mut().zip(digests) {
-            let (word_0, word_3) = self.question(digest);
-            *line = self.line(word_0, word_3) as u32;
-            self.refresh(*line as usize);
+    pub(super) fn ask(&mut self, digests: &[Digest], questions: &mut Questions) {
+        for (at, digest) in digests.iter().enumerate() {
+            let words = digest.words();
+            let word_0 = words[0] & self.union[0] & !ANSWER;
+            let word_3 = words[3] & self.union[3];
+            let hash = hash(word_0, word_3);
+            (questions.word_0[at], questions.word_3[at]) = (word_0, word_3);
+            questions.hash[at] = hash;
+            questions.is_cacheable[at] = self.is_cacheable(digest);
+            self.refresh(self.first_line(hash));
         }
-        let mut answered = 0;
-        for ((line, digest), answer) in lines.iter().zip(digests).zip(answers) {
-            *answer = self.look_up(*line as usize, digest);
-            answered += u32::from(*answer != Answer::Unknown);
+        for at in 0..digests.len() {
+            let answer = self.look_up(self.first_line(questions.hash[at]), questions, at);
+            questions.answer[at] = if questions.is_cacheable[at] { answer } else { EMPTY };
         }
-        self.watch(digests.len() as u32, answered);
+        questions.list_unknown(digests.len());
+        if questions.unknown_count > 0 {
+            self.ask_again(digests.len(), questions);
+        }
+        self.watch(digests.len() as u32, (digests.len() - questions.unknown_count) as u32);
+    }
+
+    /// Looks at the second lines of those that have no answer yet.
+    fn ask_again(&mut self, count: usize, questions: &mut Questions) {
+        for unknown in 0..questions.unknown_count {
+            let at = usize::from(questions.unknown[unknown]);
+            self.refresh(self.second_line(questions.hash[at]));
+        }
+        for unknown in 0..questions.unknown_count {
+            let at = usize::from(questions.unknown[unknown]);
+            let answer = self.look_up(self.second_line(questions.hash[at]), questions, at);
+            questions.answer[at] = if questions.is_cacheable[at] { answer } else { EMPTY };
+        }
+        questions.list_unknown(count);
     }
 
     #[inline]
-    fn look_up(&self, line: usize, digest: &Digest) -> Answer {
-        let (word_0, word_3) = self.question(digest);
+    fn look_up(&self, line: usize, questions: &Questions, at: usize) -> u32 {
+        let (word_0, word_3) = (questions.word_0[at], questions.word_3[at]);
         let mut found = EMPTY;
         for slot in &self.lines[line].slots {
-            let is_it = (slot.word_0 ^ word_0) & !ANSWER == 0 && slot.word_3 == word_3;
-            found = if is_it { slot.word_0 as u32 & ANSWER as u32 } else { found };
+            let differ = (slot.word_0 ^ word_0) & !ANSWER | (slot.word_3 ^ word_3);
+            let answer = slot.word_0 as u32 & ANSWER as u32;
+            found = if differ == 0 { answer } else { found };
         }
-        match found {
-            EMPTY => Answer::Unknown,
-            _ if !self.is_cacheable(digest) => Answer::Unknown,
-            NO_RULE => Answer::NoRule,
-            id => Answer::Rule(id),
-        }
+        found
     }
 
-    /// Remembers an answer.
-    #[inline]
-    pub(super) fn remember(&mut self, digest: &Digest, id: Option<u32>) {
-        let answer = id.unwrap_or(NO_RULE);
-        if !self.is_cacheable(digest) || id.is_some_and(|id| id >= EMPTY) {
+    /// Remembers the answer to a question that it did not know.
+    pub(super) fn remember(&mut self, questions: &Questions, at: usize, id: Option<u32>) {
+        if !questions.is_cacheable[at] || id.is_some_and(|id| id >= EMPTY) {
             return;
         }
-        let (word_0, word_3) = self.question(digest);
-        let line = self.line(word_0, word_3);
-        let slots = &mut self.lines[line].slots;
-        let empty = slots.iter().position(|slot| slot.word_0 as u32 & ANSWER as u32 == EMPTY);
-        // Of a full line, any: a cycle that is longer than the cache would find nothing if it were the
-        // oldest.
-        let way = empty.unwrap_or(self.asked as usize / super::BATCH_MAX % WAYS);
-        slots[way] = Slot { word_0: word_0 | u64::from(answer), word_3 };
+        let hash = questions.hash[at];
+        let (first, second) = (self.first_line(hash), self.second_line(hash));
+        let empty =
+            [first, second].into_iter().find_map(|line| Some((line, self.empty_way(line)?)));
+        // Where all is full, any: a cycle that is longer than the cache would find nothing if it were
+        // the oldest.
+        self.turn = self.turn.wrapping_add(1);
+        let (line, way) = empty.unwrap_or((first, self.turn as usize % WAYS));
+        let answer = u64::from(id.unwrap_or(NO_RULE));
+        self.lines[line].slots[way] =
+            Slot { word_0: questions.word_0[at] | answer, word_3: questions.word_3[at] };
+    }
+
+    fn empty_way(&self, line: usize) -> Option<usize> {
+        let slots = &self.lines[line].slots;
+        slots.iter().position(|slot| slot.word_0 as u32 & ANSWER as u32 == EMPTY)
     }
 
     /// True if the digest is told by what the cache compares.
@@ -215,14 +284,13 @@ impl Cache {
     }
 
     #[inline]
-    fn question(&self, digest: &Digest) -> (u64, u64) {
-        let words = digest.words();
-        (words[0] & self.union[0] & !ANSWER, words[3] & self.union[3])
+    fn first_line(&self, hash: u64) -> usize {
+        hash as usize & (self.lines.len() - 1)
     }
 
     #[inline]
-    fn line(&self, word_0: u64, word_3: u64) -> usize {
-        hash(word_0, word_3) as usize & (self.lines.len() - 1)
+    fn second_line(&self, hash: u64) -> usize {
+        (hash >> 32) as usize & (self.lines.len() - 1)
     }
 
     /// Clears the region of a line if it is old.
@@ -241,6 +309,8 @@ impl Cache {
     /// whether it is worth it.
     #[inline]
     fn watch(&mut self, asked: u32, answered: u32) {
+        self.total.0 += u64::from(asked);
+        self.total.1 += u64::from(answered);
         self.asked += asked;
         self.answered += answered;
         let period = (self.lines.len() * WAYS * 4) as u32;

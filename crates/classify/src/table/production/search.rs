@@ -29,14 +29,14 @@ impl Search {
         }
     }
 
-    /// Adds a packet, if `is_wanted`; else the next takes its place. Without a branch.
+    /// Adds a packet.
     #[inline]
-    pub(super) fn push(&mut self, digest: &Digest, which: usize, is_wanted: bool) {
-        let at = self.count % BATCH_MAX;
+    pub(super) fn push(&mut self, digest: &Digest, which: usize) {
+        let at = self.count;
         self.word_0[at] = digest.words()[0];
         self.word_3[at] = digest.words()[3];
         self.which[at] = which as u8;
-        self.count += usize::from(is_wanted);
+        self.count += 1;
     }
 
     #[inline]
