@@ -282,8 +282,8 @@ fn configuration_is_checked_before_anything_is_opened() {
             .expect("the command starts");
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("bad.toml:2: there is no interface \"nope0\""), "{text}");
-        assert!(text.contains("bad.toml:3: unknown key `idel`"), "{text}");
+        assert!(text.contains("bad.toml:2:13: there is no interface \"nope0\""), "{text}");
+        assert!(text.contains("bad.toml:3:1: unknown key `idel`"), "{text}");
         assert!(text.contains("did you mean `idle`?"), "{text}");
     }
     std::fs::remove_file(&file).expect("removed");
