@@ -211,6 +211,31 @@ fn machine_of_its_own_is_found_by_the_kernel() {
     assert_eq!(sent.rejected, 0, "reason {}", sent.reason);
 }
 
+/// A port is the kernel's or ours, never both: who has it first keeps it.
+#[test]
+fn ports_of_kernel_programs_are_not_taken_from_them() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    let mut channel = network.server.attach("taker");
+    let entered = "the namespace can be entered";
+    let bind_udp = || veth.spaces[1].within(|| UdpSocket::bind((IPV4[1], 4500))).expect(entered);
+    let bind_tcp = || veth.spaces[1].within(|| TcpListener::bind((IPV4[1], 4500))).expect(entered);
+    for protocol in ["udp", "tcp"] {
+        let filter = format!("dst host own and {protocol} dst port 4500");
+        let kernel = (bind_udp().expect("free"), bind_tcp().expect("free"));
+        let refused = channel.open_vif(&VifOptions::receiving(&filter)).expect_err("it is taken");
+        assert!(refused.to_string().contains("port 4500 of 10.78.0.2 is in use"), "{refused}");
+        drop(kernel);
+        let vif = channel.open_vif(&VifOptions::receiving(&filter)).expect("it is free");
+        assert_eq!(
+            (bind_udp().is_err(), bind_tcp().is_err()),
+            (protocol == "udp", protocol == "tcp")
+        );
+        channel.close_vif(vif.id).expect("closed");
+        eventually("the port is the kernel's again", || bind_udp().is_ok() && bind_tcp().is_ok());
+    }
+}
+
 /// The answer to an ARP request (RFC 826): source and target exchanged.
 fn arp_answer(request: &[u8], mac: [u8; 6]) -> Vec<u8> {
     [&request[6..12], &mac, &request[12..21], &[2], &mac, &request[38..42], &request[22..32]]

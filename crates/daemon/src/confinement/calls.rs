@@ -102,7 +102,6 @@ const ALLOWED: &[Sysno] = &[
     // Sockets; which families is below.
     Sysno::bind,
     Sysno::connect,
-    Sysno::listen,
     Sysno::accept4,
     Sysno::sendto,
     Sysno::sendmsg,

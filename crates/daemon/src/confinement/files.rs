@@ -43,7 +43,8 @@ fn restrict(config: &Config) -> Result<RestrictionStatus, RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(VERSION))?
-        .handle_access(AccessNet::from_all(VERSION))?
+        // TCP ports are bound to keep them from others; nobody can listen there (`calls.rs`).
+        .handle_access(AccessNet::ConnectTcp)?
         .scope(Scope::Signal)?
         .create()?;
     if let Ok(program) = std::env::current_exe() {

@@ -1,14 +1,16 @@
 //! What must be asked of the kernel so that it leaves registered frames to us.
 //!
-//! A registered UDP port is bound by a plain kernel socket that drops whatever it gets. That does
-//! two things: no other program can take the port (nor can the kernel hand it out as an ephemeral
-//! one), and where the kernel sees the datagrams as well (`af_packet`), it does not answer them
-//! with ICMP port unreachable.
+//! A claimed port is bound by a plain kernel socket: for UDP one that drops whatever it gets, for TCP
+//! one that does not listen. That does two things: no other program can take the port (nor can the
+//! kernel hand it out as an ephemeral one), and where the kernel sees datagrams as well
+//! (`af_packet`), it does not answer them with ICMP port unreachable. TCP it answers there with a
+//! reset all the same.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
@@ -16,22 +18,41 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use super::Device;
 use crate::Error;
 
-/// An address, or with `None` any, and a UDP port.
+/// Whose ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+impl Protocol {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        }
+    }
+}
+
+/// An address, or with `None` any, and a port.
 pub(crate) type Endpoint = (Option<IpAddr>, u16);
 
-/// The UDP ports of one interface that no other program can have while this lives.
+/// The ports of one interface that no other program can have while this lives.
 ///
 /// A port that is registered for any address needs no further socket for one address, and could
 /// not have one: both would be bound to the same port.
 #[derive(Debug)]
 pub(crate) struct PortClaims {
-    device: Device,
+    device: Arc<Device>,
+    protocol: Protocol,
     sockets: BTreeMap<Endpoint, Vec<OwnedFd>>,
 }
 
 impl PortClaims {
-    pub(crate) fn new(device: Device) -> PortClaims {
-        PortClaims { device, sockets: BTreeMap::new() }
+    pub(crate) fn new(device: Arc<Device>, protocol: Protocol) -> PortClaims {
+        PortClaims { device, protocol, sockets: BTreeMap::new() }
     }
 
     pub(crate) fn contains(&self, endpoint: Endpoint) -> bool {
@@ -42,8 +63,9 @@ impl PortClaims {
     pub(crate) fn add(&mut self, endpoint: Endpoint) -> Result<(), Error> {
         let (address, port) = endpoint;
         if port == 0 {
-            let text = "UDP port 0 cannot be registered; choose 1 to 65535";
-            return Err(Error::Invalid(text.into()));
+            let name = self.protocol.name();
+            let text = format!("{name} port 0 cannot be registered; choose 1 to 65535");
+            return Err(Error::Invalid(text));
         }
         if address.is_some() && self.contains((None, port)) {
             self.sockets.insert(endpoint, Vec::new());
@@ -52,7 +74,7 @@ impl PortClaims {
         if address.is_none() {
             self.single_addresses(port).for_each(|(_, sockets)| sockets.clear());
         }
-        match claim(&self.device, address, port) {
+        match self.claim(address, port) {
             Ok(sockets) => {
                 self.sockets.insert(endpoint, sockets);
                 Ok(())
@@ -78,7 +100,7 @@ impl PortClaims {
         let endpoints: Vec<_> =
             self.single_addresses(port).map(|(endpoint, _)| *endpoint).collect();
         for endpoint in endpoints {
-            let sockets = claim(&self.device, endpoint.0, port).unwrap_or_default();
+            let sockets = self.claim(endpoint.0, port).unwrap_or_default();
             self.sockets.insert(endpoint, sockets);
         }
     }
@@ -89,29 +111,34 @@ impl PortClaims {
     ) -> impl Iterator<Item = (&Endpoint, &mut Vec<OwnedFd>)> {
         self.sockets.iter_mut().filter(move |((ip, p), _)| ip.is_some() && *p == port)
     }
-}
 
-/// Binds `port` of `address`, or of all addresses. No socket if the address is not the kernel's:
-/// then it has nothing to give.
-fn claim(device: &Device, address: Option<IpAddr>, port: u16) -> Result<Vec<OwnedFd>, Error> {
-    let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
-    let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);
-    let claim_all = || {
-        let mut sockets = Vec::new();
-        for &address in addresses {
-            match claim_one(device, address, port) {
-                Ok(socket) => sockets.push(socket),
-                // The kernel does not have this address, or not this family.
-                Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => {}
-                Err(errno) => return Err(claim_failed(address, port, errno)),
+    /// Binds `port` of `address`, or of all addresses. No socket if the address is not the kernel's:
+    /// then it has nothing to give.
+    fn claim(&self, address: Option<IpAddr>, port: u16) -> Result<Vec<OwnedFd>, Error> {
+        let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
+        let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);
+        let claim_all = || {
+            let mut sockets = Vec::new();
+            for &address in addresses {
+                match claim_one(&self.device, self.protocol, address, port) {
+                    Ok(socket) => sockets.push(socket),
+                    // The kernel does not have this address, or not this family.
+                    Err(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT) => {}
+                    Err(errno) => return Err(claim_failed(self.protocol, address, port, errno)),
+                }
             }
-        }
-        Ok(sockets)
-    };
-    device.within(claim_all)?
+            Ok(sockets)
+        };
+        self.device.within(claim_all)?
+    }
 }
 
-fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Errno> {
+fn claim_one(
+    device: &Device,
+    protocol: Protocol,
+    address: IpAddr,
+    port: u16,
+) -> Result<OwnedFd, Errno> {
     let (family, address) = match address {
         IpAddr::V4(_) => (AddressFamily::INET, SocketAddr::new(address, port)),
         // A link-local address means nothing without its interface.
@@ -119,7 +146,11 @@ fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Err
             (AddressFamily::INET6, SocketAddrV6::new(address, port, 0, device.index()).into())
         }
     };
-    let socket = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let kind = match protocol {
+        Protocol::Udp => SocketType::DGRAM,
+        Protocol::Tcp => SocketType::STREAM,
+    };
+    let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
     if family == AddressFamily::INET6 {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
@@ -129,18 +160,19 @@ fn claim_one(device: &Device, address: IpAddr, port: u16) -> Result<OwnedFd, Err
     Ok(socket)
 }
 
-fn claim_failed(address: IpAddr, port: u16, errno: Errno) -> Error {
+fn claim_failed(protocol: Protocol, address: IpAddr, port: u16, errno: Errno) -> Error {
+    let name = protocol.name();
     match errno {
         Errno::ADDRINUSE => Error::Invalid(format!(
-            "UDP port {port} of {address} is in use by another program on this host; `ss -ulnp` \
+            "{name} port {port} of {address} is in use by another program on this host; `ss -anp` \
              shows which. Stop it, or choose another port"
         )),
         Errno::ACCESS | Errno::PERM => Error::Permission(format!(
-            "cannot reserve UDP port {port} of {address}: ports below 1024 need \
+            "cannot reserve {name} port {port} of {address}: ports below 1024 need \
              CAP_NET_BIND_SERVICE. Add that capability, or choose a higher port"
         )),
         _ => Error::System {
-            action: format!("cannot reserve UDP port {port} of {address}"),
+            action: format!("cannot reserve {name} port {port} of {address}"),
             remedy: "Each registered port takes a descriptor: raise the limit (ulimit -n)".into(),
             source: errno.into(),
         },

@@ -14,6 +14,7 @@ mod netlink;
 pub(crate) mod pattern;
 mod steering;
 
+pub use claim::Protocol;
 pub(crate) use claim::{attach_filter, last_errno, return_instruction, set_option};
 pub use device::{Channels, Device};
 pub use facts::{Address, Facts, Route};

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-use super::claim::PortClaims;
+use super::claim::{PortClaims, Protocol};
 use super::membership::Memberships;
 use super::{Device, SteerPattern};
 use crate::{Error, MacAddress};
@@ -26,6 +27,13 @@ pub trait Steering: Send {
 
     /// Gives the port back to the kernel. Not an error if it was not registered.
     fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error>;
+
+    /// Keeps `port` of `address` from the kernel's programs; refused if one has it. For whoever is given
+    /// its frames by [`Steering::add_pattern`]. What is claimed twice has to be released twice.
+    fn claim_port(&mut self, protocol: Protocol, address: IpAddr, port: u16) -> Result<(), Error>;
+
+    /// Undoes [`Steering::claim_port`] once. Not an error if it was not claimed.
+    fn release_port(&mut self, protocol: Protocol, address: IpAddr, port: u16);
 
     /// Makes `address` one of ours and not the kernel's: ARP, NDP and ICMP for it come to the
     /// queues, and the engine must answer them. Adding twice is the same as once.
@@ -78,7 +86,11 @@ pub struct KernelSteering {
     table: Box<dyn PatternTable>,
     /// How often each pattern was added.
     owners: HashMap<SteerPattern, usize>,
+    /// Of registered UDP ports, and of ports that others have claimed.
     claims: PortClaims,
+    tcp_claims: PortClaims,
+    /// How often each port was claimed.
+    claimed: HashMap<(Protocol, IpAddr, u16), usize>,
     memberships: Memberships,
     own_addresses: BTreeSet<IpAddr>,
     macs: BTreeSet<MacAddress>,
@@ -87,14 +99,24 @@ pub struct KernelSteering {
 impl KernelSteering {
     /// Steering of nothing yet. The calling thread is in the network namespace of `device`.
     pub(crate) fn new(table: Box<dyn PatternTable>, device: Device) -> Result<Self, Error> {
+        let device = Arc::new(device);
         Ok(KernelSteering {
             table,
             owners: HashMap::new(),
             memberships: Memberships::new(&device)?,
-            claims: PortClaims::new(device),
+            tcp_claims: PortClaims::new(Arc::clone(&device), Protocol::Tcp),
+            claims: PortClaims::new(device, Protocol::Udp),
+            claimed: HashMap::new(),
             own_addresses: BTreeSet::new(),
             macs: BTreeSet::new(),
         })
+    }
+
+    fn claims_of(&mut self, protocol: Protocol) -> &mut PortClaims {
+        match protocol {
+            Protocol::Udp => &mut self.claims,
+            Protocol::Tcp => &mut self.tcp_claims,
+        }
     }
 
     /// Adds all patterns or none.
@@ -157,6 +179,26 @@ impl Steering for KernelSteering {
         self.remove_pattern(&SteerPattern::udp(address, port))?;
         self.claims.remove((address, port));
         Ok(())
+    }
+
+    fn claim_port(&mut self, protocol: Protocol, address: IpAddr, port: u16) -> Result<(), Error> {
+        if !self.claimed.contains_key(&(protocol, address, port)) {
+            self.claims_of(protocol).add((Some(address), port))?;
+        }
+        *self.claimed.entry((protocol, address, port)).or_default() += 1;
+        Ok(())
+    }
+
+    fn release_port(&mut self, protocol: Protocol, address: IpAddr, port: u16) {
+        let key = (protocol, address, port);
+        match self.claimed.get_mut(&key) {
+            None => {}
+            Some(1) => {
+                self.claimed.remove(&key);
+                self.claims_of(protocol).remove((Some(address), port));
+            }
+            Some(count) => *count -= 1,
+        }
     }
 
     fn add_own_address(&mut self, address: IpAddr) -> Result<(), Error> {

@@ -4,24 +4,33 @@
 //! leaves everything else to the kernel; what it gives us, the kernel does not see. So copies are not
 //! asked for, which are of frames that are somebody else's: they are copies of what comes in any case.
 //! Only a machine on the LAN needs more: questions for its address come by broadcast and multicast.
+//!
+//! A port of an address of the kernel's is taken from the kernel's programs before its frames are, or is
+//! refused because one of them has it.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
-use clearway_classify::{Filter, Pattern};
-use clearway_nic::interface::SteerPattern;
+use clearway_classify::{Clause, Filter, Pattern, Ports};
+use clearway_nic::interface::{Protocol, SteerPattern};
 use clearway_nic::{Error, MacAddress};
-use clearway_wire::ipv6;
+use clearway_wire::digest::{Network, fields};
+use clearway_wire::{ipv6, protocol};
 
 use super::super::engines::EngineSlot;
 use super::super::requests::refusal;
 use crate::policy::Grant;
 
+/// Each port that is claimed takes a descriptor.
+const CLAIMS_MAX: usize = 256;
+
 /// What the NIC was asked for.
 #[derive(Debug, Default)]
 pub(super) struct Steered {
     patterns: Vec<SteerPattern>,
+    ports: Vec<(Protocol, IpAddr, u16)>,
     mac: Option<MacAddress>,
 }
 
@@ -34,6 +43,11 @@ impl EngineSlot {
             if grant.has_own_mac {
                 steering.add_mac(grant.mac)?;
                 vif.steered.mac = Some(grant.mac);
+            }
+            for port in ports(grant)? {
+                let (protocol, address, port) = port;
+                steering.claim_port(protocol, address, port)?;
+                vif.steered.ports.push((protocol, address, port));
             }
             for pattern in patterns(grant)? {
                 steering.add_pattern(&pattern)?;
@@ -52,8 +66,11 @@ impl EngineSlot {
     pub(super) fn unsteer(&mut self, number: u32) {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return };
         let Some(steering) = &mut self.steering else { return };
-        let Steered { patterns, mac } = std::mem::take(&mut vif.steered);
+        let Steered { patterns, ports, mac } = std::mem::take(&mut vif.steered);
         let mut undone = patterns.iter().try_for_each(|pattern| steering.remove_pattern(pattern));
+        for (protocol, address, port) in ports {
+            steering.release_port(protocol, address, port);
+        }
         if let Some(mac) = mac {
             undone = undone.and(steering.remove_mac(mac));
         }
@@ -67,6 +84,72 @@ fn patterns(grant: &Grant) -> Result<Vec<SteerPattern>, Error> {
     let questions = grant.address.into_iter().flat_map(questions);
     let filters = grant.receive.iter().cloned().chain(questions);
     filters.flat_map(|filter| filter.patterns().map(steer_pattern).collect::<Vec<_>>()).collect()
+}
+
+/// The ports that the kernel's programs might have as well. A filter that names no port is one that a
+/// rule of the policy allows in so many words.
+fn ports(grant: &Grant) -> Result<Vec<(Protocol, IpAddr, u16)>, Error> {
+    let mut ports = Vec::new();
+    if grant.has_own_mac {
+        return Ok(ports);
+    }
+    for clause in grant.receive.iter().flat_map(Filter::clauses) {
+        let (Some(protocol), Some(address)) = (protocol_of(clause), destination_of(clause)) else {
+            continue;
+        };
+        let range = ports_of(clause);
+        if range.is_empty() {
+            continue;
+        }
+        if ports.len() + range.len() > CLAIMS_MAX {
+            return Err(Error::Invalid(format!(
+                "more than {CLAIMS_MAX} ports of an address that the kernel has; ask for fewer, or for an \
+                 address of its own"
+            )));
+        }
+        ports.extend(range.map(|port| (protocol, address, port)));
+    }
+    Ok(ports)
+}
+
+fn protocol_of(clause: &Clause) -> Option<Protocol> {
+    match clause.pattern().field(fields::PROTOCOL) {
+        (0xff, number) if number == u64::from(protocol::UDP) => Some(Protocol::Udp),
+        (0xff, number) if number == u64::from(protocol::TCP) => Some(Protocol::Tcp),
+        _ => None,
+    }
+}
+
+/// The one address that the clause is about.
+fn destination_of(clause: &Clause) -> Option<IpAddr> {
+    const IS_SAID: u64 = fields::NETWORK.max();
+    let pattern = clause.pattern();
+    match pattern.field(fields::NETWORK) {
+        (IS_SAID, network) if network == Network::Ipv4 as u64 => {
+            match pattern.field(fields::IPV4_DESTINATION) {
+                (0xffff_ffff, address) => Some(Ipv4Addr::from_bits(address as u32).into()),
+                _ => None,
+            }
+        }
+        (IS_SAID, network) if network == Network::Ipv6 as u64 => {
+            let high = pattern.field(fields::IPV6_DESTINATION_HIGH);
+            let low = pattern.field(fields::IPV6_DESTINATION_LOW);
+            let address = u128::from(high.1) << 64 | u128::from(low.1);
+            ((high.0, low.0) == (u64::MAX, u64::MAX)).then(|| Ipv6Addr::from_bits(address).into())
+        }
+        _ => None,
+    }
+}
+
+/// The destination ports that the clause names; none if it is about all of them.
+fn ports_of(clause: &Clause) -> RangeInclusive<u16> {
+    let (mask, value) = clause.pattern().field(fields::DESTINATION_PORT);
+    let prefix = Ports::of_prefix(mask as u16, value as u16);
+    let ports = match (mask, prefix) {
+        (0, _) | (_, None) => clause.destination_ports(),
+        (_, Some(prefix)) => prefix,
+    };
+    if ports == Ports::ANY { RangeInclusive::new(1, 0) } else { ports.first()..=ports.last() }
 }
 
 /// What a machine with this address has to hear to be found: ARP requests (RFC 826), neighbour
