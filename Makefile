@@ -9,11 +9,16 @@ FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
 
-.PHONY: demo test build install lint deny loom miri fuzz soak clean
+.PHONY: demo test own-stack build install lint deny loom miri fuzz soak bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
 	@$(TARGET)/release/clearway demo
+
+# An unprivileged program with its own TCP/IP stack, beside the Linux kernel. Needs root for namespaces.
+own-stack:
+	@tools/setup.sh test
+	@tools/own-stack.sh
 
 build:
 	@tools/setup.sh build
@@ -23,6 +28,7 @@ test:
 	@tools/setup.sh test
 	$(CARGO) test --workspace
 	@tools/example.sh
+	@tools/own-stack.sh
 
 # Installs the daemon, the C library, its header and its pkg-config file below PREFIX.
 PREFIX ?= /usr/local
@@ -54,6 +60,11 @@ fuzz:
 # Messages over bad links, with ever new seeds.
 soak:
 	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-engine --test faults -- --nocapture soak
+
+# The tables of VIFs over the ClassBench rule files in SETS, beside librte_acl.
+SETS ?= bench/classify/sets
+bench-classify: build
+	tools/bench-classify.sh $(SETS)
 
 clean:
 	$(CARGO) clean

@@ -1,6 +1,6 @@
 //! Many connections: each with a rule for its four-tuple, and patterns besides.
 
-use super::measure::{Effort, timed};
+use super::measure::{Effort, Packet, timed};
 use super::row;
 use clearway_base::Random;
 use clearway_classify::table::Production;
@@ -53,7 +53,7 @@ pub(super) fn run(connections: usize, patterns: usize, json: bool, effort: Effor
 }
 
 fn measure(connections: usize, patterns: usize, effort: Effort) -> Row {
-    let digests = packets(connections, patterns);
+    let packets = packets(connections, patterns);
     let (mut table, mut without) = (Production::new(), Production::without_cache());
     for rule in rules(connections, patterns) {
         table.insert(rule);
@@ -62,9 +62,9 @@ fn measure(connections: usize, patterns: usize, effort: Effort) -> Row {
     Row {
         connections,
         patterns,
-        ns_per_packet: timed(&mut table, &digests, 32, effort),
-        ns_per_packet_without_cache: timed(&mut without, &digests, 32, effort),
-        ns_per_packet_single: timed(&mut table, &digests, 1, effort),
+        ns_per_packet: timed(&mut table, &packets, 32, effort),
+        ns_per_packet_without_cache: timed(&mut without, &packets, 32, effort),
+        ns_per_packet_single: timed(&mut table, &packets, 1, effort),
         memory_bytes: table.memory_bytes(),
     }
 }
@@ -118,7 +118,7 @@ fn listener(number: usize) -> Clause {
 }
 
 /// Nine of ten packets are of connections.
-fn packets(connections: usize, patterns: usize) -> Vec<Digest> {
+fn packets(connections: usize, patterns: usize) -> Vec<Packet> {
     let mut random = Random::new(3);
     (0..PACKETS)
         .map(|_| {
@@ -130,7 +130,7 @@ fn packets(connections: usize, patterns: usize) -> Vec<Digest> {
                 let free = [0x0f00_0000_0000_0000, 0, 0, 0x0000_00ff_0000_0000, 0, 0, 0];
                 (clause, free)
             };
-            point(&clause, &mask, &mut random)
+            point(&clause, &mask, &mut random).into()
         })
         .collect()
 }

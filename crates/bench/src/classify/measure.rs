@@ -106,9 +106,9 @@ fn measure(
 ) {
     figures.wrong = check(table, headers, BATCH_MAX, effort) + check(table, headers, 1, effort);
     figures.memory_bytes = table.memory_bytes();
-    let digests: Vec<_> = headers.iter().map(|header| header.digest).collect();
-    figures.ns_per_packet = timed(table, &digests, BATCH_MAX, effort);
-    figures.ns_per_packet_single = timed(table, &digests, 1, effort);
+    let packets: Vec<_> = headers.iter().map(|header| header.digest.into()).collect();
+    figures.ns_per_packet = timed(table, &packets, BATCH_MAX, effort);
+    figures.ns_per_packet_single = timed(table, &packets, 1, effort);
     updates(table, rules, headers, figures, effort);
 }
 
@@ -135,9 +135,25 @@ fn wrong(
     batch.iter().zip(&found).filter(is_wrong).count() as u64
 }
 
+/// A packet as it waits to be classified: the two words of its digest that are not zero. 16 bytes, as
+/// `aclbench` has. The digest itself is put together when its batch comes, as in the engine, where it is
+/// computed from the frame just before: it costs time and comes out of the first cache.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    word_0: u64,
+    word_3: u64,
+}
+
+impl From<Digest> for Packet {
+    fn from(digest: Digest) -> Self {
+        let words = digest.words();
+        Self { word_0: words[0], word_3: words[3] }
+    }
+}
+
 /// Nanoseconds per packet: the median of several runs over the trace, round and round.
-pub(super) fn timed(table: &mut dyn Table, digests: &[Digest], size: usize, effort: Effort) -> f64 {
-    let mut batches = digests.chunks(size).cycle();
+pub(super) fn timed(table: &mut dyn Table, packets: &[Packet], size: usize, effort: Effort) -> f64 {
+    let mut batches = packets.chunks(size).cycle();
     let runs = (0..=effort.runs).map(|_| run(table, &mut batches, effort.run)).skip(1);
     let mut runs: Vec<_> = runs.collect();
     runs.sort_unstable_by(f64::total_cmp);
@@ -146,16 +162,20 @@ pub(super) fn timed(table: &mut dyn Table, digests: &[Digest], size: usize, effo
 
 fn run<'a>(
     table: &mut dyn Table,
-    batches: &mut impl Iterator<Item = &'a [Digest]>,
+    batches: &mut impl Iterator<Item = &'a [Packet]>,
     least: Duration,
 ) -> f64 {
+    let mut digests = [Digest::default(); BATCH_MAX];
     let mut found = [None; BATCH_MAX];
     let mut packets = 0;
     let started = Instant::now();
     loop {
         // The clock is read once for many batches.
         for batch in batches.by_ref().take(64) {
-            table.classify(batch, &mut found);
+            for (digest, packet) in digests.iter_mut().zip(batch) {
+                *digest = Digest::from_words([packet.word_0, 0, 0, packet.word_3, 0, 0, 0, 0]);
+            }
+            table.classify(&digests[..batch.len()], &mut found);
             packets += batch.len();
         }
         let elapsed = started.elapsed();

@@ -30,6 +30,13 @@ const REST_MIN: usize = 16;
 /// Never more tables than this.
 const SUBTABLES_MAX: usize = 48;
 
+/// The cache has room for as many flows per rule, and per rule that is about one flow: some room to
+/// spare, so that most find a place.
+const FLOWS: usize = 16;
+const FLOWS_OF_EXACT: usize = 2;
+/// With so few, and a short rest, all is as well as it can be.
+const SUBTABLES_SIMPLE: usize = 4;
+
 /// Where a rule is.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -46,6 +53,8 @@ pub struct Production {
     /// The order in which they are asked.
     order: Vec<u32>,
     places: HashMap<RuleId, Place>,
+    /// Rules that are about one five-tuple.
+    exact: usize,
     wide: Vec<Wide>,
     wide_free: Vec<u32>,
     /// How many rules there may be before all is planned anew.
@@ -69,6 +78,7 @@ impl Production {
             subtables: vec![Subtable::new([0; PATTERN_WORDS])],
             order: vec![0],
             places: HashMap::new(),
+            exact: 0,
             wide: Vec::new(),
             wide_free: Vec::new(),
             planned_for: 2 * REST_MIN,
@@ -145,7 +155,8 @@ impl Production {
 
     fn update_cache(&mut self, entry: &Entry) {
         let pattern = entry.pattern(&self.wide);
-        self.cache.update(&pattern, &entry.looks_at(&self.wide), self.places.len());
+        let flows = self.exact * FLOWS_OF_EXACT + (self.places.len() - self.exact) * FLOWS;
+        self.cache.update(&pattern, &entry.looks_at(&self.wide), flows);
     }
 
     fn sort(&mut self) {
@@ -173,13 +184,17 @@ impl Production {
         self.rest_max = REST_MIN.max(rest * 2);
     }
 
+    /// True if no plan could be much better: as with nothing but connections, however many.
+    fn is_simple(&self) -> bool {
+        self.subtables.len() <= SUBTABLES_SIMPLE && self.subtables[0].count <= REST_MIN
+    }
+
     /// All tables anew.
     fn plan_all(&mut self) {
         let entries: Vec<Entry> =
             self.subtables.iter().flat_map(|subtable| subtable.entries().copied()).collect();
         self.subtables.truncate(1);
         self.subtables[0] = Subtable::new([0; PATTERN_WORDS]);
-        self.planned_for = entries.len() * 2;
         self.plan(entries, TABLES_MAX);
     }
 
@@ -220,9 +235,13 @@ impl Table for Production {
     fn insert(&mut self, rule: Rule) {
         let entry = self.entry(&rule);
         self.place(entry);
+        self.exact += usize::from(entry.is_exact());
         self.update_cache(&entry);
         if self.places.len() > self.planned_for {
-            self.plan_all();
+            self.planned_for = self.places.len() * 2;
+            if !self.is_simple() {
+                self.plan_all();
+            }
         } else if self.subtables[0].count > self.rest_max {
             self.plan_rest();
         }
@@ -232,6 +251,7 @@ impl Table for Production {
         let Some(place) = self.places.remove(&id) else { return false };
         let subtable = &mut self.subtables[place.subtable as usize];
         let entry = subtable.remove(id.0, place.hash, &self.wide);
+        self.exact -= usize::from(entry.is_exact());
         self.update_cache(&entry);
         if entry.is_wide() {
             self.wide_free.push(entry.wide);

@@ -14,8 +14,8 @@
 //!   the intersection is added; and for that again. Nothing else can be answered wrongly: if the first
 //!   hit were *v* and the right answer *r*, then *v* ∩ *r* would have been hit before.
 //!
-//! Their number may explode (fw1 with 10,000 rules has a million in the paper). Past a limit no more are
-//! added, and every bitmask is asked.
+//! Their number may explode (fw1 with 10,000 rules has a million in the paper). Past a limit the table gives
+//! all of them up, and asks every bitmask that may have a better answer than the one it has.
 
 mod group;
 
@@ -29,6 +29,8 @@ type Mask = [u64; PATTERN_WORDS];
 
 /// No more values than this: about 100 MB.
 const VALUES_MAX: usize = 1 << 20;
+/// No more comparisons of patterns than this in search of intersections: some ten seconds.
+const COMPARISONS_MAX: u64 = 1 << 33;
 
 /// A value's answer, or one of a rule's patterns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,8 +55,10 @@ pub struct Tuple {
     ids: BTreeMap<RuleId, Rule>,
     values: usize,
     values_max: usize,
-    /// Set when intersections are missing: then every bitmask is asked.
-    is_exhaustive: bool,
+    comparisons: u64,
+    /// How many bitmasks and values there were when intersections were given up. From then on every
+    /// bitmask is asked.
+    given_up: Option<(usize, usize)>,
 }
 
 impl Default for Tuple {
@@ -70,7 +74,7 @@ impl Tuple {
         Self::with_values_max(VALUES_MAX)
     }
 
-    /// A table that adds no intersections once it has `values_max` values.
+    /// A table that gives intersections up when there would be more than `values_max` values.
     #[must_use]
     pub fn with_values_max(values_max: usize) -> Self {
         Self {
@@ -79,26 +83,23 @@ impl Tuple {
             ids: BTreeMap::new(),
             values: 0,
             values_max,
-            is_exhaustive: false,
+            comparisons: 0,
+            given_up: None,
         }
     }
 
-    /// How many bitmasks there are, those of intersections included: the paper's "after hashing".
+    /// How many bitmasks there are, those of intersections included: the paper's "after hashing". Of a
+    /// table that has given up, how many there were.
     #[must_use]
     pub fn masks(&self) -> usize {
-        self.groups.len()
+        self.given_up.map_or(self.groups.len(), |(masks, _)| masks)
     }
 
-    /// How many values there are, intersections included.
+    /// How many values there are, intersections included. Of a table that has given up, how many there
+    /// were.
     #[must_use]
-    pub const fn values(&self) -> usize {
-        self.values
-    }
-
-    /// True if there were too many intersections to add them.
-    #[must_use]
-    pub const fn is_exhaustive(&self) -> bool {
-        self.is_exhaustive
+    pub fn values(&self) -> usize {
+        self.given_up.map_or(self.values, |(_, values)| values)
     }
 
     fn insert_pattern(&mut self, answer: Answer, pattern: Pattern) {
@@ -106,22 +107,44 @@ impl Tuple {
         let list = self.patterns.entry(place).or_default();
         let at = list.partition_point(|(other, _)| other.rank < answer.rank);
         list.insert(at, (answer, pattern));
+        if self.given_up.is_some() {
+            return self.insert_own(answer, &pattern);
+        }
         // What the rule changes for the values that are there.
         let mut work = Vec::new();
         for (&of, group) in &mut self.groups {
+            if answer.rank >= group.greatest_rank() {
+                continue;
+            }
+            self.comparisons += group.length() as u64;
             group.overlaps(&pattern, |value, old| {
                 if answer.rank >= old.rank {
                     return;
                 }
                 if contains(pattern.mask(), &of.1) {
                     *old = answer;
-                } else if of < place && !self.is_exhaustive {
+                } else if of < place {
                     work.extend(Pattern::new(of.1, *value).intersection(&pattern));
                 }
             });
         }
         work.push(pattern);
         self.add(work);
+    }
+
+    /// Adds a rule's own value, for a table that asks all bitmasks: only equal patterns matter.
+    fn insert_own(&mut self, answer: Answer, pattern: &Pattern) {
+        let place = place(pattern.mask());
+        let group = self.groups.entry(place).or_insert_with(|| Group::new(place.1));
+        match group.find_mut(pattern.value()) {
+            Some(old) if old.rank <= answer.rank => {}
+            Some(old) => *old = answer,
+            None => {
+                group.insert(*pattern.value(), answer);
+                self.values += 1;
+            }
+        }
+        group.note_rank(answer.rank);
     }
 
     /// Adds values, with their intersections, as far as they are not there.
@@ -139,22 +162,49 @@ impl Tuple {
                 .insert(*pattern.value(), answer);
             self.values += 1;
             self.intersect(&pattern, answer, &mut work);
+            let is_too_much =
+                self.values + work.len() > self.values_max || self.comparisons > COMPARISONS_MAX;
+            if is_too_much {
+                return self.give_up();
+            }
         }
+    }
+
+    /// Goes back to the values that rules have.
+    fn give_up(&mut self) {
+        self.given_up = Some((self.groups.len(), self.values));
+        self.groups.clear();
+        self.values = 0;
+        let all: Vec<_> = self.patterns.values().flatten().copied().collect();
+        all.iter().for_each(|(answer, pattern)| self.insert_own(*answer, pattern));
+    }
+
+    /// Gives a value to the next rule that has the same.
+    fn insert_heir(&mut self, value: &Pattern) {
+        let list = self.patterns.get(&place(value.mask()));
+        let heir = list.into_iter().flatten().find(|(_, pattern)| pattern == value);
+        if let Some((answer, pattern)) = heir.copied() {
+            self.insert_own(answer, &pattern);
+        }
+    }
+
+    /// The best answer of all bitmasks.
+    fn exhaustive(&self, digest: &Digest) -> Option<Answer> {
+        self.groups.values().fold(None, |best: Option<Answer>, group| {
+            let end = best.map_or(u64::MAX, |best| best.rank);
+            let hit = (group.least_rank() < end).then(|| group.look_up(digest)).flatten();
+            hit.filter(|hit| hit.rank < end).or(best)
+        })
     }
 
     /// The intersections that a value of that answer needs.
     fn intersect(&mut self, value: &Pattern, answer: Answer, work: &mut Vec<Pattern>) {
-        if self.values + work.len() > self.values_max {
-            self.is_exhaustive = true;
-        }
-        if self.is_exhaustive {
-            return;
-        }
         let place = place(value.mask());
         for (of, list) in self.patterns.range(place..) {
             if *of == place {
                 continue;
             }
+            self.comparisons += list.len() as u64;
             let before = list.iter().take_while(|(other, _)| other.rank < answer.rank);
             work.extend(before.filter_map(|(_, pattern)| value.intersection(pattern)));
         }
@@ -210,6 +260,10 @@ impl Table for Tuple {
         }
         self.groups.retain(|_, group| !group.is_empty());
         self.values -= orphans.len();
+        if self.given_up.is_some() {
+            orphans.iter().for_each(|value| self.insert_heir(value));
+            return true;
+        }
         orphans.retain(|value| self.first_containing(value).is_some());
         self.add(orphans);
         true
@@ -217,10 +271,9 @@ impl Table for Tuple {
 
     fn classify(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
         for (digest, found) in digests.iter().zip(found) {
-            let mut hits = self.groups.values().filter_map(|group| group.look_up(digest));
-            let best = match self.is_exhaustive {
-                false => hits.next(),
-                true => hits.min_by_key(|answer| answer.rank),
+            let best = match self.given_up {
+                None => self.groups.values().find_map(|group| group.look_up(digest)),
+                Some(_) => self.exhaustive(digest),
             };
             *found = best.map(|answer| answer.id);
         }

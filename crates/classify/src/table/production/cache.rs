@@ -26,12 +26,10 @@ const PLAIN: u64 = 0x0061_0800;
 const EMPTY: u32 = 0x00ff_fffe;
 /// The answer: no rule matches.
 const NO_RULE: u32 = 0x00ff_ffff;
-/// Slots per rule: as many flows per rule as are remembered.
-const SLOTS_PER_RULE: usize = 16;
 /// At most 16 MiB.
 const SLOTS_MAX: usize = 1 << 20;
-/// Fewer rules are found as quickly without.
-const RULES_MIN: usize = 64;
+/// Rules that make fewer flows are found as quickly without.
+const FLOWS_MIN: usize = 1024;
 const WAYS: usize = 4;
 /// Lines in a region.
 const REGION_LINES: usize = 16;
@@ -129,15 +127,15 @@ impl Cache {
         self.regions = Vec::new();
     }
 
-    /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there are
-    /// `rules` now.
-    pub(super) fn update(&mut self, pattern: &Pattern, looks_at: &Mask, rules: usize) {
+    /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there may be
+    /// so many `flows` now.
+    pub(super) fn update(&mut self, pattern: &Pattern, looks_at: &Mask, flows: usize) {
         let mask = pattern.mask();
         let is_known = self.union.iter().zip(looks_at).all(|(union, mask)| mask & !union == 0);
         for (union, mask) in self.union.iter_mut().zip(looks_at) {
             *union |= mask;
         }
-        if self.resize(rules) || self.lines.is_empty() {
+        if self.resize(flows) || self.lines.is_empty() {
             return;
         }
         let is_one_question = (self.union[0] ^ mask[0]) & !ANSWER == 0 && self.union[3] == mask[3];
@@ -163,12 +161,12 @@ impl Cache {
         (self.asked, self.answered) = (0, 0);
     }
 
-    /// Makes the cache as large as it should be for that many rules; true if that changed it.
-    fn resize(&mut self, rules: usize) -> bool {
-        let slots = match rules {
+    /// Makes the cache as large as it should be for that many flows; true if that changed it.
+    fn resize(&mut self, flows: usize) -> bool {
+        let slots = match flows {
             _ if self.is_disabled => 0,
-            0..RULES_MIN => 0,
-            rules => (rules * SLOTS_PER_RULE).next_power_of_two().min(SLOTS_MAX),
+            0..FLOWS_MIN => 0,
+            flows => flows.next_power_of_two().min(SLOTS_MAX),
         };
         let (lines, now) = (slots / WAYS, self.lines.len());
         // It shrinks late, so that a rule that comes and goes does not move it.

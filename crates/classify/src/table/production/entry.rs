@@ -73,6 +73,13 @@ impl Entry {
         (differ == 0) & source & destination
     }
 
+    /// True if the rule is about one five-tuple.
+    pub(super) fn is_exact(&self) -> bool {
+        const TUPLE: u64 =
+            fields::SOURCE_PORT.mask() | fields::DESTINATION_PORT.mask() | fields::PROTOCOL.mask();
+        self.mask_0 & TUPLE == TUPLE && self.mask_3 == u64::MAX
+    }
+
     pub(super) fn is_wide(&self) -> bool {
         self.wide != Self::NARROW
     }

@@ -12,6 +12,10 @@ pub(super) struct Group {
     words: Vec<usize>,
     values: Vec<(Mask, Answer)>,
     index: Vec<u32>,
+    /// No answer has a lesser rank.
+    least_rank: u64,
+    /// No answer has a greater rank.
+    greatest_rank: u64,
 }
 
 const NOTHING: u32 = u32::MAX;
@@ -19,7 +23,31 @@ const NOTHING: u32 = u32::MAX;
 impl Group {
     pub(super) fn new(mask: Mask) -> Self {
         let words = (0..PATTERN_WORDS).filter(|&word| mask[word] != 0).collect();
-        Self { mask, words, values: Vec::new(), index: vec![NOTHING; 4] }
+        Self {
+            mask,
+            words,
+            values: Vec::new(),
+            index: vec![NOTHING; 4],
+            least_rank: u64::MAX,
+            greatest_rank: 0,
+        }
+    }
+
+    pub(super) const fn least_rank(&self) -> u64 {
+        self.least_rank
+    }
+
+    pub(super) const fn greatest_rank(&self) -> u64 {
+        self.greatest_rank
+    }
+
+    pub(super) fn note_rank(&mut self, rank: u64) {
+        self.least_rank = self.least_rank.min(rank);
+        self.greatest_rank = self.greatest_rank.max(rank);
+    }
+
+    pub(super) fn length(&self) -> usize {
+        self.values.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -54,6 +82,10 @@ impl Group {
         self.probe(|word| value[word]).map(|at| &self.values[at].1)
     }
 
+    pub(super) fn find_mut(&mut self, value: &Mask) -> Option<&mut Answer> {
+        self.probe(|word| value[word]).map(|at| &mut self.values[at].1)
+    }
+
     pub(super) fn look_up(&self, digest: &Digest) -> Option<Answer> {
         let words = digest.words();
         self.probe(|word| words[word] & self.mask[word]).map(|at| self.values[at].1)
@@ -62,6 +94,7 @@ impl Group {
     /// Adds a value that is not there.
     pub(super) fn insert(&mut self, value: Mask, answer: Answer) {
         self.values.push((value, answer));
+        self.note_rank(answer.rank);
         if self.values.len() * 2 > self.index.len() {
             self.rebuild(self.index.len() * 2);
         } else {
@@ -98,6 +131,7 @@ impl Group {
                 .fold(0, |all, &word| all | (value[word] ^ wanted[word]) & common[word]);
             if differ == 0 {
                 visit(value, answer);
+                self.least_rank = self.least_rank.min(answer.rank);
             }
         }
     }
