@@ -63,7 +63,7 @@ pub(crate) fn watch(
         match client.event(load.warm_up() + load.duration() + EXTRA_PATIENCE, interrupt)? {
             Event::Measuring => before = used(),
             Event::Finished(sample) => return Ok(Outcome { sample, cpu_s: used() - before }),
-            Event::Ready(_) | Event::Failed(_) => {}
+            Event::Ready(_) | Event::Counted { .. } | Event::Failed(_) => {}
         }
     }
 }

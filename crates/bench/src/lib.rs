@@ -37,6 +37,7 @@ mod role;
 mod suite;
 mod table;
 mod veth;
+mod vif;
 
 pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
 pub use classify::{BenchCommand, ClassifyCommand};
@@ -48,3 +49,4 @@ pub use load::{Load, Sample, Workload};
 pub use report::{Figures, Ratio, Report, Spread};
 pub use role::{BenchHost, RoleCommand};
 pub use table::report_text;
+pub use vif::VifCommand;

@@ -10,6 +10,7 @@ use crate::role::Role;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Deserialize, Serialize};
+use std::io::Write as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ pub(crate) enum Event {
     Measuring,
     /// The measurement has just ended. The role goes on until its standard input is closed.
     Finished(Sample),
+    /// So many frames have passed in so long. The role goes on until it is ended.
+    Counted { frames: u64, seconds: f64 },
     /// It gives up.
     Failed(String),
 }
@@ -44,7 +47,7 @@ pub(crate) struct RoleProcess {
     /// Bytes of the output that are not yet a line.
     partial: Vec<u8>,
     /// Held open: the role ends its wait when this closes.
-    _input: Option<ChildStdin>,
+    input: Option<ChildStdin>,
 }
 
 impl RoleProcess {
@@ -64,7 +67,7 @@ impl RoleProcess {
             command.spawn().map_err(|source| Error::Start { program: first, source })?;
         let output = child.stdout.take().expect("the output was asked for as a pipe");
         let input = child.stdin.take();
-        Ok(Self { who: who.to_owned(), child, output, partial: Vec::new(), _input: input })
+        Ok(Self { who: who.to_owned(), child, output, partial: Vec::new(), input })
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -126,6 +129,34 @@ impl RoleProcess {
             }
         }
         Ok(())
+    }
+
+    /// Writes to its standard input: for roles that have become another program.
+    pub(crate) fn tell(&mut self, text: &str) -> Result<(), Error> {
+        let input = self.input.as_mut().expect("the input was asked for as a pipe");
+        input.write_all(text.as_bytes()).while_("writing to a process")
+    }
+
+    /// Waits for a line of text that is `wanted`, and drops those before it.
+    pub(crate) fn await_line(
+        &mut self,
+        patience: Duration,
+        interrupt: &Interrupt,
+        wanted: impl Fn(&str) -> bool,
+    ) -> Result<String, Error> {
+        let deadline = Instant::now() + patience;
+        loop {
+            while let Some(line) = self.line() {
+                let line = String::from_utf8_lossy(&line);
+                if wanted(&line) {
+                    return Ok(line.into_owned());
+                }
+            }
+            if !interrupt.wait(&self.output, deadline)? {
+                return Err(Error::Silent { who: self.who.clone(), seconds: patience.as_secs() });
+            }
+            self.read(interrupt)?;
+        }
     }
 
     fn line(&mut self) -> Option<Vec<u8>> {

@@ -10,6 +10,7 @@ use crate::endpoint::{Batch, Datagram, Endpoint, PerMessage};
 use crate::error::{Error, While};
 use crate::load::{Client, Load, Server};
 use crate::process::Event;
+use crate::vif::VifRole;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -60,6 +61,8 @@ pub(crate) enum Part {
     ClearwayClient { client: AppPlace, load: Load, to: InternetAddress },
     /// Both apps in turn.
     ClearwayPair { client: AppPlace, server: AppPlace, load: Load, to: InternetAddress },
+    /// Runs an engine and an app with a virtual interface in turn.
+    Vif(VifRole),
 }
 
 /// A host that whoever embeds the benchmark is to start in this process, its engine in one thread
@@ -142,7 +145,7 @@ impl RoleCommand {
 }
 
 /// Tells the parent; if that is gone, there is nobody else to tell.
-fn tell(event: &Event) {
+pub(crate) fn tell(event: &Event) {
     let mut line = serde_json::to_vec(event).expect("an event is plain data");
     line.push(b'\n');
     let _ = io::stdout().write_all(&line);
@@ -186,6 +189,7 @@ impl Part {
             Self::ClearwayPair { client, server, load, to } => {
                 measure_pair(&client, &server, load, to).while_("running both apps")
             }
+            Self::Vif(role) => role.play(),
         }
     }
 }

@@ -22,7 +22,7 @@ mod snapshot;
 mod switch;
 
 pub use control::{Control, Event, Request};
-pub use engine::{Engine, EngineConfig, Turn};
+pub use engine::{Checks, Engine, EngineConfig, Turn};
 pub use group::{Clock, Group};
 pub use idle::Idle;
 pub use snapshot::{

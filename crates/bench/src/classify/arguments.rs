@@ -17,6 +17,7 @@ pub struct BenchCommand {
 #[derive(clap::Subcommand, Clone, Debug)]
 enum Special {
     Classify(ClassifyCommand),
+    Vif(crate::VifCommand),
 }
 
 impl BenchCommand {
@@ -24,9 +25,10 @@ impl BenchCommand {
     pub fn execute(&self) -> Result<(), Error> {
         match (&self.special, &self.messages) {
             (Some(Special::Classify(command)), _) => command.execute(),
+            (Some(Special::Vif(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
-                let message = "nothing to measure; write rtt, rate, stream or classify";
+                let message = "nothing to measure; write rtt, rate, stream, classify or vif";
                 Err(Error::Options(message.into()))
             }
         }

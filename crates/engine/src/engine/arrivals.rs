@@ -5,7 +5,7 @@ use clearway_channel::burst::Point;
 use clearway_nic::BURST_FRAMES;
 use clearway_wire::digest::Digest;
 
-use super::Core;
+use super::{Checks, Core};
 use crate::interface::{Datagram, Received, Service};
 use crate::switch::{Port, Sighting};
 
@@ -13,6 +13,9 @@ impl Core {
     /// Takes a burst that a queue has received.
     #[inline]
     pub(super) fn handle_burst(&mut self, now: Time, frames: &[&[u8]]) {
+        if self.checks == Checks::Off {
+            return self.handle_burst_unchecked(now, frames);
+        }
         let mut digests = [Digest::default(); BURST_FRAMES];
         let digests = &mut digests[..frames.len()];
         for (digest, frame) in digests.iter_mut().zip(frames) {
@@ -21,15 +24,51 @@ impl Core {
         let mut owners = [None; BURST_FRAMES];
         let owners = &mut owners[..frames.len()];
         self.switch.find(digests, owners);
-        for ((frame, digest), owner) in frames.iter().zip(&*digests).zip(&*owners) {
-            if self.switch.has_onlookers() {
-                self.show_arrival(now, frame, digest, *owner);
-                self.switch.copy(&mut self.channels, now, None, frame, digest);
-            }
+        if self.switch.has_onlookers() {
+            self.handle_watched(now, frames, digests, owners);
+        } else {
+            self.hand_over_runs(now, frames, owners);
+        }
+    }
+
+    /// Gives frames to their owners, those that follow each other and have the same one together.
+    #[inline]
+    fn hand_over_runs(&mut self, now: Time, mut frames: &[&[u8]], mut owners: &[Option<Port>]) {
+        while let Some(owner) = owners.first().copied() {
+            let count = owners.iter().take_while(|other| **other == owner).count();
+            let (run, frames_left) = frames.split_at(count);
+            (frames, owners) = (frames_left, &owners[count..]);
             match owner {
-                Some(owner) => self.hand_over(now, *owner, frame),
+                Some(owner) => self.hand_over(now, owner, run),
+                None => self.counters.frames_unclaimed += count as u64,
+            }
+        }
+    }
+
+    /// The same where others want to see them, too: each frame is shown before the next is handled.
+    #[cold]
+    fn handle_watched(
+        &mut self,
+        now: Time,
+        frames: &[&[u8]],
+        digests: &[Digest],
+        owners: &[Option<Port>],
+    ) {
+        for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
+            self.show_arrival(now, frame, digest, *owner);
+            self.switch.copy(&mut self.channels, now, None, frame, digest);
+            match owner {
+                Some(owner) => self.hand_over(now, *owner, &[frame]),
                 None => self.counters.frames_unclaimed += 1,
             }
+        }
+    }
+
+    #[cold]
+    fn handle_burst_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
+        match self.switch.first_vif() {
+            Some(vif) => self.hand_over(now, Port::Vif(vif), frames),
+            None => self.counters.frames_unclaimed += frames.len() as u64,
         }
     }
 

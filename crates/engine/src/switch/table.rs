@@ -250,6 +250,13 @@ impl Switch {
 
     // ---- whose is it ----
 
+    /// The VIF with the lowest slot: for measuring what passes without being looked at.
+    pub(crate) fn first_vif(&self) -> Option<VifKey> {
+        let slot = self.vifs.iter().position(Option::is_some)?;
+        let channel = self.vifs[slot].as_ref()?.channel;
+        Some(VifKey { slot: slot as u32, channel })
+    }
+
     /// The owner of each packet, `None` where it is nobody's here.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {

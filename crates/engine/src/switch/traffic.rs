@@ -11,20 +11,20 @@ use super::vif::Report;
 use crate::channels::Channels;
 
 impl Switch {
-    /// Gives a frame to the VIF that owns it.
+    /// Gives frames to the VIF that owns them.
     #[inline]
     pub(crate) fn deliver(
         &mut self,
         channels: &mut Channels,
         now: Time,
         key: VifKey,
-        frame: &[u8],
+        frames: &[&[u8]],
     ) {
         let Some(app) = channels.channel(key.channel()) else { return };
         let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
         if let Some(vif) = vif {
             touch(&mut self.touched, key, vif);
-            vif.deliver(app, now, frame);
+            frames.iter().for_each(|frame| vif.deliver(app, now, frame));
         }
     }
 

@@ -1,0 +1,70 @@
+//! `clearway bench vif`: frames of 64 bytes between memif and virtual interfaces, beside what DPDK's
+//! `dpdk-testpmd` does with such frames: forwarding them from one memif to another.
+//!
+//! ```text
+//!  core 0                              core 1
+//!  testpmd txonly ───── memif ──▶ engine ──▶ app        wire to VIF
+//!  testpmd rxonly ◀──── memif ─── engine ◀── app        VIF to wire
+//!  testpmd flowgen ◀═══ memif ══▶ testpmd io            io-forward
+//! ```
+//!
+//! Engine and app take turns in one thread, so that no scheduler comes between; testpmd has one
+//! forwarding core in each of its processes. It is *not* a benchmark of messages: that is `suite`.
+//!
+//! The way through the code: [`VifCommand`] → `round` (what runs when) → `role` (engine and app),
+//! `testpmd` (the other side) → `report`.
+
+mod report;
+mod role;
+mod round;
+mod testpmd;
+
+pub(crate) use role::VifRole;
+
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::table::print;
+use report::Report;
+
+/// Descriptors per ring, as a power of two.
+const RING_LOG2: u8 = 10;
+/// Bytes of a frame, without frame check sequence.
+const FRAME_BYTES: usize = 64;
+/// Frames that testpmd takes and gives at once; an engine does the same.
+const BURST_FRAMES: usize = 32;
+
+/// Move raw frames between memif and virtual interfaces, beside DPDK's testpmd
+#[derive(clap::Args, Clone, Debug)]
+pub struct VifCommand {
+    /// Seconds per contender and run, warm-up not counted.
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// How often each contender runs; the report gives medians.
+    #[arg(long, default_value_t = 3)]
+    runs: usize,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+impl VifCommand {
+    /// Measures and prints.
+    pub fn execute(&self) -> Result<(), Error> {
+        let report = self.measure(&Interrupt::catch()?)?;
+        print(&if self.json {
+            serde_json::to_string_pretty(&report).expect("a report is plain data")
+        } else {
+            report.text()
+        })
+    }
+
+    fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
+        if !(0.05..=3600.0).contains(&self.seconds) {
+            return Err(Error::Options(format!("--seconds {}: choose 0.05 to 3600", self.seconds)));
+        }
+        if !(1..=99).contains(&self.runs) {
+            return Err(Error::Options(format!("--runs {}: choose 1 to 99", self.runs)));
+        }
+        round::run(self.seconds, self.runs, interrupt)
+    }
+}

@@ -1,0 +1,257 @@
+//! Engine and app in one thread, in turn: the app's end of the channel, the daemon's, the engine and
+//! its memif are all real; only the scheduler is left out.
+
+use super::{BURST_FRAMES, FRAME_BYTES, RING_LOG2};
+use crate::error::Error;
+use crate::process::Event;
+use crate::role::tell;
+use clearway_base::Time;
+use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
+use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
+use clearway_engine::{
+    Checks, Clock, Control, Engine, EngineConfig, Event as EngineEvent, Idle, Request, VifSpec,
+    interface,
+};
+use clearway_nic::{MacAddress, Queue, memif};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+
+/// The engine's Ethernet address; testpmd sends to it.
+const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
+pub(super) const MAC_TEXT: &str = "02:00:00:00:00:01";
+const PEER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
+/// The addresses and the port (discard) that `txonly` writes into its frames.
+const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
+const PEER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+const PORT: u16 = 9;
+const VIF: u32 = 1;
+const CHANNEL: u32 = 0;
+const SIZES: Sizes = Sizes {
+    submission_entries: 256,
+    completion_entries: 256,
+    transmit_pool_bytes: 1 << 20,
+    receive_pool_bytes: 1 << 20,
+};
+/// Bursts that the app keeps submitted: as many as leave in two turns.
+const BURSTS_SUBMITTED: usize = 4;
+/// Frames before those that are counted.
+const WARM_UP_FRAMES: u64 = 500_000;
+/// Turns between two looks at the clock.
+const TURNS_PER_LOOK: u32 = 64;
+
+/// Which way frames go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Direction {
+    /// From the wire to the virtual interface.
+    Receive,
+    /// From the virtual interface to the wire.
+    Send,
+}
+
+/// What this process does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VifRole {
+    pub(super) socket: PathBuf,
+    pub(super) direction: Direction,
+    pub(super) checks: bool,
+    pub(super) seconds: f64,
+}
+
+impl VifRole {
+    /// Runs until it is ended from outside; tells once how many frames passed in how long.
+    pub(crate) fn play(&self) -> Result<(), Error> {
+        let failed = |error: io::Error| Error::System { what: "running an engine", source: error };
+        let mut station = Station::open(self).map_err(failed)?;
+        tell(&Event::Ready(String::new()));
+        while station.app.frames < WARM_UP_FRAMES {
+            station.turn(self.direction);
+        }
+        let (before, start) = (station.app.frames, station.clock.now());
+        tell(&Event::Measuring);
+        let end = start + (self.seconds * 1e9) as u64;
+        let mut now = start;
+        while now < end {
+            for _ in 0..TURNS_PER_LOOK {
+                station.turn(self.direction);
+            }
+            now = station.clock.now();
+        }
+        let (frames, seconds) = (station.app.frames - before, now.since(start) as f64 / 1e9);
+        tell(&Event::Counted { frames, seconds });
+        loop {
+            station.turn(self.direction);
+        }
+    }
+}
+
+/// A host with one app.
+struct Station {
+    engine: Engine,
+    _control: Control,
+    app: App,
+    clock: Clock,
+}
+
+impl Station {
+    fn open(role: &VifRole) -> io::Result<Self> {
+        let mut config =
+            memif::Config::new(memif::Socket::Path(role.socket.clone()), memif::Role::Client, MAC);
+        config.ring_size_log2 = RING_LOG2;
+        let queues = memif::open(config).map_err(io::Error::other)?;
+        let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+        let clock = Clock::new();
+        let now = clock.now();
+        let (mut engine, control) = Engine::new(engine_config(), queues, 1, [1; 16], now)?;
+        let (end, handover) = DaemonEnd::create(SIZES)?;
+        let app = App::new(AppEnd::open(handover, SIZES).map_err(io::Error::other)?);
+        let (app_name, end) = ("bench".into(), Box::new(end));
+        let add = Request::AddChannel { channel: CHANNEL, app: app_name, end, connections_max: 1 };
+        let open = Request::OpenVif { channel: CHANNEL, vif: VIF, spec: Box::new(vif_spec()) };
+        for request in [add, open] {
+            control.post(request).map_err(|_| io::Error::other("the mailbox is full"))?;
+            engine.turn(now);
+        }
+        match control.next_event() {
+            Some(EngineEvent::VifOpened { result: Ok(()), .. }) => {}
+            other => return Err(io::Error::other(format!("no interface: {other:?}"))),
+        }
+        engine.set_checks(if role.checks { Checks::On } else { Checks::Off });
+        Ok(Self { engine, _control: control, app, clock })
+    }
+
+    fn turn(&mut self, direction: Direction) {
+        let now: Time = self.clock.now();
+        if direction == Direction::Send {
+            self.app.send();
+        }
+        self.engine.turn(now);
+        self.app.poll();
+    }
+}
+
+fn engine_config() -> EngineConfig {
+    EngineConfig {
+        name: "bench".into(),
+        interface: interface::Config {
+            mac: MAC,
+            addresses: vec![(ADDRESS.into(), 24)],
+            gateway_v4: None,
+            gateway_v6: None,
+            vlan: None,
+            mtu: 1500,
+            kernel_shares: false,
+            receive_checksum: false,
+        },
+        udp_port: 20707,
+        idle: Idle::Spin,
+    }
+}
+
+fn vif_spec() -> VifSpec {
+    let filter = |text: String| vec![text.parse().expect("the filter is valid")];
+    VifSpec {
+        receive: filter(format!(
+            "ether dst {MAC_TEXT} and dst host {ADDRESS} and udp dst port {PORT}"
+        )),
+        copies: Vec::new(),
+        transmit: filter(format!(
+            "ether src {MAC_TEXT} and src host {ADDRESS} and udp src port {PORT}"
+        )),
+        priority: 0,
+        mac: MAC,
+        rate_frames_per_s: None,
+    }
+}
+
+/// The app: reads the headers of what it is given, or sends as fast as it may.
+struct App {
+    end: AppEnd,
+    template: [u8; FRAME_BYTES],
+    /// Bursts that were submitted and are not finished.
+    bursts: VecDeque<Extent>,
+    finished: u32,
+    /// Frames received, or sent and out of the app's hands.
+    frames: u64,
+    /// What was read of the frames.
+    sum: u64,
+}
+
+impl App {
+    fn new(end: AppEnd) -> Self {
+        let (bursts, finished, frames, sum) = (VecDeque::new(), 0, 0, 0);
+        Self { end, template: template(), bursts, finished, frames, sum }
+    }
+
+    fn poll(&mut self) {
+        while let Some(completion) = self.end.next_completion().expect("the engine is our own") {
+            match completion {
+                Completion::Frames { offset, length, buffer, count, .. } => {
+                    self.read(offset, length, count);
+                    self.end.release(buffer, length);
+                }
+                Completion::FramesSent { bursts, sent, .. } => self.sent(bursts, sent),
+                other => panic!("nobody asked for {other:?}"),
+            }
+        }
+        self.end.flush();
+    }
+
+    fn read(&mut self, offset: u32, length: u32, count: u16) {
+        let burst = ReceivedBurst::new(self.end.receive_bytes(offset, length), count);
+        for frame in burst {
+            let (head, _) = frame.bytes.split_at(42);
+            self.sum = self.sum.wrapping_add(u64::from(head[37]) + u64::from(head[29]));
+            self.frames += 1;
+        }
+        core::hint::black_box(self.sum);
+    }
+
+    fn sent(&mut self, bursts: u32, sent: u64) {
+        while self.finished != bursts {
+            self.finished = self.finished.wrapping_add(1);
+            let extent = self.bursts.pop_front().expect("no more finished than were sent");
+            self.end.free(extent);
+        }
+        self.frames = sent;
+    }
+
+    fn send(&mut self) {
+        let bytes = BURST_FRAMES as u32 * packed_bytes(FRAME_BYTES as u32);
+        while self.bursts.len() < BURSTS_SUBMITTED && self.end.has_room() {
+            let Some(extent) = self.end.allocate(bytes) else { return };
+            let mut filling = Filling::default();
+            for _ in 0..BURST_FRAMES {
+                let buffer = self.end.transmit_bytes(&extent);
+                let place = filling.append(buffer, FRAME_BYTES as u32).expect("room for a burst");
+                place.copy_from_slice(&self.template);
+            }
+            let (offset, length) = (extent.offset(), extent.length());
+            let count = BURST_FRAMES as u16;
+            self.bursts.push_back(extent);
+            let command = Command::SendFrames { vif: VIF, offset, length, count };
+            self.end.submit(&command).expect("there is room");
+        }
+        self.end.flush();
+    }
+}
+
+/// A UDP datagram in a frame.
+fn template() -> [u8; FRAME_BYTES] {
+    use clearway_wire::{ethernet, ipv4, protocol};
+    let mut frame = [0; FRAME_BYTES];
+    let ether_type = ethernet::ether_type::IPV4;
+    let header = ethernet::Repr { destination: PEER_MAC, source: MAC, ether_type };
+    let mut at = header.emit(&mut frame);
+    let payload_length = (FRAME_BYTES - at - ipv4::HEADER_LENGTH) as u16;
+    let (source, destination, protocol) = (ADDRESS, PEER_ADDRESS, protocol::UDP);
+    let packet = ipv4::Repr { source, destination, protocol, hop_limit: 64, payload_length };
+    at += packet.emit(&mut frame[at..]);
+    for (word, value) in [PORT, PORT, payload_length].into_iter().enumerate() {
+        frame[at + word * 2..at + word * 2 + 2].copy_from_slice(&value.to_be_bytes());
+    }
+    frame
+}

@@ -1,0 +1,146 @@
+//! What runs when: every contender once per round, in fresh processes, so that whatever else the
+//! machine does hits all of them alike.
+
+use super::report::{Contender, Report};
+use super::role::{Direction, VifRole};
+use super::testpmd::{self, Counted, Setup, Testpmd};
+use crate::cpu::Cores;
+use crate::directory::Directory;
+use crate::error::{Error, While};
+use crate::interrupt::Interrupt;
+use crate::process::{Event, RoleProcess};
+use crate::progress::Progress;
+use crate::role::{Part, Role};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a part may keep silent: on a busy machine it waits for a core of its own.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Frames that show that all is under way.
+const FIRST_FRAMES: u64 = 1024;
+const WARM_UP: Duration = Duration::from_millis(200);
+
+/// The machine and the timetable.
+struct Round<'a> {
+    program: PathBuf,
+    cores: Cores,
+    seconds: f64,
+    interrupt: &'a Interrupt,
+}
+
+/// Measures all contenders `runs` times.
+pub(super) fn run(seconds: f64, runs: usize, interrupt: &Interrupt) -> Result<Report, Error> {
+    let Some(program) = testpmd::find() else {
+        let message = "dpdk-testpmd is not installed; it generates and takes the frames: install Debian's package dpdk-dev (or dpdk)";
+        return Err(Error::Options(message.into()));
+    };
+    let round = Round { program, cores: Cores::choose(), seconds, interrupt };
+    let progress = Progress::new(runs * Contender::ALL.len());
+    let mut rates = Contender::ALL.map(|contender| (contender, Vec::new()));
+    for _ in 0..runs {
+        for (contender, rates) in &mut rates {
+            progress.next(contender.name());
+            rates.push(round.measure(*contender)?);
+            progress.done();
+        }
+    }
+    Ok(Report::new(seconds, &rates, round.cores.shared()))
+}
+
+impl Round<'_> {
+    /// Frames per second.
+    fn measure(&self, contender: Contender) -> Result<f64, Error> {
+        let directory = Directory::create().while_("making a directory for sockets")?;
+        let socket = directory.path().join("memif.sock");
+        match contender {
+            Contender::IoForward => self.io_forward(&socket),
+            Contender::WireToVif(checks) => {
+                self.engine(&socket, "txonly", Direction::Receive, checks)
+            }
+            Contender::VifToWire(checks) => self.engine(&socket, "rxonly", Direction::Send, checks),
+        }
+    }
+
+    /// `flowgen` sends on both of its ports and takes what comes: generator and sink at once, as
+    /// `txonly` and `rxonly` are one by one. Its clones spare it the making of most frames.
+    fn io_forward(&self, socket: &Path) -> Result<f64, Error> {
+        let mut generator =
+            self.testpmd(socket, "flowgen", "server", 2, &["--flowgen-clones=31"])?;
+        let (core, more) = (self.cores.server, &[][..]);
+        let setup = Setup { mode: "io", memif_role: "client", ports: 2, core, socket, more };
+        let _forwarder = Testpmd::start(&self.program, setup)?;
+        self.received_by(&mut generator)
+    }
+
+    fn engine(
+        &self,
+        socket: &Path,
+        mode: &'static str,
+        direction: Direction,
+        checks: bool,
+    ) -> Result<f64, Error> {
+        let peer = format!("--eth-peer=0,{}", super::role::MAC_TEXT);
+        let mut testpmd = self.testpmd(socket, mode, "server", 1, &[&peer])?;
+        let (socket, seconds) = (socket.to_owned(), self.seconds);
+        let role = VifRole { socket, direction, checks, seconds };
+        let role = Role::new(Part::Vif(role)).on_core(self.cores.server);
+        let mut engine = RoleProcess::start("the engine and its app", &role)?;
+        match direction {
+            Direction::Receive => self.received_by_app(&mut engine),
+            Direction::Send => self.received_by(&mut testpmd),
+        }
+    }
+
+    fn testpmd(
+        &self,
+        socket: &Path,
+        mode: &'static str,
+        memif_role: &'static str,
+        ports: usize,
+        more: &[&str],
+    ) -> Result<Testpmd, Error> {
+        let core = self.cores.client;
+        let setup = Setup { mode, memif_role, ports, core, socket, more };
+        let mut testpmd = Testpmd::start(&self.program, setup)?;
+        testpmd.listening(socket, self.interrupt)?;
+        Ok(testpmd)
+    }
+
+    fn received_by_app(&self, app: &mut RoleProcess) -> Result<f64, Error> {
+        let patience = PATIENCE + Duration::from_secs_f64(self.seconds);
+        loop {
+            match app.event(patience, self.interrupt)? {
+                Event::Counted { frames, seconds } => return Ok(frames as f64 / seconds),
+                _ => continue,
+            }
+        }
+    }
+
+    /// By its counters, once frames come.
+    fn received_by(&self, testpmd: &mut Testpmd) -> Result<f64, Error> {
+        let deadline = Instant::now() + PATIENCE;
+        while testpmd.count(self.interrupt)?.received < FIRST_FRAMES {
+            if Instant::now() > deadline {
+                let seconds = PATIENCE.as_secs();
+                return Err(Error::Silent { who: "the other side of testpmd".into(), seconds });
+            }
+            self.pause(Duration::from_millis(20))?;
+        }
+        self.pause(WARM_UP)?;
+        let before = testpmd.count(self.interrupt)?;
+        self.pause(Duration::from_secs_f64(self.seconds))?;
+        let after = testpmd.count(self.interrupt)?;
+        Ok(rate(before, after))
+    }
+
+    /// Lets the processes run for a while, unless Ctrl-C comes.
+    fn pause(&self, duration: Duration) -> Result<(), Error> {
+        std::thread::sleep(duration);
+        self.interrupt.check()
+    }
+}
+
+fn rate(before: Counted, after: Counted) -> f64 {
+    let frames = after.received.saturating_sub(before.received);
+    frames as f64 / after.at.duration_since(before.at).as_secs_f64()
+}

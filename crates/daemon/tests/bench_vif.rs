@@ -1,0 +1,34 @@
+//! `clearway bench vif`, small: so that it cannot rot. What it measures here says nothing, and is only
+//! checked for being there. Where `dpdk-testpmd` is not installed (Debian package `dpdk-dev`), the test
+//! says so and passes.
+
+use std::io::Write as _;
+use std::process::Command;
+
+use serde_json::Value;
+
+const CONTENDERS: [&str; 5] =
+    ["io_forward", "wire_to_vif", "wire_to_vif_unchecked", "vif_to_wire", "vif_to_wire_unchecked"];
+
+#[test]
+fn every_contender_moves_frames() {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if !std::env::split_paths(&path).any(|directory| directory.join("dpdk-testpmd").exists()) {
+        // Not `println!`, which the test harness would swallow.
+        let text = b"\nskipped: dpdk-testpmd is not installed (Debian package dpdk-dev)\n";
+        let _ = std::io::stderr().write_all(text);
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["bench", "vif", "--seconds", "0.05", "--runs", "1", "--json"])
+        .output()
+        .expect("clearway can be started");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("a report in JSON");
+    for contender in CONTENDERS {
+        let rate = &report["contenders"][contender]["frames_per_s"];
+        assert!(rate.as_f64().is_some_and(f64::is_finite), "no rate of {contender}: {report}");
+    }
+    assert_eq!(report["checking_costs"].as_object().map(serde_json::Map::len), Some(2));
+}
