@@ -107,6 +107,8 @@ struct Core {
     failed_pings: Vec<(u64, Code)>,
     /// Where packets are written that cannot be sent.
     scratch: Vec<u8>,
+    /// Where frames of apps are looked at before they leave.
+    staging: Box<[u8]>,
     checks: Checks,
     counters: EngineCounters,
 }
@@ -155,6 +157,7 @@ impl Engine {
             violations: Vec::new(),
             failed_pings: Vec::new(),
             scratch: vec![0; usize::from(config.interface.mtu)],
+            staging: vec![0; clearway_channel::FRAME_BYTES_MAX as usize].into(),
             checks: Checks::On,
             counters: EngineCounters::default(),
             config,

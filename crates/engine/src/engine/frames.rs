@@ -103,35 +103,52 @@ impl Core {
     }
 
     /// Sends a frame of a VIF; the bytes of `buffer` that are to go over the NIC, 0 if none.
+    ///
+    /// It is looked at in private memory, and copied to the NIC's when it may leave. What is written to a
+    /// memif is in the other core's cache; reading it back at once would wait for that.
     fn send_frame(&mut self, now: Time, vif: VifKey, frame: SentFrame, buffer: &mut [u8]) -> usize {
         let Some(buffer) = buffer.get_mut(..frame.length as usize) else {
             self.switch.refuse(vif, Refusal::TooLong);
             return 0;
         };
+        let mut staging = core::mem::take(&mut self.staging);
+        let private = &mut staging[..buffer.len()];
+        let is_for_wire = self.judge(now, vif, frame, private);
+        if is_for_wire {
+            buffer.copy_from_slice(private);
+        }
+        self.staging = staging;
+        if is_for_wire { buffer.len() } else { 0 }
+    }
+
+    /// Takes a frame of a VIF to `private` memory and brings it to its ports on this host. True if it
+    /// is for the NIC, too.
+    #[inline]
+    fn judge(&mut self, now: Time, vif: VifKey, frame: SentFrame, private: &mut [u8]) -> bool {
         let channel = vif.channel();
-        let Some(app) = self.channels.channel(channel) else { return 0 };
-        app.end.read(frame.offset, buffer);
-        let digest = Digest::of(buffer);
+        let Some(app) = self.channels.channel(channel) else { return false };
+        app.end.read(frame.offset, private);
+        let digest = Digest::of(private);
         let checked = self.switch.check(now, vif, &digest);
-        let sent = checked.and_then(|()| self.forward(now, Some(vif), buffer, &digest));
+        let sent = checked.and_then(|()| self.forward(now, Some(vif), private, &digest));
         if self.switch.is_watched() {
             let (point, refusal) = match sent {
                 Ok(_) => (Point::Delivered, None),
                 Err(refusal) => (Point::Refused, Some(refusal)),
             };
             let channel = Some(channel);
-            let (frame, digest, is_outgoing) = (&*buffer, &digest, true);
+            let (frame, digest, is_outgoing) = (&*private, &digest, true);
             let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
             self.switch.show(&mut self.channels, now, &sighting);
         }
         match sent {
             Ok(is_for_wire) => {
-                self.switch.count_sent(vif, buffer.len());
-                if is_for_wire { buffer.len() } else { 0 }
+                self.switch.count_sent(vif, private.len());
+                is_for_wire
             }
             Err(refusal) => {
                 self.switch.refuse(vif, refusal);
-                0
+                false
             }
         }
     }
