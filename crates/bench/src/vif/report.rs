@@ -66,10 +66,11 @@ impl Report {
         let contenders: BTreeMap<_, _> =
             rates.iter().map(|(contender, rates)| (contender.name(), Figures::of(rates))).collect();
         let rate = |contender: Contender| contenders[contender.name()].frames_per_s;
-        let ways: [(_, fn(bool) -> Contender); 2] =
-            [("wire_to_vif", Contender::WireToVif), ("vif_to_wire", Contender::VifToWire)];
-        let checking_costs =
-            ways.map(|(name, way)| (name, 1.0 - rate(way(true)) / rate(way(false))));
+        let cost = |way: fn(bool) -> Contender| 1.0 - rate(way(true)) / rate(way(false));
+        let checking_costs = [
+            ("wire_to_vif", cost(Contender::WireToVif)),
+            ("vif_to_wire", cost(Contender::VifToWire)),
+        ];
         let ratio = Contender::ALL.into_iter().skip(1);
         let ratio =
             ratio.map(|contender| (contender.name(), rate(contender) / rate(Contender::IoForward)));
