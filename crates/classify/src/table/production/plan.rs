@@ -11,13 +11,13 @@ use std::collections::HashMap;
 
 /// No more rules than this share a bucket, where that can be helped. Reading so many, side by side in
 /// memory, costs about as much as asking one more table.
-pub(super) const BUCKET_MAX: usize = 12;
+pub(super) const BUCKET_MAX: usize = 16;
 /// A plan has at most so many tables; what is left over is scanned.
 pub(super) const TABLES_MAX: usize = 24;
 /// A table for fewer rules is not worth asking.
 const RULES_MIN: usize = 4;
 /// What the square of the length of a bucket costs, against finding a place for one more rule.
-const CROWDING: f64 = 0.02;
+const CROWDING: f64 = 0.005;
 
 /// The masks of tables for `patterns`, in the order in which a rule should try them.
 pub(super) fn masks(patterns: &[Pattern], tables_max: usize) -> Vec<Mask> {
