@@ -29,4 +29,4 @@ pub(crate) use table::{Destination, Port, Switch, VifKey};
 pub use vif::VifSpec;
 
 /// How the owner of a packet is found.
-type Table = clearway_classify::table::Linear;
+type Table = clearway_classify::table::Production;

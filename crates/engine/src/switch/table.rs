@@ -6,7 +6,7 @@ use clearway_base::Time;
 use clearway_classify::registry::{Action, Limits, OwnerId, VifId};
 use clearway_classify::{Clause, Filter, Pattern, Registry, registry};
 use clearway_nic::MacAddress;
-use clearway_wire::digest::{Digest, fields};
+use clearway_wire::digest::{Digest, PATTERN_WORDS, fields};
 
 use super::Table;
 use super::capture::{Capture, CaptureSpec};
@@ -257,13 +257,23 @@ impl Switch {
         Some(VifKey { slot: slot as u32, channel })
     }
 
-    /// The owner of each packet, `None` where it is nobody's here.
+    /// The owner of each packet, `None` where it is nobody's here. Packets of one flow often come
+    /// together: if all look alike, the table is asked about one.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
+        let [first, others @ ..] = digests else { return };
+        let looks_like_first = |other: &Digest| {
+            let pairs = first.words().iter().zip(other.words()).take(PATTERN_WORDS);
+            pairs.fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+        };
+        let asked = if others.iter().all(looks_like_first) { &digests[..1] } else { digests };
         let mut entries = [None; clearway_nic::BURST_FRAMES];
-        self.registry.receivers(digests, &mut entries[..digests.len()]);
-        for (owner, entry) in owners.iter_mut().zip(entries) {
+        self.registry.receivers(asked, &mut entries[..asked.len()]);
+        for (owner, entry) in owners.iter_mut().zip(&entries[..asked.len()]) {
             *owner = entry.and_then(|entry| self.port(entry));
+        }
+        if asked.len() < digests.len() {
+            owners.fill(owners[0]);
         }
     }
 
