@@ -78,6 +78,7 @@ impl Report {
             "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two ports and takes what comes back); core 1: engine and app in turn in one thread, or testpmd forwarding both ways",
             "counted by the receiving side: the app, rxonly, flowgen",
             "io-forward waits for flowgen much of the time: what it could do is more than what is shown",
+            "all frames are of one flow: look-ups and caches are at their best",
         ];
         if is_shared {
             notes.push("only one core may be used: all processes share it");
