@@ -258,9 +258,10 @@ fn apps_of_one_host_talk_through_the_switch_and_see_nothing_of_others() {
     c.poll();
     assert!(c.frames.is_empty());
     assert_eq!(world.snapshot(0).queues[0].tx_frames, wire_before, "the NIC was not touched");
-    // A port that nobody has is refused by the host, as it would be for a stranger.
+    // The host's own services take nothing that says it comes from the host itself.
     a.send_frames(7, &[&Datagram { to: (ip(1), 9), ..local }.frame(b"")]);
     wait_for_bursts(&mut world, &mut a, 7, 2);
+    assert!(world.snapshot(0).counters.contains(&("source_address", 1)));
 }
 
 #[test]
@@ -414,6 +415,31 @@ fn a_rate_is_kept() {
     let report = wait_for_bursts(&mut world, &mut a, 1, 1);
     assert_eq!((report.sent, report.rejected), (10, 22));
     assert_eq!(Refusal::of_code(report.reason), Some(Refusal::Rate));
+}
+
+/// What a capture has seen: whether outgoing, and where.
+fn sightings(watcher: &mut App) -> Vec<(bool, Point)> {
+    watcher.poll();
+    watcher.frames.drain(..).map(|(_, info, _)| (info.is_outgoing(), info.point())).collect()
+}
+
+#[test]
+fn captures_see_the_wire_and_both_ends_of_what_stays_on_the_host() {
+    let (mut world, mut a, mut b) = two_apps();
+    let mut neighbour = world.attach(0, SIZES);
+    let spec = port_spec(&world, 0, 5001);
+    world.open_vif(&neighbour, 1, spec).expect("the port is free");
+    let mut watcher = world.attach(0, SIZES);
+    let filter = filters(&["udp"]);
+    world.open_capture(&watcher, 9, CaptureSpec { filter, app: None });
+    a.send_frames(1, &[&there(&world).frame(b"away")]);
+    wait_for_frames(&mut world, &mut b, 1);
+    assert_eq!(sightings(&mut watcher), [(true, Point::Delivered), (true, Point::Wire)]);
+    let mac = world.hosts[0].mac;
+    let local = Datagram { macs: [mac, mac], from: (ip(1), 5000), to: (ip(1), 5001) };
+    a.send_frames(1, &[&local.frame(b"here")]);
+    wait_for_frames(&mut world, &mut neighbour, 1);
+    assert_eq!(sightings(&mut watcher), [(true, Point::Delivered), (false, Point::Delivered)]);
 }
 
 #[test]

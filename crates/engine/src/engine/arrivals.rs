@@ -72,23 +72,32 @@ impl Core {
         }
     }
 
+    /// Shows captures a frame on the wire, and what becomes of it.
     #[cold]
     fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>) {
-        let mut sighting = Sighting {
-            frame,
-            digest,
-            is_outgoing: false,
-            point: Point::Wire,
-            channel: None,
-            refusal: None,
-        };
+        let (is_outgoing, point) = (false, Point::Wire);
+        let sighting = Sighting { frame, digest, is_outgoing, point, channel: None, refusal: None };
         self.switch.show(&mut self.channels, now, &sighting);
-        sighting.channel = match owner {
+        self.show_fate(now, frame, digest, owner);
+    }
+
+    /// Shows captures whom a frame is given to.
+    #[cold]
+    pub(super) fn show_fate(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        digest: &Digest,
+        owner: Option<Port>,
+    ) {
+        let channel = match owner {
             Some(Port::Vif(vif)) => Some(vif.channel()),
             Some(Port::Service(Service::Messages)) => self.app_of_messages(frame, digest),
             Some(Port::Service(_)) | None => None,
         };
-        sighting.point = if owner.is_some() { Point::Delivered } else { Point::Refused };
+        let point = if owner.is_some() { Point::Delivered } else { Point::Refused };
+        let sighting =
+            Sighting { frame, digest, is_outgoing: false, point, channel, refusal: None };
         self.switch.show(&mut self.channels, now, &sighting);
     }
 

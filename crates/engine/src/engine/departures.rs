@@ -9,7 +9,6 @@ use clearway_wire::digest::Digest;
 use super::Core;
 use crate::channels::Channels;
 use crate::interface::Path;
-use crate::switch::Sighting;
 
 impl Core {
     /// Sends ARP, NDP and ICMP. Returns how many frames were given to the queue.
@@ -77,26 +76,16 @@ impl Core {
         }
         let digest = Digest::of(frame);
         if self.switch.is_watched() {
-            let (is_outgoing, refusal) = (true, None);
-            let mut sighting = Sighting {
-                frame,
-                digest: &digest,
-                is_outgoing,
-                point: Point::Delivered,
-                channel,
-                refusal,
-            };
             if channel.is_some() {
-                self.switch.show(&mut self.channels, now, &sighting);
+                self.show_outgoing(now, frame, &digest, Point::Delivered, channel);
             }
-            (sighting.point, sighting.channel) = (Point::Wire, None);
-            self.switch.show(&mut self.channels, now, &sighting);
+            self.show_outgoing(now, frame, &digest, Point::Wire, None);
         }
         match self.forward(now, None, frame, &digest) {
             Ok(true) => frame.len(),
-            Ok(false) => 0,
-            // There is no such service here: the frame is lost as it would be on the wire.
-            Err(_) => 0,
+            // It was for this host only; an error says that there is no such service here, and then
+            // the frame is lost as it would be on the wire.
+            Ok(false) | Err(_) => 0,
         }
     }
 }

@@ -129,28 +129,58 @@ impl Core {
         let Some(app) = self.channels.channel(channel) else { return false };
         app.end.read(frame.offset, private);
         let digest = Digest::of(private);
-        let checked = self.switch.check(now, vif, &digest);
-        let sent = checked.and_then(|()| self.forward(now, Some(vif), private, &digest));
-        if self.switch.is_watched() {
-            let (point, refusal) = match sent {
-                Ok(_) => (Point::Delivered, None),
-                Err(refusal) => (Point::Refused, Some(refusal)),
-            };
-            let channel = Some(channel);
-            let (frame, digest, is_outgoing) = (&*private, &digest, true);
-            let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
-            self.switch.show(&mut self.channels, now, &sighting);
+        if let Err(refusal) = self.switch.check(now, vif, &digest) {
+            return self.turn_away(now, vif, private, &digest, refusal);
         }
-        match sent {
+        let is_watched = self.switch.is_watched();
+        if is_watched {
+            self.show_outgoing(now, private, &digest, Point::Delivered, Some(channel));
+        }
+        match self.forward(now, Some(vif), private, &digest) {
             Ok(is_for_wire) => {
+                if is_watched && is_for_wire {
+                    self.show_outgoing(now, private, &digest, Point::Wire, None);
+                }
                 self.switch.count_sent(vif, private.len());
                 is_for_wire
             }
-            Err(refusal) => {
-                self.switch.refuse(vif, refusal);
-                false
-            }
+            Err(refusal) => self.turn_away(now, vif, private, &digest, refusal),
         }
+    }
+
+    /// Counts a frame that may not leave, and shows it. False: it is not for the NIC.
+    #[cold]
+    fn turn_away(
+        &mut self,
+        now: Time,
+        vif: VifKey,
+        frame: &[u8],
+        digest: &Digest,
+        refusal: Refusal,
+    ) -> bool {
+        self.switch.refuse(vif, refusal);
+        if self.switch.is_watched() {
+            let (is_outgoing, point) = (true, Point::Refused);
+            let (channel, refusal) = (Some(vif.channel()), Some(refusal));
+            let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
+            self.switch.show(&mut self.channels, now, &sighting);
+        }
+        false
+    }
+
+    /// Shows captures a frame on its way out: as its app sent it, or on the wire.
+    #[cold]
+    pub(super) fn show_outgoing(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        digest: &Digest,
+        point: Point,
+        channel: Option<u32>,
+    ) {
+        let (is_outgoing, refusal) = (true, None);
+        let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
+        self.switch.show(&mut self.channels, now, &sighting);
     }
 
     fn send_unchecked(&mut self, vif: VifKey, frame: SentFrame, buffer: &mut [u8]) -> usize {
@@ -180,7 +210,12 @@ impl Core {
         let mut owner = [None];
         self.switch.find(core::slice::from_ref(digest), &mut owner);
         match owner[0] {
-            Some(owner) => self.hand_over(now, owner, &[frame]),
+            Some(owner) => {
+                if self.switch.is_watched() {
+                    self.show_fate(now, frame, digest, Some(owner));
+                }
+                self.hand_over(now, owner, &[frame]);
+            }
             None if destination == Destination::Here => return Err(Refusal::ToKernel),
             None => {}
         }
