@@ -4,27 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
-pids=()
-cleanup() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait 2>/dev/null || true
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "example: $*" >&2
-    cat "$work"/*.log >&2
-    exit 1
-}
-# Waits up to ten seconds for a condition.
-wait_for() {
-    for _ in $(seq 200); do
-        if "$@" 2>/dev/null; then return 0; fi
-        sleep 0.05
-    done
-    return 1
-}
+name=example
+. tools/background.sh
 
 target=${CARGO_TARGET_DIR:-target}
 tools/cargo.sh build --quiet -p clearway-capi -p clearway-daemon

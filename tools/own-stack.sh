@@ -11,28 +11,11 @@ fi
 work=$(mktemp -d)
 here=own-stack-$$-here
 there=own-stack-$$-there
-pids=()
-cleanup() {
-    for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-    wait 2>/dev/null || true
+name=own-stack
+. tools/background.sh
+clean_more() {
     ip netns del "$here" 2>/dev/null || true
     ip netns del "$there" 2>/dev/null || true
-    rm -rf "$work"
-}
-trap cleanup EXIT
-
-fail() {
-    echo "own-stack: $*" >&2
-    cat "$work"/*.log >&2
-    exit 1
-}
-# Waits up to ten seconds for a condition.
-wait_for() {
-    for _ in $(seq 200); do
-        if "$@" 2>/dev/null; then return 0; fi
-        sleep 0.05
-    done
-    return 1
 }
 
 target=${CARGO_TARGET_DIR:-target}
