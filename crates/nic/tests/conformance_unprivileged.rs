@@ -26,8 +26,7 @@ fn fabric_wire() {
 #[test]
 fn fabric_switch() {
     conformance::run(|| {
-        let port =
-            |number| Port { mac: [2, 0, 0, 0, 0, number], queues: 1, faults: Faults::default() };
+        let port = |number| Port::new([2, 0, 0, 0, 0, number], 1);
         let (queues, handle) = fabric::switch(Options::new(1), &[port(1), port(2)]);
         let mut queues = queues.into_iter().flatten();
         let mut next = || Box::new(queues.next().expect("two queues"));

@@ -1,18 +1,14 @@
-//! What can happen to a frame under way, and the dice.
+//! What can happen to a frame under way, as plain values. What does happen is decided in
+//! [`super::way`].
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
-use clearway_base::Random;
-
-const PPM: u64 = 1_000_000;
-/// Most bits that corruption flips in one frame.
-const BITS_FLIPPED_MAX: u64 = 3;
-
-/// How likely each fault is, in millionths, and how bad. All zero, the default, is a perfect wire.
+/// What happens to the frames that go one way: how likely each fault is, in millionths, and how bad;
+/// how long the way is, and how narrow. All zero, the default, is a perfect wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The frame is lost.
     pub loss_ppm: u32,
+    /// Times when more frames are lost than that.
+    pub bursts: Bursts,
     /// The frame arrives twice.
     pub duplication_ppm: u32,
     /// One to three bits of the frame are flipped.
@@ -24,39 +20,84 @@ pub struct Faults {
     pub reordering_frames_max: u16,
     /// Every frame takes this long; see [`super::Handle::set_time`].
     pub latency_ns: u64,
-    /// The frame takes longer than that.
+    /// Every frame takes up to so much longer, evenly spread, but overtakes none before it.
+    pub jitter_ns: u64,
+    /// The frame takes longer than that, and later ones overtake it.
     pub delay_ppm: u32,
     /// How much longer at most.
     pub delay_ns_max: u64,
+    /// How much fits through, and how much may wait for that.
+    pub rate: Rate,
+    /// What the first frames of a connection go through.
+    pub slow_path: SlowPath,
+}
+
+/// Bursts of loss: the model of Gilbert and Elliott, a good and a bad state between which each frame
+/// may switch ("Capacity of a burst-noise channel", 1960; "Estimates of error rates for codes on
+/// burst-noise channels", 1963).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bursts {
+    /// How likely a frame begins a burst, in millionths; 0 for no bursts.
+    pub start_ppm: u32,
+    /// How likely a frame ends the burst, in millionths: a burst has a million times the reciprocal frames
+    /// on average.
+    pub end_ppm: u32,
+    /// How likely a frame within a burst is lost, in millionths.
+    pub loss_ppm: u32,
+}
+
+/// A rate limit with a queue in front of it that drops what does not fit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// Bits of frames per second; 0 for no limit.
+    pub bits_per_s: u64,
+    /// How many bytes may wait. A frame beyond that is dropped.
+    pub queue_bytes: u64,
+    /// A frame that finds more bytes than this waiting is marked "congestion experienced" if it is of
+    /// an ECN-capable transport (RFC 3168, section 5); 0 to mark none.
+    pub mark_bytes: u64,
+}
+
+/// The policy pipeline of a cloud's network. The first frames of a connection, which is five fields of IP and
+/// UDP or TCP, go through it until it has written the connection into a flow table (Machnet, section
+/// 4.1: "packets-per-second to drop by 100x or more when initiating new connections").
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SlowPath {
+    /// How many frames it takes per second; 0 for no slow path.
+    pub frames_per_s: u64,
+    /// How long one takes, besides waiting for others.
+    pub latency_ns: u64,
+    /// How many frames may wait for it. One beyond that is dropped.
+    pub queue_frames: u64,
+    /// How many connections the flow table holds at least; it forgets those that were idle longest.
+    pub connections_max: usize,
 }
 
 impl Faults {
     /// Some of everything but delay: `ppm` of each, with up to 8 frames overtaking.
     #[must_use]
-    pub const fn all(ppm: u32) -> Self {
+    pub fn all(ppm: u32) -> Self {
         Self {
             loss_ppm: ppm,
             duplication_ppm: ppm,
             corruption_ppm: ppm,
             reordering_ppm: ppm,
             reordering_frames_max: 8,
-            latency_ns: 0,
-            delay_ppm: 0,
-            delay_ns_max: 0,
+            ..Self::default()
         }
     }
 
     /// A cut wire that does not know it: everything is lost.
     #[must_use]
-    pub const fn partition() -> Self {
-        Self { loss_ppm: PPM as u32, ..Self::all(0) }
+    pub fn partition() -> Self {
+        Self { loss_ppm: super::way::PPM as u32, ..Self::default() }
     }
 }
 
-/// How many frames had which fault.
+/// How many frames met what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultCounts {
-    /// Frames lost.
+    /// Frames lost, in bursts or alone.
     pub lost: u64,
     /// Frames that arrived twice.
     pub duplicated: u64,
@@ -66,75 +107,26 @@ pub struct FaultCounts {
     pub reordered: u64,
     /// Frames delayed beyond the latency of all.
     pub delayed: u64,
+    /// Frames dropped because too much waited at the rate limit.
+    pub overflowed: u64,
+    /// Frames marked "congestion experienced".
+    pub marked: u64,
+    /// Frames that took the slow path.
+    pub slow: u64,
+    /// Frames dropped because too many waited for the slow path.
+    pub slow_overflowed: u64,
 }
 
-/// What happens to one frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Fate {
-    pub(super) lost: bool,
-    pub(super) copies: u8,
-    /// Frames that may overtake; 0 for none.
-    pub(super) overtaken_by: u16,
-    pub(super) delay_ns: u64,
-}
-
-/// Counts faults across all queues of a fabric.
-#[derive(Debug, Default)]
-pub(super) struct FaultTally {
-    lost: AtomicU64,
-    duplicated: AtomicU64,
-    corrupted: AtomicU64,
-    reordered: AtomicU64,
-    delayed: AtomicU64,
-}
-
-impl FaultTally {
-    /// Decides about `frame`, and flips its bits. Always draws as many numbers for the same frame and
-    /// faults, so that a run can be replayed.
-    pub(super) fn decide(&self, faults: &Faults, random: &mut Random, frame: &mut [u8]) -> Fate {
-        let mut fate = Fate { copies: 1, delay_ns: faults.latency_ns, ..Fate::default() };
-        if roll(random, faults.loss_ppm, &self.lost) {
-            return Fate { lost: true, ..fate };
-        }
-        if roll(random, faults.corruption_ppm, &self.corrupted) {
-            flip_bits(random, frame);
-        }
-        if roll(random, faults.duplication_ppm, &self.duplicated) {
-            fate.copies = 2;
-        }
-        if roll(random, faults.reordering_ppm, &self.reordered) {
-            fate.overtaken_by = 1 + random.below(faults.reordering_frames_max.into()) as u16;
-        }
-        if roll(random, faults.delay_ppm, &self.delayed) {
-            fate.delay_ns += random.below(faults.delay_ns_max) + 1;
-        }
-        fate
-    }
-
-    pub(super) fn counts(&self) -> FaultCounts {
-        FaultCounts {
-            lost: self.lost.load(Ordering::Relaxed),
-            duplicated: self.duplicated.load(Ordering::Relaxed),
-            corrupted: self.corrupted.load(Ordering::Relaxed),
-            reordered: self.reordered.load(Ordering::Relaxed),
-            delayed: self.delayed.load(Ordering::Relaxed),
-        }
-    }
-}
-
-fn roll(random: &mut Random, ppm: u32, count: &AtomicU64) -> bool {
-    let hit = ppm > 0 && random.chance(ppm.into(), PPM);
-    if hit {
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-    hit
-}
-
-fn flip_bits(random: &mut Random, frame: &mut [u8]) {
-    let first = random.below(frame.len() as u64 * 8) as usize;
-    for flip in 0..=random.below(BITS_FLIPPED_MAX) as usize {
-        // Different bits each time, so that no two flips cancel out.
-        let bit = (first + flip * 13) % (frame.len() * 8);
-        frame[bit / 8] ^= 1 << (bit % 8);
+impl std::ops::AddAssign for FaultCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.corrupted += other.corrupted;
+        self.reordered += other.reordered;
+        self.delayed += other.delayed;
+        self.overflowed += other.overflowed;
+        self.marked += other.marked;
+        self.slow += other.slow;
+        self.slow_overflowed += other.slow_overflowed;
     }
 }

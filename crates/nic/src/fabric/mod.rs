@@ -10,23 +10,32 @@
 //! Used by one thread, the same calls give the same frames. With a thread for each queue, the faults of
 //! each queue are still the same, but not how its frames interleave with those of other queues.
 
+//! What can happen to frames, and to which queue they go, is decided by cores that need no fabric: [`Way`],
+//! [`Transit`] and [`Rss`]. The command `clearway fabric` uses them too.
+
+mod ecn;
 mod faults;
 mod lane;
 mod queue;
 mod rss;
+mod slow_path;
+mod transit;
+mod tuple;
+mod way;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::{Random, Time};
 
-pub use faults::{FaultCounts, Faults};
+pub use faults::{Bursts, FaultCounts, Faults, Rate, SlowPath};
 pub use queue::Queue;
+pub use rss::{Hash, Rss, RssOptions};
+pub use transit::Transit;
+pub use way::{Fate, Way};
 
 use crate::{LCD_DESCRIPTORS, MacAddress};
-use faults::FaultTally;
 use lane::Lane;
-use rss::Rss;
 
 /// What all NICs of a fabric have in common.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +63,29 @@ pub struct Port {
     pub mac: MacAddress,
     /// How many queues it has.
     pub queues: usize,
-    /// What happens to frames that it sends.
-    pub faults: Faults,
+    /// How frames are spread over them.
+    pub rss: RssOptions,
+    /// What happens to frames that it sends, before the switch.
+    pub sends: Faults,
+    /// What happens to frames that it receives, after the switch; the place for a rate limit at which many
+    /// senders meet.
+    pub receives: Faults,
+}
+
+impl Port {
+    /// A NIC with a perfect wire to the switch and a Toeplitz hash.
+    #[must_use]
+    pub fn new(mac: MacAddress, queues: usize) -> Self {
+        let perfect = Faults::default();
+        Self { mac, queues, rss: RssOptions::default(), sends: perfect, receives: perfect }
+    }
 }
 
 /// Two queues at the ends of a wire. `faults` are for frames from the first to the second, and back.
 /// Their addresses are 02:00:00:00:00:01 and :02.
 #[must_use]
 pub fn pair(options: Options, faults: [Faults; 2]) -> (Queue, Queue, Handle) {
-    let port = |number, faults| Port { mac: [2, 0, 0, 0, 0, number], queues: 1, faults };
+    let port = |number, sends| Port { sends, ..Port::new([2, 0, 0, 0, 0, number], 1) };
     let ports = [port(1, faults[0]), port(2, faults[1])];
     let (queues, handle) = build(options, &ports, Kind::Wire);
     let mut queues = queues.into_iter().flatten();
@@ -73,8 +96,7 @@ pub fn pair(options: Options, faults: [Faults; 2]) -> (Queue, Queue, Handle) {
 }
 
 /// A switch with these NICs, and the queues of each. It forwards by destination address; frames to a
-/// group address go to all others. Among the queues of a NIC, a Toeplitz hash with a random key chooses
-/// by addresses and ports, or by addresses alone where there are no ports.
+/// group address go to all others.
 #[must_use]
 pub fn switch(options: Options, ports: &[Port]) -> (Vec<Vec<Queue>>, Handle) {
     build(options, ports, Kind::Switch)
@@ -100,7 +122,30 @@ impl Handle {
 
     /// Replaces the faults of frames that port `port` sends.
     pub fn set_faults(&self, port: usize, faults: Faults) {
-        *lock(&self.0.ports[port].faults) = faults;
+        lock(&self.0.ports[port].sends).set_faults(faults);
+    }
+
+    /// Replaces the faults of frames that port `port` receives.
+    pub fn set_receive_faults(&self, port: usize, faults: Faults) {
+        lock(&self.0.ports[port].receives).set_faults(faults);
+    }
+
+    /// Cuts the way from one port to another, or mends it; the way back stays as it is.
+    pub fn set_cut(&self, from: usize, to: usize, cut: bool) {
+        self.0.ports[from].cut[to].store(cut, Ordering::Release);
+    }
+
+    /// Gives port `port` another RSS key and table, as a cloud does when it moves a machine.
+    pub fn rekey(&self, port: usize) {
+        let Fabric { ports, random, .. } = &*self.0;
+        let mut rss = lock(&ports[port].rss);
+        *rss = Rss::new(rss.options(), ports[port].lanes.len(), &mut lock(random));
+    }
+
+    /// The queue of port `port` to which a frame goes: what nobody outside knows.
+    #[must_use]
+    pub fn queue_of(&self, port: usize, frame: &[u8]) -> usize {
+        lock(&self.0.ports[port].rss).queue(frame)
     }
 
     /// Plugs port `port` in or out. A wire is up while both its ends are.
@@ -112,7 +157,12 @@ impl Handle {
     /// How many frames had which fault so far.
     #[must_use]
     pub fn fault_counts(&self) -> FaultCounts {
-        self.0.tally.counts()
+        let mut sum = FaultCounts::default();
+        for port in &self.0.ports {
+            sum += lock(&port.sends).counts();
+            sum += lock(&port.receives).counts();
+        }
+        sum
     }
 }
 
@@ -123,7 +173,8 @@ struct Fabric {
     kind: Kind,
     ports: Vec<PortState>,
     now_ns: AtomicU64,
-    tally: FaultTally,
+    /// Draws new RSS keys.
+    random: Mutex<Random>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,9 +186,12 @@ enum Kind {
 #[derive(Debug)]
 struct PortState {
     mac: MacAddress,
-    faults: Mutex<Faults>,
+    sends: Mutex<Way>,
+    receives: Mutex<Way>,
     up: AtomicBool,
-    rss: Rss,
+    /// To which other ports nothing gets through.
+    cut: Vec<AtomicBool>,
+    rss: Mutex<Rss>,
     lanes: Vec<Lane>,
 }
 
@@ -159,18 +213,17 @@ impl Fabric {
         }
     }
 
-    /// The lanes that a frame from port `from` goes to.
-    fn targets<'a>(&'a self, from: usize, frame: &'a [u8]) -> impl Iterator<Item = &'a Lane> {
-        let destination = frame.get(..6).unwrap_or_default();
-        let group = destination.first().is_some_and(|byte| byte & 1 != 0);
-        let meant = move |port: &PortState| {
-            self.kind == Kind::Wire || group || port.mac.as_slice() == destination
-        };
-        self.ports
-            .iter()
-            .enumerate()
-            .filter(move |(number, port)| *number != from && meant(port) && self.link_up(*number))
-            .map(move |(_, port)| &port.lanes[port.rss.queue(frame)])
+    /// The ports that a frame from port `from` goes to.
+    fn targets(&self, from: usize, frame: &[u8]) -> impl Iterator<Item = usize> + use<'_> {
+        let mut destination = [0; 6];
+        let length = frame.len().min(destination.len());
+        destination[..length].copy_from_slice(&frame[..length]);
+        let group = destination[0] & 1 != 0;
+        let meant =
+            move |to: usize| self.kind == Kind::Wire || group || self.ports[to].mac == destination;
+        let cut = move |to: usize| self.ports[from].cut[to].load(Ordering::Acquire);
+        (0..self.ports.len())
+            .filter(move |to| *to != from && meant(*to) && self.link_up(*to) && !cut(*to))
     }
 }
 
@@ -178,9 +231,11 @@ fn build(options: Options, ports: &[Port], kind: Kind) -> (Vec<Vec<Queue>>, Hand
     let mut random = Random::new(options.seed);
     let states = ports.iter().map(|port| PortState {
         mac: port.mac,
-        faults: Mutex::new(port.faults),
+        sends: Mutex::new(Way::new(port.sends)),
+        receives: Mutex::new(Way::new(port.receives)),
         up: AtomicBool::new(true),
-        rss: Rss::new(&mut random, port.queues),
+        cut: ports.iter().map(|_| AtomicBool::new(false)).collect(),
+        rss: Mutex::new(Rss::new(port.rss, port.queues, &mut random)),
         lanes: (0..port.queues).map(|_| Lane::new(options.descriptors)).collect(),
     });
     let fabric = Arc::new(Fabric {
@@ -188,7 +243,7 @@ fn build(options: Options, ports: &[Port], kind: Kind) -> (Vec<Vec<Queue>>, Hand
         kind,
         ports: states.collect(),
         now_ns: AtomicU64::new(0),
-        tally: FaultTally::default(),
+        random: Mutex::new(Random::new(random.next_u64())),
     });
     let mut queue =
         |port, index| Queue::new(fabric.clone(), port, index, Random::new(random.next_u64()));

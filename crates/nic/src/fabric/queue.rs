@@ -6,7 +6,8 @@ use std::sync::Arc;
 use clearway_base::Random;
 
 use super::lane::Lane;
-use super::{Fabric, Kind, lock};
+use super::way::Fate;
+use super::{Fabric, Kind, PortState, lock};
 use crate::burst::Burst;
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Transmit};
 
@@ -45,19 +46,28 @@ impl Queue {
     }
 
     fn send(&mut self, mut frame: Vec<u8>) {
-        let faults = *lock(&self.fabric.ports[self.port].faults);
-        let fate = self.fabric.tally.decide(&faults, &mut self.random, &mut frame);
-        if fate.lost {
-            return;
-        }
-        let arrival = self.fabric.now() + fate.delay_ns;
-        let bounded = self.fabric.kind == Kind::Switch;
-        for lane in self.fabric.targets(self.port, &frame) {
+        let fabric = self.fabric.clone();
+        let sender = &fabric.ports[self.port];
+        let fate = lock(&sender.sends).enter(fabric.now(), &mut frame, &mut self.random);
+        let Some(fate) = fate else { return };
+        for target in fabric.targets(self.port, &frame) {
             for _ in 0..fate.copies {
-                lane.push(frame.clone(), arrival, fate.overtaken_by, bounded);
+                self.deliver(&fabric.ports[target], frame.clone(), fate);
             }
-            lane.wake();
         }
+    }
+
+    /// The last leg of a frame's way.
+    fn deliver(&mut self, to: &PortState, mut frame: Vec<u8>, so_far: Fate) {
+        let fate = lock(&to.receives).enter(so_far.arrival, &mut frame, &mut self.random);
+        let Some(fate) = fate else { return };
+        let overtaken_by = so_far.overtaken_by.saturating_add(fate.overtaken_by);
+        let bounded = self.fabric.kind == Kind::Switch;
+        let lane = &to.lanes[lock(&to.rss).queue(&frame)];
+        for _ in 0..fate.copies {
+            lane.push(frame.clone(), fate.arrival, overtaken_by, bounded);
+        }
+        lane.wake();
     }
 }
 

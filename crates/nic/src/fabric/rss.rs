@@ -1,105 +1,156 @@
-//! Receive side scaling as a cloud's NIC does it: a Toeplitz hash with a key and a table that nobody
-//! outside can read or set (Machnet, section 3.1).
+//! Receive side scaling: which queue of a NIC a frame goes to. A cloud's NIC does it with a key and a
+//! table that nobody outside can read or set (Machnet, section 3.1), and not always by the book: so there
+//! are hashes here that no NIC should have.
+
+mod toeplitz;
 
 use clearway_base::Random;
 
-/// Bytes of the key: enough for the longest input, two IPv6 addresses and two ports, plus four.
-const KEY_BYTES: usize = 40;
+use super::tuple::Tuple;
+use toeplitz::Toeplitz;
+
+/// The indirection table of most NICs.
 const TABLE_ENTRIES: usize = 128;
 
-const ETHERTYPE_VLAN: u16 = 0x8100;
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
+/// What the queue depends on, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hash {
+    /// Toeplitz with a random key over addresses and ports, or addresses alone where there are no
+    /// ports.
+    #[default]
+    Toeplitz,
+    /// Toeplitz with the key 6d5a, repeated: both directions of a connection get the same (Woo and Park,
+    /// "Scalable TCP session monitoring with symmetric receive-side scaling", 2012).
+    Symmetric,
+    /// Toeplitz with a random key over the sums of both addresses and of both ports by exclusive or, which
+    /// is symmetric too.
+    Folded,
+    /// Toeplitz with a random key over fields whose bytes were swapped.
+    Swapped,
+    /// No more than the exclusive or of the two ports.
+    Ports,
+    /// The CRC32C of addresses and ports, with a random start.
+    Crc32c,
+    /// Toeplitz with a random key over all but the source port.
+    NoSourcePort,
+    /// The destination address only: all packets to a host get the same.
+    Destination,
+}
 
+impl Hash {
+    /// All of them, with their names in configurations.
+    pub const ALL: [(&str, Self); 8] = [
+        ("toeplitz", Self::Toeplitz),
+        ("symmetric", Self::Symmetric),
+        ("folded", Self::Folded),
+        ("swapped", Self::Swapped),
+        ("ports", Self::Ports),
+        ("crc32c", Self::Crc32c),
+        ("no-source-port", Self::NoSourcePort),
+        ("destination", Self::Destination),
+    ];
+}
+
+/// How a NIC chooses a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RssOptions {
+    /// What it hashes, and how.
+    pub hash: Hash,
+    /// Entries of the table between hash and queues, at least 1; NICs have 128 or 512.
+    pub table_entries: usize,
+    /// The table holds random queues instead of all in turn.
+    pub shuffled: bool,
+}
+
+impl Default for RssOptions {
+    /// As the book says, with a random key.
+    fn default() -> Self {
+        Self { hash: Hash::Toeplitz, table_entries: TABLE_ENTRIES, shuffled: false }
+    }
+}
+
+/// The receive side scaling of one NIC.
 #[derive(Debug)]
-pub(super) struct Rss {
-    key: [u8; KEY_BYTES],
-    table: [usize; TABLE_ENTRIES],
+pub struct Rss {
+    options: RssOptions,
+    toeplitz: Toeplitz,
+    /// Where CRC32C starts.
+    start: u32,
+    table: Vec<usize>,
 }
 
 impl Rss {
-    pub(super) fn new(random: &mut Random, queues: usize) -> Self {
-        let mut key = [0; KEY_BYTES];
-        key.iter_mut().for_each(|byte| *byte = random.next_u32() as u8);
-        Self { key, table: std::array::from_fn(|entry| entry % queues) }
+    /// Spreads over `queues` queues, at least 1, with a key and a table out of `random`.
+    #[must_use]
+    pub fn new(options: RssOptions, queues: usize, random: &mut Random) -> Self {
+        let key = match options.hash {
+            Hash::Symmetric => std::array::from_fn(|at| [0x6d, 0x5a][at % 2]),
+            _ => std::array::from_fn(|_| random.next_u32() as u8),
+        };
+        let start = random.next_u32();
+        let turn = random.below(queues as u64) as usize;
+        let mut entry = |at| {
+            if options.shuffled {
+                random.below(queues as u64) as usize
+            } else {
+                (at + turn) % queues
+            }
+        };
+        let table = (0..options.table_entries).map(&mut entry).collect();
+        Self { options, toeplitz: Toeplitz::new(&key), start, table }
+    }
+
+    /// How it was made.
+    #[must_use]
+    pub const fn options(&self) -> RssOptions {
+        self.options
     }
 
     /// The queue for `frame`; the first for what is not IP.
-    pub(super) fn queue(&self, frame: &[u8]) -> usize {
-        let Some(input) = input(frame) else { return self.table[0] };
-        self.table[toeplitz(&self.key, &input) as usize % TABLE_ENTRIES]
+    #[must_use]
+    pub fn queue(&self, frame: &[u8]) -> usize {
+        let Some(tuple) = Tuple::of(frame) else { return 0 };
+        self.table[self.hash(&tuple) as usize % self.table.len()]
     }
-}
 
-/// Addresses and ports of an IP packet as they stand in the frame; no ports where there are none, as in
-/// fragments.
-fn input(frame: &[u8]) -> Option<Vec<u8>> {
-    let be16 = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    let (ethertype, ip) = match be16(12)? {
-        ETHERTYPE_VLAN => (be16(16)?, 18),
-        other => (other, 14),
-    };
-    let (addresses, protocol, ports) = match ethertype {
-        ETHERTYPE_IPV4 => {
-            let header_bytes = usize::from(frame.get(ip)? & 15) * 4;
-            let fragment = be16(ip + 6)? & 0x3fff != 0;
-            let protocol = if fragment { 0 } else { *frame.get(ip + 9)? };
-            (ip + 12..ip + 20, protocol, ip + header_bytes)
-        }
-        ETHERTYPE_IPV6 => (ip + 8..ip + 40, *frame.get(ip + 6)?, ip + 40),
-        _ => return None,
-    };
-    let mut input = frame.get(addresses)?.to_vec();
-    if matches!(protocol, PROTOCOL_TCP | PROTOCOL_UDP) {
-        input.extend_from_slice(frame.get(ports..ports + 4)?);
-    }
-    Some(input)
-}
-
-/// For each set bit of the input, the 32 bits of the key that start at the same place, xored together.
-fn toeplitz(key: &[u8; KEY_BYTES], input: &[u8]) -> u32 {
-    let mut hash = 0;
-    for (at, byte) in input.iter().enumerate() {
-        let window = key[at..at + 4].iter().fold(0u64, |bits, byte| bits << 8 | u64::from(*byte));
-        let window = window << 8 | u64::from(*key.get(at + 4).unwrap_or(&0));
-        for bit in 0..8 {
-            if byte & (0x80 >> bit) != 0 {
-                hash ^= (window >> (8 - bit)) as u32;
+    fn hash(&self, tuple: &Tuple<'_>) -> u32 {
+        let Tuple { addresses, ports, .. } = *tuple;
+        let toeplitz = &self.toeplitz;
+        match self.options.hash {
+            Hash::Toeplitz | Hash::Symmetric => {
+                toeplitz.hash(addresses.iter().chain(ports).copied())
             }
+            Hash::Folded => toeplitz.hash(folded(addresses).chain(folded(ports))),
+            Hash::Swapped => toeplitz.hash(swapped(addresses).chain(swapped(ports))),
+            Hash::Ports => folded(ports).fold(0, |bits, byte| bits << 8 | u32::from(byte)),
+            Hash::Crc32c => crc32c(self.start, addresses.iter().chain(ports)),
+            Hash::NoSourcePort => {
+                toeplitz.hash(addresses.iter().chain(ports.iter().skip(2)).copied())
+            }
+            Hash::Destination => toeplitz.hash(addresses[addresses.len() / 2..].iter().copied()),
         }
     }
-    hash
+}
+
+/// The exclusive or of source and destination.
+fn folded(pair: &[u8]) -> impl Iterator<Item = u8> {
+    let (source, destination) = pair.split_at(pair.len() / 2);
+    source.iter().zip(destination).map(|(a, b)| a ^ b)
+}
+
+/// Source and destination, each with its bytes in reverse.
+fn swapped(pair: &[u8]) -> impl Iterator<Item = u8> {
+    let (source, destination) = pair.split_at(pair.len() / 2);
+    source.iter().rev().chain(destination.iter().rev()).copied()
+}
+
+/// The polynomial of RFC 3720, section 12.1, bit by bit: an input is some dozen bytes.
+fn crc32c<'a>(start: u32, bytes: impl Iterator<Item = &'a u8>) -> u32 {
+    const POLYNOMIAL: u32 = 0x82f6_3b78;
+    !bytes.fold(!start, |crc, byte| {
+        (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ ((crc & 1) * POLYNOMIAL))
+    })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The verification suite of Microsoft's RSS documentation.
-    #[test]
-    fn toeplitz_matches_published_vectors() {
-        let key = [
-            0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3,
-            0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3,
-            0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
-        ];
-        let addresses = [66, 9, 149, 187, 161, 142, 100, 80];
-        assert_eq!(toeplitz(&key, &addresses), 0x323e_8fc2);
-        let with_ports = [&addresses[..], &2794u16.to_be_bytes(), &1766u16.to_be_bytes()].concat();
-        assert_eq!(toeplitz(&key, &with_ports), 0x51cc_c178);
-    }
-
-    #[test]
-    fn short_and_strange_frames_go_to_the_first_queue() {
-        let rss = Rss::new(&mut Random::new(1), 4);
-        let mut frame = [0; 64];
-        for ethertype in [ETHERTYPE_IPV4, ETHERTYPE_IPV6, ETHERTYPE_VLAN, 0x0806] {
-            frame[12..14].copy_from_slice(&ethertype.to_be_bytes());
-            for length in 0..24 {
-                assert_eq!(rss.queue(&frame[..length]), 0);
-            }
-        }
-    }
-}
+mod tests;

@@ -149,7 +149,7 @@ fn udp(to: MacAddress, source: u16, destination: u16) -> Vec<u8> {
 }
 
 fn three(queues: usize, seed: u64) -> Vec<Vec<Queue>> {
-    let ports = MACS.map(|mac| Port { mac, queues, faults: Faults::default() });
+    let ports = MACS.map(|mac| Port::new(mac, queues));
     switch(Options::new(seed), &ports).0
 }
 
@@ -184,4 +184,57 @@ fn rss_spreads_ports_and_keeps_flows_together() {
     let (one, other) = (queues(1), queues(2));
     assert_ne!(one, other, "the key is random");
     assert!((0..4).all(|queue| one.contains(&queue)));
+}
+
+#[test]
+fn a_new_key_moves_flows_and_nothing_else() {
+    let ports = MACS.map(|mac| Port::new(mac, 4));
+    let (mut nics, handle) = switch(Options::new(8), &ports);
+    let frames: Vec<_> = (0..64).map(|source| udp(MACS[1], source, 7)).collect();
+    let queues = || frames.iter().map(|frame| handle.queue_of(1, frame)).collect::<Vec<_>>();
+    let before = queues();
+    handle.rekey(0);
+    assert_eq!(queues(), before, "another port's key");
+    handle.rekey(1);
+    let after = queues();
+    assert_ne!(after, before);
+    for (frame, queue) in frames.iter().zip(after) {
+        send(&mut nics[0][0], frame);
+        assert_eq!(received(&mut nics[1][queue]), [frame.clone()]);
+    }
+}
+
+#[test]
+fn one_direction_can_be_cut() {
+    let mut ports = MACS.map(|mac| Port::new(mac, 1));
+    ports[2].receives = Faults::partition();
+    let (mut nics, handle) = switch(Options::new(1), &ports);
+    handle.set_cut(0, 1, true);
+    send(&mut nics[0][0], &udp([0xff; 6], 1, 2));
+    send(&mut nics[1][0], &udp([0xff; 6], 3, 4));
+    let frames = nics.iter_mut().map(|nic| received(&mut nic[0]).len()).collect::<Vec<_>>();
+    assert_eq!(frames, [1, 0, 0]);
+    assert_eq!(handle.fault_counts().lost, 2);
+    handle.set_cut(0, 1, false);
+    handle.set_receive_faults(2, Faults::default());
+    send(&mut nics[0][0], &udp([0xff; 6], 1, 2));
+    let frames = nics.iter_mut().map(|nic| received(&mut nic[0]).len()).collect::<Vec<_>>();
+    assert_eq!(frames, [0, 1, 1]);
+}
+
+#[test]
+fn senders_share_the_rate_of_a_receiver() {
+    let mut ports = MACS.map(|mac| Port::new(mac, 1));
+    // 84 bytes with what Ethernet adds: 672 ns each.
+    ports[2].receives.rate = Rate { bits_per_s: 1_000_000_000, queue_bytes: 600, mark_bytes: 0 };
+    let (mut nics, handle) = switch(Options::new(1), &ports);
+    for port in 0..6 {
+        send(&mut nics[port % 2][0], &udp(MACS[2], port as u16, 1));
+    }
+    handle.set_time(Time::from_ns(4 * 672));
+    assert_eq!(received(&mut nics[2][0]).len(), 4);
+    handle.set_time(Time::from_ns(6 * 672));
+    assert_eq!(received(&mut nics[2][0]).len(), 2);
+    (0..20).for_each(|port| send(&mut nics[0][0], &udp(MACS[2], port, 1)));
+    assert!((10..15).contains(&handle.fault_counts().overflowed));
 }

@@ -1,0 +1,109 @@
+//! The fields of a frame that NICs and clouds tell connections apart by: addresses, protocol, ports.
+
+const ETHERTYPE_VLAN: u16 = 0x8100;
+const ETHERTYPE_IPV4: u16 = 0x0800;
+const ETHERTYPE_IPV6: u16 = 0x86dd;
+const IPV4_HEADER_BYTES: usize = 20;
+const IPV6_HEADER_BYTES: usize = 40;
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+
+/// A version of the Internet Protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ip {
+    V4,
+    V6,
+}
+
+/// Which IP packet is in `frame`, and where it begins. Its fixed header is there whole.
+pub(super) fn ip_of(frame: &[u8]) -> Option<(Ip, usize)> {
+    let be16 = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let (ethertype, at) = match be16(12)? {
+        ETHERTYPE_VLAN => (be16(16)?, 18),
+        other => (other, 14),
+    };
+    let (ip, header_bytes) = match ethertype {
+        ETHERTYPE_IPV4 => (Ip::V4, IPV4_HEADER_BYTES),
+        ETHERTYPE_IPV6 => (Ip::V6, IPV6_HEADER_BYTES),
+        _ => return None,
+    };
+    (frame.len() >= at + header_bytes).then_some((ip, at))
+}
+
+/// Addresses and ports as they stand in an IP packet; no ports where there are none, as in fragments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tuple<'a> {
+    /// Source and destination address, 4 or 16 bytes each.
+    pub(super) addresses: &'a [u8],
+    pub(super) protocol: u8,
+    /// Source and destination port.
+    pub(super) ports: &'a [u8],
+}
+
+impl<'a> Tuple<'a> {
+    pub(super) fn of(frame: &'a [u8]) -> Option<Self> {
+        let (ip, at) = ip_of(frame)?;
+        let packet = &frame[at..];
+        let (addresses, protocol, header_bytes) = match ip {
+            Ip::V4 => (&packet[12..20], packet[9], usize::from(packet[0] & 15) * 4),
+            Ip::V6 => (&packet[8..40], packet[6], IPV6_HEADER_BYTES),
+        };
+        let is_fragment = ip == Ip::V4 && (packet[6] & 0x3f, packet[7]) != (0, 0);
+        let has_ports = matches!(protocol, PROTOCOL_TCP | PROTOCOL_UDP) && !is_fragment;
+        let ports = if has_ports { packet.get(header_bytes..header_bytes + 4)? } else { &[] };
+        Some(Self { addresses, protocol, ports })
+    }
+
+    /// The connection; `None` if the packet has no ports.
+    pub(super) fn connection(&self) -> Option<Connection> {
+        let mut addresses = [0; 32];
+        addresses[..self.addresses.len()].copy_from_slice(self.addresses);
+        let ports = self.ports.try_into().ok()?;
+        Some(Connection { addresses, ports, protocol: self.protocol })
+    }
+}
+
+/// What a flow table has as its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Connection {
+    addresses: [u8; 32],
+    ports: [u8; 4],
+    protocol: u8,
+}
+
+#[cfg(test)]
+impl Connection {
+    pub(super) fn numbered(number: u16) -> Self {
+        let [high, low] = number.to_be_bytes();
+        Self { addresses: [1; 32], ports: [high, low, 0, 1], protocol: PROTOCOL_UDP }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_frames::{ethernet, ipv4, ipv6, random, udp};
+    use clearway_base::Random;
+
+    #[test]
+    fn ports_are_found_behind_options_and_tags_and_not_in_fragments() {
+        let of = |frame: &[u8]| Tuple::of(frame).map(|tuple| tuple.ports.to_vec());
+        let packet = |options: &[u8], fragment| ipv4([10, 0, 0, 2], 17, options, fragment, &udp(7));
+        assert_eq!(of(&ethernet(&[], 0x0800, &packet(&[], 0x4000))), Some(vec![0, 9, 0, 7]));
+        let tagged = ethernet(&[(0x8100, 3)], 0x0800, &packet(&[1; 8], 0));
+        assert_eq!(of(&tagged), Some(vec![0, 9, 0, 7]));
+        assert_eq!(of(&ethernet(&[], 0x0800, &packet(&[], 0x2000))), Some(vec![]));
+        let six = ethernet(&[], 0x86dd, &ipv6([3; 16], 17, &udp(7)));
+        assert_eq!(of(&six), Some(vec![0, 9, 0, 7]));
+        assert_eq!(of(&ethernet(&[], 0x0806, &[0; 40])), None);
+    }
+
+    #[test]
+    fn any_frame_will_do() {
+        let mut dice = Random::new(3);
+        let frames = (0..20_000).map(|_| random(&mut dice));
+        let with_ports =
+            frames.filter(|frame| Tuple::of(frame).and_then(|tuple| tuple.connection()).is_some());
+        assert!(with_ports.count() > 1000);
+    }
+}

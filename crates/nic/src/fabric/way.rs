@@ -1,0 +1,192 @@
+//! One way of frames through a network: decides what happens to each. No I/O and no clock; the dice
+//! come from the caller, so that a run can be replayed.
+
+use clearway_base::{Random, SECOND, Time};
+
+use super::faults::{Bursts, FaultCounts, Faults, Rate};
+use super::slow_path::{Passage, SlowPathState};
+use super::tuple::Tuple;
+
+pub(super) const PPM: u64 = 1_000_000;
+/// Most bits that corruption flips in one frame.
+const BITS_FLIPPED_MAX: u64 = 3;
+/// What Ethernet puts around each frame: preamble, check sequence and gap (IEEE 802.3, section 4.2).
+const ETHERNET_OVERHEAD_BYTES: u64 = 24;
+
+/// One way, such as from a NIC to the network or back, with what it remembers of earlier frames.
+#[derive(Debug)]
+pub struct Way {
+    faults: Faults,
+    in_burst: bool,
+    /// When everything that waits at the rate limit will have left.
+    busy_until: Time,
+    /// No frame with jitter arrives before this.
+    last_arrival: Time,
+    slow_path: SlowPathState,
+    counts: FaultCounts,
+}
+
+/// What happens to a frame that is not lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// When it arrives.
+    pub arrival: Time,
+    /// How often: once or twice.
+    pub copies: u8,
+    /// How many later frames shall overtake it; 0 for none. See [`super::Transit::push`].
+    pub overtaken_by: u16,
+}
+
+impl Way {
+    /// A way with these faults that no frame has gone yet.
+    #[must_use]
+    pub fn new(faults: Faults) -> Self {
+        Self {
+            faults,
+            in_burst: false,
+            busy_until: Time::ZERO,
+            last_arrival: Time::ZERO,
+            slow_path: SlowPathState::default(),
+            counts: FaultCounts::default(),
+        }
+    }
+
+    /// What can happen now.
+    #[must_use]
+    pub const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// Replaces what can happen. What waits stays where it is, and connections stay known.
+    pub const fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// What has happened so far.
+    #[must_use]
+    pub const fn counts(&self) -> FaultCounts {
+        self.counts
+    }
+
+    /// True if nothing can happen: [`Way::enter`] would change no frame and draw no number.
+    #[must_use]
+    pub fn is_perfect(&self) -> bool {
+        self.faults == Faults::default()
+    }
+
+    /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if it never
+    /// arrives. For the same calls on ways that began alike, the outcome is the same.
+    pub fn enter(&mut self, now: Time, frame: &mut [u8], random: &mut Random) -> Option<Fate> {
+        let mut fate = Fate { arrival: now, copies: 1, overtaken_by: 0 };
+        if self.is_perfect() {
+            return Some(fate);
+        }
+        let faults = self.faults;
+        if self.is_lost(random) {
+            self.counts.lost += 1;
+            return None;
+        }
+        fate.arrival = self.take_slow_path(fate.arrival, frame)?;
+        fate.arrival = self.wait_for_rate(fate.arrival, frame)?;
+        if roll(random, faults.corruption_ppm, &mut self.counts.corrupted) {
+            flip_bits(random, frame);
+        }
+        if roll(random, faults.duplication_ppm, &mut self.counts.duplicated) {
+            fate.copies = 2;
+        }
+        if roll(random, faults.reordering_ppm, &mut self.counts.reordered) {
+            fate.overtaken_by = 1 + random.below(faults.reordering_frames_max.into()) as u16;
+        }
+        fate.arrival = self.travel(fate.arrival, random);
+        Some(fate)
+    }
+
+    fn is_lost(&mut self, random: &mut Random) -> bool {
+        let Bursts { start_ppm, end_ppm, loss_ppm } = self.faults.bursts;
+        if start_ppm > 0 {
+            let switch_ppm = if self.in_burst { end_ppm } else { start_ppm };
+            self.in_burst ^= random.chance(switch_ppm.into(), PPM);
+        }
+        let ppm = if start_ppm > 0 && self.in_burst { loss_ppm } else { self.faults.loss_ppm };
+        ppm > 0 && random.chance(ppm.into(), PPM)
+    }
+
+    /// When a frame leaves the slow path, which is at once if it need not take it.
+    fn take_slow_path(&mut self, now: Time, frame: &[u8]) -> Option<Time> {
+        let slow_path = &self.faults.slow_path;
+        if slow_path.frames_per_s == 0 {
+            return Some(now);
+        }
+        let Some(connection) = Tuple::of(frame).and_then(|tuple| tuple.connection()) else {
+            return Some(now);
+        };
+        match self.slow_path.pass(slow_path, connection, now) {
+            Passage::Fast => Some(now),
+            Passage::Slow(until) => {
+                self.counts.slow += 1;
+                Some(until)
+            }
+            Passage::Overflow => {
+                self.counts.slow_overflowed += 1;
+                None
+            }
+        }
+    }
+
+    /// When a frame has gone through the rate limit.
+    fn wait_for_rate(&mut self, now: Time, frame: &mut [u8]) -> Option<Time> {
+        let Rate { bits_per_s, queue_bytes, mark_bytes } = self.faults.rate;
+        if bits_per_s == 0 {
+            return Some(now);
+        }
+        let waiting_ns = self.busy_until.since(now);
+        let waiting_bytes = mul_div(waiting_ns, bits_per_s, 8 * SECOND);
+        if waiting_bytes.saturating_add(frame.len() as u64) > queue_bytes {
+            self.counts.overflowed += 1;
+            return None;
+        }
+        if mark_bytes > 0 && waiting_bytes > mark_bytes && super::ecn::mark(frame) {
+            self.counts.marked += 1;
+        }
+        let bits = (frame.len() as u64 + ETHERNET_OVERHEAD_BYTES) * 8;
+        self.busy_until = self.busy_until.max(now) + mul_div(bits, SECOND, bits_per_s);
+        Some(self.busy_until)
+    }
+
+    /// When a frame that sets out at `now` is there.
+    fn travel(&mut self, now: Time, random: &mut Random) -> Time {
+        let Faults { latency_ns, jitter_ns, delay_ppm, delay_ns_max, .. } = self.faults;
+        let mut arrival = now + latency_ns;
+        if jitter_ns > 0 {
+            arrival = (arrival + random.below(jitter_ns + 1)).max(self.last_arrival);
+            self.last_arrival = arrival;
+        }
+        if roll(random, delay_ppm, &mut self.counts.delayed) {
+            arrival = arrival + random.below(delay_ns_max) + 1;
+        }
+        arrival
+    }
+}
+
+/// `a * b / c`, without overflow on the way.
+fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+    u64::try_from(u128::from(a) * u128::from(b) / u128::from(c)).unwrap_or(u64::MAX)
+}
+
+fn roll(random: &mut Random, ppm: u32, count: &mut u64) -> bool {
+    let hit = ppm > 0 && random.chance(ppm.into(), PPM);
+    *count += u64::from(hit);
+    hit
+}
+
+fn flip_bits(random: &mut Random, frame: &mut [u8]) {
+    let first = random.below(frame.len() as u64 * 8) as usize;
+    for flip in 0..=random.below(BITS_FLIPPED_MAX) as usize {
+        // Different bits each time, so that no two flips cancel out.
+        let bit = (first + flip * 13) % (frame.len() * 8);
+        frame[bit / 8] ^= 1 << (bit % 8);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+use clearway_base::{MICROSECOND, MILLISECOND};
+
+use super::*;
+use crate::fabric::SlowPath;
+use crate::test_frames::{ethernet, ipv4, udp};
+
+fn frame(port: u16) -> Vec<u8> {
+    let mut frame = ethernet(&[], 0x0800, &ipv4([10, 0, 0, 2], 17, &[], 0, &udp(port)));
+    frame.resize(1000, 0);
+    frame
+}
+
+/// What becomes of `frames` frames, one each microsecond.
+fn send(faults: Faults, seed: u64, frames: u64) -> (Vec<Option<Fate>>, FaultCounts) {
+    let (mut way, mut random) = (Way::new(faults), Random::new(seed));
+    let fates = (0..frames)
+        .map(|at| way.enter(Time::from_ns(at * MICROSECOND), &mut frame(at as u16), &mut random));
+    (fates.collect(), way.counts())
+}
+
+#[test]
+fn bursts_are_as_long_and_as_frequent_as_asked_for() {
+    let bursts = Bursts { start_ppm: 1_000, end_ppm: 100_000, loss_ppm: 1_000_000 };
+    let (fates, counts) = send(Faults { bursts, ..Faults::default() }, 1, 200_000);
+    // One frame in 101 is in a burst, and a burst has ten frames.
+    assert!((1_500..2_500).contains(&counts.lost), "{counts:?}");
+    let starts = fates.windows(2).filter(|pair| pair[0].is_some() && pair[1].is_none()).count();
+    assert!((150..250).contains(&starts), "{starts}");
+}
+
+#[test]
+fn jitter_spreads_arrivals_and_keeps_their_order() {
+    let faults = Faults { latency_ns: 500, jitter_ns: 5 * MICROSECOND, ..Faults::default() };
+    let fates = send(faults, 2, 1000).0;
+    let arrivals: Vec<_> = fates.iter().map(|fate| fate.unwrap().arrival).collect();
+    assert!(arrivals.is_sorted());
+    let late = |(at, arrival): (usize, &Time)| arrival.since(Time::from_ns(at as u64 * 1000));
+    let late: Vec<_> = arrivals.iter().enumerate().map(late).collect();
+    assert!(late.iter().all(|ns| (500..=5_500).contains(ns)));
+    assert!(late.iter().any(|ns| *ns < 2_000) && late.iter().any(|ns| *ns > 5_000));
+}
+
+#[test]
+fn the_rate_limit_spaces_frames_out_and_drops_what_does_not_fit() {
+    // 1024 bytes with what Ethernet adds: 8.192 µs each.
+    let rate = Rate { bits_per_s: 1_000_000_000, queue_bytes: 10_000, mark_bytes: 0 };
+    let (fates, counts) = send(Faults { rate, ..Faults::default() }, 3, 1000);
+    let arrivals: Vec<_> = fates.iter().flatten().map(|fate| fate.arrival).collect();
+    assert!(arrivals.windows(2).all(|pair| pair[1].since(pair[0]) == 8_192));
+    assert_eq!(counts.overflowed as usize, 1000 - arrivals.len());
+    assert!((120..140).contains(&arrivals.len()), "{}", arrivals.len());
+    let longest = fates.iter().zip(0..).filter_map(|(fate, at)| {
+        Some(fate.as_ref()?.arrival.since(Time::from_ns(at * MICROSECOND)))
+    });
+    assert!((75_000..95_000).contains(&longest.max().unwrap()), "a full queue of 10 kB");
+}
+
+#[test]
+fn a_long_queue_marks_capable_frames() {
+    let rate = Rate { bits_per_s: 1_000_000_000, queue_bytes: 10_000, mark_bytes: 5_000 };
+    let mut way = Way::new(Faults { rate, ..Faults::default() });
+    let marked: Vec<_> = (0..9)
+        .map(|_| {
+            let mut frame = frame(1);
+            frame[15] |= 2;
+            way.enter(Time::ZERO, &mut frame, &mut Random::new(1)).expect("room");
+            frame[15] == 3
+        })
+        .collect();
+    assert_eq!(marked, [false, false, false, false, false, true, true, true, true]);
+    assert_eq!(way.counts().marked, 4);
+}
+
+#[test]
+fn the_slow_path_is_for_new_connections_only() {
+    let slow_path = SlowPath {
+        frames_per_s: 10_000,
+        latency_ns: MILLISECOND,
+        queue_frames: 100,
+        connections_max: 1000,
+    };
+    let mut way = Way::new(Faults { slow_path, ..Faults::default() });
+    let mut at = |ns, mut frame: Vec<u8>| {
+        let fate = way.enter(Time::from_ns(ns), &mut frame, &mut Random::new(1));
+        fate.map(|fate| fate.arrival.as_ns() - ns)
+    };
+    assert_eq!(at(0, frame(1)), Some(1_100_000));
+    assert_eq!(at(2_000_000, frame(1)), Some(0));
+    assert_eq!(at(2_000_000, frame(2)), Some(1_100_000));
+    assert_eq!(at(2_000_000, ethernet(&[], 0x0806, &[0; 46])), Some(0), "no connection, no policy");
+}
+
+#[test]
+fn faults_can_change_under_way() {
+    let (mut way, mut random) = (Way::new(Faults::partition()), Random::new(1));
+    assert!(!way.is_perfect());
+    assert_eq!(way.enter(Time::ZERO, &mut frame(1), &mut random), None);
+    way.set_faults(Faults::default());
+    assert!(way.is_perfect());
+    let fate = way.enter(Time::from_ns(5), &mut frame(1), &mut random).expect("not lost");
+    assert_eq!(fate, Fate { arrival: Time::from_ns(5), copies: 1, overtaken_by: 0 });
+}
