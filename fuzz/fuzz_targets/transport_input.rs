@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
 use libfuzzer_sys::fuzz_target;
 
@@ -144,10 +144,10 @@ fn open(now: Time) -> (Side, SocketAddr, u64) {
     for _ in 0..4 {
         for packet in client.transmit(now) {
             flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
-            server.endpoint.handle_datagram(now, client.address, server.address, &packet, &mut server.app);
+            server.endpoint.handle_datagram(now, client.address, server.address, &packet, Arrival::Queue, &mut server.app);
         }
         for packet in server.transmit(now) {
-            client.endpoint.handle_datagram(now, server.address, client.address, &packet, &mut client.app);
+            client.endpoint.handle_datagram(now, server.address, client.address, &packet, Arrival::Queue, &mut client.app);
         }
     }
     assert!(flow != 0 && server.app.delivered.len() == 1);
@@ -171,7 +171,7 @@ fuzz_target!(|input: &[u8]| {
             }
             seal(&mut datagram);
         }
-        server.endpoint.handle_datagram(now, peer, server.address, &datagram, &mut server.app);
+        server.endpoint.handle_datagram(now, peer, server.address, &datagram, Arrival::Queue, &mut server.app);
         if control & 2 != 0
             && let Some(buffer) = server.app.delivered.pop()
         {

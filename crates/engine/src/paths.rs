@@ -37,10 +37,12 @@ impl Paths {
         endpoint: &mut Endpoint,
         destination: &Destination,
     ) -> Option<&Path> {
-        match destination.flow {
+        let path = match destination.flow {
             Some(key) => self.of_flow(now, interface, endpoint, destination, key),
             None => self.of_stranger(destination),
-        }
+        }?;
+        path.set_ports(destination.from.port(), destination.to.port());
+        Some(path)
     }
 
     #[inline]
@@ -51,14 +53,14 @@ impl Paths {
         endpoint: &mut Endpoint,
         destination: &Destination,
         key: FlowKey,
-    ) -> Option<&Path> {
+    ) -> Option<&mut Path> {
         let known = self.flows.get(key.slot()).and_then(Option::as_ref);
         let is_current =
             known.is_some_and(|(owner, path)| *owner == key && interface.is_current(now, path));
         if !is_current {
             self.refresh(now, interface, endpoint, destination, key);
         }
-        self.flows[key.slot()].as_ref().map(|(_, path)| path)
+        self.flows[key.slot()].as_mut().map(|(_, path)| path)
     }
 
     /// Asks the interface again. A path that is there already serves until there is a better one.
@@ -91,11 +93,13 @@ impl Paths {
         self.flows[key.slot()] = path.map(|path| (key, path));
     }
 
-    fn of_stranger(&self, destination: &Destination) -> Option<&Path> {
+    /// The ports do not matter: answers go to the daemon, whatever port the question came from.
+    fn of_stranger(&mut self, destination: &Destination) -> Option<&mut Path> {
+        let (from, to) = (destination.from.ip(), destination.to.ip());
         self.strangers
-            .iter()
+            .iter_mut()
             .rev()
-            .find(|path| path.destination() == destination.to && path.source() == destination.from)
+            .find(|path| path.destination().ip() == to && path.source().ip() == from)
     }
 
     /// Takes a path that was resolved before its packet: that of a ping.

@@ -111,6 +111,12 @@ pub struct FlowSnapshot {
     pub messages_received: u64,
     /// Packets sent again after a loss.
     pub packets_lost: u64,
+    /// Packets take a detour over another engine of one of the two hosts.
+    pub detour: bool,
+    /// Packets that this side sent to open the flow.
+    pub setup_packets: u32,
+    /// How often this side had to send more than its first batch of them.
+    pub setup_retries: u32,
 }
 
 /// One virtual interface.

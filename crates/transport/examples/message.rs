@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason};
+use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason};
 
 const WINDOW: u64 = 1 << 20;
 const PORT: u16 = 7;
@@ -91,7 +91,14 @@ impl Host {
         while let Some(destination) = self.endpoint.next_transmit(now) {
             let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
             let (from, to) = (destination.from, destination.to);
-            peer.endpoint.handle_datagram(now, from, to, &bytes[..length], &mut peer.app);
+            peer.endpoint.handle_datagram(
+                now,
+                from,
+                to,
+                &bytes[..length],
+                Arrival::Queue,
+                &mut peer.app,
+            );
             any = true;
         }
         any

@@ -10,9 +10,16 @@ pub const MESSAGE_OVERHEAD: u64 = 64;
 /// Packets of one flow that may be in flight: four times the descriptors of an LCD queue.
 pub const PACKETS_IN_FLIGHT_MAX: usize = 1024;
 
+/// Engines of one host: what fits into the bits of a flow id that name the engine.
+pub const ENGINES_MAX: u8 = 64;
+
 /// Settings of an [`crate::Endpoint`]. All flows share them.
 #[derive(Clone, Debug)]
 pub struct Config {
+    /// Which engine of its host this one is, from 0 on; below `engine_count`.
+    pub engine_index: u8,
+    /// Engines of this host that share its NIC's queues: 1 to [`ENGINES_MAX`].
+    pub engine_count: u8,
     /// Largest UDP payload to send and to announce, in bytes: the MTU less IP and UDP headers.
     pub packet_bytes_max: u16,
     /// Flows at a time.
@@ -46,6 +53,8 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
+            engine_index: 0,
+            engine_count: 1,
             packet_bytes_max: 1472, // 1500 less 20 (IPv4) and 8 (UDP)
             flows_max: 100_000,
             connect_timeout_ns: 5 * SECOND,

@@ -9,14 +9,14 @@
 //! `handshake` if they open a flow; `table` keeps the flows and their timers, `transmit` says who
 //! sends next, and `strangers` answers those who have no flow.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, TimerWheel};
-use clearway_wire::clearway::Packet;
+use clearway_wire::clearway::{Packet, PacketType};
 
 use crate::app::{App, Owner, Reason};
-use crate::config::Config;
+use crate::config::{Config, ENGINES_MAX};
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowInfo, Parameters};
 
@@ -28,15 +28,19 @@ mod table;
 mod transmit;
 
 pub use counters::Counters;
+pub use receive::Arrival;
 use strangers::{Ping, Reply};
 use table::{Keyed, Slot};
 
 /// Bits of a flow id that are its slot; the others are a secret that a stranger has to guess.
-const SLOT_BITS: u32 = 20;
+const SLOT_BITS: u32 = 18;
+/// Bits above them that name the engine, so that any engine of the host knows whose a packet is.
+const ENGINE_BITS: u32 = ENGINES_MAX.ilog2();
 /// Flows of one endpoint, whatever the configuration says.
 const FLOWS_MAX: usize = 1 << SLOT_BITS;
 
-/// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot.
+/// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot,
+/// those above them its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey(u64);
 
@@ -46,12 +50,19 @@ impl FlowKey {
     pub const fn slot(self) -> usize {
         (self.0 & (FLOWS_MAX as u64 - 1)) as usize
     }
+
+    /// The engine that has the flow.
+    #[must_use]
+    pub const fn engine(self) -> u8 {
+        (self.0 >> SLOT_BITS) as u8 & (ENGINES_MAX - 1)
+    }
 }
 
 /// Where the next packet is to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// The own address and port.
+    /// The own address, and the UDP port to send from: it differs by flow, and may differ from one
+    /// packet of a flow to the next.
     pub from: SocketAddr,
     /// The peer's daemon.
     pub to: SocketAddr,
@@ -72,6 +83,8 @@ pub struct Endpoint {
     /// Flows by the peer's address and the flow id that it chose.
     by_peer: HashMap<(IpAddr, u64), u32, Keyed>,
     listeners: HashMap<u16, Owner, Keyed>,
+    /// Service ports that another engine of this host listens on.
+    elsewhere: HashSet<u16, Keyed>,
     ready: VecDeque<u32>,
     /// Packets that the first of `ready` has sent in its turn.
     burst: u32,
@@ -91,8 +104,17 @@ pub struct Endpoint {
 impl Endpoint {
     /// An endpoint without flows. Flow ids, tokens and cookies come from `secret`, which must be
     /// random, and from `seed`, which tells endpoints with the same secret apart.
+    ///
+    /// # Panics
+    /// If `config` names an engine that the host does not have, or too many engines.
     #[must_use]
     pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
+        assert!(
+            config.engine_index < config.engine_count && config.engine_count <= ENGINES_MAX,
+            "engine {} of {}",
+            config.engine_index,
+            config.engine_count
+        );
         let keyed = Keyed(u64::from_ne_bytes(secret[..8].try_into().expect("8 bytes")) ^ seed);
         Self {
             cookies: Cookies::new(secret, config.cookie_lifetime_ns),
@@ -101,6 +123,7 @@ impl Endpoint {
             free: Vec::new(),
             by_peer: HashMap::with_hasher(keyed),
             listeners: HashMap::with_hasher(keyed),
+            elsewhere: HashSet::with_hasher(keyed),
             ready: VecDeque::new(),
             burst: 0,
             timers: TimerWheel::new(now),
@@ -144,6 +167,29 @@ impl Endpoint {
         self.owner(FlowKey(Packet::new(datagram).ok()?.flow()))
     }
 
+    /// Which engine of the host that has received `datagram` is to have it: the one whose flow, or
+    /// whose ping, it names. `None` if it is for the engine that it came to: syns, pings, and what
+    /// is no Clearway packet. Nothing is checked; that is the other engine's business.
+    #[must_use]
+    pub fn engine_of(datagram: &[u8]) -> Option<u8> {
+        let packet = Packet::new(datagram).ok()?;
+        let is_pong = packet.type_octet() == PacketType::Pong as u8;
+        let id = if is_pong { packet.number() } else { packet.flow() };
+        (id != 0).then(|| FlowKey(id).engine())
+    }
+
+    // ---- from the control plane ----
+
+    /// Another engine of this host listens on `port`, or no longer does. Peers who look for that
+    /// engine send syns to all of them: those that come here are dropped without a word.
+    pub fn set_elsewhere(&mut self, port: u16, is_elsewhere: bool) {
+        if is_elsewhere {
+            self.elsewhere.insert(port);
+        } else {
+            self.elsewhere.remove(&port);
+        }
+    }
+
     // ---- from apps ----
 
     /// Lets peers connect to `port`; [`App::accept`] will name `listener`.
@@ -178,8 +224,8 @@ impl Endpoint {
         window: u64,
     ) -> Option<FlowKey> {
         let local_id = self.reserve()?;
-        let token = self.secrets.next();
-        let parameters = Parameters { owner, local_id, local, remote, window };
+        let (token, seed) = (self.secrets.next(), self.secrets.next());
+        let parameters = Parameters { owner, local_id, local, remote, window, seed };
         let flow = Flow::connect(now, &self.config, parameters, service_port, token);
         Some(self.insert(now, flow))
     }

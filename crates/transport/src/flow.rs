@@ -22,11 +22,14 @@ use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 
 mod opening;
+mod ports;
 mod receive;
 mod timers;
 mod transmit;
 
 use opening::Connecting;
+use ports::Ports;
+pub use ports::SOURCE_PORT_MIN;
 pub(crate) use receive::Dropped;
 
 /// Where a flow is in its life.
@@ -75,6 +78,14 @@ pub struct FlowInfo {
     pub messages_received: u64,
     /// Packets declared lost.
     pub packets_lost: u64,
+    /// Packets come, here or at the peer, to the queue of another engine first, which passes them
+    /// on: no way around it has been found (yet).
+    pub detour: bool,
+    /// Packets that this side has sent to open the flow; the challenge, which is nobody's yet, is
+    /// not among them.
+    pub setup_packets: u32,
+    /// How often this side had to send more than its first batch of them.
+    pub setup_retries: u32,
 }
 
 /// One flow. See the module's documentation for the order of calls.
@@ -117,6 +128,9 @@ pub(crate) struct Flow {
     keep_alive_at: Time,
     messages_sent: u64,
     packets_lost: u64,
+    ports: Ports,
+    setup_packets: u32,
+    setup_retries: u32,
 }
 
 /// What both ends of a new flow know from the handshake.
@@ -128,6 +142,8 @@ pub(crate) struct Parameters {
     pub(crate) remote: SocketAddr,
     /// Positions that the peer may use beyond what our app has released.
     pub(crate) window: u64,
+    /// Random: which UDP ports are tried.
+    pub(crate) seed: u64,
 }
 
 impl Flow {
@@ -161,6 +177,9 @@ impl Flow {
             keep_alive_at: Time::MAX,
             messages_sent: 0,
             packets_lost: 0,
+            ports: Ports::new(p.seed),
+            setup_packets: 0,
+            setup_retries: 0,
         }
     }
 
@@ -192,6 +211,11 @@ impl Flow {
         self.remote
     }
 
+    /// The UDP port that the next packet is sent from.
+    pub(crate) const fn source_port(&self) -> u16 {
+        self.ports.current()
+    }
+
     /// True if an app still holds the connection.
     pub(crate) const fn has_app(&self) -> bool {
         !matches!(self.state, State::Drained { .. })
@@ -217,6 +241,9 @@ impl Flow {
             messages_sent: self.messages_sent,
             messages_received: self.incoming.messages_delivered(),
             packets_lost: self.packets_lost,
+            detour: false,
+            setup_packets: self.setup_packets,
+            setup_retries: self.setup_retries,
         }
     }
 

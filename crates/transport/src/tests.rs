@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 
-use crate::{App, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
 mod hostile;
 
@@ -242,7 +242,14 @@ impl Network {
             let Some(Reverse((_, _, to, bytes))) = self.link.pop() else { break };
             let [source, destination] = [self.hosts[1 - to].address, self.hosts[to].address];
             let host = &mut self.hosts[to];
-            host.endpoint.handle_datagram(self.now, source, destination, &bytes, &mut host.app);
+            host.endpoint.handle_datagram(
+                self.now,
+                source,
+                destination,
+                &bytes,
+                Arrival::Queue,
+                &mut host.app,
+            );
         }
         for host in &mut self.hosts {
             host.endpoint.handle_timeouts(self.now, &mut host.app);
@@ -510,7 +517,14 @@ fn replayed_and_spoofed_packets_change_nothing() {
     let client_address = network.hosts[0].address;
     let stranger = SocketAddr::from(([10, 0, 0, 77], 20707));
     let server = &mut network.hosts[1];
-    server.endpoint.handle_datagram(now, stranger, server.address, &packet, &mut server.app);
+    server.endpoint.handle_datagram(
+        now,
+        stranger,
+        server.address,
+        &packet,
+        Arrival::Queue,
+        &mut server.app,
+    );
     assert_eq!(server.endpoint.counters().dropped_spoofed, 1);
     for _ in 0..5 {
         server.endpoint.handle_datagram(
@@ -518,6 +532,7 @@ fn replayed_and_spoofed_packets_change_nothing() {
             client_address,
             server.address,
             &packet,
+            Arrival::Queue,
             &mut server.app,
         );
     }
@@ -534,7 +549,14 @@ fn a_flood_of_syns_allocates_nothing() {
     let server = &mut network.hosts[1];
     for index in 0..10_000u32 {
         let source = SocketAddr::from(([11, 0, (index >> 8) as u8, index as u8], 20707));
-        server.endpoint.handle_datagram(network.now, source, server.address, &syn, &mut server.app);
+        server.endpoint.handle_datagram(
+            network.now,
+            source,
+            server.address,
+            &syn,
+            Arrival::Queue,
+            &mut server.app,
+        );
     }
     assert_eq!(server.endpoint.flows().count(), 0);
     assert!(server.app.accepted.is_empty());
@@ -561,6 +583,7 @@ fn garbage_never_panics_and_is_counted() {
             source,
             server.address,
             &bytes,
+            Arrival::Queue,
             &mut server.app,
         );
     }

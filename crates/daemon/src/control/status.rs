@@ -271,6 +271,9 @@ mod tests {
             messages_sent: u64::MAX,
             messages_received: u64::MAX,
             packets_lost: u64::MAX,
+            detour: true,
+            setup_packets: u32::MAX,
+            setup_retries: u32::MAX,
         };
         let snapshot = Snapshot { flows: vec![flow; 50_000], ..Snapshot::default() };
         let status = Status {

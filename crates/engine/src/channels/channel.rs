@@ -296,6 +296,9 @@ impl Channel {
                 messages_sent: u64::from(connection.sent),
                 messages_received: connection.received,
                 packets_lost: 0,
+                detour: false,
+                setup_packets: 0,
+                setup_retries: 0,
             })
         })
     }

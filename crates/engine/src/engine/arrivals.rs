@@ -3,6 +3,7 @@
 use clearway_base::Time;
 use clearway_channel::burst::Point;
 use clearway_nic::BURST_FRAMES;
+use clearway_transport::Arrival;
 use clearway_wire::digest::Digest;
 
 use super::{Checks, Core};
@@ -134,6 +135,7 @@ impl Core {
             datagram.source,
             datagram.destination,
             datagram.payload,
+            Arrival::Queue,
             &mut self.channels,
         );
         let is_answered = had_replies || self.endpoint.has_replies();

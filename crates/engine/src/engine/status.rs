@@ -56,6 +56,9 @@ impl Core {
                 messages_sent: info.messages_sent,
                 messages_received: info.messages_received,
                 packets_lost: info.packets_lost,
+                detour: info.detour,
+                setup_packets: info.setup_packets,
+                setup_retries: info.setup_retries,
             }
         });
         let mut flows: Vec<FlowSnapshot> = wire.collect();

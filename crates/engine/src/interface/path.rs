@@ -81,6 +81,19 @@ impl Path {
         self.destination
     }
 
+    /// Sends to and from these ports from now on.
+    #[inline]
+    pub(crate) fn set_ports(&mut self, source: u16, destination: u16) {
+        if self.source.port() == source && self.destination.port() == destination {
+            return;
+        }
+        self.source.set_port(source);
+        self.destination.set_port(destination);
+        let udp_at = self.udp_offset();
+        put_u16(&mut self.template, udp_at, source);
+        put_u16(&mut self.template, udp_at + 2, destination);
+    }
+
     /// Where in a frame the UDP payload begins.
     #[inline]
     #[must_use]

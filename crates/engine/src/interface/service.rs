@@ -5,6 +5,7 @@ use core::fmt::Write as _;
 use core::net::{IpAddr, Ipv6Addr};
 
 use clearway_classify::{Clause, Filter};
+use clearway_transport::SOURCE_PORT_MIN;
 use clearway_wire::digest::fields;
 use clearway_wire::{MacAddress, ethernet, ipv6};
 
@@ -38,14 +39,14 @@ impl Service {
 }
 
 /// What a service receives, and what only it may send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Whose it is.
     pub service: Service,
     /// Which packets it receives.
     pub receive: Clause,
     /// Which packets no app may send, since they would pass for this service's.
-    pub send: Option<Clause>,
+    pub send: Option<Filter>,
 }
 
 impl Interface {
@@ -57,14 +58,17 @@ impl Interface {
         let mac = mac_text(self.mac);
         let mut entries = Vec::new();
         let mut add = |service, receive: String, send: Option<String>| {
-            let send = send.map(|send| self.clause(&send));
-            entries.push(Entry { service, receive: self.clause(&receive), send });
+            let send = send.map(|send| self.filter(&send));
+            entries.push(Entry { service, receive: self.filter(&receive).clauses()[0], send });
         };
         for address in &own {
             let receive =
                 format!("ether dst {mac} and dst host {address} and udp dst port {udp_port}");
-            let send =
-                format!("ether src {mac} and src host {address} and udp src port {udp_port}");
+            // What a daemon takes for messages comes from one of these ports: see docs/wire.md.
+            let send = format!(
+                "ether src {mac} and src host {address} and (udp src port {udp_port} or \
+                 udp src portrange {SOURCE_PORT_MIN}-65535 and udp dst port {udp_port})"
+            );
             add(Service::Messages, receive, Some(send));
         }
         if self.kernel_shares {
@@ -92,13 +96,15 @@ impl Interface {
     /// A filter of our own making, on the NIC's VLAN. A tag with the id 0 is of no VLAN: IEEE
     /// 802.1Q, section 9.6, "The null VLAN ID. Indicates that the tag header contains only priority
     /// information".
-    fn clause(&self, filter: &str) -> Clause {
+    fn filter(&self, filter: &str) -> Filter {
         let filter: Filter = filter.parse().expect("the interface knows the language of filters");
-        let pattern = *filter.clauses()[0].pattern();
-        Clause::new(match self.vlan {
-            None => pattern.without(fields::TAGGED).with(fields::VLAN_ID, 0),
-            Some(id) => pattern.with(fields::TAGGED, 1).with(fields::VLAN_ID, id.into()),
-        })
+        let clauses = filter.patterns().map(|pattern| {
+            Clause::new(match self.vlan {
+                None => pattern.without(fields::TAGGED).with(fields::VLAN_ID, 0),
+                Some(id) => pattern.with(fields::TAGGED, 1).with(fields::VLAN_ID, id.into()),
+            })
+        });
+        Filter::of(clauses.collect()).expect("as many clauses as before")
     }
 
     /// The groups that neighbour discovery is sent to: all nodes, and the solicited-node groups of

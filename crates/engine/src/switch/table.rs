@@ -101,7 +101,7 @@ impl Switch {
         for Entry { service, receive, send } in services {
             let entry = registry::Vif {
                 owner: HOST,
-                send: send.map(Filter::from),
+                send: send.clone(),
                 receive: Some((*receive).into()),
                 action: Action::Own,
                 priority: match service {

@@ -7,6 +7,8 @@ counters! {
     pub struct Counters {
         /// Data packets taken.
         data_packets_received,
+        /// Packets that came to another engine of this host first.
+        received_by_lane,
         /// Packets sent, of all types.
         packets_sent,
         /// Flows that a peer opened.
@@ -27,6 +29,8 @@ counters! {
         dropped_unknown_flow,
         /// Packets to a flow from an address that is not its peer's.
         dropped_spoofed,
+        /// Packets from a port that no daemon sends from.
+        dropped_source_port,
         /// Packets that had arrived before.
         dropped_duplicate,
         /// Data that came before the syn-ack.
@@ -39,6 +43,8 @@ counters! {
         dropped_cookie,
         /// Syns to a port that nobody listens on, or that the listener refused.
         dropped_refused,
+        /// Syns to a port that another engine of this host listens on.
+        dropped_elsewhere,
         /// Handshake packets, resets and pongs that answer nothing of ours.
         dropped_unsolicited,
         /// Answers to strangers that were not sent, to keep within their rate.

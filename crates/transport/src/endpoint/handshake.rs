@@ -28,6 +28,9 @@ impl Endpoint {
         if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
             return self.reply_versions(now, between, syn.source_flow, header.number);
         }
+        if self.is_elsewhere(syn.port) {
+            return self.counters.dropped_elsewhere += 1;
+        }
         if syn.cookie.is_empty() {
             let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
             let challenge = Challenge { cookie: &cookie };
@@ -50,6 +53,11 @@ impl Endpoint {
             return self.update(now, slot as usize);
         }
         self.open(now, between, header.number, syn, app);
+    }
+
+    /// The client looks for the engine that listens, and this is not it.
+    fn is_elsewhere(&self, port: u16) -> bool {
+        self.elsewhere.contains(&port) && !self.listeners.contains_key(&port)
     }
 
     fn open(
@@ -81,8 +89,9 @@ impl Endpoint {
             );
         };
         self.counters.flows_accepted += 1;
-        let parameters =
-            Parameters { owner, local_id, local: between.local, remote: between.peer, window };
+        let (local, remote) = (between.local, between.daemon());
+        let seed = self.secrets.next();
+        let parameters = Parameters { owner, local_id, local, remote, window, seed };
         let flow = Flow::accept(now, &self.config, parameters, syn, token);
         let key = self.insert(now, flow);
         self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);

@@ -14,18 +14,32 @@ use super::{Endpoint, FlowKey};
 use crate::app::{App, Reason};
 use crate::flow::{Dropped, Outcome};
 
+/// How a datagram came to this engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// From its own queue of the NIC.
+    Queue,
+    /// From another engine of the host, whose queue it came to.
+    Lane,
+}
+
 impl Endpoint {
     /// Takes the payload of a UDP datagram that came from `source` to the own address
-    /// `destination`.
+    /// `destination`, in the way that `arrival` says.
     pub fn handle_datagram(
         &mut self,
         now: Time,
         source: SocketAddr,
         destination: SocketAddr,
         payload: &[u8],
+        arrival: Arrival,
         app: &mut impl App,
     ) {
+        self.counters.received_by_lane += u64::from(arrival == Arrival::Lane);
         let between = Addresses { local: destination, peer: source };
+        if !between.is_from_daemon() {
+            return self.counters.dropped_source_port += 1;
+        }
         let packet = match Packet::new(payload) {
             Ok(packet) => packet,
             Err(_) => return self.counters.dropped_malformed += 1,

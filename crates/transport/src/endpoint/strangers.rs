@@ -9,6 +9,7 @@ use clearway_wire::clearway::{HEADER_LENGTH, Header, Packet, PacketType, Reset, 
 use super::Endpoint;
 use crate::app::{App, Reason};
 use crate::control::{VERSIONS, emit_control};
+use crate::flow::SOURCE_PORT_MIN;
 
 /// Answers to strangers that may wait for a free descriptor.
 const REPLIES_MAX: usize = 1024;
@@ -20,6 +21,20 @@ const PINGS_MAX: usize = 64;
 pub(super) struct Addresses {
     pub(super) local: SocketAddr,
     pub(super) peer: SocketAddr,
+}
+
+impl Addresses {
+    /// False if it is not of a daemon, but of some program of the peer's: those are kept from the
+    /// ports that daemons send from.
+    pub(super) fn is_from_daemon(&self) -> bool {
+        self.peer.port() >= SOURCE_PORT_MIN || self.peer.port() == self.local.port()
+    }
+
+    /// The peer's daemon, where all but pongs go: the port that the peer sends from says nothing,
+    /// and all daemons of a network listen on the same.
+    pub(super) fn daemon(&self) -> SocketAddr {
+        SocketAddr::new(self.peer.ip(), self.local.port())
+    }
 }
 
 /// A packet that belongs to no flow, ready to be sent.
@@ -40,7 +55,7 @@ pub(super) struct Ping {
 impl Endpoint {
     /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
     pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
-        let token = self.secrets.next();
+        let token = self.secret_id();
         if self.pings.len() == PINGS_MAX {
             self.pings.pop_front();
         }
@@ -104,6 +119,7 @@ impl Endpoint {
         let mut bytes = vec![0; 64];
         let length = emit_control(&mut bytes, packet_type, flow, token, body);
         bytes.truncate(length);
+        let between = Addresses { peer: between.daemon(), ..between };
         self.reply(now, between, bytes);
     }
 

@@ -7,7 +7,7 @@ use clearway_base::{Time, TimerWheel};
 use siphasher::sip::SipHasher13;
 
 use super::strangers::Addresses;
-use super::{Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
+use super::{ENGINE_BITS, Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
 use crate::app::{App, Reason};
 use crate::flow::{Flow, Outcome};
 
@@ -60,7 +60,7 @@ impl Endpoint {
         find(&mut self.slots, key)
     }
 
-    /// A free slot and a fresh id for it: the slot below, random bits above. RFC 9000, section
+    /// A free slot and a fresh id for it: the slot, the engine, and random bits above. RFC 9000, section
     /// 21.5 (request forgery) and 10.3 (resets) rest on the same: whoever has not seen a packet of
     /// the flow cannot name it.
     pub(super) fn reserve(&mut self) -> Option<u64> {
@@ -72,9 +72,14 @@ impl Endpoint {
             }
             None => return None,
         };
-        // Never 0, which on the wire means "none yet".
-        let secret = (self.secrets.next() >> SLOT_BITS).max(1);
-        Some(secret << SLOT_BITS | u64::from(slot))
+        Some(self.secret_id() | u64::from(slot))
+    }
+
+    /// Random bits with the engine's index where a flow id has it, and no slot. Never 0, which on
+    /// the wire means "none yet".
+    pub(super) fn secret_id(&mut self) -> u64 {
+        let secret = (self.secrets.next() >> (SLOT_BITS + ENGINE_BITS)).max(1);
+        (secret << ENGINE_BITS | u64::from(self.config.engine_index)) << SLOT_BITS
     }
 
     pub(super) fn insert(&mut self, now: Time, flow: Flow) -> FlowKey {

@@ -1,5 +1,7 @@
 //! Whose turn it is to send: answers to strangers first, they are few; then the flows in turn.
 
+use std::net::SocketAddr;
+
 use clearway_base::Time;
 
 use super::strangers::Addresses;
@@ -32,7 +34,7 @@ impl Endpoint {
                 && flow.wants_transmit(now)
             {
                 return Some(Destination {
-                    from: flow.local(),
+                    from: SocketAddr::new(flow.local().ip(), flow.source_port()),
                     to: flow.remote(),
                     flow: Some(FlowKey(flow.local_id())),
                 });

@@ -117,6 +117,8 @@ impl Flow {
         }
         connecting.syn_due = false;
         connecting.sent = now;
+        self.setup_retries += u32::from(self.setup_packets > 1);
+        self.setup_packets += 1;
         connecting.retry_at = now + connecting.retry_ns;
         connecting.retry_ns = (2 * connecting.retry_ns).min(config.connect_retry_max_ns);
         let syn = Syn {
@@ -131,6 +133,8 @@ impl Flow {
     }
 
     pub(super) fn emit_syn_ack(&mut self, config: &Config, token: u64, bytes: &mut [u8]) -> usize {
+        self.setup_retries += u32::from(self.setup_packets > 0);
+        self.setup_packets += 1;
         let syn_ack = SynAck {
             source_flow: self.local_id,
             receive_limit: self.incoming.announce_limit(),

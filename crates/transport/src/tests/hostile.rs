@@ -6,7 +6,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
-use crate::{Config, Endpoint, FlowKey, Owner, Reason};
+use crate::{Arrival, Config, Endpoint, FlowKey, Owner, Reason};
 
 const OWNER: Owner = Owner { channel: 1, connection: 1 };
 
@@ -27,7 +27,14 @@ impl Host {
     }
 
     fn handle(&mut self, now: Time, source: SocketAddr, packet: &[u8]) {
-        self.endpoint.handle_datagram(now, source, self.address, packet, &mut self.app);
+        self.endpoint.handle_datagram(
+            now,
+            source,
+            self.address,
+            packet,
+            Arrival::Queue,
+            &mut self.app,
+        );
     }
 
     /// What it sends now, and to whom.

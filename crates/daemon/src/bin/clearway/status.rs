@@ -97,6 +97,7 @@ const FLOW_COLUMNS: Columns = &[
     ("#sent", "messages_sent"),
     ("#received", "messages_received"),
     ("#lost", "packets_lost"),
+    ("detour", "detour"),
 ];
 
 fn engines_text(engines: &[Value]) -> String {

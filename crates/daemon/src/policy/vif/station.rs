@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use clearway_channel::control::Refusal;
 use clearway_classify::Filter;
+use clearway_engine::SOURCE_PORT_MIN;
 
 use super::{Place, denied};
 use crate::filter::Template;
@@ -31,7 +32,7 @@ struct Service {
 
 /// The host's own services. Whatever the VLAN tag, since a peer may not look at it. With ether types, so
 /// that a filter for another one has nothing in common with them.
-const SERVICES: [Service; 4] = [
+const SERVICES: [Service; 6] = [
     Service {
         name: "message service",
         sends: "vlan optional and ether proto ip and ip src host own and udp src port {port}",
@@ -39,7 +40,19 @@ const SERVICES: [Service; 4] = [
     },
     Service {
         name: "message service",
+        sends: "vlan optional and ether proto ip and ip src host own and \
+                udp src portrange {source_port_min}-65535 and udp dst port {port}",
+        receives: "vlan optional and ip dst host own and udp dst port {port}",
+    },
+    Service {
+        name: "message service",
         sends: "vlan optional and ether proto ip6 and ip6 src host own and udp src port {port}",
+        receives: "vlan optional and ip6 dst host own and udp dst port {port}",
+    },
+    Service {
+        name: "message service",
+        sends: "vlan optional and ether proto ip6 and ip6 src host own and \
+                udp src portrange {source_port_min}-65535 and udp dst port {port}",
         receives: "vlan optional and ip6 dst host own and udp dst port {port}",
     },
     Service {
@@ -85,6 +98,7 @@ pub(super) fn check_reserved(
 
 fn filters_of_host(text: &str, place: &Place) -> Vec<Filter> {
     let text = text.replace("{port}", &place.udp_port.to_string());
+    let text = text.replace("{source_port_min}", &SOURCE_PORT_MIN.to_string());
     let template = Template::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
     template.expand(&place.addresses)
 }
