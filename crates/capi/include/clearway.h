@@ -157,9 +157,14 @@ typedef struct clearway_options {
    */
   const char *socket;
   /**
-   * Number of the engine plus 1; 0: the daemon chooses.
+   * The engine to use: its name or number in `clearway status`, or a NIC's name for any of its
+   * engines; NULL: the daemon chooses.
    */
-  uint32_t engine;
+  const char *engine;
+  /**
+   * Not 0: share the engine with no other app, or fail.
+   */
+  uint32_t exclusive;
   /**
    * One of `enum clearway_waiting`.
    */

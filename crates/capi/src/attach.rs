@@ -36,8 +36,11 @@ pub struct clearway_options {
     pub size: usize,
     /// Path of the daemon's control socket; NULL: CLEARWAY_SOCKET, else the usual places.
     pub socket: *const c_char,
-    /// Number of the engine plus 1; 0: the daemon chooses.
-    pub engine: u32,
+    /// The engine to use: its name or number in `clearway status`, or a NIC's name for any of its
+    /// engines; NULL: the daemon chooses.
+    pub engine: *const c_char,
+    /// Not 0: share the engine with no other app, or fail.
+    pub exclusive: u32,
     /// One of `enum clearway_waiting`.
     pub waiting: u32,
     /// Entries of the rings, powers of two from 16 to 65536; 0: 1024.
@@ -57,7 +60,7 @@ pub struct clearway_options {
 /// `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
 ///
 /// # Safety
-/// `app` and `options->socket` are strings or NULL, `options` is NULL or valid, `channel` is valid
+/// `app`, `options->socket` and `options->engine` are strings or NULL, `options` is NULL or valid, `channel` is valid
 /// for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_attach(
@@ -85,7 +88,7 @@ pub unsafe extern "C" fn clearway_attach(
 }
 
 /// # Safety
-/// `options.socket` is a string or NULL.
+/// `options.socket` and `options.engine` are strings or NULL.
 unsafe fn choose(
     chosen: &mut Options,
     options: &clearway_options,
@@ -97,7 +100,9 @@ unsafe fn choose(
     if let Some(socket) = unsafe { pointer::text(options.socket, "options->socket") }? {
         chosen.socket = socket.into();
     }
-    chosen.engine = options.engine.checked_sub(1);
+    // SAFETY: the caller's promise about `engine`.
+    chosen.engine = unsafe { pointer::text(options.engine, "options->engine") }?.map(Into::into);
+    chosen.exclusive = options.exclusive != 0;
     chosen.waiting = match options.waiting {
         0 => Waiting::Adaptive,
         1 => Waiting::Spin,

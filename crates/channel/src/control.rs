@@ -32,6 +32,8 @@ pub const PACKET_BYTES_MAX: usize = 64 * 1024;
 pub const STATUS_PART_BYTES_MAX: usize = (PACKET_BYTES_MAX - 64) / 2;
 /// The longest name of an app, in bytes.
 pub const APP_NAME_BYTES_MAX: usize = 64;
+/// The longest name of an engine, in bytes: that of a NIC, and a number.
+pub const ENGINE_NAME_BYTES_MAX: usize = 80;
 /// The largest number of probes of one `ping`.
 pub const PING_COUNT_MAX: u32 = 1000;
 
@@ -87,9 +89,13 @@ pub struct Attach {
     pub layout: String,
     /// The app's name, for people: up to 64 bytes, no control characters.
     pub app: String,
-    /// Which engine to attach to; the daemon chooses if absent.
+    /// Which engine to attach to: its name or its number in `clearway status`, or the name of a
+    /// NIC for any of its engines. The daemon chooses one of its first NIC's if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub engine: Option<u32>,
+    pub engine: Option<String>,
+    /// The app wants to share the engine with no other, and is refused if that cannot be.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exclusive: bool,
     /// How large the channel shall be.
     pub sizes: Sizes,
 }
@@ -138,8 +144,10 @@ pub struct Empty {}
 pub struct Attached {
     /// The daemon's number for the channel, as in `clearway status`.
     pub channel: u32,
-    /// The engine it belongs to.
+    /// The engine it belongs to: its number in `clearway status`.
     pub engine: u32,
+    /// That engine's name.
+    pub engine_name: String,
     /// How large it is (the daemon may have lowered what was asked).
     pub sizes: Sizes,
 }
@@ -239,8 +247,8 @@ impl Reply {
 
 impl Attach {
     /// A request of this build of the library.
-    pub fn new(app: impl Into<String>, engine: Option<u32>, sizes: Sizes) -> Self {
-        Self { layout: layout_text(), app: app.into(), engine, sizes }
+    pub fn new(app: impl Into<String>, engine: Option<String>, sizes: Sizes) -> Self {
+        Self { layout: layout_text(), app: app.into(), engine, exclusive: false, sizes }
     }
 
     /// Whether the app's library and this one understand each other's memory.
@@ -253,6 +261,9 @@ impl Attach {
         let named = !self.app.is_empty() && self.app.len() <= APP_NAME_BYTES_MAX;
         if !named || self.app.chars().any(char::is_control) {
             return range("app", "1 to 64 bytes without control characters");
+        }
+        if self.engine.as_ref().is_some_and(|engine| engine.len() > ENGINE_NAME_BYTES_MAX) {
+            return range("engine", "at most 80 bytes");
         }
         if self.layout.len() > 64 {
             return range("layout", "at most 64 bytes");
@@ -274,6 +285,11 @@ impl Ping {
         }
         Ok(())
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 fn layout_text() -> String {

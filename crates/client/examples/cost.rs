@@ -120,7 +120,12 @@ fn attach() -> (Channel, DaemonEnd, OwnedFd) {
         let packet = control::receive(&control).expect("a packet").expect("a packet");
         let Ok(Request::Attach(attach)) = Request::parse(&packet.bytes) else { panic!("attach") };
         let (end, handover) = DaemonEnd::create(attach.sizes).expect("memory");
-        let reply = Reply::Attached(Attached { channel: 1, engine: 0, sizes: attach.sizes });
+        let reply = Reply::Attached(Attached {
+            channel: 1,
+            engine: 0,
+            engine_name: "test/0".into(),
+            sizes: attach.sizes,
+        });
         let fds = [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell];
         control::send(&control, &reply, &fds.map(AsFd::as_fd)).expect("a reply");
         (end, control)

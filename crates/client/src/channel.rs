@@ -23,6 +23,7 @@ use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
 /// [`Options::linger`]).
 pub struct Channel {
     pub(crate) end: AppEnd,
+    engine: String,
     pub(crate) session: Session,
     pub(crate) connections: Connections,
     pub(crate) vifs: Vifs,
@@ -95,10 +96,11 @@ impl Channel {
     /// Opens a channel to the daemon.
     pub fn attach(options: &Options) -> Result<Self, Error> {
         let mut session = Session::connect(&options.socket)?;
-        let end = session.attach(options)?;
+        let (end, engine) = session.attach(options)?;
         let descriptors = watch(&[end.doorbell(), session.as_fd()])?;
         Ok(Self {
             end,
+            engine,
             session,
             connections: Connections::default(),
             vifs: Vifs::default(),
@@ -118,6 +120,11 @@ impl Channel {
             descriptors,
             linger: options.linger,
         })
+    }
+
+    /// The name of the engine that serves this channel, as in `clearway status`.
+    pub fn engine(&self) -> &str {
+        &self.engine
     }
 
     /// Accepts connections from now on.

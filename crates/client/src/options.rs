@@ -13,8 +13,13 @@ pub struct Options {
     pub socket: PathBuf,
     /// The app's name in `clearway status`: up to 64 bytes.
     pub app: String,
-    /// Which engine of the daemon to use; the daemon chooses by default.
-    pub engine: Option<u32>,
+    /// Which engine of the daemon to use: its name (`eth0/1`) or number in `clearway status`, or the name
+    /// of a NIC (`eth0`) for any of its engines. By default the daemon chooses the one with the fewest
+    /// apps on its first NIC. An app reaches only what can be reached over its engine's NIC.
+    pub engine: Option<String>,
+    /// Share the engine with no other app. Refused if there is no engine without apps, or if the
+    /// daemon's policy does not allow it.
+    pub exclusive: bool,
     /// How large rings and pools are.
     pub sizes: Sizes,
     /// How calls wait.
@@ -30,6 +35,7 @@ impl Options {
             socket: control::client_path(),
             app: app.into(),
             engine: None,
+            exclusive: false,
             sizes: Sizes::default(),
             waiting: Waiting::default(),
             linger: Duration::from_secs(1),

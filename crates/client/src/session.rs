@@ -34,16 +34,22 @@ impl Session {
         Ok(Self { socket })
     }
 
-    /// Opens the channel of this session.
-    pub(crate) fn attach(&mut self, options: &Options) -> Result<AppEnd, Error> {
-        let attach = Attach::new(options.app.clone(), options.engine, options.sizes);
+    /// Opens the channel of this session, on the engine of the name that comes with it.
+    pub(crate) fn attach(&mut self, options: &Options) -> Result<(AppEnd, String), Error> {
+        let attach = Attach {
+            exclusive: options.exclusive,
+            ..Attach::new(options.app.clone(), options.engine.clone(), options.sizes)
+        };
         let (reply, descriptors) = self.request(&Request::Attach(attach))?;
-        let Reply::Attached(Attached { sizes, .. }) = reply else { return Err(unexpected(&reply)) };
+        let Reply::Attached(Attached { sizes, engine_name, .. }) = reply else {
+            return Err(unexpected(&reply));
+        };
         let Ok([memory, daemon_doorbell, app_doorbell]) = <[OwnedFd; 3]>::try_from(descriptors)
         else {
             return Err(Error::Answer("the channel came without its descriptors".into()));
         };
-        Ok(AppEnd::open(Handover { memory, daemon_doorbell, app_doorbell }, sizes)?)
+        let end = AppEnd::open(Handover { memory, daemon_doorbell, app_doorbell }, sizes)?;
+        Ok((end, engine_name))
     }
 
     /// Asks, and waits for the answer.

@@ -30,6 +30,9 @@ use clearway_nic::MacAddress;
 /// The UDP port of all Clearway daemons.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
 
+/// Engines of one NIC, at most.
+pub const ENGINES_MAX: usize = 64;
+
 /// Everything that a daemon can be told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -37,7 +40,7 @@ pub struct Config {
     pub control: Control,
     /// The UDP port of this daemon and of all its peers.
     pub udp_port: u16,
-    /// The NICs; each gets an engine.
+    /// The NICs, each with its engines.
     pub nics: Vec<Nic>,
     /// Who may do what, and how much of it.
     pub policy: Policy,
@@ -54,10 +57,11 @@ pub struct Control {
     pub socket: PathBuf,
 }
 
-/// One NIC and the engine that serves it.
+/// One NIC and the engines that serve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// The engine's name in status, logs and `attach`.
+    /// Its name in status, logs and `attach`. Its engines are called after it, with their numbers: `eth0/0`,
+    /// `eth0/1`.
     pub name: String,
     /// What moves the frames.
     pub driver: Driver,
@@ -70,10 +74,12 @@ pub struct Nic {
     pub mtu_bytes: Option<u16>,
     /// The 802.1Q VLAN that frames carry.
     pub vlan: Option<u16>,
-    /// What the engine does when there is nothing to do.
+    /// How many engines serve it, each with queues and a thread of its own: 1 to [`ENGINES_MAX`].
+    pub engines: usize,
+    /// What its engines do when there is nothing to do.
     pub idle: Idle,
-    /// The core to which the engine's thread is pinned.
-    pub core: Option<usize>,
+    /// The cores to which the threads of its engines are pinned, one for each; none if empty.
+    pub cores: Vec<usize>,
 }
 
 /// What moves the frames of a NIC.
@@ -174,6 +180,8 @@ pub struct Policy {
     /// Who may have which virtual interfaces. The first rule that names the user decides; if none
     /// does, it is [`VifRule::unprivileged`]. Root and the daemon's own user may have any.
     pub vifs: Vec<VifRule>,
+    /// Who may have an engine that serves nobody else, besides root and the daemon's own user.
+    pub exclusive: People,
     /// How much of everything.
     pub limits: Limits,
 }
@@ -309,8 +317,9 @@ impl Nic {
             gateways: Vec::new(),
             mtu_bytes: None,
             vlan: None,
+            engines: 1,
             idle: Idle::Adaptive,
-            core: None,
+            cores: Vec::new(),
         }
     }
 }
@@ -326,6 +335,7 @@ impl Policy {
         let mut people = self.ports.iter().map(|rule| &rule.people);
         let mut of_vifs = self.vifs.iter().map(|rule| &rule.people);
         !self.groups.is_empty()
+            || !self.exclusive.groups.is_empty()
             || people.any(|people| !people.groups.is_empty())
             || of_vifs.any(|people| !people.groups.is_empty())
     }

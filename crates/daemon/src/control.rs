@@ -16,7 +16,9 @@ mod engines;
 mod events;
 mod log_budget;
 mod neighbours;
+mod nics;
 mod ping;
+mod placing;
 mod requests;
 mod session;
 mod signals;
@@ -39,8 +41,10 @@ use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_engine::Clock;
 
-pub(crate) use engines::{EngineSlot, Ethernet};
+use engines::ChannelNumbers;
+pub(crate) use engines::EngineSlot;
 use log_budget::LogBudget;
+pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
@@ -76,6 +80,7 @@ pub struct ControlPlane {
     epoll: OwnedFd,
     stopper: Stopper,
     signals: Option<Signals>,
+    nics: Vec<NicSlot>,
     engines: Vec<EngineSlot>,
     accounts: Accounts,
     sessions: HashMap<u64, Session>,
@@ -85,6 +90,7 @@ pub struct ControlPlane {
     accept_again: Option<Instant>,
     log_budget: LogBudget,
     session_next: u64,
+    channel_numbers: ChannelNumbers,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
     /// Numbers virtual interfaces and captures, so that none has the number of another.
@@ -99,6 +105,7 @@ impl ControlPlane {
     pub(crate) fn new(
         config: &Config,
         listener: Listener,
+        nics: Vec<NicSlot>,
         engines: Vec<EngineSlot>,
         clock: Clock,
     ) -> Result<Self, Error> {
@@ -111,6 +118,7 @@ impl ControlPlane {
             epoll,
             stopper,
             signals: None,
+            nics,
             engines,
             accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
             sessions: HashMap::new(),
@@ -118,6 +126,7 @@ impl ControlPlane {
             accept_again: None,
             log_budget: LogBudget::new(),
             session_next: 0,
+            channel_numbers: ChannelNumbers::default(),
             request_next: 0,
             vif_next: 1,
             facts: Facts::new(config, clock),
@@ -298,10 +307,9 @@ impl ControlPlane {
         let process = session.peer.process;
         match &session.attached {
             Some(attached) => {
-                let vifs = self.engines[attached.engine].forget_vifs(attached.channel);
-                self.accounts.close_vifs(session.peer.user, vifs);
-                let (engine, channel) = (&mut self.engines[attached.engine], attached.channel);
-                engine.remove_channel(channel);
+                let (engine, channel) = (attached.engine, attached.channel);
+                self.forget_vifs(session.peer.user, engine, channel);
+                self.engines[engine].remove_channel(channel);
                 if self.log_budget.take() {
                     let app = &attached.app;
                     tracing::info!(app, process, channel, reason, "session ended");
@@ -355,7 +363,9 @@ impl ControlPlane {
         self.watch(self.stopper.as_fd(), STOP)?;
         for (index, engine) in self.engines.iter().enumerate() {
             self.watch(engine.as_fd(), ENGINES + index as u64)?;
-            if let Some(link) = &engine.link {
+        }
+        for (index, nic) in self.nics.iter().enumerate() {
+            if let Some(link) = &nic.link {
                 self.watch(link.as_fd(), NEIGHBOURS + index as u64)?;
             }
         }

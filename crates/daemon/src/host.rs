@@ -1,4 +1,4 @@
-//! Opening a host: its NICs, an engine on each, and the control plane over them.
+//! Opening a host: its NICs, the engines on each, and the control plane over them.
 
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -6,7 +6,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::config::{Config, Network, Nic};
 use crate::confinement::Confinement;
-use crate::control::{ControlPlane, EngineSlot, Ethernet, Signals, Stopper};
+use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper};
 use crate::nic::OpenNic;
 use crate::socket::Listener;
 use crate::{Error, confinement, log, nic, privileges};
@@ -17,7 +17,8 @@ use crate::{Error, confinement, log, nic, privileges};
 pub struct Host {
     /// To be run by one thread: [`ControlPlane::run`].
     pub control: ControlPlane,
-    /// One per NIC, in the order of the configuration, each to be run by a [`Group`].
+    /// Those of the first NIC of the configuration, then those of the next; each to be run by a
+    /// [`Group`].
     pub engines: Vec<Engine>,
 }
 
@@ -27,13 +28,9 @@ impl Host {
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
-        let (mut engines, mut slots) = (Vec::new(), Vec::new());
+        let (mut engines, mut nics, mut slots) = (Vec::new(), Vec::new(), Vec::new());
         for nic in &config.nics {
-            let opened = nic::open(nic, config.udp_port)
-                .map_err(|source| Error::Nic { nic: nic.name.clone(), source })?;
-            log_nic(nic, &opened);
-            let (seed, secret) =
-                random().map_err(|error| Error::resources("draw random numbers", error))?;
+            let opened = open_nic(nic, config.udp_port)?;
             let settings = EngineConfig {
                 name: nic.name.clone(),
                 interface: opened.interface,
@@ -43,13 +40,53 @@ impl Host {
             let networks = networks(&settings.interface);
             let interface::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
-            let (engine, control) = Engine::new(settings, opened.queues, seed, secret, clock.now())
-                .map_err(|error| Error::resources("make an engine", error))?;
-            engines.push(engine);
-            slots.push(EngineSlot::new(&nic.name, networks, ethernet, control, opened.kernel));
+            let first = slots.len();
+            for (queues, number) in dealt(opened.queues, nic.engines).into_iter().zip(0..) {
+                let name = engine_name(nic, number);
+                let settings = EngineConfig { name: name.clone(), ..settings.clone() };
+                let (seed, secret) =
+                    random().map_err(|error| Error::resources("draw random numbers", error))?;
+                let (engine, control) = Engine::new(settings, queues, seed, secret, clock.now())
+                    .map_err(|error| Error::resources("make an engine", error))?;
+                engines.push(engine);
+                slots.push(EngineSlot::new(name, nics.len(), control));
+            }
+            let of_nic = first..slots.len();
+            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
         }
-        Ok(Self { control: ControlPlane::new(config, listener, slots, clock.clone())?, engines })
+        let control = ControlPlane::new(config, listener, nics, slots, clock.clone())?;
+        Ok(Self { control, engines })
     }
+}
+
+fn open_nic(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
+    let failed = |source| Error::Nic { nic: nic.name.clone(), source };
+    let opened = nic::open(nic, udp_port).map_err(failed)?;
+    if opened.queues.len() < nic.engines {
+        return Err(failed(clearway_nic::Error::Invalid(format!(
+            "{} engines need a queue each, and there are {}; lower `engines`, or give the interface more \
+             queues with `ethtool -L`",
+            nic.engines,
+            opened.queues.len()
+        ))));
+    }
+    log_nic(nic, &opened);
+    Ok(opened)
+}
+
+/// What the engine with this number is called.
+fn engine_name(nic: &Nic, number: usize) -> String {
+    format!("{}/{number}", nic.name)
+}
+
+/// Deals queues out to engines, one after the other: the first gets the first, and the one after
+/// the last engine's.
+fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
+    let mut dealt: Vec<Vec<T>> = (0..engines).map(|_| Vec::new()).collect();
+    for (index, queue) in queues.into_iter().enumerate() {
+        dealt[index % engines].push(queue);
+    }
+    dealt
 }
 
 /// Runs a host on this process: the control plane on the calling thread, each engine on one of its
@@ -66,8 +103,9 @@ pub fn run(config: &Config) -> Result<(), Error> {
     host.control.set_confinement(confined(config));
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
-    for (nic, engine) in config.nics.iter().zip(host.engines) {
-        threads.push(start(nic, engine, clock.clone(), &stopper)?);
+    let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
+    for ((nic, number), engine) in each.zip(host.engines) {
+        threads.push(start(nic, number, engine, clock.clone(), &stopper)?);
     }
     host.control.run()?;
     for thread in threads {
@@ -115,12 +153,15 @@ pub fn run_together(hosts: Vec<Host>, idle: Idle, clock: Clock) -> Result<(), Er
 
 fn start(
     nic: &Nic,
+    number: usize,
     engine: Engine,
     clock: Clock,
     stopper: &Stopper,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
-    let alarm = stopper.alarm(&nic.name);
-    let (name, idle, core) = (nic.name.clone(), nic.idle, nic.core);
+    let name = engine_name(nic, number);
+    let alarm = stopper.alarm(&name);
+    let thread = format!("engine {name}");
+    let (idle, core) = (nic.idle, nic.cores.get(number).copied());
     let work = move || {
         let _alarm = alarm;
         if let Some(core) = core {
@@ -129,7 +170,7 @@ fn start(
         Group::new(vec![engine], idle, clock).run();
     };
     std::thread::Builder::new()
-        .name(format!("engine {}", nic.name))
+        .name(thread)
         .spawn(work)
         .map_err(|error| Error::resources("start a thread", error))
 }
@@ -157,14 +198,15 @@ fn log_nic(nic: &Nic, opened: &OpenNic) {
         networks(&opened.interface).iter().map(ToString::to_string).collect();
     let info = opened.queues.first().map(|queue| queue.info());
     tracing::info!(
-        engine = nic.name,
+        nic = nic.name,
         driver = info.as_ref().map_or("none", |info| info.driver),
         mode = info.as_ref().map_or("", |info| &info.mode),
         queues = opened.queues.len(),
+        engines = nic.engines,
         addresses = addresses.join(" "),
         mtu_bytes = opened.interface.mtu,
         idle = nic.idle.name(),
-        core = nic.core,
+        cores = ?nic.cores,
         "NIC open"
     );
 }

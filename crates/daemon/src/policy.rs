@@ -139,6 +139,19 @@ impl Accounts {
             || peer.groups.iter().any(|group| policy.groups.contains(group))
     }
 
+    /// Whether this peer may have an engine that serves nobody else.
+    pub(crate) fn may_have_engine(&self, peer: &Peer) -> Result<(), Refusal> {
+        if peer.user == 0 || peer.user == self.own_user || self.policy.exclusive.include(peer) {
+            return Ok(());
+        }
+        let message = format!(
+            "user {} may not have an engine exclusively; attach without, or add the user or one of its \
+             groups to [policy.exclusive] in the daemon's configuration",
+            peer.user
+        );
+        Err(Refusal { code: Code::Denied, message })
+    }
+
     /// Counts a channel of `memory_bytes`, if there is room for it.
     pub(crate) fn open_channel(&mut self, user: u32, memory_bytes: u64) -> Result<(), Refusal> {
         let limits = &self.policy.limits;

@@ -14,8 +14,8 @@ fn sockets() -> (std::os::fd::OwnedFd, std::os::fd::OwnedFd) {
 
 fn requests() -> Vec<Request> {
     vec![
-        Request::Attach(Attach::new("echo", Some(1), Sizes::default())),
-        Request::Attach(Attach::new("echo", None, Sizes::default())),
+        Request::Attach(Attach::new("echo", Some("eth0/1".into()), Sizes::default())),
+        Request::Attach(Attach { exclusive: true, ..Attach::new("echo", None, Sizes::default()) }),
         Request::Listen(Listen { address: None, port: 7 }),
         Request::Listen(Listen { address: Some("10.0.0.1".parse().unwrap()), port: 0 }),
         Request::Unlisten(Unlisten { listener: 3 }),
@@ -51,7 +51,12 @@ fn requests_and_replies_survive_the_way() {
         assert_eq!(Request::parse(&text).unwrap(), request);
     }
     let replies = [
-        Reply::Attached(Attached { channel: 1, engine: 0, sizes: Sizes::default() }),
+        Reply::Attached(Attached {
+            channel: 1,
+            engine: 1,
+            engine_name: "eth0/1".into(),
+            sizes: Sizes::default(),
+        }),
         Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
         Reply::Unlistened(Empty {}),
         Reply::VifOpened(VifOpened {

@@ -252,7 +252,12 @@ fn attach(listener: &OwnedFd) -> Option<Server> {
     let Request::Attach(attach) = Request::parse(&packet.bytes).unwrap() else { panic!() };
     assert!(attach.layout_matches());
     let (end, handover) = DaemonEnd::create(attach.sizes).unwrap();
-    let reply = Reply::Attached(Attached { channel: 1, engine: 0, sizes: attach.sizes });
+    let reply = Reply::Attached(Attached {
+        channel: 1,
+        engine: 0,
+        engine_name: "test/0".into(),
+        sizes: attach.sizes,
+    });
     let descriptors =
         [handover.memory.as_fd(), handover.daemon_doorbell.as_fd(), handover.app_doorbell.as_fd()];
     control::send(&control, &reply, &descriptors).unwrap();

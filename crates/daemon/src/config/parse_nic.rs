@@ -1,13 +1,15 @@
 //! The `[[nic]]` sections.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use clearway_nic::MacAddress;
 
 use super::parse::{SOCKET_PATH_BYTES_MAX, check_socket_path};
 use super::reader::{Placed, Section};
 use super::{
-    Driver, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic, XdpMode,
+    Driver, ENGINES_MAX, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic,
+    XdpMode,
 };
 
 /// IPv6 needs 1280 (RFC 8200, section 5); a host that only speaks IPv4 gets by with less, but not
@@ -18,6 +20,8 @@ const MTU_BYTES_MIN: u64 = 576;
 const MTU_BYTES_MAX: u64 = 65_518;
 /// `memif` carries the secret in 24 bytes, and the last is zero.
 const SECRET_BYTES_MAX: usize = 23;
+/// What a memif can have (docs of libmemif; the protocol itself has room for more).
+const QUEUE_PAIRS_MAX: usize = 16;
 /// Names show up in tables and in error messages.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -46,7 +50,8 @@ pub(super) fn nics(sections: Vec<Section<'_>>, machine: &dyn Machine) -> Vec<Nic
 
 fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
     let name = name(section);
-    let driver = driver(section, machine);
+    let (engines, cores) = engines(section, machine);
+    let driver = driver(section, engines, machine);
     let addresses = addresses(section);
     let gateways = gateways(section, &addresses);
     let mtu_bytes = section.integer("mtu_bytes", MTU_BYTES_MIN..=MTU_BYTES_MAX);
@@ -60,7 +65,6 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
             ("block", Idle::Block),
         ],
     );
-    let core = core(section, machine);
     let driver = driver?;
     if matches!(driver, Driver::Memif(_)) && addresses.is_empty() {
         section.report(
@@ -76,8 +80,9 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         gateways,
         mtu_bytes: mtu_bytes.map(|mtu| mtu.value as u16),
         vlan: vlan.map(|vlan| vlan.value as u16),
+        engines,
         idle: idle.unwrap_or(Idle::Adaptive),
-        core,
+        cores,
     })
 }
 
@@ -94,14 +99,48 @@ fn name(section: &mut Section<'_>) -> Option<String> {
     if name.value.is_empty() || name.value.len() > NAME_BYTES_MAX || !name.value.bytes().all(fine) {
         section.report(
             &name.span,
-            format!("`name = \"{}\"` cannot be the name of an engine", name.value),
+            format!("`name = \"{}\"` cannot be the name of a NIC", name.value),
             format!("use 1 to {NAME_BYTES_MAX} letters, digits, '-', '_', '.' or ':'"),
         );
     }
     Some(name.value)
 }
 
-fn driver(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Driver> {
+/// How many engines there are, and their cores: one for each that is named, if it is not said otherwise.
+fn engines(section: &mut Section<'_>, machine: &dyn Machine) -> (usize, Vec<usize>) {
+    let count = section.integer("engines", 1..=ENGINES_MAX as u64);
+    let cores = cores(section, machine);
+    let engines = match &count {
+        Some(count) => count.value as usize,
+        None => cores.len().clamp(1, ENGINES_MAX),
+    };
+    if !cores.is_empty() && cores.len() != engines {
+        let span = count.map_or_else(|| section.span().clone(), |count| count.span);
+        section.report(
+            &span,
+            format!("{engines} engines cannot be pinned to {} cores", cores.len()),
+            "name one core for each engine in `cores`",
+        );
+    }
+    (engines, cores)
+}
+
+fn cores(section: &mut Section<'_>, machine: &dyn Machine) -> Vec<usize> {
+    let mut cores = Vec::new();
+    for text in section.strings("cores", true) {
+        match text.value.parse::<usize>().ok().filter(|core| machine.cores().contains(core)) {
+            Some(core) => cores.push(core),
+            None => section.report(
+                &text.span,
+                format!("core {} does not exist or is not for this process", text.value),
+                format!("choose from {:?}", machine.cores()),
+            ),
+        }
+    }
+    cores
+}
+
+fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> Option<Driver> {
     let kind = section.choice(
         "driver",
         &[
@@ -114,11 +153,11 @@ fn driver(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Driver> {
     match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
         Kind::Memif => {
             section.forbid(&ONLY_INTERFACE, "for a NIC with `driver = \"memif\"`");
-            memif(section).map(Driver::Memif)
+            memif(section, engines).map(Driver::Memif)
         }
         Kind::Interface(driver) => {
             section.forbid(&ONLY_MEMIF, "for a NIC whose driver is not \"memif\"");
-            interface(section, driver, machine).map(Driver::Interface)
+            interface(section, driver, engines, machine).map(Driver::Interface)
         }
     }
 }
@@ -126,6 +165,7 @@ fn driver(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Driver> {
 fn interface(
     section: &mut Section<'_>,
     driver: InterfaceDriver,
+    engines: usize,
     machine: &dyn Machine,
 ) -> Option<Interface> {
     let mode = section.choice(
@@ -138,6 +178,9 @@ fn interface(
         ],
     );
     let queues = section.integer("queues", 1..=machine.cores().len() as u64);
+    if let Some(queues) = queues.as_ref().filter(|queues| (queues.value as usize) < engines) {
+        report_queues(section, &queues.span.clone(), engines, "queues");
+    }
     let Some(name) = section.string("interface") else {
         section.report(
             section.span(),
@@ -161,16 +204,35 @@ fn interface(
     })
 }
 
+fn report_queues(section: &mut Section<'_>, span: &Range<usize>, engines: usize, key: &str) {
+    section.report(
+        span,
+        format!("{engines} engines need a queue each, and there are fewer"),
+        format!("raise `{key}` to {engines}, or lower `engines`"),
+    );
+}
+
 fn interfaces_there(machine: &dyn Machine) -> String {
     format!("those there are: {} (see `ip link`)", machine.interfaces().join(", "))
 }
 
-fn memif(section: &mut Section<'_>) -> Option<Memif> {
+fn memif(section: &mut Section<'_>, engines: usize) -> Option<Memif> {
     let roles = [("server", MemifRole::Server), ("client", MemifRole::Client)];
     let role = section.choice("role", &roles);
     let id = section.integer("id", 0..=u64::from(u32::MAX));
     let secret = secret(section);
-    let queue_pairs = section.integer("queue_pairs", 1..=16);
+    let queue_pairs = section.integer("queue_pairs", 1..=QUEUE_PAIRS_MAX as u64);
+    match &queue_pairs {
+        Some(pairs) if (pairs.value as usize) < engines => {
+            report_queues(section, &pairs.span.clone(), engines, "queue_pairs");
+        }
+        None if engines > QUEUE_PAIRS_MAX => section.report(
+            section.span(),
+            format!("a memif has no more than {QUEUE_PAIRS_MAX} queue pairs, one for each engine"),
+            format!("lower `engines` to {QUEUE_PAIRS_MAX}"),
+        ),
+        _ => {}
+    }
     let buffer_bytes = section.integer("buffer_bytes", 512..=65536);
     let mac = mac(section);
     let named = section.has("socket");
@@ -192,7 +254,7 @@ fn memif(section: &mut Section<'_>) -> Option<Memif> {
     let mut link = Memif::new(socket?, role?);
     link.id = id.map_or(link.id, |id| id.value as u32);
     link.secret = secret.unwrap_or_default();
-    link.queue_pairs = queue_pairs.map_or(link.queue_pairs, |pairs| pairs.value as u16);
+    link.queue_pairs = queue_pairs.map_or(engines as u16, |pairs| pairs.value as u16);
     link.buffer_bytes = buffer_bytes.map_or(link.buffer_bytes, |bytes| bytes.value as u32);
     link.mac = mac;
     Some(link)
@@ -309,19 +371,6 @@ fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<IpA
 /// RFC 4291, section 2.5.6: fe80::/10. Routers announce themselves by such an address.
 fn is_link_local(address: IpAddr) -> bool {
     matches!(address, IpAddr::V6(address) if address.segments()[0] & 0xffc0 == 0xfe80)
-}
-
-fn core(section: &mut Section<'_>, machine: &dyn Machine) -> Option<usize> {
-    let core = section.integer("core", 0..=u64::from(u16::MAX))?;
-    let number = core.value as usize;
-    if !machine.cores().contains(&number) {
-        section.report(
-            &core.span,
-            format!("core {number} does not exist or is not for this process"),
-            format!("choose one of {:?}", machine.cores()),
-        );
-    }
-    Some(number)
 }
 
 fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {

@@ -9,12 +9,22 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     let people = people(&mut section, machine);
     let port_rules = section.sections("ports", "[[policy.ports]]");
     let vif_rules = section.sections("vif", "[[policy.vif]]");
+    let exclusive = section.section("exclusive", "[policy.exclusive]");
+    let exclusive = exclusive.map(|section| people_of_section(section, machine));
     let limits = section.section("limits", "[policy.limits]").map(limits).unwrap_or_default();
     let ports = port_rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
     let vifs = vif_rules.into_iter().map(|rule| parse_vif::rule(rule, machine)).collect();
     section.finish();
     let People { users, groups, anybody } = people;
-    Policy { users, groups, anybody, ports, vifs, limits }
+    let exclusive = exclusive.unwrap_or_default();
+    Policy { users, groups, anybody, ports, vifs, exclusive, limits }
+}
+
+/// A section that says nothing else.
+fn people_of_section(mut section: Section<'_>, machine: &dyn Machine) -> People {
+    let people = people_of_rule(&mut section, machine);
+    section.finish();
+    people
 }
 
 /// The keys `users` and `groups`; `"*"` among the users means everybody.

@@ -1,47 +1,22 @@
 //! The control plane's view of an engine: its mailbox, and what waits for room in it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_engine::{Control, Event, Request};
-use clearway_nic::MacAddress;
-use clearway_nic::interface::Steering;
-
-use super::neighbours::Link;
-use super::vifs::Vifs;
-use crate::config::Network;
-use crate::nic::KernelSide;
 
 /// One engine. Requests beyond the mailbox's depth of one wait here; there are never more than a
 /// few per session, because a session has one request in work at a time.
 pub(crate) struct EngineSlot {
     pub(crate) name: String,
-    /// The addresses on its link.
-    pub(super) networks: Vec<Network>,
-    pub(super) ethernet: Ethernet,
+    /// Index of the NIC that it serves.
+    pub(super) nic: usize,
     control: Control,
-    /// Steers frames to the engine's NIC for as long as it lives.
-    pub(super) steering: Option<Box<dyn Steering>>,
-    /// The kernel's neighbours, if it shares the NIC.
-    pub(super) link: Option<Link>,
     waiting: VecDeque<Request>,
-    channel_next: u32,
     /// Channels that are in the engine, or on their way in or out.
     channels: HashMap<u32, Channel>,
-    pub(super) vifs: Vifs,
     /// True once the engine has said so, or cannot any more.
     pub(crate) ended: bool,
-}
-
-/// What frames on the engine's link look like.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Ethernet {
-    /// The NIC's own address.
-    pub(crate) mac: MacAddress,
-    /// The largest IP packet.
-    pub(crate) mtu: u16,
-    /// The VLAN whose tag the host's own frames carry.
-    pub(crate) vlan: Option<u16>,
 }
 
 /// What the control plane has to remember of a channel until the engine has given it back.
@@ -51,27 +26,41 @@ pub(super) struct Channel {
     pub(super) session: u64,
     pub(super) user: u32,
     pub(super) memory_bytes: u64,
+    /// Its app shares the engine with no other.
+    pub(super) is_exclusive: bool,
+}
+
+/// The numbers of channels: no two of a host have the same. Low ones come first, because engines keep
+/// tables by them.
+#[derive(Debug, Default)]
+pub(super) struct ChannelNumbers {
+    free: BTreeSet<u32>,
+    /// So many have been in use at a time.
+    count: u32,
+}
+
+impl ChannelNumbers {
+    pub(super) fn take(&mut self) -> u32 {
+        self.free.pop_first().unwrap_or_else(|| {
+            self.count += 1;
+            self.count
+        })
+    }
+
+    /// The channel is out of its engine.
+    pub(super) fn give_back(&mut self, number: u32) {
+        self.free.insert(number);
+    }
 }
 
 impl EngineSlot {
-    pub(crate) fn new(
-        name: &str,
-        networks: Vec<Network>,
-        ethernet: Ethernet,
-        control: Control,
-        kernel: KernelSide,
-    ) -> Self {
+    pub(crate) fn new(name: String, nic: usize, control: Control) -> Self {
         Self {
-            name: name.to_owned(),
-            networks,
-            ethernet,
+            name,
+            nic,
             control,
-            steering: kernel.steering,
-            link: kernel.neighbours.map(Link::new),
             waiting: VecDeque::new(),
-            channel_next: 1,
             channels: HashMap::new(),
-            vifs: Vifs::default(),
             ended: false,
         }
     }
@@ -100,15 +89,17 @@ impl EngineSlot {
         self.control.next_event()
     }
 
-    /// An id that no channel of this engine has.
-    pub(super) fn new_channel(&mut self, channel: Channel) -> u32 {
-        while self.channels.contains_key(&self.channel_next) {
-            self.channel_next = self.channel_next.wrapping_add(1);
-        }
-        let id = self.channel_next;
-        self.channel_next = id.wrapping_add(1);
-        self.channels.insert(id, channel);
-        id
+    pub(super) fn add_channel(&mut self, number: u32, channel: Channel) {
+        self.channels.insert(number, channel);
+    }
+
+    pub(super) fn channel_count(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// True if an app has the engine to itself.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.channels.values().any(|channel| channel.is_exclusive)
     }
 
     pub(super) fn remove_channel(&mut self, channel: u32) {

@@ -28,10 +28,11 @@ impl ControlPlane {
                 self.vif_opened(engine, channel, vif, result);
             }
             Event::VifClosed { channel, vif } => self.vif_closed(engine, channel, vif),
-            Event::ChannelRemoved { channel, end } => {
+            Event::ChannelRemoved { channel: number, end } => {
                 drop(end);
-                if let Some(channel) = self.engines[engine].forget_channel(channel) {
+                if let Some(channel) = self.engines[engine].forget_channel(number) {
                     self.accounts.close_channel(channel.user, channel.memory_bytes);
+                    self.channel_numbers.give_back(number);
                 }
             }
             Event::Violation { channel, violation } => self.violation(engine, channel, violation),

@@ -13,11 +13,11 @@ use super::ControlPlane;
 /// Neighbours whose changes are passed on; beyond that the engine has to ask again.
 const FOLLOWED_MAX: usize = 4096;
 
-/// The kernel's neighbours on the link of one engine.
+/// The kernel's neighbours on the link of one NIC.
 #[derive(Debug)]
 pub(super) struct Link {
     table: Neighbours,
-    /// Those that the engine has asked for, and is told the changes of.
+    /// Those that an engine has asked for, whose changes all engines of the NIC are told.
     followed: HashSet<IpAddr>,
 }
 
@@ -57,9 +57,10 @@ impl AsFd for Link {
 }
 
 impl ControlPlane {
-    /// The engine needs a neighbour.
+    /// An engine needs a neighbour.
     pub(super) fn resolve(&mut self, engine: usize, address: IpAddr) {
-        let Some(link) = &mut self.engines[engine].link else { return };
+        let nic = self.engines[engine].nic;
+        let Some(link) = &mut self.nics[nic].link else { return };
         match link.ask(address) {
             Ok(Some(known)) => self.tell_neighbour(engine, known),
             Ok(None) => {}
@@ -71,14 +72,18 @@ impl ControlPlane {
     }
 
     /// The kernel has found something out.
-    pub(super) fn take_neighbours(&mut self, engine: usize) {
-        while let Some(link) = &mut self.engines[engine].link {
+    pub(super) fn take_neighbours(&mut self, nic: usize) {
+        while let Some(link) = &mut self.nics[nic].link {
             match link.next_change() {
-                Ok(Some(change)) => self.tell_neighbour(engine, change),
+                Ok(Some(change)) => {
+                    for engine in self.nics[nic].engines.clone() {
+                        self.tell_neighbour(engine, change);
+                    }
+                }
                 Ok(None) => return,
                 Err(error) => {
-                    let engine = &self.engines[engine].name;
-                    tracing::warn!(engine, %error, "cannot read the changes of neighbours");
+                    let nic = &self.nics[nic].name;
+                    tracing::warn!(nic, %error, "cannot read the changes of neighbours");
                     return;
                 }
             }

@@ -7,9 +7,9 @@ use clearway_channel::Code;
 use clearway_channel::control::{Ping, Pong, Refusal, Reply};
 use clearway_engine::Request as EngineRequest;
 
-use super::ControlPlane;
 use super::requests::refusal;
 use super::session::Waiting;
+use super::{ControlPlane, NicSlot};
 
 /// A probe is a Clearway packet, which has a header (docs/wire.md).
 const PROBE_BYTES_MIN: u16 = 24;
@@ -67,16 +67,15 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// The engine whose link the peer is on, else one that has an address of its family.
+    /// An engine of the NIC whose link the peer is on, else of one that has an address of its family.
     fn engine_towards(&self, peer: IpAddr) -> Option<usize> {
-        let on_link = self
-            .engines
-            .iter()
-            .position(|engine| engine.networks.iter().any(|network| network.on_link(peer)));
-        let family = |engine: &super::EngineSlot| {
-            engine.networks.iter().any(|network| network.address.is_ipv4() == peer.is_ipv4())
+        let on_link =
+            self.nics.iter().find(|nic| nic.networks.iter().any(|network| network.on_link(peer)));
+        let family = |nic: &&NicSlot| {
+            nic.networks.iter().any(|network| network.address.is_ipv4() == peer.is_ipv4())
         };
-        on_link.or_else(|| self.engines.iter().position(family))
+        let nic = on_link.or_else(|| self.nics.iter().find(family))?;
+        nic.engines.clone().find(|engine| !self.engines[*engine].ended)
     }
 
     pub(super) fn take_pong(&mut self, id: u64, result: Result<u64, Code>) {

@@ -64,7 +64,7 @@ impl ControlPlane {
             return Err(refusal(Code::Mismatch, Code::Mismatch.text()));
         }
         attach.sizes.check().map_err(|error| refusal(Code::Invalid, error.to_string()))?;
-        let engine = self.choose_engine(attach.engine)?;
+        let engine = self.place(&session.peer, &attach)?;
         let memory_bytes = attach.sizes.total_bytes() as u64;
         let user = session.peer.user;
         self.accounts.open_channel(user, memory_bytes)?;
@@ -75,17 +75,6 @@ impl ControlPlane {
         opened
     }
 
-    fn choose_engine(&self, wanted: Option<u32>) -> Result<usize, Refusal> {
-        let index = wanted.unwrap_or(0) as usize;
-        match self.engines.get(index) {
-            Some(engine) if !engine.ended => Ok(index),
-            _ => {
-                let text = format!("there is no engine {index}; see `clearway status` for those");
-                Err(refusal(Code::Invalid, text))
-            }
-        }
-    }
-
     /// Makes the channel, hands one end to the engine and the other to the app.
     fn open_channel(&mut self, token: u64, index: usize, attach: &Attach) -> Result<(), Refusal> {
         let session = &self.sessions[&token];
@@ -94,12 +83,19 @@ impl ControlPlane {
             DaemonEnd::create(attach.sizes).map_err(|error| no_memory(attach.sizes, &error))?;
         let memory_bytes = attach.sizes.total_bytes() as u64;
         let engine = &mut self.engines[index];
-        let channel = engine.new_channel(Channel { session: token, user, memory_bytes });
-        let attached = Attached { channel, engine: index as u32, sizes: attach.sizes };
+        let channel = self.channel_numbers.take();
+        let attached = Attached {
+            channel,
+            engine: index as u32,
+            engine_name: engine.name.clone(),
+            sizes: attach.sizes,
+        };
         if let Err(reason) = session.reply(&Reply::Attached(attached), Some(&handover)) {
-            engine.forget_channel(channel);
+            self.channel_numbers.give_back(channel);
             return Err(refusal(Code::Internal, reason));
         }
+        let is_exclusive = attach.exclusive;
+        engine.add_channel(channel, Channel { session: token, user, memory_bytes, is_exclusive });
         engine.post(EngineRequest::AddChannel {
             channel,
             app: attach.app.clone(),

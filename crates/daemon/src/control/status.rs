@@ -71,6 +71,8 @@ struct App {
     process: i32,
     engine: u32,
     channel: u32,
+    /// It shares its engine with no other app.
+    exclusive: bool,
     memory_bytes: u64,
     listeners: usize,
 }
@@ -79,6 +81,8 @@ struct App {
 #[derive(Debug, Serialize)]
 struct Engine {
     index: usize,
+    /// The NIC that it serves.
+    nic: String,
     addresses: Vec<String>,
     #[serde(flatten)]
     snapshot: Snapshot,
@@ -175,8 +179,9 @@ impl ControlPlane {
 
     fn status(&self, snapshots: Vec<Option<Snapshot>>) -> Status {
         let engines = snapshots.into_iter().enumerate().filter_map(|(index, snapshot)| {
-            let addresses = self.engines[index].networks.iter().map(ToString::to_string).collect();
-            Some(Engine { index, addresses, snapshot: snapshot? })
+            let nic = &self.nics[self.engines[index].nic];
+            let addresses = nic.networks.iter().map(ToString::to_string).collect();
+            Some(Engine { index, nic: nic.name.clone(), addresses, snapshot: snapshot? })
         });
         Status {
             version: env!("CARGO_PKG_VERSION"),
@@ -203,6 +208,7 @@ impl ControlPlane {
                 process: session.peer.process,
                 engine: attached.engine as u32,
                 channel: attached.channel,
+                exclusive: record.is_exclusive,
                 memory_bytes: record.memory_bytes,
                 listeners: attached.listeners.len(),
             })
@@ -286,7 +292,7 @@ mod tests {
             confinement: Confinement::off("a test"),
             sessions: 0,
             apps: Vec::new(),
-            engines: vec![Engine { index: 0, addresses: Vec::new(), snapshot }],
+            engines: vec![Engine { index: 0, nic: String::new(), addresses: Vec::new(), snapshot }],
             flows_omitted: 0,
         };
         let text = fitting(status);

@@ -43,15 +43,20 @@ struct Live {
 
 impl Live {
     fn start(limits: Limits) -> Self {
+        Self::start_with(limits, 1)
+    }
+
+    fn start_with(limits: Limits, engines: usize) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("clearway-control-{}-{number}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         fs::create_dir_all(&directory).expect("a directory");
-        let link = Memif::new(format!("@{}", directory.display()), MemifRole::Server);
+        let mut link = Memif::new(format!("@{}", directory.display()), MemifRole::Server);
+        link.queue_pairs = engines as u16;
         let address = Network { address: [10, 9, 0, 1].into(), prefix_bits: 24 };
         let mut config = Config {
-            nics: vec![Nic::memif("link", link, address)],
+            nics: vec![Nic { engines, ..Nic::memif("link", link, address) }],
             policy: Policy { limits, ..Policy::default() },
             ..Config::default()
         };
@@ -162,8 +167,11 @@ impl App {
     }
 
     fn attach(&self) -> (Attached, AppEnd) {
-        let request = Request::Attach(Attach::new("test", None, SMALL));
-        control::send(&self.socket, &request, &[]).expect("sent");
+        self.attach_as(Attach::new("test", None, SMALL))
+    }
+
+    fn attach_as(&self, attach: Attach) -> (Attached, AppEnd) {
+        control::send(&self.socket, &Request::Attach(attach), &[]).expect("sent");
         let packet = control::receive(&self.socket).expect("in time").expect("an answer");
         let Ok(Reply::Attached(attached)) = Reply::parse(&packet.bytes) else {
             panic!("{}", String::from_utf8_lossy(&packet.bytes));
@@ -230,8 +238,8 @@ fn requests_out_of_turn_are_refused_and_the_session_lives_on() {
     assert_eq!(app.refusal(&Request::Unlisten(Unlisten { listener: 1 })).0, Code::Invalid);
     let odd = Attach::new("odd", None, Sizes { submission_entries: 17, ..SMALL });
     assert!(app.refusal(&Request::Attach(odd)).1.contains("power of two"));
-    let nowhere = Attach::new("nowhere", Some(9), SMALL);
-    assert!(app.refusal(&Request::Attach(nowhere)).1.contains("no engine 9"));
+    let nowhere = Attach::new("nowhere", Some("9".into()), SMALL);
+    assert!(app.refusal(&Request::Attach(nowhere)).1.contains("no engine \"9\""));
     let old = Attach { layout: "0".into(), ..Attach::new("old", None, SMALL) };
     assert_eq!(app.refusal(&Request::Attach(old)).0, Code::Mismatch);
     let _channel = app.attach();
@@ -371,7 +379,7 @@ fn garbage_disturbs_nobody() {
     let _channel = good.attach();
     let mut random = Random::new(20707);
     let valid: Vec<Vec<u8>> = [
-        Request::Attach(Attach::new("x", Some(0), SMALL)),
+        Request::Attach(Attach::new("x", Some("0".into()), SMALL)),
         Request::Listen(Listen { address: None, port: 7001 }),
         Request::Unlisten(Unlisten { listener: 1 }),
         Request::Status(Empty {}),
@@ -480,4 +488,5 @@ fn status_of_many_apps_is_told_in_parts() {
     assert_eq!(host.status()["sessions"], APPS + 1);
 }
 
+mod placing;
 mod vifs;

@@ -23,15 +23,14 @@ use clearway_engine::{CaptureSpec, Request as EngineRequest, VifRefused, VifSpec
 use clearway_nic::MacAddress;
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use super::ControlPlane;
-use super::engines::EngineSlot;
 use super::requests::{not_attached, refusal};
 use super::session::Waiting;
+use super::{ControlPlane, NicSlot};
 use crate::filter::Template;
 use crate::policy::{Grant, Place, Station};
 use steering::Steered;
 
-/// The interfaces and captures of an engine, by their numbers.
+/// The interfaces and captures of a NIC, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Vifs {
     table: BTreeMap<u32, Vif>,
@@ -40,6 +39,8 @@ pub(super) struct Vifs {
 /// An interface or a capture, in the engine or on its way there.
 #[derive(Debug)]
 struct Vif {
+    /// Index of the engine that serves its app.
+    engine: usize,
     channel: u32,
     /// For people: the app's name.
     app: String,
@@ -55,7 +56,7 @@ impl ControlPlane {
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel) = (attached.engine, attached.channel);
         let app = attached.app.clone();
-        let place = self.engines[engine].place(self.facts.udp_port);
+        let place = self.nic_of(engine).place(self.facts.udp_port);
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
@@ -67,8 +68,8 @@ impl ControlPlane {
             mac: grant.mac,
             rate_frames_per_s: grant.rate_frames_per_s,
         };
-        let vif = Vif { channel, app, grant: Some(grant), steered: Steered::default() };
-        let vif = self.begin_opening(token, engine, vif);
+        let vif = Vif { engine, channel, app, grant: Some(grant), steered: Steered::default() };
+        let vif = self.begin_opening(token, vif);
         self.engines[engine].post(EngineRequest::OpenVif { channel, vif, spec: Box::new(spec) });
         Ok(())
     }
@@ -89,36 +90,38 @@ impl ControlPlane {
             return Err(refusal(Code::Unsupported, text));
         }
         self.accounts.open_vif(&session.peer)?;
-        let vif = Vif { channel, app: name, grant: None, steered: Steered::default() };
-        let vif = self.begin_opening(token, engine, vif);
+        let vif = Vif { engine, channel, app: name, grant: None, steered: Steered::default() };
+        let vif = self.begin_opening(token, vif);
         let spec = Box::new(spec);
         self.engines[engine].post(EngineRequest::OpenCapture { channel, vif, spec });
         Ok(())
     }
 
     pub(super) fn close_vif(&mut self, token: u64, close: &CloseVif) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel, vif) = (attached.engine, attached.channel, close.vif);
-        if !self.engines[engine].vifs.is_of(vif, channel) {
+        if !self.nic_of(engine).vifs.is_of(vif, channel) {
             let text = format!("there is no interface {vif}; use the number from `vif_opened`");
             return Err(refusal(Code::Invalid, text));
         }
-        session.waiting = Waiting::ClosingVif(vif);
-        self.engines[engine].unsteer(vif);
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::ClosingVif(vif);
+        }
+        self.nic_of_mut(engine).unsteer(vif);
         self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
         Ok(())
     }
 
     /// Remembers what is on its way to the engine; returns its number.
-    fn begin_opening(&mut self, token: u64, engine: usize, vif: Vif) -> u32 {
-        let is_used = |number| self.engines.iter().any(|engine| engine.vifs.has(number));
+    fn begin_opening(&mut self, token: u64, vif: Vif) -> u32 {
+        let is_used = |number| self.nics.iter().any(|nic| nic.vifs.has(number));
         let mut number = self.vif_next;
         while is_used(number) {
             number = number.wrapping_add(1);
         }
         self.vif_next = number.wrapping_add(1);
-        self.engines[engine].vifs.table.insert(number, vif);
+        self.nic_of_mut(vif.engine).vifs.table.insert(number, vif);
         if let Some(session) = self.sessions.get_mut(&token) {
             session.waiting = Waiting::OpeningVif(number);
         }
@@ -156,18 +159,19 @@ impl ControlPlane {
 
     /// The engine has it: now the NIC.
     fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
-        let slot = &mut self.engines[engine];
-        if let Err(error) = slot.steer(vif) {
-            if let Some(vif_of) = slot.vifs.table.get(&vif) {
+        let nic = &mut self.nics[self.engines[engine].nic];
+        if let Err(error) = nic.steer(vif) {
+            if let Some(vif_of) = nic.vifs.table.get(&vif) {
                 let channel = vif_of.channel;
-                slot.post(EngineRequest::CloseVif { channel, vif });
+                self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
             }
             return Err(error);
         }
-        let opened = slot.opened(vif);
+        let opened = nic.opened(vif);
         if self.log_budget.take() {
-            let app = slot.vifs.table.get(&vif).map_or("", |vif| &vif.app);
-            tracing::info!(app, engine = slot.name, vif, receive = ?opened.receive, "interface open");
+            let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
+            let engine = &self.engines[engine].name;
+            tracing::info!(app, engine, vif, receive = ?opened.receive, "interface open");
         }
         Ok(opened)
     }
@@ -187,15 +191,29 @@ impl ControlPlane {
     }
 
     fn forget_vif(&mut self, token: u64, engine: usize, vif: u32) {
-        if self.engines[engine].vifs.table.remove(&vif).is_some()
+        if self.nic_of_mut(engine).vifs.table.remove(&vif).is_some()
             && let Some(session) = self.sessions.get(&token)
         {
             self.accounts.close_vifs(session.peer.user, 1);
         }
     }
 
+    /// A channel is going, and all that it has.
+    pub(super) fn forget_vifs(&mut self, user: u32, engine: usize, channel: u32) {
+        let count = self.nic_of_mut(engine).forget_vifs(channel);
+        self.accounts.close_vifs(user, count);
+    }
+
+    fn nic_of(&self, engine: usize) -> &NicSlot {
+        &self.nics[self.engines[engine].nic]
+    }
+
+    fn nic_of_mut(&mut self, engine: usize) -> &mut NicSlot {
+        &mut self.nics[self.engines[engine].nic]
+    }
+
     fn capture_filters(&self, engine: usize, texts: &[String]) -> Result<Vec<Filter>, Refusal> {
-        let own = self.engines[engine].addresses();
+        let own = self.nic_of(engine).addresses();
         let mut filters = Vec::new();
         for text in texts {
             let template = Template::parse(text).map_err(|error| {
@@ -210,20 +228,22 @@ impl ControlPlane {
         Ok(filters)
     }
 
-    /// The channel of the app of this name that is attached to an engine.
+    /// The channel of the app of this name that is attached to an engine of the same NIC.
     fn channel_of(&self, engine: usize, app: &str) -> Result<u32, Refusal> {
+        let nic = self.engines[engine].nic;
         let channels: Vec<u32> = self
             .sessions
             .values()
             .filter_map(|session| session.attached.as_ref())
-            .filter(|attached| attached.engine == engine && attached.app == app)
+            .filter(|attached| self.engines[attached.engine].nic == nic && attached.app == app)
             .map(|attached| attached.channel)
             .collect();
         match channels[..] {
             [channel] => Ok(channel),
             [] => {
+                let nic = &self.nics[nic].name;
                 let text = format!(
-                    "no app \"{app}\" is attached to engine {engine}; `clearway status` shows those \
+                    "no app \"{app}\" is attached to NIC {nic}; `clearway status` shows those \
                      that are"
                 );
                 Err(refusal(Code::Invalid, text))
@@ -240,8 +260,8 @@ impl ControlPlane {
     }
 }
 
-impl EngineSlot {
-    /// What the policy has to know of this engine's NIC.
+impl NicSlot {
+    /// What the policy has to know of this NIC.
     fn place(&self, udp_port: u16) -> Place {
         let stations = self.vifs.table.values().filter_map(|vif| {
             let grant = vif.grant.as_ref().filter(|grant| grant.has_own_mac)?;
@@ -279,7 +299,7 @@ impl EngineSlot {
     }
 
     /// A channel is going, and all that it has; returns how many interfaces and captures it had.
-    pub(super) fn forget_vifs(&mut self, channel: u32) -> usize {
+    fn forget_vifs(&mut self, channel: u32) -> usize {
         let of_channel = self.vifs.table.iter().filter(|(_, vif)| vif.channel == channel);
         let numbers: Vec<u32> = of_channel.map(|(number, _)| *number).collect();
         for number in &numbers {

@@ -113,3 +113,13 @@ fn peer_credentials_are_those_of_the_process_that_connected() {
     assert_eq!(peer.process, rustix::process::getpid().as_raw_pid());
     assert!(peer.groups.contains(&rustix::process::getgid().as_raw()));
 }
+
+#[test]
+fn exclusive_engines_are_for_those_who_are_named() {
+    let exclusive = People { users: vec![1001], ..People::default() };
+    let accounts = Accounts::new(Policy { exclusive, ..Policy::default() }, 1000);
+    for (user, allowed) in [(0, true), (1000, true), (1001, true), (1002, false)] {
+        let peer = Peer { user, process: 1, groups: Vec::new() };
+        assert_eq!(accounts.may_have_engine(&peer).is_ok(), allowed, "user {user}");
+    }
+}

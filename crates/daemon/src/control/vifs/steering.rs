@@ -19,7 +19,7 @@ use clearway_nic::{Error, MacAddress};
 use clearway_wire::digest::{Network, fields};
 use clearway_wire::{ipv6, protocol};
 
-use super::super::engines::EngineSlot;
+use super::super::nics::NicSlot;
 use super::super::requests::refusal;
 use crate::policy::Grant;
 
@@ -34,8 +34,8 @@ pub(super) struct Steered {
     mac: Option<MacAddress>,
 }
 
-impl EngineSlot {
-    /// Steers the frames of an interface to the engine: all of them or, with a refusal, none.
+impl NicSlot {
+    /// Steers the frames of an interface to the engines: all of them or, with a refusal, none.
     pub(super) fn steer(&mut self, number: u32) -> Result<(), Refusal> {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
         let (Some(steering), Some(grant)) = (&mut self.steering, &vif.grant) else { return Ok(()) };
@@ -75,7 +75,7 @@ impl EngineSlot {
             undone = undone.and(steering.remove_mac(mac));
         }
         if let Err(error) = undone {
-            tracing::warn!(engine = self.name, vif = number, %error, "cannot give frames back");
+            tracing::warn!(nic = self.name, vif = number, %error, "cannot give frames back");
         }
     }
 }

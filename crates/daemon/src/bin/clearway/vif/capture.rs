@@ -42,9 +42,9 @@ pub(super) struct Arguments {
     /// Print the bytes of each packet, too
     #[arg(long, conflicts_with = "write")]
     hex: bool,
-    /// The number of the engine, as `clearway status` shows it
-    #[arg(long, default_value_t = 0)]
-    engine: u32,
+    /// The NIC to capture on, or one of its engines, by its name in `clearway status`
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -52,9 +52,11 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = Stop::hold_back()?;
-    let mut observer = Observer::new(arguments.socket.as_deref(), arguments.engine)?;
+    let mut observer = Observer::new(arguments.socket.as_deref())?;
     let mut output = Output::open(arguments)?;
     let mut channel = attach(arguments)?;
+    let (nic, _) = channel.engine().rsplit_once('/').unwrap_or((channel.engine(), ""));
+    observer.nic = nic.to_owned();
     let filter = arguments.filter.join(" ");
     let options = CaptureOptions {
         filter: if filter.is_empty() { Vec::new() } else { vec![filter] },
@@ -74,7 +76,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn attach(arguments: &Arguments) -> Result<Channel, Failure> {
     let mut options = Options {
-        engine: Some(arguments.engine),
+        engine: arguments.engine.clone(),
         sizes: SIZES,
         ..Options::new("clearway vif capture")
     };

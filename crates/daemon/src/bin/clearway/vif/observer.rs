@@ -18,25 +18,24 @@ const REFRESH_PAUSE: Duration = Duration::from_millis(500);
 /// Asks the daemon for its state when something is not known.
 pub(super) struct Observer {
     client: Client,
-    engine: u64,
     asked: Instant,
     /// What has to be added to the host's clock to get the time since 1970.
     offset_ns: u64,
     pub(super) udp_port: u16,
-    pub(super) engine_name: String,
+    /// The name of the NIC whose frames are looked at.
+    pub(super) nic: String,
     apps: HashMap<u32, String>,
 }
 
 impl Observer {
-    pub(super) fn new(socket: Option<&Path>, engine: u32) -> Result<Self, Failure> {
+    pub(super) fn new(socket: Option<&Path>) -> Result<Self, Failure> {
         let client = Client::connect(socket)?;
         let mut observer = Self {
             client,
-            engine: engine.into(),
             asked: Instant::now(),
             offset_ns: 0,
             udp_port: 0,
-            engine_name: String::new(),
+            nic: String::new(),
             apps: HashMap::new(),
         };
         observer.refresh()?;
@@ -81,11 +80,7 @@ impl Observer {
 
     fn take(&mut self, status: &Value) {
         self.udp_port = status["udp_port"].as_u64().unwrap_or(0) as u16;
-        let mut engines = list(status, "engines").iter();
-        let engine = engines.find(|engine| engine["index"] == self.engine);
-        self.engine_name = engine.map_or_else(String::new, |engine| show(&engine["engine"]));
-        let apps = list(status, "apps").iter().filter(|app| app["engine"] == self.engine);
-        self.apps.extend(apps.filter_map(|app| {
+        self.apps.extend(list(status, "apps").iter().filter_map(|app| {
             Some((u32::try_from(app["channel"].as_u64()?).ok()?, show(&app["app"])))
         }));
     }

@@ -44,9 +44,9 @@ pub(super) struct Arguments {
     /// Print the bytes of each packet, too
     #[arg(long)]
     hex: bool,
-    /// The number of the engine, as `clearway status` shows it
-    #[arg(long, default_value_t = 0)]
-    engine: u32,
+    /// The engine to use, or the NIC, by its name in `clearway status`
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -54,8 +54,8 @@ pub(super) struct Arguments {
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let stop = Stop::hold_back()?;
-    let observer = Observer::new(arguments.socket.as_deref(), arguments.engine)?;
-    let mut channel = attach("clearway vif open", arguments.socket.clone(), arguments.engine)?;
+    let observer = Observer::new(arguments.socket.as_deref())?;
+    let mut channel = attach("clearway vif open", arguments)?;
     let vif = channel.open_vif(&options(arguments)).map_err(Failure::failed)?;
     eprint(&opened(&vif));
     let mut left = arguments.count.unwrap_or(u64::MAX);
@@ -79,10 +79,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// Attaches with the room that a person needs who cannot read as fast as packets come.
-pub(super) fn attach(name: &str, socket: Option<PathBuf>, engine: u32) -> Result<Channel, Failure> {
-    let mut options = Options { engine: Some(engine), ..Options::new(name) };
-    if let Some(socket) = socket {
-        options.socket = socket;
+fn attach(name: &str, arguments: &Arguments) -> Result<Channel, Failure> {
+    let mut options = Options { engine: arguments.engine.clone(), ..Options::new(name) };
+    if let Some(socket) = &arguments.socket {
+        options.socket = socket.clone();
     }
     Channel::attach(&options).map_err(Failure::failed)
 }

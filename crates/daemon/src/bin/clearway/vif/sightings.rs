@@ -34,8 +34,8 @@ impl Place {
     pub(super) fn describe(self, observer: &mut Observer) -> (String, String) {
         match self {
             Self::Wire => {
-                let engine = &observer.engine_name;
-                (format!("wire {engine}"), "before the table that decides, and after it".to_owned())
+                let nic = &observer.nic;
+                (format!("wire {nic}"), "before the table that decides, and after it".to_owned())
             }
             Self::App(channel) => {
                 let app = observer.app(channel);
