@@ -27,6 +27,7 @@ build:
 test:
 	@tools/setup.sh test
 	$(CARGO) test --workspace
+	@tools/test-dpdk.sh
 	@tools/example.sh
 	@tools/own-stack.sh
 

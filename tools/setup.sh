@@ -22,6 +22,7 @@ missing_packages() {
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
+    pkg-config --exists libdpdk 2>/dev/null || echo libdpdk-dev # the driver dpdk
 }
 
 as_root() {

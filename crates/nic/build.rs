@@ -1,4 +1,9 @@
-//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object.
+//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object. With the feature `dpdk`
+//! also the shim of that driver.
+
+#[cfg(feature = "dpdk")]
+#[path = "build/dpdk.rs"]
+mod dpdk;
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,6 +12,12 @@ const FOLDER: &str = "bpf";
 const SOURCE: &str = "bpf/steer.c";
 
 fn main() {
+    #[cfg(feature = "dpdk")]
+    dpdk::build();
+    build_program();
+}
+
+fn build_program() {
     println!("cargo::rerun-if-changed={FOLDER}");
     println!("cargo::rerun-if-env-changed=CLANG");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());

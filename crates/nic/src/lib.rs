@@ -10,6 +10,8 @@
 pub mod af_packet;
 pub mod af_xdp;
 mod burst;
+#[cfg(feature = "dpdk")]
+pub mod dpdk;
 pub mod fabric;
 pub mod interface;
 pub mod memif;

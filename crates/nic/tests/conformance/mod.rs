@@ -368,7 +368,9 @@ fn sleep(queue: &dyn Queue, at_most: Duration) -> bool {
         tv_sec: at_most.as_secs().cast_signed(),
         tv_nsec: at_most.subsec_nanos().into(),
     };
-    rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).expect("poll") > 0
+    // Some of DPDK's devices signal the process.
+    let poll = || rustix::event::poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout));
+    rustix::io::retry_on_intr(poll).expect("poll") > 0
 }
 
 fn until(what: &str, mut done: impl FnMut() -> bool) {
