@@ -217,7 +217,7 @@ fn networks(interface: &interface::Config) -> Vec<Network> {
 }
 
 /// What makes flow ids and cookies unguessable.
-fn random() -> rustix::io::Result<(u64, [u8; 16])> {
+pub(crate) fn random() -> rustix::io::Result<(u64, [u8; 16])> {
     let (mut seed, mut secret) = ([0; 8], [0; 16]);
     // Requests of up to 256 bytes are never cut short (getrandom(2)).
     getrandom(&mut seed, GetRandomFlags::empty())?;

@@ -5,6 +5,7 @@ pub mod config;
 mod confinement;
 mod control;
 mod error;
+pub mod fabric;
 mod filter;
 mod host;
 pub mod log;

@@ -11,6 +11,15 @@ pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Reads a configuration and checks it against the machine. `file` is only used in messages.
 pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Problems> {
+    read(text, file, |root| top_level(root, machine))
+}
+
+/// Reads TOML, of which `top_level` takes the values.
+pub(super) fn read<T>(
+    text: &str,
+    file: &str,
+    top_level: impl FnOnce(Section<'_>) -> T,
+) -> Result<T, Problems> {
     let sink = Sink::new(text);
     let (document, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
@@ -21,9 +30,9 @@ pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Pr
         sink.finish(file)?;
     }
     let root = Section::new("the top level", document.get_ref(), document.span(), &sink);
-    let config = top_level(root, machine);
+    let values = top_level(root);
     sink.finish(file)?;
-    Ok(config)
+    Ok(values)
 }
 
 fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {

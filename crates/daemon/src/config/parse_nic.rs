@@ -261,7 +261,7 @@ fn memif(section: &mut Section<'_>, engines: usize) -> Option<Memif> {
 }
 
 /// A path, or a name in the abstract namespace, as in other tools.
-fn memif_socket(section: &mut Section<'_>) -> Option<String> {
+pub(super) fn memif_socket(section: &mut Section<'_>) -> Option<String> {
     let text = section.string("socket")?;
     if text.value.starts_with('@') && (2..=SOCKET_PATH_BYTES_MAX).contains(&text.value.len()) {
         return Some(text.value);
@@ -282,7 +282,7 @@ fn secret(section: &mut Section<'_>) -> Option<String> {
     Some(secret.value)
 }
 
-fn mac(section: &mut Section<'_>) -> Option<MacAddress> {
+pub(super) fn mac(section: &mut Section<'_>) -> Option<MacAddress> {
     let mac = section.string("mac")?;
     let parsed = parse_mac(&mac.value);
     if parsed.is_none() {

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
 pub(crate) mod app;
+pub(crate) mod fabric;
 pub(crate) mod traffic;
 
 use std::fs;
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 use clearway_client::{Channel, Options, Sizes};
 use clearway_nic::interface::Namespace;
 use serde_json::Value;
+
+use fabric::Fabric;
 
 /// Nothing in these tests takes longer, unless something is wrong.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,6 +60,27 @@ impl Network {
         };
         let (client, server) = (start(0, "client"), start(1, "server"));
         Self { client, server, directory }
+    }
+
+    /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs. `keys` are
+    /// those of the client's and of the server's port.
+    pub(crate) fn at_fabric(queues: u16, keys: [&str; 2]) -> (Self, Fabric) {
+        let directory = new_directory();
+        let socket = |role: &str| directory.join(format!("{role}.memif"));
+        let ports = [("client", keys[0]), ("server", keys[1])]
+            .map(|(role, keys)| format!("{role}={},queues={queues}{keys}", socket(role).display()));
+        let fabric = Fabric::start(&ports);
+        let start = |role: &str, address: &str| {
+            let sections = format!(
+                "[[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"client\"\n\
+                 queue_pairs = {queues}\naddresses = [\"{address}/24\"]",
+                socket(role)
+            );
+            let files = Files::new(&directory, role, &sections);
+            Daemon::new(spawn(&files.config), files, address.parse().expect("an address"))
+        };
+        let (client, server) = (start("client", "10.8.0.1"), start("server", "10.8.0.2"));
+        (Self { client, server, directory }, fabric)
     }
 
     /// Everything that is in the directory of the two hosts.

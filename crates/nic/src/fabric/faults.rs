@@ -87,6 +87,19 @@ impl Faults {
         }
     }
 
+    /// True if frames go through as on a perfect wire, whatever is said about what cannot happen.
+    pub(super) const fn are_none(&self) -> bool {
+        let ppm = self.loss_ppm
+            | self.bursts.start_ppm
+            | self.duplication_ppm
+            | self.corruption_ppm
+            | self.reordering_ppm
+            | self.delay_ppm;
+        let limits =
+            self.latency_ns | self.jitter_ns | self.rate.bits_per_s | self.slow_path.frames_per_s;
+        ppm == 0 && limits == 0
+    }
+
     /// A cut wire that does not know it: everything is lost.
     #[must_use]
     pub fn partition() -> Self {

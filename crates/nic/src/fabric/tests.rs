@@ -200,7 +200,7 @@ fn a_new_key_moves_flows_and_nothing_else() {
     assert_ne!(after, before);
     for (frame, queue) in frames.iter().zip(after) {
         send(&mut nics[0][0], frame);
-        assert_eq!(received(&mut nics[1][queue]), [frame.clone()]);
+        assert_eq!(received(&mut nics[1][queue]), std::slice::from_ref(frame));
     }
 }
 

@@ -17,6 +17,7 @@ const ETHERNET_OVERHEAD_BYTES: u64 = 24;
 #[derive(Debug)]
 pub struct Way {
     faults: Faults,
+    is_perfect: bool,
     in_burst: bool,
     /// When everything that waits at the rate limit will have left.
     busy_until: Time,
@@ -43,6 +44,7 @@ impl Way {
     pub fn new(faults: Faults) -> Self {
         Self {
             faults,
+            is_perfect: faults.are_none(),
             in_burst: false,
             busy_until: Time::ZERO,
             last_arrival: Time::ZERO,
@@ -60,6 +62,7 @@ impl Way {
     /// Replaces what can happen. What waits stays where it is, and connections stay known.
     pub const fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
+        self.is_perfect = faults.are_none();
     }
 
     /// What has happened so far.
@@ -70,15 +73,15 @@ impl Way {
 
     /// True if nothing can happen: [`Way::enter`] would change no frame and draw no number.
     #[must_use]
-    pub fn is_perfect(&self) -> bool {
-        self.faults == Faults::default()
+    pub const fn is_perfect(&self) -> bool {
+        self.is_perfect
     }
 
     /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if it never
     /// arrives. For the same calls on ways that began alike, the outcome is the same.
     pub fn enter(&mut self, now: Time, frame: &mut [u8], random: &mut Random) -> Option<Fate> {
         let mut fate = Fate { arrival: now, copies: 1, overtaken_by: 0 };
-        if self.is_perfect() {
+        if self.is_perfect {
             return Some(fate);
         }
         let faults = self.faults;

@@ -7,6 +7,7 @@ mod bench;
 mod client;
 mod daemon;
 mod doctor;
+mod fabric;
 mod output;
 mod ping;
 mod status;
@@ -36,6 +37,8 @@ enum Command {
     Ping(ping::Arguments),
     /// List and open virtual interfaces, and capture what passes
     Vif(vif::Arguments),
+    /// Stand in for a cloud's network: memif ports, hidden RSS, a switch, and bad luck
+    Fabric(fabric::Arguments),
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
     /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         Command::Status(arguments) => status::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Vif(arguments) => vif::run(&arguments),
+        Command::Fabric(arguments) => fabric::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
