@@ -40,6 +40,7 @@ fn udp_over_ipv4() {
     let digest = Digest::of(&ipv4(17, 0x4000, &[], &UDP_HEADER));
     assert_eq!(digest.network(), Network::Ipv4);
     assert_eq!(digest.layer(), Layer::Ports);
+    assert!(super::parse::plain(&ipv4(17, 0x4000, &[], &UDP_HEADER)).is_some());
     assert_eq!(ports(&digest), (5353, 53));
     assert_eq!(digest.field(fields::PROTOCOL), 17);
     assert_eq!(digest.field(fields::ETHER_TYPE), 0x0800);
@@ -238,6 +239,26 @@ proptest! {
         if is_ip {
             prop_assert_eq!(Digest::of(&[&frame[..], &[1; 9]].concat()), digest);
         }
+    }
+
+    #[test]
+    fn the_short_way_of_plain_frames_leads_to_the_same_place(
+        protocol in prop::sample::select(vec![6, 17, 17, 33]),
+        payload in 0..30usize,
+        changes in prop::collection::vec((0..80usize, any::<u8>()), 0..3),
+    ) {
+        let mut frame = ipv4(protocol, 0x4000, &[], &vec![7; payload]);
+        for (at, octet) in changes {
+            if let Some(place) = frame.get_mut(at) {
+                *place = octet;
+            }
+        }
+        if let Some(words) = super::parse::plain(&frame) {
+            prop_assert_eq!(Digest::from_words(words), super::parse::any(&frame));
+        }
+        let mut used = Digest::from_words([u64::MAX; 8]);
+        used.become_of(&frame);
+        prop_assert_eq!(used, super::parse::any(&frame));
     }
 
     #[test]
