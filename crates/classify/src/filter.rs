@@ -80,6 +80,7 @@ impl Filter {
     }
 
     /// True if one of the alternatives matches.
+    #[inline]
     #[must_use]
     pub fn matches(&self, digest: &Digest) -> bool {
         self.clauses.iter().any(|clause| clause.matches(digest))

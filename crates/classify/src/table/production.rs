@@ -61,6 +61,9 @@ pub struct Production {
     planned_for: usize,
     /// How many the rest may have before tables are made for it.
     rest_max: usize,
+    /// Where the work on a batch is done; what is left of the last one means nothing.
+    search: Box<Search>,
+    questions: Box<Questions>,
 }
 
 impl Default for Production {
@@ -83,6 +86,8 @@ impl Production {
             wide_free: Vec::new(),
             planned_for: 2 * REST_MIN,
             rest_max: REST_MIN,
+            search: Box::new(Search::new()),
+            questions: Box::new(Questions::new()),
         }
     }
 
@@ -205,28 +210,32 @@ impl Production {
         self.plan(rest.entries().copied().collect(), room.min(2));
     }
 
-    /// Finds, and remembers, what the cache does not know.
-    fn search_unknown(
-        &mut self,
-        questions: &Questions,
-        digests: &[Digest],
-        found: &mut [Option<RuleId>],
-    ) {
-        let mut search = Search::new();
-        for &which in &questions.unknown[..questions.unknown_count] {
-            search.push(&digests[usize::from(which)], usize::from(which));
+    /// Asks the cache about a batch, and finds and remembers what it does not know.
+    fn ask(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
+        self.cache.ask(digests, &mut self.questions);
+        for (at, found) in found.iter_mut().enumerate() {
+            *found = self.questions.rule(at).map(RuleId);
         }
-        self.search(&mut search, digests);
-        for at in 0..search.count {
-            let which = usize::from(search.which[at]);
-            found[which] = search.found(at).map(RuleId);
-            self.cache.remember(questions, which, search.found(at));
+        let unknown = self.questions.unknown_count;
+        if unknown == 0 {
+            return;
+        }
+        self.search.clear();
+        for &which in &self.questions.unknown[..unknown] {
+            self.search.push(&digests[usize::from(which)], usize::from(which));
+        }
+        self.search(digests);
+        for at in 0..unknown {
+            let which = usize::from(self.search.which[at]);
+            found[which] = self.search.found(at).map(RuleId);
+            self.cache.remember(&self.questions, which, self.search.found(at));
         }
     }
 
-    fn search(&self, search: &mut Search, digests: &[Digest]) {
+    /// Looks for the packets of `search` in all tables.
+    fn search(&mut self, digests: &[Digest]) {
         for &index in &self.order {
-            self.subtables[index as usize].search(search, digests, &self.wide);
+            self.subtables[index as usize].search(&mut self.search, digests, &self.wide);
         }
     }
 }
@@ -262,24 +271,16 @@ impl Table for Production {
     fn classify(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
         assert!(digests.len() <= BATCH_MAX, "a batch has at most {BATCH_MAX} packets");
         let found = &mut found[..digests.len()];
-        if !self.cache.is_on(digests.len()) {
-            let mut search = Search::new();
-            for (which, digest) in digests.iter().enumerate() {
-                search.push(digest, which);
-            }
-            self.search(&mut search, digests);
-            for (at, found) in found.iter_mut().enumerate() {
-                *found = search.found(at).map(RuleId);
-            }
-            return;
+        if self.cache.is_on(digests.len()) {
+            return self.ask(digests, found);
         }
-        let mut questions = Questions::new();
-        self.cache.ask(digests, &mut questions);
+        self.search.clear();
+        for (which, digest) in digests.iter().enumerate() {
+            self.search.push(digest, which);
+        }
+        self.search(digests);
         for (at, found) in found.iter_mut().enumerate() {
-            *found = questions.rule(at).map(RuleId);
-        }
-        if questions.unknown_count > 0 {
-            self.search_unknown(&questions, digests, found);
+            *found = self.search.found(at).map(RuleId);
         }
     }
 
@@ -292,6 +293,7 @@ impl Table for Production {
         // The map keeps one byte per place besides, and is at most 7/8 full.
         let places = self.places.capacity() * 8 / 7 * (size_of::<(RuleId, Place)>() + 1);
         let wide = self.wide.capacity() * size_of::<Wide>();
-        self.cache.memory_bytes() + subtables + places + wide
+        let work = size_of::<Search>() + size_of::<Questions>();
+        self.cache.memory_bytes() + subtables + places + wide + work
     }
 }

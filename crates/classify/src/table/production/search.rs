@@ -29,12 +29,19 @@ impl Search {
         }
     }
 
+    /// No packets.
+    #[inline]
+    pub(super) fn clear(&mut self) {
+        self.count = 0;
+    }
+
     /// Adds a packet.
     #[inline]
     pub(super) fn push(&mut self, digest: &Digest, which: usize) {
         let at = self.count;
         self.word_0[at] = digest.words()[0];
         self.word_3[at] = digest.words()[3];
+        self.rank[at] = u64::MAX;
         self.which[at] = which as u8;
         self.count += 1;
     }
