@@ -218,6 +218,13 @@ impl SentBurst {
         self.frames_left
     }
 
+    /// The burst as it is once `count` frames of it are walked, of which `last` is the last.
+    #[must_use]
+    pub fn past(&self, count: u16, last: SentFrame) -> Self {
+        let next = last.offset + last.length.next_multiple_of(FRAME_ALIGNMENT);
+        Self { next, end: self.end, frames_left: self.frames_left - count }
+    }
+
     /// Where the next header is; `None` after the last frame.
     #[inline]
     pub(crate) fn header(&self) -> Result<Option<u32>, Violation> {

@@ -13,6 +13,7 @@ mod departures;
 mod frames;
 mod requests;
 mod sleep;
+mod staging;
 mod status;
 
 use std::io;
@@ -22,6 +23,7 @@ use clearway_base::{Time, counters};
 use clearway_channel::{Code, Violation};
 use clearway_nic::{BURST_FRAMES, Queue};
 use clearway_transport::Endpoint;
+use clearway_wire::digest::Digest;
 use rustix::event::epoll;
 
 use crate::channels::Channels;
@@ -31,6 +33,7 @@ use crate::interface::{self, Interface};
 use crate::paths::Paths;
 use crate::switch::Switch;
 use connections::Unresolved;
+use staging::Staging;
 
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
@@ -108,7 +111,9 @@ struct Core {
     /// Where packets are written that cannot be sent.
     scratch: Vec<u8>,
     /// Where frames of apps are looked at before they leave.
-    staging: Box<[u8]>,
+    staging: Staging,
+    /// Where the digests of a burst that has come are made.
+    digests: Box<[Digest]>,
     checks: Checks,
     counters: EngineCounters,
 }
@@ -157,7 +162,8 @@ impl Engine {
             violations: Vec::new(),
             failed_pings: Vec::new(),
             scratch: vec![0; usize::from(config.interface.mtu)],
-            staging: vec![0; clearway_channel::FRAME_BYTES_MAX as usize].into(),
+            staging: Staging::new(),
+            digests: vec![Digest::default(); BURST_FRAMES].into(),
             checks: Checks::On,
             counters: EngineCounters::default(),
             config,

@@ -153,6 +153,20 @@ fn frames_go_from_vif_to_vif_over_the_wire() {
 }
 
 #[test]
+fn bursts_that_meet_a_full_queue_go_on_where_they_stopped() {
+    let (mut world, mut a, mut b) = two_apps();
+    // More than the queue has descriptors for, and sent twice as fast as the other side takes them.
+    let sent: Vec<Vec<u8>> =
+        (0..640u32).map(|number| there(&world).frame(&number.to_be_bytes())).collect();
+    for burst in sent.chunks(32) {
+        let frames: Vec<&[u8]> = burst.iter().map(Vec::as_slice).collect();
+        a.send_frames(1, &frames);
+    }
+    assert_eq!(wait_for_frames(&mut world, &mut b, sent.len()), sent);
+    assert_eq!(wait_for_bursts(&mut world, &mut a, 1, 20).sent, 640);
+}
+
+#[test]
 fn what_a_vif_may_not_send_stays_and_is_counted_by_reason() {
     let (mut world, mut a, mut b) = two_apps();
     let good = there(&world);

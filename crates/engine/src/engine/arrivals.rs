@@ -17,10 +17,10 @@ impl Core {
         if self.checks == Checks::Off {
             return self.handle_burst_unchecked(now, frames);
         }
-        let mut digests = [Digest::default(); BURST_FRAMES];
-        let digests = &mut digests[..frames.len()];
+        let mut all = core::mem::take(&mut self.digests);
+        let digests = &mut all[..frames.len()];
         for (digest, frame) in digests.iter_mut().zip(frames) {
-            *digest = Digest::of(frame);
+            digest.become_of(frame);
         }
         let mut owners = [None; BURST_FRAMES];
         let owners = &mut owners[..frames.len()];
@@ -30,6 +30,7 @@ impl Core {
         } else {
             self.hand_over_runs(now, frames, owners);
         }
+        self.digests = all;
     }
 
     /// Gives frames to their owners, those that follow each other and have the same one together.

@@ -2,15 +2,13 @@
 //! go. The app can write its own memory at any time; what was checked is what is sent.
 
 use clearway_base::Time;
-use clearway_channel::burst::{Point, SentFrame};
+use clearway_channel::burst::{Point, SentBurst};
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::digest::Digest;
 
+use super::staging::Staging;
 use super::{Checks, Core};
 use crate::switch::{Destination, Port, Refusal, Sighting, VifKey, VifRefused, VifSpec};
-
-/// Frames that one VIF sends before it is the next one's turn.
-const FRAMES_PER_VISIT: usize = 32;
 
 /// What sending on behalf of VIFs did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,12 +48,8 @@ impl Core {
         while sending.taken < budget {
             let Some(vif) = self.switch.next_sender() else { break };
             let has_room = match self.checks {
-                Checks::On => self.send_frames_of(queue, vif, &mut sending, |core, frame, to| {
-                    core.send_frame(now, vif, frame, to)
-                }),
-                Checks::Off => self.send_frames_of(queue, vif, &mut sending, |core, frame, to| {
-                    core.send_unchecked(vif, frame, to)
-                }),
+                Checks::On => self.send_checked(now, queue, vif, &mut sending),
+                Checks::Off => self.send_unchecked(queue, vif, &mut sending),
             };
             if !has_room {
                 break;
@@ -64,87 +58,119 @@ impl Core {
         sending
     }
 
-    /// False if the queue is full.
-    #[inline]
-    fn send_frames_of(
+    /// Sends the burst that is a VIF's next, or as much of it as can be staged. False if the queue
+    /// is full: what was staged and could not leave is read again then, and looked at again.
+    fn send_checked(
         &mut self,
+        now: Time,
         queue: &mut dyn Queue,
         vif: VifKey,
         sending: &mut Sending,
-        send: impl Fn(&mut Self, SentFrame, &mut [u8]) -> usize,
     ) -> bool {
-        for _ in 0..FRAMES_PER_VISIT {
-            let mut was_there = false;
-            let transmit = queue.transmit(&mut |buffer| {
-                let Some(frame) = self.next_frame(vif) else { return 0 };
-                was_there = true;
-                send(self, frame, buffer)
-            });
-            match transmit {
-                Transmit::Full => return false,
-                Transmit::Queued => sending.queued += 1,
-                Transmit::Nothing if !was_there => return true,
-                Transmit::Nothing => {}
-            }
-            sending.taken += 1;
-        }
-        true
-    }
-
-    /// The next frame that the app has submitted. A malformed burst ends the app's session.
-    fn next_frame(&mut self, vif: VifKey) -> Option<SentFrame> {
-        match self.switch.next_frame(&mut self.channels, vif) {
-            Ok(frame) => frame,
-            Err(violation) => {
-                self.condemn(vif.channel(), violation);
-                None
-            }
-        }
-    }
-
-    /// Sends a frame of a VIF; the bytes of `buffer` that are to go over the NIC, 0 if none.
-    ///
-    /// It is looked at in private memory, and copied to the NIC's when it may leave. What is written to a
-    /// memif is in the other core's cache; reading it back at once would wait for that.
-    fn send_frame(&mut self, now: Time, vif: VifKey, frame: SentFrame, buffer: &mut [u8]) -> usize {
-        let Some(buffer) = buffer.get_mut(..frame.length as usize) else {
-            self.switch.refuse(vif, Refusal::TooLong);
-            return 0;
-        };
         let mut staging = core::mem::take(&mut self.staging);
-        let private = &mut staging[..buffer.len()];
-        let is_for_wire = self.judge(now, vif, frame, private);
-        if is_for_wire {
-            buffer.copy_from_slice(private);
+        let mut has_room = true;
+        if let Some(burst) = self.stage(vif, &mut staging) {
+            let taken = self.send_staged(now, queue, vif, &staging, sending);
+            has_room = taken == staging.count();
+            sending.taken += taken;
+            self.switch.go_on(&mut self.channels, vif, staging.left_of(burst, taken));
+        } else {
+            self.switch.stop_sending(vif);
         }
         self.staging = staging;
-        if is_for_wire { buffer.len() } else { 0 }
+        has_room
     }
 
-    /// Takes a frame of a VIF to `private` memory and brings it to its ports on this host. True if it
-    /// is for the NIC, too.
-    #[inline]
-    fn judge(&mut self, now: Time, vif: VifKey, frame: SentFrame, private: &mut [u8]) -> bool {
-        let channel = vif.channel();
-        let Some(app) = self.channels.channel(channel) else { return false };
-        app.end.read(frame.offset, private);
-        let digest = Digest::of(private);
-        if let Err(refusal) = self.switch.check(now, vif, &digest) {
-            return self.turn_away(now, vif, private, &digest, refusal);
+    /// Takes frames of a burst to private memory, and then looks at them all: what has just been
+    /// copied would have to be waited for. Returns which burst; `None` if there is none.
+    ///
+    /// A malformed burst ends the app's session.
+    fn stage(&mut self, vif: VifKey, staging: &mut Staging) -> Option<SentBurst> {
+        staging.clear();
+        let burst = self.switch.burst(vif)?;
+        let mut walk = burst;
+        let app = self.channels.channel(vif.channel())?;
+        loop {
+            match app.end.next_frame(&mut walk) {
+                Ok(Some(frame)) => {
+                    let Some(place) = staging.place(frame) else { break };
+                    app.end.read(frame.offset, place);
+                }
+                Ok(None) => break,
+                Err(violation) => {
+                    self.switch.stop_sending(vif);
+                    self.condemn(vif.channel(), violation);
+                    break;
+                }
+            }
+        }
+        staging.look();
+        Some(burst)
+    }
+
+    /// Sends what is staged; how many frames are dealt with, fewer than all if the queue is full.
+    fn send_staged(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        vif: VifKey,
+        staging: &Staging,
+        sending: &mut Sending,
+    ) -> usize {
+        let clear = self.switch.clear_for_wire(vif, staging.digests());
+        let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
+        for (frame, digest) in staging.frames() {
+            let is_clear = clear >> taken & 1 == 1;
+            let transmit = queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
+                None => self.refuse_too_long(vif),
+                Some(buffer) => {
+                    let is_for_wire = is_clear || self.judge(now, vif, frame, digest);
+                    if is_for_wire {
+                        buffer.copy_from_slice(frame);
+                    }
+                    if is_for_wire { frame.len() } else { 0 }
+                }
+            });
+            match transmit {
+                Transmit::Full => break,
+                Transmit::Queued => {
+                    sending.queued += 1;
+                    clear_frames += u64::from(is_clear);
+                    clear_bytes += if is_clear { frame.len() as u64 } else { 0 };
+                }
+                Transmit::Nothing => {}
+            }
+            taken += 1;
+        }
+        self.switch.count_sent(vif, clear_frames, clear_bytes);
+        taken
+    }
+
+    #[cold]
+    fn refuse_too_long(&mut self, vif: VifKey) -> usize {
+        self.switch.refuse(vif, Refusal::TooLong);
+        0
+    }
+
+    /// Brings a staged frame of a VIF to its ports on this host, if it may be sent. True if it is for
+    /// the NIC, too.
+    fn judge(&mut self, now: Time, vif: VifKey, frame: &[u8], digest: &Digest) -> bool {
+        if let Err(refusal) = self.switch.check(now, vif, digest) {
+            return self.turn_away(now, vif, frame, digest, refusal);
         }
         let is_watched = self.switch.is_watched();
         if is_watched {
-            self.show_outgoing(now, private, &digest, Point::Delivered, Some(channel));
+            self.show_outgoing(now, frame, digest, Point::Delivered, Some(vif.channel()));
         }
-        match self.forward(now, Some(vif), private, &digest) {
+        match self.forward(now, Some(vif), frame, digest) {
             Ok(is_for_wire) => {
                 if is_watched && is_for_wire {
-                    self.show_outgoing(now, private, &digest, Point::Wire, None);
+                    self.show_outgoing(now, frame, digest, Point::Wire, None);
                 }
-                self.switch.count_sent(vif, private.len());
+                self.switch.count_sent(vif, 1, frame.len() as u64);
                 is_for_wire
             }
-            Err(refusal) => self.turn_away(now, vif, private, &digest, refusal),
+            Err(refusal) => self.turn_away(now, vif, frame, digest, refusal),
         }
     }
 
@@ -183,14 +209,43 @@ impl Core {
         self.switch.show(&mut self.channels, now, &sighting);
     }
 
-    fn send_unchecked(&mut self, vif: VifKey, frame: SentFrame, buffer: &mut [u8]) -> usize {
-        let buffer = buffer.get_mut(..frame.length as usize);
-        let (Some(buffer), Some(app)) = (buffer, self.channels.channel(vif.channel())) else {
-            return 0;
+    /// Sends a burst straight from the app's memory. False if the queue is full.
+    fn send_unchecked(
+        &mut self,
+        queue: &mut dyn Queue,
+        vif: VifKey,
+        sending: &mut Sending,
+    ) -> bool {
+        let (Some(mut walk), Some(app)) =
+            (self.switch.burst(vif), self.channels.channel(vif.channel()))
+        else {
+            self.switch.stop_sending(vif);
+            return true;
         };
-        app.end.read(frame.offset, buffer);
-        self.switch.count_sent(vif, buffer.len());
-        buffer.len()
+        let (mut frames, mut bytes) = (0, 0);
+        let has_room = loop {
+            let (mut next, mut length) = (walk, 0);
+            let transmit = queue.transmit(&mut |buffer| {
+                let Ok(Some(frame)) = app.end.next_frame(&mut next) else { return 0 };
+                let Some(buffer) = buffer.get_mut(..frame.length as usize) else { return 0 };
+                app.end.read(frame.offset, buffer);
+                length = buffer.len();
+                length
+            });
+            match transmit {
+                Transmit::Full => break false,
+                Transmit::Nothing => break true,
+                Transmit::Queued => (walk, frames, bytes) = (next, frames + 1, bytes + length),
+            }
+        };
+        sending.taken += frames;
+        sending.queued += frames;
+        self.switch.count_sent(vif, frames as u64, bytes as u64);
+        self.switch.go_on(&mut self.channels, vif, walk);
+        if has_room && walk.frames_left() > 0 {
+            self.switch.stop_sending(vif); // what comes next is malformed
+        }
+        has_room
     }
 
     /// Brings a frame that comes from this host to its ports on this host. True if it is for the

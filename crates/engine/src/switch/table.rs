@@ -342,6 +342,22 @@ impl Switch {
         vif.take_rate(now)
     }
 
+    /// Which frames of a VIF may be sent and can only be for the NIC, one bit each from the lowest:
+    /// all that there is to say about them while nobody watches and no rate is to be kept.
+    #[inline]
+    pub(crate) fn clear_for_wire(&self, key: VifKey, digests: &[Digest]) -> u32 {
+        let vif = self.vifs.get(key.slot()).and_then(Option::as_ref);
+        let Some(vif) = vif.filter(|vif| !vif.has_rate() && !self.is_watched()) else { return 0 };
+        let Some(filter) = self.registry.vif(vif.entries[0]).and_then(|entry| entry.send.as_ref())
+        else {
+            return 0;
+        };
+        digests.iter().enumerate().fold(0, |clear, (index, digest)| {
+            let is_clear = filter.matches(digest) && self.destination(digest) == Destination::Wire;
+            clear | u32::from(is_clear) << index
+        })
+    }
+
     fn port(&self, entry: VifId) -> Option<Port> {
         self.ports.get(entry.0 as usize).copied().flatten()
     }

@@ -1,8 +1,8 @@
 //! Frames through the switch: to VIFs, from VIFs, and past captures.
 
 use clearway_base::Time;
-use clearway_channel::burst::{SentBurst, SentFrame};
-use clearway_channel::{Completion, Violation};
+use clearway_channel::Completion;
+use clearway_channel::burst::SentBurst;
 
 use super::capture::Sighting;
 use super::refusal::Refusal;
@@ -75,39 +75,41 @@ impl Switch {
         !self.senders.is_empty()
     }
 
-    /// The next frame that a VIF is to send. `None`: nothing is left, and it is no sender any more.
-    pub(crate) fn next_frame(
-        &mut self,
-        channels: &mut Channels,
-        key: VifKey,
-    ) -> Result<Option<SentFrame>, Violation> {
-        let Some(app) = channels.channel(key.channel()) else { return Ok(None) };
-        let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
-            return Ok(None);
-        };
-        while let Some(burst) = vif.burst() {
-            match app.end.next_frame(burst) {
-                Ok(Some(frame)) => return Ok(Some(frame)),
-                Ok(None) => {}
-                Err(violation) => {
-                    self.senders.retain(|other| *other != key);
-                    return Err(violation);
-                }
-            }
-            vif.finish_burst();
-            app.end.sends_finished(1);
-            touch(&mut self.touched, key, vif);
-        }
-        vif.is_sending = false;
-        self.senders.retain(|other| *other != key);
-        Ok(None)
+    /// What is left of the burst that a VIF is sending.
+    pub(crate) fn burst(&mut self, key: VifKey) -> Option<SentBurst> {
+        self.vif(key)?.bursts.front().copied()
     }
 
-    /// Counts a frame that has left.
-    #[inline]
-    pub(crate) fn count_sent(&mut self, key: VifKey, bytes: usize) {
+    /// The burst that a VIF is sending is walked so far; it may be over.
+    pub(crate) fn go_on(&mut self, channels: &mut Channels, key: VifKey, walked: SentBurst) {
+        let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
+        let (Some(vif), Some(app)) = (vif, channels.channel(key.channel())) else { return };
+        let Some(burst) = vif.bursts.front_mut() else { return };
+        *burst = walked;
+        if walked.frames_left() > 0 {
+            return;
+        }
+        vif.finish_burst();
+        app.end.sends_finished(1);
+        touch(&mut self.touched, key, vif);
+        if vif.bursts.is_empty() {
+            self.stop_sending(key);
+        }
+    }
+
+    /// Nothing more is sent for a VIF until it submits something.
+    pub(crate) fn stop_sending(&mut self, key: VifKey) {
         if let Some(vif) = self.vif(key) {
-            vif.count_sent(bytes);
+            vif.is_sending = false;
+        }
+        self.senders.retain(|other| *other != key);
+    }
+
+    /// Counts frames that have left.
+    #[inline]
+    pub(crate) fn count_sent(&mut self, key: VifKey, frames: u64, bytes: u64) {
+        if let Some(vif) = self.vif(key) {
+            vif.count_sent(frames, bytes);
         }
     }
 

@@ -60,7 +60,7 @@ pub(crate) struct Vif {
     pub(super) gathering: Gathering,
     rate: Option<Bucket>,
     /// Bursts that were submitted and are not sent yet.
-    bursts: VecDeque<SentBurst>,
+    pub(super) bursts: VecDeque<SentBurst>,
     pub(super) counters: VifCounters,
     refused: [u64; Refusal::COUNT],
     /// What the app is told of what it sent.
@@ -123,16 +123,16 @@ impl Vif {
         self.bursts.push_back(burst);
     }
 
-    /// The burst that is being sent.
-    pub(super) fn burst(&mut self) -> Option<&mut SentBurst> {
-        self.bursts.front_mut()
-    }
-
     /// The burst that was being sent is over.
     pub(super) fn finish_burst(&mut self) {
         self.bursts.pop_front();
         self.report.bursts = self.report.bursts.wrapping_add(1);
         self.is_untold = true;
+    }
+
+    /// True if the policy says how many frames it may send.
+    pub(super) fn has_rate(&self) -> bool {
+        self.rate.is_some()
     }
 
     /// Whether the policy lets it send another frame now.
@@ -143,10 +143,10 @@ impl Vif {
     }
 
     #[inline]
-    pub(super) fn count_sent(&mut self, bytes: usize) {
-        self.counters.sent_frames += 1;
-        self.counters.sent_bytes += bytes as u64;
-        self.report.sent += 1;
+    pub(super) fn count_sent(&mut self, frames: u64, bytes: u64) {
+        self.counters.sent_frames += frames;
+        self.counters.sent_bytes += bytes;
+        self.report.sent += frames;
     }
 
     pub(super) fn count_refused(&mut self, reason: Refusal) {
