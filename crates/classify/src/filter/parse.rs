@@ -7,6 +7,8 @@ use super::lexer::Tokens;
 use super::term::Term;
 use super::{ALTERNATIVES_MAX, Filter, FilterError};
 
+pub(super) use primitive::ether_proto;
+
 /// Parentheses nest no deeper than this.
 const DEPTH_MAX: usize = 16;
 

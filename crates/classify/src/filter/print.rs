@@ -2,6 +2,7 @@
 //! name out of the mask; what is left at the end is printed as `digest`.
 
 use super::Filter;
+use super::parse::ether_proto;
 use crate::{Clause, Pattern, Ports};
 use clearway_wire::digest::{Field, Layer, Network, fields};
 use clearway_wire::protocol;
@@ -84,7 +85,21 @@ impl Printer {
             self.rest = self.rest.without(fields::MAC_GROUP);
             self.parts.push("ether multicast".into());
         }
-        if let Some(number) = self.take(fields::ETHER_TYPE) {
+        self.ether_proto();
+    }
+
+    /// `ether proto` says all that it says in a filter, or is not printed.
+    fn ether_proto(&mut self) {
+        let (mask, number) = self.rest.field(fields::ETHER_TYPE);
+        let meant = ether_proto(number);
+        let network = self.rest.field(fields::NETWORK);
+        let is_network_meant =
+            meant.field(fields::NETWORK).0 == 0 || meant.field(fields::NETWORK) == network;
+        if mask == fields::ETHER_TYPE.max() && is_network_meant {
+            self.rest = self.rest.without(fields::ETHER_TYPE);
+            if meant.field(fields::NETWORK).0 != 0 {
+                self.rest = self.rest.without(fields::NETWORK);
+            }
             self.say(format!("ether proto {number:#06x}"));
         }
     }

@@ -17,6 +17,8 @@ const CANONICAL: &[(&str, &str)] = &[
     ("portrange 1000-2000", "dst portrange 1000-2000 or src portrange 1000-2000"),
     ("tcp dst portrange 1024-2047", "tcp and dst portrange 1024-2047"),
     ("ether proto 0x88a2", "ether proto 0x88a2"),
+    ("ether proto 0x88b5", "ether proto 0x88b5"),
+    ("digest[0]&0xffff=0x88b5", "digest[0]&0xffff=0x88b5"),
     (
         "ether src 2:0:0:0:0:a and ether dst 02-00-00-00-00-0b",
         "ether src 02:00:00:00:00:0a and ether dst 02:00:00:00:00:0b",
@@ -53,6 +55,17 @@ fn canonical_texts() {
         assert_eq!(filter(canonical), parsed, "{canonical}");
         assert!(!parsed.explain().is_empty());
     }
+}
+
+#[test]
+fn an_ether_type_that_is_not_looked_into_overlaps_with_nothing_that_is() {
+    let other = filter("ether proto 0x88b5");
+    for text in ["udp dst port 53", "src host 2001:db8::1", "arp", "ether proto ip", "aoe"] {
+        assert!(!other.overlaps(&filter(text)), "{text}");
+    }
+    assert!(filter("ether proto ip").overlaps(&filter("udp")));
+    let frame = [&[2; 12][..], &[0x88, 0xb5, 1, 2, 3]].concat();
+    assert!(other.matches(&Digest::of(&frame)));
 }
 
 #[test]

@@ -180,8 +180,7 @@ fn ether(tokens: &mut Tokens<'_>) -> Terms {
         match tokens.peek() {
             Some("proto") => {
                 tokens.accept("proto");
-                let number = ether_type(tokens)?;
-                return Ok(vec![Term::inside(Pattern::ANY.with(fields::ETHER_TYPE, number))]);
+                return Ok(vec![Term::inside(ether_proto(ether_type(tokens)?))]);
             }
             Some("multicast") => {
                 tokens.accept("multicast");
@@ -205,12 +204,28 @@ fn ether(tokens: &mut Tokens<'_>) -> Terms {
     })
 }
 
+/// An ether type that is not looked into is followed by nothing that another filter could ask for: said
+/// so, it overlaps with no filter about addresses or ports.
+pub(in crate::filter) fn ether_proto(number: u64) -> Pattern {
+    let pattern = Pattern::ANY.with(fields::ETHER_TYPE, number);
+    match number {
+        IPV4 | ARP | IPV6 | AOE | VLAN => pattern,
+        _ => pattern.with(fields::NETWORK, Network::Other as u64),
+    }
+}
+
+const IPV4: u64 = 0x0800;
+const ARP: u64 = 0x0806;
+const VLAN: u64 = 0x8100;
+const IPV6: u64 = 0x86dd;
+const AOE: u64 = 0x88a2;
+
 fn ether_type(tokens: &mut Tokens<'_>) -> Result<u64, FilterError> {
     let named = match tokens.peek() {
-        Some("ip") => 0x0800,
-        Some("arp") => 0x0806,
-        Some("ip6") => 0x86dd,
-        Some("aoe") => 0x88a2,
+        Some("ip") => IPV4,
+        Some("arp") => ARP,
+        Some("ip6") => IPV6,
+        Some("aoe") => AOE,
         _ => return number(tokens, "ether type", 0xffff),
     };
     tokens.take("an ether type")?;
