@@ -10,6 +10,7 @@ mod machine;
 mod parse;
 mod parse_nic;
 mod parse_policy;
+mod parse_routes;
 mod parse_vif;
 mod problem;
 mod reader;
@@ -27,6 +28,7 @@ pub use vif_rule::VifRule;
 
 pub use crate::filter::Template;
 pub use clearway_engine::Idle;
+use clearway_engine::interface::Route;
 use clearway_nic::MacAddress;
 
 /// The UDP port of all Clearway daemons.
@@ -70,8 +72,9 @@ pub struct Nic {
     /// The host's addresses on this link. May be empty for a kernel interface, and then they are
     /// the interface's own.
     pub addresses: Vec<Network>,
-    /// Next hops for everything that is not on the link: at most one for IPv4 and one for IPv6.
-    pub gateways: Vec<IpAddr>,
+    /// Where packets go that are for nobody on the link, those that are preferred first. Those of a
+    /// kernel interface come after them.
+    pub routes: Vec<Route>,
     /// Largest IP packet; the interface's own, or 1500, if not given.
     pub mtu_bytes: Option<u16>,
     /// The 802.1Q VLAN that frames carry.
@@ -316,7 +319,7 @@ impl Nic {
             name: name.to_owned(),
             driver,
             addresses,
-            gateways: Vec::new(),
+            routes: Vec::new(),
             mtu_bytes: None,
             vlan: None,
             engines: 1,

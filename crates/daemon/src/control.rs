@@ -16,6 +16,7 @@ mod engines;
 mod events;
 mod log_budget;
 mod neighbours;
+mod network;
 mod nics;
 mod ping;
 mod placing;
@@ -63,11 +64,12 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
 const ACCEPTS_PER_WAKE: usize = 16;
 
-/// Tokens in the epoll set. The kernel's neighbours, engines and sessions each have a range.
+/// Tokens in the epoll set. The kernel's neighbours and news, engines and sessions each have a range.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
 const NEIGHBOURS: u64 = 1 << 8;
+const NEWS: u64 = 1 << 15;
 const ENGINES: u64 = 1 << 16;
 const SESSIONS: u64 = 1 << 32;
 
@@ -194,6 +196,7 @@ impl ControlPlane {
             self.dispatch(event.data.u64(), event.flags);
         }
         self.advance_pings();
+        self.follow_networks();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
             self.pause_accepting(false);
         }
@@ -201,7 +204,7 @@ impl ControlPlane {
     }
 
     fn time_to_wait(&self) -> Option<Duration> {
-        let due = [self.shutdown_deadline, self.ping_due(), self.accept_again]
+        let due = [self.shutdown_deadline, self.ping_due(), self.accept_again, self.networks_due()]
             .into_iter()
             .flatten()
             .min()?;
@@ -217,7 +220,8 @@ impl ControlPlane {
                     self.begin_shutdown(name);
                 }
             }
-            NEIGHBOURS..ENGINES => self.take_neighbours((token - NEIGHBOURS) as usize),
+            NEIGHBOURS..NEWS => self.take_neighbours((token - NEIGHBOURS) as usize),
+            NEWS..ENGINES => self.take_news((token - NEWS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
             _ => self.serve_session(token, flags),
         }
@@ -367,6 +371,9 @@ impl ControlPlane {
         for (index, nic) in self.nics.iter().enumerate() {
             if let Some(link) = &nic.link {
                 self.watch(link.as_fd(), NEIGHBOURS + index as u64)?;
+            }
+            if let Some(following) = &nic.following {
+                self.watch(following.as_fd(), NEWS + index as u64)?;
             }
         }
         Ok(())

@@ -3,16 +3,16 @@
 //! The drivers are crate `clearway_nic`'s; here is only which one, with what, and in which order
 //! they are tried.
 
+mod follower;
 mod kernel;
 mod memif;
-
-use std::net::IpAddr;
 
 use clearway_engine::interface;
 use clearway_nic::interface::{Neighbours, Steering};
 use clearway_nic::{Error, Queue};
 
 use crate::config::{Driver, Nic};
+pub(crate) use follower::Follower;
 
 /// The largest IP packet where nothing else is said.
 const MTU_BYTES_DEFAULT: u16 = 1500;
@@ -31,6 +31,8 @@ pub(crate) struct KernelSide {
     pub(crate) steering: Option<Box<dyn Steering>>,
     /// The kernel's neighbours, if it shares the NIC.
     pub(crate) neighbours: Option<Neighbours>,
+    /// Tells what changes.
+    pub(crate) follower: Option<Follower>,
 }
 
 /// Opens a NIC and has packets to `udp_port` steered to it.
@@ -39,17 +41,4 @@ pub(crate) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
         Driver::Memif(link) => memif::open(nic, link),
         Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
     }
-}
-
-/// The first gateway of each family.
-fn gateways(gateways: &[IpAddr]) -> (Option<std::net::Ipv4Addr>, Option<std::net::Ipv6Addr>) {
-    let v4 = gateways.iter().find_map(|gateway| match gateway {
-        IpAddr::V4(gateway) => Some(*gateway),
-        IpAddr::V6(_) => None,
-    });
-    let v6 = gateways.iter().find_map(|gateway| match gateway {
-        IpAddr::V6(gateway) => Some(*gateway),
-        IpAddr::V4(_) => None,
-    });
-    (v4, v6)
 }

@@ -10,6 +10,7 @@ use clearway_nic::MacAddress;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::interface;
 use crate::snapshot::Snapshot;
 use crate::switch::{CaptureSpec, VifRefused, VifSpec};
 
@@ -79,6 +80,9 @@ pub enum Request {
         /// The virtual interface or capture.
         vif: u32,
     },
+    /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its VLAN
+    /// and whether the kernel shares it are as they were.
+    Network(Box<interface::Config>),
     /// The kernel's answer to [`Event::Resolve`].
     Neighbour {
         /// The address that was asked for.
@@ -152,6 +156,8 @@ pub enum Event {
         /// The neighbour, on the link of the engine's NIC.
         address: IpAddr,
     },
+    /// Another host on the link uses an address of this one.
+    AddressConflict(interface::Conflict),
     /// The answer to [`Request::Ping`].
     Pong {
         /// The id of the request.

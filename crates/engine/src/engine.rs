@@ -151,7 +151,7 @@ impl Engine {
                 .saturating_sub(headers_length(&config.interface)),
             ..clearway_transport::Config::default()
         };
-        let switch = Switch::new(interface.mac(), &interface.entries(config.udp_port));
+        let switch = Switch::new(interface.mac(), interface.entries(config.udp_port));
         let core = Core {
             interface,
             switch,
@@ -212,7 +212,7 @@ impl Engine {
         self.core.switch.end_turn(&mut self.core.channels);
         let told_apps = self.core.finish(now, work == 0);
         if work == 0 {
-            self.watch_link();
+            self.watch_link(now);
         }
         self.report_violations();
         self.tell_control();
@@ -241,10 +241,10 @@ impl Engine {
     }
 
     /// A link that has come up may lead to new neighbours, who are to hear of our address.
-    fn watch_link(&mut self) {
+    fn watch_link(&mut self, now: Time) {
         let is_up = self.queues.first().is_some_and(|queue| queue.link_up());
         if is_up && !self.was_up {
-            self.core.interface.handle_link_up();
+            self.core.interface.handle_link_up(now);
         }
         self.was_up = is_up;
     }

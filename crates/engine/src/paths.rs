@@ -87,7 +87,8 @@ impl Paths {
         let path = match interface.path(now, destination.from, destination.to) {
             Resolution::Known(path) => Some(path),
             Resolution::Pending | Resolution::Unreachable => {
-                old.or_else(|| self.of_stranger(destination).cloned())
+                let old = old.or_else(|| self.of_stranger(destination).cloned());
+                old.filter(|path| interface.is_own(path.source().ip()))
             }
         };
         self.flows[key.slot()] = path.map(|path| (key, path));

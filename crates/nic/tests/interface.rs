@@ -6,7 +6,9 @@ mod veth;
 use std::net::IpAddr;
 
 use clearway_nic::Error;
-use clearway_nic::interface::{Address, Device, Facts, Namespace, Neighbour, Neighbours, Route};
+use clearway_nic::interface::{
+    Address, Device, Facts, Namespace, Neighbour, Neighbours, Route, TableRoute, Watch,
+};
 use veth::{INTERFACE, IPV4, IPV6, Veth, ip, until};
 
 #[test]
@@ -37,7 +39,13 @@ fn facts_are_those_of_iproute2() {
     assert_eq!(facts.driver.as_deref(), Some("veth"));
     assert_eq!((facts.mtu, facts.receive_queues, facts.queue_pairs_max), (3000, 2, 2));
     assert_eq!((facts.operstate.as_str(), facts.xdp_program), ("up", None));
-    assert_eq!((facts.gateway_ipv4, facts.gateway_ipv6), (Some(IPV4[1]), Some(IPV6[1])));
+    let gateways: Vec<IpAddr> = facts
+        .routes
+        .iter()
+        .filter(|route| route.prefix_bits == 0)
+        .filter_map(|route| route.via)
+        .collect();
+    assert_eq!(gateways, [IpAddr::from(IPV4[1]), IPV6[1].into()]);
     let expected = [
         Address { address: IPV4[0].into(), prefix_bits: 24 },
         Address { address: IPV6[0].into(), prefix_bits: 64 },
@@ -110,4 +118,56 @@ fn a_neighbour_that_is_not_there_fails() {
         let change = neighbours.next_change().expect("open");
         change == Some(Neighbour { address: nobody, mac: None, failed: true })
     });
+}
+
+#[test]
+fn changes_are_heard_of_and_others_are_not() {
+    let Some(veth) = Veth::new() else { return };
+    let watch = veth.near.within(|| Watch::open(INTERFACE)).expect("entered");
+    let mut watch = watch.expect("the interface is there");
+    let mut until_changed = |what: &str| {
+        until(what, || watch.has_changed().expect("it can be read"));
+        watch.facts().expect("it is there")
+    };
+    let near = &veth.near;
+    let route = |facts: &Facts, to: &str| {
+        facts.routes.iter().find(|route| route.to.to_string() == to).copied()
+    };
+    ip(near, &format!("addr add 10.99.0.7/24 dev {INTERFACE}"));
+    let mut facts = until_changed("an address was added");
+    let added = Address { address: [10, 99, 0, 7].into(), prefix_bits: 24 };
+    while !facts.addresses.contains(&added) {
+        facts = until_changed("the address is there");
+    }
+    let hops = format!("nexthop via {} nexthop via {}", IPV4[1], "10.99.0.9");
+    ip(near, &format!("route add 192.0.2.0/24 metric 7 mtu 1300 src {} {hops}", IPV4[0]));
+    while route(&facts, "192.0.2.0").is_none() {
+        facts = until_changed("a route was added");
+    }
+    let found: Vec<_> =
+        facts.routes.iter().filter(|route| route.to.to_string() == "192.0.2.0").collect();
+    let expected = TableRoute {
+        to: [192, 0, 2, 0].into(),
+        prefix_bits: 24,
+        via: Some(IPV4[1].into()),
+        metric: 7,
+        mtu: Some(1300),
+        source: Some(IPV4[0].into()),
+    };
+    assert_eq!(*found[0], expected);
+    assert_eq!((found.len(), found[1].via), (2, Some([10, 99, 0, 9].into())));
+    ip(near, &format!("link set {INTERFACE} mtu 1400"));
+    while facts.mtu != 1400 {
+        facts = until_changed("the MTU is another");
+    }
+    ip(near, &format!("link set {INTERFACE} down"));
+    while facts.running {
+        facts = until_changed("the link is down");
+    }
+    assert_eq!(route(&facts, "192.0.2.0"), None);
+    // What happens to another interface is none of ours.
+    while watch.has_changed().expect("it can be read") {}
+    ip(near, "link set lo down");
+    ip(near, "link set lo up");
+    assert!(!watch.has_changed().expect("it can be read"));
 }

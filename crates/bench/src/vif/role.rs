@@ -139,8 +139,7 @@ fn engine_config() -> EngineConfig {
         interface: interface::Config {
             mac: MAC,
             addresses: vec![(ADDRESS.into(), 24)],
-            gateway_v4: None,
-            gateway_v6: None,
+            routes: Vec::new(),
             vlan: None,
             mtu: 1500,
             kernel_shares: false,

@@ -6,6 +6,7 @@ use std::ops::Range;
 use clearway_nic::MacAddress;
 
 use super::parse::{SOCKET_PATH_BYTES_MAX, check_socket_path};
+use super::parse_routes;
 use super::reader::{Placed, Section};
 use super::{
     Driver, ENGINES_MAX, Idle, Interface, InterfaceDriver, Machine, Memif, MemifRole, Network, Nic,
@@ -53,7 +54,7 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
     let (engines, cores) = engines(section, machine);
     let driver = driver(section, engines, machine);
     let addresses = addresses(section);
-    let gateways = gateways(section, &addresses);
+    let routes = parse_routes::routes(section, &addresses);
     let mtu_bytes = section.integer("mtu_bytes", MTU_BYTES_MIN..=MTU_BYTES_MAX);
     let vlan = section.integer("vlan", 1..=4094);
     let idle = section.choice(
@@ -77,7 +78,7 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         name: name.unwrap_or_else(|| default_name(&driver)),
         driver,
         addresses: addresses.into_iter().map(|address| address.value).collect(),
-        gateways,
+        routes,
         mtu_bytes: mtu_bytes.map(|mtu| mtu.value as u16),
         vlan: vlan.map(|vlan| vlan.value as u16),
         engines,
@@ -332,45 +333,6 @@ pub(super) fn parse_network(text: &str) -> Option<Network> {
     let bits = if address.is_ipv4() { 32 } else { 128 };
     let of_a_host = !address.is_unspecified() && !address.is_multicast();
     (of_a_host && (1..=bits).contains(&prefix_bits)).then_some(Network { address, prefix_bits })
-}
-
-/// `gateway` takes one address; `gateways` one for each address family.
-fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<IpAddr> {
-    let mut texts = section.strings("gateways", false);
-    texts.extend(section.string("gateway"));
-    let mut gateways: Vec<IpAddr> = Vec::new();
-    for text in texts {
-        let Ok(gateway) = text.value.parse::<IpAddr>() else {
-            section.report(
-                &text.span,
-                format!("\"{}\" is not an IP address", text.value),
-                "write the gateway as in \"10.0.0.254\", without a prefix",
-            );
-            continue;
-        };
-        if gateways.iter().any(|other| other.is_ipv4() == gateway.is_ipv4()) {
-            section.report(
-                &text.span,
-                "there are two gateways of the same address family",
-                "keep one for IPv4 and one for IPv6",
-            );
-        }
-        let reachable = addresses.iter().any(|network| network.value.on_link(gateway));
-        if !addresses.is_empty() && !reachable && !is_link_local(gateway) {
-            section.report(
-                &text.span,
-                format!("the gateway {gateway} is not on the link of any of the `addresses`"),
-                "give an address or a prefix that covers it",
-            );
-        }
-        gateways.push(gateway);
-    }
-    gateways
-}
-
-/// RFC 4291, section 2.5.6: fe80::/10. Routers announce themselves by such an address.
-fn is_link_local(address: IpAddr) -> bool {
-    matches!(address, IpAddr::V6(address) if address.segments()[0] & 0xffc0 == 0xfe80)
 }
 
 fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {

@@ -51,7 +51,7 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     let config = read(&text).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.nics.len(), 2);
     assert_eq!(config.nics[0].vlan, Some(100));
-    assert_eq!(config.nics[0].gateways.len(), 2);
+    assert_eq!(config.nics[0].routes.len(), 4);
     assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
     assert_eq!(config.policy.users, [1000, 1000]);
     assert_eq!(config.policy.groups, [400]);
@@ -121,7 +121,9 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (nic("addresses = [\n\"10.0.0.1/8\",\n\"10.0.0.1/8\"]\n"), 5, "stands twice", "remove"),
         (nic("gateway = \"10.0.0.0/8\"\n"), 3, "not an IP address", "without a prefix"),
         (memif("gateway = \"10.1.0.1\"\n"), 6, "10.1.0.1 is not on the link", "prefix"),
-        (memif("gateways = [\"10.0.0.2\", \"10.0.0.3\"]\n"), 6, "two gateways", "keep one"),
+        (memif("routes = [{ via = \"10.0.0.2\" }]\n"), 6, "no `to`", "10.1.0.0/16"),
+        (memif("routes = [{ to = \"::/0\", via = \"10.0.0.2\" }]\n"), 6, "family", "same"),
+        (memif("routes = [{ to = \"10.1.0.0\", via = \"10.0.0.2\" }]\n"), 6, "network", "/16"),
         ("[[nic]]\ndriver = \"memif\"\n".into(), 1, "no `socket`", "add `socket"),
         (memif("interface = \"eth0\"\n"), 6, "`interface` has no meaning", "remove"),
         (memif("id = 4294967296\n"), 6, "out of range", "4294967295"),

@@ -7,6 +7,7 @@ use clearway_nic::MacAddress;
 use clearway_nic::interface::Steering;
 
 use super::neighbours::Link;
+use super::network::Following;
 use super::vifs::Vifs;
 use crate::config::Network;
 use crate::nic::KernelSide;
@@ -23,6 +24,8 @@ pub(crate) struct NicSlot {
     pub(super) steering: Option<Box<dyn Steering>>,
     /// The kernel's neighbours, if it shares the NIC.
     pub(super) link: Option<Link>,
+    /// Follows the kernel's interface, if the NIC is one.
+    pub(super) following: Option<Following>,
     pub(super) vifs: Vifs,
 }
 
@@ -52,6 +55,7 @@ impl NicSlot {
             ethernet,
             steering: kernel.steering,
             link: kernel.neighbours.map(Link::new),
+            following: kernel.follower.map(Following::new),
             vifs: Vifs::default(),
         }
     }

@@ -6,7 +6,7 @@ use clearway_engine::interface;
 use clearway_nic::memif::{self, Role, Socket};
 use clearway_nic::{Error, MacAddress, Queue};
 
-use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic, gateways};
+use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
 use crate::config::{Memif, MemifRole, Nic};
 
 /// Ethernet header and one VLAN tag, which the MTU does not count.
@@ -31,12 +31,10 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
     let queues = memif::open(config)?;
     let queues: Vec<Box<dyn Queue>> =
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
-    let (gateway_v4, gateway_v6) = gateways(&nic.gateways);
     let interface = interface::Config {
         mac,
         addresses: nic.addresses.iter().map(|n| (n.address, n.prefix_bits)).collect(),
-        gateway_v4,
-        gateway_v6,
+        routes: nic.routes.clone(),
         vlan: nic.vlan,
         mtu,
         kernel_shares: false,

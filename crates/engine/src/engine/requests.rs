@@ -4,9 +4,10 @@
 use clearway_base::Time;
 use rustix::event::epoll;
 
-use super::Engine;
+use super::{Core, Engine};
 use crate::channels::Channel;
 use crate::control::{Event, Request};
+use crate::interface;
 
 impl Engine {
     pub(super) fn take_request(&mut self, now: Time) -> usize {
@@ -38,6 +39,7 @@ impl Engine {
                 self.core.switch.close(&mut self.core.channels, channel, vif);
                 self.mailbox.tell(Event::VifClosed { channel, vif });
             }
+            Request::Network(network) => self.core.set_network(*network),
             Request::Neighbour { address, mac: Some(mac) } => {
                 self.core.interface.learn(now, address, mac)
             }
@@ -95,6 +97,9 @@ impl Engine {
         while let Some(address) = self.core.interface.poll_wanted() {
             self.mailbox.tell(Event::Resolve { address });
         }
+        while let Some(conflict) = self.core.interface.poll_conflict() {
+            self.mailbox.tell(Event::AddressConflict(conflict));
+        }
         for (id, rtt_ns) in self.core.channels.pongs.drain(..) {
             self.mailbox.tell(Event::Pong { id, result: Ok(rtt_ns) });
         }
@@ -102,5 +107,17 @@ impl Engine {
             self.mailbox.tell(Event::Pong { id, result: Err(code) });
         }
         self.mailbox.flush();
+    }
+}
+
+impl Core {
+    /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if there
+    /// is one, and those whose own address has gone wait for its return, as long as for a peer
+    /// that is silent.
+    fn set_network(&mut self, network: interface::Config) {
+        self.interface.reconfigure(&network);
+        self.switch.set_services(self.interface.entries(self.config.udp_port));
+        self.scratch.resize(usize::from(network.mtu), 0);
+        self.config.interface = network;
     }
 }

@@ -1,7 +1,14 @@
-//! The host's own addresses, what is on the link, and the one route beyond it.
+//! The host's own addresses, and where its packets go from there.
 
 use super::Config;
+use super::routes::{Route, Routes, common_bits};
+use core::cmp::Reverse;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// RFC 4861, section 5.1: link-local addresses are always on the link.
+const LINK_LOCAL: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0));
+/// RFC 4291, section 2.5.6.
+const LINK_LOCAL_PREFIX_BITS: u8 = 10;
 
 /// An own IPv4 address and the network around it.
 #[derive(Clone, Copy, Debug)]
@@ -14,27 +21,31 @@ struct OwnV4 {
 #[derive(Debug)]
 pub(super) struct Addresses {
     v4: Vec<OwnV4>,
-    v6: Vec<(Ipv6Addr, u8)>,
-    gateway_v4: Option<Ipv4Addr>,
-    gateway_v6: Option<Ipv6Addr>,
+    v6: Vec<Ipv6Addr>,
+    routes: Routes,
 }
 
 impl Addresses {
     pub(super) fn new(config: &Config) -> Self {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for &(address, prefix_length) in &config.addresses {
+        let (mut v4, mut v6, mut routes) = (Vec::new(), Vec::new(), Vec::new());
+        for &(address, prefix_bits) in &config.addresses {
+            routes.push(Route::on_link(address, prefix_bits));
             match address {
-                IpAddr::V4(address) => v4.push(OwnV4::new(address, prefix_length)),
-                IpAddr::V6(address) => v6.push((address, prefix_length)),
+                IpAddr::V4(address) => v4.push(OwnV4::new(address, prefix_bits)),
+                IpAddr::V6(address) => v6.push(address),
             }
         }
-        Self { v4, v6, gateway_v4: config.gateway_v4, gateway_v6: config.gateway_v6 }
+        if !v6.is_empty() {
+            routes.push(Route::on_link(LINK_LOCAL, LINK_LOCAL_PREFIX_BITS));
+        }
+        routes.extend(&config.routes);
+        Self { v4, v6, routes: Routes::new(routes) }
     }
 
     /// Own addresses.
     pub(super) fn iter(&self) -> impl Iterator<Item = IpAddr> + '_ {
         let v4 = self.v4.iter().map(|own| IpAddr::V4(own.address));
-        v4.chain(self.v6.iter().map(|(address, _)| IpAddr::V6(*address)))
+        v4.chain(self.v6.iter().map(|address| IpAddr::V6(*address)))
     }
 
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
@@ -51,7 +62,7 @@ impl Addresses {
 
     #[inline]
     pub(super) fn is_own_v6(&self, address: Ipv6Addr) -> bool {
-        self.v6.iter().any(|(own, _)| *own == address)
+        self.v6.contains(&address)
     }
 
     /// RFC 1122, section 3.2.1.3: a source address must be "one of the IP addresses of a host", so
@@ -74,53 +85,39 @@ impl Addresses {
             && !self.is_own_v6(address)
     }
 
-    /// True if `address` can be a neighbour: on the link, and another host's.
+    /// True if `address` can be a neighbour: on the link, or a gateway, and another host's.
     pub(super) fn may_be_neighbour(&self, address: IpAddr) -> bool {
-        self.route(address) == Some(address)
+        self.routes(address).any(|route| route.next_hop(address) == address)
     }
 
-    /// See [`super::Interface::route`].
-    pub(super) fn route(&self, destination: IpAddr) -> Option<IpAddr> {
-        match destination {
-            IpAddr::V4(destination) => self.route_v4(destination).map(IpAddr::V4),
-            IpAddr::V6(destination) => self.route_v6(destination).map(IpAddr::V6),
-        }
-    }
-
-    fn route_v4(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
-        if !self.may_be_source_v4(destination) {
-            return None;
-        }
-        let on_link = self.v4.iter().any(|own| own.is_near(destination));
-        if on_link { Some(destination) } else { self.gateway_v4 }
-    }
-
-    fn route_v6(&self, destination: Ipv6Addr) -> Option<Ipv6Addr> {
-        if destination.is_multicast() || !self.may_be_source_v6(destination) {
-            return None;
-        }
-        // RFC 4861, section 5.1: link-local addresses are always on the link.
-        let on_link = destination.is_unicast_link_local()
-            || self.v6.iter().any(|(own, length)| same_v6(*own, destination, *length));
-        if on_link { Some(destination) } else { self.gateway_v6 }
-    }
-
-    /// See [`super::Interface::source_for`]: an address of the next hop's own network where there
-    /// is one, else the first of the family.
-    pub(super) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        match self.route(destination)? {
-            IpAddr::V4(next_hop) => {
-                let near = self.v4.iter().find(|own| own.is_near(next_hop));
-                near.or(self.v4.first()).map(|own| IpAddr::V4(own.address))
+    /// The best ways to `destination`, in the order in which they are to be tried. None if it is
+    /// no address of one other host.
+    pub(super) fn routes(&self, destination: IpAddr) -> impl Iterator<Item = &Route> + Clone {
+        let is_of_a_host = match destination {
+            IpAddr::V4(destination) => self.may_be_source_v4(destination),
+            IpAddr::V6(destination) => {
+                !destination.is_multicast() && self.may_be_source_v6(destination)
             }
-            IpAddr::V6(next_hop) => {
-                let near = self.v6.iter().find(|(own, length)| {
-                    same_v6(*own, next_hop, *length)
-                        && own.is_unicast_link_local() == destination_is_link_local(destination)
-                });
-                near.or(self.v6.first()).map(|(own, _)| IpAddr::V6(*own))
-            }
+        };
+        let routes = is_of_a_host.then(|| self.routes.to(destination));
+        routes.into_iter().flatten()
+    }
+
+    /// The own address to send to `destination` from by `route`: the one that the route prefers,
+    /// else by RFC 6724, section 5.
+    pub(super) fn source_for(&self, destination: IpAddr, route: &Route) -> Option<IpAddr> {
+        if let Some(preferred) = route.source.filter(|source| self.is_own(*source)) {
+            return Some(preferred);
         }
+        let next_hop = route.next_hop(destination);
+        let candidates = self.iter().filter(|own| own.is_ipv4() == destination.is_ipv4());
+        candidates.min_by_key(|own| {
+            // Rule 2: "Prefer appropriate scope." Rule 8: "Use longest matching prefix", that of
+            // the next hop first, which knows the addresses of its own network.
+            let same_scope = is_link_local(*own) == is_link_local(destination);
+            let matching = (common_bits(*own, next_hop), common_bits(*own, destination));
+            Reverse((same_scope, matching))
+        })
     }
 
     #[inline]
@@ -130,34 +127,27 @@ impl Addresses {
 }
 
 impl OwnV4 {
-    fn new(address: Ipv4Addr, prefix_length: u8) -> Self {
-        let host_bits = u32::MAX.checked_shr(prefix_length.into()).unwrap_or(0);
+    fn new(address: Ipv4Addr, prefix_bits: u8) -> Self {
+        let host_bits = u32::MAX.checked_shr(prefix_bits.into()).unwrap_or(0);
         Self { address, host_bits }
-    }
-
-    /// True if both are of one network.
-    #[inline]
-    fn is_near(&self, other: Ipv4Addr) -> bool {
-        (self.address.to_bits() ^ other.to_bits()) & !self.host_bits == 0
     }
 
     /// All host bits alike: RFC 1122, section 3.2.1.3. RFC 3021: networks of two addresses have no
     /// broadcast; those of one cannot.
     #[inline]
     fn is_broadcast(&self, address: Ipv4Addr) -> bool {
+        let is_near = (self.address.to_bits() ^ address.to_bits()) & !self.host_bits == 0;
         let host = address.to_bits() & self.host_bits;
-        (host == 0 || host == self.host_bits) && self.host_bits > 1 && self.is_near(address)
+        is_near && (host == 0 || host == self.host_bits) && self.host_bits > 1
     }
 }
 
-fn destination_is_link_local(destination: IpAddr) -> bool {
-    matches!(destination, IpAddr::V6(address) if address.is_unicast_link_local())
-}
-
-fn same_v6(a: Ipv6Addr, b: Ipv6Addr, prefix_length: u8) -> bool {
-    let host_bits = 128u32.saturating_sub(prefix_length.into());
-    let mask = u128::MAX.checked_shl(host_bits).unwrap_or(0);
-    (a.to_bits() ^ b.to_bits()) & mask == 0
+/// RFC 4291, section 2.5.6, and RFC 3927.
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => address.is_link_local(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    }
 }
 
 #[cfg(test)]
@@ -169,21 +159,30 @@ mod tests {
     }
 
     fn addresses() -> Addresses {
-        Addresses {
-            v4: vec![
-                OwnV4::new(Ipv4Addr::new(10, 0, 0, 1), 24),
-                OwnV4::new(Ipv4Addr::new(172, 16, 0, 1), 31),
+        let own = [("10.0.0.1", 24), ("172.16.0.1", 31), ("fe80::1", 64), ("fd00::1", 64)];
+        let preferring =
+            Route { source: Some(ip("172.16.0.1")), ..Route::default_via(ip("10.0.0.254")) };
+        Addresses::new(&Config {
+            mac: [2, 0, 0, 0, 0, 1],
+            addresses: own.map(|(address, bits)| (ip(address), bits)).into(),
+            routes: vec![
+                Route::default_via(ip("10.0.0.254")),
+                Route { to: ip("198.51.100.0"), prefix_bits: 24, ..preferring },
             ],
-            v6: vec![("fe80::1".parse().unwrap(), 64), ("fd00::1".parse().unwrap(), 64)],
-            gateway_v4: Some(Ipv4Addr::new(10, 0, 0, 254)),
-            gateway_v6: None,
-        }
+            vlan: None,
+            mtu: 1500,
+            kernel_shares: false,
+            receive_checksum: false,
+        })
     }
 
     #[test]
     fn routes() {
         let addresses = addresses();
-        let route = |to: &str| addresses.route(ip(to)).map(|hop| hop.to_string());
+        let route = |to: &str| {
+            let mut routes = addresses.routes(ip(to));
+            routes.next().map(|route| route.next_hop(ip(to)).to_string())
+        };
         assert_eq!(route("10.0.0.9").as_deref(), Some("10.0.0.9"));
         assert_eq!(route("172.16.0.0").as_deref(), Some("172.16.0.0"));
         assert_eq!(route("192.0.2.1").as_deref(), Some("10.0.0.254"));
@@ -211,22 +210,16 @@ mod tests {
     #[test]
     fn sources() {
         let addresses = addresses();
-        let source = |to: &str| addresses.source_for(ip(to)).map(|from| from.to_string());
+        let source = |to: &str| {
+            let route = addresses.routes(ip(to)).next()?;
+            addresses.source_for(ip(to), route).map(|from| from.to_string())
+        };
         assert_eq!(source("10.0.0.9").as_deref(), Some("10.0.0.1"));
         assert_eq!(source("172.16.0.0").as_deref(), Some("172.16.0.1"));
         assert_eq!(source("192.0.2.1").as_deref(), Some("10.0.0.1"));
+        assert_eq!(source("198.51.100.1").as_deref(), Some("172.16.0.1"), "the route's wish");
         assert_eq!(source("fd00::2").as_deref(), Some("fd00::1"));
         assert_eq!(source("fe80::2").as_deref(), Some("fe80::1"));
         assert_eq!(source("fd01::1"), None);
-    }
-
-    #[test]
-    fn prefixes_of_any_length_compare() {
-        let (a, b) = (Ipv4Addr::new(1, 2, 3, 4), Ipv4Addr::new(1, 2, 3, 5));
-        let is_near = |prefix_length| OwnV4::new(a, prefix_length).is_near(b);
-        assert!(is_near(0) && is_near(31) && !is_near(32) && !is_near(99));
-        let (a, b) = ("fd00::4".parse().unwrap(), "fd00::5".parse().unwrap());
-        assert!(same_v6(a, b, 0) && same_v6(a, b, 127) && !same_v6(a, b, 128));
-        assert!(!same_v6(a, b, 255));
     }
 }

@@ -52,21 +52,25 @@ impl Link {
 impl Interface {
     /// The link has come up. Tells it who is at this host's addresses (hosts that know better, from
     /// before a restart, then ask), and asks again what nobody has answered.
-    pub fn handle_link_up(&mut self) {
-        self.neighbours.ask_again();
-        self.announce();
+    pub fn handle_link_up(&mut self, now: Time) {
+        self.neighbours.handle_link_up(now);
+        let own: Vec<IpAddr> = self.addresses.iter().collect();
+        self.announce(&own);
     }
 
-    fn announce(&mut self) {
+    /// Tells the link that these addresses are here, and asks whether somebody else has them. They are
+    /// used meanwhile: RFC 5227 waits for some seconds first, in which a daemon would be of no use.
+    pub(super) fn announce(&mut self, own: &[IpAddr]) {
         if self.kernel_shares {
             return;
         }
-        let own: Vec<IpAddr> = self.addresses.iter().collect();
         for address in own {
             // What does not fit is not announced, and will be asked for.
-            let _ = match address {
-                IpAddr::V4(own) => self.announce_v4(own),
-                IpAddr::V6(own) => self.push_advertisement(own, ALL_NODES, None),
+            let _ = match *address {
+                IpAddr::V4(own) => self.probe_v4(own).and_then(|()| self.announce_v4(own)),
+                IpAddr::V6(own) => {
+                    self.probe_v6(own).and_then(|()| self.push_advertisement(own, ALL_NODES, None))
+                }
             };
         }
     }
@@ -95,6 +99,12 @@ impl Interface {
     /// RFC 826, "Packet Reception".
     pub(super) fn handle_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
         let arp = arp::Repr::parse(&arp::View::new(packet)?)?;
+        // RFC 5227, section 2.4: an ARP packet "where the 'sender IP address' is the host's own IP
+        // address, but the 'sender hardware address' does not match" is "a conflicting ARP packet".
+        if self.addresses.is_own_v4(arp.source) && arp.source_mac != self.mac {
+            self.handle_conflict(now, arp.source.into(), arp.source_mac);
+            return Err(DropReason::Conflict);
+        }
         // A probe (RFC 5227) comes from nowhere yet, and is answered too.
         let is_probe = arp.source.is_unspecified() && arp.operation == arp::Operation::Request;
         if !is_probe && !self.addresses.may_be_neighbour(arp.source.into()) {
@@ -212,6 +222,41 @@ impl Interface {
                 emit_icmpv6(&link, source, destination, hop_limit, &message, frame)
             }
             _ => 0,
+        }
+    }
+
+    /// RFC 5227, section 2.1.1: a probe is a request for the own address with an "all-zero 'sender IP
+    /// address'", so that it changes nobody's cache.
+    fn probe_v4(&mut self, own: Ipv4Addr) -> Result<(), DropReason> {
+        let probe = arp::Repr {
+            operation: arp::Operation::Request,
+            source_mac: self.mac,
+            source: Ipv4Addr::UNSPECIFIED,
+            target_mac: [0; 6],
+            target: own,
+        };
+        self.push_arp(ethernet::BROADCAST, &probe)
+    }
+
+    /// RFC 4862, section 5.4.2: "The solicitation's Target Address is set to the address being
+    /// checked, the IP source is set to the unspecified address".
+    fn probe_v6(&mut self, own: Ipv6Addr) -> Result<(), DropReason> {
+        let group = ipv6::solicited_node(own);
+        let solicitation = Solicitation { target: own, source_mac: None };
+        let message = icmpv6::Repr::NeighbourSolicitation(solicitation);
+        let (mac, hop_limit) = (ethernet::multicast_v6(group), icmpv6::NEIGHBOUR_HOP_LIMIT);
+        self.push_icmpv6(mac, Ipv6Addr::UNSPECIFIED, group, hop_limit, &message)
+    }
+
+    /// Another host uses the own address `own`. Defends it, but not more than once in a while: RFC
+    /// 5227, section 2.4 (b), "record the time that the conflicting ARP packet was received, and then
+    /// broadcast one single ARP Announcement".
+    pub(super) fn handle_conflict(&mut self, now: Time, own: IpAddr, mac: MacAddress) {
+        if self.conflicts.note(now, own, mac) {
+            let _ = match own {
+                IpAddr::V4(own) => self.announce_v4(own),
+                IpAddr::V6(own) => self.push_advertisement(own, ALL_NODES, None),
+            };
         }
     }
 

@@ -35,6 +35,8 @@ reasons! {
     Group = "group",
     /// The packet comes from an address that no other host can have: a group, loopback, our own.
     SourceAddress = "source_address",
+    /// ARP or NDP of another host that says that it has an address of ours.
+    Conflict = "address_conflict",
     /// Neighbour discovery that came through a router.
     HopLimit = "hop_limit",
     /// An ARP or NDP answer, echo reply or error that nothing of ours called for.

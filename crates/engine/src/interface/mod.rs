@@ -19,24 +19,29 @@
 
 mod addresses;
 mod answers;
+mod conflicts;
 mod drops;
 mod neighbours;
 mod outbox;
 mod path;
 mod receive;
+mod routes;
 mod service;
 #[cfg(test)]
 mod tests;
 
+pub use conflicts::Conflict;
 pub use drops::{DropReason, Drops};
 pub use path::Path;
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Received};
+pub use routes::Route;
 pub use service::{Entry, Service};
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};
-use clearway_wire::{MacAddress, ethernet, vlan};
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use clearway_wire::MacAddress;
+use conflicts::Conflicts;
+use core::net::{IpAddr, SocketAddr};
 use neighbours::Neighbours;
 use outbox::{Outbox, RateLimit};
 
@@ -47,16 +52,14 @@ const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
 const NEIGHBOUR_ANSWERS_PER_SECOND: u64 = 1000;
 
 /// What an interface is given by the configuration or the kernel, both of which have checked it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
     /// The NIC's Ethernet address.
     pub mac: MacAddress,
     /// The host's own addresses, each with the length of the prefix that is on the link.
     pub addresses: Vec<(IpAddr, u8)>,
-    /// Where IPv4 packets go that are for no address on the link.
-    pub gateway_v4: Option<Ipv4Addr>,
-    /// Where IPv6 packets go that are for no address on the link.
-    pub gateway_v6: Option<Ipv6Addr>,
+    /// Where packets go that are for none of the networks of those addresses.
+    pub routes: Vec<Route>,
     /// The VLAN that all frames are tagged with.
     pub vlan: Option<u16>,
     /// The largest IP packet.
@@ -105,6 +108,7 @@ pub struct Interface {
     echo_answers: RateLimit,
     neighbour_answers: RateLimit,
     drops: Drops,
+    conflicts: Conflicts,
 }
 
 impl Interface {
@@ -112,7 +116,6 @@ impl Interface {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let Config { mac, vlan, mtu, kernel_shares, receive_checksum, .. } = *config;
-        let frame_bytes_max = usize::from(mtu) + ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
         Self {
             mac,
             vlan,
@@ -121,11 +124,24 @@ impl Interface {
             verify_checksums: !receive_checksum,
             addresses: Addresses::new(config),
             neighbours: Neighbours::new(),
-            outbox: Outbox::new(frame_bytes_max),
+            outbox: Outbox::new(),
             echo_answers: RateLimit::new(ECHO_ANSWERS_PER_SECOND),
             neighbour_answers: RateLimit::new(NEIGHBOUR_ANSWERS_PER_SECOND),
             drops: Drops::default(),
+            conflicts: Conflicts::default(),
         }
+    }
+
+    /// The network has changed: takes what `config` says of addresses, routes and MTU. What is known
+    /// of neighbours stays; new addresses are announced. Packets to addresses that are not the
+    /// host's any more are nobody's from now on, so ask for [`Interface::entries`] again.
+    pub fn reconfigure(&mut self, config: &Config) {
+        let before = core::mem::replace(&mut self.addresses, Addresses::new(config));
+        self.mtu = config.mtu;
+        self.neighbours.forget_paths();
+        let added: Vec<IpAddr> =
+            self.addresses.iter().filter(|address| !before.is_own(*address)).collect();
+        self.announce(&added);
     }
 
     /// The NIC's Ethernet address.
@@ -149,20 +165,36 @@ impl Interface {
     /// The own address to send to `destination` from. `None` if there is no route.
     #[must_use]
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        self.addresses.source_for(destination)
+        self.addresses.source_for(destination, self.best_route(destination)?)
     }
 
     /// The address on the link that packets for `destination` are handed to: itself, or a gateway.
     /// `None` if there is neither, or if it is no address of one other host.
     #[must_use]
     pub fn route(&self, destination: IpAddr) -> Option<IpAddr> {
-        self.addresses.route(destination)
+        self.best_route(destination).map(|route| route.next_hop(destination))
     }
 
-    /// The largest UDP payload to `destination` in one packet over this link.
+    /// The first of the best routes whose next hop is not known to be silent (RFC 1122, section
+    /// 3.3.1.5: "The IP layer MUST be able to detect [...] a first-hop gateway that has failed").
+    /// If all are, the first.
+    fn best_route(&self, destination: IpAddr) -> Option<&Route> {
+        let mut routes = self.addresses.routes(destination);
+        let first = routes.next()?;
+        let is_silent = |route: &Route| self.neighbours.is_silent(route.next_hop(destination));
+        if !is_silent(first) {
+            return Some(first);
+        }
+        Some(routes.find(|route| !is_silent(route)).unwrap_or(first))
+    }
+
+    /// The largest UDP payload to `destination` in one packet, as far as the link and the route
+    /// are concerned.
     #[must_use]
     pub fn udp_payload_bytes_max(&self, destination: IpAddr) -> usize {
-        usize::from(self.mtu).saturating_sub(path::ip_and_udp_length(destination))
+        let of_route = self.best_route(destination).and_then(|route| route.mtu);
+        let mtu = of_route.map_or(self.mtu, |mtu| mtu.min(self.mtu));
+        usize::from(mtu).saturating_sub(path::ip_and_udp_length(destination))
     }
 
     /// The Ethernet address of `next_hop`, which [`Interface::route`] has returned. Asks for it if
@@ -171,15 +203,19 @@ impl Interface {
         self.neighbours.resolve(now, next_hop)
     }
 
-    /// All that stays the same in packets from `source`, an own address, to `destination`. Keep it
-    /// with the flow, and ask again when [`Interface::is_current`] says no.
+    /// All that stays the same in packets from `source` to `destination`. Keep it with the flow, and
+    /// ask again when [`Interface::is_current`] says no. Unreachable if `source` is not, or not any
+    /// more, an own address.
     pub fn path(
         &mut self,
         now: Time,
         source: SocketAddr,
         destination: SocketAddr,
     ) -> Resolution<Path> {
-        let Some(next_hop) = self.route(destination.ip()) else { return Resolution::Unreachable };
+        let Some(next_hop) = self.route(destination.ip()).filter(|_| self.is_own(source.ip()))
+        else {
+            return Resolution::Unreachable;
+        };
         let fresh_until = now + path::FRESH_NS;
         self.resolve(now, next_hop).map(|mac| self.path_over(source, destination, mac, fresh_until))
     }
@@ -220,6 +256,20 @@ impl Interface {
     /// The control thread's answer: `ip` is at `mac`.
     pub fn learn(&mut self, now: Time, ip: IpAddr, mac: MacAddress) {
         self.neighbours.learn_from_kernel(now, ip, mac);
+    }
+
+    /// The next host that was found to use an own address, too. Each is named once in ten seconds.
+    pub fn poll_conflict(&mut self) -> Option<Conflict> {
+        self.conflicts.poll()
+    }
+
+    /// The peer at `destination` does not answer, though it should. If that is because its neighbour
+    /// has another Ethernet address now, asking helps: everybody is asked at once. Often is not too
+    /// often.
+    pub fn doubt(&mut self, now: Time, destination: IpAddr) {
+        if let Some(next_hop) = self.route(destination) {
+            self.neighbours.doubt(now, next_hop);
+        }
     }
 
     /// When [`Interface::handle_timeout`] is due.

@@ -4,9 +4,10 @@
 //! ```text
 //!            resolve            answer             30 s              used
 //! (nothing) ───────▶ Incomplete ──────▶ Reachable ──────▶ (stale) ───────▶ Probing
-//!                     │ 3 times          ▲    ▲                             │  │ 3 times
-//!                     ▼ unanswered       │    └──────────── answer ─────────┘  ▼ unanswered
-//!                    Failed              └─────────────── Incomplete ◀─────────┘
+//!                  │  ▲ 3 times          ▲    ▲ │     doubt                 ▲ │  │ 3 times
+//!                  ▼  │ unanswered       │    │ └───────────────────────────┘ │  ▼ unanswered
+//!                 Failed                 │    └──────────── answer ───────────┘  │
+//!                 3, 6, 12, 24 s         └─────────────── Incomplete ◀───────────┘
 //! ```
 //!
 //! A stranger has little influence: an entry comes into being only when this host wants to send,
@@ -40,8 +41,15 @@ const TRIES_MAX: u8 = 3;
 const RETRY_NS: u64 = SECOND;
 /// RFC 4861, section 10: REACHABLE_TIME, "30,000 milliseconds".
 const REACHABLE_NS: u64 = 30 * SECOND;
-/// How long a neighbour that did not answer is not asked again.
+/// How long a neighbour that did not answer is not asked again; twice as long each time that it does
+/// not. (RFC 1122, section 2.3.2.1: "The recommended maximum rate is 1 per second per destination.")
 const FAILED_NS: u64 = 3 * SECOND;
+/// How often that is doubled.
+const FAILED_DOUBLINGS_MAX: u8 = 3;
+/// How long after that it is remembered that nobody answered.
+const FORGET_NS: u64 = 30 * SECOND;
+/// How long an entry that was in doubt is not doubted again.
+const DOUBT_NS: u64 = SECOND;
 
 /// A question to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +80,10 @@ struct Entry {
     state: State,
     /// When it was last resolved; never, if it was learnt from a request.
     used: Option<Time>,
+    /// When everybody was last asked because it was in doubt.
+    doubted: Option<Time>,
+    /// How often in a row nobody has answered.
+    failures: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,9 +105,15 @@ impl State {
     fn deadline(self) -> Option<Time> {
         match self {
             Self::Incomplete { deadline, .. } | Self::Probing { deadline, .. } => Some(deadline),
-            Self::Failed { until } => Some(until),
+            Self::Failed { until } => Some(until + FORGET_NS),
             Self::Reachable { .. } => None,
         }
+    }
+}
+
+impl Entry {
+    fn new(state: State, used: Option<Time>) -> Self {
+        Self { state, used, doubted: None, failures: 0 }
     }
 }
 
@@ -116,6 +134,17 @@ impl Neighbours {
     #[inline]
     pub(super) fn generation(&self) -> u32 {
         self.generation
+    }
+
+    /// Makes everybody ask again who keeps an address.
+    pub(super) fn forget_paths(&mut self) {
+        self.generation = self.generation.wrapping_add(1);
+    }
+
+    /// True if nobody has answered for `next_hop` lately.
+    pub(super) fn is_silent(&self, next_hop: IpAddr) -> bool {
+        let entry = self.entries.get(&next_hop);
+        entry.is_some_and(|entry| matches!(entry.state, State::Failed { .. }))
     }
 
     pub(super) fn resolve(&mut self, now: Time, next_hop: IpAddr) -> Resolution<MacAddress> {
@@ -146,6 +175,26 @@ impl Neighbours {
         let Some(entry) = self.entries.get_mut(&next_hop) else { return };
         if let Some(mac) = entry.state.mac() {
             entry.state = State::Reachable { mac, until: now + REACHABLE_NS };
+        }
+    }
+
+    /// What was sent to the neighbour is not answered. Who has its address is asked for at once, of
+    /// everybody: the one that is known may be wrong.
+    pub(super) fn doubt(&mut self, now: Time, next_hop: IpAddr) {
+        let Some(entry) = self.entries.get_mut(&next_hop) else { return };
+        if entry.doubted.is_some_and(|doubted| now.since(doubted) < DOUBT_NS) {
+            return;
+        }
+        match entry.state {
+            State::Reachable { mac, .. } | State::Probing { mac, everybody: false, .. } => {
+                entry.doubted = Some(now);
+                self.probe(now, next_hop, mac, 1, true);
+            }
+            State::Failed { .. } => {
+                entry.doubted = Some(now);
+                self.ask_everybody(now, next_hop, 1);
+            }
+            State::Probing { .. } | State::Incomplete { .. } => {}
         }
     }
 
@@ -180,21 +229,18 @@ impl Neighbours {
             Some(known) if known == Some(mac) => {}
             Some(_) => self.set_mac(who, mac, now),
             None if self.entries.len() < ENTRIES_BY_REQUEST_MAX => {
-                let state = State::Reachable { mac, until: now };
-                self.entries.insert(who, Entry { state, used: None });
+                self.entries.insert(who, Entry::new(State::Reachable { mac, until: now }, None));
             }
             None => {}
         }
     }
 
     /// Somebody announces that `who` is at `mac` now. Nothing is learnt from that, but if it
-    /// contradicts what is known, everybody is asked.
+    /// contradicts what is known, or nobody was there before, everybody is asked.
     pub(super) fn handle_announcement(&mut self, now: Time, who: IpAddr, mac: MacAddress) {
-        if let Some(entry) = self.entries.get(&who)
-            && let State::Reachable { mac: known, .. } = entry.state
-            && known != mac
-        {
-            self.probe(now, who, known, 1, true);
+        let known = self.entries.get(&who).and_then(|entry| entry.state.mac());
+        if known != Some(mac) {
+            self.doubt(now, who);
         }
     }
 
@@ -205,14 +251,24 @@ impl Neighbours {
         }
     }
 
-    /// The link has just come up: whatever was asked before was lost.
-    pub(super) fn ask_again(&mut self) {
-        for who in self.waiting.clone() {
-            if let Some(State::Incomplete { .. }) = self.entries.get(&who).map(|entry| entry.state)
-            {
-                self.push_question(Question { target: who, mac: None });
+    /// The link has just come up: whatever was asked before was lost, and who is there may be
+    /// somebody else. Nobody is left to his wait, and what is known is verified when it is used.
+    pub(super) fn handle_link_up(&mut self, now: Time) {
+        let all: Vec<IpAddr> = self.entries.keys().copied().collect();
+        for who in all {
+            let Some(entry) = self.entries.get_mut(&who) else { continue };
+            match entry.state {
+                State::Reachable { mac, .. } => {
+                    entry.state = State::Reachable { mac, until: now };
+                }
+                State::Failed { .. } => entry.state = State::Failed { until: now },
+                State::Incomplete { .. } => {
+                    self.push_question(Question { target: who, mac: None });
+                }
+                State::Probing { .. } => {}
             }
         }
+        self.forget_paths();
     }
 
     pub(super) fn poll_question(&mut self) -> Option<Question> {
@@ -245,14 +301,12 @@ impl Neighbours {
                 State::Incomplete { tries, .. } if tries < TRIES_MAX => {
                     self.ask_everybody(now, who, tries + 1);
                 }
-                State::Incomplete { .. } => {
-                    self.set_state(who, State::Failed { until: now + FAILED_NS });
-                }
+                State::Incomplete { .. } => self.give_up(now, who),
                 State::Probing { mac, tries, everybody, .. } if tries < TRIES_MAX => {
                     self.probe(now, who, mac, tries + 1, everybody);
                 }
                 State::Probing { .. } => {
-                    self.generation = self.generation.wrapping_add(1);
+                    self.forget_paths();
                     self.push_unanswered(who);
                     self.ask_everybody(now, who, 1);
                 }
@@ -270,8 +324,17 @@ impl Neighbours {
             return;
         }
         let state = State::Incomplete { tries: 0, deadline: now };
-        self.entries.insert(who, Entry { state, used: Some(now) });
+        self.entries.insert(who, Entry::new(state, Some(now)));
         self.ask_everybody(now, who, 1);
+    }
+
+    /// Nobody has answered. Whoever was sent that way may know another one.
+    fn give_up(&mut self, now: Time, who: IpAddr) {
+        let Some(entry) = self.entries.get_mut(&who) else { return };
+        let wait_ns = FAILED_NS << entry.failures.min(FAILED_DOUBLINGS_MAX);
+        entry.failures = entry.failures.saturating_add(1);
+        self.set_state(who, State::Failed { until: now + wait_ns });
+        self.forget_paths();
     }
 
     fn push_unanswered(&mut self, who: IpAddr) {
@@ -322,9 +385,10 @@ impl Neighbours {
 
     /// `who`, which has an entry, is at `mac`.
     fn set_mac(&mut self, who: IpAddr, mac: MacAddress, until: Time) {
-        let known = self.entries.get(&who).and_then(|entry| entry.state.mac());
-        if known.is_some_and(|known| known != mac) {
-            self.generation = self.generation.wrapping_add(1);
+        let Some(entry) = self.entries.get_mut(&who) else { return };
+        entry.failures = 0;
+        if entry.state.mac().is_some_and(|known| known != mac) {
+            self.forget_paths();
         }
         self.set_state(who, State::Reachable { mac, until });
     }

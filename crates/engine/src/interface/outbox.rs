@@ -12,18 +12,15 @@ const FRAME_BYTES_MAX: usize = 1518;
 #[derive(Debug)]
 pub(super) struct Outbox {
     bytes: Vec<u8>,
-    frame_bytes_max: usize,
     lengths: [usize; FRAMES_MAX],
     first: usize,
     count: usize,
 }
 
 impl Outbox {
-    pub(super) fn new(frame_bytes_max: usize) -> Self {
-        let frame_bytes_max = frame_bytes_max.min(FRAME_BYTES_MAX);
+    pub(super) fn new() -> Self {
         Self {
-            bytes: vec![0; FRAMES_MAX * frame_bytes_max],
-            frame_bytes_max,
+            bytes: vec![0; FRAMES_MAX * FRAME_BYTES_MAX],
             lengths: [0; FRAMES_MAX],
             first: 0,
             count: 0,
@@ -36,11 +33,11 @@ impl Outbox {
 
     /// Queues a frame of `length` bytes that `fill` writes. False if it does not fit.
     pub(super) fn push(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        if self.count == FRAMES_MAX || length > self.frame_bytes_max {
+        if self.count == FRAMES_MAX || length > FRAME_BYTES_MAX {
             return false;
         }
         let slot = (self.first + self.count) % FRAMES_MAX;
-        let at = slot * self.frame_bytes_max;
+        let at = slot * FRAME_BYTES_MAX;
         fill(&mut self.bytes[at..at + length]);
         self.lengths[slot] = length;
         self.count += 1;
@@ -50,7 +47,7 @@ impl Outbox {
     /// Copies the oldest frame that fits into `frame` and returns its length; 0 if there is none.
     pub(super) fn pop_into(&mut self, frame: &mut [u8]) -> usize {
         while self.count > 0 {
-            let (at, length) = (self.first * self.frame_bytes_max, self.lengths[self.first]);
+            let (at, length) = (self.first * FRAME_BYTES_MAX, self.lengths[self.first]);
             self.first = (self.first + 1) % FRAMES_MAX;
             self.count -= 1;
             if let Some(frame) = frame.get_mut(..length) {
@@ -94,7 +91,7 @@ mod tests {
 
     #[test]
     fn frames_come_out_in_order() {
-        let mut outbox = Outbox::new(1518);
+        let mut outbox = Outbox::new();
         let mut frame = [0; 100];
         for round in 0..100u8 {
             assert!(outbox.push(3, |bytes| bytes.fill(round)));
@@ -107,8 +104,8 @@ mod tests {
 
     #[test]
     fn has_bounds() {
-        let mut outbox = Outbox::new(64);
-        assert!(!outbox.push(65, |_| ()));
+        let mut outbox = Outbox::new();
+        assert!(!outbox.push(FRAME_BYTES_MAX + 1, |_| ()));
         assert!((0..FRAMES_MAX).all(|_| outbox.push(64, |_| ())));
         assert!(!outbox.push(1, |_| ()));
         // What does not fit into the buffer is dropped and does not block the others.

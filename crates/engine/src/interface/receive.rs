@@ -319,7 +319,14 @@ impl Interface {
     ) -> Result<(), DropReason> {
         self.check_neighbour_discovery(ip)?;
         let icmpv6::Advertisement { target, target_mac, overrides, .. } = *advertisement;
+        let is_own = self.addresses.is_own_v6(target);
         let target = IpAddr::V6(target);
+        if is_own {
+            // RFC 4862, section 5.4.4. An address that this host uses already is not given up.
+            let mac = target_mac.unwrap_or_default();
+            self.handle_conflict(now, target, mac);
+            return Err(DropReason::Conflict);
+        }
         if !advertisement.is_solicited {
             if let Some(mac) = target_mac {
                 self.neighbours.handle_announcement(now, target, mac);

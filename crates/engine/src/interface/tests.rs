@@ -5,7 +5,8 @@ use super::*;
 use clearway_base::Random;
 use clearway_wire::digest::Digest;
 use clearway_wire::ethernet::ether_type;
-use clearway_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
+use clearway_wire::{Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
+use core::net::{Ipv4Addr, Ipv6Addr};
 
 const NOW: Time = Time::from_ns(1000 * SECOND);
 const FRAME_BYTES_MAX: usize = 2048;
@@ -19,8 +20,7 @@ fn config(host: u8) -> Config {
             (IpAddr::V4(Ipv4Addr::new(10, 0, 0, host)), 24),
             (IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host.into())), 64),
         ],
-        gateway_v4: None,
-        gateway_v6: None,
+        routes: Vec::new(),
         vlan: None,
         mtu: 1500,
         kernel_shares: false,
@@ -196,7 +196,7 @@ fn a_restarted_peer_with_another_mac_is_found_by_its_announcement() {
         let mut moved = config(2);
         moved.mac = [2, 0, 0, 0, 0, 99];
         let mut moved = Interface::new(&moved);
-        moved.handle_link_up();
+        moved.handle_link_up(NOW);
         settle(NOW, &mut a, &mut moved);
         assert!(!a.is_current(NOW, &there));
         let there = known(a.path(NOW, from, to));
@@ -212,7 +212,7 @@ fn questions_that_were_lost_while_the_link_was_down_are_asked_again_when_it_is_u
     let (mut a, mut b) = hosts(|_| ());
     assert_eq!(a.path(NOW, v4(1), v4(2)).map(drop), Resolution::Pending);
     assert_eq!(frames_of(&mut a).len(), 1, "and it is lost");
-    a.handle_link_up();
+    a.handle_link_up(NOW);
     settle(NOW, &mut a, &mut b);
     known(a.path(NOW, v4(1), v4(2)));
 }
@@ -237,12 +237,96 @@ fn nobody_answers() {
 
 #[test]
 fn a_gateway_takes_what_is_not_on_the_link() {
-    let (mut a, mut b) = hosts(|config| config.gateway_v4 = Some(Ipv4Addr::new(10, 0, 0, 2)));
+    let (mut a, mut b) = hosts(|config| config.routes = vec![Route::default_via(v4(2).ip())]);
     let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);
     let there = path(&mut a, &mut b, v4(1), elsewhere);
     let frame = datagram(&there, b"x");
     assert_eq!(frame[..6], b.mac());
     assert_eq!(receive(&mut b, NOW, &frame), None);
+}
+
+#[test]
+fn a_silent_gateway_is_passed_over_for_the_next_best() {
+    let gateways = [v4(8).ip(), v4(2).ip()].map(Route::default_via);
+    let (mut a, mut b) = hosts(|config| config.routes = gateways.to_vec());
+    let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);
+    let mut now = NOW;
+    while a.route(elsewhere.ip()) == Some(v4(8).ip()) {
+        assert_eq!(a.path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
+        settle(now, &mut a, &mut b);
+        now = a.poll_timeout().unwrap();
+        a.handle_timeout(now);
+    }
+    assert_eq!(a.path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
+    settle(now, &mut a, &mut b);
+    let there = known(a.path(now, v4(1), elsewhere));
+    assert_eq!(datagram(&there, b"x")[..6], b.mac());
+}
+
+#[test]
+fn routes_have_an_mtu_of_their_own() {
+    let mut config = config(1);
+    let to = Ipv4Addr::new(192, 0, 2, 0).into();
+    let route = Route { mtu: Some(1400), ..Route::default_via(v4(2).ip()) };
+    config.routes =
+        vec![Route { to, prefix_bits: 24, ..route }, Route { mtu: Some(9000), ..route }];
+    let a = Interface::new(&config);
+    let bytes = |to: [u8; 4]| a.udp_payload_bytes_max(Ipv4Addr::from(to).into());
+    assert_eq!(
+        [bytes([192, 0, 2, 9]), bytes([198, 51, 100, 1]), bytes([10, 0, 0, 2])],
+        [1372, 1472, 1472]
+    );
+}
+
+#[test]
+fn a_changed_network_is_taken_over() {
+    let (mut a, mut b) = hosts(|_| ());
+    let there = path(&mut a, &mut b, v4(1), v4(2));
+    let added = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
+    let mut changed = Config { mtu: 1300, ..config(1) };
+    changed.addresses.push((added, 24));
+    changed.routes.push(Route::default_via(v4(2).ip()));
+    a.reconfigure(&changed);
+    assert!(a.is_own(added) && !a.is_current(NOW, &there));
+    // The new address is probed and announced, the others are known.
+    let told = frames_of(&mut a);
+    assert_eq!(told.len(), 2);
+    assert!(told.iter().all(|frame| frame.ends_with(&[10, 9, 0, 1])));
+    // The neighbour is still known, and there is a route now.
+    known(a.path(NOW, v4(1), v4(2)));
+    let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), PORT);
+    known(a.path(NOW, v4(1), elsewhere));
+    assert_eq!(a.udp_payload_bytes_max(v4(2).ip()), 1272);
+
+    // What is not its own any more it neither receives at nor sends from.
+    changed.addresses.remove(0);
+    a.reconfigure(&changed);
+    assert_eq!(a.path(NOW, v4(1), elsewhere).map(drop), Resolution::Unreachable);
+    let back = datagram(&known(b.path(NOW, v4(2), v4(1))), b"x");
+    assert_eq!(receive(&mut a, NOW, &back), None);
+}
+
+#[test]
+fn who_uses_an_own_address_too_is_found_out_and_told() {
+    for own in [v4(1).ip(), v6(1).ip()] {
+        let (mut a, _) = hosts(|config| {
+            config.addresses.retain(|(address, _)| address.is_ipv4() == own.is_ipv4())
+        });
+        // Another host with the same address comes up.
+        let mut other = config(1);
+        other.mac = [2, 0, 0, 0, 0, 77];
+        other.addresses.retain(|(address, _)| address.is_ipv4() == own.is_ipv4());
+        let mut other = Interface::new(&other);
+        other.handle_link_up(NOW);
+        settle(NOW, &mut a, &mut other);
+        assert_eq!(a.poll_conflict(), Some(Conflict { address: own, mac: other.mac() }));
+        assert_eq!(other.poll_conflict(), Some(Conflict { address: own, mac: a.mac() }));
+        assert!(a.drops().of(DropReason::Conflict) > 0);
+        // They do not go on about it.
+        other.handle_link_up(NOW + SECOND);
+        assert!(settle(NOW + SECOND, &mut a, &mut other) <= 3);
+        assert_eq!(a.poll_conflict(), None);
+    }
 }
 
 /// A ping of `to`, written by hand: the interface sends none.
@@ -345,7 +429,7 @@ fn the_kernel_answers_where_it_shares() {
     }
     let frame = datagram(&there, b"x");
     assert!(matches!(receive(&mut shared, NOW, &frame), Some(Received::Datagram(_))));
-    shared.handle_link_up();
+    shared.handle_link_up(NOW);
     assert!(!shared.has_output());
 
     // Its neighbours are asked for once per attempt, and through the kernel.

@@ -69,6 +69,9 @@ pub(crate) struct Switch {
     registry: Registry<Table>,
     /// By the number of the registered entry.
     ports: Vec<Option<Port>>,
+    /// What the host's services have, and its registered entries.
+    services: Vec<Entry>,
+    service_entries: Vec<VifId>,
     /// Open VIFs, by slot.
     pub(super) vifs: Vec<Option<Vif>>,
     free: Vec<u32>,
@@ -86,10 +89,12 @@ pub(crate) struct Switch {
 
 impl Switch {
     /// A switch whose only ports are the NIC, at `mac`, and the host's services.
-    pub(crate) fn new(mac: MacAddress, services: &[Entry]) -> Self {
+    pub(crate) fn new(mac: MacAddress, services: Vec<Entry>) -> Self {
         let mut switch = Self {
             registry: Registry::new(Limits::default(), Table::default()),
             ports: Vec::new(),
+            services: Vec::new(),
+            service_entries: Vec::new(),
             vifs: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
@@ -98,22 +103,54 @@ impl Switch {
             touched: Vec::new(),
             macs: vec![mac_number(mac)],
         };
-        for Entry { service, receive, send } in services {
-            let entry = registry::Vif {
-                owner: HOST,
-                send: send.clone(),
-                receive: Some((*receive).into()),
-                action: Action::Own,
-                priority: match service {
-                    Service::Datagrams => PRIORITY_OF_REFUSALS,
-                    Service::Messages | Service::Arp | Service::Icmp => PRIORITY_OF_SERVICES,
-                },
-            };
-            let registered = registry::Registry::register(&mut switch.registry, entry);
-            let entry = registered.expect("an owner's own entries do not collide");
-            switch.set_port(entry, Port::Service(*service));
-        }
+        switch.set_services(services);
         switch
+    }
+
+    /// From now on the host's services have these entries instead of those before.
+    pub(crate) fn set_services(&mut self, services: Vec<Entry>) {
+        if services == self.services {
+            return;
+        }
+        for entry in std::mem::take(&mut self.service_entries) {
+            self.registry.remove(entry);
+            self.ports[entry.0 as usize] = None;
+        }
+        for service in &services {
+            self.add_service(service);
+        }
+        self.services = services;
+    }
+
+    /// An app may send already what only the service is to send from now on: its VIF was opened before
+    /// the address was the host's. It may go on until it closes that, and the service receives all
+    /// the same.
+    fn add_service(&mut self, entry: &Entry) {
+        let wanted = |send: Option<Filter>| registry::Vif {
+            owner: HOST,
+            send,
+            receive: Some(entry.receive.into()),
+            action: Action::Own,
+            priority: match entry.service {
+                Service::Datagrams => PRIORITY_OF_REFUSALS,
+                Service::Messages | Service::Arp | Service::Icmp => PRIORITY_OF_SERVICES,
+            },
+        };
+        let registered = self.registry.register(wanted(entry.send.clone()));
+        match registered.or_else(|_| self.registry.register(wanted(None))) {
+            Ok(id) => {
+                self.set_port(id, Port::Service(entry.service));
+                self.service_entries.push(id);
+            }
+            Err(refusal) => {
+                let service = entry.service.name();
+                tracing::error!(
+                    service,
+                    ?refusal,
+                    "the switch has no room for a service of the host"
+                );
+            }
+        }
     }
 
     // ---- opening and closing ----

@@ -172,8 +172,7 @@ fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
         interface: interface::Config {
             mac,
             addresses: vec![(address(index), 24)],
-            gateway_v4: None,
-            gateway_v6: None,
+            routes: Vec::new(),
             vlan: None,
             mtu: 1500,
             kernel_shares: false,

@@ -1,15 +1,16 @@
 //! Everything the daemon and `clearway doctor` want to know about an interface, at one moment.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteHeader, RouteMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressFlags, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage, LinkXdp};
+use netlink_packet_route::route::{RouteAttribute, RouteMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 
 use super::Device;
 use super::netlink::Netlink;
+use super::routes::{self, TableRoute, ip, via_ip};
 use crate::{Error, MacAddress};
 
 /// What is true of an interface.
@@ -35,12 +36,12 @@ pub struct Facts {
     pub running: bool,
     /// The id of an XDP program that is attached to it.
     pub xdp_program: Option<u32>,
-    /// The kernel's addresses on it.
+    /// The kernel's addresses on it that can be used.
     pub addresses: Vec<Address>,
-    /// Where IPv4 packets for elsewhere go.
-    pub gateway_ipv4: Option<Ipv4Addr>,
-    /// Where IPv6 packets for elsewhere go.
-    pub gateway_ipv6: Option<Ipv6Addr>,
+    /// It has addresses that cannot be used yet, or not at all: another host may have them.
+    pub has_tentative_addresses: bool,
+    /// The kernel's routes by it, without those of other tables than the main one.
+    pub routes: Vec<TableRoute>,
 }
 
 /// An address of an interface with the length of its network's prefix.
@@ -66,8 +67,12 @@ pub struct Route {
 impl Facts {
     /// The facts about the interface called `name` in this thread's network namespace.
     pub fn of(name: &str) -> Result<Facts, Error> {
-        let device = Device::open(name)?;
-        let mut netlink = Netlink::open(0)?;
+        Facts::read(&Device::open(name)?, &mut Netlink::open(0)?)
+    }
+
+    /// The facts about `device`, asked over `netlink`, which is of the same namespace.
+    pub(super) fn read(device: &Device, netlink: &mut Netlink) -> Result<Facts, Error> {
+        let name = device.name();
         let asked = |what: &str| {
             let action = format!("cannot read the {what} of {name}");
             move |source: io::Error| Error::System {
@@ -76,31 +81,26 @@ impl Facts {
                 source,
             }
         };
-        let link = link(&mut netlink, device.index()).map_err(asked("state"))?;
-        let addresses = addresses(&mut netlink, device.index()).map_err(asked("addresses"))?;
+        let link = link(netlink, device.index()).map_err(asked("state"))?;
+        let addresses = addresses(netlink, device.index()).map_err(asked("addresses"))?;
         let routes = netlink.dump(get_route(AddressFamily::Unspec)).map_err(asked("routes"))?;
-        let gateways = default_gateways(&routes, device.index());
         let channels = device.channels();
+        let (unusable, usable): (Vec<_>, Vec<_>) =
+            addresses.into_iter().partition(|(_, is_tentative)| *is_tentative);
         Ok(Facts {
             name: name.to_owned(),
             index: device.index(),
             mac: device.mac().ok(),
-            mtu: device.mtu()?,
+            mtu: mtu(&link),
             driver: device.driver(),
             receive_queues: channels.receive_queues(),
             queue_pairs_max: channels.pairs_max(),
             operstate: operstate(&link),
-            running: device.running().unwrap_or(false),
+            running: link.header.flags.contains(LinkFlags::Up | LinkFlags::Running),
             xdp_program: xdp_program(&link),
-            addresses,
-            gateway_ipv4: gateways.iter().find_map(|gateway| match gateway {
-                IpAddr::V4(gateway) => Some(*gateway),
-                IpAddr::V6(_) => None,
-            }),
-            gateway_ipv6: gateways.iter().find_map(|gateway| match gateway {
-                IpAddr::V4(_) => None,
-                IpAddr::V6(gateway) => Some(*gateway),
-            }),
+            addresses: usable.into_iter().map(|(address, _)| address).collect(),
+            has_tentative_addresses: !unusable.is_empty(),
+            routes: routes::of_interface(&routes, device.index()),
         })
     }
 
@@ -174,6 +174,15 @@ fn name_of(message: RouteNetlinkMessage) -> Option<String> {
     })
 }
 
+/// Every link has one.
+fn mtu(link: &LinkMessage) -> usize {
+    let mtu = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu as usize),
+        _ => None,
+    });
+    mtu.unwrap_or_default()
+}
+
 fn operstate(link: &LinkMessage) -> String {
     link.attributes
         .iter()
@@ -195,14 +204,16 @@ fn xdp_program(link: &LinkMessage) -> Option<u32> {
     })
 }
 
-fn addresses(netlink: &mut Netlink, index: u32) -> io::Result<Vec<Address>> {
+/// The addresses, and whether each is only tentative (RFC 4862, section 2: "an address whose
+/// uniqueness on a link is being verified").
+fn addresses(netlink: &mut Netlink, index: u32) -> io::Result<Vec<(Address, bool)>> {
     let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
     let answers = netlink.dump(question)?;
     Ok(answers
         .into_iter()
         .filter_map(|answer| match answer {
             RouteNetlinkMessage::NewAddress(message) if message.header.index == index => {
-                address(&message)
+                address(&message).map(|address| (address, is_tentative(&message)))
             }
             _ => None,
         })
@@ -225,57 +236,20 @@ fn address(message: &AddressMessage) -> Option<Address> {
     Some(Address { address, prefix_bits: message.header.prefix_len })
 }
 
+fn is_tentative(message: &AddressMessage) -> bool {
+    let flags = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Flags(flags) => Some(*flags),
+        _ => None,
+    });
+    let flags = flags.unwrap_or(AddressFlags::empty());
+    flags.intersects(AddressFlags::Dadfailed)
+        || flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic)
+}
+
 fn get_route(family: AddressFamily) -> RouteNetlinkMessage {
     let mut question = RouteMessage::default();
     question.header.address_family = family;
     RouteNetlinkMessage::GetRoute(question)
-}
-
-/// The gateways of the default routes by this interface, those of the lowest metric first.
-fn default_gateways(routes: &[RouteNetlinkMessage], index: u32) -> Vec<IpAddr> {
-    let mut gateways: Vec<(u32, IpAddr)> = routes
-        .iter()
-        .filter_map(|message| match message {
-            RouteNetlinkMessage::NewRoute(route) => default_gateway(route, index),
-            _ => None,
-        })
-        .collect();
-    gateways.sort_unstable();
-    gateways.into_iter().map(|(_, gateway)| gateway).collect()
-}
-
-fn default_gateway(route: &RouteMessage, index: u32) -> Option<(u32, IpAddr)> {
-    let header = &route.header;
-    if header.destination_prefix_length != 0 || header.table != RouteHeader::RT_TABLE_MAIN {
-        return None;
-    }
-    let (mut gateway, mut metric, mut by_this) = (None, 0, false);
-    for attribute in &route.attributes {
-        match attribute {
-            RouteAttribute::Gateway(address) => gateway = ip(address),
-            RouteAttribute::Priority(priority) => metric = *priority,
-            RouteAttribute::Oif(by) => by_this = *by == index,
-            _ => {}
-        }
-    }
-    gateway.filter(|_| by_this).map(|gateway| (metric, gateway))
-}
-
-fn ip(address: &RouteAddress) -> Option<IpAddr> {
-    match address {
-        RouteAddress::Inet(address) => Some((*address).into()),
-        RouteAddress::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
-}
-
-fn via_ip(via: &netlink_packet_route::route::RouteVia) -> Option<IpAddr> {
-    use netlink_packet_route::route::RouteVia;
-    match via {
-        RouteVia::Inet(address) => Some((*address).into()),
-        RouteVia::Inet6(address) => Some((*address).into()),
-        _ => None,
-    }
 }
 
 pub(super) fn family(address: IpAddr) -> AddressFamily {

@@ -12,7 +12,9 @@ mod namespace;
 mod neighbours;
 mod netlink;
 pub(crate) mod pattern;
+mod routes;
 mod steering;
+mod watch;
 
 pub use claim::Protocol;
 pub(crate) use claim::{attach_filter, last_errno, return_instruction, set_option};
@@ -22,5 +24,7 @@ pub(crate) use link::Link;
 pub use namespace::Namespace;
 pub use neighbours::{Neighbour, Neighbours};
 pub use pattern::SteerPattern;
+pub use routes::TableRoute;
 pub(crate) use steering::PatternTable;
 pub use steering::{KernelSteering, Steered, Steering};
+pub use watch::Watch;

@@ -39,11 +39,64 @@ fn gives_up_after_three_questions() {
     }
     assert_eq!(cache.resolve(at(3), WHO), Resolution::Unreachable);
     assert_eq!(cache.poll_question(), None);
-    assert_eq!(cache.poll_timeout(), Some(at(6)));
-    cache.handle_timeout(at(6));
-    assert_eq!((cache.entries.len(), cache.poll_timeout()), (0, None));
+    assert!(cache.is_silent(WHO));
+    assert_eq!(cache.resolve(at(6) - 1, WHO), Resolution::Unreachable);
     assert_eq!(cache.resolve(at(6), WHO), Resolution::Pending);
-    assert!(cache.has_questions());
+    assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+}
+
+#[test]
+fn the_silent_are_asked_less_and_less_and_then_forgotten() {
+    let mut cache = Neighbours::new();
+    let mut now = at(0);
+    for wait_s in [3, 6, 12, 24, 24] {
+        assert_eq!(cache.resolve(now, WHO), Resolution::Pending);
+        for _ in 0..TRIES_MAX {
+            assert!(cache.poll_question().is_some());
+            now = now + RETRY_NS;
+            cache.handle_timeout(now);
+        }
+        now = now + wait_s * SECOND;
+        assert_eq!(cache.resolve(now - 1, WHO), Resolution::Unreachable);
+        cache.handle_timeout(now - 1);
+        assert!(!cache.has_questions());
+    }
+    cache.handle_timeout(now + FORGET_NS);
+    assert_eq!((cache.entries.len(), cache.poll_timeout()), (0, None));
+}
+
+#[test]
+fn who_was_silent_is_asked_when_he_announces_himself_or_the_link_was_down() {
+    for link_was_down in [false, true] {
+        let mut cache = Neighbours::new();
+        cache.resolve(at(0), WHO);
+        (1..=3).for_each(|second| cache.handle_timeout(at(second)));
+        while cache.poll_question().is_some() {}
+        if link_was_down {
+            cache.handle_link_up(at(4));
+            assert_eq!(cache.resolve(at(4), WHO), Resolution::Pending);
+        } else {
+            cache.handle_announcement(at(4), WHO, MAC_A);
+        }
+        assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+        assert!(cache.handle_answer(at(4), WHO, Some(MAC_A), true));
+        assert_eq!(cache.entries[&WHO].failures, 0);
+    }
+}
+
+#[test]
+fn doubt_asks_everybody_at_once_and_not_too_often() {
+    let mut cache = reachable();
+    for second in [1, 2] {
+        cache.doubt(at(second), WHO);
+        assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
+        assert_eq!(cache.resolve(at(second), WHO), Resolution::Known(MAC_A), "serves meanwhile");
+        assert!(cache.handle_answer(at(second), WHO, Some(MAC_A), true));
+        cache.doubt(at(second) + SECOND / 2, WHO);
+        assert!(!cache.has_questions());
+    }
+    cache.doubt(at(3), host(1));
+    assert!(!cache.has_questions(), "nobody's entry");
 }
 
 #[test]

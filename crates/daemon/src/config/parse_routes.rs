@@ -1,0 +1,105 @@
+//! The routes of a `[[nic]]` section: `gateway`, `gateways` and `routes`.
+
+use std::net::IpAddr;
+use std::ops::Range;
+
+use clearway_engine::interface::Route;
+
+use super::Network;
+use super::reader::{Placed, Section};
+
+/// The largest metric that the kernel knows.
+const METRIC_MAX: u64 = u32::MAX as u64;
+/// RFC 791, section 3.1, every host takes packets of that size; the largest packet there is.
+const MTU_BYTES: std::ops::RangeInclusive<u64> = 576..=65_535;
+
+/// All of them. `addresses` are those of the section, which tell what is on the link.
+pub(super) fn routes(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<Route> {
+    let mut routes: Vec<Route> = section
+        .sections("routes", "{ to = \"...\", via = \"...\" }")
+        .into_iter()
+        .filter_map(|route| self::route(route, addresses))
+        .collect();
+    routes.extend(gateways(section, addresses));
+    routes
+}
+
+/// `gateway` takes one address; `gateways` several, of which those of one family are tried in their
+/// order.
+fn gateways(section: &mut Section<'_>, addresses: &[Placed<Network>]) -> Vec<Route> {
+    let mut texts: Vec<Placed<String>> = section.string("gateway").into_iter().collect();
+    texts.extend(section.strings("gateways", false));
+    let gateways = texts.into_iter().filter_map(|text| gateway(section, &text, addresses));
+    gateways.map(Route::default_via).collect()
+}
+
+fn route(mut section: Section<'_>, addresses: &[Placed<Network>]) -> Option<Route> {
+    let to = section.string("to").and_then(|text| network(&section, &text));
+    let via = section.string("via");
+    let metric = section.integer("metric", 0..=METRIC_MAX).map(|metric| metric.value as u32);
+    let mtu = section.integer("mtu_bytes", MTU_BYTES).map(|mtu| mtu.value as u16);
+    for key in ["to", "via"] {
+        if !section.has(key) {
+            let cause = format!("this route has no `{key}`");
+            let remedy = "write it as in { to = \"10.1.0.0/16\", via = \"10.0.0.2\" }";
+            section.report(section.span(), cause, remedy);
+        }
+    }
+    let gateway = via.and_then(|text| {
+        let gateway = gateway(&section, &text, addresses)?;
+        is_of_family(&section, &text.span, gateway, to?.address).then_some(gateway)
+    });
+    section.finish();
+    let Network { address, prefix_bits } = to?;
+    let route = Route::on_link(address, prefix_bits);
+    Some(Route { via: Some(gateway?), metric: metric.unwrap_or(0), mtu, ..route })
+}
+
+fn is_of_family(section: &Section<'_>, span: &Range<usize>, via: IpAddr, to: IpAddr) -> bool {
+    if via.is_ipv4() == to.is_ipv4() {
+        return true;
+    }
+    let cause = format!("{via} is not of the address family of {to}");
+    section.report(span, cause, "name a gateway of the same family");
+    false
+}
+
+fn network(section: &Section<'_>, text: &Placed<String>) -> Option<Network> {
+    let parsed = text.value.split_once('/').and_then(|(address, prefix)| {
+        let (address, prefix_bits) = (address.parse::<IpAddr>().ok()?, prefix.parse().ok()?);
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        (prefix_bits <= bits_max).then_some(Network { address, prefix_bits })
+    });
+    if parsed.is_none() {
+        let cause = format!("\"{}\" is not a network with its prefix", text.value);
+        section.report(&text.span, cause, "write it as in \"10.1.0.0/16\" or \"::/0\"");
+    }
+    parsed
+}
+
+fn gateway(
+    section: &Section<'_>,
+    text: &Placed<String>,
+    addresses: &[Placed<Network>],
+) -> Option<IpAddr> {
+    let Ok(gateway) = text.value.parse::<IpAddr>() else {
+        let cause = format!("\"{}\" is not an IP address", text.value);
+        let remedy = "write the gateway as in \"10.0.0.254\", without a prefix";
+        section.report(&text.span, cause, remedy);
+        return None;
+    };
+    let reachable = addresses.iter().any(|network| network.value.on_link(gateway));
+    if !addresses.is_empty() && !reachable && !is_link_local(gateway) {
+        section.report(
+            &text.span,
+            format!("the gateway {gateway} is not on the link of any of the `addresses`"),
+            "give an address or a prefix that covers it",
+        );
+    }
+    Some(gateway)
+}
+
+/// RFC 4291, section 2.5.6: fe80::/10. Routers announce themselves by such an address.
+fn is_link_local(address: IpAddr) -> bool {
+    matches!(address, IpAddr::V6(address) if address.is_unicast_link_local())
+}

@@ -1,0 +1,164 @@
+//! The kernel's interfaces change while the daemon runs: addresses, routes, MTU, carrier. Here is what
+//! follows for steering and for the engine.
+//!
+//! The kernel's news come in bursts, several for one command of an administrator. So they are waited for
+//! a little, and then everything is read again, at most a few times per second, however fast the
+//! routes of a busy router change.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use clearway_engine::Request as EngineRequest;
+use clearway_engine::interface::{self, Conflict};
+
+use super::ControlPlane;
+use super::nics::NicSlot;
+use crate::config::Network;
+use crate::nic::Follower;
+
+/// How long further news are waited for after the first.
+const SETTLE_TIME: Duration = Duration::from_millis(10);
+/// Time between two readings.
+const READING_PAUSE: Duration = Duration::from_millis(200);
+
+/// The follower of a NIC, and when it is to read.
+#[derive(Debug)]
+pub(super) struct Following {
+    follower: Follower,
+    read_at: Option<Instant>,
+    last_read: Option<Instant>,
+}
+
+impl Following {
+    pub(super) fn new(follower: Follower) -> Self {
+        Self { follower, read_at: None, last_read: None }
+    }
+
+    /// There are news: reads soon.
+    fn note(&mut self, now: Instant) {
+        let earliest = self.last_read.map_or(now, |last| last + READING_PAUSE);
+        self.read_at.get_or_insert((now + SETTLE_TIME).max(earliest));
+    }
+}
+
+impl AsFd for Following {
+    /// Readable when there are news.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.follower.as_fd()
+    }
+}
+
+impl ControlPlane {
+    /// The kernel has news about the interface of a NIC.
+    pub(super) fn take_news(&mut self, nic: usize) {
+        let nic = &mut self.nics[nic];
+        let Some(following) = &mut nic.following else { return };
+        match following.follower.has_changed() {
+            Ok(false) => {}
+            Ok(true) => following.note(Instant::now()),
+            Err(error) => tracing::warn!(nic = nic.name, %error),
+        }
+    }
+
+    /// When [`ControlPlane::follow_networks`] has something to do.
+    pub(super) fn networks_due(&self) -> Option<Instant> {
+        self.nics.iter().filter_map(|nic| nic.following.as_ref()?.read_at).min()
+    }
+
+    /// Reads what has changed, where it is time to.
+    pub(super) fn follow_networks(&mut self) {
+        let now = Instant::now();
+        for nic in &mut self.nics {
+            let read_at = nic.following.as_ref().and_then(|following| following.read_at);
+            if read_at.is_none_or(|due| now < due) {
+                continue;
+            }
+            if let Some(network) = nic.follow(now, self.facts.udp_port) {
+                for engine in &mut self.engines[nic.engines.clone()] {
+                    engine.post(EngineRequest::Network(Box::new(network.clone())));
+                }
+            }
+        }
+    }
+
+    /// Another host has an address of an engine's NIC.
+    pub(super) fn address_conflict(&mut self, engine: usize, conflict: Conflict) {
+        let Conflict { address, mac } = conflict;
+        let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
+        let engine = &self.engines[engine].name;
+        tracing::error!(
+            engine,
+            "the host at {mac} uses the address {address}, too; give one of the two another address"
+        );
+    }
+}
+
+impl NicSlot {
+    /// Reads the facts again. Returns the network if it has become another one.
+    fn follow(&mut self, now: Instant, udp_port: u16) -> Option<interface::Config> {
+        let following = self.following.as_mut()?;
+        (following.read_at, following.last_read) = (None, Some(now));
+        let change = match following.follower.read() {
+            Ok(change) => change,
+            Err(error) => {
+                tracing::warn!(nic = self.name, %error, "the network stays as it was");
+                return None;
+            }
+        };
+        if let Some(is_up) = change.carrier {
+            tracing::info!(nic = self.name, "the link is {}", if is_up { "up" } else { "down" });
+        }
+        let of_kernel = following.follower.is_of_kernel();
+        let network = change.is_other.then(|| following.follower.network().clone())?;
+        Some(self.set_network(network, of_kernel, udp_port))
+    }
+
+    /// Has packets to new addresses steered here, and those to old ones not any more. Returns what the
+    /// engines are to know.
+    fn set_network(
+        &mut self,
+        mut network: interface::Config,
+        of_kernel: bool,
+        udp_port: u16,
+    ) -> interface::Config {
+        let before: Vec<IpAddr> = self.networks.iter().map(|network| network.address).collect();
+        network.addresses.retain(|(address, _)| {
+            before.contains(address) || self.take_address(*address, of_kernel, udp_port)
+        });
+        let is_there = |address: IpAddr| network.addresses.iter().any(|(own, _)| *own == address);
+        for address in before.into_iter().filter(|address| !is_there(*address)) {
+            self.leave_address(address, udp_port);
+        }
+        let as_network = |&(address, prefix_bits): &(IpAddr, u8)| Network { address, prefix_bits };
+        self.networks = network.addresses.iter().map(as_network).collect();
+        self.ethernet.mtu = network.mtu;
+        tracing::info!(
+            nic = self.name,
+            addresses = self.networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            mtu_bytes = network.mtu,
+            routes = network.routes.len(),
+            "the network has changed"
+        );
+        network
+    }
+
+    /// True if messages to `address` come here from now on.
+    fn take_address(&mut self, address: IpAddr, of_kernel: bool, udp_port: u16) -> bool {
+        let Some(steering) = &mut self.steering else { return true };
+        let own = if of_kernel { Ok(()) } else { steering.add_own_address(address) };
+        let taken = own.and_then(|()| steering.register_udp_port(Some(address), udp_port));
+        if let Err(error) = &taken {
+            tracing::error!(nic = self.name, %address, %error, "the new address is not used");
+        }
+        taken.is_ok()
+    }
+
+    fn leave_address(&mut self, address: IpAddr, udp_port: u16) {
+        let Some(steering) = &mut self.steering else { return };
+        let left = steering.unregister_udp_port(Some(address), udp_port);
+        if let Err(error) = left.and_then(|()| steering.remove_own_address(address)) {
+            tracing::warn!(nic = self.name, %address, %error, "cannot give an address back");
+        }
+    }
+}

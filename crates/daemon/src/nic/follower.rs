@@ -1,0 +1,257 @@
+//! What the kernel says of an interface, as a network for the engine: at the start, and again whenever
+//! it has changed.
+
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use clearway_engine::interface::{self, Route};
+use clearway_nic::interface::{Facts, TableRoute, Watch};
+use clearway_nic::{Capabilities, Error, MacAddress};
+
+use crate::config::Nic;
+
+/// Ethernet header and one VLAN tag, which the MTU does not count.
+const HEADER_BYTES: usize = 14 + 4;
+/// RFC 791, section 3.1: every host takes packets of that size.
+const MTU_BYTES_MIN: u16 = 576;
+
+/// Follows the interface of one NIC.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    watch: Watch,
+    nic: Nic,
+    mac: MacAddress,
+    capabilities: Capabilities,
+    of_kernel: bool,
+    /// What was found last.
+    network: interface::Config,
+    is_running: bool,
+}
+
+impl Follower {
+    /// Follows an interface whose `facts` were read by `watch` just now.
+    pub(super) fn new(
+        watch: Watch,
+        nic: &Nic,
+        mac: MacAddress,
+        capabilities: Capabilities,
+        facts: &Facts,
+    ) -> Result<Self, Error> {
+        let of_kernel = are_of_kernel(nic, facts)?;
+        let network = network(nic, mac, &capabilities, of_kernel, facts)?;
+        let nic = nic.clone();
+        let is_running = facts.running;
+        Ok(Self { watch, nic, mac, capabilities, of_kernel, network, is_running })
+    }
+
+    /// The network as it was found last.
+    pub(crate) fn network(&self) -> &interface::Config {
+        &self.network
+    }
+
+    /// True if the addresses are those of the kernel.
+    pub(crate) fn is_of_kernel(&self) -> bool {
+        self.of_kernel
+    }
+
+    /// Takes the kernel's news. True if it is worth reading everything again.
+    pub(crate) fn has_changed(&mut self) -> Result<bool, Error> {
+        self.watch.has_changed()
+    }
+
+    /// Reads everything again.
+    pub(crate) fn read(&mut self) -> Result<Change, Error> {
+        let facts = self.watch.facts()?;
+        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, &facts)?;
+        let is_other = network != self.network;
+        let was_running = std::mem::replace(&mut self.is_running, facts.running);
+        self.network = network;
+        Ok(Change { is_other, carrier: (was_running != facts.running).then_some(facts.running) })
+    }
+}
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// The network is another.
+    pub(crate) is_other: bool,
+    /// The link has come up or gone down.
+    pub(crate) carrier: Option<bool>,
+}
+
+impl AsFd for Follower {
+    /// Readable when the kernel has news.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}
+
+/// Whether the addresses of a NIC are the kernel's or others, but not both. On a VLAN they are others:
+/// the kernel's addresses of this interface belong to untagged frames.
+fn are_of_kernel(nic: &Nic, facts: &Facts) -> Result<bool, Error> {
+    let name = &facts.name;
+    let invalid = |text: String| Err(Error::Invalid(text));
+    match (nic.addresses.is_empty(), nic.vlan) {
+        (true, Some(_)) => {
+            return invalid("a NIC with `vlan` needs `addresses` of its own".to_owned());
+        }
+        (false, Some(_)) => return Ok(false),
+        (true, None) if facts.addresses.is_empty() && !facts.has_tentative_addresses => {
+            return invalid(format!(
+                "{name} has no IP address. Give it one (ip address add 10.0.0.1/24 dev {name}), or \
+                 set `addresses`"
+            ));
+        }
+        (true, None) => return Ok(true),
+        (false, None) => {}
+    }
+    let is_of_kernel = |address: IpAddr| facts.addresses.iter().any(|own| own.address == address);
+    let shared = nic.addresses.iter().filter(|network| is_of_kernel(network.address)).count();
+    if shared != 0 && shared != nic.addresses.len() {
+        return invalid(format!(
+            "some of the `addresses` are the kernel's on {name} and some are not. Name only those \
+             of {name}, or none of them"
+        ));
+    }
+    Ok(shared != 0)
+}
+
+fn network(
+    nic: &Nic,
+    mac: MacAddress,
+    capabilities: &Capabilities,
+    of_kernel: bool,
+    facts: &Facts,
+) -> Result<interface::Config, Error> {
+    let mut routes = nic.routes.clone();
+    if of_kernel {
+        routes.extend(facts.routes.iter().map(route));
+    }
+    Ok(interface::Config {
+        mac,
+        addresses: addresses(nic, of_kernel, facts),
+        routes,
+        vlan: nic.vlan,
+        mtu: mtu(nic, facts, capabilities)?,
+        kernel_shares: of_kernel && capabilities.kernel_shares,
+        receive_checksum: capabilities.receive_checksum,
+    })
+}
+
+/// Those of the configuration, as far as the kernel has them if they are the kernel's; all of the kernel's
+/// if none are configured.
+fn addresses(nic: &Nic, of_kernel: bool, facts: &Facts) -> Vec<(IpAddr, u8)> {
+    let of_facts = facts.addresses.iter().map(|own| (own.address, own.prefix_bits));
+    if !of_kernel {
+        return nic.addresses.iter().map(|own| (own.address, own.prefix_bits)).collect();
+    }
+    let is_wanted = |address: IpAddr| {
+        nic.addresses.is_empty() || nic.addresses.iter().any(|own| own.address == address)
+    };
+    of_facts.filter(|(address, _)| is_wanted(*address)).collect()
+}
+
+fn route(route: &TableRoute) -> Route {
+    let TableRoute { to, prefix_bits, via, metric, mtu, source } = *route;
+    let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
+    Route { to, prefix_bits, via, metric, mtu, source }
+}
+
+fn mtu(nic: &Nic, facts: &Facts, capabilities: &Capabilities) -> Result<u16, Error> {
+    let of_driver = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES);
+    let most = facts.mtu.min(usize::from(u16::MAX)) as u16;
+    match nic.mtu_bytes {
+        Some(wanted) if wanted > most => Err(Error::Invalid(format!(
+            "mtu_bytes = {wanted} is more than the MTU {most} of {0}. Lower it, or raise that of \
+             the interface: ip link set {0} mtu {wanted}",
+            facts.name
+        ))),
+        Some(wanted) => Ok(wanted),
+        None => Ok(most.min(of_driver.max(usize::from(MTU_BYTES_MIN)) as u16)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Driver, Interface, InterfaceDriver, Network, XdpMode};
+    use clearway_nic::interface::Address;
+
+    fn facts(addresses: &[(&str, u8)]) -> Facts {
+        let address = |&(text, prefix_bits): &(&str, u8)| Address {
+            address: text.parse().expect("an address"),
+            prefix_bits,
+        };
+        Facts {
+            name: "eth0".into(),
+            index: 2,
+            mac: None,
+            mtu: 1500,
+            driver: None,
+            receive_queues: 1,
+            queue_pairs_max: 1,
+            operstate: "up".into(),
+            running: true,
+            xdp_program: None,
+            addresses: addresses.iter().map(address).collect(),
+            has_tentative_addresses: false,
+            routes: Vec::new(),
+        }
+    }
+
+    fn nic(addresses: &[&str], vlan: Option<u16>) -> Nic {
+        let kernel = Interface {
+            name: "eth0".into(),
+            driver: InterfaceDriver::Auto,
+            mode: XdpMode::Auto,
+            queues: None,
+        };
+        let network =
+            |text: &&str| Network { address: text.parse().expect("an address"), prefix_bits: 24 };
+        let networks = addresses.iter().map(network).collect();
+        Nic { vlan, ..Nic::new("eth0", Driver::Interface(kernel), networks) }
+    }
+
+    #[test]
+    fn addresses_are_the_kernels_or_others_but_not_both() {
+        let facts = facts(&[("10.0.0.1", 24), ("fe80::1", 64)]);
+        let chosen = |wanted: &[&str], vlan| are_of_kernel(&nic(wanted, vlan), &facts);
+        assert!(chosen(&[], None).expect("its own"));
+        assert!(chosen(&["10.0.0.1"], None).expect("one of its own"));
+        assert!(!chosen(&["10.0.0.7"], None).expect("another"));
+        assert!(!chosen(&["10.0.0.1"], Some(5)).expect("on a VLAN"));
+        assert!(chosen(&["10.0.0.1", "10.0.0.7"], None).is_err());
+        assert!(chosen(&[], Some(5)).is_err());
+        assert_eq!(addresses(&nic(&[], None), true, &facts).len(), 2);
+        // One that the kernel has not, or not any more, is not there for the time being.
+        let named = nic(&["10.0.0.1", "10.0.0.7"], None);
+        assert_eq!(addresses(&named, true, &facts), [("10.0.0.1".parse().expect("one"), 24)]);
+    }
+
+    #[test]
+    fn interface_without_address_says_what_to_do() {
+        let error =
+            are_of_kernel(&nic(&[], None), &facts(&[])).expect_err("no address").to_string();
+        assert!(error.contains("ip address add"), "{error}");
+        // One that is still checked will be there soon.
+        let facts = Facts { has_tentative_addresses: true, ..facts(&[]) };
+        assert!(are_of_kernel(&nic(&[], None), &facts).expect("the kernel's"));
+    }
+
+    #[test]
+    fn mtu_is_the_interfaces_unless_a_smaller_one_is_wanted() {
+        let capabilities = |frame_bytes_max| Capabilities {
+            frame_bytes_max,
+            transmit_checksum: false,
+            receive_checksum: false,
+            kernel_shares: true,
+        };
+        let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
+        let chosen = |nic: &Nic, frame| mtu(nic, &facts(&[]), &capabilities(frame));
+        assert_eq!(chosen(&with(None), 4000).expect("the interface's"), 1500);
+        assert_eq!(chosen(&with(None), 1018).expect("the driver's"), 1000);
+        assert_eq!(chosen(&with(Some(1280)), 4000).expect("smaller"), 1280);
+        let error = chosen(&with(Some(9000)), 4000).expect_err("larger").to_string();
+        assert!(error.contains("ip link set eth0 mtu 9000"), "{error}");
+    }
+}
