@@ -51,7 +51,7 @@ impl Orders {
 
     /// What becomes readable when there are orders.
     pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let input = self.input_is_open.then(|| rustix::stdio::stdin());
+        let input = self.input_is_open.then(rustix::stdio::stdin);
         input.into_iter().chain([self.signals.as_fd()])
     }
 

@@ -154,6 +154,12 @@ impl Handle {
         self.0.lanes().for_each(Lane::wake);
     }
 
+    /// How many frames all ports together have sent so far.
+    #[must_use]
+    pub fn frames_sent(&self) -> u64 {
+        self.0.ports.iter().map(|port| lock(&port.sends).frames()).sum()
+    }
+
     /// How many frames had which fault so far.
     #[must_use]
     pub fn fault_counts(&self) -> FaultCounts {

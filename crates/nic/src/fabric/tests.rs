@@ -214,7 +214,7 @@ fn one_direction_can_be_cut() {
     send(&mut nics[1][0], &udp([0xff; 6], 3, 4));
     let frames = nics.iter_mut().map(|nic| received(&mut nic[0]).len()).collect::<Vec<_>>();
     assert_eq!(frames, [1, 0, 0]);
-    assert_eq!(handle.fault_counts().lost, 2);
+    assert_eq!((handle.frames_sent(), handle.fault_counts().lost), (2, 2));
     handle.set_cut(0, 1, false);
     handle.set_receive_faults(2, Faults::default());
     send(&mut nics[0][0], &udp([0xff; 6], 1, 2));

@@ -24,6 +24,7 @@ pub struct Way {
     /// No frame with jitter arrives before this.
     last_arrival: Time,
     slow_path: SlowPathState,
+    frames: u64,
     counts: FaultCounts,
 }
 
@@ -49,6 +50,7 @@ impl Way {
             busy_until: Time::ZERO,
             last_arrival: Time::ZERO,
             slow_path: SlowPathState::default(),
+            frames: 0,
             counts: FaultCounts::default(),
         }
     }
@@ -63,6 +65,12 @@ impl Way {
     pub const fn set_faults(&mut self, faults: Faults) {
         self.faults = faults;
         self.is_perfect = faults.are_none();
+    }
+
+    /// Frames that have set out so far.
+    #[must_use]
+    pub const fn frames(&self) -> u64 {
+        self.frames
     }
 
     /// What has happened so far.
@@ -80,6 +88,7 @@ impl Way {
     /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if it never
     /// arrives. For the same calls on ways that began alike, the outcome is the same.
     pub fn enter(&mut self, now: Time, frame: &mut [u8], random: &mut Random) -> Option<Fate> {
+        self.frames += 1;
         let mut fate = Fate { arrival: now, copies: 1, overtaken_by: 0 };
         if self.is_perfect {
             return Some(fate);
