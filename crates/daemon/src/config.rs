@@ -8,6 +8,7 @@
 mod fabric;
 mod machine;
 mod parse;
+mod parse_dpdk;
 mod parse_nic;
 mod parse_policy;
 mod parse_routes;
@@ -94,6 +95,28 @@ pub enum Driver {
     Interface(Interface),
     /// Shared-memory Ethernet to another process.
     Memif(Memif),
+    /// A device of DPDK.
+    Dpdk(Dpdk),
+}
+
+/// A device of DPDK, which a `clearway` opens that was built with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dpdk {
+    /// The arguments of DPDK's environment.
+    pub eal: Vec<String>,
+    /// The device: a PCI address, the name of a `--vdev` in `eal`, or a virtual device with its
+    /// arguments.
+    pub device: String,
+    /// Queues to use.
+    pub queues: u16,
+}
+
+impl Dpdk {
+    /// The device without its arguments.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.device.split(',').next().unwrap_or(&self.device)
+    }
 }
 
 /// A network interface of the kernel.
@@ -255,6 +278,11 @@ pub enum LogFormat {
 }
 
 impl Config {
+    /// True if any NIC is DPDK's.
+    pub(crate) fn uses_dpdk(&self) -> bool {
+        self.nics.iter().any(|nic| matches!(nic.driver, Driver::Dpdk(_)))
+    }
+
     /// Reads and checks a file. All problems are reported at once.
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let name = path.display().to_string();

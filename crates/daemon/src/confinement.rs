@@ -27,6 +27,9 @@ pub struct Confinement {
 
 /// What a part says that is in force as a whole.
 const ON: &str = "on";
+/// DPDK starts its threads when it opens its devices, which it cannot do confined. They keep what root has,
+/// and it is they who set up links (memif) and handle interrupts.
+const NOT_DPDK: &str = ", except for DPDK's own threads, which are started before";
 
 impl Confinement {
     /// Nothing is confined, and why.
@@ -69,7 +72,8 @@ fn confine_silently(config: &Config) -> Confinement {
     // Files first: Landlock's own system calls are none of those that are allowed.
     let files = files::confine(config).unwrap_or_else(off);
     let system_calls = calls::confine().unwrap_or_else(off);
-    Confinement { system_calls, files }
+    let reserved = |state: String| if config.uses_dpdk() { state + NOT_DPDK } else { state };
+    Confinement { system_calls: reserved(system_calls), files: reserved(files) }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! The drivers are crate `clearway_nic`'s; here is only which one, with what, and in which order
 //! they are tried.
 
+mod dpdk;
 mod follower;
 mod kernel;
 mod memif;
@@ -39,6 +40,7 @@ pub(crate) struct KernelSide {
 pub(crate) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
     match &nic.driver {
         Driver::Memif(link) => memif::open(nic, link),
+        Driver::Dpdk(device) => dpdk::open(nic, device),
         Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
     }
 }

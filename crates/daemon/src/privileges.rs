@@ -14,7 +14,8 @@ use crate::config::{Config, Driver};
 
 /// What stays of the privileges of this process.
 fn needed(config: &Config) -> CapabilitySet {
-    let kernel_nic = |nic: &crate::config::Nic| matches!(nic.driver, Driver::Interface(_));
+    // DPDK's drivers may use a kernel interface as well (net_af_xdp, net_tap, mlx5).
+    let kernel_nic = |nic: &crate::config::Nic| !matches!(nic.driver, Driver::Memif(_));
     if config.nics.iter().any(kernel_nic) {
         // The interface's settings are put back at exit, and the kernel is asked to find
         // neighbours; the steering program's maps are changed when a NIC comes back.

@@ -6,6 +6,7 @@ use std::ops::Range;
 use clearway_nic::MacAddress;
 
 use super::parse::{SOCKET_PATH_BYTES_MAX, check_socket_path};
+use super::parse_dpdk;
 use super::parse_routes;
 use super::reader::{Placed, Section};
 use super::{
@@ -28,11 +29,13 @@ const NAME_BYTES_MAX: usize = 64;
 
 const ONLY_MEMIF: [&str; 7] =
     ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mac"];
-const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "queues"];
+const ONLY_INTERFACE: [&str; 2] = ["interface", "mode"];
+const ONLY_DPDK: [&str; 2] = ["eal", "device"];
 
 #[derive(Clone, Copy)]
 enum Kind {
     Memif,
+    Dpdk,
     Interface(InterfaceDriver),
 }
 
@@ -67,10 +70,10 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         ],
     );
     let driver = driver?;
-    if matches!(driver, Driver::Memif(_)) && addresses.is_empty() {
+    if !matches!(driver, Driver::Interface(_)) && addresses.is_empty() {
         section.report(
             section.span(),
-            "a memif NIC needs `addresses`; there is no kernel interface to take them from",
+            "a memif or dpdk NIC needs `addresses`; there is no kernel interface to take them from",
             "add, for example, `addresses = [\"10.0.0.1/24\"]`",
         );
     }
@@ -91,6 +94,7 @@ fn default_name(driver: &Driver) -> String {
     match driver {
         Driver::Interface(interface) => interface.name.clone(),
         Driver::Memif(memif) => format!("memif{}", memif.id),
+        Driver::Dpdk(dpdk) => dpdk.name().to_owned(),
     }
 }
 
@@ -149,14 +153,25 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             ("af_xdp", Kind::Interface(InterfaceDriver::AfXdp)),
             ("af_packet", Kind::Interface(InterfaceDriver::AfPacket)),
             ("memif", Kind::Memif),
+            ("dpdk", Kind::Dpdk),
         ],
     );
     match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
         Kind::Memif => {
-            section.forbid(&ONLY_INTERFACE, "for a NIC with `driver = \"memif\"`");
+            const WHY: &str = "for a NIC with `driver = \"memif\"`";
+            section.forbid(&ONLY_INTERFACE, WHY);
+            section.forbid(&ONLY_DPDK, WHY);
+            section.forbid(&["queues"], WHY);
             memif(section, engines).map(Driver::Memif)
         }
+        Kind::Dpdk => {
+            const WHY: &str = "for a NIC with `driver = \"dpdk\"`";
+            section.forbid(&ONLY_INTERFACE, WHY);
+            section.forbid(&ONLY_MEMIF, WHY);
+            parse_dpdk::dpdk(section, engines).map(Driver::Dpdk)
+        }
         Kind::Interface(driver) => {
+            section.forbid(&ONLY_DPDK, "for a NIC whose driver is not \"dpdk\"");
             section.forbid(&ONLY_MEMIF, "for a NIC whose driver is not \"memif\"");
             interface(section, driver, engines, machine).map(Driver::Interface)
         }
@@ -205,7 +220,12 @@ fn interface(
     })
 }
 
-fn report_queues(section: &mut Section<'_>, span: &Range<usize>, engines: usize, key: &str) {
+pub(super) fn report_queues(
+    section: &mut Section<'_>,
+    span: &Range<usize>,
+    engines: usize,
+    key: &str,
+) {
     section.report(
         span,
         format!("{engines} engines need a queue each, and there are fewer"),
@@ -354,6 +374,7 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
             "describe each interface once; one [[nic]] uses all its queues",
         );
     }
+    parse_dpdk::refuse_duplicates(before, nic, section);
     let shared = nic.addresses.iter().find(|network| {
         before.iter().any(|other| other.addresses.iter().any(|n| n.address == network.address))
     });

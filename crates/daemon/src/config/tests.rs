@@ -49,7 +49,7 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     // Two ways to say the same thing.
     text = text.replace("gateway = \"192.0.2.1\"\n", "");
     let config = read(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(config.nics.len(), 2);
+    assert_eq!(config.nics.len(), 3);
     assert_eq!(config.nics[0].vlan, Some(100));
     assert_eq!(config.nics[0].routes.len(), 4);
     assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
@@ -78,6 +78,10 @@ fn is_assignment(text: &str) -> bool {
 
 const MEMIF: &str = "[[nic]]\ndriver = \"memif\"\nsocket = \"/tmp/m\"\nrole = \"server\"\n\
                      addresses = [\"10.0.0.1/24\"]\n";
+const DPDK: &str = "[[nic]]\ndriver = \"dpdk\"\ndevice = \"net_null0,size=60\"\n\
+                    addresses = [\"10.0.0.1/24\"]\n";
+const SECOND_DPDK: &str = "[[nic]]\nname = \"two\"\ndriver = \"dpdk\"\ndevice = \"net_null0\"\n\
+                           eal = [\"--no-huge\"]\naddresses = [\"10.0.0.2/24\"]\n";
 const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 
 /// What is wrong, the line on which it stands, and parts of the cause and of the remedy.
@@ -85,6 +89,7 @@ const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 fn problems_name_the_line_the_cause_and_the_remedy() {
     let nic = |extra: &str| format!("{ETHERNET}{extra}");
     let memif = |extra: &str| format!("{MEMIF}{extra}");
+    let dpdk = |extra: &str| format!("{DPDK}{extra}");
     let vif = |extra: &str| nic(&format!("\n[[policy.vif]]\n{extra}"));
     let cases: &[(String, usize, &str, &str)] = &[
         (String::new(), 1, "no [[nic]]", "add one"),
@@ -95,7 +100,13 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         ("[nic]\ninterface = \"eth0\"\n".into(), 1, "is table", "[[nic]]"),
         (nic("adresses = []\n"), 3, "unknown key `adresses` in [[nic]]", "mean `addresses`"),
         (nic("zzz = 1\n"), 3, "unknown key `zzz`", "use one of: name, engines, cores, driver"),
-        (nic("driver = \"dpdk\"\n"), 3, "cannot be \"dpdk\"", "\"af_xdp\""),
+        (nic("driver = \"dpkd\"\n"), 3, "cannot be \"dpkd\"", "\"af_xdp\""),
+        (nic("eal = []\n"), 3, "`eal` has no meaning", "remove"),
+        ("[[nic]]\ndriver = \"dpdk\"\n".into(), 1, "no `device`", "PCI address"),
+        (dpdk("queue_pairs = 2\n"), 5, "`queue_pairs` has no meaning", "remove"),
+        (dpdk("queues = 1\nengines = 2\n"), 5, "2 engines need a queue each", "raise `queues`"),
+        (dpdk(SECOND_DPDK), 5, "different arguments", "the same `eal`"),
+        (dpdk(SECOND_DPDK), 5, "two NICs on the device net_null0", "once"),
         (nic("socket = \"/tmp/x\"\n"), 3, "`socket` has no meaning", "remove"),
         (nic("mode = \"fast\"\n"), 3, "`mode` cannot be \"fast\"", "\"zero-copy\""),
         (nic("queues = 0\n"), 3, "`queues = 0` is out of range", "from 1 to 2"),

@@ -10,7 +10,7 @@ use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
 use crate::config::{Memif, MemifRole, Nic};
 
 /// Ethernet header and one VLAN tag, which the MTU does not count.
-const HEADER_BYTES: usize = 14 + 4;
+pub(super) const HEADER_BYTES: usize = 14 + 4;
 
 pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
     let mtu = nic.mtu_bytes.unwrap_or(MTU_BYTES_DEFAULT);
@@ -31,6 +31,16 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
     let queues = memif::open(config)?;
     let queues: Vec<Box<dyn Queue>> =
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+    Ok(without_kernel(nic, queues, mac, mtu))
+}
+
+/// A NIC that is the daemon's alone.
+pub(super) fn without_kernel(
+    nic: &Nic,
+    queues: Vec<Box<dyn Queue>>,
+    mac: MacAddress,
+    mtu: u16,
+) -> OpenNic {
     let interface = interface::Config {
         mac,
         addresses: nic.addresses.iter().map(|n| (n.address, n.prefix_bits)).collect(),
@@ -40,7 +50,7 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
         kernel_shares: false,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
     };
-    Ok(OpenNic { queues, interface, kernel: KernelSide::default() })
+    OpenNic { queues, interface, kernel: KernelSide::default() }
 }
 
 /// A locally administered address (IEEE 802, section 8.2) made of the host's first IP address:

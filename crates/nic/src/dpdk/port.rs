@@ -233,7 +233,8 @@ fn check(outcome: i32, action: String) -> Result<(), Error> {
     }
     Err(Error::System {
         action: format!("dpdk: {action}"),
-        remedy: "DPDK has said more on standard error; see its guide for this kind of device"
+        remedy: "DPDK has said more on standard error; see its guide for this kind of device (a \
+                 net_memif with role=client, for one, needs its server to be there already)"
             .into(),
         source: std::io::Error::from_raw_os_error(-outcome),
     })
