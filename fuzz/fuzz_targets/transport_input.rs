@@ -120,14 +120,14 @@ impl Side {
         Self { address, endpoint, app: TestApp::new() }
     }
 
-    fn transmit(&mut self, now: Time) -> Vec<Vec<u8>> {
+    fn transmit(&mut self, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut packets = Vec::new();
         let mut bytes = [0; 2048];
         while let Some(destination) = self.endpoint.next_transmit(now) {
             let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
             assert!(length <= 1472);
             if length > 0 {
-                packets.push(bytes[..length].to_vec());
+                packets.push((destination.from, bytes[..length].to_vec()));
             }
         }
         packets
@@ -142,12 +142,12 @@ fn open(now: Time) -> (Side, SocketAddr, u64) {
     client.endpoint.send(now, key, 0, 100);
     let mut flow = 0;
     for _ in 0..4 {
-        for packet in client.transmit(now) {
+        for (from, packet) in client.transmit(now) {
             flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
-            server.endpoint.handle_datagram(now, client.address, server.address, &packet, Arrival::Queue, &mut server.app);
+            server.endpoint.handle_datagram(now, from, server.address, &packet, Arrival::Queue, &mut server.app);
         }
-        for packet in server.transmit(now) {
-            client.endpoint.handle_datagram(now, server.address, client.address, &packet, Arrival::Queue, &mut client.app);
+        for (from, packet) in server.transmit(now) {
+            client.endpoint.handle_datagram(now, from, client.address, &packet, Arrival::Queue, &mut client.app);
         }
     }
     assert!(flow != 0 && server.app.delivered.len() == 1);

@@ -10,15 +10,12 @@ pub const MESSAGE_OVERHEAD: u64 = 64;
 /// Packets of one flow that may be in flight: four times the descriptors of an LCD queue.
 pub const PACKETS_IN_FLIGHT_MAX: usize = 1024;
 
-/// Engines of one host: what fits into the bits of a flow id that name the engine.
-pub const ENGINES_MAX: u8 = 64;
-
 /// Settings of an [`crate::Endpoint`]. All flows share them.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Which engine of its host this one is, from 0 on; below `engine_count`.
     pub engine_index: u8,
-    /// Engines of this host that share its NIC's queues: 1 to [`ENGINES_MAX`].
+    /// Engines of this host that share its NIC's queues: 1 to [`crate::ENGINES_MAX`].
     pub engine_count: u8,
     /// Largest UDP payload to send and to announce, in bytes: the MTU less IP and UDP headers.
     pub packet_bytes_max: u16,
@@ -26,7 +23,8 @@ pub struct Config {
     pub flows_max: u32,
     /// How long a connection attempt may take.
     pub connect_timeout_ns: u64,
-    /// First wait for an answer to a syn; doubles with each further one.
+    /// First wait for an answer to a syn, where the round-trip time is not known; doubles with each
+    /// further one.
     pub connect_retry_ns: u64,
     /// Longest wait for an answer to a syn.
     pub connect_retry_max_ns: u64,
@@ -58,7 +56,7 @@ impl Default for Config {
             packet_bytes_max: 1472, // 1500 less 20 (IPv4) and 8 (UDP)
             flows_max: 100_000,
             connect_timeout_ns: 5 * SECOND,
-            connect_retry_ns: 20 * MILLISECOND,
+            connect_retry_ns: 2 * MILLISECOND,
             connect_retry_max_ns: 250 * MILLISECOND,
             keep_alive_ns: 10 * SECOND,
             idle_timeout_ns: 30 * SECOND,

@@ -74,19 +74,20 @@ impl Cookies {
         cookie
     }
 
-    /// True if `cookie` was issued here, for this syn, not too long ago.
-    pub(crate) fn is_valid(
+    /// How long ago, in ns, `cookie` was issued; `None` if that was too long ago, or not here, or
+    /// not for this syn.
+    pub(crate) fn age_ns(
         &self,
         now: Time,
         cookie: &[u8],
         peer: IpAddr,
         flow: u64,
         port: u16,
-    ) -> bool {
-        let Some((issued, hash)) = cookie.split_first_chunk::<8>() else { return false };
-        let age_ns = now.as_ns().checked_sub(u64::from_be_bytes(*issued));
-        let is_young = age_ns.is_some_and(|age_ns| age_ns < self.lifetime_ns);
-        is_young && equal_in_constant_time(hash, &self.hash(*issued, peer, flow, port))
+    ) -> Option<u64> {
+        let (issued, hash) = cookie.split_first_chunk::<8>()?;
+        let age_ns = now.as_ns().checked_sub(u64::from_be_bytes(*issued))?;
+        let is_ours = equal_in_constant_time(hash, &self.hash(*issued, peer, flow, port));
+        (is_ours && age_ns < self.lifetime_ns).then_some(age_ns)
     }
 
     fn hash(&self, issued: [u8; 8], peer: IpAddr, flow: u64, port: u16) -> [u8; 16] {
@@ -119,15 +120,15 @@ mod tests {
         let other = IpAddr::from(Ipv4Addr::new(10, 0, 0, 2));
         let now = Time::from_ns(5000);
         let mut cookie = cookies.issue(now, peer, 1, 80);
-        assert!(cookies.is_valid(now + 999, &cookie, peer, 1, 80));
-        assert!(!cookies.is_valid(now + 1000, &cookie, peer, 1, 80), "too old");
-        assert!(!cookies.is_valid(now - 1, &cookie, peer, 1, 80), "from the future");
-        assert!(!cookies.is_valid(now, &cookie, other, 1, 80));
-        assert!(!cookies.is_valid(now, &cookie, peer, 2, 80));
-        assert!(!cookies.is_valid(now, &cookie, peer, 1, 81));
-        assert!(!cookies.is_valid(now, &cookie[..20], peer, 1, 80));
-        assert!(!Cookies::new([8; 16], 1000).is_valid(now, &cookie, peer, 1, 80));
+        assert_eq!(cookies.age_ns(now + 999, &cookie, peer, 1, 80), Some(999));
+        assert_eq!(cookies.age_ns(now + 1000, &cookie, peer, 1, 80), None, "too old");
+        assert_eq!(cookies.age_ns(now - 1, &cookie, peer, 1, 80), None, "from the future");
+        assert_eq!(cookies.age_ns(now, &cookie, other, 1, 80), None);
+        assert_eq!(cookies.age_ns(now, &cookie, peer, 2, 80), None);
+        assert_eq!(cookies.age_ns(now, &cookie, peer, 1, 81), None);
+        assert_eq!(cookies.age_ns(now, &cookie[..20], peer, 1, 80), None);
+        assert_eq!(Cookies::new([8; 16], 1000).age_ns(now, &cookie, peer, 1, 80), None);
         cookie[7] ^= 1;
-        assert!(!cookies.is_valid(now, &cookie, peer, 1, 80));
+        assert_eq!(cookies.age_ns(now, &cookie, peer, 1, 80), None);
     }
 }

@@ -13,21 +13,23 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, TimerWheel};
-use clearway_wire::clearway::{Packet, PacketType};
+use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType};
 
 use crate::app::{App, Owner, Reason};
-use crate::config::{Config, ENGINES_MAX};
+use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowInfo, Parameters};
 
 mod counters;
 mod handshake;
+mod peers;
 mod receive;
 mod strangers;
 mod table;
 mod transmit;
 
 pub use counters::Counters;
+use peers::Peers;
 pub use receive::Arrival;
 use strangers::{Ping, Reply};
 use table::{Keyed, Slot};
@@ -96,6 +98,7 @@ pub struct Endpoint {
     reply_budget: u32,
     reply_budget_until: Time,
     pings: VecDeque<Ping>,
+    peers: Peers,
     cookies: Cookies,
     secrets: Secrets,
     counters: Counters,
@@ -132,6 +135,7 @@ impl Endpoint {
             reply_budget: 0,
             reply_budget_until: now,
             pings: VecDeque::new(),
+            peers: Peers::new(keyed),
             secrets: Secrets::new(secret, seed),
             counters: Counters::default(),
         }
@@ -226,7 +230,8 @@ impl Endpoint {
         let local_id = self.reserve()?;
         let (token, seed) = (self.secrets.next(), self.secrets.next());
         let parameters = Parameters { owner, local_id, local, remote, window, seed };
-        let flow = Flow::connect(now, &self.config, parameters, service_port, token);
+        let known = self.peers.find(remote.ip());
+        let flow = Flow::connect(now, &self.config, parameters, service_port, token, known);
         Some(self.insert(now, flow))
     }
 

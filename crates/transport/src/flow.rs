@@ -5,7 +5,8 @@
 //! the state; then [`Flow::poll_transmit`] until it writes nothing; then [`Flow::next_timeout`].
 //!
 //! Here are the state itself and what the app asks of it; `opening` is the handshake, `receive`
-//! and `transmit` are data packets, `timers` is what happens by itself.
+//! and `transmit` are data packets, `timers` is what happens by itself; `ports`, `spray` and
+//! `arrivals` find a way to the peer's engine that does not lead over another one.
 
 use std::net::SocketAddr;
 
@@ -15,22 +16,28 @@ use crate::acks::Acks;
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::congestion::{CongestionControl, Swift};
+use crate::endpoint::Arrival;
 use crate::incoming::Incoming;
 use crate::outgoing::Outgoing;
 use crate::pacer::Pacer;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 
+mod arrivals;
 mod opening;
 mod ports;
 mod receive;
+mod spray;
 mod timers;
 mod transmit;
 
+use arrivals::Arrivals;
 use opening::Connecting;
+pub(crate) use opening::Request;
 use ports::Ports;
-pub use ports::SOURCE_PORT_MIN;
 pub(crate) use receive::Dropped;
+pub(crate) use spray::Known;
+pub use spray::SOURCE_PORT_MIN;
 
 /// Where a flow is in its life.
 #[derive(Debug)]
@@ -102,8 +109,6 @@ pub(crate) struct Flow {
     service_port: u16,
     state: State,
     packet_bytes_max: u16,
-    /// A syn-ack is to be sent, with this token.
-    syn_ack_due: Option<u64>,
     outgoing: Outgoing,
     incoming: Incoming,
     acks: Acks,
@@ -129,6 +134,9 @@ pub(crate) struct Flow {
     messages_sent: u64,
     packets_lost: u64,
     ports: Ports,
+    arrivals: Arrivals,
+    /// The syn that opened the flow, if it is the peer's.
+    request: Option<Request>,
     setup_packets: u32,
     setup_retries: u32,
 }
@@ -157,7 +165,6 @@ impl Flow {
             service_port: 0,
             state,
             packet_bytes_max: config.packet_bytes_max,
-            syn_ack_due: None,
             outgoing: Outgoing::new(0),
             incoming: Incoming::new(p.window),
             acks: Acks::default(),
@@ -178,6 +185,8 @@ impl Flow {
             messages_sent: 0,
             packets_lost: 0,
             ports: Ports::new(p.seed),
+            arrivals: Arrivals::new(now),
+            request: None,
             setup_packets: 0,
             setup_retries: 0,
         }
@@ -212,8 +221,13 @@ impl Flow {
     }
 
     /// The UDP port that the next packet is sent from.
-    pub(crate) const fn source_port(&self) -> u16 {
-        self.ports.current()
+    pub(crate) fn source_port(&self) -> u16 {
+        self.ports.next()
+    }
+
+    /// A packet of the peer's, that is about to be handled, has come in this way.
+    pub(crate) const fn note_arrival(&mut self, arrival: Arrival, port: u16) {
+        self.arrivals.begin(arrival, port);
     }
 
     /// True if an app still holds the connection.
@@ -241,7 +255,7 @@ impl Flow {
             messages_sent: self.messages_sent,
             messages_received: self.incoming.messages_delivered(),
             packets_lost: self.packets_lost,
-            detour: false,
+            detour: !self.is_connecting() && (!self.ports.is_direct() || self.arrivals.is_detour()),
             setup_packets: self.setup_packets,
             setup_retries: self.setup_retries,
         }

@@ -27,7 +27,8 @@ mod tests;
 mod unfinished;
 
 pub use app::{App, Buffer, Order, Owner, Reason};
-pub use config::{Config, ENGINES_MAX, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
+pub use clearway_wire::clearway::ENGINES_MAX;
+pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 pub use congestion::{AckSample, CongestionControl, Swift};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
 pub use flow::{FlowInfo, SOURCE_PORT_MIN};

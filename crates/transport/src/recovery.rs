@@ -25,6 +25,8 @@ pub(crate) struct Content {
     pub(crate) limit: bool,
     /// The close frame.
     pub(crate) close: bool,
+    /// A path frame.
+    pub(crate) path: bool,
 }
 
 #[derive(Clone, Debug)]

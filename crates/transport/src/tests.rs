@@ -10,6 +10,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
 mod hostile;
+mod spray;
 
 /// Faults of a link, each in 1000 packets.
 #[derive(Clone, Copy, Default)]
@@ -147,8 +148,8 @@ struct Host {
     app: TestApp,
 }
 
-/// A packet on its way: when it arrives, a number that breaks ties, to whom, and what.
-type Travelling = Reverse<(Time, u64, usize, Vec<u8>)>;
+/// A packet on its way: when it arrives, a number that breaks ties, to whom, from where, and what.
+type Travelling = Reverse<(Time, u64, usize, SocketAddr, Vec<u8>)>;
 
 struct Network {
     hosts: [Host; 2],
@@ -204,13 +205,13 @@ impl Network {
                 let host = &mut self.hosts[index];
                 let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
                 if length > 0 {
-                    self.carry(1 - index, &bytes[..length]);
+                    self.carry(1 - index, destination.from, &bytes[..length]);
                 }
             }
         }
     }
 
-    fn carry(&mut self, to: usize, bytes: &[u8]) {
+    fn carry(&mut self, to: usize, from: SocketAddr, bytes: &[u8]) {
         let faults = self.faults;
         if self.random.chance(faults.loss, 1000) {
             return;
@@ -227,7 +228,7 @@ impl Network {
                 bytes[bit as usize / 8] ^= 1 << (bit % 8);
             }
             self.count += 1;
-            self.link.push(Reverse((arrival, self.count, to, bytes)));
+            self.link.push(Reverse((arrival, self.count, to, from, bytes)));
         }
     }
 
@@ -239,8 +240,8 @@ impl Network {
         let Some(next) = timeouts.chain(arrival).min() else { return false };
         self.now = self.now.max(next);
         while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
-            let Some(Reverse((_, _, to, bytes))) = self.link.pop() else { break };
-            let [source, destination] = [self.hosts[1 - to].address, self.hosts[to].address];
+            let Some(Reverse((_, _, to, source, bytes))) = self.link.pop() else { break };
+            let destination = self.hosts[to].address;
             let host = &mut self.hosts[to];
             host.endpoint.handle_datagram(
                 self.now,
@@ -513,7 +514,7 @@ fn replayed_and_spoofed_packets_change_nothing() {
     let now = network.now;
     network.hosts[0].endpoint.send(now, keys[0], 0, 100);
     network.transmit();
-    let Some(Reverse((_, _, _, packet))) = network.link.pop() else { panic!("sent nothing") };
+    let Some(Reverse((.., packet))) = network.link.pop() else { panic!("sent nothing") };
     let client_address = network.hosts[0].address;
     let stranger = SocketAddr::from(([10, 0, 0, 77], 20707));
     let server = &mut network.hosts[1];
@@ -545,7 +546,7 @@ fn a_flood_of_syns_allocates_nothing() {
     let mut network = Network::new(11, &Config::default(), Faults::default(), 1 << 20);
     network.connect();
     network.transmit();
-    let Some(Reverse((_, _, _, syn))) = network.link.pop() else { panic!("no syn") };
+    let Some(Reverse((.., syn))) = network.link.pop() else { panic!("no syn") };
     let server = &mut network.hosts[1];
     for index in 0..10_000u32 {
         let source = SocketAddr::from(([11, 0, (index >> 8) as u8, index as u8], 20707));

@@ -4,8 +4,8 @@
 use clearway_wire::Malformed;
 use clearway_wire::clearway::{
     Challenge, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn, SynAck,
-    Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_ping, emit_reset,
-    seal,
+    Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_path, emit_ping,
+    emit_probe, emit_reset, emit_stray, seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,6 +14,8 @@ const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 const CLIENT: u64 = 0x1111_1111_2222_2222;
 const SERVER: u64 = 0x3333_3333_4444_4444;
 const TOKEN: u64 = 0x0102_0304_0506_0708;
+/// The UDP port that a syn came from.
+const PORT: u16 = 50_000;
 const COOKIE: &[u8] = b"24 bytes, as ours are...";
 
 /// What follows "```vector KIND " up to the next "```": names and bytes.
@@ -77,13 +79,20 @@ fn syn(cookie: &[u8]) -> Syn<'_> {
         port: 7,
         receive_limit: 1 << 20,
         packet_bytes_max: 1472,
+        engines: 4,
         versions: &[1],
         cookie,
     }
 }
 
-const SYN_ACK: SynAck =
-    SynAck { source_flow: SERVER, receive_limit: 64 << 10, packet_bytes_max: 1452, version: 1 };
+const SYN_ACK: SynAck = SynAck {
+    source_flow: SERVER,
+    receive_limit: 64 << 10,
+    packet_bytes_max: 1452,
+    version: 1,
+    port: PORT,
+};
+const CHALLENGE: Challenge<'_> = Challenge { engines: 8, port: PORT, cookie: COOKIE };
 const RESET: Reset = Reset { reason: 1, quoted_flow: SERVER };
 const VERSIONS: Versions<'_> = Versions { versions: &[1] };
 const ECHOED: &[u8] = b"any bytes";
@@ -98,12 +107,11 @@ fn emit_hello(bytes: &mut [u8]) -> usize {
 fn expected_packets() -> BTreeMap<&'static str, Vec<u8>> {
     let from_client = |packet_type| Header::control(packet_type, 0, TOKEN);
     let from_server = |packet_type| Header::control(packet_type, CLIENT, TOKEN);
-    let challenge = Challenge { cookie: COOKIE };
     let unknown_flow = Header::control(PacketType::Reset, 0, 0);
     BTreeMap::from([
         ("syn", packet(from_client(PacketType::Syn), |body| syn(&[]).emit(body))),
         ("syn-with-cookie", packet(from_client(PacketType::Syn), |body| syn(COOKIE).emit(body))),
-        ("challenge", packet(from_server(PacketType::Challenge), |body| challenge.emit(body))),
+        ("challenge", packet(from_server(PacketType::Challenge), |body| CHALLENGE.emit(body))),
         ("syn-ack", packet(from_server(PacketType::SynAck), |body| SYN_ACK.emit(body))),
         ("reset", packet(unknown_flow, |body| RESET.emit(body))),
         ("version", packet(from_server(PacketType::Version), |body| VERSIONS.emit(body))),
@@ -128,6 +136,9 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 0, 258, 3, 10, 4)))),
         ("close", frame(|bytes| emit_close(bytes, 0, 3))),
         ("reset", frame(|bytes| emit_reset(bytes, 1))),
+        ("path", frame(|bytes| emit_path(bytes, PORT, 2))),
+        ("stray", frame(|bytes| emit_stray(bytes, PORT))),
+        ("probe", frame(|bytes| emit_probe(bytes, 2))),
     ])
 }
 
@@ -158,9 +169,7 @@ fn packets_say_what_is_documented() {
         match name {
             "syn" => assert_eq!(Syn::parse(&packet), Ok(syn(&[]))),
             "syn-with-cookie" => assert_eq!(Syn::parse(&packet), Ok(syn(COOKIE))),
-            "challenge" => {
-                assert_eq!(Challenge::parse(&packet), Ok(Challenge { cookie: COOKIE }));
-            }
+            "challenge" => assert_eq!(Challenge::parse(&packet), Ok(CHALLENGE)),
             "syn-ack" => assert_eq!(SynAck::parse(&packet), Ok(SYN_ACK)),
             "reset" => assert_eq!(Reset::parse(&packet), Ok(RESET)),
             "version" => assert_eq!(Versions::parse(&packet), Ok(VERSIONS)),
@@ -196,6 +205,9 @@ fn frames_say_what_is_documented() {
             }
             ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
             ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),
+            ("path", frame) => assert_eq!(*frame, Frame::Path { port: PORT, round: 2 }),
+            ("stray", frame) => assert_eq!(*frame, Frame::Stray { port: PORT }),
+            ("probe", frame) => assert_eq!(*frame, Frame::Probe { round: 2 }),
             _ => panic!("{name} is {frame:?}"),
         }
     }

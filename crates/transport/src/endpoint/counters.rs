@@ -11,6 +11,8 @@ counters! {
         received_by_lane,
         /// Packets sent, of all types.
         packets_sent,
+        /// Challenges: answers to the first syns of a flow, which is not there yet.
+        challenges_sent,
         /// Flows that a peer opened.
         flows_accepted,
         /// Flows opened here.

@@ -9,10 +9,10 @@ use clearway_wire::clearway::{
 
 use super::strangers::Addresses;
 use super::table::find;
-use super::{Endpoint, FlowKey};
+use super::{Arrival, Endpoint, FlowKey};
 use crate::app::{App, Reason};
 use crate::control::VERSIONS;
-use crate::flow::{Flow, Outcome, Parameters};
+use crate::flow::{Flow, Outcome, Parameters, Request};
 
 impl Endpoint {
     /// Nothing is allocated, and nothing said that is longer than the syn, until the peer has shown
@@ -28,12 +28,17 @@ impl Endpoint {
         if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
             return self.reply_versions(now, between, syn.source_flow, header.number);
         }
-        if self.is_elsewhere(syn.port) {
-            return self.counters.dropped_elsewhere += 1;
+        if !self.listeners.contains_key(&syn.port) {
+            if self.elsewhere.contains(&syn.port) {
+                return self.counters.dropped_elsewhere += 1;
+            }
+            return self.refuse(now, between, header.number, syn);
         }
         if syn.cookie.is_empty() {
             let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
-            let challenge = Challenge { cookie: &cookie };
+            let (engines, port) = (self.config.engine_count, between.peer.port());
+            let challenge = Challenge { engines, port, cookie: &cookie };
+            self.counters.challenges_sent += 1;
             return self.reply_control(
                 now,
                 between,
@@ -43,28 +48,26 @@ impl Endpoint {
                 |body| challenge.emit(body),
             );
         }
-        if !self.cookies.is_valid(now, syn.cookie, between.peer.ip(), syn.source_flow, syn.port) {
+        let peer = between.peer.ip();
+        let Some(rtt_ns) = self.cookies.age_ns(now, syn.cookie, peer, syn.source_flow, syn.port)
+        else {
             return self.counters.dropped_cookie += 1;
-        }
-        if let Some(&slot) = self.by_peer.get(&(between.peer.ip(), syn.source_flow)) {
+        };
+        if let Some(&slot) = self.by_peer.get(&(peer, syn.source_flow)) {
             if let Some(flow) = &mut self.slots[slot as usize].flow {
-                flow.repeat_syn_ack(header.number);
+                flow.repeat_syn_ack(now, &self.config, between.peer.port());
             }
             return self.update(now, slot as usize);
         }
-        self.open(now, between, header.number, syn, app);
-    }
-
-    /// The client looks for the engine that listens, and this is not it.
-    fn is_elsewhere(&self, port: u16) -> bool {
-        self.elsewhere.contains(&port) && !self.listeners.contains_key(&port)
+        let request = Request { token: header.number, port: between.peer.port(), rtt_ns };
+        self.open(now, between, &request, syn, app);
     }
 
     fn open(
         &mut self,
         now: Time,
         between: Addresses,
-        token: u64,
+        request: &Request,
         syn: &Syn<'_>,
         app: &mut impl App,
     ) {
@@ -77,24 +80,45 @@ impl Endpoint {
             accepted.map(|(owner, window)| (local_id, owner, window))
         });
         let Some((local_id, owner, window)) = accepted else {
-            self.counters.dropped_refused += 1;
-            let reset = Reset { reason: Reason::Refused.code(), quoted_flow: 0 };
-            return self.reply_control(
-                now,
-                between,
-                PacketType::Reset,
-                syn.source_flow,
-                token,
-                |body| reset.emit(body),
-            );
+            return self.refuse(now, between, request.token, syn);
         };
         self.counters.flows_accepted += 1;
         let (local, remote) = (between.local, between.daemon());
         let seed = self.secrets.next();
         let parameters = Parameters { owner, local_id, local, remote, window, seed };
-        let flow = Flow::accept(now, &self.config, parameters, syn, token);
+        let flow = Flow::accept(now, &self.config, parameters, syn, request);
         let key = self.insert(now, flow);
         self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);
+    }
+
+    /// A reset is shorter than the syn, and the client has to have seen that to believe it, so there
+    /// is no need of a cookie.
+    fn refuse(&mut self, now: Time, between: Addresses, token: u64, syn: &Syn<'_>) {
+        self.counters.dropped_refused += 1;
+        let reset = Reset { reason: Reason::Refused.code(), quoted_flow: 0 };
+        self.reply_control(now, between, PacketType::Reset, syn.source_flow, token, |body| {
+            reset.emit(body)
+        });
+    }
+
+    pub(super) fn handle_challenge(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        header: &Header,
+        challenge: &Challenge<'_>,
+    ) {
+        let (key, peer) = (FlowKey(header.flow), between.peer.ip());
+        if self.connecting(between, header).is_none() {
+            return;
+        }
+        let known = self.peers.find(peer);
+        let known = find(&mut self.slots, key)
+            .and_then(|flow| flow.handle_challenge(now, &self.config, known, challenge));
+        if let Some(known) = known {
+            self.peers.learn(peer, known);
+            self.update(now, key.slot());
+        }
     }
 
     pub(super) fn handle_syn_ack(
@@ -103,16 +127,19 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         syn_ack: &SynAck,
+        arrival: Arrival,
         app: &mut impl App,
     ) {
         let slot = FlowKey(header.flow).slot();
         if let Some(flow) = find(&mut self.slots, FlowKey(header.flow))
             && flow.remote().ip() == between.peer.ip()
-            && flow.handle_syn_ack(now, &self.config, header.number, syn_ack)
         {
-            self.counters.flows_connected += 1;
-            app.connected(flow.owner());
-            self.by_peer.insert((between.peer.ip(), syn_ack.source_flow), slot as u32);
+            flow.note_arrival(arrival, between.peer.port());
+            if flow.handle_syn_ack(now, &self.config, header.number, syn_ack) {
+                self.counters.flows_connected += 1;
+                app.connected(flow.owner());
+                self.by_peer.insert((between.peer.ip(), syn_ack.source_flow), slot as u32);
+            }
             return self.update(now, slot);
         }
         self.counters.dropped_unsolicited += 1;

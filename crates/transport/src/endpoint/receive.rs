@@ -46,10 +46,10 @@ impl Endpoint {
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                self.handle_data(now, between, &header, &packet, app);
+                self.handle_data(now, between, &header, &packet, arrival, app);
             }
             Ok(header) => {
-                if self.handle_control(now, between, &header, &packet, app).is_err() {
+                if self.handle_control(now, between, &header, &packet, arrival, app).is_err() {
                     self.counters.dropped_malformed += 1;
                 }
             }
@@ -65,6 +65,7 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
+        arrival: Arrival,
         app: &mut impl App,
     ) {
         let key = FlowKey(header.flow);
@@ -76,6 +77,7 @@ impl Endpoint {
         if flow.remote().ip() != between.peer.ip() {
             return self.counters.dropped_spoofed += 1;
         }
+        flow.note_arrival(arrival, between.peer.port());
         match flow.handle_data(now, &self.config, header, packet, app) {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;
@@ -99,21 +101,18 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
+        arrival: Arrival,
         app: &mut impl App,
     ) -> Result<(), Malformed> {
         match header.packet_type {
             PacketType::Data => unreachable!("handled by the caller"),
             PacketType::Syn => self.handle_syn(now, between, header, &Syn::parse(packet)?, app),
             PacketType::Challenge => {
-                let challenge = Challenge::parse(packet)?;
-                if let Some(flow) = self.connecting(between, header) {
-                    flow.handle_challenge(now, header.number, challenge.cookie);
-                    self.update(now, FlowKey(header.flow).slot());
-                }
+                self.handle_challenge(now, between, header, &Challenge::parse(packet)?);
             }
             PacketType::SynAck => {
                 let syn_ack = SynAck::parse(packet)?;
-                self.handle_syn_ack(now, between, header, &syn_ack, app);
+                self.handle_syn_ack(now, between, header, &syn_ack, arrival, app);
             }
             PacketType::Reset => {
                 self.handle_reset(now, between, header, &Reset::parse(packet)?, app)

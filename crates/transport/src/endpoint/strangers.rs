@@ -119,8 +119,14 @@ impl Endpoint {
         let mut bytes = vec![0; 64];
         let length = emit_control(&mut bytes, packet_type, flow, token, body);
         bytes.truncate(length);
-        let between = Addresses { peer: between.daemon(), ..between };
-        self.reply(now, between, bytes);
+        let local = SocketAddr::new(between.local.ip(), self.random_port());
+        self.reply(now, Addresses { local, peer: between.daemon() }, bytes);
+    }
+
+    /// Answers take another way each time: one that goes to the wrong engine of the peer, and is not
+    /// passed on, is not repeated on the same way.
+    fn random_port(&mut self) -> u16 {
+        SOURCE_PORT_MIN | self.secrets.next() as u16
     }
 
     fn reply(&mut self, now: Time, between: Addresses, bytes: Vec<u8>) {

@@ -2,6 +2,7 @@
 //! are due, and how it ends.
 
 use core::hash::{BuildHasher, Hasher};
+use std::net::SocketAddr;
 
 use clearway_base::{Time, TimerWheel};
 use siphasher::sip::SipHasher13;
@@ -185,7 +186,8 @@ impl Endpoint {
         let Some(flow) = &mut self.slots[slot].flow else { return };
         let mut bytes = vec![0; 64];
         let length = flow.emit_abort(reason, &mut bytes);
-        let between = Addresses { local: flow.local(), peer: flow.remote() };
+        let local = SocketAddr::new(flow.local().ip(), flow.source_port());
+        let between = Addresses { local, peer: flow.remote() };
         if length > 0 {
             bytes.truncate(length);
             self.say(between, bytes);

@@ -1,47 +1,60 @@
-//! A flow's part in the handshake: syns until a syn-ack comes, or syn-acks as often as asked.
+//! A flow's part in the handshake: syns until a challenge and a syn-ack come, or syn-acks until the
+//! client tells which of them came straight to its engine. When how many of them leave is in
+//! `spray`.
 
 use clearway_base::Time;
-use clearway_wire::clearway::{PacketType, Syn, SynAck, VERSION};
+use clearway_wire::clearway::{
+    self, Challenge, HEADER_LENGTH, Header, PacketType, Syn, SynAck, VERSION,
+};
 
-use super::{Flow, Outcome, Parameters, State};
+use super::{Flow, Known, Outcome, Parameters, State};
 use crate::app::Reason;
 use crate::config::Config;
 use crate::congestion::Swift;
 use crate::control::{VERSIONS, emit_control};
 use crate::pacer::Pacer;
+use crate::recovery::Content;
 
 /// What a flow knows before its peer has answered.
 #[derive(Debug)]
 pub(super) struct Connecting {
     token: u64,
     cookie: Vec<u8>,
+    peer_engines: u8,
     /// When the last syn left, for the first RTT sample.
     sent: Time,
-    pub(super) retry_at: Time,
-    retry_ns: u64,
     pub(super) give_up: Time,
-    pub(super) syn_due: bool,
+}
+
+/// The syn that opened a flow: its token, the UDP port that it came from, and how long the client took
+/// to send the cookie back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) token: u64,
+    pub(crate) port: u16,
+    pub(crate) rtt_ns: u64,
 }
 
 impl Flow {
-    /// A flow that is to be opened by a syn.
+    /// A flow that is to be opened by a syn, to a peer of which this is known.
     pub(crate) fn connect(
         now: Time,
         config: &Config,
         p: Parameters,
         service_port: u16,
         token: u64,
+        known: Option<Known>,
     ) -> Self {
         let state = State::Connecting(Connecting {
             token,
             cookie: Vec::new(),
+            peer_engines: 1,
             sent: now,
-            retry_at: now,
-            retry_ns: config.connect_retry_ns,
             give_up: now + config.connect_timeout_ns,
-            syn_due: true,
         });
-        Self { service_port, ..Self::new(now, config, p, state) }
+        let mut flow = Self { service_port, ..Self::new(now, config, p, state) };
+        flow.ports.look_for_listener(now, config, known);
+        flow
     }
 
     /// A flow that a peer has opened by `syn`, which carried a valid cookie.
@@ -50,12 +63,14 @@ impl Flow {
         config: &Config,
         p: Parameters,
         syn: &Syn<'_>,
-        token: u64,
+        request: &Request,
     ) -> Self {
         let mut flow = Self::new(now, config, p, State::Open);
         flow.peer_id = syn.source_flow;
         flow.learn_peer(now, config, syn.receive_limit, syn.packet_bytes_max);
-        flow.syn_ack_due = Some(token);
+        flow.request = Some(*request);
+        let known = Known { engines: syn.engines, rtt_ns: request.rtt_ns };
+        flow.ports.look_for_client(now, config, known);
         flow
     }
 
@@ -68,16 +83,23 @@ impl Flow {
         self.touch(now, config);
     }
 
-    /// Takes a challenge: the next syn carries its cookie.
-    pub(crate) fn handle_challenge(&mut self, now: Time, token: u64, cookie: &[u8]) {
-        if let State::Connecting(connecting) = &mut self.state
-            && connecting.token == token
-            && connecting.cookie.is_empty()
-        {
-            connecting.cookie = cookie.to_vec();
-            connecting.syn_due = true;
-            connecting.retry_at = now;
+    /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port that
+    /// the challenge names. Returns what is known of the peer now, unless it was only repeated.
+    pub(crate) fn handle_challenge(
+        &mut self,
+        now: Time,
+        config: &Config,
+        known: Option<Known>,
+        challenge: &Challenge<'_>,
+    ) -> Option<Known> {
+        let State::Connecting(connecting) = &mut self.state else { return None };
+        if !connecting.cookie.is_empty() {
+            return None;
         }
+        let known = self.ports.pin(now, config, known, challenge.engines, challenge.port)?;
+        connecting.cookie = challenge.cookie.to_vec();
+        connecting.peer_engines = challenge.engines;
+        Some(known)
     }
 
     /// Takes a syn-ack. True if the flow has become open by it.
@@ -88,21 +110,37 @@ impl Flow {
         token: u64,
         syn_ack: &SynAck,
     ) -> bool {
-        let State::Connecting(connecting) = &self.state else { return false };
+        let State::Connecting(connecting) = &self.state else {
+            self.note_syn_ack(config, syn_ack);
+            return false;
+        };
         if connecting.token != token || !VERSIONS.contains(&syn_ack.version) {
             return false;
         }
-        let rtt_ns = now.since(connecting.sent);
+        let (rtt_ns, engines) = (now.since(connecting.sent), connecting.peer_engines);
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
         self.rtt.sample(rtt_ns, 0);
         self.state = State::Open;
+        self.ports.on_accepted(engines, syn_ack.port);
+        self.note_syn_ack(config, syn_ack);
         true
     }
 
-    /// The peer has repeated its syn: our syn-ack was lost.
-    pub(crate) fn repeat_syn_ack(&mut self, token: u64) {
-        self.syn_ack_due = Some(token);
+    /// Syn-acks are probes, too: the server looks for a port whose packets come straight here. With
+    /// one engine all do, and the server knows it.
+    fn note_syn_ack(&mut self, config: &Config, syn_ack: &SynAck) {
+        if config.engine_count > 1 && self.peer_id == syn_ack.source_flow && self.has_app() {
+            self.arrivals.on_probe(0);
+        }
+    }
+
+    /// The peer has repeated its syn, now from `port`: our syn-ack was lost.
+    pub(crate) fn repeat_syn_ack(&mut self, now: Time, config: &Config, port: u16) {
+        if let Some(request) = &mut self.request {
+            request.port = port;
+            self.ports.repeat(now, config, request.rtt_ns);
+        }
     }
 
     /// True if `token` is that of our syn.
@@ -110,49 +148,60 @@ impl Flow {
         matches!(&self.state, State::Connecting(connecting) if connecting.token == token)
     }
 
-    pub(super) fn emit_syn(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
-        let State::Connecting(connecting) = &mut self.state else { return 0 };
-        if !connecting.syn_due {
-            return 0;
+    /// Writes the packet of a search that is due.
+    pub(super) fn emit_sprayed(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
+        let is_retry = self.ports.on_sprayed(now);
+        if let Some(round) = self.ports.probe_round() {
+            return self.emit_probe(now, round, bytes);
         }
-        connecting.syn_due = false;
-        connecting.sent = now;
-        self.setup_retries += u32::from(self.setup_packets > 1);
         self.setup_packets += 1;
-        connecting.retry_at = now + connecting.retry_ns;
-        connecting.retry_ns = (2 * connecting.retry_ns).min(config.connect_retry_max_ns);
+        self.setup_retries += u32::from(is_retry);
+        if self.is_connecting() {
+            self.emit_syn(now, config, bytes)
+        } else {
+            self.emit_syn_ack(config, bytes)
+        }
+    }
+
+    fn emit_syn(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
+        let State::Connecting(connecting) = &mut self.state else { return 0 };
+        connecting.sent = now;
         let syn = Syn {
             source_flow: self.local_id,
             port: self.service_port,
             receive_limit: self.incoming.announce_limit(),
             packet_bytes_max: config.packet_bytes_max,
+            engines: config.engine_count,
             versions: VERSIONS,
             cookie: &connecting.cookie,
         };
         emit_control(bytes, PacketType::Syn, 0, connecting.token, |body| syn.emit(body))
     }
 
-    pub(super) fn emit_syn_ack(&mut self, config: &Config, token: u64, bytes: &mut [u8]) -> usize {
-        self.setup_retries += u32::from(self.setup_packets > 0);
-        self.setup_packets += 1;
+    fn emit_syn_ack(&mut self, config: &Config, bytes: &mut [u8]) -> usize {
+        let Some(Request { token, port, .. }) = self.request else { return 0 };
         let syn_ack = SynAck {
             source_flow: self.local_id,
             receive_limit: self.incoming.announce_limit(),
             packet_bytes_max: config.packet_bytes_max,
             version: VERSION,
+            port,
         };
         emit_control(bytes, PacketType::SynAck, self.peer_id, token, |body| syn_ack.emit(body))
+    }
+
+    /// A data packet that is no loss if it is lost: nothing waits for its acknowledgement.
+    fn emit_probe(&mut self, now: Time, round: u16, bytes: &mut [u8]) -> usize {
+        let end = HEADER_LENGTH + clearway::emit_probe(&mut bytes[HEADER_LENGTH..], round);
+        Header::data(self.peer_id, self.recovery.next_number(), false).emit(bytes);
+        self.recovery.on_sent(now, end, false, Content::default());
+        clearway::seal(&mut bytes[..end]);
+        end
     }
 }
 
 impl Connecting {
-    pub(super) fn handle_timeout(&mut self, now: Time) -> Outcome {
-        if self.give_up <= now {
-            return Outcome::Ended(Reason::TimedOut);
-        }
-        if self.retry_at <= now {
-            self.syn_due = true;
-        }
-        Outcome::Continue
+    pub(super) fn handle_timeout(&self, now: Time) -> Outcome {
+        if self.give_up <= now { Outcome::Ended(Reason::TimedOut) } else { Outcome::Continue }
     }
 }

@@ -51,7 +51,8 @@ impl Flow {
         let mut outcome = Outcome::Continue;
         let mut frames = packet.frames();
         while let Some(Ok(frame)) = frames.next() {
-            eliciting |= !matches!(frame, Frame::Ack(_));
+            eliciting |=
+                !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
             match self.handle_frame(now, config, &frame, app) {
                 Ok(Outcome::Continue) => {}
                 Ok(ended) => outcome = ended,
@@ -67,6 +68,7 @@ impl Flow {
             header.ack_requested,
             config.ack_delay_ns,
         );
+        self.arrivals.end(now, self.rtt.smoothed_ns());
         if outcome == Outcome::Continue {
             outcome = self.check_peer_close(now, config, app);
         }
@@ -98,6 +100,11 @@ impl Flow {
             Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
             Frame::Limit(limit) => self.handle_limit(now, *limit),
             Frame::Close { messages, .. } => self.handle_close(*messages)?,
+            Frame::Path { port, round } => self.ports.on_path(*port, *round),
+            Frame::Stray { port } => {
+                self.ports.on_stray(now, config, *port, self.rtt.smoothed_ns());
+            }
+            Frame::Probe { round } => self.arrivals.on_probe(*round),
             Frame::Reset { reason } => return Ok(Outcome::Ended(Reason::from_code(*reason))),
         }
         Ok(Outcome::Continue)
@@ -182,6 +189,8 @@ impl Flow {
             3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
         self.state = State::Drained { until: now + wait_ns.max(config.probe_timeout_max_ns) };
         (self.limit_due, self.probe_due, self.close_due) = (false, false, false);
+        self.ports.stop();
+        self.arrivals.stop();
         self.outgoing = Outgoing::new(0);
         self.recovery = Recovery::at(self.recovery.next_number());
         self.acks.record_duplicate(now); // acknowledge the close at once

@@ -11,7 +11,9 @@ impl Flow {
     /// When [`Flow::handle_timeout`] is to be called next.
     pub(crate) fn next_timeout(&self, config: &Config) -> Time {
         let own = match &self.state {
-            State::Connecting(connecting) => return connecting.retry_at.min(connecting.give_up),
+            State::Connecting(connecting) => {
+                return connecting.give_up.min(self.ports.next_timeout());
+            }
             State::Drained { until } => {
                 return self.acks.due().map_or(*until, |ack| ack.min(*until));
             }
@@ -22,7 +24,8 @@ impl Flow {
         };
         let recovery = self.recovery.timeout(&self.rtt, config).unwrap_or(Time::MAX);
         let ack = self.acks.due().unwrap_or(Time::MAX);
-        own.min(recovery).min(ack).min(self.paced_until.unwrap_or(Time::MAX))
+        let paced = self.paced_until.unwrap_or(Time::MAX);
+        own.min(recovery).min(ack).min(paced).min(self.ports.next_timeout())
     }
 
     /// Does what is due at `now`; calling it early does no harm.
@@ -30,6 +33,7 @@ impl Flow {
         if self.paced_until.is_some_and(|until| until <= now) {
             self.paced_until = None;
         }
+        self.ports.handle_timeout(now);
         match &mut self.state {
             State::Connecting(connecting) => return connecting.handle_timeout(now),
             State::Drained { until } if *until <= now => return Outcome::Gone,
@@ -47,7 +51,7 @@ impl Flow {
         if self.recovery.is_loss_due(now) {
             self.detect_losses(now, config);
         } else if self.recovery.timeout(&self.rtt, config).is_some_and(|due| due <= now) {
-            self.handle_probe_timeout(now);
+            self.handle_probe_timeout(now, config);
         }
         if self.recovery.is_overrun() {
             Outcome::Ended(Reason::Protocol)
@@ -67,7 +71,7 @@ impl Flow {
         config.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
     }
 
-    fn handle_probe_timeout(&mut self, now: Time) {
+    fn handle_probe_timeout(&mut self, now: Time, config: &Config) {
         if let Some(content) = self.recovery.on_probe_timeout(now) {
             self.send_again(&content);
         }
@@ -77,6 +81,9 @@ impl Flow {
             self.window_bytes = self.congestion.window_bytes();
             self.rtt.on_persistent_congestion();
         }
+        if self.recovery.probes() >= 2 {
+            self.ports.on_silence(now, config, self.rtt.smoothed_ns());
+        }
         self.probe_due = true;
     }
 
@@ -84,12 +91,16 @@ impl Flow {
         let delay_ns = self.rtt.loss_delay_ns(config.timer_granularity_ns);
         let (outgoing, limit_due, close_due) =
             (&mut self.outgoing, &mut self.limit_due, &mut self.close_due);
+        let arrivals = &mut self.arrivals;
         let mut lost = 0;
         let last_sent = self.recovery.detect_losses(now, delay_ns, |content| {
             lost += 1;
             outgoing.send_again(content.range.clone());
             *limit_due |= content.limit;
             *close_due |= content.close;
+            if content.path {
+                arrivals.tell_path_again();
+            }
         });
         self.packets_lost += lost;
         if let Some(sent) = last_sent {
@@ -102,5 +113,8 @@ impl Flow {
         self.outgoing.send_again(content.range.clone());
         self.limit_due |= content.limit;
         self.close_due |= content.close;
+        if content.path {
+            self.arrivals.tell_path_again();
+        }
     }
 }

@@ -21,11 +21,12 @@ impl Flow {
     /// True if [`Flow::poll_transmit`] would write a packet now.
     pub(crate) fn wants_transmit(&mut self, now: Time) -> bool {
         match &self.state {
-            State::Connecting(connecting) => connecting.syn_due,
-            State::Drained { .. } => self.ack_is_due(now) || self.syn_ack_due.is_some(),
+            State::Connecting(_) => self.ports.is_spraying(),
+            State::Drained { .. } => self.ack_is_due(now),
             State::Open | State::Closing => {
                 self.ack_is_due(now)
-                    || self.syn_ack_due.is_some()
+                    || self.ports.is_spraying()
+                    || self.arrivals.has_news()
                     || self.limit_due
                     || self.probe_due
                     || self.may_close()
@@ -68,11 +69,11 @@ impl Flow {
         bytes: &mut [u8],
         app: &impl App,
     ) -> usize {
-        if let Some(token) = self.syn_ack_due.take() {
-            return self.emit_syn_ack(config, token, bytes);
+        if self.ports.is_spraying() {
+            return self.emit_sprayed(now, config, bytes);
         }
         if self.is_connecting() {
-            return self.emit_syn(now, config, bytes);
+            return 0;
         }
         self.emit_data(now, bytes, app)
     }
@@ -86,8 +87,16 @@ impl Flow {
             at += clearway::emit_ack(room, u32::try_from(delay_ns).unwrap_or(u32::MAX), ranges);
             self.acks.on_sent();
         }
+        if let Some(port) = self.arrivals.take_stray() {
+            at += clearway::emit_stray(&mut bytes[at..], port);
+        }
         let frames_start = at;
         let mut content = Content::default();
+        if let Some(path) = self.arrivals.take_path() {
+            content.path = true;
+            self.setup_packets += u32::from(path.round == 0);
+            at += clearway::emit_path(&mut bytes[at..], path.port, path.round);
+        }
         if self.limit_due {
             self.limit_due = false;
             content.limit = true;

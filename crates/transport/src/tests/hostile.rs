@@ -6,7 +6,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
-use crate::{Arrival, Config, Endpoint, FlowKey, Owner, Reason};
+use crate::{Arrival, Config, Destination, Endpoint, FlowKey, Owner, Reason};
 
 const OWNER: Owner = Owner { channel: 1, connection: 1 };
 
@@ -37,13 +37,13 @@ impl Host {
         );
     }
 
-    /// What it sends now, and to whom.
-    fn packets(&mut self, now: Time) -> Vec<(SocketAddr, Vec<u8>)> {
+    /// What it sends now.
+    fn packets(&mut self, now: Time) -> Vec<(Destination, Vec<u8>)> {
         let mut packets = Vec::new();
         let mut bytes = [0; 2048];
         while let Some(destination) = self.endpoint.next_transmit(now) {
             let length = self.endpoint.poll_transmit(now, destination, &mut bytes, &self.app);
-            packets.push((destination.to, bytes[..length].to_vec()));
+            packets.push((destination, bytes[..length].to_vec()));
         }
         packets
     }
@@ -114,12 +114,12 @@ fn exchange(server: &mut Host, client: &mut Host, now: Time) {
         if to_server.is_empty() && to_client.is_empty() {
             return;
         }
-        for (_, packet) in to_server {
-            server.handle(now, client.address, &packet);
+        for (between, packet) in to_server {
+            server.handle(now, between.from, &packet);
         }
-        for (to, packet) in to_client {
-            if to == client.address {
-                client.handle(now, server.address, &packet);
+        for (between, packet) in to_client {
+            if between.to == client.address {
+                client.handle(now, between.from, &packet);
             }
         }
     }

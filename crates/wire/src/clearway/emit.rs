@@ -4,7 +4,8 @@
 
 use super::{
     CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
-    MESSAGE_FRAME_LENGTH, PING_FRAME_LENGTH, RESET_FRAME_LENGTH, frame_type,
+    MESSAGE_FRAME_LENGTH, PATH_FRAME_LENGTH, PING_FRAME_LENGTH, PROBE_FRAME_LENGTH,
+    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, frame_type,
 };
 use crate::bytes::{head_mut, put};
 
@@ -71,6 +72,35 @@ pub fn emit_reset(bytes: &mut [u8], reason: u16) -> usize {
     put(head, 0, [frame_type::RESET, 0]);
     put(head, 2, reason.to_be_bytes());
     RESET_FRAME_LENGTH
+}
+
+/// Writes a path frame: packets from the UDP port `port`, such as came in `round`, come straight to
+/// the engine that has the flow.
+#[inline]
+pub fn emit_path(bytes: &mut [u8], port: u16, round: u16) -> usize {
+    let head: &mut [u8; PATH_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::PATH, 0]);
+    put(head, 2, port.to_be_bytes());
+    put(head, 4, round.to_be_bytes());
+    PATH_FRAME_LENGTH
+}
+
+/// Writes a stray frame: packets from the UDP port `port` come to another engine first.
+#[inline]
+pub fn emit_stray(bytes: &mut [u8], port: u16) -> usize {
+    let head: &mut [u8; STRAY_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::STRAY, 0]);
+    put(head, 2, port.to_be_bytes());
+    STRAY_FRAME_LENGTH
+}
+
+/// Writes a probe frame: the packet comes from a port that is being tried, in this round.
+#[inline]
+pub fn emit_probe(bytes: &mut [u8], round: u16) -> usize {
+    let head: &mut [u8; PROBE_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::PROBE, 0]);
+    put(head, 2, round.to_be_bytes());
+    PROBE_FRAME_LENGTH
 }
 
 /// Writes a ping frame, which elicits an acknowledgement and says nothing else.

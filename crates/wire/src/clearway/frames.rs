@@ -2,7 +2,8 @@
 
 use super::{
     Ack, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
-    MESSAGE_FRAME_LENGTH, RESET_FRAME_LENGTH, frame_type,
+    MESSAGE_FRAME_LENGTH, PATH_FRAME_LENGTH, PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH,
+    STRAY_FRAME_LENGTH, frame_type,
 };
 use crate::Malformed;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -31,6 +32,23 @@ pub enum Frame<'a> {
     Reset {
         /// Why.
         reason: u16,
+    },
+    /// What comes from this UDP port comes straight to the engine that has the flow.
+    Path {
+        /// The source port of the packet that did.
+        port: u16,
+        /// The round of that packet: of its probe frame, or 0 for a syn-ack.
+        round: u16,
+    },
+    /// What comes from this UDP port comes to another engine of the host first.
+    Stray {
+        /// The source port of a packet that did.
+        port: u16,
+    },
+    /// This packet comes from a port that is being tried.
+    Probe {
+        /// Which search this is, of those that its sender has made for the flow.
+        round: u16,
     },
 }
 
@@ -132,6 +150,18 @@ fn split_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed>
         frame_type::RESET => {
             let (head, rest) = split_head::<RESET_FRAME_LENGTH>(bytes)?;
             Ok((Frame::Reset { reason: u16_at(head, 2) }, rest))
+        }
+        frame_type::PATH => {
+            let (head, rest) = split_head::<PATH_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Path { port: u16_at(head, 2), round: u16_at(head, 4) }, rest))
+        }
+        frame_type::STRAY => {
+            let (head, rest) = split_head::<STRAY_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Stray { port: u16_at(head, 2) }, rest))
+        }
+        frame_type::PROBE => {
+            let (head, rest) = split_head::<PROBE_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Probe { round: u16_at(head, 2) }, rest))
         }
         _ => Err(Malformed::FrameType),
     }

@@ -2,7 +2,9 @@
 //! version. Each `parse` takes a packet whose header said so; each `emit` writes a body, which
 //! goes behind the header, and returns its length.
 
-use super::{COOKIE_BYTES_MAX, HEADER_LENGTH, PACKET_BYTES_MIN, Packet, SYN_BYTES_MIN};
+use super::{
+    COOKIE_BYTES_MAX, ENGINES_MAX, HEADER_LENGTH, PACKET_BYTES_MIN, Packet, SYN_BYTES_MIN,
+};
 use crate::Malformed;
 use crate::bytes::{head_mut, put, u16_at, u64_at};
 
@@ -20,7 +22,7 @@ const UNPADDED_BODY_MIN: usize = SYN_BYTES_MIN - HEADER_LENGTH;
 /// +---------------+-------+-------+-------------------------------+
 /// | service port  |v count|c length         receive limit
 /// +---------------+-------+-------+---------------+---------------+
-///          receive limit          | bytes max     |   reserved    |
+///          receive limit          | bytes max     |engines|   0   |
 /// +-------------------------------+---------------+---------------+
 /// | versions, one octet each ... | cookie ... | zeros to 64 bytes in all if there is no cookie
 /// ```
@@ -35,6 +37,8 @@ pub struct Syn<'a> {
     pub receive_limit: u64,
     /// The largest UDP payload that the sender takes.
     pub packet_bytes_max: u16,
+    /// How many engines the sender's NIC may spread packets over; 1 to 64.
+    pub engines: u8,
     /// The versions that the sender speaks, best first; at least one, at most 255.
     pub versions: &'a [u8],
     /// The cookie of the challenge that this answers; empty at first.
@@ -62,6 +66,7 @@ impl<'a> Syn<'a> {
             port: u16_at(head, 8),
             receive_limit: u64_at(head, 12),
             packet_bytes_max: checked_packet_bytes(u16_at(head, 20))?,
+            engines: checked_engines(head[22])?,
             versions,
             cookie,
         })
@@ -80,6 +85,7 @@ impl<'a> Syn<'a> {
         put(body, 10, [self.versions.len() as u8, self.cookie.len() as u8]);
         put(body, 12, self.receive_limit.to_be_bytes());
         put(body, 20, self.packet_bytes_max.to_be_bytes());
+        put(body, 22, [self.engines, 0]);
         let (versions, rest) = body[SYN_FIXED_LENGTH..].split_at_mut(self.versions.len());
         versions.copy_from_slice(self.versions);
         rest[..self.cookie.len()].copy_from_slice(self.cookie);
@@ -98,9 +104,22 @@ impl<'a> Syn<'a> {
     }
 }
 
-/// Answers a syn without a cookie: the sender is to repeat it with this one.
+/// The fields of a challenge's body before its cookie.
+const CHALLENGE_FIXED_LENGTH: usize = 4;
+
+/// Answers a syn without a cookie: the sender is to repeat it with this one, from the same port.
+///
+/// ```text
+/// +-------+-------+---------------+
+/// |c length|engines|     port      | cookie ...
+/// +-------+-------+---------------+
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge<'a> {
+    /// How many engines the sender's NIC may spread packets over; 1 to 64.
+    pub engines: u8,
+    /// The UDP port that the syn came from: from there, packets come to the right engine.
+    pub port: u16,
     /// 1 to 32 bytes.
     pub cookie: &'a [u8],
 }
@@ -108,11 +127,12 @@ pub struct Challenge<'a> {
 impl<'a> Challenge<'a> {
     /// Reads the body of a challenge.
     pub fn parse(packet: &Packet<'a>) -> Result<Self, Malformed> {
-        let cookie = counted_octets(packet)?;
+        let (head, rest) = split_fixed::<CHALLENGE_FIXED_LENGTH>(packet)?;
+        let cookie = rest.get(..usize::from(head[0])).ok_or(Malformed::Length)?;
         if cookie.is_empty() || cookie.len() > COOKIE_BYTES_MAX {
             return Err(Malformed::Cookie);
         }
-        Ok(Self { cookie })
+        Ok(Self { engines: checked_engines(head[1])?, port: u16_at(head, 2), cookie })
     }
 
     /// Writes the body.
@@ -121,13 +141,17 @@ impl<'a> Challenge<'a> {
     /// If `bytes` is shorter than [`Challenge::length`] or the cookie longer than allowed.
     pub fn emit(&self, bytes: &mut [u8]) -> usize {
         assert!(self.cookie.len() <= COOKIE_BYTES_MAX);
-        emit_counted_octets(bytes, self.cookie)
+        let body = &mut bytes[..self.length()];
+        put(body, 0, [self.cookie.len() as u8, self.engines]);
+        put(body, 2, self.port.to_be_bytes());
+        body[CHALLENGE_FIXED_LENGTH..].copy_from_slice(self.cookie);
+        body.len()
     }
 
     /// The length of the body.
     #[must_use]
     pub const fn length(&self) -> usize {
-        1 + self.cookie.len()
+        CHALLENGE_FIXED_LENGTH + self.cookie.len()
     }
 }
 
@@ -140,8 +164,8 @@ impl<'a> Challenge<'a> {
 /// +---------------------------------------------------------------+
 /// |                         receive limit                         |
 /// +---------------+-------+-------+-------------------------------+
-/// |   bytes max   |version|   0   |
-/// +---------------+-------+-------+
+/// |   bytes max   |version|   0   |     port      |
+/// +---------------+-------+-------+---------------+
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SynAck {
@@ -153,11 +177,13 @@ pub struct SynAck {
     pub packet_bytes_max: u16,
     /// The version that the sender chose of those offered.
     pub version: u8,
+    /// The UDP port that the syn came from: from there, packets come to the right engine.
+    pub port: u16,
 }
 
 impl SynAck {
     /// The length of the body.
-    pub const LENGTH: usize = 20;
+    pub const LENGTH: usize = 22;
 
     /// Reads the body of a syn-ack.
     pub fn parse(packet: &Packet<'_>) -> Result<Self, Malformed> {
@@ -167,6 +193,7 @@ impl SynAck {
             receive_limit: u64_at(head, 8),
             packet_bytes_max: checked_packet_bytes(u16_at(head, 16))?,
             version: head[18],
+            port: u16_at(head, 20),
         })
     }
 
@@ -180,6 +207,7 @@ impl SynAck {
         put(body, 8, self.receive_limit.to_be_bytes());
         put(body, 16, self.packet_bytes_max.to_be_bytes());
         put(body, 18, [self.version, 0]);
+        put(body, 20, self.port.to_be_bytes());
         Self::LENGTH
     }
 
@@ -282,6 +310,10 @@ fn emit_counted_octets(bytes: &mut [u8], octets: &[u8]) -> usize {
 
 fn checked_flow(flow: u64) -> Result<u64, Malformed> {
     if flow == 0 { Err(Malformed::FlowId) } else { Ok(flow) }
+}
+
+fn checked_engines(engines: u8) -> Result<u8, Malformed> {
+    if (1..=ENGINES_MAX).contains(&engines) { Ok(engines) } else { Err(Malformed::Field) }
 }
 
 fn checked_packet_bytes(bytes_max: u16) -> Result<u16, Malformed> {

@@ -23,7 +23,8 @@ mod tests;
 
 pub use ack::{Ack, AckRanges, emit_ack};
 pub use emit::{
-    emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_ping, emit_reset,
+    emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_path, emit_ping,
+    emit_probe, emit_reset, emit_stray,
 };
 pub use frames::{Fragment, Frame, Frames, Message};
 pub use handshake::{Challenge, Reset, Syn, SynAck, Versions};
@@ -49,6 +50,12 @@ pub const LIMIT_FRAME_LENGTH: usize = 16;
 pub const CLOSE_FRAME_LENGTH: usize = 8;
 /// A reset frame.
 pub const RESET_FRAME_LENGTH: usize = 4;
+/// A path frame.
+pub const PATH_FRAME_LENGTH: usize = 6;
+/// A stray frame.
+pub const STRAY_FRAME_LENGTH: usize = 4;
+/// A probe frame.
+pub const PROBE_FRAME_LENGTH: usize = 4;
 /// A ping frame.
 pub const PING_FRAME_LENGTH: usize = 1;
 /// The largest message, in bytes.
@@ -57,8 +64,10 @@ pub const MESSAGE_BYTES_MAX: u32 = 8 << 20;
 pub const ACK_RANGES_MAX: usize = 32;
 /// The longest cookie, in bytes.
 pub const COOKIE_BYTES_MAX: usize = 32;
+/// Engines of one host, at most.
+pub const ENGINES_MAX: u8 = 64;
 /// A syn without a cookie is at least this long, so that no answer to it is longer: the answers to
-/// a stranger are a challenge (at most 57 bytes) and a version packet (which is cut to fit).
+/// a stranger are a challenge (at most 60 bytes) and a version packet (which is cut to fit).
 pub const SYN_BYTES_MIN: usize = 64;
 /// The smallest "packet bytes max" that a host may announce: what is left for UDP payload of the
 /// smallest datagram that every host takes. RFC 791, section 3.1: "All hosts must be prepared to
@@ -75,4 +84,7 @@ mod frame_type {
     pub(super) const FRAGMENT: u8 = 0x05;
     pub(super) const CLOSE: u8 = 0x06;
     pub(super) const RESET: u8 = 0x07;
+    pub(super) const PATH: u8 = 0x08;
+    pub(super) const STRAY: u8 = 0x09;
+    pub(super) const PROBE: u8 = 0x0a;
 }

@@ -164,19 +164,20 @@ proptest! {
         port in any::<u16>(),
         receive_limit in any::<u64>(),
         packet_bytes_max in PACKET_BYTES_MIN..=u16::MAX,
+        engines in 1..=ENGINES_MAX,
         versions in vec(any::<u8>(), 1..255),
         cookie in vec(any::<u8>(), 0..=COOKIE_BYTES_MAX),
     ) {
         let mut body = vec![0xaa; 400];
         let (versions, cookie) = (&versions[..], &cookie[..]);
-        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, versions, cookie };
+        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, engines, versions, cookie };
         let length = syn.emit(&mut body);
         prop_assert_eq!(length, syn.length());
         let bytes = control(PacketType::Syn, &body[..length]);
         prop_assert_eq!(Syn::parse(&Packet::new(&bytes).unwrap()), Ok(syn));
         prop_assert!(bytes.len() >= SYN_BYTES_MIN || !cookie.is_empty());
 
-        let accepted = SynAck { source_flow, receive_limit, packet_bytes_max, version: versions[0] };
+        let accepted = SynAck { source_flow, receive_limit, packet_bytes_max, version: versions[0], port };
         let length = accepted.emit(&mut body);
         let bytes = control(PacketType::SynAck, &body[..length]);
         prop_assert_eq!(SynAck::parse(&Packet::new(&bytes).unwrap()), Ok(accepted));
@@ -192,7 +193,7 @@ proptest! {
         prop_assert_eq!(Versions::parse(&Packet::new(&bytes).unwrap()), Ok(offer));
 
         if !cookie.is_empty() {
-            let challenge = Challenge { cookie };
+            let challenge = Challenge { engines, port, cookie };
             let length = challenge.emit(&mut body);
             let bytes = control(PacketType::Challenge, &body[..length]);
             prop_assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Ok(challenge));
@@ -320,6 +321,7 @@ fn wrong_handshakes_are_malformed() {
         port: 2,
         receive_limit: 3,
         packet_bytes_max: 1472,
+        engines: 4,
         versions: &[VERSION],
         cookie: &[],
     };
@@ -334,10 +336,12 @@ fn wrong_handshakes_are_malformed() {
     assert_eq!(parse(Syn { source_flow: 0, ..good }, 0), Some(Malformed::FlowId));
     assert_eq!(parse(Syn { versions: &[], ..good }, 0), Some(Malformed::Versions));
     assert_eq!(parse(Syn { packet_bytes_max: 100, ..good }, 0), Some(Malformed::Field));
+    assert_eq!(parse(Syn { engines: 0, ..good }, 0), Some(Malformed::Field));
+    assert_eq!(parse(Syn { engines: 65, ..good }, 0), Some(Malformed::Field));
     assert_eq!(parse(Syn { cookie: &[1; 32], ..good }, 1), Some(Malformed::Length));
-    let bytes = control(PacketType::Challenge, &[0]);
+    let bytes = control(PacketType::Challenge, &[0, 1, 0, 0]);
     assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Cookie));
-    let bytes = control(PacketType::Challenge, &[33; 34]);
+    let bytes = control(PacketType::Challenge, &[33; 37]);
     assert_eq!(Challenge::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Cookie));
     let bytes = control(PacketType::Version, &[2, 1]);
     assert_eq!(Versions::parse(&Packet::new(&bytes).unwrap()), Err(Malformed::Length));
