@@ -5,6 +5,7 @@
 pub(crate) mod app;
 pub(crate) mod fabric;
 pub(crate) mod traffic;
+pub(crate) mod veth;
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
