@@ -14,6 +14,7 @@
 
 mod engines;
 mod events;
+mod listeners;
 mod log_budget;
 mod neighbours;
 mod network;
@@ -312,6 +313,7 @@ impl ControlPlane {
         match &session.attached {
             Some(attached) => {
                 let (engine, channel) = (attached.engine, attached.channel);
+                self.forget_listeners(engine, channel);
                 self.forget_vifs(session.peer.user, engine, channel);
                 self.engines[engine].remove_channel(channel);
                 if self.log_budget.take() {

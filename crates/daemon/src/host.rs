@@ -41,15 +41,14 @@ impl Host {
             let interface::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
             let first = slots.len();
-            for (queues, number) in dealt(opened.queues, nic.engines).into_iter().zip(0..) {
-                let name = engine_name(nic, number);
-                let settings = EngineConfig { name: name.clone(), ..settings.clone() };
-                let (seed, secret) =
-                    random().map_err(|error| Error::resources("draw random numbers", error))?;
-                let (engine, control) = Engine::new(settings, queues, seed, secret, clock.now())
-                    .map_err(|error| Error::resources("make an engine", error))?;
+            let queues = dealt(opened.queues, nic.engines);
+            let (seed, secret) =
+                random().map_err(|error| Error::resources("draw random numbers", error))?;
+            for (engine, control) in Engine::siblings(&settings, queues, seed, secret, clock.now())
+                .map_err(|error| Error::resources("make an engine", error))?
+            {
+                slots.push(EngineSlot::new(engine.name(), nics.len(), control));
                 engines.push(engine);
-                slots.push(EngineSlot::new(name, nics.len(), control));
             }
             let of_nic = first..slots.len();
             nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
@@ -72,11 +71,6 @@ fn open_nic(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
     }
     log_nic(nic, &opened);
     Ok(opened)
-}
-
-/// What the engine with this number is called.
-fn engine_name(nic: &Nic, number: usize) -> String {
-    format!("{}/{number}", nic.name)
 }
 
 /// Deals queues out to engines, one after the other: the first gets the first, and the one after
@@ -105,7 +99,8 @@ pub fn run(config: &Config) -> Result<(), Error> {
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
     for ((nic, number), engine) in each.zip(host.engines) {
-        threads.push(start(nic, number, engine, clock.clone(), &stopper)?);
+        let core = nic.cores.get(number).copied();
+        threads.push(start(engine, nic.idle, core, clock.clone(), &stopper)?);
     }
     host.control.run()?;
     for thread in threads {
@@ -152,16 +147,15 @@ pub fn run_together(hosts: Vec<Host>, idle: Idle, clock: Clock) -> Result<(), Er
 }
 
 fn start(
-    nic: &Nic,
-    number: usize,
     engine: Engine,
+    idle: Idle,
+    core: Option<usize>,
     clock: Clock,
     stopper: &Stopper,
 ) -> Result<std::thread::JoinHandle<()>, Error> {
-    let name = engine_name(nic, number);
+    let name = engine.name().to_owned();
     let alarm = stopper.alarm(&name);
     let thread = format!("engine {name}");
-    let (idle, core) = (nic.idle, nic.cores.get(number).copied());
     let work = move || {
         let _alarm = alarm;
         if let Some(core) = core {

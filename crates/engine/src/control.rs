@@ -44,7 +44,7 @@ pub enum Request {
         listener: u32,
         /// Only connections to this address of the host; any if `None`.
         address: Option<IpAddr>,
-        /// The service port; 0 lets the engine choose a free one from 49152 up.
+        /// The service port.
         port: u16,
     },
     /// Stop accepting. Connections that were accepted live on.
@@ -72,7 +72,42 @@ pub enum Request {
         /// What is to be seen.
         spec: Box<CaptureSpec>,
     },
-    /// Close a virtual interface or a capture. What it has submitted and is not sent is dropped.
+    /// Take note of a virtual interface that another engine of the NIC serves, so that its frames find
+    /// it and nobody here is given what it may send. Answered by [`Event::VifOpened`].
+    NoteVif {
+        /// The index of that engine among the NIC's.
+        engine: usize,
+        /// The name of its app.
+        app: String,
+        /// Its channel there.
+        channel: u32,
+        /// Its id.
+        vif: u32,
+        /// What it may receive and send.
+        spec: Box<VifSpec>,
+    },
+    /// Show a capture of another engine of the NIC what passes here. Answered by [`Event::VifOpened`].
+    NoteCapture {
+        /// The index of that engine among the NIC's.
+        engine: usize,
+        /// Its channel there.
+        channel: u32,
+        /// Its id.
+        vif: u32,
+        /// What is to be seen.
+        spec: Box<CaptureSpec>,
+    },
+    /// Take note of who listens on a port: another engine of the NIC, or no longer. Answered by
+    /// [`Event::ListenerNoted`].
+    NoteListener {
+        /// Comes back in the answer.
+        id: u64,
+        /// The service port.
+        port: u16,
+        /// The index of the engine; `None`: nobody elsewhere any more.
+        engine: Option<usize>,
+    },
+    /// Close a virtual interface or a capture, of this engine or of another that it has taken note of. What it has submitted and is not sent is dropped.
     /// Answered by [`Event::VifClosed`].
     CloseVif {
         /// The channel.
@@ -111,16 +146,22 @@ pub enum Request {
 /// What an engine tells the control plane.
 #[derive(Debug)]
 pub enum Event {
-    /// The answer to [`Request::Listen`]: the port, or why not.
+    /// The answer to [`Request::Listen`].
     Listening {
         /// The channel.
         channel: u32,
         /// The listener.
         listener: u32,
-        /// The service port in use, or the reason of the refusal.
-        result: Result<u16, Code>,
+        /// The reason of a refusal.
+        result: Result<(), Code>,
     },
-    /// The answer to [`Request::OpenVif`] and [`Request::OpenCapture`].
+    /// The answer to [`Request::NoteListener`].
+    ListenerNoted {
+        /// The id of the request.
+        id: u64,
+    },
+    /// The answer to [`Request::OpenVif`], [`Request::OpenCapture`], [`Request::NoteVif`] and
+    /// [`Request::NoteCapture`].
     VifOpened {
         /// The channel.
         channel: u32,

@@ -1,5 +1,6 @@
-//! One engine: a single-threaded task that owns a NIC's queues, its flows, its apps' channels and
-//! its timers, and shares nothing.
+//! One engine: a single-threaded task that owns queues of a NIC, its flows, its apps' channels and
+//! its timers, and shares nothing. Where several serve a NIC, lanes between them carry what came to the
+//! wrong one.
 //!
 //! A turn (`docs`: design section 2) takes one item from the mailbox, commands, received frames,
 //! timers, and sends. It never blocks, locks or waits; it returns how much it did.
@@ -12,10 +13,12 @@ mod connections;
 mod departures;
 mod frames;
 mod requests;
+mod siblings;
 mod sleep;
 mod staging;
 mod status;
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -30,6 +33,7 @@ use crate::channels::Channels;
 use crate::control::{Control, Mailbox, mailbox};
 use crate::idle::Idle;
 use crate::interface::{self, Interface};
+use crate::lanes::{self, Lanes, Parcel};
 use crate::paths::Paths;
 use crate::switch::Switch;
 use connections::Unresolved;
@@ -41,7 +45,7 @@ const TRANSMIT_BURST: usize = 64;
 /// What an engine is given by the configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// The engine's name.
+    /// The engine's name, or that of the NIC, if there are several.
     pub name: String,
     /// Addresses, neighbours, MTU.
     pub interface: interface::Config,
@@ -81,6 +85,19 @@ pub struct Turn {
     pub told_apps: bool,
 }
 
+/// How a frame came to where it is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Via {
+    /// From the engine's own queue.
+    Queue,
+    /// From another engine of the NIC, whose queue it came to.
+    Lane,
+    /// From a VIF of this engine.
+    Vif,
+    /// From the host's own services here.
+    Host,
+}
+
 /// One engine. Made on one thread, run on another by [`crate::Group`].
 pub struct Engine {
     queues: Vec<Box<dyn Queue>>,
@@ -104,6 +121,12 @@ struct Core {
     channels: Channels,
     paths: Paths,
     unresolved: Vec<Unresolved>,
+    /// To the NIC's other engines.
+    lanes: Lanes,
+    /// Which of them listen on a service port.
+    listeners_elsewhere: HashMap<u16, usize>,
+    /// Empty; kept for its memory.
+    parcels: Vec<Parcel>,
     /// Apps that broke the contract since the last turn.
     violations: Vec<(u32, Violation)>,
     /// Pings that could not be sent.
@@ -134,10 +157,46 @@ impl Engine {
         secret: [u8; 16],
         now: Time,
     ) -> io::Result<(Self, Control)> {
+        let lanes = lanes::between(1)?.remove(0);
+        Self::with_lanes(config, queues, lanes, seed, secret, now)
+    }
+
+    /// The engines of one NIC, each with its control, on the queues of each; the first of those sends.
+    /// They are called after `config`, with their numbers: `eth0/0`. Whatever one is asked to listen on,
+    /// open or capture, the others have to be asked to note.
+    ///
+    /// # Panics
+    /// If there is no engine, or more than 64.
+    pub fn siblings(
+        config: &EngineConfig,
+        queues: Vec<Vec<Box<dyn Queue>>>,
+        seed: u64,
+        secret: [u8; 16],
+        now: Time,
+    ) -> io::Result<Vec<(Self, Control)>> {
+        let lanes = lanes::between(queues.len())?;
+        let each = lanes.into_iter().zip(queues).zip(0u64..);
+        each.map(|((lanes, queues), number)| {
+            let name = format!("{}/{number}", config.name);
+            let config = EngineConfig { name, ..config.clone() };
+            Self::with_lanes(config, queues, lanes, seed.wrapping_add(number), secret, now)
+        })
+        .collect()
+    }
+
+    fn with_lanes(
+        config: EngineConfig,
+        queues: Vec<Box<dyn Queue>>,
+        lanes: Lanes,
+        seed: u64,
+        secret: [u8; 16],
+        now: Time,
+    ) -> io::Result<(Self, Control)> {
         let (control, mailbox) = mailbox()?;
         let sleep = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let readable = epoll::EventFlags::IN;
         epoll::add(&sleep, mailbox.bell(), epoll::EventData::new_u64(0), readable)?;
+        epoll::add(&sleep, lanes.bell(), epoll::EventData::new_u64(0), readable)?;
         for queue in &queues {
             if let Some(fd) = queue.wait_fd() {
                 epoll::add(&sleep, fd, epoll::EventData::new_u64(0), readable)?;
@@ -145,6 +204,8 @@ impl Engine {
         }
         let interface = Interface::new(&config.interface);
         let transport = clearway_transport::Config {
+            engine_index: lanes.index() as u8, // at most ENGINES_MAX
+            engine_count: lanes.count() as u8,
             packet_bytes_max: config
                 .interface
                 .mtu
@@ -159,6 +220,9 @@ impl Engine {
             channels: Channels::default(),
             paths: Paths::default(),
             unresolved: Vec::new(),
+            lanes,
+            listeners_elsewhere: HashMap::new(),
+            parcels: Vec::new(),
             violations: Vec::new(),
             failed_pings: Vec::new(),
             scratch: vec![0; usize::from(config.interface.mtu)],
@@ -179,6 +243,12 @@ impl Engine {
             turns_busy: 0,
         };
         Ok((engine, control))
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.core.config.name
     }
 
     /// Switches checking off, or on again. For benchmarks: no configuration and no request leads here.
@@ -205,12 +275,15 @@ impl Engine {
         work += self.core.take_commands(now);
         for queue in &mut self.queues {
             let core = &mut self.core;
-            work += queue.receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames));
+            work += queue
+                .receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames, Via::Queue));
         }
+        work += self.core.take_from_siblings(now);
         self.core.handle_timeouts(now);
         work += self.transmit(now);
         self.core.switch.end_turn(&mut self.core.channels);
         let told_apps = self.core.finish(now, work == 0);
+        self.core.lanes.flush();
         if work == 0 {
             self.watch_link(now);
         }
@@ -227,8 +300,10 @@ impl Engine {
         let Some(queue) = self.queues.first_mut() else { return 0 };
         let (core, queue) = (&mut self.core, queue.as_mut());
         let mut queued = core.send_own(now, queue, TRANSMIT_BURST);
-        queued += core.send_messages(now, queue, TRANSMIT_BURST - queued.min(TRANSMIT_BURST));
         let mut work = queued;
+        let messages = core.send_messages(now, queue, TRANSMIT_BURST - work.min(TRANSMIT_BURST));
+        queued += messages.queued;
+        work += messages.taken;
         if core.switch.has_senders() {
             let sending = core.send_frames(now, queue, TRANSMIT_BURST);
             queued += sending.queued;

@@ -16,6 +16,7 @@ mod engine;
 mod group;
 mod idle;
 pub mod interface;
+mod lanes;
 mod local;
 mod paths;
 mod snapshot;

@@ -93,7 +93,7 @@ pub struct FlowSnapshot {
     pub channel: u32,
     /// The connection's id in the channel.
     pub connection: u32,
-    /// `wire`, or `local` between two apps of this host.
+    /// `wire`; between two apps of this host `local` on one engine, and `lane` from one to another.
     pub path: &'static str,
     /// The peer's address and service port.
     pub peer: SocketAddr,

@@ -54,9 +54,9 @@ impl ChannelNumbers {
 }
 
 impl EngineSlot {
-    pub(crate) fn new(name: String, nic: usize, control: Control) -> Self {
+    pub(crate) fn new(name: &str, nic: usize, control: Control) -> Self {
         Self {
-            name,
+            name: name.to_owned(),
             nic,
             control,
             waiting: VecDeque::new(),

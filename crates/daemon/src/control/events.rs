@@ -1,14 +1,10 @@
 //! What engines tell, and what the control plane makes of it.
 
-use std::net::SocketAddr;
-
-use clearway_channel::control::{Listening, Reply};
 use clearway_channel::{Code, Violation};
 use clearway_engine::Event;
 
 use super::ControlPlane;
 use super::requests::refusal;
-use super::session::Waiting;
 
 impl ControlPlane {
     pub(super) fn take_events(&mut self, engine: usize) {
@@ -24,6 +20,7 @@ impl ControlPlane {
             Event::Listening { channel, listener, result } => {
                 self.listening(engine, channel, listener, result);
             }
+            Event::ListenerNoted { id } => self.listener_noted(id),
             Event::VifOpened { channel, vif, result } => {
                 self.vif_opened(engine, channel, vif, result);
             }
@@ -45,32 +42,6 @@ impl ControlPlane {
                 self.engines[engine].ended = true;
             }
         }
-    }
-
-    fn listening(&mut self, engine: usize, channel: u32, listener: u32, result: Result<u16, Code>) {
-        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
-        else {
-            return;
-        };
-        let Some(session) = self.sessions.get_mut(&token) else { return };
-        let address = match session.waiting {
-            Waiting::Listening { listener: expected, address } if expected == listener => address,
-            _ => return,
-        };
-        let reply = match result {
-            Ok(port) => {
-                let app = session.attached.as_ref().map_or("", |attached| &attached.app);
-                tracing::debug!(app, channel, port, "listening");
-                Reply::Listening(Listening { listener, address: SocketAddr::new(address, port) })
-            }
-            Err(code) => {
-                if let Some(attached) = &mut session.attached {
-                    attached.listeners.retain(|id| *id != listener);
-                }
-                Reply::error(code)
-            }
-        };
-        self.reply(token, &reply);
     }
 
     fn violation(&mut self, engine: usize, channel: u32, violation: Violation) {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use clearway_nic::MacAddress;
 use clearway_nic::interface::Steering;
 
+use super::listeners::Listeners;
 use super::neighbours::Link;
 use super::network::Following;
 use super::vifs::Vifs;
@@ -27,6 +28,8 @@ pub(crate) struct NicSlot {
     /// Follows the kernel's interface, if the NIC is one.
     pub(super) following: Option<Following>,
     pub(super) vifs: Vifs,
+    /// The service ports of its apps.
+    pub(super) listeners: Listeners,
 }
 
 /// What frames on a link look like.
@@ -57,6 +60,7 @@ impl NicSlot {
             link: kernel.neighbours.map(Link::new),
             following: kernel.follower.map(Following::new),
             vifs: Vifs::default(),
+            listeners: Listeners::default(),
         }
     }
 }

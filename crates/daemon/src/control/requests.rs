@@ -1,11 +1,8 @@
 //! What apps ask for, and what the control plane makes of it.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
 
-use clearway_channel::control::{
-    Attach, Attached, Empty, Listen, Refusal, Reply, Request, Unlisten,
-};
+use clearway_channel::control::{Attach, Attached, Empty, Refusal, Reply, Request};
 use clearway_channel::{Code, DaemonEnd, Sizes};
 use clearway_engine::Request as EngineRequest;
 
@@ -117,44 +114,6 @@ impl ControlPlane {
                 listener_next: 1,
             });
         }
-        Ok(())
-    }
-
-    fn listen(&mut self, token: u64, listen: &Listen) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
-        let attached = session.attached.as_mut().ok_or_else(not_attached)?;
-        self.accounts.may_listen(&session.peer, listen.port)?;
-        if attached.listeners.len() >= self.accounts.listeners_per_channel() {
-            let text = "the channel has as many listeners as it may; close one first, or raise \
-                        `listeners_per_channel` in [policy.limits] of the daemon's configuration";
-            return Err(refusal(Code::Limit, text));
-        }
-        let listener = attached.listener_next;
-        attached.listener_next = listener.wrapping_add(1).max(1);
-        attached.listeners.push(listener);
-        self.engines[attached.engine].post(EngineRequest::Listen {
-            channel: attached.channel,
-            listener,
-            address: listen.address,
-            port: listen.port,
-        });
-        let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        session.waiting = Waiting::Listening { listener, address };
-        Ok(())
-    }
-
-    fn unlisten(&mut self, token: u64, unlisten: &Unlisten) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
-        let attached = session.attached.as_mut().ok_or_else(not_attached)?;
-        let listener = unlisten.listener;
-        let Some(place) = attached.listeners.iter().position(|id| *id == listener) else {
-            let text = format!("there is no listener {listener}; use the number from `listening`");
-            return Err(refusal(Code::Invalid, text));
-        };
-        attached.listeners.swap_remove(place);
-        let (engine, channel) = (attached.engine, attached.channel);
-        self.engines[engine].post(EngineRequest::Unlisten { channel, listener });
-        self.reply(token, &Reply::Unlistened(Empty {}));
         Ok(())
     }
 }

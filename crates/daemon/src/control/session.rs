@@ -42,11 +42,11 @@ pub(super) enum Waiting {
     /// For nothing: the next request may come.
     #[default]
     Nothing,
-    /// The engine has been asked to listen.
-    Listening { listener: u32, address: std::net::IpAddr },
-    /// The engine has been asked to open a virtual interface or a capture.
+    /// The engines have been asked to listen.
+    Listening(super::listeners::Opening),
+    /// The engines have been asked to open a virtual interface or a capture.
     OpeningVif(u32),
-    /// The engine has been asked to close one.
+    /// The engines have been asked to close one.
     ClosingVif(u32),
     /// Engines have been asked for their state.
     Status(super::status::Gathering),
@@ -88,7 +88,7 @@ impl Session {
         match self.waiting {
             Waiting::Nothing => EventFlags::IN,
             Waiting::Telling(_) => EventFlags::OUT,
-            Waiting::Listening { .. }
+            Waiting::Listening(_)
             | Waiting::OpeningVif(_)
             | Waiting::ClosingVif(_)
             | Waiting::Status(_)

@@ -2,10 +2,13 @@
 //! engine and the NIC.
 //!
 //! ```text
-//!  open_vif ─▶ policy ─▶ engine ─▶ NIC ─▶ vif_opened
-//!                 │         │       └─ no: the engine closes it again
-//!                 └─ no     └─ no ───────────────────▶ refusal
+//!  open_vif ─▶ policy ─▶ first engine ─▶ its siblings ─▶ NIC ─▶ vif_opened
+//!                 │           │                           └─ no: the engines close it again
+//!                 └─ no       └─ no ───────────────────────────▶ refusal
 //! ```
+//!
+//! Every engine of a NIC knows all its interfaces, since frames may come in anywhere. The NIC's first engine
+//! decides whether patterns collide: what it has taken, no other refuses.
 //!
 //! The order matters: frames are steered to the engine only when somebody takes them there, and go back
 //! to the kernel before nobody does.
@@ -13,6 +16,7 @@
 mod steering;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use clearway_channel::Code;
 use clearway_channel::control::{
@@ -46,6 +50,12 @@ struct Vif {
     app: String,
     /// What it was granted; a capture has no use for it.
     grant: Option<Grant>,
+    /// What it is to see, if it is a capture.
+    capture: Option<CaptureSpec>,
+    /// Engines that have not been asked yet.
+    unasked: Range<usize>,
+    /// Engines whose answer is missing.
+    answers_left: usize,
     /// What the NIC was asked for.
     steered: Steered,
 }
@@ -60,17 +70,12 @@ impl ControlPlane {
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
-        let spec = VifSpec {
-            receive: grant.receive.clone(),
-            copies: grant.copies.clone(),
-            transmit: grant.transmit.clone(),
-            priority: grant.priority,
-            mac: grant.mac,
-            rate_frames_per_s: grant.rate_frames_per_s,
-        };
-        let vif = Vif { engine, channel, app, grant: Some(grant), steered: Steered::default() };
-        let vif = self.begin_opening(token, vif);
-        self.engines[engine].post(EngineRequest::OpenVif { channel, vif, spec: Box::new(spec) });
+        let unasked = self.nic_of(engine).engines.clone();
+        let (grant, steered) = (Some(grant), Steered::default());
+        let (capture, answers_left) = (None, 0);
+        let vif = Vif { engine, channel, app, grant, capture, unasked, answers_left, steered };
+        let number = self.begin_opening(token, vif);
+        self.ask_engines(engine, number, 1);
         Ok(())
     }
 
@@ -90,10 +95,13 @@ impl ControlPlane {
             return Err(refusal(Code::Unsupported, text));
         }
         self.accounts.open_vif(&session.peer)?;
-        let vif = Vif { engine, channel, app: name, grant: None, steered: Steered::default() };
-        let vif = self.begin_opening(token, vif);
-        let spec = Box::new(spec);
-        self.engines[engine].post(EngineRequest::OpenCapture { channel, vif, spec });
+        let unasked = self.nic_of(engine).engines.clone();
+        let (count, steered) = (unasked.len(), Steered::default());
+        let (grant, capture, answers_left) = (None, Some(spec), 0);
+        let vif =
+            Vif { engine, channel, app: name, grant, capture, unasked, answers_left, steered };
+        let number = self.begin_opening(token, vif);
+        self.ask_engines(engine, number, count);
         Ok(())
     }
 
@@ -109,8 +117,33 @@ impl ControlPlane {
             session.waiting = Waiting::ClosingVif(vif);
         }
         self.nic_of_mut(engine).unsteer(vif);
-        self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
+        let count = self.close_at_engines(engine, channel, vif);
+        if let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&vif) {
+            vif.answers_left = count;
+        }
         Ok(())
+    }
+
+    /// Asks so many of the engines that have not been asked yet.
+    fn ask_engines(&mut self, engine: usize, number: u32, count: usize) {
+        let nic = &mut self.nics[self.engines[engine].nic];
+        let first = nic.engines.start;
+        let Some(vif) = nic.vifs.table.get_mut(&number) else { return };
+        vif.answers_left += count;
+        let asked = vif.unasked.start..(vif.unasked.start + count).min(vif.unasked.end);
+        vif.unasked.start = asked.end;
+        for asked in asked {
+            self.engines[asked].post(vif.request(number, asked == engine, engine - first));
+        }
+    }
+
+    /// Returns how many engines will answer.
+    fn close_at_engines(&mut self, engine: usize, channel: u32, vif: u32) -> usize {
+        let engines = self.nic_of(engine).engines.clone();
+        for engine in &mut self.engines[engines.clone()] {
+            engine.post(EngineRequest::CloseVif { channel, vif });
+        }
+        engines.len()
     }
 
     /// Remembers what is on its way to the engine; returns its number.
@@ -135,6 +168,7 @@ impl ControlPlane {
         vif: u32,
         result: Result<(), VifRefused>,
     ) {
+        let Some(engine) = self.owner_of(engine, vif) else { return };
         // Without a session, the engine has been told to remove the channel and all that it has.
         let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
         else {
@@ -146,27 +180,40 @@ impl ControlPlane {
         if !is_awaited {
             return;
         }
-        let opened = result
-            .map_err(|refused| refusal(code_of(&refused), refused.to_string()))
-            .and_then(|()| self.finish_opening(engine, vif));
+        let opened = match result {
+            Ok(()) if !self.is_open_everywhere(engine, vif) => return,
+            Ok(()) => self.finish_opening(engine, vif),
+            Err(refused) => Err(refusal(code_of(&refused), refused.to_string())),
+        };
         let reply = opened.map(Reply::VifOpened).unwrap_or_else(|refusal| {
             self.log_refusal(token, &refusal);
+            self.close_at_engines(engine, channel, vif);
             self.forget_vif(token, engine, vif);
             Reply::Error(refusal)
         });
         self.reply(token, &reply);
     }
 
-    /// The engine has it: now the NIC.
+    /// The engine that serves the app of an interface, which `engine` has said something of.
+    fn owner_of(&self, engine: usize, vif: u32) -> Option<usize> {
+        self.nic_of(engine).vifs.table.get(&vif).map(|vif| vif.engine)
+    }
+
+    /// One more engine has it. If all that were asked do, asks the others; true if there are none.
+    fn is_open_everywhere(&mut self, engine: usize, number: u32) -> bool {
+        let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) else { return false };
+        vif.answers_left -= 1;
+        let (answers_left, unasked) = (vif.answers_left, vif.unasked.len());
+        if answers_left == 0 && unasked > 0 {
+            self.ask_engines(engine, number, unasked);
+        }
+        answers_left == 0 && unasked == 0
+    }
+
+    /// The engines have it: now the NIC.
     fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
         let nic = &mut self.nics[self.engines[engine].nic];
-        if let Err(error) = nic.steer(vif) {
-            if let Some(vif_of) = nic.vifs.table.get(&vif) {
-                let channel = vif_of.channel;
-                self.engines[engine].post(EngineRequest::CloseVif { channel, vif });
-            }
-            return Err(error);
-        }
+        nic.steer(vif)?;
         let opened = nic.opened(vif);
         if self.log_budget.take() {
             let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
@@ -177,6 +224,7 @@ impl ControlPlane {
     }
 
     pub(super) fn vif_closed(&mut self, engine: usize, channel: u32, vif: u32) {
+        let Some(engine) = self.owner_of(engine, vif) else { return };
         let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
         else {
             return;
@@ -184,7 +232,10 @@ impl ControlPlane {
         let is_awaited = self.sessions.get(&token).is_some_and(
             |session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif),
         );
-        if is_awaited {
+        let of_nic = self.nic_of_mut(engine).vifs.table.get_mut(&vif).filter(|_| is_awaited);
+        let Some(closing) = of_nic else { return };
+        closing.answers_left -= 1;
+        if closing.answers_left == 0 {
             self.forget_vif(token, engine, vif);
             self.reply(token, &Reply::VifClosed(Empty {}));
         }
@@ -200,15 +251,18 @@ impl ControlPlane {
 
     /// A channel is going, and all that it has.
     pub(super) fn forget_vifs(&mut self, user: u32, engine: usize, channel: u32) {
-        let count = self.nic_of_mut(engine).forget_vifs(channel);
-        self.accounts.close_vifs(user, count);
+        let numbers = self.nic_of_mut(engine).forget_vifs(channel);
+        for number in &numbers {
+            self.close_at_engines(engine, channel, *number);
+        }
+        self.accounts.close_vifs(user, numbers.len());
     }
 
-    fn nic_of(&self, engine: usize) -> &NicSlot {
+    pub(super) fn nic_of(&self, engine: usize) -> &NicSlot {
         &self.nics[self.engines[engine].nic]
     }
 
-    fn nic_of_mut(&mut self, engine: usize) -> &mut NicSlot {
+    pub(super) fn nic_of_mut(&mut self, engine: usize) -> &mut NicSlot {
         &mut self.nics[self.engines[engine].nic]
     }
 
@@ -298,15 +352,48 @@ impl NicSlot {
         }
     }
 
-    /// A channel is going, and all that it has; returns how many interfaces and captures it had.
-    fn forget_vifs(&mut self, channel: u32) -> usize {
+    /// A channel is going, and all that it has; returns the numbers of its interfaces and captures.
+    fn forget_vifs(&mut self, channel: u32) -> Vec<u32> {
         let of_channel = self.vifs.table.iter().filter(|(_, vif)| vif.channel == channel);
         let numbers: Vec<u32> = of_channel.map(|(number, _)| *number).collect();
         for number in &numbers {
             self.unsteer(*number);
             self.vifs.table.remove(number);
         }
-        numbers.len()
+        numbers
+    }
+}
+
+impl Vif {
+    /// What an engine is asked for: the one that serves the app, or another of the NIC's, whose
+    /// indexes count from its first.
+    fn request(&self, vif: u32, is_owner: bool, engine: usize) -> EngineRequest {
+        let channel = self.channel;
+        if let Some(spec) = self.capture.clone().map(Box::new) {
+            return if is_owner {
+                EngineRequest::OpenCapture { channel, vif, spec }
+            } else {
+                EngineRequest::NoteCapture { engine, channel, vif, spec }
+            };
+        }
+        let spec = Box::new(self.spec());
+        if is_owner {
+            EngineRequest::OpenVif { channel, vif, spec }
+        } else {
+            EngineRequest::NoteVif { engine, app: self.app.clone(), channel, vif, spec }
+        }
+    }
+
+    fn spec(&self) -> VifSpec {
+        let grant = self.grant.clone().unwrap_or_default();
+        VifSpec {
+            receive: grant.receive,
+            copies: grant.copies,
+            transmit: grant.transmit,
+            priority: grant.priority,
+            mac: grant.mac,
+            rate_frames_per_s: grant.rate_frames_per_s,
+        }
     }
 }
 

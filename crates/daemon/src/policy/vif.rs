@@ -45,7 +45,7 @@ pub(crate) struct Station {
 }
 
 /// What an app gets.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) receive: Vec<Filter>,
     pub(crate) copies: Vec<Filter>,

@@ -6,14 +6,15 @@ use clearway_nic::BURST_FRAMES;
 use clearway_transport::Arrival;
 use clearway_wire::digest::Digest;
 
-use super::{Checks, Core};
+use super::{Checks, Core, Via};
 use crate::interface::{Datagram, Received, Service};
-use crate::switch::{Port, Sighting};
+use crate::lanes::What;
+use crate::switch::{Port, Sighting, VifKey};
 
 impl Core {
-    /// Takes a burst that a queue has received.
+    /// Takes a burst that a queue has received, this engine's or that of another.
     #[inline]
-    pub(super) fn handle_burst(&mut self, now: Time, frames: &[&[u8]]) {
+    pub(super) fn handle_burst(&mut self, now: Time, frames: &[&[u8]], via: Via) {
         if self.checks == Checks::Off {
             return self.handle_burst_unchecked(now, frames);
         }
@@ -26,22 +27,28 @@ impl Core {
         let owners = &mut owners[..frames.len()];
         self.switch.find(digests, owners);
         if self.switch.has_onlookers() {
-            self.handle_watched(now, frames, digests, owners);
+            self.handle_watched(now, frames, digests, owners, via);
         } else {
-            self.hand_over_runs(now, frames, owners);
+            self.hand_over_runs(now, frames, owners, via);
         }
         self.digests = all;
     }
 
     /// Gives frames to their owners, those that follow each other and have the same one together.
     #[inline]
-    fn hand_over_runs(&mut self, now: Time, mut frames: &[&[u8]], mut owners: &[Option<Port>]) {
+    fn hand_over_runs(
+        &mut self,
+        now: Time,
+        mut frames: &[&[u8]],
+        mut owners: &[Option<Port>],
+        via: Via,
+    ) {
         while let Some(owner) = owners.first().copied() {
             let count = owners.iter().take_while(|other| **other == owner).count();
             let (run, frames_left) = frames.split_at(count);
             (frames, owners) = (frames_left, &owners[count..]);
             match owner {
-                Some(owner) => self.hand_over(now, owner, run),
+                Some(owner) => self.hand_over(now, owner, run, via),
                 None => self.counters.frames_unclaimed += count as u64,
             }
         }
@@ -55,12 +62,16 @@ impl Core {
         frames: &[&[u8]],
         digests: &[Digest],
         owners: &[Option<Port>],
+        via: Via,
     ) {
         for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
-            self.show_arrival(now, frame, digest, *owner);
-            self.switch.copy(&mut self.channels, now, None, frame, digest);
+            if via == Via::Queue {
+                self.show_arrival(now, frame, digest);
+                self.copy(now, None, frame, digest);
+            }
+            self.show_fate(now, frame, digest, *owner);
             match owner {
-                Some(owner) => self.hand_over(now, *owner, &[frame]),
+                Some(owner) => self.hand_over(now, *owner, &[frame], via),
                 None => self.counters.frames_unclaimed += 1,
             }
         }
@@ -69,21 +80,33 @@ impl Core {
     #[cold]
     fn handle_burst_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
         match self.switch.first_vif() {
-            Some(vif) => self.hand_over(now, Port::Vif(vif), frames),
+            Some(vif) => self.hand_over(now, Port::Vif(vif), frames, Via::Queue),
             None => self.counters.frames_unclaimed += frames.len() as u64,
         }
     }
 
-    /// Shows captures a frame on the wire, and what becomes of it.
+    /// Gives copies to VIFs that want them, here and at other engines, but not to the sender.
     #[cold]
-    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>) {
-        let (is_outgoing, point) = (false, Point::Wire);
-        let sighting = Sighting { frame, digest, is_outgoing, point, channel: None, refusal: None };
-        self.switch.show(&mut self.channels, now, &sighting);
-        self.show_fate(now, frame, digest, owner);
+    pub(super) fn copy(&mut self, now: Time, from: Option<VifKey>, frame: &[u8], digest: &Digest) {
+        let siblings = self.switch.copy(&mut self.channels, now, from, frame, digest);
+        self.lanes.push_to(siblings, What::Copy, frame);
     }
 
-    /// Shows captures whom a frame is given to.
+    /// Shows captures a frame on the wire.
+    #[cold]
+    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest) {
+        let (is_outgoing, point) = (false, Point::Wire);
+        let sighting = Sighting { frame, digest, is_outgoing, point, channel: None, refusal: None };
+        self.show(now, &sighting);
+    }
+
+    /// Shows captures what passes.
+    #[cold]
+    pub(super) fn show(&mut self, now: Time, sighting: &Sighting<'_>) {
+        self.switch.show(&mut self.channels, &mut self.lanes, now, sighting);
+    }
+
+    /// Shows captures whom a frame is given to, unless another engine gives it, which then shows it.
     #[cold]
     pub(super) fn show_fate(
         &mut self,
@@ -94,26 +117,49 @@ impl Core {
     ) {
         let channel = match owner {
             Some(Port::Vif(vif)) => Some(vif.channel()),
-            Some(Port::Service(Service::Messages)) => self.app_of_messages(frame, digest),
+            Some(Port::Service(Service::Messages)) => {
+                let payload = payload(frame, digest);
+                if payload.is_some_and(|payload| self.engine_elsewhere(payload).is_some()) {
+                    return;
+                }
+                payload
+                    .and_then(|payload| self.endpoint.owner_of(payload))
+                    .map(|owner| owner.channel)
+            }
+            Some(Port::Sibling(_)) => return,
             Some(Port::Service(_)) | None => None,
         };
         let point = if owner.is_some() { Point::Delivered } else { Point::Refused };
         let sighting =
             Sighting { frame, digest, is_outgoing: false, point, channel, refusal: None };
-        self.switch.show(&mut self.channels, now, &sighting);
-    }
-
-    /// The channel whose connection a packet of messages is of.
-    fn app_of_messages(&self, frame: &[u8], digest: &Digest) -> Option<u32> {
-        let payload = frame.get(digest.transport_at() + clearway_wire::udp::HEADER_LENGTH..)?;
-        self.endpoint.owner_of(payload).map(|owner| owner.channel)
+        self.show(now, &sighting);
     }
 
     /// Gives a frame to a service of the host.
     #[inline]
-    pub(super) fn handle_frame(&mut self, now: Time, service: Service, frame: &[u8]) {
-        match self.interface.handle_frame(now, service, frame) {
-            Received::Datagram(datagram) => self.handle_datagram(now, &datagram),
+    pub(super) fn handle_frame(&mut self, now: Time, service: Service, frame: &[u8], via: Via) {
+        let received = self.interface.handle_frame(now, service, frame);
+        self.handle_received(now, received, frame, via);
+        self.share(service, frame, via);
+    }
+
+    #[inline]
+    pub(super) fn handle_received(
+        &mut self,
+        now: Time,
+        received: Received<'_>,
+        frame: &[u8],
+        via: Via,
+    ) {
+        match received {
+            Received::Datagram(datagram) => match self.engine_elsewhere(datagram.payload) {
+                Some(engine) if via != Via::Lane => self.lanes.push(engine, What::Frame, frame),
+                Some(_) => self.counters.frames_unclaimed += 1,
+                None => {
+                    self.handle_datagram(now, &datagram, via);
+                    self.share_reset(datagram.payload, frame, via);
+                }
+            },
             Received::NetworkError(error) => {
                 self.endpoint.handle_network_error(
                     now,
@@ -127,7 +173,7 @@ impl Core {
     }
 
     #[inline]
-    fn handle_datagram(&mut self, now: Time, datagram: &Datagram<'_>) {
+    fn handle_datagram(&mut self, now: Time, datagram: &Datagram<'_>, via: Via) {
         self.channels.destination = Some(datagram.destination.ip());
         let had_replies = self.endpoint.has_replies();
         let flows = self.endpoint.counters().flows_accepted;
@@ -136,7 +182,7 @@ impl Core {
             datagram.source,
             datagram.destination,
             datagram.payload,
-            Arrival::Queue,
+            if via == Via::Lane { Arrival::Lane } else { Arrival::Queue },
             &mut self.channels,
         );
         let is_answered = had_replies || self.endpoint.has_replies();
@@ -144,4 +190,9 @@ impl Core {
             self.paths.remember(&self.interface, datagram);
         }
     }
+}
+
+/// What is in a UDP datagram.
+fn payload<'a>(frame: &'a [u8], digest: &Digest) -> Option<&'a [u8]> {
+    frame.get(digest.transport_at() + clearway_wire::udp::HEADER_LENGTH..)
 }

@@ -13,9 +13,6 @@ use crate::interface::Resolution;
 
 /// How long a neighbour may take to be found.
 const RESOLVE_TIMEOUT_NS: u64 = 3 * SECOND;
-/// The first service port that is given to a listener that does not name one (RFC 6335, section
-/// 6: the dynamic ports).
-const DYNAMIC_PORTS: core::ops::RangeInclusive<u16> = 49152..=65535;
 
 /// Something that waits for a neighbour's Ethernet address.
 #[derive(Debug)]
@@ -40,10 +37,14 @@ impl Core {
         token: u64,
         peer: SocketAddr,
     ) -> Result<(), Code> {
-        if self.interface.is_own(peer.ip()) || peer.ip().is_loopback() {
-            let listener = self.endpoint.listener(peer.port()).ok_or(Code::Refused)?;
-            self.channels.connect_local(id, token, listener, peer);
-            return Ok(());
+        if self.is_here(peer.ip()) {
+            return match self.endpoint.listener(peer.port()) {
+                Some(listener) => {
+                    self.channels.connect_local(id, token, listener, peer);
+                    Ok(())
+                }
+                None => self.connect_to_sibling(now, id, token, peer),
+            };
         }
         let local = self.interface.source_for(peer.ip()).ok_or(Code::Unreachable)?;
         self.interface.route(peer.ip()).ok_or(Code::Unreachable)?;
@@ -163,23 +164,18 @@ impl Core {
         listener: u32,
         address: Option<IpAddr>,
         port: u16,
-    ) -> Result<u16, Code> {
+    ) -> Result<(), Code> {
         if address.is_some_and(|address| !self.interface.is_own(address)) {
             return Err(Code::AddressUnavailable);
         }
-        let port = match port {
-            0 => self.free_port().ok_or(Code::AddressInUse)?,
-            port => port,
-        };
+        if self.listeners_elsewhere.contains_key(&port) {
+            return Err(Code::AddressInUse);
+        }
         let channel = self.channels.channel(id).ok_or(Code::Internal)?;
         let owner = Owner { channel: id, connection: listener };
         self.endpoint.listen(port, owner).map_err(|_| Code::AddressInUse)?;
         channel.ports.push((port, listener, address));
-        Ok(port)
-    }
-
-    fn free_port(&self) -> Option<u16> {
-        DYNAMIC_PORTS.into_iter().find(|port| self.endpoint.listener(*port).is_none())
+        Ok(())
     }
 
     pub(super) fn unlisten(&mut self, id: u32, listener: u32) {

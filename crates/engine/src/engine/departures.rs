@@ -7,6 +7,7 @@ use clearway_transport::{Destination, Endpoint};
 use clearway_wire::digest::Digest;
 
 use super::Core;
+use super::frames::Sending;
 use crate::channels::Channels;
 use crate::interface::Path;
 
@@ -30,16 +31,21 @@ impl Core {
         queued
     }
 
-    /// Sends messages. Returns how many packets were given to the queue.
+    /// Sends messages, `budget` packets at most.
     pub(super) fn send_messages(
         &mut self,
         now: Time,
         queue: &mut dyn Queue,
         budget: usize,
-    ) -> usize {
-        let mut queued = 0;
-        while queued < budget {
+    ) -> Sending {
+        let mut sending = Sending::default();
+        while sending.taken < budget {
             let Some(destination) = self.endpoint.next_transmit(now) else { break };
+            if !self.lanes.is_alone() && self.is_here(destination.to.ip()) {
+                self.send_to_sibling(now, destination);
+                sending.taken += 1;
+                continue;
+            }
             let path = self.paths.find(now, &mut self.interface, &mut self.endpoint, &destination);
             let Some(path) = path else {
                 self.skip(now, destination);
@@ -60,12 +66,15 @@ impl Core {
                 })
             };
             match transmit {
-                Transmit::Queued => queued += 1,
+                Transmit::Queued => {
+                    sending.queued += 1;
+                    sending.taken += 1;
+                }
                 Transmit::Nothing => {}
                 Transmit::Full => break,
             }
         }
-        queued
+        sending
     }
 
     /// Brings a frame of the host's own to its ports on this host, and shows it to captures.

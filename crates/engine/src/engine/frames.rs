@@ -7,13 +7,15 @@ use clearway_nic::{Queue, Transmit};
 use clearway_wire::digest::Digest;
 
 use super::staging::Staging;
-use super::{Checks, Core};
+use super::{Checks, Core, Via};
+use crate::channels::Channels;
+use crate::lanes::What;
 use crate::switch::{Destination, Port, Refusal, Sighting, VifKey, VifRefused, VifSpec};
 
-/// What sending on behalf of VIFs did.
+/// What sending did: for VIFs, and messages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sending {
-    /// Frames that were taken from apps.
+    /// Frames that were taken from apps, or packets that were built.
     pub(super) taken: usize,
     /// Frames that were given to the queue, which is to be flushed.
     pub(super) queued: usize,
@@ -31,10 +33,21 @@ impl Core {
         let app = self.channels.peek(channel);
         app.filter(|app| !app.is_condemned).ok_or(VifRefused::NoChannel)?;
         let channels = &self.channels;
-        self.switch.open(now, channel, vif, spec, |owner| {
-            let app = channels.peek(owner).map_or("?", |app| app.app.as_str());
-            format!("app {app} (channel {owner})")
-        })
+        self.switch.open(now, channel, vif, spec, |owner| name_of(channels, owner))
+    }
+
+    /// Takes note of a VIF of another engine.
+    pub(super) fn note_vif(
+        &mut self,
+        engine: usize,
+        app: String,
+        channel: u32,
+        vif: u32,
+        spec: &VifSpec,
+    ) -> Result<(), VifRefused> {
+        let channels = &self.channels;
+        let name = |owner| name_of(channels, owner);
+        self.switch.open_of_sibling(engine, app, channel, vif, spec, name)
     }
 
     /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames.
@@ -189,7 +202,7 @@ impl Core {
             let (is_outgoing, point) = (true, Point::Refused);
             let (channel, refusal) = (Some(vif.channel()), Some(refusal));
             let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
-            self.switch.show(&mut self.channels, now, &sighting);
+            self.show(now, &sighting);
         }
         false
     }
@@ -206,7 +219,7 @@ impl Core {
     ) {
         let (is_outgoing, refusal) = (true, None);
         let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
-        self.switch.show(&mut self.channels, now, &sighting);
+        self.show(now, &sighting);
     }
 
     /// Sends a burst straight from the app's memory. False if the queue is full.
@@ -261,7 +274,7 @@ impl Core {
         if destination == Destination::Wire {
             return Ok(true);
         }
-        self.switch.copy(&mut self.channels, now, from, frame, digest);
+        self.copy(now, from, frame, digest);
         let mut owner = [None];
         self.switch.find(core::slice::from_ref(digest), &mut owner);
         match owner[0] {
@@ -269,7 +282,8 @@ impl Core {
                 if self.switch.is_watched() {
                     self.show_fate(now, frame, digest, Some(owner));
                 }
-                self.hand_over(now, owner, &[frame]);
+                let via = if from.is_some() { Via::Vif } else { Via::Host };
+                self.hand_over(now, owner, &[frame], via);
             }
             None if destination == Destination::Here => return Err(Refusal::ToKernel),
             None => {}
@@ -279,12 +293,25 @@ impl Core {
 
     /// Gives frames to their owner.
     #[inline]
-    pub(super) fn hand_over(&mut self, now: Time, owner: Port, frames: &[&[u8]]) {
+    pub(super) fn hand_over(&mut self, now: Time, owner: Port, frames: &[&[u8]], via: Via) {
         match owner {
             Port::Service(service) => {
-                frames.iter().for_each(|frame| self.handle_frame(now, service, frame));
+                frames.iter().for_each(|frame| self.handle_frame(now, service, frame, via));
             }
             Port::Vif(vif) => self.switch.deliver(&mut self.channels, now, vif, frames),
+            // Whoever sent it here thought that it was this engine's: no frame goes round.
+            Port::Sibling(_) if via == Via::Lane => {
+                self.counters.frames_unclaimed += frames.len() as u64;
+            }
+            Port::Sibling(engine) => {
+                frames.iter().for_each(|frame| self.lanes.push(engine, What::Frame, frame));
+            }
         }
     }
+}
+
+/// What the app of a channel is called, for refusals.
+fn name_of(channels: &Channels, channel: u32) -> String {
+    let app = channels.peek(channel).map_or("?", |app| app.app.as_str());
+    format!("app {app} (channel {channel})")
 }

@@ -35,6 +35,18 @@ impl Engine {
                 self.core.switch.open_capture(channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
             }
+            Request::NoteVif { engine, app, channel, vif, spec } => {
+                let result = self.core.note_vif(engine, app, channel, vif, &spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result });
+            }
+            Request::NoteCapture { engine, channel, vif, spec } => {
+                self.core.switch.open_capture_of_sibling(engine, channel, vif, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
+            }
+            Request::NoteListener { id, port, engine } => {
+                self.core.note_listener(port, engine);
+                self.mailbox.tell(Event::ListenerNoted { id });
+            }
             Request::CloseVif { channel, vif } => {
                 self.core.switch.close(&mut self.core.channels, channel, vif);
                 self.mailbox.tell(Event::VifClosed { channel, vif });

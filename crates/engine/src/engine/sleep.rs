@@ -28,7 +28,7 @@ impl Engine {
     /// work already; [`Engine::disarm`] has to follow in either case.
     pub(crate) fn arm(&mut self) -> bool {
         let queues = self.queues.iter_mut().all(|queue| queue.wait_fd().is_some() && queue.arm());
-        queues && self.core.channels.arm() && self.mailbox.is_empty()
+        queues && self.core.channels.arm() && self.core.lanes.arm() && self.mailbox.is_empty()
     }
 
     /// Ends what [`Engine::arm`] began.
@@ -37,6 +37,7 @@ impl Engine {
             queue.disarm();
         }
         self.core.channels.disarm();
+        self.core.lanes.disarm();
         self.mailbox.silence();
     }
 

@@ -12,6 +12,7 @@ impl Engine {
         let counters = (core.endpoint.counters().iter())
             .chain(core.channels.counters.iter())
             .chain(core.counters.iter())
+            .chain(core.lanes.counters.iter())
             .chain(core.interface.drops().iter());
         Snapshot {
             engine: core.config.name.clone(),
@@ -47,7 +48,7 @@ impl Core {
             FlowSnapshot {
                 channel: info.owner.channel,
                 connection: info.owner.connection,
-                path: "wire",
+                path: if self.is_here(info.remote.ip()) { "lane" } else { "wire" },
                 peer: peer.unwrap_or(info.remote),
                 state: info.state,
                 rtt_ns: info.rtt_ns,

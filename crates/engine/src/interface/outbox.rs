@@ -31,6 +31,16 @@ impl Outbox {
         self.count == 0
     }
 
+    /// How many frames wait.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Drops the newest frames, so that `length` are left.
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.count = self.count.min(length);
+    }
+
     /// Queues a frame of `length` bytes that `fill` writes. False if it does not fit.
     pub(super) fn push(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if self.count == FRAMES_MAX || length > FRAME_BYTES_MAX {

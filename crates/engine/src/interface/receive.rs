@@ -83,6 +83,20 @@ impl Interface {
         })
     }
 
+    /// Takes a frame that another engine of the host has been given, and has answered: what it says is
+    /// learnt here, too. Nothing is answered or counted.
+    pub fn overhear<'a>(
+        &mut self,
+        now: Time,
+        service: Service,
+        frame: &'a [u8],
+    ) -> Option<Received<'a>> {
+        let frames = self.outbox.len();
+        let received = self.take(now, service, frame).ok();
+        self.outbox.truncate(frames);
+        received
+    }
+
     #[inline]
     fn take<'a>(
         &mut self,

@@ -8,7 +8,8 @@ use clearway_wire::digest::Digest;
 
 use super::gathering::Gathering;
 use super::refusal::Refusal;
-use crate::channels::Channel;
+use crate::channels::{Channel, Channels};
+use crate::lanes::{Lanes, What};
 use crate::snapshot::CaptureSnapshot;
 
 /// What a capture wants to see.
@@ -39,6 +40,8 @@ pub(super) struct Capture {
     pub(super) id: u32,
     pub(super) gathering: Gathering,
     spec: CaptureSpec,
+    /// The engine whose it is, if that is another one of the NIC.
+    sibling: Option<usize>,
     /// Frames that were shown.
     shown: u64,
     /// Frames that there was no room for.
@@ -46,8 +49,18 @@ pub(super) struct Capture {
 }
 
 impl Capture {
-    pub(super) fn new(channel: u32, id: u32, spec: CaptureSpec) -> Self {
-        Self { channel, id, gathering: Gathering::default(), spec, shown: 0, dropped: 0 }
+    pub(super) fn new(channel: u32, id: u32, spec: CaptureSpec, sibling: Option<usize>) -> Self {
+        Self { channel, id, gathering: Gathering::default(), spec, sibling, shown: 0, dropped: 0 }
+    }
+
+    /// Whether a channel knows it by this id.
+    pub(super) fn is(&self, channel: u32, id: u32) -> bool {
+        (self.channel, self.id) == (channel, id)
+    }
+
+    /// True if it is this engine's.
+    pub(super) fn is_own(&self) -> bool {
+        self.sibling.is_none()
     }
 
     pub(super) fn wants(&self, sighting: &Sighting<'_>) -> bool {
@@ -56,8 +69,14 @@ impl Capture {
             && (filters.is_empty() || filters.iter().any(|filter| filter.matches(sighting.digest)))
     }
 
-    /// Shows what it wants to see. What there is no room for is lost, and counted.
-    pub(super) fn show(&mut self, app: &mut Channel, now: Time, sighting: &Sighting<'_>) {
+    /// Shows what it wants to see, here or at the engine whose it is.
+    pub(super) fn show(
+        &mut self,
+        channels: &mut Channels,
+        lanes: &mut Lanes,
+        now: Time,
+        sighting: &Sighting<'_>,
+    ) {
         let reason = sighting.refusal.map_or(0, Refusal::code);
         let info = FrameInfo::captured(
             now.as_ns(),
@@ -66,7 +85,17 @@ impl Capture {
             sighting.channel,
             reason,
         );
-        if self.gathering.add(app, self.id, info, sighting.frame) {
+        if let Some(engine) = self.sibling {
+            let what = What::Sighting { capture: (self.channel, self.id), info };
+            lanes.push(engine, what, sighting.frame);
+        } else if let Some(app) = channels.channel(self.channel) {
+            self.add(app, info, sighting.frame);
+        }
+    }
+
+    /// Gives the app a frame. What there is no room for is lost, and counted.
+    pub(super) fn add(&mut self, app: &mut Channel, info: FrameInfo, frame: &[u8]) {
+        if self.gathering.add(app, self.id, info, frame) {
             self.shown += 1;
         } else {
             self.dropped += 1;

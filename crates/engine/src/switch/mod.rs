@@ -5,6 +5,7 @@
 //! ```text
 //!  NIC ──▶ digest ──▶ find ──┬──▶ service (messages, ARP, ICMP, refusals)
 //!                            ├──▶ VIF: a burst in the app's receive pool
+//!                            ├──▶ a VIF of another engine of the NIC: its lane
 //!                            ├──▶ copies, to those who want them
 //!                            └──▶ nobody: counted
 //!  app ──▶ copy ──▶ digest ──▶ check ──▶ a port of this host, or the NIC, or both (groups)
@@ -17,6 +18,7 @@
 mod capture;
 mod gathering;
 mod refusal;
+mod sibling;
 mod table;
 mod traffic;
 mod vif;

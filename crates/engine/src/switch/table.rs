@@ -11,6 +11,7 @@ use clearway_wire::digest::{Digest, PATTERN_WORDS, fields};
 use super::Table;
 use super::capture::{Capture, CaptureSpec};
 use super::refusal::{Refusal, VifRefused};
+use super::sibling::SiblingVif;
 use super::vif::{Vif, VifSpec};
 use crate::channels::Channels;
 use crate::interface::{Entry, Service};
@@ -32,6 +33,8 @@ const HOST: OwnerId = OwnerId(0);
 pub(crate) enum Port {
     Service(Service),
     Vif(VifKey),
+    /// A VIF of this engine of the NIC.
+    Sibling(usize),
 }
 
 /// Names an open VIF.
@@ -77,6 +80,8 @@ pub(crate) struct Switch {
     free: Vec<u32>,
     /// By channel and the id in it.
     pub(super) keys: HashMap<(u32, u32), VifKey>,
+    /// VIFs of the NIC's other engines.
+    pub(super) of_siblings: Vec<SiblingVif>,
     pub(super) captures: Vec<Capture>,
     /// VIFs that have something to send, the next one first.
     pub(super) senders: VecDeque<VifKey>,
@@ -98,6 +103,7 @@ impl Switch {
             vifs: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
+            of_siblings: Vec::new(),
             captures: Vec::new(),
             senders: VecDeque::new(),
             touched: Vec::new(),
@@ -164,7 +170,19 @@ impl Switch {
         spec: VifSpec,
         name: impl Fn(u32) -> String,
     ) -> Result<(), VifRefused> {
-        self.check_spec(&spec)?;
+        let entries = self.register(channel, &spec, name)?;
+        self.insert(Vif::new(channel, id, spec, entries, now));
+        Ok(())
+    }
+
+    /// Takes what a VIF wants into the registry, if nothing speaks against it.
+    pub(super) fn register(
+        &mut self,
+        channel: u32,
+        spec: &VifSpec,
+        name: impl Fn(u32) -> String,
+    ) -> Result<Vec<VifId>, VifRefused> {
+        self.check_spec(spec)?;
         let receive = union("receive", &spec.receive)?;
         let (copies, send) = (union("copies", &spec.copies)?, union("transmit", &spec.transmit)?);
         let own = registry::Vif {
@@ -181,22 +199,23 @@ impl Switch {
             action: Action::Copy,
             priority: PRIORITY_OF_COPIES,
         });
-        let name = |owner: OwnerId| match owner.0.checked_sub(1) {
-            Some(channel) => name(channel),
-            None => "the host".into(),
-        };
         let mut entries = Vec::new();
         for entry in core::iter::once(own).chain(copies) {
             match self.registry.register(entry) {
                 Ok(entry) => entries.push(entry),
                 Err(refusal) => {
+                    let refused = VifRefused::new(refusal, |owner| match owner.0.checked_sub(1) {
+                        Some(channel) => {
+                            self.name_of_sibling(channel).unwrap_or_else(|| name(channel))
+                        }
+                        None => "the host".into(),
+                    });
                     entries.iter().for_each(|entry| _ = self.registry.remove(*entry));
-                    return Err(VifRefused::new(refusal, name));
+                    return Err(refused);
                 }
             }
         }
-        self.insert(Vif::new(channel, id, spec, entries, now));
-        Ok(())
+        Ok(entries)
     }
 
     fn check_spec(&self, spec: &VifSpec) -> Result<(), VifRefused> {
@@ -229,15 +248,35 @@ impl Switch {
             self.set_port(entry, Port::Vif(key));
         }
         self.keys.insert((vif.channel, vif.id), key);
-        let mac = mac_number(vif.spec.mac);
-        if mac != self.macs[0] {
-            self.macs.push(mac);
-        }
+        self.add_mac(vif.spec.mac);
         self.vifs[slot as usize] = Some(vif);
     }
 
-    /// Closes a VIF or capture of a channel; nothing if there is none.
+    pub(super) fn add_mac(&mut self, mac: MacAddress) {
+        let mac = mac_number(mac);
+        if mac != self.macs[0] {
+            self.macs.push(mac);
+        }
+    }
+
+    pub(super) fn remove_mac(&mut self, mac: MacAddress) {
+        let mac = mac_number(mac);
+        if let Some(index) = self.macs.iter().skip(1).position(|other| *other == mac) {
+            self.macs.remove(index + 1);
+        }
+    }
+
+    /// What was registered is registered no more.
+    pub(super) fn unregister(&mut self, entries: &[VifId]) {
+        for entry in entries {
+            self.registry.remove(*entry);
+            self.ports[entry.0 as usize] = None;
+        }
+    }
+
+    /// Closes a VIF or capture of a channel, be it of this engine or of another; nothing if there is none.
     pub(crate) fn close(&mut self, channels: &mut Channels, channel: u32, id: u32) {
+        self.close_of_sibling(channel, id);
         self.captures.retain_mut(|capture| {
             let is_it = (capture.channel, capture.id) == (channel, id);
             if is_it && let Some(app) = channels.channel(channel) {
@@ -264,25 +303,19 @@ impl Switch {
 
     fn take(&mut self, slot: usize) -> Option<Vif> {
         let vif = self.vifs[slot].take()?;
-        for entry in &vif.entries {
-            self.registry.remove(*entry);
-            self.ports[entry.0 as usize] = None;
-        }
+        self.unregister(&vif.entries);
         let key = VifKey { slot: slot as u32, channel: vif.channel };
         self.keys.remove(&(vif.channel, vif.id));
         self.senders.retain(|other| *other != key);
         self.touched.retain(|other| *other != key);
-        let mac = mac_number(vif.spec.mac);
-        if let Some(index) = self.macs.iter().skip(1).position(|other| *other == mac) {
-            self.macs.remove(index + 1);
-        }
+        self.remove_mac(vif.spec.mac);
         self.free.push(slot as u32);
         Some(vif)
     }
 
     /// Begins to copy what passes to a channel.
     pub(crate) fn open_capture(&mut self, channel: u32, id: u32, spec: CaptureSpec) {
-        self.captures.push(Capture::new(channel, id, spec));
+        self.captures.push(Capture::new(channel, id, spec, None));
     }
 
     // ---- whose is it ----
@@ -342,7 +375,8 @@ impl Switch {
         !self.captures.is_empty()
     }
 
-    /// Gives copies to those who want them, but not to the sender.
+    /// Gives copies to those who want them, but not to the sender. Returns the other engines whose VIFs
+    /// want one, a bit for each.
     pub(crate) fn copy(
         &mut self,
         channels: &mut Channels,
@@ -350,12 +384,17 @@ impl Switch {
         from: Option<VifKey>,
         frame: &[u8],
         digest: &Digest,
-    ) {
+    ) -> u64 {
+        let mut siblings = 0;
         for entry in self.registry.copies(digest, None) {
             let port = self.ports.get(entry.0 as usize).copied().flatten();
-            let Some(Port::Vif(key)) = port.filter(|port| from.map(Port::Vif) != Some(*port))
-            else {
-                continue;
+            let key = match port.filter(|port| from.map(Port::Vif) != Some(*port)) {
+                Some(Port::Vif(key)) => key,
+                Some(Port::Sibling(engine)) => {
+                    siblings |= 1 << engine;
+                    continue;
+                }
+                Some(Port::Service(_)) | None => continue,
             };
             let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
             if let (Some(vif), Some(app)) = (vif, channels.channel(key.channel)) {
@@ -363,6 +402,7 @@ impl Switch {
                 vif.deliver(app, now, frame);
             }
         }
+        siblings
     }
 
     /// Whether a VIF may send a frame with this digest.
@@ -399,7 +439,7 @@ impl Switch {
         self.ports.get(entry.0 as usize).copied().flatten()
     }
 
-    fn set_port(&mut self, entry: VifId, port: Port) {
+    pub(super) fn set_port(&mut self, entry: VifId, port: Port) {
         let index = entry.0 as usize;
         if self.ports.len() <= index {
             self.ports.resize(index + 1, None);
@@ -418,7 +458,7 @@ impl Switch {
 
     /// The captures that are going on.
     pub(crate) fn snapshot_captures(&self) -> Vec<CaptureSnapshot> {
-        self.captures.iter().map(Capture::snapshot).collect()
+        self.captures.iter().filter(|capture| capture.is_own()).map(Capture::snapshot).collect()
     }
 }
 

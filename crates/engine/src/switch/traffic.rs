@@ -9,6 +9,7 @@ use super::refusal::Refusal;
 use super::table::{Switch, VifKey, touch};
 use super::vif::Report;
 use crate::channels::Channels;
+use crate::lanes::Lanes;
 
 impl Switch {
     /// Gives frames to the VIF that owns them.
@@ -30,13 +31,15 @@ impl Switch {
 
     /// Shows captures what passes.
     #[cold]
-    pub(crate) fn show(&mut self, channels: &mut Channels, now: Time, sighting: &Sighting<'_>) {
-        for capture in &mut self.captures {
-            if let Some(app) = channels.channel(capture.channel)
-                && capture.wants(sighting)
-            {
-                capture.show(app, now, sighting);
-            }
+    pub(crate) fn show(
+        &mut self,
+        channels: &mut Channels,
+        lanes: &mut Lanes,
+        now: Time,
+        sighting: &Sighting<'_>,
+    ) {
+        for capture in self.captures.iter_mut().filter(|capture| capture.wants(sighting)) {
+            capture.show(channels, lanes, now, sighting);
         }
     }
 

@@ -103,7 +103,7 @@ impl World {
         App::new(host, channel, AppEnd::open(handover, sizes).expect("fits"))
     }
 
-    pub fn listen(&mut self, app: &App, port: u16) -> Result<u16, Code> {
+    pub fn listen(&mut self, app: &App, port: u16) -> Result<(), Code> {
         let channel = app.channel;
         self.post(app.host, Request::Listen { channel, listener: 1, address: None, port });
         let events = &mut self.hosts[app.host].events;

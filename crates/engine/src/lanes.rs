@@ -1,0 +1,274 @@
+//! Lanes: how the engines of one NIC hand each other frames. One bounded ring for each ordered pair of
+//! engines, in memory of their own process.
+//!
+//! ```text
+//!  engine 0 ── push ──▶ [ full: parcels ] ── take ──▶ engine 1
+//!           ◀─────────── [ empty buffers ] ◀── give back ──
+//!                 flush ──▶ door of engine 1: which lanes have something; a bell if it sleeps
+//! ```
+//!
+//! A lane is as a wire is: what finds it full is dropped and counted, and whoever needs more than that
+//! (messages) recovers it. Buffers are made when they are first needed and then go round.
+//!
+//! *Not* here: what the frames mean, which is `engine/siblings.rs`.
+
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use clearway_base::counters;
+use clearway_channel::burst::FrameInfo;
+use clearway_nic::LCD_DESCRIPTORS;
+use crossbeam_queue::ArrayQueue;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::interface::Service;
+
+/// Frames that a lane holds: as many as a queue of a NIC that has no more than it must.
+const LANE_FRAMES: usize = LCD_DESCRIPTORS;
+/// Engines that can have lanes: a door says in one word which of them have something.
+pub(crate) const ENGINES_MAX: usize = u64::BITS as usize;
+const _: () = assert!(ENGINES_MAX == clearway_transport::ENGINES_MAX as usize);
+
+counters! {
+    /// What an engine counts of its lanes.
+    pub struct LaneCounters {
+        /// Frames handed to other engines of the NIC.
+        lane_frames_sent,
+        /// Frames taken from other engines of the NIC.
+        lane_frames_received,
+        /// Frames that were not handed over because the lane was full.
+        lane_frames_dropped,
+    }
+}
+
+/// A frame on its way to another engine, or back to be used again.
+#[derive(Debug, Default)]
+pub(crate) struct Parcel {
+    pub(crate) what: What,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What another engine is to do with a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum What {
+    /// It came to this host and is yours.
+    #[default]
+    Frame,
+    /// A VIF of yours wants a copy.
+    Copy,
+    /// The service has been served; learn from it, and do not answer.
+    Overheard(Service),
+    /// No frame, but a datagram of messages from an app of this host to another.
+    Datagram {
+        /// The address and port that it comes from.
+        source: SocketAddr,
+        /// The address and port that it is for.
+        destination: SocketAddr,
+    },
+    /// A capture of yours wants to see it.
+    Sighting {
+        /// The capture, by its channel and id.
+        capture: (u32, u32),
+        /// What is to be said of the frame.
+        info: FrameInfo,
+    },
+}
+
+/// Where an engine is told that something has come for it. On cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Door {
+    /// A bit for each lane that has something.
+    pending: AtomicU64,
+    /// The engine sleeps, or is about to.
+    is_asleep: AtomicBool,
+    bell: OwnedFd,
+}
+
+/// One lane, as both its ends see it. One side pushes and the other pops.
+#[derive(Debug)]
+struct Ring {
+    full: ArrayQueue<Parcel>,
+    empty: ArrayQueue<Parcel>,
+}
+
+/// An engine's ends of all its lanes.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    index: usize,
+    doors: Arc<[Door]>,
+    /// To each engine; the one to itself stays empty.
+    outward: Vec<Arc<Ring>>,
+    /// Buffers made for each lane outward.
+    made: Vec<usize>,
+    /// From each engine.
+    inward: Vec<Arc<Ring>>,
+    /// Engines that were handed something since they were last told.
+    untold: u64,
+    /// Lanes that have something which was not taken yet.
+    waiting: u64,
+    pub(crate) counters: LaneCounters,
+}
+
+/// The lanes between `count` engines, each engine's ends.
+pub(crate) fn between(count: usize) -> std::io::Result<Vec<Lanes>> {
+    assert!((1..=ENGINES_MAX).contains(&count), "{count} engines");
+    let doors = (0..count).map(|_| Door::new()).collect::<std::io::Result<Vec<Door>>>()?;
+    let doors: Arc<[Door]> = doors.into();
+    let rings: Vec<Vec<Arc<Ring>>> = (0..count)
+        .map(|from| (0..count).map(|to| Arc::new(Ring::new(from != to))).collect())
+        .collect();
+    let lanes = (0..count).map(|index| Lanes {
+        index,
+        doors: Arc::clone(&doors),
+        outward: rings[index].clone(),
+        made: vec![0; count],
+        inward: rings.iter().map(|from| Arc::clone(&from[index])).collect(),
+        untold: 0,
+        waiting: 0,
+        counters: LaneCounters::default(),
+    });
+    Ok(lanes.collect())
+}
+
+impl Lanes {
+    /// Which of the NIC's engines this is.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Engines of the NIC, this one included.
+    pub(crate) fn count(&self) -> usize {
+        self.outward.len()
+    }
+
+    /// True if there is no other engine.
+    #[inline]
+    pub(crate) fn is_alone(&self) -> bool {
+        self.outward.len() == 1
+    }
+
+    /// All other engines, a bit for each.
+    pub(crate) fn others(&self) -> u64 {
+        (u64::MAX >> (ENGINES_MAX - self.count())) & !(1 << self.index)
+    }
+
+    /// Hands bytes to another engine, if its lane has room.
+    pub(crate) fn push(&mut self, engine: usize, what: What, bytes: &[u8]) {
+        debug_assert_ne!(engine, self.index, "there is no lane to oneself");
+        let Some(ring) = self.outward.get(engine) else { return };
+        let buffer = ring.empty.pop().or_else(|| {
+            (self.made[engine] < LANE_FRAMES).then(|| {
+                self.made[engine] += 1;
+                Parcel::default()
+            })
+        });
+        let Some(mut parcel) = buffer else { return self.counters.lane_frames_dropped += 1 };
+        parcel.what = what;
+        parcel.bytes.clear();
+        parcel.bytes.extend_from_slice(bytes);
+        // There are as many buffers as places.
+        let _ = ring.full.push(parcel);
+        self.untold |= 1 << engine;
+        self.counters.lane_frames_sent += 1;
+    }
+
+    /// Hands bytes to several engines, a bit for each.
+    pub(crate) fn push_to(&mut self, engines: u64, what: What, bytes: &[u8]) {
+        let mut left = engines;
+        while left != 0 {
+            self.push(left.trailing_zeros() as usize, what, bytes);
+            left &= left - 1;
+        }
+    }
+
+    /// Tells the engines that were handed something. At the end of a turn.
+    #[inline]
+    pub(crate) fn flush(&mut self) {
+        let mut left = core::mem::take(&mut self.untold);
+        while left != 0 {
+            self.doors[left.trailing_zeros() as usize].knock(self.index);
+            left &= left - 1;
+        }
+    }
+
+    /// The lanes that have something, a bit for each.
+    #[inline]
+    pub(crate) fn pending(&mut self) -> u64 {
+        let pending = &self.doors[self.index].pending;
+        if pending.load(Ordering::Relaxed) != 0 {
+            // Pairs with the `fetch_or` of `Door::knock`: what was pushed before it is seen.
+            self.waiting |= pending.swap(0, Ordering::Acquire);
+        }
+        self.waiting
+    }
+
+    /// Takes up to `most` parcels from an engine.
+    pub(crate) fn take(&mut self, engine: usize, most: usize, parcels: &mut Vec<Parcel>) {
+        let (ring, before) = (&self.inward[engine], parcels.len());
+        parcels.extend(std::iter::from_fn(|| ring.full.pop()).take(most));
+        let taken = parcels.len() - before;
+        self.counters.lane_frames_received += taken as u64;
+        if taken < most {
+            self.waiting &= !(1 << engine);
+        }
+    }
+
+    /// Gives parcels back whose bytes have been used.
+    pub(crate) fn give_back(&self, engine: usize, parcels: &mut Vec<Parcel>) {
+        for parcel in parcels.drain(..) {
+            let _ = self.inward[engine].empty.push(parcel); // there are as many places as buffers
+        }
+    }
+
+    /// Announces sleep: from now on others ring. False if something has come already.
+    pub(crate) fn arm(&mut self) -> bool {
+        let door = &self.doors[self.index];
+        // Pairs with `Door::knock`: each side writes, then reads what the other wrote, all in one order, so
+        // at least one of them sees the other.
+        door.is_asleep.store(true, Ordering::SeqCst);
+        self.waiting == 0 && door.pending.load(Ordering::SeqCst) == 0
+    }
+
+    /// Ends what [`Lanes::arm`] began.
+    pub(crate) fn disarm(&mut self) {
+        let door = &self.doors[self.index];
+        if !door.is_asleep.swap(false, Ordering::SeqCst) {
+            let _ = rustix::io::read(&door.bell, &mut [0u8; 8]); // nothing there: not rung yet, or never
+        }
+    }
+
+    /// Readable when an engine has rung.
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.doors[self.index].bell.as_fd()
+    }
+}
+
+impl Door {
+    fn new() -> std::io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
+        Ok(Self { pending: AtomicU64::new(0), is_asleep: AtomicBool::new(false), bell })
+    }
+
+    /// Says that the lane from `engine` has something.
+    fn knock(&self, engine: usize) {
+        // Pairs with `Lanes::pending`, and with `Lanes::arm` as to the order.
+        self.pending.fetch_or(1 << engine, Ordering::SeqCst);
+        if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
+            // An eventfd only fails to take a one when it is full, and then it is readable as it should be.
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Ring {
+    fn new(is_used: bool) -> Self {
+        let places = if is_used { LANE_FRAMES } else { 1 };
+        Self { full: ArrayQueue::new(places), empty: ArrayQueue::new(places) }
+    }
+}
+
+#[cfg(test)]
+mod tests;
