@@ -216,6 +216,15 @@ impl Outgoing {
         }
     }
 
+    /// The first `bytes` that have not arrived, of those that were sent, are to be sent again.
+    pub(crate) fn send_first_again(&mut self, bytes: u64) {
+        let Some(message) = self.messages.front() else { return };
+        let start = self.acknowledged.max(message.start);
+        // A range never ends within the overhead of a message: nothing of that alone can be sent.
+        let end = start.max(message.start + MESSAGE_OVERHEAD) + bytes;
+        self.send_again(start..end.min(message.end()).min(self.next));
+    }
+
     /// True if every message has arrived.
     pub(crate) fn is_done(&self) -> bool {
         self.acknowledged == self.end
@@ -283,6 +292,24 @@ mod tests {
         assert_eq!(send(&mut outgoing, 1000), Some(0..74));
         assert!(outgoing.raise_limit(148));
         assert_eq!(send(&mut outgoing, 1000), Some(74..148));
+    }
+
+    #[test]
+    fn a_probe_carries_the_first_bytes_that_have_not_arrived() {
+        let mut outgoing = Outgoing::new(u64::MAX);
+        outgoing.send_first_again(100);
+        outgoing.push(0, 1000);
+        outgoing.send_first_again(100);
+        assert!(outgoing.lost.is_empty(), "nothing has been sent");
+        for expected in [0..264, 264..464, 464..664] {
+            assert_eq!(send(&mut outgoing, 200), Some(expected));
+        }
+        outgoing.acknowledge(464..664);
+        outgoing.send_first_again(100);
+        assert_eq!(send(&mut outgoing, 200), Some(0..164));
+        outgoing.acknowledge(0..264);
+        outgoing.send_first_again(1000);
+        assert_eq!(send(&mut outgoing, 200), Some(264..464));
     }
 
     #[test]

@@ -416,6 +416,31 @@ fn a_full_pool_delays_messages_but_loses_none() {
     assert!(took_ns < 100 * MILLISECOND, "resumes at once when memory is free: {took_ns} ns");
 }
 
+/// Found by the simulator: the receiver had no room for a long message that came before its turn, and
+/// each probe carried a part of that, because the short one that was due had been lost in a later packet.
+#[test]
+fn a_probe_brings_what_is_due_not_what_is_turned_away() {
+    let mut network = Network::new(7, &Config::default(), Faults::default(), 64 << 10);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = content(0, 20_000);
+    let lossy = Faults { loss: 1000, ..Faults::default() };
+    for (length, faults) in [(700, lossy), (11, Faults::default()), (20_000, Faults::default())] {
+        network.hosts[0].endpoint.send(network.now, keys[0], 0, length);
+        network.faults = faults;
+        network.transmit();
+    }
+    // Until the first message is sent again, and lost again.
+    network
+        .run_until(|network| network.hosts[0].endpoint.flows().any(|flow| flow.packets_lost > 0));
+    network.faults = lossy;
+    let end = network.now + 2 * MILLISECOND;
+    network.run_until(|network| network.now > end);
+    network.faults = Faults::default();
+    let begin = network.now;
+    network.run_until(|network| network.hosts[1].app.delivered.len() == 3);
+    assert!(network.now.since(begin) < SECOND);
+}
+
 #[test]
 fn close_delivers_what_was_sent_before_and_both_apps_learn_of_it() {
     for seed in 0..40 {

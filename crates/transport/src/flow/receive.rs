@@ -125,7 +125,7 @@ impl Flow {
         if self.recovery.expedite(now)
             && let Some(content) = self.recovery.on_probe_timeout(now)
         {
-            self.send_again(&content);
+            self.probe_with(&content);
             self.probe_due = true;
         }
     }

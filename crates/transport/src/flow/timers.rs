@@ -73,7 +73,7 @@ impl Flow {
 
     fn handle_probe_timeout(&mut self, now: Time, config: &Config) {
         if let Some(content) = self.recovery.on_probe_timeout(now) {
-            self.send_again(&content);
+            self.probe_with(&content);
         }
         // RFC 9002, 7.6: three probe timeouts in a row are persistent congestion.
         if self.recovery.probes() == 3 {
@@ -109,11 +109,15 @@ impl Flow {
         }
     }
 
-    pub(super) fn send_again(&mut self, content: &Content) {
-        self.outgoing.send_again(content.range.clone());
-        self.limit_due |= content.limit;
-        self.close_due |= content.close;
-        if content.path {
+    /// The probe is to carry what the peer can surely take: the first bytes that it has not
+    /// acknowledged. It may turn away all others for want of memory, and then those of `oldest`, the
+    /// oldest packet in flight, would be sent and turned away for ever, while the first ones, in a
+    /// later packet that was lost, are never missed.
+    pub(super) fn probe_with(&mut self, oldest: &Content) {
+        self.outgoing.send_first_again(self.packet_bytes_max.into());
+        self.limit_due |= oldest.limit;
+        self.close_due |= oldest.close;
+        if oldest.path {
             self.arrivals.tell_path_again();
         }
     }
