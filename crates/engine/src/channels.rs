@@ -3,6 +3,7 @@
 
 mod channel;
 mod connection;
+mod early;
 mod parking;
 
 use std::net::{IpAddr, SocketAddr};
@@ -126,13 +127,13 @@ impl App for Channels {
 
     fn finish(&mut self, owner: Owner, buffer: Buffer, order: Order) {
         if let Some(channel) = self.channel(owner.channel) {
-            channel.finish(owner.connection, buffer.length, order);
+            channel.finish(owner.connection, buffer, order);
         }
     }
 
     fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
         if let Some(channel) = self.channel(owner.channel) {
-            channel.finish(owner.connection, buffer.length, order);
+            channel.finish(owner.connection, buffer, order);
             channel.end.discard(buffer.id);
         }
     }

@@ -8,6 +8,7 @@ use clearway_channel::{Code, Completion, DaemonEnd};
 use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, Unfinished};
 
 use super::connection::{Connection, Connections, Link};
+use super::early::Early;
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
 /// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
@@ -47,6 +48,7 @@ pub(crate) struct Channel {
     /// A message was turned away because the receive pool was full.
     is_starved: bool,
     unfinished: Unfinished,
+    early: Early,
     messages_sent: u64,
     messages_received: u64,
 }
@@ -54,6 +56,7 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(app: String, end: Box<DaemonEnd>, connections_max: u32) -> Self {
         let unfinished = Unfinished::new(end.sizes().receive_pool_bytes);
+        let early = Early::new(end.sizes().receive_pool_bytes);
         Self {
             app,
             end,
@@ -67,6 +70,7 @@ impl Channel {
             busy_at: Time::ZERO,
             is_starved: false,
             unfinished,
+            early,
             messages_sent: 0,
             messages_received: 0,
         }
@@ -263,15 +267,23 @@ impl Channel {
             return None;
         }
         let buffer = self.allocate(slot, length)?;
+        if order == Order::Ahead && !self.early.begin(buffer) {
+            self.end.discard(buffer.id);
+            self.is_starved = true;
+            return None;
+        }
         self.unfinished.begin(peer, length, order);
         Some(buffer)
     }
 
     /// A message that came in parts is complete, or never will be.
-    pub(crate) fn finish(&mut self, slot: u32, length: u32, order: Order) {
+    pub(crate) fn finish(&mut self, slot: u32, buffer: Buffer, order: Order) {
+        if order == Order::Ahead {
+            self.early.end(buffer);
+        }
         if let Some(connection) = self.connection(slot) {
             let peer = connection.peer.ip();
-            self.unfinished.end(peer, length, order);
+            self.unfinished.end(peer, buffer.length, order);
         }
     }
 
