@@ -41,8 +41,9 @@ impl Engine {
         self.mailbox.silence();
     }
 
-    /// Looks at channels again whose apps have rung while they were parked.
-    pub(crate) fn take_doorbells(&mut self) {
+    /// Looks at channels again whose apps have rung while they were parked. For whoever runs engines
+    /// without a [`crate::Group`], once something has ended a sleep.
+    pub fn take_doorbells(&mut self) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut space = [const { MaybeUninit::uninit() }; DOORBELLS_BURST];
         // Without a wait nothing can interrupt it; whatever else goes wrong, the next look is soon.
@@ -55,7 +56,8 @@ impl Engine {
 
     /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF
     /// has frames for it, or the control plane's events. Whoever makes room there rings no doorbell.
-    pub(crate) fn waits_for_room(&self) -> bool {
+    #[must_use]
+    pub fn waits_for_room(&self) -> bool {
         self.core.switch.has_senders()
             || self.mailbox.has_waiting()
             || self.core.channels.waits_for_room()
@@ -67,7 +69,8 @@ impl Engine {
     }
 
     /// When the engine has to run again, whatever happens. `None`: never.
-    pub(crate) fn next_timeout(&self) -> Option<Time> {
+    #[must_use]
+    pub fn next_timeout(&self) -> Option<Time> {
         let core = &self.core;
         let waiting = core.unresolved.iter().map(|unresolved| unresolved.give_up).min();
         [core.endpoint.next_timeout(), core.interface.poll_timeout(), waiting]
