@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
 
-.PHONY: demo test own-stack build install lint deny loom miri fuzz soak bench-classify clean
+.PHONY: demo test own-stack build install lint deny loom miri fuzz soak soak-faults bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -58,8 +58,12 @@ miri:
 fuzz:
 	tools/fuzz.sh $(FUZZ_SECONDS)
 
-# Messages over bad links, with ever new seeds.
+# Whole networks with every kind of bad luck, with ever new seeds.
 soak:
+	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-sim --test seeds -- --nocapture soak
+
+# Two hosts and a bad wire between them, likewise.
+soak-faults:
 	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-engine --test faults -- --nocapture soak
 
 # The tables of VIFs over the ClassBench rule files in SETS, beside librte_acl.

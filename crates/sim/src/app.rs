@@ -1,0 +1,391 @@
+//! A simulated app at the far end of a channel: opens connections, sends and receives messages, each of
+//! which it checks, and goes wrong in the ways that apps do.
+//!
+//! It uses the real `AppEnd` on real shared memory. What it does is decided by its seed; when it runs,
+//! by the world.
+
+mod frames;
+mod hostile;
+mod talk;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
+use clearway_channel::{AppEnd, Command, Completion, Sizes};
+
+pub(crate) use frames::Radio;
+use talk::Talk;
+
+use crate::Finding;
+use crate::content::{Name, named_by};
+use crate::ledger::{End, Ledger};
+use crate::trace::Trace;
+
+/// Completions that an app takes in one go.
+const COMPLETIONS_MAX: usize = 64;
+
+/// What an app is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Listens on a port, and answers.
+    Server { port: u16 },
+    /// Keeps up to so many connections open.
+    Client { connections: usize },
+    /// Sends and receives raw frames.
+    Frames,
+}
+
+/// What does not change while an app lives, and what its successor is like after a crash.
+#[derive(Clone, Debug)]
+pub(crate) struct Character {
+    pub(crate) host: u32,
+    pub(crate) engine: u32,
+    pub(crate) role: Role,
+    /// It has room for the largest messages.
+    pub(crate) is_large: bool,
+    /// It keeps what it has received for up to so long.
+    pub(crate) hold_ns_max: u64,
+    /// Between two things that a connection does, on average.
+    pub(crate) pause_ns: u64,
+}
+
+impl Character {
+    /// The channel that it asks for.
+    pub(crate) fn sizes(&self) -> Sizes {
+        let (entries, bytes) = if self.is_large { (256, 16 << 20) } else { (64, 256 << 10) };
+        Sizes {
+            submission_entries: entries,
+            completion_entries: entries,
+            transmit_pool_bytes: bytes,
+            receive_pool_bytes: bytes,
+        }
+    }
+
+    /// The largest message that it sends, which its peers can take, too.
+    pub(crate) fn message_bytes_max(&self) -> u32 {
+        if self.is_large { 8 << 20 } else { 32 << 10 }
+    }
+}
+
+/// Where servers are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) host: u32,
+    pub(crate) address: SocketAddr,
+    pub(crate) is_large: bool,
+}
+
+/// What an app sees of the world.
+pub(crate) struct Scene<'a> {
+    pub(crate) now: Time,
+    pub(crate) ledger: &'a mut Ledger,
+    pub(crate) trace: &'a mut Trace,
+    pub(crate) places: &'a [Place],
+    /// Nothing new is to be begun; what is open is to be closed.
+    pub(crate) is_ending: bool,
+    /// Frames may be damaged on their way.
+    pub(crate) may_corrupt: bool,
+}
+
+/// A received message that the app keeps for a while.
+struct Held {
+    until: Time,
+    name: Option<Name>,
+    offset: u32,
+    length: u32,
+    buffer: u32,
+}
+
+/// An app.
+pub(crate) struct App {
+    pub(crate) id: u32,
+    pub(crate) character: Character,
+    pub(crate) channel: u32,
+    /// When it runs next.
+    pub(crate) next: Option<Time>,
+    /// It does not run before then.
+    pub(crate) stopped_until: Time,
+    /// It has died, or its daemon has.
+    pub(crate) is_dead: bool,
+    /// It is to listen again later.
+    pub(crate) is_deaf: bool,
+    /// It has lied, and whatever is said to it does not count.
+    pub(crate) is_hostile: bool,
+    end: AppEnd,
+    /// The shared memory, for lies.
+    memory: File,
+    random: Random,
+    talks: BTreeMap<u64, Talk>,
+    attempts: BTreeMap<u64, Talk>,
+    tokens: u64,
+    next_attempt: Time,
+    held: VecDeque<Held>,
+    radio: Option<Radio>,
+}
+
+impl App {
+    pub(crate) fn new(
+        id: u32,
+        character: Character,
+        channel: u32,
+        end: AppEnd,
+        memory: File,
+        seed: u64,
+        radio: Option<Radio>,
+    ) -> Self {
+        Self {
+            id,
+            character,
+            channel,
+            next: None,
+            stopped_until: Time::ZERO,
+            is_dead: false,
+            is_deaf: false,
+            is_hostile: false,
+            end,
+            memory,
+            random: Random::new(seed),
+            talks: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            tokens: 0,
+            next_attempt: Time::ZERO,
+            held: VecDeque::new(),
+            radio,
+        }
+    }
+
+    /// Does all that there is to do. Returns when it wants to run again by itself, and how many commands
+    /// it gave.
+    pub(crate) fn run(&mut self, scene: &mut Scene<'_>) -> Result<Option<Time>, Finding> {
+        for _ in 0..COMPLETIONS_MAX {
+            match self.end.next_completion() {
+                Ok(Some(completion)) => self.take(scene, completion)?,
+                Ok(None) => break,
+                Err(_) if self.is_hostile => break,
+                Err(error) => return Err(Finding::new(format!("app {}: {error}", self.id))),
+            }
+        }
+        self.release_due(scene)?;
+        self.talk(scene);
+        if let Some(radio) = &mut self.radio {
+            radio.send(&mut self.end, scene);
+        }
+        self.end.flush_releases();
+        Ok(self.next_run(scene))
+    }
+
+    fn take(&mut self, scene: &mut Scene<'_>, completion: Completion) -> Result<(), Finding> {
+        match completion {
+            Completion::Connected { token, connection, .. } => {
+                scene.trace.add(&[1, self.id.into(), token, connection]);
+                if let Some(talk) = self.attempts.remove(&token) {
+                    talk.number.iter().for_each(|number| scene.ledger.connected(*number));
+                    self.talks.insert(connection, talk);
+                }
+            }
+            Completion::ConnectFailed { token, code } => {
+                scene.trace.add(&[2, self.id.into(), token, code.as_i32() as u64]);
+                let talk = self.attempts.remove(&token);
+                if let Some(number) = talk.and_then(|talk| talk.number) {
+                    scene.ledger.failed(scene.now, number, code)?;
+                }
+            }
+            Completion::Accepted { connection, .. } => {
+                scene.trace.add(&[3, self.id.into(), connection]);
+                self.talks.insert(connection, Talk::accepted());
+            }
+            Completion::Received { connection, offset, length, buffer, sent, .. } => {
+                scene.trace.add(&[4, self.id.into(), connection, length.into()]);
+                self.finish(connection, sent)?;
+                self.receive(scene, connection, offset, length, buffer)?;
+            }
+            Completion::Sent { connection, sent } => {
+                scene.trace.add(&[5, self.id.into(), connection, sent.into()]);
+                self.finish(connection, sent)?;
+            }
+            Completion::Closed { connection, code, sent } => {
+                scene.trace.add(&[6, self.id.into(), connection, code.as_i32() as u64]);
+                self.finish(connection, sent)?;
+                self.closed(scene, connection, code)?;
+            }
+            Completion::Frames { vif, offset, length, buffer, count } => {
+                scene.trace.add(&[7, self.id.into(), vif.into(), length.into()]);
+                let bytes = self.end.receive_bytes(offset, length);
+                if let Some(radio) = &mut self.radio {
+                    radio.receive(bytes, count, scene)?;
+                }
+                self.end.release(buffer, length);
+            }
+            Completion::FramesSent { bursts, sent, rejected, .. } => {
+                scene.trace.add(&[8, self.id.into(), bursts.into(), sent, rejected]);
+                if let Some(radio) = &mut self.radio {
+                    radio.finished(&mut self.end, bursts, rejected)?;
+                }
+            }
+            Completion::VifClosed { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Frees what the daemon is done with.
+    fn finish(&mut self, connection: u64, sent: u32) -> Result<(), Finding> {
+        let Some(talk) = self.talks.get_mut(&connection) else { return Ok(()) };
+        while talk.finished != sent {
+            let Some((extent, name)) = talk.extents.pop_front() else {
+                let text = format!("app {}: more sends finished than were made", self.id);
+                return if self.is_hostile { Ok(()) } else { Err(Finding::new(text)) };
+            };
+            talk.finished = talk.finished.wrapping_add(1);
+            if !self.is_hostile && !name.is(self.end.transmit_bytes(&extent)) {
+                return Err(Finding::new(format!("{name:?}: its sender's memory has changed")));
+            }
+            self.end.free(extent);
+        }
+        Ok(())
+    }
+
+    fn receive(
+        &mut self,
+        scene: &mut Scene<'_>,
+        connection: u64,
+        offset: u32,
+        length: u32,
+        buffer: u32,
+    ) -> Result<(), Finding> {
+        let bytes = self.end.receive_bytes(offset, length);
+        let Some(talk) = self.talks.get_mut(&connection) else {
+            self.end.release(buffer, length);
+            let text = format!("app {}: a message of no connection", self.id);
+            return if self.is_hostile { Ok(()) } else { Err(Finding::new(text)) };
+        };
+        if talk.number.is_none()
+            && let Some(number) = named_by(bytes)
+        {
+            let host = self.character.host;
+            let end = End { host, app: self.id };
+            scene.ledger.accepted(number, end)?;
+            talk.identify(number);
+        }
+        let mut name = None;
+        if let Some(number) = talk.number {
+            name = scene.ledger.received(scene.now, number, talk.side, bytes)?;
+            talk.heard();
+        }
+        let hold_ns = self.random.below(self.character.hold_ns_max + 1);
+        if hold_ns < MICROSECOND {
+            self.end.release(buffer, length);
+        } else {
+            self.held.push_back(Held { until: scene.now + hold_ns, name, offset, length, buffer });
+        }
+        Ok(())
+    }
+
+    /// Releases what was kept long enough, if it is still what it was.
+    fn release_due(&mut self, scene: &Scene<'_>) -> Result<(), Finding> {
+        while let Some(held) = self.held.front()
+            && (held.until <= scene.now || scene.is_ending)
+        {
+            let bytes = self.end.receive_bytes(held.offset, held.length);
+            if let Some(name) = held.name
+                && !name.is(bytes)
+                && !self.is_hostile
+            {
+                return Err(Finding::new(format!("{name:?} has changed while its app had it")));
+            }
+            self.end.release(held.buffer, held.length);
+            self.held.pop_front();
+        }
+        Ok(())
+    }
+
+    fn closed(
+        &mut self,
+        scene: &mut Scene<'_>,
+        connection: u64,
+        code: clearway_channel::Code,
+    ) -> Result<(), Finding> {
+        let Some(talk) = self.talks.remove(&connection) else { return Ok(()) };
+        for (extent, _) in talk.extents {
+            self.end.free(extent);
+        }
+        match talk.number {
+            Some(number) if !self.is_hostile => {
+                scene.ledger.ended(scene.now, number, talk.side, code)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// When it wants to run by itself.
+    fn next_run(&self, scene: &Scene<'_>) -> Option<Time> {
+        let talks = self.talks.values().filter_map(|talk| talk.next_at(scene));
+        let held = self.held.front().map(|held| held.until);
+        let radio = self.radio.as_ref().and_then(|radio| radio.next_at(scene));
+        let attempt = (self.wants_connections() && !scene.is_ending).then_some(self.next_attempt);
+        let soon = talks.chain(held).chain(radio).chain(attempt).min()?;
+        // Whoever waits for room in a pool or ring tries again before long.
+        Some(soon.max(scene.now + 20 * MICROSECOND))
+    }
+
+    fn wants_connections(&self) -> bool {
+        match self.character.role {
+            Role::Client { connections } => self.talks.len() + self.attempts.len() < connections,
+            Role::Server { .. } | Role::Frames => false,
+        }
+    }
+
+    /// It dies, or its daemon: what it had is nobody's any more.
+    pub(crate) fn die(&mut self, ledger: &mut Ledger) {
+        self.is_dead = true;
+        for talk in self.talks.values().chain(self.attempts.values()) {
+            talk.number.iter().for_each(|number| ledger.abandon(*number, talk.side));
+        }
+    }
+
+    /// True if the app has nothing open and everything back.
+    pub(crate) fn check_rest(&self) -> Result<(), Finding> {
+        let used = self.end.transmit_pool_used_bytes();
+        if !self.talks.is_empty() || !self.attempts.is_empty() || used > 0 {
+            let text = format!(
+                "app {} rests with {} connections, {} attempts and {used} bytes of its transmit pool",
+                self.id,
+                self.talks.len(),
+                self.attempts.len()
+            );
+            return Err(Finding::new(text));
+        }
+        Ok(())
+    }
+
+    /// True if it has nothing open.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.talks.is_empty() && self.attempts.is_empty() && self.held.is_empty()
+    }
+
+    fn submit(&mut self, command: &Command) -> bool {
+        self.end.submit(command).is_ok()
+    }
+
+    fn pause(&mut self) -> u64 {
+        self.random.below(2 * self.character.pause_ns) + MICROSECOND
+    }
+
+    /// How long until it tries to connect again.
+    fn attempt_pause(&mut self) -> u64 {
+        self.random.below(40 * self.character.pause_ns) + MILLISECOND
+    }
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("host", &self.character.host)
+            .field("role", &self.character.role)
+            .field("talks", &self.talks)
+            .field("attempts", &self.attempts)
+            .field("held", &self.held.len())
+            .finish_non_exhaustive()
+    }
+}

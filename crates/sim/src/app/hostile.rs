@@ -1,0 +1,68 @@
+//! What an app can do wrong on purpose, or by a stray pointer: say what makes no sense, or write garbage
+//! anywhere in the memory that it shares with its daemon. Only its own session may suffer.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::FileExt;
+
+use clearway_channel::{Command, ReleaseList};
+
+use super::App;
+use crate::ledger::Ledger;
+
+impl App {
+    /// Lies, in one of many ways. Whatever it has open does not count any more.
+    pub(crate) fn attack(&mut self, ledger: &mut Ledger) {
+        self.is_hostile = true;
+        let talks = self.talks.values().chain(self.attempts.values());
+        talks.filter_map(|talk| talk.number).for_each(|number| ledger.taint(number));
+        if self.random.chance(1, 2) {
+            self.say_nonsense();
+        } else {
+            self.write_garbage();
+        }
+    }
+
+    fn say_nonsense(&mut self) {
+        for _ in 0..1 + self.random.below(20) {
+            let command = self.nonsense();
+            self.submit(&command);
+        }
+        self.end.flush();
+    }
+
+    fn nonsense(&mut self) -> Command {
+        let random = &mut self.random;
+        let any_connection = self.talks.keys().next().copied().unwrap_or(random.next_u64());
+        let (offset, length) = (random.next_u32() >> 12, random.next_u32() >> 14);
+        match random.below(7) {
+            0 => Command::Send { connection: any_connection, stream: 0, offset, length },
+            1 => Command::Send { connection: random.next_u64(), stream: 0, offset: 0, length: 8 },
+            2 => Command::Send { connection: any_connection, stream: 7, offset: 0, length: 8 },
+            3 => {
+                let mut buffers = ReleaseList::default();
+                buffers.push(random.next_u32() >> 20);
+                Command::Release { buffers }
+            }
+            4 => Command::Close { connection: random.next_u64(), abort: random.chance(1, 2) },
+            5 => Command::SendFrames { vif: 1, offset: offset & !7, length, count: 3 },
+            _ => {
+                let address = Ipv4Addr::from_bits(random.next_u32());
+                let peer = SocketAddr::new(address.into(), random.next_u32() as u16);
+                Command::Connect { token: random.next_u64(), peer }
+            }
+        }
+    }
+
+    fn write_garbage(&mut self) {
+        let Ok(metadata) = self.memory.metadata() else { return };
+        for _ in 0..1 + self.random.below(64) {
+            // The first pages, with the heads of the rings and their entries, are the best place.
+            let end = if self.random.chance(3, 4) { 16 << 10 } else { metadata.len() - 64 };
+            let at = self.random.below(end) & !3;
+            let mut bytes = [0; 64];
+            bytes.iter_mut().for_each(|byte| *byte = self.random.next_u32() as u8);
+            let length = 1 + self.random.below(64) as usize;
+            let _ = self.memory.write_at(&bytes[..length], at);
+        }
+    }
+}

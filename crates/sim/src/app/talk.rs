@@ -1,0 +1,266 @@
+//! What an app does with its connections: requests and answers, streams of messages one way, or back;
+//! then it closes in order, or not.
+
+use std::collections::VecDeque;
+
+use clearway_base::{Random, SECOND, Time};
+use clearway_channel::{Command, Extent};
+
+use super::{App, Place, Scene};
+use crate::content::{HELLO_BYTES, Name};
+use crate::ledger::End;
+
+/// Messages that one connection sends in one go.
+const SENDS_MAX: u32 = 8;
+/// How long a connection without anything to say stays open.
+const SILENCE_NS_MAX: u64 = 15 * SECOND;
+
+/// How a connection is used. Both ends derive it from the connection's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pattern {
+    /// Each message of the client is answered.
+    Requests,
+    /// The client sends, the server listens.
+    Upload,
+    /// The client says hello, the server sends.
+    Download,
+    /// Nothing is said for long.
+    Silence,
+}
+
+impl Pattern {
+    fn of(number: u64) -> Self {
+        match number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60 {
+            0..=7 => Self::Requests,
+            8..=10 => Self::Upload,
+            11..=13 => Self::Download,
+            _ => Self::Silence,
+        }
+    }
+}
+
+/// How much is said, and how the client ends it.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    pattern: Pattern,
+    /// Messages that the client, or the server of a download, begins.
+    messages: u32,
+    /// Of them, unanswered or unfinished at a time.
+    window: usize,
+    aborts: bool,
+}
+
+impl Manner {
+    /// Of connection `number`: both ends come to the same.
+    fn of(number: u64) -> Self {
+        let pattern = Pattern::of(number);
+        let mut random = Random::new(number);
+        let bound = if random.chance(1, 8) { 400 } else { 40 };
+        let messages = 1 + random.below(bound) as u32;
+        let window = 1 << random.below(5);
+        Self { pattern, messages, window, aborts: random.chance(1, 12) }
+    }
+}
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Talk {
+    /// Its number; a server knows it from the first message.
+    pub(super) number: Option<u64>,
+    /// 0 for the client, 1 for the server.
+    pub(super) side: usize,
+    manner: Option<Manner>,
+    pub(super) extents: VecDeque<(Extent, Name)>,
+    pub(super) finished: u32,
+    sent: u32,
+    heard: u32,
+    /// It does nothing before then.
+    pause_until: Time,
+    is_large: bool,
+    is_closing: bool,
+}
+
+impl Talk {
+    fn new(number: Option<u64>, side: usize, manner: Option<Manner>, is_large: bool) -> Self {
+        Self {
+            number,
+            side,
+            manner,
+            extents: VecDeque::new(),
+            finished: 0,
+            sent: 0,
+            heard: 0,
+            pause_until: Time::ZERO,
+            is_large,
+            is_closing: false,
+        }
+    }
+
+    /// A connection that a server does not know anything of yet.
+    pub(super) fn accepted() -> Self {
+        Self::new(None, 1, None, false)
+    }
+
+    /// Now it does.
+    pub(super) fn identify(&mut self, number: u64) {
+        self.number = Some(number);
+        self.manner = Some(Manner::of(number));
+        // It has room for as much as its server has, or it would have gone to another.
+        self.is_large = true;
+    }
+
+    /// A message has come.
+    pub(super) fn heard(&mut self) {
+        self.heard += 1;
+    }
+
+    /// When there is something to do, if that depends on time alone.
+    pub(super) fn next_at(&self, scene: &Scene<'_>) -> Option<Time> {
+        let waits = self.pause_until > scene.now || self.wants_to_send() || self.is_done(scene);
+        (!self.is_closing && self.manner.is_some() && waits).then_some(self.pause_until)
+    }
+
+    /// True if a message is due, but for pauses.
+    fn wants_to_send(&self) -> bool {
+        let Some(manner) = self.manner else { return false };
+        let has_room = self.extents.len() < manner.window;
+        match (self.side, manner.pattern) {
+            (0, _) if self.sent == 0 => true,
+            (0, Pattern::Requests) => {
+                self.sent < manner.messages && ((self.sent - self.heard) as usize) < manner.window
+            }
+            (0, Pattern::Upload) => has_room && self.sent < manner.messages,
+            (1, Pattern::Requests) => self.sent < self.heard,
+            (1, Pattern::Download) => has_room && self.sent < manner.messages,
+            _ => false,
+        }
+    }
+
+    /// True if the client has nothing more to say or to hear.
+    fn is_done(&self, scene: &Scene<'_>) -> bool {
+        let Some(manner) = self.manner else { return false };
+        if self.side != 0 || self.is_closing {
+            return false;
+        }
+        let all_said = match manner.pattern {
+            Pattern::Requests => self.sent == manner.messages && self.heard == self.sent,
+            Pattern::Upload => self.sent == manner.messages,
+            Pattern::Download => self.sent > 0 && self.heard == manner.messages,
+            Pattern::Silence => self.sent > 0,
+        };
+        scene.is_ending || (all_said && scene.now >= self.pause_until)
+    }
+}
+
+impl App {
+    /// Everything that its connections have to do now.
+    pub(super) fn talk(&mut self, scene: &mut Scene<'_>) {
+        let connections: Vec<u64> = self.talks.keys().copied().collect();
+        for connection in connections {
+            self.talk_on(scene, connection);
+        }
+        if self.wants_connections() && !scene.is_ending && scene.now >= self.next_attempt {
+            self.connect(scene);
+            self.next_attempt = scene.now + self.attempt_pause();
+        }
+    }
+
+    fn talk_on(&mut self, scene: &mut Scene<'_>, connection: u64) {
+        let Some(mut talk) = self.talks.remove(&connection) else { return };
+        let is_over = talk.is_closing || (scene.is_ending && talk.side == 0);
+        let mut budget = if is_over { 0 } else { SENDS_MAX };
+        while budget > 0 && scene.now >= talk.pause_until && talk.wants_to_send() {
+            if !self.send(scene, connection, &mut talk) {
+                break;
+            }
+            budget -= 1;
+            if talk.manner.is_some_and(|manner| manner.pattern == Pattern::Silence) {
+                talk.pause_until = scene.now + self.random.below(SILENCE_NS_MAX);
+            } else if self.random.chance(1, 3) {
+                talk.pause_until = scene.now + self.pause();
+            }
+        }
+        if talk.is_done(scene) {
+            self.close(scene, connection, &mut talk);
+        }
+        self.talks.insert(connection, talk);
+    }
+
+    fn close(&mut self, scene: &mut Scene<'_>, connection: u64, talk: &mut Talk) {
+        let abort = talk.manner.is_some_and(|manner| manner.aborts) && !scene.is_ending;
+        if !self.end.has_room() || !self.submit(&Command::Close { connection, abort }) {
+            return;
+        }
+        talk.is_closing = true;
+        let Some(number) = talk.number else { return };
+        scene.trace.add(&[9, self.id.into(), number, abort.into()]);
+        if abort {
+            scene.ledger.abandon(number, talk.side);
+        } else {
+            scene.ledger.close(number, talk.side);
+        }
+    }
+
+    /// Sends the next message, if ring and pool have room.
+    fn send(&mut self, scene: &mut Scene<'_>, connection: u64, talk: &mut Talk) -> bool {
+        let Some(number) = talk.number else { return false };
+        if !self.end.has_room() {
+            return false;
+        }
+        let is_large = self.character.is_large && talk.is_large;
+        let bytes_max = if is_large { self.character.message_bytes_max() } else { 32 << 10 };
+        let mut length = length(&mut self.random, bytes_max);
+        if talk.side == 0 && talk.sent == 0 {
+            length = length.max(HELLO_BYTES);
+        }
+        let Some(extent) = self.end.allocate(length) else { return false };
+        let name = scene.ledger.name(number, talk.side);
+        name.fill(self.end.transmit_bytes(&extent));
+        let (offset, length) = (extent.offset(), extent.length());
+        talk.extents.push_back((extent, name));
+        talk.sent += 1;
+        self.submit(&Command::Send { connection, stream: 0, offset, length });
+        scene.ledger.sent(scene.now, number, talk.side, length);
+        scene.trace.add(&[10, self.id.into(), number, length.into()]);
+        true
+    }
+
+    fn connect(&mut self, scene: &mut Scene<'_>) {
+        let is_large = self.character.is_large && self.random.chance(1, 2);
+        let fits = |place: &&Place| place.is_large == is_large && place.host != u32::MAX;
+        let places: Vec<&Place> = scene.places.iter().filter(fits).collect();
+        if places.is_empty() || !self.end.has_room() {
+            return;
+        }
+        let place = *places[self.random.below(places.len() as u64) as usize];
+        self.connect_to(scene, place);
+    }
+
+    /// Begins to connect to a server.
+    pub(crate) fn connect_to(&mut self, scene: &mut Scene<'_>, place: Place) {
+        let host = self.character.host;
+        let end = End { host, app: self.id };
+        let number = scene.ledger.attempt(scene.now, end, place.host, self.is_hostile);
+        self.tokens += 1;
+        let token = self.tokens;
+        let talk = Talk::new(Some(number), 0, Some(Manner::of(number)), place.is_large);
+        if self.submit(&Command::Connect { token, peer: place.address }) {
+            scene.trace.add(&[11, self.id.into(), number]);
+            self.attempts.insert(token, talk);
+        }
+    }
+}
+
+/// Sizes as apps have them: mostly small, some empty, a few of megabytes.
+fn length(random: &mut Random, bytes_max: u32) -> u32 {
+    let bound = match random.below(10_000) {
+        0..=299 => 0,
+        300..=5_999 => 64,
+        6_000..=8_499 => 1_400,
+        8_500..=9_499 => 9_000,
+        9_500..=9_899 => 64 << 10,
+        9_900..=9_989 => 1 << 20,
+        _ => 8 << 20,
+    };
+    random.below(u64::from(bound.min(bytes_max)) + 1) as u32
+}

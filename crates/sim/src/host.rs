@@ -1,0 +1,272 @@
+//! A simulated host: its engines, NIC and clock, and a control plane that does what the daemon's does.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use clearway_base::{MICROSECOND, Random, SECOND, Time};
+use clearway_channel::DaemonEnd;
+use clearway_engine::{
+    Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, interface,
+};
+use clearway_nic::Queue;
+
+use crate::app::Character;
+use crate::clock::HostClock;
+use crate::network::mac_of;
+use crate::nic::{self, Wire};
+
+/// The UDP port of all daemons.
+pub(crate) const UDP_PORT: u16 = 20707;
+/// The largest sleep of an engine, as `Group` has it.
+const SLEEP_NS_MAX: u64 = SECOND;
+/// How soon an engine looks again whose ring is full, as `Group` has it.
+const ROOM_NS: u64 = 1000 * MICROSECOND;
+
+/// What the control plane is to do.
+#[derive(Debug)]
+pub(crate) enum Task {
+    /// An app has died, as its control socket says.
+    Remove { engine: u32, channel: u32, incarnation: u32 },
+    /// Somebody starts it again.
+    Start { character: Box<Character>, incarnation: u32 },
+    /// Start the daemon again after a crash.
+    Restart,
+}
+
+/// What differs between hosts.
+#[derive(Clone, Debug)]
+pub(crate) struct Nature {
+    pub(crate) host: usize,
+    pub(crate) is_v6: bool,
+    pub(crate) mtu: u16,
+    /// What a turn costs, and each frame in it.
+    pub(crate) turn_ns: u64,
+    pub(crate) frame_ns: u64,
+    pub(crate) clock_offset_ns: u64,
+    pub(crate) drift_ppm: i32,
+}
+
+/// The address of a host.
+pub(crate) fn address_of(host: usize, is_v6: bool) -> IpAddr {
+    if is_v6 {
+        return Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 1, host as u16 + 1).into();
+    }
+    let number = host as u32 + 1;
+    Ipv4Addr::from_bits(10 << 24 | 7 << 16 | number).into()
+}
+
+/// One engine, and when it runs.
+pub(crate) struct Runner {
+    pub(crate) engine: Engine,
+    control: Control,
+    wire: Wire,
+    requests: VecDeque<Request>,
+    /// When it runs next, by the world's clock.
+    pub(crate) next: Option<Time>,
+    /// It is at work until then.
+    busy_until: Time,
+    /// Apps have rung since its last turn.
+    is_rung: bool,
+}
+
+/// A host.
+pub(crate) struct Host {
+    pub(crate) nature: Nature,
+    pub(crate) runners: Vec<Runner>,
+    pub(crate) clock: HostClock,
+    /// Set while the daemon is dead.
+    pub(crate) is_down: bool,
+    pub(crate) incarnation: u32,
+    /// It does not run before then.
+    pub(crate) stalled_until: Time,
+    next_channel: u32,
+}
+
+/// What an engine's turn came to.
+pub(crate) struct Turned {
+    pub(crate) turn: Turn,
+    pub(crate) events: Vec<Event>,
+    pub(crate) frames: Vec<Vec<u8>>,
+}
+
+impl Host {
+    pub(crate) fn new(nature: Nature, engines: usize, world: Time, random: &mut Random) -> Self {
+        let local = world + nature.clock_offset_ns;
+        let clock = HostClock::new(world, local, nature.drift_ppm);
+        let runners = (0..engines).map(|_| runner(&nature, clock.now(world), random)).collect();
+        Self {
+            nature,
+            runners,
+            clock,
+            is_down: false,
+            incarnation: 0,
+            stalled_until: Time::ZERO,
+            next_channel: 0,
+        }
+    }
+
+    /// The daemon dies: engines, channels and all.
+    pub(crate) fn crash(&mut self) {
+        self.runners.clear();
+        self.is_down = true;
+    }
+
+    /// It comes back, and knows nothing.
+    pub(crate) fn restart(&mut self, engines: usize, world: Time, random: &mut Random) {
+        let local = self.clock.now(world);
+        self.runners = (0..engines).map(|_| runner(&self.nature, local, random)).collect();
+        self.is_down = false;
+        self.incarnation += 1;
+    }
+
+    /// The address of this host.
+    pub(crate) fn address(&self) -> IpAddr {
+        address_of(self.nature.host, self.nature.is_v6)
+    }
+
+    /// A fresh id for a channel.
+    pub(crate) fn channel_id(&mut self) -> u32 {
+        self.next_channel += 1;
+        self.next_channel - 1
+    }
+
+    /// A channel for an app, once the engine has taken it.
+    pub(crate) fn add_channel(&mut self, engine: u32, channel: u32, end: DaemonEnd) {
+        let request = Request::AddChannel {
+            channel,
+            app: format!("app-{channel}"),
+            end: Box::new(end),
+            connections_max: 4096,
+        };
+        self.post(engine, request);
+    }
+
+    pub(crate) fn open_vif(&mut self, engine: u32, channel: u32, vif: u32, spec: VifSpec) {
+        self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec) });
+    }
+
+    /// Asks an engine for something, after all that it was asked for before.
+    pub(crate) fn post(&mut self, engine: u32, request: Request) {
+        if let Some(runner) = self.runners.get_mut(engine as usize) {
+            runner.requests.push_back(request);
+        }
+    }
+
+    /// An app of this engine has rung.
+    pub(crate) fn ring(&mut self, engine: u32) {
+        if let Some(runner) = self.runners.get_mut(engine as usize) {
+            runner.is_rung = true;
+        }
+    }
+
+    /// A frame has come: the engine whose queue has it, unless it was lost there.
+    pub(crate) fn arrive(&mut self, frame: Vec<u8>) -> Option<u32> {
+        let runner = self.runners.first()?;
+        runner.wire.arrive(frame).then_some(0)
+    }
+
+    pub(crate) fn set_link(&mut self, is_up: bool) {
+        self.runners.iter().for_each(|runner| runner.wire.set_link(is_up));
+    }
+
+    /// The frames just taken leave the NIC at these times.
+    pub(crate) fn will_leave(&mut self, engine: u32, times: &[Time]) {
+        if let Some(runner) = self.runners.get(engine as usize) {
+            times.iter().for_each(|at| runner.wire.will_leave(*at));
+        }
+    }
+
+    /// When the engine can run, if something for it happens at `at`.
+    pub(crate) fn earliest(&self, engine: u32, at: Time) -> Option<Time> {
+        let runner = self.runners.get(engine as usize)?;
+        Some(at.max(runner.busy_until).max(self.stalled_until))
+    }
+
+    /// One turn of an engine.
+    pub(crate) fn turn(&mut self, engine: u32, world: Time) -> Turned {
+        let now = self.clock.now(world);
+        let runner = &mut self.runners[engine as usize];
+        runner.wire.set_time(world);
+        if let Some(request) = runner.requests.pop_front()
+            && let Err(request) = runner.control.post(request)
+        {
+            runner.requests.push_front(request);
+        }
+        // What a sleeping engine hears from its `epoll`.
+        if std::mem::take(&mut runner.is_rung) {
+            runner.engine.take_doorbells();
+        }
+        let before = runner.wire.frames_moved();
+        let turn = runner.engine.turn(now);
+        let moved = runner.wire.frames_moved() - before;
+        let cost_ns = self.nature.turn_ns + moved * self.nature.frame_ns;
+        runner.busy_until = world + cost_ns;
+        let events = std::iter::from_fn(|| runner.control.next_event()).collect();
+        Turned { turn, events, frames: runner.wire.take_sent() }
+    }
+
+    /// What its engines say of themselves, once nothing matters any more.
+    pub(crate) fn testimony(&mut self, world: Time) -> Vec<String> {
+        let engines = 0..self.runners.len() as u32;
+        let mut texts = Vec::new();
+        for engine in engines {
+            self.runners[engine as usize].requests.push_front(Request::Snapshot { id: 0 });
+            for event in self.turn(engine, world).events {
+                if let Event::Snapshot { snapshot, .. } = event {
+                    let counters = snapshot.counters.iter().filter(|(_, value)| *value > 0);
+                    let counters: Vec<_> = counters.collect();
+                    let (flows, channels) = (&snapshot.flows, &snapshot.channels);
+                    texts.push(format!("{flows:?}, {channels:?}, {counters:?}"));
+                }
+            }
+        }
+        texts
+    }
+
+    /// When the engine runs next by itself, after a turn at `world`: at once if it was busy, else when a
+    /// timer is due, as a group's sleep has it.
+    pub(crate) fn next_turn(&self, engine: u32, world: Time, turn: Turn) -> Time {
+        let runner = &self.runners[engine as usize];
+        let free = runner.busy_until.max(self.stalled_until);
+        if turn.is_busy || !runner.requests.is_empty() {
+            return free;
+        }
+        let longest_ns = if runner.engine.waits_for_room() { ROOM_NS } else { SLEEP_NS_MAX };
+        let timer = runner.engine.next_timeout().map(|local| self.clock.world_time(local));
+        timer.unwrap_or(Time::MAX).min(world + longest_ns).max(free)
+    }
+}
+
+fn runner(nature: &Nature, now: Time, random: &mut Random) -> Runner {
+    let mac = mac_of(nature.host);
+    let (queue, wire) = nic::queue(mac, usize::from(nature.mtu) + 18);
+    let queue: Box<dyn Queue> = Box::new(queue);
+    let prefix = if nature.is_v6 { 64 } else { 16 };
+    let config = EngineConfig {
+        name: format!("host-{}", nature.host),
+        interface: interface::Config {
+            mac,
+            addresses: vec![(address_of(nature.host, nature.is_v6), prefix)],
+            routes: Vec::new(),
+            vlan: None,
+            mtu: nature.mtu,
+            kernel_shares: false,
+            receive_checksum: false,
+        },
+        udp_port: UDP_PORT,
+        idle: Idle::Spin,
+    };
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    let (engine, control) = Engine::new(config, vec![queue], random.next_u64(), secret, now)
+        .expect("descriptors; raise `ulimit -n`");
+    Runner {
+        engine,
+        control,
+        wire,
+        requests: VecDeque::new(),
+        next: None,
+        busy_until: Time::ZERO,
+        is_rung: false,
+    }
+}

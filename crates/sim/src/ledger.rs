@@ -1,0 +1,420 @@
+//! The books of all messages: what was sent, what has arrived, and how connections end. It is the
+//! oracle: each message arrives at most once, in order, intact, and in time; and nothing ends without a
+//! reason.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use clearway_base::{SECOND, Time};
+use clearway_channel::Code;
+
+use crate::Finding;
+use crate::content::Name;
+
+/// How long a message may take that nothing stands in the way of.
+pub(crate) const DELIVERY_NS_MAX: u64 = 12 * SECOND;
+/// How long a connection attempt may take, whatever happens: finding the neighbour, and the handshake.
+const CONNECT_NS_MAX: u64 = 12 * SECOND;
+/// How long after a fault flows may still be given up for it: the idle timeout and a keep-alive.
+pub(crate) const AFTERMATH_NS: u64 = 45 * SECOND;
+
+impl std::fmt::Debug for End {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "app {} of host {}", self.app, self.host)
+    }
+}
+
+/// What a host has had lately, and what that may do to connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Nothing got through, or its clock jumped: flows may be given up.
+    Silence,
+    /// Frames were lost or damaged: attempts to connect may fail.
+    Rough,
+    /// Not all its apps listened: attempts may be refused.
+    Deaf,
+    /// An app or all of the daemon died: flows may be reset.
+    Death,
+}
+
+impl Trouble {
+    const COUNT: usize = 4;
+}
+
+/// One end of a connection.
+#[derive(Clone, Copy)]
+pub(crate) struct End {
+    pub(crate) host: u32,
+    pub(crate) app: u32,
+}
+
+/// The messages of one direction.
+#[derive(Debug, Default)]
+struct Way {
+    /// Lengths of messages that have not been received, and when they were sent.
+    waiting: VecDeque<(u32, Time)>,
+    received: u32,
+    progress: Time,
+}
+
+/// How far an end has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// The app does not know of it (yet).
+    #[default]
+    None,
+    Open,
+    /// The app has closed it in order.
+    Closed,
+    /// The app has aborted it, has died, or is a liar; it may end in any way at the other end.
+    Abandoned,
+    /// The app has been told its end.
+    Ended,
+}
+
+#[derive(Debug)]
+struct Pair {
+    ends: [Option<End>; 2],
+    stages: [Stage; 2],
+    /// By sender: 0 the client.
+    ways: [Way; 2],
+    server: u32,
+    started: Time,
+    /// The end that went first did so in order, or not.
+    is_broken: bool,
+    /// One of its apps lies.
+    is_tainted: bool,
+}
+
+/// All connections that are not over.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    pairs: BTreeMap<u64, Pair>,
+    next: u64,
+    troubles: [BTreeMap<u32, Time>; Trouble::COUNT],
+    pub(crate) counts: Counts,
+}
+
+clearway_base::counters! {
+    /// What the apps have seen.
+    pub(crate) struct Counts {
+        /// Connection attempts.
+        connections_attempted,
+        /// Of these, connections opened.
+        connections_opened,
+        /// Messages sent.
+        messages_sent,
+        /// Messages received, and found right.
+        messages_received,
+        /// Bytes of these.
+        bytes_received,
+        /// Connections that ended in order, by end.
+        ended_closed,
+        /// Connections that were reset, by end.
+        ended_reset,
+        /// Connections that were given up, by end.
+        ended_timed_out,
+        /// Connections whose peer was unreachable, by end.
+        ended_unreachable,
+        /// Attempts that were refused.
+        ended_refused,
+        /// Attempts beyond a limit.
+        ended_limit,
+        /// Messages whose connection ended before they arrived.
+        messages_abandoned,
+        /// The longest that a message was under way, in ns.
+        message_ns_max,
+    }
+}
+
+impl Ledger {
+    /// A client begins to connect to host `server`; the connection's number.
+    pub(crate) fn attempt(&mut self, now: Time, client: End, server: u32, is_tainted: bool) -> u64 {
+        self.next += 1;
+        self.counts.connections_attempted += 1;
+        let pair = Pair {
+            ends: [Some(client), None],
+            stages: [Stage::None; 2],
+            ways: Default::default(),
+            server,
+            started: now,
+            is_broken: false,
+            is_tainted,
+        };
+        self.pairs.insert(self.next, pair);
+        self.next
+    }
+
+    /// The client has its connection.
+    pub(crate) fn connected(&mut self, number: u64) {
+        self.counts.connections_opened += 1;
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.stages[0] = Stage::Open;
+        }
+    }
+
+    /// The attempt has failed.
+    pub(crate) fn failed(&mut self, now: Time, number: u64, code: Code) -> Result<(), Finding> {
+        let Some(pair) = self.pairs.remove(&number) else { return Ok(()) };
+        self.count_end(code);
+        let client = pair.ends[0].map_or(0, |end| end.host);
+        let hosts = [client, pair.server];
+        let is_fair = match code {
+            Code::Refused => {
+                self.lately(&[Trouble::Deaf, Trouble::Death], &hosts[1..], now, 2 * CONNECT_NS_MAX)
+            }
+            Code::TimedOut | Code::Unreachable | Code::Reset => {
+                let excuses = [Trouble::Silence, Trouble::Rough, Trouble::Death];
+                self.lately(&excuses, &hosts, now, AFTERMATH_NS)
+            }
+            Code::Limit => true,
+            _ => false,
+        };
+        if is_fair || pair.is_tainted {
+            return Ok(());
+        }
+        Err(Finding::new(format!("connection {number} failed without a reason: {}", code.name())))
+    }
+
+    /// A server has got the first message of a connection, and so knows which it is.
+    pub(crate) fn accepted(&mut self, number: u64, server: End) -> Result<(), Finding> {
+        let Some(pair) = self.pairs.get_mut(&number) else {
+            // The client has gone and the books are closed; what it sent may still arrive.
+            return Ok(());
+        };
+        if pair.is_tainted {
+            return Ok(());
+        }
+        if pair.ends[1].is_some() || pair.server != server.host {
+            let text = format!("connection {number} arrives at host {} (again)", server.host);
+            return Err(Finding::new(text));
+        }
+        pair.ends[1] = Some(server);
+        pair.stages[1] = Stage::Open;
+        Ok(())
+    }
+
+    /// The next message that `side` sends has this name.
+    pub(crate) fn name(&self, number: u64, side: usize) -> Name {
+        let sequence = self.pairs.get(&number).map_or(0, |pair| {
+            let way = &pair.ways[side];
+            way.received.wrapping_add(way.waiting.len() as u32)
+        });
+        Name { connection: number, direction: side, sequence }
+    }
+
+    /// `side` has sent a message.
+    pub(crate) fn sent(&mut self, now: Time, number: u64, side: usize, length: u32) {
+        self.counts.messages_sent += 1;
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.ways[side].waiting.push_back((length, now));
+        }
+    }
+
+    /// `side` has received a message: its name, if it counts.
+    pub(crate) fn received(
+        &mut self,
+        now: Time,
+        number: u64,
+        side: usize,
+        bytes: &[u8],
+    ) -> Result<Option<Name>, Finding> {
+        let Some(pair) = self.pairs.get_mut(&number) else { return Ok(None) };
+        if pair.is_tainted {
+            return Ok(None);
+        }
+        let way = &mut pair.ways[1 - side];
+        let name = Name { connection: number, direction: 1 - side, sequence: way.received };
+        let Some((length, sent)) = way.waiting.pop_front() else {
+            return Err(Finding::new(format!("{name:?}: a message that was never sent")));
+        };
+        if bytes.len() as u32 != length || !name.is(bytes) {
+            let found = bytes.len();
+            let text = format!("{name:?}: {length} bytes were sent; {found} came, or others");
+            return Err(Finding::new(text));
+        }
+        way.received = way.received.wrapping_add(1);
+        way.progress = now;
+        self.counts.messages_received += 1;
+        self.counts.bytes_received += u64::from(length);
+        self.counts.message_ns_max = self.counts.message_ns_max.max(now.since(sent));
+        Ok(Some(name))
+    }
+
+    /// `side` closes in order.
+    pub(crate) fn close(&mut self, number: u64, side: usize) {
+        self.go(number, side, Stage::Closed);
+    }
+
+    /// `side` aborts, or its app dies.
+    pub(crate) fn abandon(&mut self, number: u64, side: usize) {
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.is_broken = true;
+        }
+        self.go(number, side, Stage::Abandoned);
+    }
+
+    /// Nothing that happens to this connection is anybody's fault but its app's.
+    pub(crate) fn taint(&mut self, number: u64) {
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.is_tainted = true;
+        }
+    }
+
+    fn go(&mut self, number: u64, side: usize, stage: Stage) {
+        let Some(pair) = self.pairs.get_mut(&number) else { return };
+        if pair.stages[side] != Stage::Ended {
+            pair.stages[side] = stage;
+        }
+        self.forget_ended(number);
+    }
+
+    /// The app at `side` has been told that the connection is over.
+    pub(crate) fn ended(
+        &mut self,
+        now: Time,
+        number: u64,
+        side: usize,
+        code: Code,
+    ) -> Result<(), Finding> {
+        self.count_end(code);
+        let Some(pair) = self.pairs.get_mut(&number) else { return Ok(()) };
+        let (own, other) = (pair.stages[side], pair.stages[1 - side]);
+        pair.stages[side] = Stage::Ended;
+        let missing = pair.ways[1 - side].waiting.len();
+        let is_tainted = pair.is_tainted;
+        let is_broken = pair.is_broken;
+        let mut hosts: Vec<u32> = pair.ends.iter().flatten().map(|end| end.host).collect();
+        hosts.push(pair.server);
+        if code != Code::Closed {
+            pair.is_broken = true;
+        }
+        self.forget_ended(number);
+        if is_tainted {
+            return Ok(());
+        }
+        let was_silent =
+            self.lately(&[Trouble::Silence, Trouble::Death], &hosts, now, AFTERMATH_NS);
+        let is_fair = match code {
+            Code::Closed => own != Stage::Open || other != Stage::Open,
+            Code::Reset => is_broken || was_silent,
+            Code::TimedOut | Code::Unreachable => was_silent,
+            _ => false,
+        };
+        if !is_fair {
+            let text = format!(
+                "connection {number} ends at side {side} without a reason: {} ({own:?}, {other:?})",
+                code.name()
+            );
+            return Err(Finding::new(text));
+        }
+        // What was sent before an orderly end has arrived, unless this end wanted no more.
+        if code == Code::Closed && own == Stage::Open && missing > 0 && !is_broken {
+            let text = format!("connection {number} is closed, but {missing} messages are missing");
+            return Err(Finding::new(text));
+        }
+        Ok(())
+    }
+
+    /// What is over for both ends needs no books.
+    fn forget_ended(&mut self, number: u64) {
+        let is_over = |stage: Stage| matches!(stage, Stage::Abandoned | Stage::Ended);
+        let Some(pair) = self.pairs.get(&number) else { return };
+        let [client, server] = pair.stages;
+        if is_over(client) && (is_over(server) || pair.ends[1].is_none()) {
+            let left: usize = pair.ways.iter().map(|way| way.waiting.len()).sum();
+            self.counts.messages_abandoned += left as u64;
+            self.pairs.remove(&number);
+        }
+    }
+
+    /// A host has trouble at `now`.
+    pub(crate) fn note(&mut self, trouble: Trouble, host: u32, now: Time) {
+        self.troubles[trouble as usize].insert(host, now);
+    }
+
+    fn lately(&self, troubles: &[Trouble], hosts: &[u32], now: Time, span_ns: u64) -> bool {
+        let had = |trouble: &Trouble, host: &u32| self.troubles[*trouble as usize].get(host);
+        let is_late = |at: &Time| now.since(*at) < span_ns;
+        troubles
+            .iter()
+            .any(|trouble| hosts.iter().any(|host| had(trouble, host).is_some_and(is_late)))
+    }
+
+    /// Nothing has been wrong since `calm`: is everything delivered in time?
+    pub(crate) fn check_delivery(&self, now: Time, calm: Time) -> Result<(), Finding> {
+        for (number, pair) in self.pairs.iter().filter(|(_, pair)| !pair.is_tainted) {
+            if pair.is_broken || pair.stages[0] == Stage::None {
+                continue;
+            }
+            for (side, way) in pair.ways.iter().enumerate() {
+                let Some((length, sent)) = way.waiting.front() else { continue };
+                let since = way.progress.max(*sent).max(calm);
+                let wants = matches!(pair.stages[1 - side], Stage::Open | Stage::None);
+                if wants && now.since(since) > DELIVERY_NS_MAX {
+                    let text = format!(
+                        "connection {number}, direction {side}: a message of {length} bytes waits for {} s ({:?}, {:?}), with {} behind it",
+                        now.since(since) / SECOND,
+                        pair.ends,
+                        pair.stages,
+                        way.waiting.len() - 1
+                    );
+                    let hosts = pair.ends.iter().flatten().map(|end| end.host);
+                    return Err(Finding { what: text, hosts: hosts.collect() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// No attempt takes for ever.
+    pub(crate) fn check_attempts(
+        &self,
+        now: Time,
+        is_down: impl Fn(u32) -> bool,
+    ) -> Result<(), Finding> {
+        for (number, pair) in &self.pairs {
+            let host = pair.ends[0].map_or(0, |end| end.host);
+            let waits = pair.stages[0] == Stage::None && !is_down(host) && !pair.is_tainted;
+            if waits && now.since(pair.started) > 2 * CONNECT_NS_MAX {
+                let text = format!("connection {number} has been opening since {:?}", pair.started);
+                return Err(Finding::new(text));
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections that are not over.
+    pub(crate) fn open(&self) -> usize {
+        self.pairs.len()
+    }
+
+    /// Some of the connections that are not over, for a report.
+    pub(crate) fn describe_open(&self) -> String {
+        self.pairs
+            .iter()
+            .take(3)
+            .map(|(number, pair)| {
+                format!(
+                    "{number}: {:?} {:?} broken {} waiting {:?}",
+                    pair.ends,
+                    pair.stages,
+                    pair.is_broken,
+                    pair.ways.each_ref().map(|way| way.waiting.len())
+                )
+            })
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    fn count_end(&mut self, code: Code) {
+        match code {
+            Code::Closed => self.counts.ended_closed += 1,
+            Code::Reset => self.counts.ended_reset += 1,
+            Code::TimedOut => self.counts.ended_timed_out += 1,
+            Code::Unreachable => self.counts.ended_unreachable += 1,
+            Code::Refused => self.counts.ended_refused += 1,
+            Code::Limit => self.counts.ended_limit += 1,
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The network: each host has a way up to one switch and a way down from it. What happens to frames
+//! on a way (rate, delay, loss, damage) decides `nic::fabric`'s `Way`; here is who is cut off from whom.
+//!
+//! ```text
+//!  NIC ── Way up: rate, delay, faults ──▶ switch ── Way down: rate, queue ──▶ NIC
+//!                                           │ partitions, by pair and direction
+//! ```
+
+use std::collections::BTreeSet;
+
+use clearway_base::{MICROSECOND, Random, SECOND, Time};
+use clearway_nic::MacAddress;
+use clearway_nic::fabric::{FaultCounts, Faults, Rate, Way};
+
+use crate::agenda::{Agenda, Happening};
+
+/// Hosts of one network: what two bytes number.
+pub(crate) const HOSTS_MAX: usize = 60_000;
+/// How much longer a frame takes that others overtake.
+pub(crate) const OVERTAKEN_NS: u64 = 40 * MICROSECOND;
+
+/// The Ethernet address of a host's NIC.
+pub(crate) fn mac_of(host: usize) -> MacAddress {
+    let [high, low] = (host as u16).to_be_bytes();
+    [2, 0, 0, 0, high, low]
+}
+
+/// The Ethernet address of a virtual interface of a host.
+pub(crate) fn vif_mac_of(host: usize) -> MacAddress {
+    let [high, low] = (host as u16).to_be_bytes();
+    [2, 1, 0, 0, high, low]
+}
+
+/// What a link is like when nothing is wrong with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    /// Each way.
+    pub(crate) bits_per_s: u64,
+    /// To the switch, and from there.
+    pub(crate) latency_ns: u64,
+    /// What the switch keeps for the host at most.
+    pub(crate) queue_bytes: u64,
+}
+
+impl Link {
+    fn rate(&self, queue_bytes: u64) -> Rate {
+        Rate { bits_per_s: self.bits_per_s, queue_bytes, mark_bytes: 0 }
+    }
+
+    fn up(&self) -> Faults {
+        // The host's own queue is its NIC's descriptors, which bound it before this does.
+        Faults { rate: self.rate(u64::MAX), latency_ns: self.latency_ns, ..Faults::default() }
+    }
+
+    fn down(&self) -> Faults {
+        let rate = self.rate(self.queue_bytes);
+        Faults { rate, latency_ns: self.latency_ns, ..Faults::default() }
+    }
+}
+
+#[derive(Debug)]
+struct Port {
+    link: Link,
+    is_up: bool,
+    /// When the NIC has put everything on the wire that it was given.
+    busy_until: Time,
+    up: Way,
+    down: Way,
+}
+
+/// All links, and what is wrong with them.
+#[derive(Debug)]
+pub(crate) struct Network {
+    ports: Vec<Port>,
+    /// Pairs of hosts, from and to, between which nothing gets through.
+    cuts: BTreeSet<(u32, u32)>,
+    random: Random,
+    frames: u64,
+    frames_cut: u64,
+}
+
+impl Network {
+    pub(crate) fn new(links: &[Link], seed: u64) -> Self {
+        let port = |link: &Link| Port {
+            link: *link,
+            is_up: true,
+            busy_until: Time::ZERO,
+            up: Way::new(link.up()),
+            down: Way::new(link.down()),
+        };
+        Self {
+            ports: links.iter().map(port).collect(),
+            cuts: BTreeSet::new(),
+            random: Random::new(seed),
+            frames: 0,
+            frames_cut: 0,
+        }
+    }
+
+    /// Sends a frame of `from` on its way. Returns when it has left the NIC.
+    pub(crate) fn send(
+        &mut self,
+        now: Time,
+        from: u32,
+        mut frame: Vec<u8>,
+        agenda: &mut Agenda,
+    ) -> Time {
+        self.frames += 1;
+        let port = &mut self.ports[from as usize];
+        if !port.is_up {
+            return now;
+        }
+        let takes_ns = frame.len() as u64 * 8 * SECOND / port.link.bits_per_s;
+        port.busy_until = port.busy_until.max(now) + takes_ns;
+        let left = port.busy_until;
+        let Some(fate) = port.up.enter(now, &mut frame, &mut self.random) else { return left };
+        for _ in 1..fate.copies {
+            agenda.note(fate.arrival, Happening::AtSwitch { from, frame: frame.clone() });
+        }
+        agenda.note(fate.arrival, Happening::AtSwitch { from, frame });
+        left
+    }
+
+    /// The switch passes a frame on.
+    pub(crate) fn forward(&mut self, now: Time, from: u32, frame: Vec<u8>, agenda: &mut Agenda) {
+        let Some(first) = frame.first() else { return };
+        if first & 1 == 1 {
+            for to in (0..self.ports.len() as u32).filter(|to| *to != from) {
+                self.deliver(now, from, to, frame.clone(), agenda);
+            }
+        } else if let Some(to) = self.host_of(&frame).filter(|to| *to != from) {
+            self.deliver(now, from, to, frame, agenda);
+        }
+    }
+
+    fn host_of(&self, frame: &[u8]) -> Option<u32> {
+        let host = u16::from_be_bytes([*frame.get(4)?, *frame.get(5)?]);
+        let is_here = usize::from(host) < self.ports.len();
+        let macs = [mac_of(host.into()), vif_mac_of(host.into())];
+        (is_here && macs.iter().any(|mac| frame[..6] == *mac)).then_some(host.into())
+    }
+
+    fn deliver(&mut self, now: Time, from: u32, to: u32, mut frame: Vec<u8>, agenda: &mut Agenda) {
+        let port = &mut self.ports[to as usize];
+        if !port.is_up || self.cuts.contains(&(from, to)) {
+            self.frames_cut += 1;
+            return;
+        }
+        if let Some(fate) = port.down.enter(now, &mut frame, &mut self.random) {
+            agenda.note(fate.arrival, Happening::AtNic { to, frame });
+        }
+    }
+
+    /// Pulls or plugs a host's cable.
+    pub(crate) fn set_link(&mut self, host: u32, is_up: bool) {
+        self.ports[host as usize].is_up = is_up;
+    }
+
+    /// From now on nothing gets from one host to another, or something does again.
+    pub(crate) fn cut(&mut self, from: u32, to: u32, is_cut: bool) {
+        if is_cut {
+            self.cuts.insert((from, to));
+        } else {
+            self.cuts.remove(&(from, to));
+        }
+    }
+
+    /// Changes what happens to the frames that a host sends, given what its link is like.
+    pub(crate) fn impair(&mut self, host: u32, change: impl FnOnce(&mut Faults)) {
+        let port = &mut self.ports[host as usize];
+        let mut faults = port.link.up();
+        change(&mut faults);
+        port.up.set_faults(faults);
+    }
+
+    /// Repairs everything.
+    pub(crate) fn repair(&mut self) {
+        self.cuts.clear();
+        for port in &mut self.ports {
+            port.is_up = true;
+            port.up.set_faults(port.link.up());
+        }
+    }
+
+    /// The fault counts of all ways, by name.
+    pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+        let mut sum = FaultCounts::default();
+        for port in &self.ports {
+            sum += port.up.counts();
+            sum += port.down.counts();
+        }
+        vec![
+            ("frames", self.frames),
+            ("frames_lost", sum.lost),
+            ("frames_duplicated", sum.duplicated),
+            ("frames_corrupted", sum.corrupted),
+            ("frames_delayed", sum.delayed),
+            ("frames_overflowed", sum.overflowed),
+            ("frames_cut", self.frames_cut),
+        ]
+    }
+}

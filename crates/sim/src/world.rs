@@ -1,0 +1,434 @@
+//! The world: everything that there is, and the loop that lets one thing happen after the other.
+
+mod misfortune;
+mod population;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_engine::{Event, Request};
+
+use crate::agenda::{Agenda, Happening};
+use crate::app::{App, Character, Place, Scene};
+use crate::faults::{Fault, Kind, schedule};
+use crate::host::{Host, Task};
+use crate::ledger::Ledger;
+use crate::network::Network;
+use crate::options::{Options, Profile};
+use crate::summary::{Failure, Summary};
+use crate::trace::Trace;
+use crate::{Finding, checks};
+
+/// When the world begins.
+const START: Time = Time::from_ns(SECOND);
+/// Between two looks at everything.
+const CHECK_NS: u64 = 250 * MILLISECOND;
+/// One round: so long things go wrong, then so long they do not.
+const CHAOS_NS: u64 = 10 * SECOND;
+const CALM_NS: u64 = 15 * SECOND;
+/// How long everything may take to end once nothing new is begun: longer than the idle timeout of flows
+/// whose peer has died.
+const ENDING_NS_MAX: u64 = 90 * SECOND;
+/// From a frame's arrival, or a doorbell, to the turn that sees it.
+const WAKE_NS: u64 = MICROSECOND;
+/// From a completion to the app that sees it, at most.
+const APP_WAKE_NS_MAX: u64 = 20 * MICROSECOND;
+
+/// Everything.
+pub(crate) struct World {
+    options: Options,
+    now: Time,
+    steps: u64,
+    agenda: Agenda,
+    network: Network,
+    hosts: Vec<Host>,
+    /// Dead ones keep their place.
+    apps: Vec<App>,
+    /// The apps that live on each host, and those that it starts with.
+    residents: Vec<Vec<u32>>,
+    characters: Vec<Vec<Character>>,
+    places: Vec<Place>,
+    kinds: Vec<Kind>,
+    begun: BTreeMap<Kind, u64>,
+    ledger: Ledger,
+    trace: Trace,
+    random: Random,
+    /// Nothing has been wrong since then.
+    calm: Option<Time>,
+    /// Nothing new has been begun since then.
+    ending: Option<Time>,
+    is_over: bool,
+    /// Engines that are yet to say that they rest.
+    unrested: usize,
+}
+
+/// Runs a simulation.
+pub(crate) fn run(
+    options: &Options,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Summary, Box<Failure>> {
+    raise_descriptor_limit();
+    let mut world = World::new(*options);
+    let result = catch_unwind(AssertUnwindSafe(|| world.run(progress)));
+    let finding = match result {
+        Ok(Ok(())) => return Ok(world.summary()),
+        Ok(Err(finding)) => world.ask_engines(finding),
+        Err(panic) => Finding::new(format!("a panic: {}", panic_text(panic.as_ref()))),
+    };
+    Err(Box::new(Failure {
+        seed: options.seed,
+        step: world.steps,
+        at_ns: world.now.as_ns(),
+        what: finding.what,
+        replay: options.command(),
+    }))
+}
+
+/// Each app takes four descriptors; where they are not allowed, making one says so.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no text")
+}
+
+impl World {
+    fn new(options: Options) -> Self {
+        let mut random = Random::new(options.seed);
+        let profile = Profile::new(&options, &mut random);
+        let count = profile.natures.len();
+        let hosts = profile.natures.into_iter();
+        let hosts: Vec<Host> =
+            hosts.map(|nature| Host::new(nature, options.engines, START, &mut random)).collect();
+        let mut world = Self {
+            options,
+            now: START,
+            steps: 0,
+            agenda: Agenda::default(),
+            network: Network::new(&profile.links, random.next_u64()),
+            hosts,
+            apps: Vec::new(),
+            residents: vec![Vec::new(); count],
+            characters: Vec::new(),
+            places: Vec::new(),
+            kinds: profile.kinds,
+            begun: BTreeMap::new(),
+            ledger: Ledger::default(),
+            trace: Trace::default(),
+            random,
+            calm: None,
+            ending: None,
+            is_over: false,
+            unrested: 0,
+        };
+        world.populate(profile.pause_ns);
+        world.plan();
+        world
+    }
+
+    /// Rounds of chaos and calm, for as long as was asked for; then the end.
+    fn plan(&mut self) {
+        let mut at = START;
+        let end = START + self.options.duration_ns;
+        while at < end {
+            let calm = end.min(at + CHAOS_NS);
+            let hosts = self.hosts.len();
+            let moments = schedule(&mut self.random, &self.kinds, hosts, at, calm);
+            for (at, fault) in moments {
+                self.agenda.note(at, Happening::Fault(fault));
+            }
+            at = calm + CALM_NS;
+        }
+        let last = if at > end { at - CALM_NS } else { end };
+        self.agenda.note(last + MILLISECOND, Happening::Fault(Fault::Ending));
+        self.agenda.note(START, Happening::Check);
+        for host in 0..self.hosts.len() as u32 {
+            self.wake_host(host);
+        }
+    }
+
+    fn run(&mut self, progress: &mut dyn FnMut(u64)) -> Result<(), Finding> {
+        while !self.is_over {
+            let Some((at, what)) = self.agenda.next() else {
+                return Err(Finding::new("nothing is to happen any more".to_owned()));
+            };
+            self.now = at;
+            self.steps += 1;
+            if self.steps.is_multiple_of(1 << 16) {
+                let percent = 100 * at.since(START) / self.options.duration_ns;
+                progress(percent.min(100));
+            }
+            self.happen(what)?;
+        }
+        Ok(())
+    }
+
+    fn happen(&mut self, what: Happening) -> Result<(), Finding> {
+        match what {
+            Happening::Turn { host, engine } => self.turn(host, engine),
+            Happening::App { app } => self.run_app(app),
+            Happening::AtSwitch { from, frame } => {
+                self.network.forward(self.now, from, frame, &mut self.agenda);
+                Ok(())
+            }
+            Happening::AtNic { to, frame } => {
+                if let Some(engine) = self.hosts[to as usize].arrive(frame) {
+                    self.wake(to, engine, self.now + WAKE_NS);
+                }
+                Ok(())
+            }
+            Happening::Fault(fault) => {
+                self.misfortune(fault);
+                Ok(())
+            }
+            Happening::Control { host, task } => {
+                self.control(host, task);
+                Ok(())
+            }
+            Happening::Check => self.check(),
+        }
+    }
+
+    /// An engine is to have a turn at `at`, or as soon after that as it can.
+    fn wake(&mut self, host: u32, engine: u32, at: Time) {
+        let place = &mut self.hosts[host as usize];
+        let Some(at) = place.earliest(engine, at) else { return };
+        let runner = &mut place.runners[engine as usize];
+        if runner.next.is_none_or(|next| at < next) {
+            runner.next = Some(at);
+            self.agenda.note(at, Happening::Turn { host, engine });
+        }
+    }
+
+    fn wake_host(&mut self, host: u32) {
+        for engine in 0..self.hosts[host as usize].runners.len() as u32 {
+            self.wake(host, engine, self.now);
+        }
+    }
+
+    fn turn(&mut self, host: u32, engine: u32) -> Result<(), Finding> {
+        let place = &mut self.hosts[host as usize];
+        let Some(runner) = place.runners.get_mut(engine as usize) else { return Ok(()) };
+        if runner.next != Some(self.now) {
+            return Ok(()); // it has been put forward since
+        }
+        if place.stalled_until > self.now {
+            runner.next = None;
+            self.wake(host, engine, self.now);
+            return Ok(());
+        }
+        runner.next = None;
+        let turned = place.turn(engine, self.now);
+        self.trace.add(&[20, host.into(), engine.into(), self.now.as_ns()]);
+        let mut times = Vec::with_capacity(turned.frames.len());
+        for frame in turned.frames {
+            self.trace.add_frame(&frame);
+            times.push(self.network.send(self.now, host, frame, &mut self.agenda));
+        }
+        self.hosts[host as usize].will_leave(engine, &times);
+        for event in turned.events {
+            self.handle_event(host, engine, event)?;
+        }
+        if turned.turn.told_apps {
+            self.wake_apps(host, engine);
+        }
+        let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
+        self.wake(host, engine, next);
+        Ok(())
+    }
+
+    fn handle_event(&mut self, host: u32, engine: u32, event: Event) -> Result<(), Finding> {
+        match event {
+            Event::Violation { channel, violation } => {
+                let app = self.app_of(host, channel);
+                if !app.is_some_and(|app| self.apps[app as usize].is_hostile) {
+                    let text = format!("host {host}: an honest app is a liar: {violation}");
+                    return Err(Finding::new(text));
+                }
+                app.into_iter().for_each(|app| self.kill(app));
+            }
+            Event::Listening { channel, result: Err(code), .. } => {
+                let text = format!("host {host}: channel {channel} cannot listen: {}", code.name());
+                return Err(Finding::new(text));
+            }
+            Event::VifOpened { channel, result: Err(refused), .. } => {
+                let text = format!("host {host}: channel {channel} gets no VIF: {refused:?}");
+                return Err(Finding::new(text));
+            }
+            Event::Snapshot { id, snapshot } => {
+                checks::bounds(&snapshot)?;
+                if id == REST {
+                    checks::rest(&snapshot)?;
+                    self.unrested -= 1;
+                    self.is_over = self.unrested == 0;
+                }
+            }
+            _ => self.trace.add(&[21, host.into(), engine.into()]),
+        }
+        Ok(())
+    }
+
+    fn wake_apps(&mut self, host: u32, engine: u32) {
+        for index in 0..self.residents[host as usize].len() {
+            let app = self.residents[host as usize][index];
+            if self.apps[app as usize].character.engine == engine {
+                let at = self.now + 500 + self.random.below(APP_WAKE_NS_MAX);
+                self.wake_app(app, at);
+            }
+        }
+    }
+
+    fn wake_app(&mut self, app: u32, at: Time) {
+        let sleeper = &mut self.apps[app as usize];
+        let at = at.max(sleeper.stopped_until);
+        if !sleeper.is_dead && sleeper.next.is_none_or(|next| at < next) {
+            sleeper.next = Some(at);
+            self.agenda.note(at, Happening::App { app });
+        }
+    }
+
+    fn run_app(&mut self, id: u32) -> Result<(), Finding> {
+        let app = &mut self.apps[id as usize];
+        if app.next != Some(self.now) || app.is_dead || app.is_hostile {
+            return Ok(());
+        }
+        app.next = None;
+        if app.stopped_until > self.now {
+            self.wake_app(id, self.now);
+            return Ok(());
+        }
+        let (host, engine) = (app.character.host, app.character.engine);
+        let mut scene = Scene {
+            now: self.now,
+            ledger: &mut self.ledger,
+            trace: &mut self.trace,
+            places: &self.places,
+            is_ending: self.ending.is_some(),
+            may_corrupt: self.kinds.contains(&Kind::BitFlips),
+        };
+        let next = app.run(&mut scene)?;
+        self.hosts[host as usize].ring(engine);
+        self.wake(host, engine, self.now + WAKE_NS);
+        if let Some(next) = next {
+            self.wake_app(id, next);
+        }
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), Finding> {
+        let now = self.now;
+        self.ledger.check_attempts(now, |host| self.hosts[host as usize].is_down)?;
+        if let Some(calm) = self.calm {
+            self.ledger.check_delivery(now, calm)?;
+        }
+        checks::agenda(self.agenda.len(), self.hosts.len())?;
+        if self.unrested == 0 {
+            match self.ending {
+                Some(since) if self.has_ended() => self.look_at_rest(since)?,
+                Some(since) if now.since(since) > ENDING_NS_MAX => {
+                    return Err(Finding::new(format!("no end: {}", self.describe_open())));
+                }
+                _ => self.look_at_one(),
+            }
+        }
+        self.agenda.note(now + CHECK_NS, Happening::Check);
+        Ok(())
+    }
+
+    /// One engine after the other says how it is.
+    fn look_at_one(&mut self) {
+        let host = self.random.below(self.hosts.len() as u64) as u32;
+        for engine in 0..self.hosts[host as usize].runners.len() as u32 {
+            self.post(host, engine, Request::Snapshot { id: 0 });
+        }
+    }
+
+    fn has_ended(&self) -> bool {
+        let residents = self.residents.iter().flatten();
+        residents.map(|app| &self.apps[*app as usize]).all(App::is_idle)
+    }
+
+    /// Everything is closed: now nobody may have anything left. Flows linger for a while after their apps
+    /// have heard of the end.
+    fn look_at_rest(&mut self, since: Time) -> Result<(), Finding> {
+        if self.now.since(since) < checks::LINGER_NS {
+            return Ok(());
+        }
+        for app in self.residents.iter().flatten() {
+            self.apps[*app as usize].check_rest()?;
+        }
+        for host in 0..self.hosts.len() as u32 {
+            for engine in 0..self.hosts[host as usize].runners.len() as u32 {
+                self.unrested += 1;
+                self.post(host, engine, Request::Snapshot { id: REST });
+            }
+        }
+        Ok(())
+    }
+
+    fn describe_open(&self) -> String {
+        let busy =
+            self.residents.iter().flatten().filter(|app| !self.apps[**app as usize].is_idle());
+        let busy: Vec<String> =
+            busy.take(3).map(|app| format!("app {app} {:?}", self.apps[*app as usize])).collect();
+        format!(
+            "{} connections are open: {}; {}",
+            self.ledger.open(),
+            self.ledger.describe_open(),
+            busy.join("; ")
+        )
+    }
+
+    /// Adds what the engines concerned say of themselves.
+    fn ask_engines(&mut self, mut finding: Finding) -> Finding {
+        for host in std::mem::take(&mut finding.hosts) {
+            for text in self.hosts[host as usize].testimony(self.now) {
+                finding.what += &format!("\n  host {host}: {text}");
+            }
+        }
+        finding
+    }
+
+    fn post(&mut self, host: u32, engine: u32, request: Request) {
+        self.hosts[host as usize].post(engine, request);
+        self.wake(host, engine, self.now);
+    }
+
+    fn control(&mut self, host: u32, task: Task) {
+        match task {
+            Task::Remove { engine, channel, incarnation } => {
+                if self.hosts[host as usize].incarnation == incarnation {
+                    self.post(host, engine, Request::RemoveChannel { channel });
+                }
+            }
+            Task::Start { character, incarnation } => {
+                if self.hosts[host as usize].incarnation == incarnation {
+                    self.start(*character);
+                }
+            }
+            Task::Restart => self.restart(host),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let name = |(kind, count): (&Kind, &u64)| (kind.name(), *count);
+        Summary {
+            seed: self.options.seed,
+            hosts: self.hosts.len(),
+            simulated_ns: self.now.since(START),
+            steps: self.steps,
+            apps: self.ledger.counts.iter().collect(),
+            network: self.network.counts(),
+            faults: self.begun.iter().map(name).collect(),
+            trace: self.trace.hash() ^ self.trace.events(),
+        }
+    }
+}
+
+/// The id of the snapshots that are to show nothing left.
+const REST: u64 = 1;

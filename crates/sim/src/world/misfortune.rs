@@ -1,0 +1,190 @@
+//! What happens when something goes wrong: who is hit, for how long, and what that excuses.
+
+use clearway_base::{MILLISECOND, Random, SECOND, Time};
+
+use super::World;
+use crate::agenda::Happening;
+use crate::app::{Role, Scene};
+use crate::faults::{Fault, Kind};
+use crate::ledger::Trouble;
+
+/// The longest that one fault lasts.
+const SPAN_NS_MAX: u64 = 6 * SECOND;
+
+impl World {
+    pub(super) fn misfortune(&mut self, fault: Fault) {
+        match fault {
+            Fault::Begin(kind) => {
+                *self.begun.entry(kind).or_default() += 1;
+                self.calm = None;
+                self.begin(kind);
+            }
+            Fault::Unharm { host } => {
+                self.network.impair(host, |_| {});
+                self.ledger.note(Trouble::Rough, host, self.now);
+            }
+            Fault::Join { from, to } => {
+                self.network.cut(from, to, false);
+                self.silent(from);
+                self.silent(to);
+            }
+            Fault::Plug { host } => self.plug(host, true),
+            Fault::Listen { app } => self.hear_again(app),
+            Fault::Banish { app } => self.kill(app),
+            Fault::Calm => self.calm_down(),
+            Fault::Ending => {
+                self.ending = Some(self.now);
+                self.wake_all_apps();
+            }
+        }
+    }
+
+    fn begin(&mut self, kind: Kind) {
+        let host = self.any_host();
+        let end = self.now + span(&mut self.random);
+        match kind {
+            kind if kind.is_harm() => self.harm(kind, host, end),
+            Kind::Partition => self.part(host, end),
+            Kind::Link => {
+                self.plug(host, false);
+                self.later(end, Fault::Plug { host });
+            }
+            Kind::ClockStep => {
+                let step_ns = span(&mut self.random);
+                self.hosts[host as usize].clock.jump(self.now, step_ns);
+                self.silent(host);
+                self.wake_host(host);
+            }
+            Kind::Stall => self.stall(host),
+            Kind::HostCrash => self.crash(host),
+            Kind::FanIn => self.fan_in(),
+            _ => self.hit_app(kind, end),
+        }
+    }
+
+    fn hit_app(&mut self, kind: Kind, end: Time) {
+        let host = self.any_host();
+        let residents = &self.residents[host as usize];
+        let index = self.random.below(residents.len() as u64) as usize;
+        let Some(app) = residents.get(index).copied() else { return };
+        match kind {
+            Kind::Stop => self.apps[app as usize].stopped_until = end,
+            Kind::AppCrash => self.kill(app),
+            Kind::Listener if self.deafen(app) => self.later(end, Fault::Listen { app }),
+            Kind::Hostile => self.turn_hostile(app),
+            _ => {}
+        }
+    }
+
+    /// All frames that the host sends are harmed, and perhaps in more than one way.
+    fn harm(&mut self, kind: Kind, host: u32, end: Time) {
+        let (kinds, random) = (&self.kinds, &mut self.random);
+        let also: Vec<Kind> =
+            kinds.iter().copied().filter(|kind| kind.is_harm() && random.chance(1, 4)).collect();
+        self.network.impair(host, |faults| {
+            kind.harm(random, faults);
+            also.iter().for_each(|kind| kind.harm(random, faults));
+        });
+        self.ledger.note(Trouble::Rough, host, self.now);
+        self.later(end, Fault::Unharm { host });
+    }
+
+    fn part(&mut self, from: u32, end: Time) {
+        let to = self.any_host();
+        let is_one_way = self.random.chance(1, 2);
+        self.network.cut(from, to, true);
+        self.later(end, Fault::Join { from, to });
+        if !is_one_way {
+            self.network.cut(to, from, true);
+            self.later(end, Fault::Join { from: to, to: from });
+        }
+        self.silent(from);
+        self.silent(to);
+    }
+
+    fn plug(&mut self, host: u32, is_up: bool) {
+        self.network.set_link(host, is_up);
+        self.hosts[host as usize].set_link(is_up);
+        self.silent(host);
+        self.wake_host(host);
+    }
+
+    fn stall(&mut self, host: u32) {
+        let until = self.now + self.random.below(500 * MILLISECOND);
+        self.hosts[host as usize].stalled_until = until;
+        self.ledger.note(Trouble::Rough, host, self.now);
+    }
+
+    fn turn_hostile(&mut self, app: u32) {
+        let liar = &mut self.apps[app as usize];
+        liar.attack(&mut self.ledger);
+        let (host, engine) = (liar.character.host, liar.character.engine);
+        self.ledger.note(Trouble::Deaf, host, self.now);
+        self.hosts[host as usize].ring(engine);
+        self.wake(host, engine, self.now);
+        let until = self.now + self.random.below(200 * MILLISECOND);
+        self.later(until, Fault::Banish { app });
+    }
+
+    /// Every client connects to one server, at once.
+    fn fan_in(&mut self) {
+        if self.places.is_empty() || self.ending.is_some() {
+            return;
+        }
+        let place = self.places[self.random.below(self.places.len() as u64) as usize];
+        for id in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
+            let app = &mut self.apps[id as usize];
+            let is_client = matches!(app.character.role, Role::Client { .. });
+            if !is_client || app.is_hostile || app.stopped_until > self.now || place.is_large {
+                continue;
+            }
+            let mut scene = Scene {
+                now: self.now,
+                ledger: &mut self.ledger,
+                trace: &mut self.trace,
+                places: &self.places,
+                is_ending: false,
+                may_corrupt: false,
+            };
+            app.connect_to(&mut scene, place);
+            self.wake_app(id, self.now);
+        }
+    }
+
+    /// Everything is repaired, everybody awake.
+    fn calm_down(&mut self) {
+        self.network.repair();
+        for host in 0..self.hosts.len() as u32 {
+            self.hosts[host as usize].stalled_until = Time::ZERO;
+            self.hosts[host as usize].set_link(true);
+            self.wake_host(host);
+        }
+        self.apps.iter_mut().for_each(|app| app.stopped_until = Time::ZERO);
+        self.wake_all_apps();
+        self.calm = Some(self.now);
+    }
+
+    fn wake_all_apps(&mut self) {
+        for app in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
+            self.wake_app(app, self.now);
+        }
+    }
+
+    fn silent(&mut self, host: u32) {
+        self.ledger.note(Trouble::Silence, host, self.now);
+    }
+
+    fn later(&mut self, at: Time, fault: Fault) {
+        self.agenda.note(at, Happening::Fault(fault));
+    }
+
+    fn any_host(&mut self) -> u32 {
+        self.random.below(self.hosts.len() as u64) as u32
+    }
+}
+
+/// How long something lasts: mostly short.
+fn span(random: &mut Random) -> u64 {
+    let bound = SPAN_NS_MAX >> random.below(8);
+    MILLISECOND + random.below(bound)
+}

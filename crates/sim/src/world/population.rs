@@ -1,0 +1,191 @@
+//! Who lives on the hosts: apps that start, die and come back.
+
+use std::fs::File;
+use std::net::SocketAddr;
+
+use clearway_base::{MILLISECOND, Random};
+use clearway_channel::{AppEnd, DaemonEnd};
+use clearway_engine::Request;
+
+use super::World;
+use crate::agenda::Happening;
+use crate::app::{App, Character, Place, Radio, Role};
+use crate::host::Task;
+use crate::ledger::Trouble;
+
+/// Where small servers listen, and where those with room for the largest messages do.
+const PORT: u16 = 7000;
+const PORT_LARGE: u16 = 8000;
+/// The only listener of a server.
+const LISTENER: u32 = 1;
+
+impl World {
+    /// Decides who lives where, and starts them.
+    pub(super) fn populate(&mut self, pause_ns: u64) {
+        for host in 0..self.hosts.len() as u32 {
+            let characters = characters(host, self.options.engines, pause_ns, &mut self.random);
+            let address = self.hosts[host as usize].address();
+            for character in &characters {
+                if let Role::Server { port } = character.role {
+                    let address = SocketAddr::new(address, port);
+                    self.places.push(Place { host, address, is_large: character.is_large });
+                }
+            }
+            self.characters.push(characters);
+        }
+        for host in 0..self.hosts.len() {
+            for character in self.characters[host].clone() {
+                self.start(character);
+            }
+        }
+    }
+
+    /// Starts an app, unless its host is down.
+    pub(super) fn start(&mut self, character: Character) {
+        let (host, engine) = (character.host, character.engine);
+        let place = &mut self.hosts[host as usize];
+        if place.is_down {
+            return;
+        }
+        let channel = place.channel_id();
+        let (end, handover) = DaemonEnd::create(character.sizes()).expect("memory for a channel");
+        let memory = handover.memory.try_clone().expect("a descriptor; raise `ulimit -n`");
+        place.add_channel(engine, channel, end);
+        let end = AppEnd::open(handover, character.sizes()).expect("its own memory");
+        let id = self.apps.len() as u32;
+        let radio = self.radio(&character, channel);
+        if let Role::Server { port } = character.role {
+            self.listen(host, engine, channel, port);
+        }
+        let seed = self.random.next_u64();
+        self.apps.push(App::new(id, character, channel, end, File::from(memory), seed, radio));
+        self.residents[host as usize].push(id);
+        self.wake(host, engine, self.now);
+        self.wake_app(id, self.now + MILLISECOND);
+    }
+
+    /// The raw interface of an app that has one.
+    fn radio(&mut self, character: &Character, channel: u32) -> Option<Radio> {
+        if character.role != Role::Frames {
+            return None;
+        }
+        let host = character.host;
+        let spec = Radio::spec(host as usize);
+        self.hosts[host as usize].open_vif(character.engine, channel, 1, spec);
+        let is_peer = |other: &&Vec<Character>| {
+            other.iter().any(|other| other.role == Role::Frames && other.host != host)
+        };
+        let peers = self.characters.iter().filter(is_peer).map(|other| other[0].host).collect();
+        let mtu = self.hosts.iter().map(|host| host.nature.mtu).min().unwrap_or(576);
+        Some(Radio::new(host as usize, peers, mtu, self.random.next_u64()))
+    }
+
+    fn listen(&mut self, host: u32, engine: u32, channel: u32, port: u16) {
+        let listen = Request::Listen { channel, listener: LISTENER, address: None, port };
+        self.post(host, engine, listen);
+    }
+
+    /// The app that has, or had, this channel of a host.
+    pub(super) fn app_of(&self, host: u32, channel: u32) -> Option<u32> {
+        let has = |app: &&App| app.character.host == host && app.channel == channel;
+        self.apps.iter().find(has).map(|app| app.id)
+    }
+
+    /// An app dies, without a word. Its daemon hears of it a little later; later still it is started
+    /// again.
+    pub(super) fn kill(&mut self, app: u32) {
+        let dead = &mut self.apps[app as usize];
+        if dead.is_dead {
+            return;
+        }
+        dead.die(&mut self.ledger);
+        let (character, channel) = (dead.character.clone(), dead.channel);
+        let (host, engine) = (character.host, character.engine);
+        self.residents[host as usize].retain(|other| *other != app);
+        self.ledger.note(Trouble::Death, host, self.now);
+        let incarnation = self.hosts[host as usize].incarnation;
+        let heard = self.now + self.random.below(50 * MILLISECOND);
+        let remove = Task::Remove { engine, channel, incarnation };
+        self.agenda.note(heard, Happening::Control { host, task: remove });
+        let again = heard + MILLISECOND + self.random.below(500 * MILLISECOND);
+        let start = Task::Start { character: Box::new(character), incarnation };
+        self.agenda.note(again, Happening::Control { host, task: start });
+    }
+
+    /// A daemon dies, and all its apps with it, whose memory it was.
+    pub(super) fn crash(&mut self, host: u32) {
+        if self.hosts[host as usize].is_down {
+            return;
+        }
+        for app in std::mem::take(&mut self.residents[host as usize]) {
+            self.apps[app as usize].die(&mut self.ledger);
+        }
+        self.hosts[host as usize].crash();
+        self.ledger.note(Trouble::Death, host, self.now);
+        self.ledger.note(Trouble::Silence, host, self.now);
+        let at = self.now + MILLISECOND + self.random.below(3000 * MILLISECOND);
+        self.agenda.note(at, Happening::Control { host, task: Task::Restart });
+    }
+
+    pub(super) fn restart(&mut self, host: u32) {
+        self.hosts[host as usize].restart(self.options.engines, self.now, &mut self.random);
+        self.ledger.note(Trouble::Death, host, self.now);
+        self.ledger.note(Trouble::Silence, host, self.now);
+        for character in self.characters[host as usize].clone() {
+            self.start(character);
+        }
+        self.wake_host(host);
+    }
+
+    /// A server stops listening. False if the app is none, or has stopped already.
+    pub(super) fn deafen(&mut self, app: u32) -> bool {
+        let server = &mut self.apps[app as usize];
+        let Character { host, engine, role: Role::Server { .. }, .. } = server.character else {
+            return false;
+        };
+        if std::mem::replace(&mut server.is_deaf, true) {
+            return false;
+        }
+        let channel = server.channel;
+        self.ledger.note(Trouble::Deaf, host, self.now);
+        self.post(host, engine, Request::Unlisten { channel, listener: LISTENER });
+        true
+    }
+
+    /// It listens again, if it lives.
+    pub(super) fn hear_again(&mut self, app: u32) {
+        let listener = &mut self.apps[app as usize];
+        listener.is_deaf = false;
+        if listener.is_dead || listener.is_hostile {
+            return;
+        }
+        let Character { host, engine, role: Role::Server { port }, .. } = listener.character else {
+            return;
+        };
+        let channel = listener.channel;
+        self.ledger.note(Trouble::Deaf, host, self.now);
+        self.listen(host, engine, channel, port);
+    }
+}
+
+/// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface on some.
+fn characters(host: u32, engines: usize, pause_ns: u64, random: &mut Random) -> Vec<Character> {
+    let mut characters = Vec::new();
+    let mut add = |role, is_large, random: &mut Random| {
+        let engine = random.below(engines as u64) as u32;
+        let hold_ns_max = if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 };
+        characters.push(Character { host, engine, role, is_large, hold_ns_max, pause_ns });
+    };
+    add(Role::Server { port: PORT }, false, random);
+    if host < 3 && random.chance(1, 2) {
+        add(Role::Server { port: PORT_LARGE }, true, random);
+        add(Role::Client { connections: 2 }, true, random);
+    }
+    for _ in 0..1 + random.below(2) {
+        add(Role::Client { connections: 1 + random.below(5) as usize }, false, random);
+    }
+    if random.chance(1, 3) {
+        add(Role::Frames, false, random);
+    }
+    characters
+}

@@ -1,0 +1,139 @@
+//! Many seeds, each of which is another network with other bad luck. Which seed failed, and how to see it
+//! again, says the failure; `clearway sim --seed N` shows it alone.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use clearway_base::SECOND;
+use clearway_sim::{Options, Summary, run};
+
+const SEEDS: u64 = 200;
+
+fn pass(options: &Options) -> Summary {
+    run(options, &mut |_| {}).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+/// Some seconds of chaos, and the calm after it.
+fn short(seed: u64) -> Options {
+    Options { duration_ns: 4 * SECOND, ..Options::new(seed) }
+}
+
+/// Runs seeds on two threads until `next` has no more. Returns what they came to.
+fn pass_all(next: impl Fn() -> Option<Options> + Sync) -> Vec<Summary> {
+    let summaries = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(options) = next() {
+                    let summary = pass(&options);
+                    summaries.lock().expect("no panic with it").push(summary);
+                }
+            });
+        }
+    });
+    summaries.into_inner().expect("no panic with it")
+}
+
+fn sum(summaries: &[Summary], figure: &str) -> u64 {
+    summaries.iter().map(|summary| summary.figure(figure)).sum()
+}
+
+#[test]
+fn two_hundred_seeds_and_an_hour_pass() {
+    let seed = AtomicU64::new(0);
+    let next = || {
+        let seed = seed.fetch_add(1, Ordering::Relaxed);
+        (seed < SEEDS).then(|| short(seed))
+    };
+    let summaries = pass_all(next);
+    let simulated_ns: u64 = summaries.iter().map(|summary| summary.simulated_ns).sum();
+    assert!(simulated_ns >= 3600 * SECOND, "{} s", simulated_ns / SECOND);
+    // The faults are there: what nobody met, nobody has withstood.
+    for figure in [
+        "loss",
+        "bursts of loss",
+        "reordering",
+        "duplication",
+        "bit flips",
+        "delay jumps",
+        "partitions",
+        "links down",
+        "clock steps",
+        "stalls",
+        "stopped apps",
+        "app crashes",
+        "host crashes",
+        "listeners gone",
+        "hostile apps",
+        "fan-ins",
+        "frames_lost",
+        "frames_duplicated",
+        "frames_corrupted",
+        "frames_delayed",
+        "frames_overflowed",
+        "frames_cut",
+        "ended_reset",
+        "ended_timed_out",
+        "ended_refused",
+    ] {
+        assert!(sum(&summaries, figure) > 0, "no {figure}");
+    }
+    println!(
+        "{} s, {} messages, {} bytes",
+        simulated_ns / SECOND,
+        sum(&summaries, "messages_received"),
+        sum(&summaries, "bytes_received")
+    );
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in [3, 20, 51] {
+        let traces = [pass(&short(seed)).trace, pass(&short(seed)).trace];
+        assert_eq!(traces[0], traces[1], "seed {seed}");
+        assert_ne!(traces[0], pass(&short(seed + 1)).trace);
+    }
+}
+
+#[test]
+fn two_hundred_hosts_in_one_network() {
+    let options = Options { hosts: Some(200), duration_ns: SECOND, ..Options::new(11) };
+    let summary = pass(&options);
+    assert!(summary.figure("messages_received") > 10_000, "{summary}");
+}
+
+/// Seeds that have failed once, and why.
+#[test]
+fn what_has_failed_once() {
+    let seeds = [
+        (
+            20,
+            "each probe repeated what the receiver had no room for, and what was due was never sent",
+        ),
+        (7, "early messages of different sizes had taken every slab of the receive pool"),
+    ];
+    for (seed, what) in seeds {
+        let result = run(&Options::new(seed), &mut |_| {});
+        result.unwrap_or_else(|failure| panic!("{what}, once: {failure}"));
+    }
+}
+
+/// `make soak`: ever new seeds for as long as the environment says.
+#[test]
+fn soak() {
+    let Some(minutes) =
+        std::env::var("CLEARWAY_SOAK_MINUTES").ok().and_then(|text| text.parse::<u64>().ok())
+    else {
+        return println!("skipped: for as long as one likes, with `make soak SOAK_MINUTES=60`");
+    };
+    let end = Instant::now() + Duration::from_secs(60 * minutes);
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970");
+    let first = start.as_secs() << 20;
+    let seed = AtomicU64::new(first);
+    pass_all(|| {
+        let seed = seed.fetch_add(1, Ordering::Relaxed);
+        (Instant::now() < end).then(|| Options::new(seed))
+    });
+    println!("{} seeds passed", seed.into_inner() - first);
+}
