@@ -5,6 +5,8 @@
     reason = "a module of several test programs, each of which uses a part"
 )]
 
+pub mod many;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -167,7 +169,15 @@ impl World {
 
 fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
     let mac = queue.info().mac;
-    let config = EngineConfig {
+    let config = config_of(index, mac);
+    let seed = seed * 2 + index as u64;
+    let (engine, control) =
+        Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
+    Host { mac, engine, control, events: Vec::new() }
+}
+
+fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
+    EngineConfig {
         name: format!("host-{index}"),
         interface: interface::Config {
             mac,
@@ -180,11 +190,7 @@ fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
         },
         udp_port: UDP_PORT,
         idle: Idle::Spin,
-    };
-    let seed = seed * 2 + index as u64;
-    let (engine, control) =
-        Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
-    Host { mac, engine, control, events: Vec::new() }
+    }
 }
 
 /// An app at the other end of a channel.
@@ -226,7 +232,7 @@ pub struct Received {
 }
 
 impl App {
-    fn new(host: usize, channel: u32, end: AppEnd) -> Self {
+    pub fn new(host: usize, channel: u32, end: AppEnd) -> Self {
         Self {
             host,
             channel,

@@ -1,0 +1,241 @@
+//! Hosts of several engines each, at a switch, in one thread and virtual time. Does what the control
+//! plane does where engines of a NIC have to know the same.
+
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, SECOND, Time};
+use clearway_channel::{AppEnd, Code, Command, DaemonEnd, Sizes};
+use clearway_engine::{
+    CaptureSpec, Control, Engine, Event, Request, Snapshot, VifRefused, VifSpec,
+};
+use clearway_nic::{MacAddress, Queue, fabric};
+
+use super::{App, address, config_of};
+
+/// An engine of a host, and what it has said.
+pub struct Member {
+    pub engine: Engine,
+    pub control: Control,
+    pub events: Vec<Event>,
+    /// It has no turns: its thread was taken off its core.
+    pub is_stopped: bool,
+}
+
+/// A host of several engines.
+pub struct ManyHost {
+    pub mac: MacAddress,
+    pub members: Vec<Member>,
+}
+
+/// Hosts at a switch, and NICs without one.
+pub struct ManyWorld {
+    pub hosts: Vec<ManyHost>,
+    /// The queue of a NIC that a test plays itself; its number among the ports is that of a host more.
+    pub stranger: fabric::Queue,
+    pub fabric: fabric::Handle,
+    pub now: Time,
+    next_channel: u32,
+    next_id: u64,
+}
+
+/// Where an app is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub host: usize,
+    pub engine: usize,
+}
+
+fn mac(port: usize) -> MacAddress {
+    [2, 0, 0, 0, 1, port as u8]
+}
+
+impl ManyWorld {
+    /// As many hosts as `engines` has numbers, with so many engines each.
+    pub fn new(seed: u64, engines: &[usize]) -> Self {
+        let ports = engines.iter().chain(&[1]).enumerate();
+        let ports: Vec<fabric::Port> =
+            ports.map(|(port, queues)| fabric::Port::new(mac(port), *queues)).collect();
+        let (mut queues, fabric) = fabric::switch(fabric::Options::new(seed), &ports);
+        let mut stranger = queues.pop().expect("one more than hosts");
+        let now = Time::from_ns(SECOND);
+        let hosts = queues.into_iter().enumerate().map(|(index, queues)| {
+            let boxed = |queue| vec![Box::new(queue) as Box<dyn Queue>];
+            let queues = queues.into_iter().map(boxed).collect();
+            let config = config_of(index, mac(index));
+            let seed = seed * 1000 + 100 * index as u64;
+            let engines = Engine::siblings(&config, queues, seed, [index as u8; 16], now);
+            let member = |(engine, control)| Member {
+                engine,
+                control,
+                events: Vec::new(),
+                is_stopped: false,
+            };
+            let members = engines.expect("descriptors").into_iter().map(member).collect();
+            ManyHost { mac: mac(index), members }
+        });
+        let (hosts, stranger) = (hosts.collect(), stranger.remove(0));
+        Self { hosts, stranger, fabric, now, next_channel: 1, next_id: 1 }
+    }
+
+    /// One turn of each engine, and as much time as that takes.
+    pub fn turn(&mut self) {
+        self.now = self.now + MICROSECOND;
+        self.fabric.set_time(self.now);
+        for member in self.hosts.iter_mut().flat_map(|host| &mut host.members) {
+            if member.is_stopped {
+                continue;
+            }
+            member.engine.turn(self.now);
+            while let Some(event) = member.control.next_event() {
+                member.events.push(event);
+            }
+        }
+    }
+
+    /// Turns until `done`; panics if that takes longer than some minutes of the world's time.
+    #[track_caller]
+    pub fn turn_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
+        let mut turns = 0;
+        while !done(self) {
+            self.turn();
+            turns += 1;
+            if turns % 64 == 0 {
+                self.now = self.now + 100 * MICROSECOND;
+            }
+            assert!(turns < 2_000_000, "stuck at {:?}", self.now);
+        }
+    }
+
+    pub fn post(&mut self, at: Place, request: Request) {
+        let member = &mut self.hosts[at.host].members[at.engine];
+        member.control.post(request).expect("the mailbox is free after a turn");
+        self.turn();
+    }
+
+    /// Posts what `request` says for each of the other engines of the host.
+    pub fn post_to_siblings(&mut self, at: Place, mut request: impl FnMut() -> Request) {
+        for engine in 0..self.hosts[at.host].members.len() {
+            if engine != at.engine {
+                self.post(Place { engine, ..at }, request());
+            }
+        }
+    }
+
+    pub fn attach(&mut self, at: Place, sizes: Sizes) -> App {
+        let channel = self.next_channel;
+        self.next_channel += 1;
+        let (end, handover) = DaemonEnd::create(sizes).expect("memory");
+        let app = format!("app-{channel}");
+        let end = Box::new(end);
+        self.post(at, Request::AddChannel { channel, app, end, connections_max: 64 });
+        App::new(at.host, channel, AppEnd::open(handover, sizes).expect("fits"))
+    }
+
+    pub fn listen(&mut self, at: Place, app: &App, port: u16) -> Result<(), Code> {
+        let channel = app.channel;
+        self.post(at, Request::Listen { channel, listener: 1, address: None, port });
+        let events = &mut self.hosts[at.host].members[at.engine].events;
+        let index = events.iter().position(|event| matches!(event, Event::Listening { .. }));
+        let Event::Listening { result, .. } = events.remove(index.expect("answered")) else {
+            unreachable!("just found")
+        };
+        result?;
+        self.note_listener(at, port, Some(at.engine));
+        Ok(())
+    }
+
+    pub fn note_listener(&mut self, at: Place, port: u16, engine: Option<usize>) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.post_to_siblings(at, || Request::NoteListener { id, port, engine });
+        let members = self.hosts[at.host].members.iter();
+        let noted = members.filter(|member| {
+            member
+                .events
+                .iter()
+                .any(|event| matches!(event, Event::ListenerNoted { id: noted } if *noted == id))
+        });
+        assert_eq!(noted.count(), self.hosts[at.host].members.len() - 1);
+    }
+
+    /// Opens a virtual interface, of which all engines of the host take note.
+    pub fn open_vif(
+        &mut self,
+        at: Place,
+        app: &App,
+        vif: u32,
+        spec: VifSpec,
+    ) -> Result<(), VifRefused> {
+        let channel = app.channel;
+        self.post(at, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
+        self.take_vif_opened(at)?;
+        self.post_to_siblings(at, || Request::NoteVif {
+            engine: at.engine,
+            app: format!("app-{channel}"),
+            channel,
+            vif,
+            spec: Box::new(spec.clone()),
+        });
+        for engine in (0..self.hosts[at.host].members.len()).filter(|other| *other != at.engine) {
+            self.take_vif_opened(Place { engine, ..at })?;
+        }
+        Ok(())
+    }
+
+    pub fn open_capture(&mut self, at: Place, app: &App, vif: u32, spec: CaptureSpec) {
+        let (channel, engine) = (app.channel, at.engine);
+        self.post(at, Request::OpenCapture { channel, vif, spec: Box::new(spec.clone()) });
+        self.post_to_siblings(at, || Request::NoteCapture {
+            engine,
+            channel,
+            vif,
+            spec: Box::new(spec.clone()),
+        });
+        for engine in 0..self.hosts[at.host].members.len() {
+            self.take_vif_opened(Place { engine, ..at }).expect("captures are always opened");
+        }
+    }
+
+    fn take_vif_opened(&mut self, at: Place) -> Result<(), VifRefused> {
+        let events = &mut self.hosts[at.host].members[at.engine].events;
+        let index = events.iter().position(|event| matches!(event, Event::VifOpened { .. }));
+        match events.remove(index.expect("answered in one turn")) {
+            Event::VifOpened { result, .. } => result,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn snapshot(&mut self, at: Place) -> Snapshot {
+        self.post(at, Request::Snapshot { id: 0 });
+        let events = &mut self.hosts[at.host].members[at.engine].events;
+        let index = events.iter().position(|event| matches!(event, Event::Snapshot { .. }));
+        match events.remove(index.expect("answered in one turn")) {
+            Event::Snapshot { snapshot, .. } => *snapshot,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What an engine has counted under a name.
+    pub fn counter(&mut self, at: Place, name: &str) -> u64 {
+        let snapshot = self.snapshot(at);
+        let counter = snapshot.counters.iter().find(|(other, _)| *other == name);
+        counter.unwrap_or_else(|| panic!("no counter {name}")).1
+    }
+
+    /// Connects `client` to `server`, which listens on `port`: the ids at both.
+    #[track_caller]
+    pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
+        let peer = SocketAddr::new(address(server.host), port);
+        client.submit(&Command::Connect { token: 1, peer });
+        let mut ids = (None, None);
+        self.turn_until(|_| {
+            client.poll();
+            server.poll();
+            assert_eq!(client.failed, []);
+            ids.0 = ids.0.or(client.connected.pop_front());
+            ids.1 = ids.1.or(server.accepted.pop_front());
+            ids.0.is_some() && ids.1.is_some()
+        });
+        (ids.0.expect("connected"), ids.1.expect("accepted"))
+    }
+}
