@@ -225,6 +225,20 @@ INLINE u64 neighbour_target(const struct frame *frame, const void *icmp, u32 len
 	return u64_at(icmp, 8) ^ u64_at(icmp, 16);
 }
 
+/* True for a neighbour advertisement, unless it is right behind the IPv6 header, where `icmp` is then,
+ * and about the packet's source. */
+INLINE int advertises_another(const struct frame *frame, const void *icmp, u32 length, int at_once,
+			      const struct digest *digest)
+{
+	u64 word = digest->words[0];
+	if ((word >> 24 & 0xff) != ICMPV6 || (word >> 16 & 7) != LAYER_ICMP ||
+	    (word >> 40 & 0xff) != NEIGHBOUR_ADVERTISEMENT)
+		return 0;
+	if (!at_once || length < NEIGHBOUR_BYTES || icmp + NEIGHBOUR_BYTES > frame->end)
+		return 1;
+	return u64_at(icmp, 8) != digest->words[3] || u64_at(icmp, 16) != digest->words[4];
+}
+
 INLINE u32 ipv6(const struct frame *frame, const void *packet, u32 at, struct digest *digest)
 {
 	if (packet + IPV6_BYTES > frame->end)
@@ -240,6 +254,7 @@ INLINE u32 ipv6(const struct frame *frame, const void *packet, u32 at, struct di
 	at += IPV6_BYTES;
 	if (is_extension(next_header)) {
 		digest->words[0] |= extensions(frame->context, at, at + length, next_header);
+		digest->words[2] |= advertises_another(frame, payload, length, 0, digest);
 		return NETWORK_IPV6;
 	}
 	digest->words[0] |= (u64)next_header << 24;
@@ -249,6 +264,7 @@ INLINE u32 ipv6(const struct frame *frame, const void *packet, u32 at, struct di
 		digest->words[0] |= distant_layer(frame->context, at, at + length, next_header, ICMPV6);
 	if (next_header == ICMPV6)
 		digest->words[NEIGHBOUR_TARGET] = neighbour_target(frame, payload, length);
+	digest->words[2] |= advertises_another(frame, payload, length, 1, digest);
 	return NETWORK_IPV6;
 }
 

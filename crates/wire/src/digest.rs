@@ -6,7 +6,7 @@
 //! word  63           48 47           32 31   24 23 22 20 19 18 16 15         0
 //!   0  |  source port  |  dest. port   | proto |T| net |F|layer|   ether type  |
 //!   1  |                 destination MAC              |0|pcp|    VLAN id      |
-//!   2  |                   source MAC                 |           0           |
+//!   2  |                   source MAC                 |          0          |A|
 //!   3  |      IPv4 source, ARP sender     |     IPv4 destination, ARP target   |
 //!      |                       IPv6 source, first half                        |
 //!      |       AoE major   | minor | cmd. |               AoE tag              |
@@ -15,6 +15,10 @@
 //!   6  |  IPv6 destination, second half                                       |
 //!   7  |  network at   |     transport at       |        packet ends at    |
 //! ```
+//!
+//! A neighbour advertisement (RFC 4861, section 4.4) is marked (A) unless it is about the address that it
+//! comes from: its target has no room here, but nobody who may only say who he is himself needs more.
+//! One behind extension headers is always marked. Nodes drop those in fragments (RFC 6980).
 //!
 //! So the five-tuple of IPv4, and whether there is a VLAN tag (T), are in words 0 and 3, which makes
 //! them cheap to hash. Word 7 is for the

@@ -22,6 +22,9 @@ const NEIGHBOUR_LENGTH: usize = HEADER_LENGTH + 16;
 /// Type, length and Ethernet address.
 const LINK_ADDRESS_OPTION_LENGTH: usize = 8;
 
+/// The type of neighbour advertisements (RFC 4861, section 4.4).
+pub const NEIGHBOUR_ADVERTISEMENT: u8 = message_type::NEIGHBOUR_ADVERTISEMENT;
+
 mod message_type {
     pub(super) const UNREACHABLE: u8 = 1;
     pub(super) const PACKET_TOO_BIG: u8 = 2;

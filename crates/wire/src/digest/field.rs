@@ -85,6 +85,8 @@ pub mod fields {
     pub const VLAN_ID: Field = Field::new(1, 0, 12);
     /// Where the frame comes from.
     pub const MAC_SOURCE: Field = Field::new(2, 16, 48);
+    /// Set on a neighbour advertisement that is not, or not evidently, about its own source.
+    pub const ADVERTISES_ANOTHER: Field = Field::new(2, 0, 1);
     /// The IPv4 source.
     pub const IPV4_SOURCE: Field = Field::new(3, 32, 32);
     /// The IPv4 destination.

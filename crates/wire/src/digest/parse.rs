@@ -2,7 +2,7 @@
 
 use super::{Digest, Layer, Network, WORDS, fields};
 use crate::bytes::{u16_at, u32_at, u64_at};
-use crate::{ethernet, ethernet::ether_type, ipv4, ipv6, protocol, udp, vlan};
+use crate::{ethernet, ethernet::ether_type, icmpv6, ipv4, ipv6, protocol, udp, vlan};
 
 /// ATA over Ethernet ("AoE (ATA over Ethernet)", specification of 2004, section 2).
 const ETHER_TYPE_AOE: u16 = 0x88a2;
@@ -182,7 +182,11 @@ fn upper_layer(
         if !matches!(next_header, HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS) {
             words[0] |= fields::PROTOCOL.place(u64::from(next_header));
             let is_icmp = next_header == protocol::ICMPV6;
-            return transport(frame, at, end, next_header, is_icmp, words);
+            transport(frame, at, end, next_header, is_icmp, words);
+            if is_icmp && advertises_another(&frame[at..end], at == start, words) {
+                words[2] |= fields::ADVERTISES_ANOTHER.place(1);
+            }
+            return;
         }
         let Some(header) = frame[at..end].first_chunk::<8>() else { break };
         let mut length = 8 + usize::from(header[1]) * 8;
@@ -212,6 +216,17 @@ fn upper_layer(
     }
     words[0] |= fields::PROTOCOL.place(u64::from(next_header));
     set_layer(words, Layer::Unintelligible);
+}
+
+/// True for a neighbour advertisement, unless it follows the IPv6 header `at_once` and its target is the
+/// packet's source.
+#[inline]
+fn advertises_another(message: &[u8], at_once: bool, words: &[u64; WORDS]) -> bool {
+    if message.len() < 4 || message[0] != icmpv6::NEIGHBOUR_ADVERTISEMENT {
+        return false;
+    }
+    let target = message.first_chunk::<24>().map(|head| (u64_at(head, 8), u64_at(head, 16)));
+    !at_once || target != Some((words[3], words[4]))
 }
 
 /// Ports, or type and code, if the whole header is there; nothing of the packet if it breaks off.

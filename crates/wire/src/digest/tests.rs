@@ -54,6 +54,24 @@ fn udp_over_ipv4() {
 }
 
 #[test]
+fn advertisements_of_other_addresses_are_marked() {
+    let message = |kind: u8, target: [u8; 16]| [&[kind, 0, 0, 0, 0, 0, 0, 0], &target[..]].concat();
+    let mark = |next_header, payload: &[u8]| {
+        Digest::of(&ipv6(next_header, payload)).field(fields::ADVERTISES_ANOTHER)
+    };
+    let (own, other) = ([0x20; 16], [0x21; 16]); // packets come from the former
+    assert_eq!(mark(58, &message(136, own)), 0);
+    assert_eq!(mark(58, &message(136, other)), 1);
+    // Cut off, or where not everybody looks for it.
+    assert_eq!(mark(58, &message(136, own)[..23]), 1);
+    let behind_options = [&[58, 0, 1, 4, 0, 0, 0, 0], &message(136, own)[..]].concat();
+    assert_eq!(mark(60, &behind_options), 1);
+    // Questions may be about anybody, and what is no ICMPv6 is about nobody.
+    assert_eq!(mark(58, &message(135, other)), 0);
+    assert_eq!(mark(17, &message(136, other)), 0);
+}
+
+#[test]
 fn options_move_the_ports_and_source_routes_hide_them() {
     let digest = Digest::of(&ipv4(17, 0, &[1, 1, 7, 5, 4, 0, 0, 0], &UDP_HEADER));
     assert_eq!((digest.layer(), ports(&digest)), (Layer::Ports, (5353, 53)));

@@ -234,9 +234,9 @@ fn is_within(clause: &Clause, allowed: &[Filter]) -> bool {
 
 /// A clause without what every interface is tied to, and no rule has to say.
 fn untied(clause: &Clause) -> Filter {
-    let ties = [fields::MAC_SOURCE, fields::ARP_SENDER_MAC];
+    let ties = [fields::MAC_SOURCE, fields::ADVERTISES_ANOTHER, fields::ARP_SENDER_MAC];
     let is_arp = clause.pattern().field(fields::NETWORK).1 == Network::Arp as u64;
-    let ties = if is_arp { &ties[..] } else { &ties[..1] };
+    let ties = if is_arp { &ties[..] } else { &ties[..2] };
     let pattern = ties.iter().fold(*clause.pattern(), |pattern, tie| pattern.without(*tie));
     let with_ports = |clause: Clause, of: Clause| {
         let clause = match of.source_ports() {

@@ -240,6 +240,36 @@ fn machine_sends_and_receives_with_its_own_addresses() {
     assert_eq!(grant(&accounts, 7, &machine(own, "10.0.0.50/24")).expect("given").mac[1], 1);
 }
 
+/// RFC 4861, section 4.4: who answers for an address says so in the message, whatever address it comes
+/// from.
+#[test]
+fn machine_advertises_its_own_ipv6_address_only() {
+    let mut rules = rule(7, &[]);
+    rules.own_addresses =
+        vec![Network { address: "fd00::".parse().expect("an address"), prefix_bits: 64 }];
+    let accounts = accounts(vec![rules]);
+    let own = "fd00::50";
+    let mut open = machine(MacChoice::Own, &format!("{own}/64"));
+    let granted = grant(&accounts, 7, &open).expect("allowed");
+    let advertisement = |target: &str| {
+        let address = |text: &str| text.parse::<std::net::Ipv6Addr>().expect("one").octets();
+        let all_nodes = address("ff02::1");
+        let head = [0x60, 0, 0, 0, 0, 24, 58, 255];
+        let message = [136, 0, 0, 0, 0, 0, 0, 0];
+        let link = [&[0x33, 0x33, 0, 0, 0, 1], &granted.mac[..], &[0x86, 0xdd]].concat();
+        let parts = [&link[..], &head, &address(own), &all_nodes, &message, &address(target)];
+        clearway_wire::digest::Digest::of(&parts.concat())
+    };
+    let may_send =
+        |target: &str| granted.transmit.iter().any(|filter| filter.matches(&advertisement(target)));
+    assert!(may_send(own));
+    assert!(!may_send("fd00::51"));
+    // The same when the app says itself what it sends.
+    open.transmit = Some(vec![format!("src host {own}")]);
+    let narrower = grant(&accounts, 7, &open).expect("allowed");
+    assert_eq!(texts(&narrower.transmit), texts(&granted.transmit));
+}
+
 #[test]
 fn nobody_takes_the_addresses_of_another() {
     let accounts = accounts(vec![VifRule {

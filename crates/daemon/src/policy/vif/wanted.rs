@@ -4,7 +4,8 @@
 use clearway_channel::control::{OpenVif, Refusal};
 use clearway_classify::{Clause, Filter, Pattern};
 use clearway_nic::MacAddress;
-use clearway_wire::digest::{Field, Network, fields};
+use clearway_wire::digest::{Field, Layer, Network, fields};
+use clearway_wire::{icmpv6, protocol};
 
 use super::{Place, Station, invalid, station};
 use crate::filter::{Template, mirrored};
@@ -75,7 +76,7 @@ fn mirror(filter: &Filter) -> Result<Filter, Refusal> {
 }
 
 /// Only those frames that come from, or go to, this Ethernet address. An ARP message that comes from it
-/// says so inside, too.
+/// says so inside, too, and a neighbour advertisement is about the address that it comes from.
 fn tied(
     list: &str,
     filters: &[Filter],
@@ -84,12 +85,10 @@ fn tied(
 ) -> Result<Vec<Filter>, Refusal> {
     let number = mac.iter().fold(0, |number, octet| number << 8 | u64::from(*octet));
     let of_mac = Pattern::ANY.with(field, number);
-    let of_arp = of_mac.with(fields::ARP_SENDER_MAC, number);
     let tie = |clause: &Clause| {
-        let is_arp =
-            clause.pattern().field(fields::NETWORK) == (fields::NETWORK.max(), Network::Arp as u64);
-        let tie = if is_arp && field == fields::MAC_SOURCE { of_arp } else { of_mac };
-        clause.intersection(&tie.into())
+        let inside =
+            if field == fields::MAC_SOURCE { inside(clause, number) } else { Pattern::ANY };
+        clause.intersection(&of_mac.into())?.intersection(&inside.into())
     };
     let tied = |filter: &Filter| {
         let clauses = filter.clauses().iter().filter_map(tie).collect();
@@ -103,4 +102,23 @@ fn tied(
         })
     };
     filters.iter().map(tied).collect()
+}
+
+/// What a frame that the station with this Ethernet address sends has to say inside, if it is of the kind
+/// that `clause` is about.
+fn inside(clause: &Clause, mac: u64) -> Pattern {
+    let network = |network: Network| Pattern::ANY.with(fields::NETWORK, network as u64);
+    let is_arp =
+        clause.pattern().field(fields::NETWORK) == (fields::NETWORK.max(), Network::Arp as u64);
+    let advertisement = network(Network::Ipv6)
+        .with(fields::PROTOCOL, protocol::ICMPV6.into())
+        .with(fields::LAYER, Layer::Icmp as u64)
+        .with(fields::ICMP_TYPE, icmpv6::NEIGHBOUR_ADVERTISEMENT.into());
+    if is_arp {
+        Pattern::ANY.with(fields::ARP_SENDER_MAC, mac)
+    } else if clause.intersection(&advertisement.into()).is_some() {
+        Pattern::ANY.with(fields::ADVERTISES_ANOTHER, 0)
+    } else {
+        Pattern::ANY
+    }
 }
