@@ -11,6 +11,9 @@ use crate::interface::{Datagram, Interface, Path, Resolution};
 /// Strangers whose way back is remembered until they are answered, in the same turn.
 const STRANGERS_MAX: usize = 64;
 
+/// After so many probe timeouts in a row without a word of the peer, its neighbour may have moved.
+const PROBE_TIMEOUTS_MAX: u32 = 2;
+
 /// The paths of an engine.
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
@@ -83,6 +86,9 @@ impl Paths {
                 .is_some_and(|heard| now.since(heard) < clearway_base::SECOND)
         {
             interface.confirm(now, path);
+        }
+        if endpoint.probe_timeouts(key) >= PROBE_TIMEOUTS_MAX {
+            interface.doubt(now, destination.to.ip());
         }
         let path = match interface.path(now, destination.from, destination.to) {
             Resolution::Known(path) => Some(path),

@@ -271,6 +271,11 @@ impl Endpoint {
         self.flow(key).map(|flow| flow.last_heard())
     }
 
+    /// How many probe timeouts in a row the flow has seen since its peer was last heard.
+    pub fn probe_timeouts(&mut self, key: FlowKey) -> u32 {
+        self.flow(key).map_or(0, |flow| flow.probe_timeouts())
+    }
+
     /// Ends a flow in order: what was sent arrives first.
     pub fn close(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
         if let Some(flow) = self.flow(key) {

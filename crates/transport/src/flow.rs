@@ -274,6 +274,10 @@ impl Flow {
         self.outgoing.messages_open()
     }
 
+    pub(crate) const fn probe_timeouts(&self) -> u32 {
+        self.recovery.probes()
+    }
+
     pub(crate) const fn last_heard(&self) -> Time {
         self.last_received
     }
