@@ -10,8 +10,9 @@ use clearway_nic::{Capabilities, Error, MacAddress};
 
 use crate::config::Nic;
 
-/// Ethernet header and one VLAN tag, which the MTU does not count.
-const HEADER_BYTES: usize = 14 + 4;
+/// The Ethernet header and a VLAN tag, which the MTU does not count.
+const ETHERNET_BYTES: usize = 14;
+const VLAN_TAG_BYTES: usize = 4;
 /// RFC 791, section 3.1: every host takes packets of that size.
 const MTU_BYTES_MIN: u16 = 576;
 
@@ -158,7 +159,8 @@ fn route(route: &TableRoute) -> Route {
 }
 
 fn mtu(nic: &Nic, facts: &Facts, capabilities: &Capabilities) -> Result<u16, Error> {
-    let of_driver = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES);
+    let header_bytes = ETHERNET_BYTES + nic.vlan.map_or(0, |_| VLAN_TAG_BYTES);
+    let of_driver = capabilities.frame_bytes_max.saturating_sub(header_bytes);
     let most = facts.mtu.min(usize::from(u16::MAX)) as u16;
     match nic.mtu_bytes {
         Some(wanted) if wanted > most => Err(Error::Invalid(format!(
@@ -249,7 +251,9 @@ mod tests {
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
         let chosen = |nic: &Nic, frame| mtu(nic, &facts(&[]), &capabilities(frame));
         assert_eq!(chosen(&with(None), 4000).expect("the interface's"), 1500);
-        assert_eq!(chosen(&with(None), 1018).expect("the driver's"), 1000);
+        assert_eq!(chosen(&with(None), 1018).expect("the driver's"), 1004);
+        let on_vlan = Nic { vlan: Some(5), ..with(None) };
+        assert_eq!(chosen(&on_vlan, 1018).expect("less a tag"), 1000);
         assert_eq!(chosen(&with(Some(1280)), 4000).expect("smaller"), 1280);
         let error = chosen(&with(Some(9000)), 4000).expect_err("larger").to_string();
         assert!(error.contains("ip link set eth0 mtu 9000"), "{error}");

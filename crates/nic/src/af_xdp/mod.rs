@@ -26,6 +26,7 @@
 //! off` stops that), and datagrams from sockets of the same machine, over veth, come with a UDP
 //! checksum that was left for a NIC to finish (`ethtool -K veth0 tx off` stops that).
 
+mod assembly;
 mod mapping;
 mod open;
 mod patterns;

@@ -88,15 +88,29 @@ pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Er
     if frame_bytes > FRAME_IN_ONE_BUFFER_BYTES {
         program.take_fragments()?;
     }
-    let layout = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
-    let opened = open_first(config.mode, &mut program, &device, layout, queues)?;
-
-    let mut mode = opened.sentence;
-    if frame_bytes > layout.frame_bytes_max() {
-        let limit = layout.frame_bytes_max();
-        mode +=
-            &format!("; frames over {limit} bytes are not received, so keep the MTU below that");
-    }
+    let one_chunk = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
+    let open =
+        |program: &mut Program, layout| open_first(config.mode, program, &device, layout, queues);
+    let limit = one_chunk.frame_bytes_max;
+    let mut opened = if frame_bytes <= limit {
+        open(&mut program, one_chunk)?
+    } else {
+        let spread = one_chunk.spread(frame_bytes + VLAN_TAGS_BYTES);
+        match open(&mut program, spread) {
+            Ok(opened) => opened,
+            Err(why) => {
+                let mut opened = open(&mut program, one_chunk)?;
+                opened.sentence += &format!(
+                    "; frames over {limit} bytes are neither sent nor received: they need several \
+                     buffers each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at {} or \
+                     below on this link",
+                    limit - ETHERNET_BYTES
+                );
+                opened
+            }
+        }
+    };
+    let mode = std::mem::take(&mut opened.sentence);
     let info = Info { driver: "af_xdp", mode, mac };
     let attachment = Arc::new(Attachment::new(opened.link, changed));
     let mut boxed: Vec<Box<dyn Queue>> = Vec::new();

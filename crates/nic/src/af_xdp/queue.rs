@@ -4,6 +4,9 @@
 //!          fill ring ──▶ kernel ──▶ receive ring ──▶ sink ──▶ fill ring again
 //! free ──▶ transmit ring ──▶ kernel (on a kick) ──▶ completion ring ──▶ free
 //! ```
+//!
+//! Frames that are larger than a chunk take several, which lie one after the other when they are sent, and
+//! anywhere when they are received: those are copied together (`assembly.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -12,6 +15,7 @@ use rustix::io::Errno;
 use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
+use super::assembly::{Assembly, Part};
 use super::program::Attachment;
 use super::socket::Socket;
 use crate::burst::Burst;
@@ -24,9 +28,12 @@ pub(super) struct XdpQueue {
     link: Link,
     info: Info,
     frame_bytes_max: usize,
-    /// Umem offsets of chunks to send from. The last one freed is used first: its bytes are the
+    /// Umem offsets of slots to send from. The last one freed is used first: its bytes are the
     /// likeliest to be in a cache.
     free: Vec<u64>,
+    /// Chunks of each slot that the kernel has.
+    under_way: Vec<u8>,
+    assembly: Assembly,
     /// Frames written since the last kick.
     queued: u32,
     /// The kernel has not taken all frames of an earlier kick.
@@ -47,7 +54,9 @@ impl XdpQueue {
     ) -> XdpQueue {
         XdpQueue {
             free: socket.layout.transmit_offsets().collect(),
-            frame_bytes_max: frame_bytes_max.min(socket.layout.frame_bytes_max()),
+            under_way: vec![0; socket.layout.descriptors as usize],
+            assembly: Assembly::new(socket.layout.frame_bytes_max),
+            frame_bytes_max: frame_bytes_max.min(socket.layout.frame_bytes_max),
             socket,
             link: Link::new(device),
             info,
@@ -101,37 +110,79 @@ impl XdpQueue {
 
     /// Takes back the chunks whose frames have left.
     fn reap(&mut self) {
-        let count = self.socket.completed.waiting(self.socket.layout.descriptors);
+        let count = self.socket.completed.waiting(self.socket.layout.entries());
         for _ in 0..count {
-            let offset = self.socket.completed.read();
-            self.free.push(offset);
+            let (slot, offset) = self.socket.layout.slot_of(self.socket.completed.read());
+            self.under_way[slot] -= 1;
+            if self.under_way[slot] == 0 {
+                self.free.push(offset);
+            }
         }
         if count > 0 {
             self.socket.completed.release();
         }
     }
 
-    /// Shows the oldest frames of the receive ring, `waiting` at most, in place, and puts their chunks in
-    /// the fill ring, which the caller publishes.
+    /// Shows the oldest frames of the receive ring, of which `waiting` descriptors are taken at most, in
+    /// place, and puts their chunks in the fill ring, which the caller publishes. Ends at a part of a
+    /// larger frame. Returns how many descriptors it has taken.
     fn show_burst(&mut self, waiting: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         let mut burst = Burst::new();
-        for _ in 0..waiting.min(BURST_FRAMES) {
+        for taken in 1..=waiting.min(BURST_FRAMES) {
             let descriptor = self.socket.received.read();
-            let frame = self.socket.bytes(descriptor.addr, descriptor.len as usize);
-            self.counters.rx_bytes += u64::from(descriptor.len);
+            let goes_on = descriptor.options.contains(XdpDescOptions::XDP_PKT_CONTD);
+            let bytes = self.socket.bytes(descriptor.addr, descriptor.len as usize);
             // SAFETY: the kernel has given us this chunk and does not touch it before it sees it in
             // the fill ring again, which is after the burst was shown.
-            burst.push(unsafe { frame.as_ref() });
+            let bytes = unsafe { bytes.as_ref() };
             let chunk = self.socket.chunk_of(descriptor.addr);
             self.socket.fill.write(chunk);
+            if goes_on || self.assembly.is_open() {
+                self.counters.rx_frames += burst.show(sink) as u64;
+                self.assemble(bytes, goes_on, sink);
+                return taken;
+            }
+            self.counters.rx_bytes += bytes.len() as u64;
+            burst.push(bytes);
         }
-        burst.show(sink)
+        let shown = burst.show(sink);
+        self.counters.rx_frames += shown as u64;
+        shown
     }
 
-    /// Shows a chunk to `fill`; the length of the frame it wrote.
+    /// Takes a part of a larger frame, and shows that when it is whole.
+    #[cold]
+    fn assemble(&mut self, part: &[u8], goes_on: bool, sink: &mut dyn FnMut(&[&[u8]])) {
+        match self.assembly.add(part, goes_on) {
+            Part::Taken => {}
+            Part::TooLong => self.counters.rx_frames_dropped += 1,
+            Part::Last(frame) => {
+                self.counters.rx_frames += 1;
+                self.counters.rx_bytes += frame.len() as u64;
+                sink(&[frame]);
+            }
+        }
+    }
+
+    /// Puts a frame of `length` bytes, which lies in the slot at `offset`, into the transmit ring: a
+    /// descriptor for each chunk of it.
+    fn write(&mut self, offset: u64, length: usize) {
+        let chunk_bytes = self.socket.layout.chunk_bytes;
+        let chunks = length.div_ceil(chunk_bytes);
+        for chunk in 0..chunks {
+            let begin = chunk * chunk_bytes;
+            let len = (length - begin).min(chunk_bytes) as u32;
+            let mut options = XdpDescOptions::empty();
+            options.set(XdpDescOptions::XDP_PKT_CONTD, chunk + 1 < chunks);
+            self.socket.transmit.write(XdpDesc { addr: offset + begin as u64, len, options });
+        }
+        self.under_way[self.socket.layout.slot_of(offset).0] = chunks as u8;
+    }
+
+    /// Shows a slot to `fill`; the length of the frame it wrote.
     fn fill_chunk(&mut self, offset: u64, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> usize {
         let mut bytes = self.socket.bytes(offset, self.frame_bytes_max);
-        // SAFETY: the chunk is on our free list, so neither the kernel nor anyone else uses it.
+        // SAFETY: the slot is on our free list, so neither the kernel nor anyone else uses it.
         let length = fill(unsafe { bytes.as_mut() });
         assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
         length
@@ -159,18 +210,17 @@ impl Queue for XdpQueue {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         self.housekeeping();
         let budget = u32::try_from(budget).unwrap_or(u32::MAX);
-        let count = self.socket.received.waiting(budget.min(self.socket.layout.descriptors));
+        let count = self.socket.received.waiting(budget.min(self.socket.layout.entries()));
         if count == 0 {
             return 0;
         }
-        let mut left = count as usize;
+        let (mut left, before) = (count as usize, self.counters.rx_frames);
         while left > 0 {
             left -= self.show_burst(left, sink);
         }
-        self.counters.rx_frames += u64::from(count);
         self.socket.fill.publish();
         self.socket.received.release();
-        count as usize
+        (self.counters.rx_frames - before) as usize
     }
 
     fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
@@ -187,8 +237,7 @@ impl Queue for XdpQueue {
             return Transmit::Queued;
         }
         self.free.pop();
-        let options = XdpDescOptions::empty();
-        self.socket.transmit.write(XdpDesc { addr: offset, len: length as u32, options });
+        self.write(offset, length);
         self.queued += 1;
         self.counters.tx_frames += 1;
         self.counters.tx_bytes += length as u64;

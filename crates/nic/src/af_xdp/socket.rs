@@ -25,34 +25,52 @@ const RECEIVE_HEADROOM_BYTES: usize = 256;
 /// The most that the kernel charges for one frame: a page and its bookkeeping.
 const FRAME_CHARGE_BYTES: u32 = 8192;
 
-/// How the umem is divided. Chunks are of one size; the first ones are for receiving.
+/// How the umem is divided. Chunks are of one size; the first ones are for receiving. Those for sending
+/// are in slots of as many as the largest frame takes, so that it lies in one piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
-    /// Entries of the receive, transmit and completion rings.
+    /// The frames that fit into a ring, however large they are.
     pub(super) descriptors: u32,
     /// Bytes per chunk: half a page or a page, which is all that the kernel takes.
     pub(super) chunk_bytes: usize,
+    /// Chunks that a frame may be spread over when it is sent.
+    pub(super) chunks_per_frame: u32,
+    /// The largest frame that can be received.
+    pub(super) frame_bytes_max: usize,
 }
 
 impl Layout {
     /// The smallest chunks that hold frames of `frame_bytes`, or the largest there are.
     pub(super) fn new(descriptors: u32, frame_bytes: usize) -> Layout {
         let small = frame_bytes + RECEIVE_HEADROOM_BYTES <= 2048;
-        Layout { descriptors, chunk_bytes: if small { 2048 } else { 4096 } }
+        let chunk_bytes = if small { 2048 } else { 4096 };
+        let frame_bytes_max = chunk_bytes - RECEIVE_HEADROOM_BYTES;
+        Layout { descriptors, chunk_bytes, chunks_per_frame: 1, frame_bytes_max }
     }
 
-    /// The largest frame that can be received.
-    pub(super) fn frame_bytes_max(&self) -> usize {
-        self.chunk_bytes - RECEIVE_HEADROOM_BYTES
+    /// The same for frames of `frame_bytes` that may take several chunks.
+    pub(super) fn spread(self, frame_bytes: usize) -> Layout {
+        let chunks_per_frame = frame_bytes.div_ceil(self.chunk_bytes) as u32;
+        Layout { chunks_per_frame, frame_bytes_max: frame_bytes, ..self }
+    }
+
+    /// True if frames may take several chunks.
+    pub(super) fn is_spread(&self) -> bool {
+        self.chunks_per_frame > 1
+    }
+
+    /// Entries of the receive, transmit and completion rings: one for each chunk of each frame.
+    pub(super) fn entries(&self) -> u32 {
+        (self.descriptors * self.chunks_per_frame).next_power_of_two()
     }
 
     /// Enough to keep the fill ring of a driver stocked while a full receive ring waits for us.
     fn receive_chunks(&self) -> u32 {
-        2 * self.descriptors
+        2 * self.entries()
     }
 
     fn chunks(&self) -> u32 {
-        self.receive_chunks() + self.descriptors
+        self.receive_chunks() + self.descriptors * self.chunks_per_frame
     }
 
     fn umem_bytes(&self) -> usize {
@@ -65,11 +83,24 @@ impl Layout {
         (0..u64::from(self.receive_chunks())).map(move |chunk| chunk * chunk_bytes)
     }
 
-    /// Umem offsets of the chunks to send from.
+    /// Umem offsets of the slots to send from.
     pub(super) fn transmit_offsets(&self) -> impl Iterator<Item = u64> + use<> {
-        let chunk_bytes = self.chunk_bytes as u64;
-        let first = u64::from(self.receive_chunks());
-        (first..u64::from(self.chunks())).map(move |chunk| chunk * chunk_bytes)
+        let (first, slot_bytes) = (self.transmit_start(), self.slot_bytes());
+        (0..u64::from(self.descriptors)).map(move |slot| first + slot * slot_bytes)
+    }
+
+    /// The number and the umem offset of the slot that a chunk to send from, at `offset`, is of.
+    pub(super) fn slot_of(&self, offset: u64) -> (usize, u64) {
+        let slot = (offset - self.transmit_start()) / self.slot_bytes();
+        (slot as usize, self.transmit_start() + slot * self.slot_bytes())
+    }
+
+    fn transmit_start(&self) -> u64 {
+        u64::from(self.receive_chunks()) * self.chunk_bytes as u64
+    }
+
+    fn slot_bytes(&self) -> u64 {
+        u64::from(self.chunks_per_frame) * self.chunk_bytes as u64
     }
 }
 
@@ -96,7 +127,7 @@ impl Socket {
         register(file.as_fd(), &umem, layout).map_err(|errno| register_failed(&umem, errno))?;
         // In copy mode frames that a NIC has yet to send count against the send buffer: let a full
         // ring fit. Without CAP_NET_ADMIN the default must do.
-        let send_buffer_bytes = layout.descriptors * FRAME_CHARGE_BYTES;
+        let send_buffer_bytes = layout.entries() * FRAME_CHARGE_BYTES;
         let _ = set_option(&file, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send_buffer_bytes);
         let mut socket = Socket::map_rings(file, umem, layout)
             .map_err(|errno| system("set up the AF_XDP rings", errno))?;
@@ -108,7 +139,7 @@ impl Socket {
     }
 
     fn map_rings(file: OwnedFd, umem: Mapping, layout: Layout) -> Result<Socket, Errno> {
-        let (fill_count, count) = (layout.receive_chunks(), layout.descriptors);
+        let (fill_count, count) = (layout.receive_chunks(), layout.entries());
         sockopt::set_xdp_umem_fill_ring_size(&file, fill_count)?;
         sockopt::set_xdp_umem_completion_ring_size(&file, count)?;
         sockopt::set_xdp_rx_ring_size(&file, count)?;
@@ -138,7 +169,8 @@ impl Socket {
     pub(super) fn bind(&self, interface_index: u32, queue: u32, zero_copy: bool) -> io::Result<()> {
         let way =
             if zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
-        let flags = way | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        let mut flags = way | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        flags.set(SocketAddrXdpFlags::XDP_USE_SG, self.layout.is_spread());
         Ok(bind(&self.file, &SocketAddrXdp::new(flags, interface_index, queue))?)
     }
 
