@@ -4,8 +4,9 @@
 
 use clearway_wire::Malformed;
 use clearway_wire::clearway::{
-    ACK_FRAME_LENGTH, Challenge, Frame, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
-    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, seal,
+    ACK_FRAME_LENGTH, Challenge, Frame, Frames, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
+    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_path, emit_probe,
+    emit_stray, seal,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -112,7 +113,7 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
             let mut bytes = [0; ACK_FRAME_LENGTH + 8 * 32];
             let length = emit_ack(&mut bytes, ack.delay_ns, ack.ranges());
             assert_eq!(length, ack.length());
-            let again = clearway_wire::clearway::Frames::new(&bytes[..length]).next();
+            let again = Frames::new(&bytes[..length]).next();
             assert_eq!(again, Some(Ok(*frame)));
         }
         Frame::Fragment(fragment) => {
@@ -124,7 +125,17 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
             let mut bytes = [0; 20];
             emit_fragment(&mut bytes, stream, sequence, length, total, offset);
         }
+        Frame::Path { port, round } => again_frame(frame, |bytes| emit_path(bytes, *port, *round)),
+        Frame::Stray { port } => again_frame(frame, |bytes| emit_stray(bytes, *port)),
+        Frame::Probe { round } => again_frame(frame, |bytes| emit_probe(bytes, *round)),
         _ => {}
     }
     Ok(())
+}
+
+/// Emits the frame anew and reads it again.
+fn again_frame(frame: &Frame<'_>, emit: impl FnOnce(&mut [u8]) -> usize) {
+    let mut bytes = [0; 8];
+    let length = emit(&mut bytes);
+    assert_eq!(Frames::new(&bytes[..length]).next(), Some(Ok(*frame)));
 }

@@ -116,7 +116,9 @@ struct Side {
 impl Side {
     fn new(host: u8, now: Time) -> Self {
         let address = SocketAddr::from(([10, 0, 0, host], 20707));
-        let endpoint = Endpoint::new(Config::default(), now, u64::from(host), [host; 16]);
+        // One engine of several, so that paths between them are of interest.
+        let config = Config { engine_index: 1, engine_count: 4, ..Config::default() };
+        let endpoint = Endpoint::new(config, now, u64::from(host), [host; 16]);
         Self { address, endpoint, app: TestApp::new() }
     }
 
@@ -160,6 +162,7 @@ fuzz_target!(|input: &[u8]| {
     let mut rest = input;
     while let [control, length, tail @ ..] = rest {
         let length = (usize::from(*length) * (1 + usize::from(control >> 6))).min(tail.len());
+        let arrival = if length.is_multiple_of(2) { Arrival::Queue } else { Arrival::Lane };
         let (datagram, tail) = tail.split_at(length);
         rest = tail;
         let mut datagram = datagram.to_vec();
@@ -171,7 +174,7 @@ fuzz_target!(|input: &[u8]| {
             }
             seal(&mut datagram);
         }
-        server.endpoint.handle_datagram(now, peer, server.address, &datagram, Arrival::Queue, &mut server.app);
+        server.endpoint.handle_datagram(now, peer, server.address, &datagram, arrival, &mut server.app);
         if control & 2 != 0
             && let Some(buffer) = server.app.delivered.pop()
         {
