@@ -1,5 +1,7 @@
 //! The transport's limits and times, with the reasons for their defaults.
 
+use std::net::IpAddr;
+
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 
 /// Positions of the sequence space that a message takes besides its bytes. It stands for the
@@ -46,6 +48,14 @@ pub struct Config {
     pub cookie_lifetime_ns: u64,
     /// Stateless answers (challenge, reset, version, pong) per second.
     pub stateless_per_second: u32,
+}
+
+impl Config {
+    /// How many engines the NIC spreads packets from `peer` to the own address `local` over. What
+    /// stays on the host does not come by the NIC.
+    pub(crate) fn engines_between(&self, local: IpAddr, peer: IpAddr) -> u8 {
+        if local == peer { 1 } else { self.engine_count }
+    }
 }
 
 impl Default for Config {

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, TimerWheel};
-use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType};
+use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
@@ -180,6 +180,16 @@ impl Endpoint {
         let is_pong = packet.type_octet() == PacketType::Pong as u8;
         let id = if is_pong { packet.number() } else { packet.flow() };
         (id != 0).then(|| FlowKey(id).engine())
+    }
+
+    /// The service port of a syn that any engine is to pass on to the one that listens there. Nothing
+    /// is checked, as above.
+    #[must_use]
+    pub fn port_to_pass_on(datagram: &[u8]) -> Option<u16> {
+        let packet = Packet::new(datagram).ok()?;
+        let is_syn = packet.type_octet() == PacketType::Syn as u8;
+        let syn = Syn::parse(&packet).ok().filter(|syn| is_syn && syn.pass_on)?;
+        Some(syn.port)
     }
 
     // ---- from the control plane ----

@@ -80,6 +80,7 @@ fn syn(cookie: &[u8]) -> Syn<'_> {
         receive_limit: 1 << 20,
         packet_bytes_max: 1472,
         engines: 4,
+        pass_on: !cookie.is_empty(),
         versions: &[1],
         cookie,
     }

@@ -4,6 +4,7 @@
 //! | comes | goes by lane to |
 //! |---|---|
 //! | a packet of messages whose flow is another engine's | that engine |
+//! | a syn that is to be passed on | the engine that listens |
 //! | a frame that a VIF of another engine owns, or wants a copy of | that engine |
 //! | ARP, neighbour discovery, ICMP errors, resets of unknown flows | all others, to learn from |
 //! | a packet to an app of this host | the engine that serves it |
@@ -42,7 +43,10 @@ impl Core {
         if self.lanes.is_alone() {
             return None;
         }
-        let engine = usize::from(Endpoint::engine_of(payload)?);
+        let engine = Endpoint::engine_of(payload).map(usize::from).or_else(|| {
+            let port = Endpoint::port_to_pass_on(payload)?;
+            self.listeners_elsewhere.get(&port).copied()
+        })?;
         (engine != self.lanes.index() && engine < self.lanes.count()).then_some(engine)
     }
 

@@ -36,7 +36,8 @@ impl Endpoint {
         }
         if syn.cookie.is_empty() {
             let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
-            let (engines, port) = (self.config.engine_count, between.peer.port());
+            let engines = self.config.engines_between(between.local.ip(), between.peer.ip());
+            let port = between.peer.port();
             let challenge = Challenge { engines, port, cookie: &cookie };
             self.counters.challenges_sent += 1;
             return self.reply_control(

@@ -53,7 +53,7 @@ impl Flow {
             give_up: now + config.connect_timeout_ns,
         });
         let mut flow = Self { service_port, ..Self::new(now, config, p, state) };
-        flow.ports.look_for_listener(now, config, known);
+        flow.ports.look_for_listener(now, config, known, flow.engines(config));
         flow
     }
 
@@ -72,6 +72,11 @@ impl Flow {
         let known = Known { engines: syn.engines, rtt_ns: request.rtt_ns };
         flow.ports.look_for_client(now, config, known);
         flow
+    }
+
+    /// The engines of this host that packets of this flow may come to.
+    fn engines(&self, config: &Config) -> u8 {
+        config.engines_between(self.local.ip(), self.remote.ip())
     }
 
     fn learn_peer(&mut self, now: Time, config: &Config, limit: u64, packet_bytes_max: u16) {
@@ -130,7 +135,7 @@ impl Flow {
     /// Syn-acks are probes, too: the server looks for a port whose packets come straight here. With
     /// one engine all do, and the server knows it.
     fn note_syn_ack(&mut self, config: &Config, syn_ack: &SynAck) {
-        if config.engine_count > 1 && self.peer_id == syn_ack.source_flow && self.has_app() {
+        if self.engines(config) > 1 && self.peer_id == syn_ack.source_flow && self.has_app() {
             self.arrivals.on_probe(0);
         }
     }
@@ -164,6 +169,7 @@ impl Flow {
     }
 
     fn emit_syn(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
+        let (engines, pass_on) = (self.engines(config), self.ports.is_desperate());
         let State::Connecting(connecting) = &mut self.state else { return 0 };
         connecting.sent = now;
         let syn = Syn {
@@ -171,7 +177,8 @@ impl Flow {
             port: self.service_port,
             receive_limit: self.incoming.announce_limit(),
             packet_bytes_max: config.packet_bytes_max,
-            engines: config.engine_count,
+            engines,
+            pass_on,
             versions: VERSIONS,
             cookie: &connecting.cookie,
         };

@@ -68,12 +68,18 @@ impl Ports {
 
     // ---- searching ----
 
-    /// Begins to look for the engine that listens, for syns.
-    pub(super) fn look_for_listener(&mut self, now: Time, config: &Config, known: Option<Known>) {
+    /// Begins to look for the engine that listens, for syns. `guess`: how many engines the peer has.
+    pub(super) fn look_for_listener(
+        &mut self,
+        now: Time,
+        config: &Config,
+        known: Option<Known>,
+        guess: u8,
+    ) {
         let random = self.fresh_random();
         self.spray = Some(Box::new(match known {
             Some(known) => Spray::to_known(now, config, random, known),
-            None => Spray::to_unknown(now, config, random, config.engine_count),
+            None => Spray::to_unknown(now, config, random, guess),
         }));
     }
 
@@ -138,6 +144,11 @@ impl Ports {
 
     pub(super) fn is_spraying(&self) -> bool {
         self.spray.as_ref().is_some_and(|spray| spray.is_due())
+    }
+
+    /// A wrong engine is better than none.
+    pub(super) fn is_desperate(&self) -> bool {
+        self.spray.as_ref().is_some_and(|spray| spray.is_desperate())
     }
 
     /// The round of the packets to be sent; `None` if they are those of the set-up.

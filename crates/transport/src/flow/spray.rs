@@ -141,6 +141,12 @@ impl Spray {
         self.waves > self.steady_waves
     }
 
+    /// The packets of so many waves have not reached the engine that they should: it may be that none
+    /// can.
+    pub(super) const fn is_desperate(&self) -> bool {
+        self.waves > STEADY_WAVES
+    }
+
     /// The packet that was due is on its way.
     pub(super) fn on_sent(&mut self, now: Time) {
         self.left -= 1;

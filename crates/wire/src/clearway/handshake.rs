@@ -10,6 +10,8 @@ use crate::bytes::{head_mut, put, u16_at, u64_at};
 
 /// The fields of a syn's body before its versions.
 const SYN_FIXED_LENGTH: usize = 24;
+/// The flag of a syn that is to be passed on.
+const PASS_ON: u8 = 1 << 0;
 /// The body of a syn without a cookie.
 const UNPADDED_BODY_MIN: usize = SYN_BYTES_MIN - HEADER_LENGTH;
 
@@ -22,7 +24,7 @@ const UNPADDED_BODY_MIN: usize = SYN_BYTES_MIN - HEADER_LENGTH;
 /// +---------------+-------+-------+-------------------------------+
 /// | service port  |v count|c length         receive limit
 /// +---------------+-------+-------+---------------+---------------+
-///          receive limit          | bytes max     |engines|   0   |
+///          receive limit          | bytes max     |engines| flags |
 /// +-------------------------------+---------------+---------------+
 /// | versions, one octet each ... | cookie ... | zeros to 64 bytes in all if there is no cookie
 /// ```
@@ -39,6 +41,9 @@ pub struct Syn<'a> {
     pub packet_bytes_max: u16,
     /// How many engines the sender's NIC may spread packets over; 1 to 64.
     pub engines: u8,
+    /// Any engine of the receiver may take it, and is to pass it on to the one that listens: that one
+    /// has not been reached otherwise.
+    pub pass_on: bool,
     /// The versions that the sender speaks, best first; at least one, at most 255.
     pub versions: &'a [u8],
     /// The cookie of the challenge that this answers; empty at first.
@@ -67,6 +72,7 @@ impl<'a> Syn<'a> {
             receive_limit: u64_at(head, 12),
             packet_bytes_max: checked_packet_bytes(u16_at(head, 20))?,
             engines: checked_engines(head[22])?,
+            pass_on: head[23] & PASS_ON != 0,
             versions,
             cookie,
         })
@@ -85,7 +91,7 @@ impl<'a> Syn<'a> {
         put(body, 10, [self.versions.len() as u8, self.cookie.len() as u8]);
         put(body, 12, self.receive_limit.to_be_bytes());
         put(body, 20, self.packet_bytes_max.to_be_bytes());
-        put(body, 22, [self.engines, 0]);
+        put(body, 22, [self.engines, if self.pass_on { PASS_ON } else { 0 }]);
         let (versions, rest) = body[SYN_FIXED_LENGTH..].split_at_mut(self.versions.len());
         versions.copy_from_slice(self.versions);
         rest[..self.cookie.len()].copy_from_slice(self.cookie);

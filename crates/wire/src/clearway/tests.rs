@@ -165,12 +165,13 @@ proptest! {
         receive_limit in any::<u64>(),
         packet_bytes_max in PACKET_BYTES_MIN..=u16::MAX,
         engines in 1..=ENGINES_MAX,
+        pass_on in any::<bool>(),
         versions in vec(any::<u8>(), 1..255),
         cookie in vec(any::<u8>(), 0..=COOKIE_BYTES_MAX),
     ) {
         let mut body = vec![0xaa; 400];
         let (versions, cookie) = (&versions[..], &cookie[..]);
-        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, engines, versions, cookie };
+        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, engines, pass_on, versions, cookie };
         let length = syn.emit(&mut body);
         prop_assert_eq!(length, syn.length());
         let bytes = control(PacketType::Syn, &body[..length]);
@@ -322,6 +323,7 @@ fn wrong_handshakes_are_malformed() {
         receive_limit: 3,
         packet_bytes_max: 1472,
         engines: 4,
+        pass_on: false,
         versions: &[VERSION],
         cookie: &[],
     };
