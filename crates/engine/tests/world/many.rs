@@ -52,9 +52,17 @@ fn mac(port: usize) -> MacAddress {
 impl ManyWorld {
     /// As many hosts as `engines` has numbers, with so many engines each.
     pub fn new(seed: u64, engines: &[usize]) -> Self {
+        Self::with_rss(seed, engines, fabric::RssOptions::default())
+    }
+
+    /// The same, with NICs that spread frames in this way.
+    pub fn with_rss(seed: u64, engines: &[usize], rss: fabric::RssOptions) -> Self {
         let ports = engines.iter().chain(&[1]).enumerate();
-        let ports: Vec<fabric::Port> =
-            ports.map(|(port, queues)| fabric::Port::new(mac(port), *queues)).collect();
+        let port = |(port, queues): (usize, &usize)| fabric::Port {
+            rss,
+            ..fabric::Port::new(mac(port), *queues)
+        };
+        let ports: Vec<fabric::Port> = ports.map(port).collect();
         let (mut queues, fabric) = fabric::switch(fabric::Options::new(seed), &ports);
         let mut stranger = queues.pop().expect("one more than hosts");
         let now = Time::from_ns(SECOND);
