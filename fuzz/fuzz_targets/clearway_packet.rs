@@ -111,7 +111,7 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
                 below = Some(range.start);
             }
             let mut bytes = [0; ACK_FRAME_LENGTH + 8 * 32];
-            let length = emit_ack(&mut bytes, ack.delay_ns, ack.ranges());
+            let length = emit_ack(&mut bytes, ack.delay_ns, ack.ecn, ack.ranges());
             assert_eq!(length, ack.length());
             let again = Frames::new(&bytes[..length]).next();
             assert_eq!(again, Some(Ok(*frame)));

@@ -28,8 +28,8 @@ pub use problem::{Problem, Problems};
 pub use vif_rule::VifRule;
 
 pub use crate::filter::Template;
-pub use clearway_engine::Idle;
 use clearway_engine::interface::Route;
+pub use clearway_engine::{Congestion, Idle};
 use clearway_nic::MacAddress;
 
 /// The UDP port of all Clearway daemons.
@@ -45,6 +45,8 @@ pub struct Config {
     pub control: Control,
     /// The UDP port of this daemon and of all its peers.
     pub udp_port: u16,
+    /// How flows find out how much they may send.
+    pub congestion: Congestion,
     /// The NICs, each with its engines.
     pub nics: Vec<Nic>,
     /// Who may do what, and how much of it.
@@ -303,6 +305,7 @@ impl Default for Config {
         Self {
             control: Control::default(),
             udp_port: UDP_PORT_DEFAULT,
+            congestion: Congestion::default(),
             nics: Vec::new(),
             policy: Policy::default(),
             log: Log::default(),

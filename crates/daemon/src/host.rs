@@ -35,6 +35,7 @@ impl Host {
                 name: nic.name.clone(),
                 interface: opened.interface,
                 udp_port: config.udp_port,
+                congestion: config.congestion,
                 idle: nic.idle,
             };
             let networks = networks(&settings.interface);

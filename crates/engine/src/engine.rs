@@ -25,7 +25,7 @@ use std::os::fd::OwnedFd;
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Violation};
 use clearway_nic::{BURST_FRAMES, Queue};
-use clearway_transport::Endpoint;
+use clearway_transport::{Congestion, Endpoint};
 use clearway_wire::digest::Digest;
 use rustix::event::epoll;
 
@@ -53,6 +53,8 @@ pub struct EngineConfig {
     pub udp_port: u16,
     /// The idle strategy of the group that will run it, for status.
     pub idle: Idle,
+    /// How its flows find out how much they may send.
+    pub congestion: Congestion,
 }
 
 /// Whether frames of virtual interfaces pass the switch's table.
@@ -106,6 +108,8 @@ pub struct Engine {
     /// Everything that can end a sleep.
     sleep: OwnedFd,
     has_ended: bool,
+    /// There was nothing to do until now: see [`Engine::rested`].
+    has_rested: bool,
     /// The link was up when last seen.
     was_up: bool,
     turns: u64,
@@ -210,6 +214,7 @@ impl Engine {
                 .interface
                 .mtu
                 .saturating_sub(headers_length(&config.interface)),
+            congestion: config.congestion,
             ..clearway_transport::Config::default()
         };
         let switch = Switch::new(interface.mac(), interface.entries(config.udp_port));
@@ -238,6 +243,7 @@ impl Engine {
             mailbox,
             sleep,
             has_ended: false,
+            has_rested: false,
             was_up: false,
             turns: 0,
             turns_busy: 0,
@@ -263,6 +269,13 @@ impl Engine {
         self.has_ended && !self.mailbox.has_waiting()
     }
 
+    /// Whoever runs the engine has left it alone because there was nothing to do, and not because its core
+    /// was wanted: what comes in the next turn has come just now. Else it is taken to have waited since
+    /// the last turn, which is a delay, but none of the network.
+    pub const fn rested(&mut self) {
+        self.has_rested = true;
+    }
+
     /// One turn.
     pub fn turn(&mut self, now: Time) -> Turn {
         let mut work = 0;
@@ -273,6 +286,7 @@ impl Engine {
             self.take_doorbells();
         }
         work += self.core.take_commands(now);
+        self.core.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
         for queue in &mut self.queues {
             let core = &mut self.core;
             work += queue

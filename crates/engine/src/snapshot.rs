@@ -11,6 +11,8 @@ pub struct Snapshot {
     pub engine: String,
     /// The idle strategy in use.
     pub idle: String,
+    /// The congestion control of its flows.
+    pub congestion: &'static str,
     /// Turns so far, and those that did something.
     pub turns: u64,
     /// Turns that did something.
@@ -103,6 +105,10 @@ pub struct FlowSnapshot {
     pub rtt_ns: u64,
     /// Congestion window in bytes.
     pub congestion_window_bytes: u64,
+    /// Largest UDP payload that is sent on its path now, in bytes; 0 if there are no packets.
+    pub packet_bytes: u16,
+    /// Whether its packets may be marked by routers: `testing`, `capable`, or why not.
+    pub ecn: &'static str,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
     /// Messages sent and acknowledged.

@@ -198,6 +198,9 @@ impl Host {
         }
         let before = runner.wire.frames_moved();
         let turn = runner.engine.turn(now);
+        if !turn.is_busy {
+            runner.engine.rested(); // it sleeps until there is something to do
+        }
         let moved = runner.wire.frames_moved() - before;
         let cost_ns = self.nature.turn_ns + moved * self.nature.frame_ns;
         runner.busy_until = world + cost_ns;
@@ -255,6 +258,7 @@ fn runner(nature: &Nature, now: Time, random: &mut Random) -> Runner {
         },
         udp_port: UDP_PORT,
         idle: Idle::Spin,
+        congestion: clearway_engine::Congestion::Swift,
     };
     let mut secret = [0; 16];
     secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());

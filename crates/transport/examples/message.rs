@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason};
+use clearway_wire::Ecn;
 
 const WINDOW: u64 = 1 << 20;
 const PORT: u16 = 7;
@@ -97,6 +98,7 @@ impl Host {
                 to,
                 &bytes[..length],
                 Arrival::Queue,
+                Ecn::Capable,
                 &mut peer.app,
             );
             any = true;

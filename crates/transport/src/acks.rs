@@ -33,10 +33,12 @@ impl Acks {
         number < self.floor || self.received.contains(number)
     }
 
-    /// Records a packet. `eliciting`: it asks for an acknowledgement, `urgent`: without delay.
+    /// Records a packet that came at `arrived`, or after. `eliciting`: it asks for an
+    /// acknowledgement, `urgent`: without delay.
     pub(crate) fn record(
         &mut self,
         now: Time,
+        arrived: Time,
         number: u64,
         bytes: usize,
         eliciting: bool,
@@ -47,7 +49,7 @@ impl Acks {
         self.received.insert(number..number + 1);
         self.forget_old();
         if number >= next {
-            self.largest_at = now;
+            self.largest_at = arrived;
         }
         if !eliciting {
             return;

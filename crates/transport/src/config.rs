@@ -4,13 +4,16 @@ use std::net::IpAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 
+use crate::congestion::Congestion;
+
 /// Positions of the sequence space that a message takes besides its bytes. It stands for the
 /// memory of a message's bookkeeping at both ends, so that a limit on positions also limits the
 /// number of messages, empty ones included.
 pub const MESSAGE_OVERHEAD: u64 = 64;
 
-/// Packets of one flow that may be in flight: four times the descriptors of an LCD queue.
-pub const PACKETS_IN_FLIGHT_MAX: usize = 1024;
+/// Packets of one flow that may be in flight: 10 Gbit/s over 20 ms in packets of 1472 bytes are 17,000, and
+/// twice that lets a new flow find the limit of such a path.
+pub const PACKETS_IN_FLIGHT_MAX: usize = 32_768;
 
 /// Settings of an [`crate::Endpoint`]. All flows share them.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub struct Config {
     pub timer_granularity_ns: u64,
     /// Longest probe timeout, so that a peer that was away is found again soon.
     pub probe_timeout_max_ns: u64,
+    /// How a flow finds out how much it may send.
+    pub congestion: Congestion,
     /// Queueing delay above the lowest round-trip time that the congestion control accepts.
     pub delay_target_ns: u64,
     /// How long a cookie is valid; longer than a connection attempt.
@@ -72,8 +77,9 @@ impl Default for Config {
             idle_timeout_ns: 30 * SECOND,
             ack_delay_ns: 50 * MICROSECOND,
             timer_granularity_ns: 200 * MICROSECOND,
-            probe_timeout_max_ns: 500 * MILLISECOND,
-            delay_target_ns: 300 * MICROSECOND,
+            probe_timeout_max_ns: 100 * MILLISECOND,
+            congestion: Congestion::default(),
+            delay_target_ns: 100 * MICROSECOND,
             cookie_lifetime_ns: 10 * SECOND,
             stateless_per_second: 100_000,
         }

@@ -22,6 +22,7 @@ use crate::flow::{Flow, FlowInfo, Parameters};
 
 mod counters;
 mod handshake;
+mod path;
 mod peers;
 mod receive;
 mod strangers;
@@ -70,6 +71,8 @@ pub struct Destination {
     pub to: SocketAddr,
     /// The flow that sends; `None` for an answer to a stranger.
     pub flow: Option<FlowKey>,
+    /// The packet is to be sent as capable of being marked: ECT(0) in its IP header.
+    pub is_ecn_capable: bool,
 }
 
 /// A port is taken.
@@ -102,6 +105,15 @@ pub struct Endpoint {
     cookies: Cookies,
     secrets: Secrets,
     counters: Counters,
+    turn: Turn,
+}
+
+/// When the engine last looked at its packets.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    began: Time,
+    /// How long before that it had not: what is received in this turn may have waited so long.
+    gap_ns: u64,
 }
 
 impl Endpoint {
@@ -138,7 +150,16 @@ impl Endpoint {
             peers: Peers::new(keyed),
             secrets: Secrets::new(secret, seed),
             counters: Counters::default(),
+            turn: Turn { began: now, gap_ns: 0 },
         }
+    }
+
+    /// The engine begins to look at what has come since it last called this. Packets may have waited
+    /// for that long, which is no delay of the network; unless it `has_rested` until something came.
+    /// One who does not call this is taken to have been there all the time.
+    pub const fn begin_turn(&mut self, now: Time, has_rested: bool) {
+        let gap_ns = if has_rested { 0 } else { now.since(self.turn.began) };
+        self.turn = Turn { began: now, gap_ns };
     }
 
     /// What has been counted so far.

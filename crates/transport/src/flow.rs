@@ -15,9 +15,11 @@ use clearway_base::Time;
 use crate::acks::Acks;
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
-use crate::congestion::{CongestionControl, Swift};
+use crate::congestion::CongestionControl;
+use crate::ecn::Marking;
 use crate::endpoint::Arrival;
 use crate::incoming::Incoming;
+use crate::mtu::PathMtu;
 use crate::outgoing::Outgoing;
 use crate::pacer::Pacer;
 use crate::recovery::Recovery;
@@ -35,7 +37,7 @@ use arrivals::Arrivals;
 use opening::Connecting;
 pub(crate) use opening::Request;
 use ports::Ports;
-pub(crate) use receive::Dropped;
+pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
 
@@ -77,6 +79,10 @@ pub struct FlowInfo {
     pub rtt_ns: u64,
     /// Congestion window in bytes.
     pub congestion_window_bytes: u64,
+    /// Largest UDP payload that is sent on its path now, in bytes.
+    pub packet_bytes: u16,
+    /// Whether its packets may be marked by routers: `testing`, `capable`, or why not.
+    pub ecn: &'static str,
     /// Bytes in flight.
     pub in_flight_bytes: u64,
     /// Messages sent and acknowledged.
@@ -108,7 +114,8 @@ pub(crate) struct Flow {
     /// The service port at the peer, of a flow that was begun here.
     service_port: u16,
     state: State,
-    packet_bytes_max: u16,
+    mtu: PathMtu,
+    marking: Marking,
     outgoing: Outgoing,
     incoming: Incoming,
     acks: Acks,
@@ -120,6 +127,12 @@ pub(crate) struct Flow {
     pacer: Pacer,
     /// Pacing holds data back until then.
     paced_until: Option<Time>,
+    /// Packets with numbers below this were sent when window or pacer, not the app, set the pace.
+    limited_until: u64,
+    /// Bytes sent since an acknowledgement was last asked for.
+    unasked_bytes: u64,
+    /// How long this host last left its packets alone, which a burst may make up for.
+    gap_ns: u64,
     limit_due: bool,
     close_due: bool,
     close_acknowledged: bool,
@@ -164,16 +177,20 @@ impl Flow {
             remote: p.remote,
             service_port: 0,
             state,
-            packet_bytes_max: config.packet_bytes_max,
+            mtu: PathMtu::new(config.packet_bytes_max),
+            marking: Marking::new(),
             outgoing: Outgoing::new(0),
             incoming: Incoming::new(p.window),
             acks: Acks::default(),
             recovery: Recovery::new(),
             rtt: RttEstimator::new(),
-            congestion: Box::new(Swift::new(config.packet_bytes_max, config.delay_target_ns)),
+            congestion: config.congestion.control(config.packet_bytes_max, config.delay_target_ns),
             window_bytes: 0,
             pacer: Pacer::new(now, config.packet_bytes_max),
             paced_until: None,
+            limited_until: 0,
+            unasked_bytes: 0,
+            gap_ns: 0,
             limit_due: false,
             close_due: false,
             close_acknowledged: false,
@@ -230,6 +247,11 @@ impl Flow {
         self.arrivals.begin(arrival, port);
     }
 
+    /// True if its packets may be marked. Those that open it may not: they have nobody who would slow down.
+    pub(crate) const fn is_ecn_capable(&self) -> bool {
+        self.marking.is_on() && !self.is_connecting()
+    }
+
     /// True if an app still holds the connection.
     pub(crate) const fn has_app(&self) -> bool {
         !matches!(self.state, State::Drained { .. })
@@ -251,6 +273,8 @@ impl Flow {
             },
             rtt_ns: self.rtt.smoothed_ns(),
             congestion_window_bytes: self.window_bytes,
+            packet_bytes: self.mtu.bytes(),
+            ecn: self.marking.name(),
             in_flight_bytes: self.recovery.in_flight_bytes(),
             messages_sent: self.messages_sent,
             messages_received: self.incoming.messages_delivered(),

@@ -28,8 +28,9 @@ struct Partial {
     received_bytes: u32,
 }
 
-/// Gaps in a message, at most: each is at least one packet in flight.
-const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX;
+/// Gaps in a message, at most: each is at least one packet in flight, and the largest message has half as many
+/// packets of the smallest size as may be in flight.
+const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX / 4;
 
 impl Partial {
     fn is_complete(&self) -> bool {

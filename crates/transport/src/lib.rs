@@ -7,7 +7,7 @@
 //!
 //! Reading order: `endpoint` (which flow a packet belongs to), `flow` (one connection), then its
 //! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `congestion`
-//! and `pacer` (how fast). What opens a flow is in `endpoint/handshake` and `flow/opening`.
+//! and `pacer` (how fast), `mtu` (how large packets are), `ecn` (marks). What opens a flow is in `endpoint/handshake` and `flow/opening`.
 
 mod acks;
 mod app;
@@ -15,9 +15,11 @@ mod config;
 mod congestion;
 mod control;
 mod cookie;
+mod ecn;
 mod endpoint;
 mod flow;
 mod incoming;
+mod mtu;
 mod outgoing;
 mod pacer;
 mod recovery;
@@ -29,7 +31,7 @@ mod unfinished;
 pub use app::{App, Buffer, Order, Owner, Reason};
 pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
-pub use congestion::{AckSample, CongestionControl, Swift};
+pub use congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
 pub use flow::{FlowInfo, SOURCE_PORT_MIN};
 pub use unfinished::Unfinished;

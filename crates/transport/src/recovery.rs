@@ -9,10 +9,6 @@ use clearway_wire::clearway::Ack;
 use crate::config::{Config, PACKETS_IN_FLIGHT_MAX};
 use crate::rtt::RttEstimator;
 
-/// RFC 9002, 6.1.1: "The RECOMMENDED initial value for the packet reordering threshold
-/// (kPacketThreshold) is 3".
-const PACKET_THRESHOLD: u64 = 3;
-
 /// Beyond this, doubling the probe timeout would overflow long before it mattered.
 const BACKOFF_MAX: u32 = 16;
 
@@ -27,6 +23,8 @@ pub(crate) struct Content {
     pub(crate) close: bool,
     /// A path frame.
     pub(crate) path: bool,
+    /// Nothing but its own size, to see whether that passes.
+    pub(crate) is_size_probe: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -47,11 +45,30 @@ impl SentPacket {
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Acked {
     pub(crate) bytes: u64,
+    pub(crate) packets: u32,
     /// When the largest packet that the peer names was sent, if that is new. RFC 9002, 5.1: "An
     /// endpoint generates an RTT sample on receiving an ACK frame that meets the following two
     /// conditions: the largest acknowledged packet number is newly acknowledged, and at least one
     /// of the newly acknowledged packets was ack-eliciting."
     pub(crate) largest_sent: Option<Time>,
+    /// When the newest of the packets that are acknowledged for the first time was sent.
+    pub(crate) newest_sent: Time,
+    /// The size of the largest of them.
+    pub(crate) largest_bytes: u32,
+    /// One that had been given up has arrived after all.
+    pub(crate) was_spurious: bool,
+}
+
+/// What was found to be lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost {
+    pub(crate) packets: u64,
+    /// Those that say something about congestion: not probes of the packet size.
+    pub(crate) bytes: u64,
+    /// When the last of those was sent.
+    pub(crate) last_sent: Time,
+    /// The longest time between two lost packets with none acknowledged between them.
+    pub(crate) span_ns: u64,
 }
 
 /// The sent packets of a flow and what became of them.
@@ -67,6 +84,7 @@ pub(crate) struct Recovery {
     loss_time: Option<Time>,
     last_eliciting: Time,
     probes: u32,
+    reordering: Reordering,
 }
 
 impl Recovery {
@@ -85,6 +103,7 @@ impl Recovery {
             loss_time: None,
             last_eliciting: Time::ZERO,
             probes: 0,
+            reordering: Reordering::new(),
         }
     }
 
@@ -137,6 +156,9 @@ impl Recovery {
             return None;
         }
         let mut acked = Acked::default();
+        if self.reordering.has_lost() {
+            acked.was_spurious = self.reordering.on_ack(ack, self.largest_acked);
+        }
         let is_new = self.largest_acked.is_none_or(|before| ack.largest > before);
         for range in ack.ranges() {
             if range.end <= self.first {
@@ -150,6 +172,9 @@ impl Recovery {
                 self.in_flight_bytes -= u64::from(packet.bytes);
                 self.in_flight_packets -= 1;
                 acked.bytes += u64::from(packet.bytes);
+                acked.packets += 1;
+                acked.largest_bytes = acked.largest_bytes.max(packet.bytes);
+                acked.newest_sent = acked.newest_sent.max(packet.sent);
                 packet.bytes = 0;
                 on_acked(&packet.content);
             }
@@ -174,38 +199,72 @@ impl Recovery {
         }
     }
 
-    /// Declares packets lost that were overtaken by [`PACKET_THRESHOLD`] later ones or by the loss
-    /// delay; `on_lost` gets what they carried. Returns when the last of them was sent.
+    /// Declares packets lost that were overtaken by some later ones or by the loss delay; `on_lost`
+    /// gets what they carried, and their sizes.
     pub(crate) fn detect_losses(
         &mut self,
         now: Time,
-        loss_delay_ns: u64,
-        mut on_lost: impl FnMut(&Content),
-    ) -> Option<Time> {
+        rtt: &RttEstimator,
+        granularity_ns: u64,
+        mut on_lost: impl FnMut(&Content, u32),
+    ) -> Lost {
         self.loss_time = None;
-        let largest_acked = self.largest_acked?;
-        if self.first > largest_acked {
-            return None;
-        }
-        let mut last_lost = None;
+        let mut lost = Lost::default();
+        let Some(largest_acked) = self.largest_acked.filter(|largest| self.first <= *largest)
+        else {
+            return lost;
+        };
+        let loss_delay_ns = rtt.loss_delay_ns(granularity_ns, self.reordering.eighths);
+        let mut run = None;
         let overtaken = ((largest_acked - self.first) as usize).min(self.packets.len());
         for (index, packet) in self.packets.range_mut(..overtaken).enumerate() {
             if !packet.is_outstanding() {
+                run = None;
                 continue;
             }
+            let number = self.first + index as u64;
             let due = packet.sent + loss_delay_ns;
-            if due > now && self.first + index as u64 + PACKET_THRESHOLD > largest_acked {
+            if due > now && number + self.reordering.packets > largest_acked {
                 self.loss_time = Some(self.loss_time.map_or(due, |earlier| earlier.min(due)));
                 continue;
             }
             self.in_flight_bytes -= u64::from(packet.bytes);
             self.in_flight_packets -= 1;
+            lost.packets += 1;
+            if !packet.content.is_size_probe {
+                lost.bytes += u64::from(packet.bytes);
+                lost.last_sent = packet.sent;
+                let first_sent = *run.get_or_insert(packet.sent);
+                lost.span_ns = lost.span_ns.max(packet.sent.since(first_sent));
+                self.reordering.on_lost(number);
+            }
+            on_lost(&packet.content, packet.bytes);
             packet.bytes = 0;
-            last_lost = Some(packet.sent);
-            on_lost(&packet.content);
         }
         self.pop_done();
-        last_lost
+        lost
+    }
+
+    /// Gives up all packets of more than `bytes_max` bytes, since the network says that none has passed.
+    /// Returns what they carried.
+    pub(crate) fn give_up_larger(&mut self, bytes_max: u16) -> Vec<Content> {
+        let mut given_up = Vec::new();
+        for packet in &mut self.packets {
+            if packet.bytes > u32::from(bytes_max) {
+                self.in_flight_bytes -= u64::from(packet.bytes);
+                self.in_flight_packets -= 1;
+                packet.bytes = 0;
+                given_up.push(packet.content.clone());
+            }
+        }
+        self.pop_done();
+        given_up
+    }
+
+    /// The size of the packet with this number, if it is in flight.
+    pub(crate) fn bytes_of(&self, number: u64) -> Option<u32> {
+        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.packets.get(index).map(|packet| packet.bytes).filter(|bytes| *bytes > 0)
     }
 
     /// When [`Recovery::on_timeout`] is to be called.
@@ -217,7 +276,7 @@ impl Recovery {
             return None;
         }
         let probe_ns = rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
-        let backed_off_ns = probe_ns << self.probes.min(BACKOFF_MAX);
+        let backed_off_ns = probe_ns.saturating_mul(1 << self.probes.min(BACKOFF_MAX));
         Some(self.last_eliciting + backed_off_ns.min(config.probe_timeout_max_ns.max(probe_ns)))
     }
 
@@ -248,21 +307,92 @@ impl Recovery {
     }
 }
 
+/// How far packets of this path overtake each other. RFC 9002, 6.1.1: "Endpoints [...] MAY
+/// implement algorithms for TCP-NCR to improve QUIC's reordering resilience", and "Implementations
+/// that detect spurious retransmissions and increase the reordering threshold in packets or time MAY
+/// choose to start with smaller initial reordering thresholds".
+#[derive(Clone, Debug)]
+struct Reordering {
+    /// So many later packets have to be acknowledged before one counts as lost.
+    packets: u64,
+    /// So many eighths of a round trip beyond one have to pass.
+    eighths: u64,
+    /// The numbers of packets that were given up lately, ascending.
+    lost: VecDeque<u64>,
+}
+
+/// RFC 9002, 6.1.1: "The RECOMMENDED initial value for the packet reordering threshold
+/// (kPacketThreshold) is 3".
+const PACKET_THRESHOLD: u64 = 3;
+/// Where packets overtake further than this, waiting for time to tell is as good.
+const PACKET_THRESHOLD_MAX: u64 = 1024;
+/// RFC 9002, 6.1.2: "The RECOMMENDED time threshold (kTimeThreshold), expressed as an RTT multiplier,
+/// is 9/8."
+const EIGHTHS: u64 = 1;
+/// Two round trips in all, as RACK's largest window (RFC 8985, section 6.2, step 4).
+const EIGHTHS_MAX: u64 = 8;
+/// Losses that are remembered. Those that were real are never heard of again.
+const LOST_MAX: usize = 64;
+
+impl Reordering {
+    const fn new() -> Self {
+        Self { packets: PACKET_THRESHOLD, eighths: EIGHTHS, lost: VecDeque::new() }
+    }
+
+    fn has_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    fn on_lost(&mut self, number: u64) {
+        if self.lost.len() == LOST_MAX {
+            self.lost.pop_front();
+        }
+        self.lost.push_back(number);
+    }
+
+    /// True if `ack` names a packet that had been given up; the next one gets more patience.
+    fn on_ack(&mut self, ack: &Ack<'_>, largest_before: Option<u64>) -> bool {
+        let mut was_spurious = false;
+        for range in ack.ranges() {
+            let from = self.lost.partition_point(|number| *number < range.start);
+            let to = self.lost.partition_point(|number| *number < range.end);
+            if from == to {
+                continue;
+            }
+            was_spurious = true;
+            let distance = largest_before.unwrap_or(0).saturating_sub(self.lost[from]) + 1;
+            self.packets = self.packets.max(distance).min(PACKET_THRESHOLD_MAX);
+            self.eighths = (self.eighths + 1).min(EIGHTHS_MAX);
+            self.lost.drain(from..to);
+        }
+        was_spurious
+    }
+}
+
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "an acknowledgement of one range")]
 mod tests {
-    use super::{Content, Recovery};
+    use super::{Acked, Content, Lost, Recovery};
+    use crate::rtt::RttEstimator;
     use clearway_base::Time;
     use clearway_wire::clearway::{self, Frame, Frames};
     use core::ops::Range;
 
     /// What an acknowledgement of `ranges`, descending, says about when its largest was sent.
     fn sample(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Option<u64> {
+        acknowledge(recovery, ranges).largest_sent.map(Time::as_ns)
+    }
+
+    fn acknowledge(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Acked {
         let mut bytes = [0; 256];
-        let length = clearway::emit_ack(&mut bytes, 0, ranges.iter().cloned());
+        let length = clearway::emit_ack(
+            &mut bytes,
+            0,
+            clearway::EcnReport::default(),
+            ranges.iter().cloned(),
+        );
         let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes[..length]).next() else { panic!() };
-        let acked = recovery.on_ack(&ack, |_| ()).expect("was sent");
-        acked.largest_sent.map(Time::as_ns)
+        recovery.on_ack(&ack, |_| ()).expect("was sent")
     }
 
     fn sent(packets: u64) -> Recovery {
@@ -296,14 +426,48 @@ mod tests {
     fn overtaken_by_three_or_by_time_is_lost() {
         let mut recovery = sent(10);
         sample(&mut recovery, &[3..4]);
-        let mut lost = 0;
-        recovery.detect_losses(Time::from_ns(300), 1_000_000, |_| lost += 1);
-        assert_eq!(lost, 1, "packet 0; 1 and 2 may still come");
-        assert!(!recovery.is_loss_due(Time::from_ns(1_000_099)));
-        assert!(recovery.is_loss_due(Time::from_ns(1_000_100)));
-        recovery.detect_losses(Time::from_ns(1_000_100), 1_000_000, |_| lost += 1);
-        assert_eq!(lost, 2);
-        recovery.detect_losses(Time::from_ns(1_000_200), 1_000_000, |_| lost += 1);
-        assert_eq!((lost, recovery.in_flight_bytes()), (3, 6000));
+        let lost = detect(&mut recovery, 300);
+        assert_eq!(lost.packets, 1, "packet 0; 1 and 2 may still come");
+        assert!(!recovery.is_loss_due(Time::from_ns(10_000_099)));
+        assert!(recovery.is_loss_due(Time::from_ns(10_000_100)));
+        let lost = detect(&mut recovery, 10_000_100);
+        assert_eq!((lost.packets, lost.bytes, lost.last_sent.as_ns()), (1, 1000, 100));
+        detect(&mut recovery, 10_000_200);
+        assert_eq!(recovery.in_flight_bytes(), 6000);
+    }
+
+    /// Loss detection with a loss delay of 10 ms.
+    fn detect(recovery: &mut Recovery, now_ns: u64) -> Lost {
+        let rtt = RttEstimator::new();
+        recovery.detect_losses(Time::from_ns(now_ns), &rtt, 10_000_000, |_, _| {})
+    }
+
+    #[test]
+    fn a_packet_that_was_given_up_too_early_teaches_patience() {
+        let mut recovery = sent(40);
+        sample(&mut recovery, &[11..12]);
+        assert_eq!(detect(&mut recovery, 1200).packets, 9, "0 to 8");
+        assert!(acknowledge(&mut recovery, &[0..12]).was_spurious);
+        sample(&mut recovery, &[25..26, 0..12]);
+        assert_eq!(detect(&mut recovery, 2600).packets, 2, "12 and 13; the others have 12 to go");
+        assert!(!acknowledge(&mut recovery, &[25..30, 0..12]).was_spurious, "nothing of the lost");
+    }
+
+    #[test]
+    fn the_span_of_a_loss_ends_where_something_arrived() {
+        let mut recovery = sent(20);
+        sample(&mut recovery, &[19..20, 12..13]);
+        let lost = detect(&mut recovery, 3000);
+        assert_eq!((lost.packets, lost.span_ns), (16, 1100), "0 to 11, and 13 to 16");
+    }
+
+    #[test]
+    fn what_is_too_large_is_given_up_at_once() {
+        let mut recovery = sent(2);
+        recovery.on_sent(Time::from_ns(200), 1400, true, Content::default());
+        assert_eq!((recovery.bytes_of(2), recovery.bytes_of(3)), (Some(1400), None));
+        assert_eq!(recovery.give_up_larger(1200).len(), 1);
+        assert_eq!(recovery.in_flight_bytes(), 2000);
+        assert_eq!(recovery.bytes_of(2), None);
     }
 }

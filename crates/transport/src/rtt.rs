@@ -3,13 +3,20 @@
 /// What is known of a path's round-trip time, in ns.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
-    /// The newest sample as it was, and without what the peer says that it held it back.
+    /// The newest sample as it was, and without what both hosts say that they held it up.
     latest_ns: u64,
-    adjusted_ns: u64,
+    network_ns: u64,
     min_ns: u64,
     smoothed_ns: u64,
     variation_ns: u64,
     sampled: bool,
+}
+
+/// How long the hosts of a path, not the network, held up a packet or its acknowledgement.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HostDelay {
+    pub(crate) peer_ns: u64,
+    pub(crate) own_ns: u64,
 }
 
 /// RFC 9002, section 6.2.2, starts at 333 ms for the Internet; here a host is a few microseconds
@@ -20,7 +27,7 @@ impl RttEstimator {
     pub(crate) const fn new() -> Self {
         Self {
             latest_ns: INITIAL_RTT_NS,
-            adjusted_ns: INITIAL_RTT_NS,
+            network_ns: INITIAL_RTT_NS,
             min_ns: u64::MAX,
             smoothed_ns: INITIAL_RTT_NS,
             variation_ns: INITIAL_RTT_NS / 2,
@@ -28,20 +35,25 @@ impl RttEstimator {
         }
     }
 
-    /// Takes a sample: time from sending to acknowledgement, and how long the peer says it held
-    /// the acknowledgement back.
-    pub(crate) fn sample(&mut self, rtt_ns: u64, ack_delay_ns: u64) {
+    /// Takes a sample: time from sending to acknowledgement; how much of that the peer, and this
+    /// host, say they held it up; and how much of it the peer does on purpose, at most.
+    pub(crate) fn sample(&mut self, rtt_ns: u64, delay: HostDelay, ack_delay_max_ns: u64) {
         self.latest_ns = rtt_ns;
-        self.adjusted_ns = rtt_ns;
         self.min_ns = self.min_ns.min(rtt_ns);
+        // Hosts say no less than what they held it up; never less than the least was on its way.
+        let held_ns = delay.peer_ns.saturating_add(delay.own_ns);
+        self.network_ns = rtt_ns.saturating_sub(held_ns).max(self.min_ns);
         if !self.sampled {
             self.sampled = true;
             self.smoothed_ns = rtt_ns;
             self.variation_ns = rtt_ns / 2;
             return;
         }
-        // RFC 9002, 5.3: "adjusted_rtt = latest_rtt; if (latest_rtt >= min_rtt + ack_delay):
-        // adjusted_rtt = latest_rtt - ack_delay"
+        // RFC 9002, 5.3: "MUST use the lesser of the acknowledgment delay and the peer's
+        // max_ack_delay", and "adjusted_rtt = latest_rtt; if (latest_rtt >= min_rtt + ack_delay):
+        // adjusted_rtt = latest_rtt - ack_delay". What a busy host takes beyond that has to be
+        // waited for by the timers, too.
+        let ack_delay_ns = delay.peer_ns.min(ack_delay_max_ns);
         let adjusted = if rtt_ns >= self.min_ns.saturating_add(ack_delay_ns) {
             rtt_ns - ack_delay_ns
         } else {
@@ -51,7 +63,6 @@ impl RttEstimator {
         self.variation_ns =
             self.variation_ns - self.variation_ns / 4 + self.smoothed_ns.abs_diff(adjusted) / 4;
         self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;
-        self.adjusted_ns = adjusted;
     }
 
     /// RFC 9002, 5.2: "Endpoints SHOULD set the min_rtt to the newest RTT sample after persistent
@@ -60,9 +71,9 @@ impl RttEstimator {
         self.min_ns = u64::MAX;
     }
 
-    /// The newest sample, without the peer's own delay.
-    pub(crate) const fn adjusted_ns(&self) -> u64 {
-        self.adjusted_ns
+    /// The newest sample, without what the hosts held it up: what the network took.
+    pub(crate) const fn network_ns(&self) -> u64 {
+        self.network_ns
     }
 
     pub(crate) const fn smoothed_ns(&self) -> u64 {
@@ -80,37 +91,40 @@ impl RttEstimator {
     }
 
     /// RFC 9002, 6.1.2: "max(kTimeThreshold * max(smoothed_rtt, latest_rtt), kGranularity)" with
-    /// a kTimeThreshold of 9/8.
-    pub(crate) fn loss_delay_ns(&self, granularity_ns: u64) -> u64 {
+    /// a kTimeThreshold of 9/8, or more eighths where packets overtake each other.
+    pub(crate) fn loss_delay_ns(&self, granularity_ns: u64, eighths: u64) -> u64 {
         let rtt = self.smoothed_ns.max(self.latest_ns);
-        (rtt + rtt / 8).max(granularity_ns)
+        (rtt + rtt / 8 * eighths).max(granularity_ns)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::RttEstimator;
+    use super::{HostDelay, RttEstimator};
+
+    const ACK_DELAY_NS: u64 = 50_000;
 
     #[test]
-    fn the_peers_delay_counts_for_loss_and_not_for_congestion() {
+    fn what_hosts_held_up_counts_for_timers_and_not_for_congestion() {
         let mut rtt = RttEstimator::new();
-        rtt.sample(1_000_000, 0);
-        rtt.sample(5_000_000, 4_000_000);
-        assert_eq!(rtt.adjusted_ns(), 1_000_000);
-        assert_eq!(rtt.smoothed_ns(), 1_000_000);
+        rtt.sample(1_000_000, HostDelay::default(), ACK_DELAY_NS);
+        rtt.sample(5_000_000, HostDelay { peer_ns: 3_000_000, own_ns: 900_000 }, ACK_DELAY_NS);
+        assert_eq!(rtt.network_ns(), 1_100_000);
+        assert_eq!(rtt.smoothed_ns(), 1_000_000 - 125_000 + 4_950_000 / 8);
         // RFC 9002, 6.1.2, takes latest_rtt as it was measured.
-        assert_eq!(rtt.loss_delay_ns(0), 5_625_000);
+        assert_eq!(rtt.loss_delay_ns(0, 1), 5_625_000);
+        assert_eq!(rtt.loss_delay_ns(0, 4), 7_500_000);
         // A delay that would make the path faster than it has ever been is not believed.
-        rtt.sample(2_000_000, 4_000_000);
-        assert_eq!(rtt.adjusted_ns(), 2_000_000);
+        rtt.sample(2_000_000, HostDelay { peer_ns: u64::MAX, own_ns: 1 }, ACK_DELAY_NS);
+        assert_eq!(rtt.network_ns(), 1_000_000);
     }
 
     #[test]
     fn persistent_congestion_forgets_the_lowest() {
         let mut rtt = RttEstimator::new();
-        rtt.sample(1_000, 0);
+        rtt.sample(1_000, HostDelay::default(), ACK_DELAY_NS);
         rtt.on_persistent_congestion();
-        rtt.sample(9_000_000, 0);
+        rtt.sample(9_000_000, HostDelay::default(), ACK_DELAY_NS);
         assert!(rtt.min_ns() > 1_000_000, "{}", rtt.min_ns());
     }
 }

@@ -6,10 +6,12 @@ use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_wire::Ecn;
 
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
 mod hostile;
+mod paths;
 mod spray;
 
 /// Faults of a link, each in 1000 packets.
@@ -158,6 +160,13 @@ struct Network {
     random: Random,
     faults: Faults,
     delay_ns: u64,
+    /// Larger packets vanish; their sender is told, or not.
+    packet_bytes_max: usize,
+    tells_too_big: bool,
+    /// Packets that may be marked are.
+    is_congested: bool,
+    /// Hosts look at what has come at multiples of this only, if it is not 0.
+    turn_ns: u64,
     count: u64,
 }
 
@@ -176,6 +185,10 @@ impl Network {
             random: Random::new(seed),
             faults,
             delay_ns: 5 * MICROSECOND,
+            packet_bytes_max: usize::MAX,
+            tells_too_big: false,
+            is_congested: false,
+            turn_ns: 0,
             count: 0,
         }
     }
@@ -199,7 +212,7 @@ impl Network {
 
     fn transmit(&mut self) {
         for index in 0..2 {
-            let mut bytes = [0; 2048];
+            let mut bytes = [0; 9216];
             let now = self.now;
             while let Some(destination) = self.hosts[index].endpoint.next_transmit(now) {
                 let host = &mut self.hosts[index];
@@ -213,6 +226,14 @@ impl Network {
 
     fn carry(&mut self, to: usize, from: SocketAddr, bytes: &[u8]) {
         let faults = self.faults;
+        if bytes.len() > self.packet_bytes_max {
+            let (now, peer) = (self.now, self.hosts[to].address);
+            if self.tells_too_big {
+                let (quote, mtu) = (&bytes[..100], self.packet_bytes_max as u32 + 28);
+                self.hosts[1 - to].endpoint.handle_packet_too_big(now, peer, quote, mtu);
+            }
+            return;
+        }
         if self.random.chance(faults.loss, 1000) {
             return;
         }
@@ -239,6 +260,12 @@ impl Network {
         let arrival = self.link.peek().map(|Reverse(packet)| packet.0);
         let Some(next) = timeouts.chain(arrival).min() else { return false };
         self.now = self.now.max(next);
+        if self.turn_ns > 0 {
+            self.now = Time::from_ns(self.now.as_ns().next_multiple_of(self.turn_ns));
+            let now = self.now;
+            self.hosts.iter_mut().for_each(|host| host.endpoint.begin_turn(now, false));
+        }
+        let ecn = if self.is_congested { Ecn::Marked } else { Ecn::Capable };
         while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
             let Some(Reverse((_, _, to, source, bytes))) = self.link.pop() else { break };
             let destination = self.hosts[to].address;
@@ -249,6 +276,7 @@ impl Network {
                 destination,
                 &bytes,
                 Arrival::Queue,
+                ecn,
                 &mut host.app,
             );
         }
@@ -300,7 +328,7 @@ fn transfer(network: &mut Network, keys: [FlowKey; 2], lengths: &[u32], window: 
     let mut sent = 0;
     let mut received = 0;
     let end = network.now + 600 * SECOND;
-    let mut pool_end = 0;
+    let mut pool_end = network.hosts[0].app.transmit_pool.len() as u32;
     while received < lengths.len() {
         while sent < lengths.len() && sent - received < window {
             let app = &mut network.hosts[0].app;
@@ -549,6 +577,7 @@ fn replayed_and_spoofed_packets_change_nothing() {
         server.address,
         &packet,
         Arrival::Queue,
+        Ecn::Capable,
         &mut server.app,
     );
     assert_eq!(server.endpoint.counters().dropped_spoofed, 1);
@@ -559,6 +588,7 @@ fn replayed_and_spoofed_packets_change_nothing() {
             server.address,
             &packet,
             Arrival::Queue,
+            Ecn::Capable,
             &mut server.app,
         );
     }
@@ -581,6 +611,7 @@ fn a_flood_of_syns_allocates_nothing() {
             server.address,
             &syn,
             Arrival::Queue,
+            Ecn::Capable,
             &mut server.app,
         );
     }
@@ -610,6 +641,7 @@ fn garbage_never_panics_and_is_counted() {
             server.address,
             &bytes,
             Arrival::Queue,
+            Ecn::Capable,
             &mut server.app,
         );
     }

@@ -1,13 +1,15 @@
 //! IPv4 headers (RFC 791). Options are skipped, fragments are recognised and refused: Clearway
 //! never sends any, and reassembling those of strangers is a way to fill memory.
 
-use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at};
 use crate::checksum::Sum;
+use crate::{Ecn, Malformed};
 use core::net::Ipv4Addr;
 
 /// The length of a header without options: the only kind that is sent.
 pub const HEADER_LENGTH: usize = 20;
+/// Where the type of service stands, whose two low bits are [`Ecn`]'s.
+pub const TYPE_OF_SERVICE_AT: usize = 1;
 /// Where the total length stands in the header.
 pub const TOTAL_LENGTH_AT: usize = 2;
 /// Where the checksum stands in the header.
@@ -45,6 +47,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn header_length(&self) -> usize {
         usize::from(self.bytes[0] & 0xf) * 4
+    }
+
+    /// Whether it is, or could be, marked as having met congestion.
+    #[inline]
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.bytes[TYPE_OF_SERVICE_AT])
     }
 
     /// The length of the packet.

@@ -1,12 +1,16 @@
 //! IPv6 headers (RFC 8200) and a safe walk over extension headers. None are ever sent; fragments
 //! are refused as in IPv4.
 
-use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at};
+use crate::{Ecn, Malformed};
 use core::net::Ipv6Addr;
 
 /// The length of the fixed header: the only kind that is sent.
 pub const HEADER_LENGTH: usize = 40;
+/// Where the low half of the traffic class stands, and how far up in that octet the two bits of [`Ecn`].
+pub const ECN_AT: usize = 1;
+/// See [`ECN_AT`].
+pub const ECN_SHIFT: u32 = 4;
 /// Where the payload length stands in the header.
 pub const PAYLOAD_LENGTH_AT: usize = 4;
 /// More extension headers than this are refused. RFC 8200, section 4.1, expects each at most once,
@@ -50,6 +54,13 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn version(&self) -> u8 {
         self.bytes[0] >> 4
+    }
+
+    /// Whether it is, or could be, marked as having met congestion.
+    #[inline]
+    #[must_use]
+    pub fn ecn(&self) -> Ecn {
+        Ecn::from_bits(self.bytes[ECN_AT] >> ECN_SHIFT)
     }
 
     /// Bytes behind the fixed header, extension headers included.

@@ -23,6 +23,7 @@ mod bytes;
 pub mod checksum;
 pub mod clearway;
 pub mod digest;
+mod ecn;
 pub mod ethernet;
 pub mod icmpv4;
 pub mod icmpv6;
@@ -34,6 +35,7 @@ mod tests;
 pub mod udp;
 pub mod vlan;
 
+pub use ecn::Ecn;
 pub use ethernet::MacAddress;
 pub use malformed::Malformed;
 

@@ -3,9 +3,9 @@
 
 use clearway_wire::Malformed;
 use clearway_wire::clearway::{
-    Challenge, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn, SynAck,
-    Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_path, emit_ping,
-    emit_probe, emit_reset, emit_stray, seal,
+    Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
+    SynAck, Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_path,
+    emit_ping, emit_probe, emit_reset, emit_stray, seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -123,7 +123,7 @@ fn expected_packets() -> BTreeMap<&'static str, Vec<u8>> {
 }
 
 fn emit_ack_and_hello(bytes: &mut [u8]) -> usize {
-    let at = emit_ack(bytes, 1000, std::iter::once(3..6));
+    let at = emit_ack(bytes, 1000, EcnReport::default(), std::iter::once(3..6));
     at + emit_hello(&mut bytes[at..])
 }
 
@@ -131,7 +131,7 @@ fn emit_ack_and_hello(bytes: &mut [u8]) -> usize {
 fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
     BTreeMap::from([
         ("ping", frame(emit_ping)),
-        ("ack", frame(|bytes| emit_ack(bytes, 50_000, ACKED))),
+        ("ack", frame(|bytes| emit_ack(bytes, 50_000, EcnReport::default(), ACKED))),
         ("limit", frame(|bytes| emit_limit(bytes, 1 << 32))),
         ("message", frame(emit_hello)),
         ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 0, 258, 3, 10, 4)))),

@@ -147,6 +147,7 @@ fn engine_config() -> EngineConfig {
         },
         udp_port: 20707,
         idle: Idle::Spin,
+        congestion: clearway_engine::Congestion::Swift,
     }
 }
 

@@ -4,7 +4,9 @@ use toml::de::DeTable;
 
 use super::problem::{Problems, Sink};
 use super::reader::{Placed, Section};
-use super::{Config, Control, Log, LogFormat, Machine, UDP_PORT_DEFAULT, parse_nic, parse_policy};
+use super::{
+    Config, Congestion, Control, Log, LogFormat, Machine, UDP_PORT_DEFAULT, parse_nic, parse_policy,
+};
 
 /// Longest path that fits in a Unix socket address (unix(7)).
 pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -38,6 +40,8 @@ pub(super) fn read<T>(
 fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let confine = root.boolean("confine");
     let udp_port = root.integer("udp_port", 1..=u64::from(u16::MAX));
+    let controls = Congestion::ALL.map(|control| (control.name(), control));
+    let congestion = root.choice("congestion", &controls);
     let control = root.section("control", "[control]").map(control).unwrap_or_default();
     let nics = root.sections("nic", "[[nic]]");
     let policy = root.section("policy", "[policy]");
@@ -52,6 +56,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let config = Config {
         control,
         udp_port: udp_port.map_or(UDP_PORT_DEFAULT, |port| port.value as u16),
+        congestion: congestion.unwrap_or_default(),
         nics: parse_nic::nics(nics, machine),
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,

@@ -273,6 +273,8 @@ mod tests {
             state: "open",
             rtt_ns: u64::MAX,
             congestion_window_bytes: u64::MAX,
+            packet_bytes: u16::MAX,
+            ecn: "all marked on the path",
             in_flight_bytes: u64::MAX,
             messages_sent: u64::MAX,
             messages_received: u64::MAX,

@@ -15,9 +15,9 @@ use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 /// many connections can be unread at once before memory runs short, rounding to powers of two
 /// included.
 const WINDOW_PARTS: u64 = 16;
-/// A window of more than this only adds memory: it is ten times the bandwidth-delay product of
-/// 10 Gbit/s over 80 µs.
-const WINDOW_BYTES_MAX: u64 = 1 << 20;
+/// More than this no path needs: it is the bandwidth-delay product of 10 Gbit/s over 20 ms, and some. An app
+/// with a smaller pool, and so a smaller window, gets no more than that per round trip.
+const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Finished sends of a connection that are told in a completion of their own, rather than with
 /// the next message that it receives.
 const SENT_UNTOLD_MAX: u32 = 32;
@@ -304,6 +304,8 @@ impl Channel {
                 state: if local.closing { "closing" } else { "open" },
                 rtt_ns: 0,
                 congestion_window_bytes: 0,
+                packet_bytes: 0,
+                ecn: "",
                 in_flight_bytes: 0,
                 messages_sent: u64::from(connection.sent),
                 messages_received: connection.received,

@@ -7,7 +7,7 @@ use clearway_transport::Arrival;
 use clearway_wire::digest::Digest;
 
 use super::{Checks, Core, Via};
-use crate::interface::{Datagram, Received, Service};
+use crate::interface::{Datagram, NetworkErrorKind, Received, Service};
 use crate::lanes::What;
 use crate::switch::{Port, Sighting, VifKey};
 
@@ -161,6 +161,10 @@ impl Core {
                 }
             },
             Received::NetworkError(error) => {
+                if let NetworkErrorKind::TooLarge { mtu } = error.kind {
+                    let (peer, quote) = (error.destination, error.quote);
+                    return self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+                }
                 self.endpoint.handle_network_error(
                     now,
                     error.destination,
@@ -183,6 +187,7 @@ impl Core {
             datagram.destination,
             datagram.payload,
             if via == Via::Lane { Arrival::Lane } else { Arrival::Queue },
+            datagram.ecn,
             &mut self.channels,
         );
         let is_answered = had_replies || self.endpoint.has_replies();

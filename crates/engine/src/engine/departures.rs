@@ -115,7 +115,7 @@ fn packet(
     if length == 0 {
         return 0;
     }
-    let frame_length = path.emit_udp_headers(frame, length);
+    let frame_length = path.emit_udp_headers(frame, length, destination.is_ecn_capable);
     path.finish(&mut frame[..frame_length]);
     frame_length
 }

@@ -18,6 +18,7 @@ use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_nic::BURST_FRAMES;
 use clearway_transport::{Arrival, Destination, Endpoint, Owner};
+use clearway_wire::Ecn;
 use clearway_wire::clearway::{Packet, PacketType};
 use clearway_wire::digest::{Digest, fields};
 
@@ -142,9 +143,9 @@ impl Core {
             What::Datagram { source, destination } => {
                 self.channels.destination = Some(destination.ip());
                 // This is the way that it was to come.
-                let arrival = Arrival::Queue;
-                let channels = &mut self.channels;
-                self.endpoint.handle_datagram(now, source, destination, bytes, arrival, channels);
+                let (arrival, ecn) = (Arrival::Queue, Ecn::NotCapable);
+                let (endpoint, channels) = (&mut self.endpoint, &mut self.channels);
+                endpoint.handle_datagram(now, source, destination, bytes, arrival, ecn, channels);
             }
             What::Sighting { capture, info } => {
                 self.switch.show_of_sibling(&mut self.channels, capture, info, bytes);

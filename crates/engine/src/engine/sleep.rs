@@ -33,6 +33,7 @@ impl Engine {
 
     /// Ends what [`Engine::arm`] began.
     pub(crate) fn disarm(&mut self) {
+        self.rested();
         for queue in &mut self.queues {
             queue.disarm();
         }

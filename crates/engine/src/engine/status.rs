@@ -17,6 +17,7 @@ impl Engine {
         Snapshot {
             engine: core.config.name.clone(),
             idle: core.config.idle.name().to_owned(),
+            congestion: core.config.congestion.name(),
             turns: self.turns,
             turns_busy: self.turns_busy,
             channels_parked: core.channels.parked_count() as u64,
@@ -53,6 +54,8 @@ impl Core {
                 state: info.state,
                 rtt_ns: info.rtt_ns,
                 congestion_window_bytes: info.congestion_window_bytes,
+                packet_bytes: info.packet_bytes,
+                ecn: info.ecn,
                 in_flight_bytes: info.in_flight_bytes,
                 messages_sent: info.messages_sent,
                 messages_received: info.messages_received,

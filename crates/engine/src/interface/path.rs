@@ -3,7 +3,7 @@
 use super::answers::Link;
 use clearway_base::{SECOND, Time};
 use clearway_wire::checksum::Sum;
-use clearway_wire::{ethernet, ipv4, ipv6, protocol, udp, vlan};
+use clearway_wire::{Ecn, ethernet, ipv4, ipv6, protocol, udp, vlan};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// How long a path is used before it is asked for again.
@@ -101,13 +101,18 @@ impl Path {
         usize::from(self.payload_offset)
     }
 
-    /// Writes all headers for a payload of `payload_length` bytes, which stays as it is. Returns
-    /// the length of the frame.
+    /// Writes all headers for a payload of `payload_length` bytes, which stays as it is, for a packet
+    /// that routers may mark (RFC 3168) if `is_ecn_capable`. Returns the length of the frame.
     ///
     /// # Panics
     /// If `frame` is shorter than the headers, or the payload longer than any MTU.
     #[inline]
-    pub fn emit_udp_headers(&self, frame: &mut [u8], payload_length: usize) -> usize {
+    pub fn emit_udp_headers(
+        &self,
+        frame: &mut [u8],
+        payload_length: usize,
+        is_ecn_capable: bool,
+    ) -> usize {
         // Copies of constant length, which the compiler turns into a few moves.
         match self.payload_offset() {
             42 => frame[..42].copy_from_slice(&self.template[..42]),
@@ -121,11 +126,17 @@ impl Path {
         let ip_at = usize::from(self.ip_offset);
         if self.is_ipv4() {
             let total_length = udp_length + ipv4::HEADER_LENGTH as u16;
-            let checksum = self.partial_sum.with_u16(total_length).checksum();
+            let ecn = if is_ecn_capable { Ecn::CAPABLE_BITS } else { 0 };
+            frame[ip_at + ipv4::TYPE_OF_SERVICE_AT] |= ecn;
+            let checksum =
+                self.partial_sum.with_u16(total_length).with_u16(u16::from(ecn)).checksum();
             put_u16(frame, ip_at + ipv4::TOTAL_LENGTH_AT, total_length);
             put_u16(frame, ip_at + ipv4::CHECKSUM_AT, checksum);
         } else {
             put_u16(frame, ip_at + ipv6::PAYLOAD_LENGTH_AT, udp_length);
+            if is_ecn_capable {
+                frame[ip_at + ipv6::ECN_AT] |= Ecn::CAPABLE_BITS << ipv6::ECN_SHIFT;
+            }
         }
         self.payload_offset() + payload_length
     }

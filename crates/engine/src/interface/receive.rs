@@ -4,7 +4,7 @@
 use super::{DropReason, Interface, Service};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
-use clearway_wire::{Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp, vlan};
+use clearway_wire::{Ecn, Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp, vlan};
 use core::net::{IpAddr, SocketAddr};
 
 /// What became of a frame.
@@ -30,6 +30,8 @@ pub struct Datagram<'a> {
     pub destination: SocketAddr,
     /// The UDP payload.
     pub payload: &'a [u8],
+    /// Whether it met congestion.
+    pub ecn: Ecn,
     /// The Ethernet address that it was handed on from.
     pub source_mac: MacAddress,
     /// The whole IP packet, for a refusal to quote.
@@ -126,17 +128,17 @@ impl Interface {
         ether_type: u16,
         packet: &'a [u8],
     ) -> Result<Datagram<'a>, DropReason> {
-        let (source, destination, datagram, check) = if ether_type == ether_type::IPV4 {
+        let (source, destination, datagram, check, ecn) = if ether_type == ether_type::IPV4 {
             let view = ipv4::View::new(packet)?;
             let ip = self.ipv4(&view)?;
             let check = udp::Check::V4(ip.source, ip.destination);
-            (ip.source.into(), ip.destination.into(), view.payload(), check)
+            (ip.source.into(), ip.destination.into(), view.payload(), check, view.ecn())
         } else {
             let view = ipv6::View::new(packet)?;
             let ip = ipv6::Repr::parse(&view)?;
             self.check_source_v6(&ip)?;
             let check = udp::Check::V6(ip.source, ip.destination);
-            (ip.source.into(), ip.destination.into(), view.payload(), check)
+            (ip.source.into(), ip.destination.into(), view.payload(), check, view.ecn())
         };
         let view = udp::View::new(datagram)?;
         let check = if self.verify_checksums { check } else { udp::Check::Skip };
@@ -145,6 +147,7 @@ impl Interface {
             source: SocketAddr::new(source, udp.source_port),
             destination: SocketAddr::new(destination, udp.destination_port),
             payload: view.payload(),
+            ecn,
             source_mac,
             packet,
         })

@@ -102,7 +102,7 @@ fn path(a: &mut Interface, b: &mut Interface, from: SocketAddr, to: SocketAddr) 
 fn datagram(path: &Path, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xaa; FRAME_BYTES_MAX];
     frame[path.payload_offset()..][..payload.len()].copy_from_slice(payload);
-    let length = path.emit_udp_headers(&mut frame, payload.len());
+    let length = path.emit_udp_headers(&mut frame, payload.len(), true);
     frame.truncate(length);
     path.finish(&mut frame);
     frame

@@ -190,6 +190,7 @@ fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
         },
         udp_port: UDP_PORT,
         idle: Idle::Spin,
+        congestion: clearway_engine::Congestion::Swift,
     }
 }
 

@@ -3,16 +3,16 @@
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_wire::Malformed;
 use clearway_wire::clearway::{
     Challenge, Header, Packet, PacketType, Reset, Syn, SynAck, Versions,
 };
+use clearway_wire::{Ecn, Malformed};
 
 use super::strangers::Addresses;
 use super::table::find;
 use super::{Endpoint, FlowKey};
 use crate::app::{App, Reason};
-use crate::flow::{Dropped, Outcome};
+use crate::flow::{Dropped, Outcome, Reception};
 
 /// How a datagram came to this engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +25,8 @@ pub enum Arrival {
 
 impl Endpoint {
     /// Takes the payload of a UDP datagram that came from `source` to the own address
-    /// `destination`, in the way that `arrival` says.
+    /// `destination`, in the way that `arrival` says, in an IP packet that said `ecn`.
+    #[expect(clippy::too_many_arguments, reason = "all that is known of a datagram, and the app")]
     pub fn handle_datagram(
         &mut self,
         now: Time,
@@ -33,6 +34,7 @@ impl Endpoint {
         destination: SocketAddr,
         payload: &[u8],
         arrival: Arrival,
+        ecn: Ecn,
         app: &mut impl App,
     ) {
         self.counters.received_by_lane += u64::from(arrival == Arrival::Lane);
@@ -46,7 +48,7 @@ impl Endpoint {
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                self.handle_data(now, between, &header, &packet, arrival, app);
+                self.handle_data(now, between, &header, &packet, arrival, ecn, app);
             }
             Ok(header) => {
                 if self.handle_control(now, between, &header, &packet, arrival, app).is_err() {
@@ -66,6 +68,7 @@ impl Endpoint {
         header: &Header,
         packet: &Packet<'_>,
         arrival: Arrival,
+        ecn: Ecn,
         app: &mut impl App,
     ) {
         let key = FlowKey(header.flow);
@@ -78,7 +81,8 @@ impl Endpoint {
             return self.counters.dropped_spoofed += 1;
         }
         flow.note_arrival(arrival, between.peer.port());
-        match flow.handle_data(now, &self.config, header, packet, app) {
+        let reception = Reception { gap_ns: self.turn.gap_ns, ecn };
+        match flow.handle_data(now, &self.config, header, packet, reception, app) {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;
                 return self.conclude(now, slot, outcome, app);

@@ -23,7 +23,7 @@ impl Endpoint {
     pub fn next_transmit(&mut self, now: Time) -> Option<Destination> {
         if let Some(reply) = self.replies.front() {
             let Addresses { local, peer } = reply.between;
-            return Some(Destination { from: local, to: peer, flow: None });
+            return Some(Destination { from: local, to: peer, flow: None, is_ecn_capable: false });
         }
         if self.burst >= BURST_PACKETS {
             self.burst = 0;
@@ -37,6 +37,7 @@ impl Endpoint {
                     from: SocketAddr::new(flow.local().ip(), flow.source_port()),
                     to: flow.remote(),
                     flow: Some(FlowKey(flow.local_id())),
+                    is_ecn_capable: flow.is_ecn_capable(),
                 });
             }
             self.ready.pop_front();

@@ -10,10 +10,11 @@ use clearway_wire::clearway::{
 use super::{Flow, Known, Outcome, Parameters, State};
 use crate::app::Reason;
 use crate::config::Config;
-use crate::congestion::Swift;
 use crate::control::{VERSIONS, emit_control};
+use crate::mtu::PathMtu;
 use crate::pacer::Pacer;
 use crate::recovery::Content;
+use crate::rtt::HostDelay;
 
 /// What a flow knows before its peer has answered.
 #[derive(Debug)]
@@ -21,8 +22,8 @@ pub(super) struct Connecting {
     token: u64,
     cookie: Vec<u8>,
     peer_engines: u8,
-    /// When the last syn left, for the first RTT sample.
-    sent: Time,
+    /// When the first syn left, with the cookie if there is one, for the first RTT sample.
+    sent: Option<Time>,
     pub(super) give_up: Time,
 }
 
@@ -49,7 +50,7 @@ impl Flow {
             token,
             cookie: Vec::new(),
             peer_engines: 1,
-            sent: now,
+            sent: None,
             give_up: now + config.connect_timeout_ns,
         });
         let mut flow = Self { service_port, ..Self::new(now, config, p, state) };
@@ -81,10 +82,11 @@ impl Flow {
 
     fn learn_peer(&mut self, now: Time, config: &Config, limit: u64, packet_bytes_max: u16) {
         self.outgoing.raise_limit(limit);
-        self.packet_bytes_max = config.packet_bytes_max.min(packet_bytes_max);
-        self.congestion = Box::new(Swift::new(self.packet_bytes_max, config.delay_target_ns));
+        let packet_bytes = config.packet_bytes_max.min(packet_bytes_max);
+        self.mtu = PathMtu::new(packet_bytes);
+        self.congestion = config.congestion.control(packet_bytes, config.delay_target_ns);
         self.window_bytes = self.congestion.window_bytes();
-        self.pacer = Pacer::new(now, self.packet_bytes_max);
+        self.pacer = Pacer::new(now, packet_bytes);
         self.touch(now, config);
     }
 
@@ -103,6 +105,7 @@ impl Flow {
         }
         let known = self.ports.pin(now, config, known, challenge.engines, challenge.port)?;
         connecting.cookie = challenge.cookie.to_vec();
+        connecting.sent = None;
         connecting.peer_engines = challenge.engines;
         Some(known)
     }
@@ -122,10 +125,11 @@ impl Flow {
         if connecting.token != token || !VERSIONS.contains(&syn_ack.version) {
             return false;
         }
-        let (rtt_ns, engines) = (now.since(connecting.sent), connecting.peer_engines);
+        let sent = connecting.sent.unwrap_or(now);
+        let (rtt_ns, engines) = (now.since(sent), connecting.peer_engines);
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
-        self.rtt.sample(rtt_ns, 0);
+        self.rtt.sample(rtt_ns, HostDelay::default(), config.ack_delay_ns);
         self.state = State::Open;
         self.ports.on_accepted(engines, syn_ack.port);
         self.note_syn_ack(config, syn_ack);
@@ -171,7 +175,8 @@ impl Flow {
     fn emit_syn(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
         let (engines, pass_on) = (self.engines(config), self.ports.is_desperate());
         let State::Connecting(connecting) = &mut self.state else { return 0 };
-        connecting.sent = now;
+        // The first of those that a syn-ack may answer: what is too long does less harm than too short.
+        connecting.sent = connecting.sent.or(Some(now));
         let syn = Syn {
             source_flow: self.local_id,
             port: self.service_port,

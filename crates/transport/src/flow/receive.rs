@@ -1,8 +1,8 @@
 //! What a flow does with a data packet.
 
-use clearway_base::Time;
-use clearway_wire::Malformed;
+use clearway_base::{SECOND, Time};
 use clearway_wire::clearway::{Ack, Frame, Header, Packet};
+use clearway_wire::{Ecn, Malformed};
 
 use super::{Flow, Outcome, State};
 use crate::app::{App, Reason};
@@ -11,6 +11,19 @@ use crate::congestion::AckSample;
 use crate::incoming::Refused;
 use crate::outgoing::Outgoing;
 use crate::recovery::Recovery;
+use crate::rtt::HostDelay;
+
+/// A host that has not looked at its packets for so long was asleep; what it measures then says
+/// nothing about the network.
+const SUSPENDED_NS: u64 = SECOND;
+
+/// How a packet came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reception {
+    /// For how long the host had not looked.
+    pub(crate) gap_ns: u64,
+    pub(crate) ecn: Ecn,
+}
 
 /// Why a data packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +44,7 @@ impl Flow {
         config: &Config,
         header: &Header,
         packet: &Packet<'_>,
+        reception: Reception,
         app: &mut impl App,
     ) -> Result<Outcome, Dropped> {
         if self.is_connecting() {
@@ -47,6 +61,7 @@ impl Flow {
         // Nothing of a packet counts unless all of it can be read.
         packet.frames().check().map_err(Dropped::Malformed)?;
         self.touch(now, config);
+        self.gap_ns = reception.gap_ns;
         let mut eliciting = false;
         let mut outcome = Outcome::Continue;
         let mut frames = packet.frames();
@@ -60,12 +75,14 @@ impl Flow {
                 Err(Refused::Violation) => return Err(Dropped::Violation),
             }
         }
+        let is_marked = self.marking.on_received(reception.ecn);
         self.acks.record(
             now,
+            now - reception.gap_ns,
             header.number,
             packet.length(),
             eliciting,
-            header.ack_requested,
+            header.ack_requested | is_marked,
             config.ack_delay_ns,
         );
         self.arrivals.end(now, self.rtt.smoothed_ns());
@@ -137,7 +154,7 @@ impl Flow {
         ack: &Ack<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
-        let limited = self.is_window_full();
+        let window_limited = ack.largest < self.limited_until;
         let (outgoing, close_acknowledged) = (&mut self.outgoing, &mut self.close_acknowledged);
         let mut messages = 0;
         let acked = self.recovery.on_ack(ack, |content| {
@@ -145,19 +162,29 @@ impl Flow {
             *close_acknowledged |= content.close;
         });
         let acked = acked.ok_or(Refused::Violation)?;
-        if let Some(sent) = acked.largest_sent {
-            self.rtt.sample(now.since(sent), u64::from(ack.delay_ns));
+        if let Some(sent) = acked.largest_sent.filter(|_| self.gap_ns < SUSPENDED_NS) {
+            let delay = HostDelay { peer_ns: u64::from(ack.delay_ns), own_ns: self.gap_ns };
+            self.rtt.sample(now.since(sent), delay, config.ack_delay_ns);
+        }
+        let marked = acked.largest_sent.is_some() && self.marking.on_ack(ack.ecn, acked.packets);
+        if acked.was_spurious {
+            self.congestion.on_spurious_loss();
         }
         if acked.bytes > 0 {
             self.congestion.on_ack(&AckSample {
                 now,
+                sent: acked.newest_sent,
                 acked_bytes: acked.bytes,
-                rtt_ns: self.rtt.adjusted_ns(),
+                rtt_ns: self.rtt.network_ns(),
                 smoothed_rtt_ns: self.rtt.smoothed_ns(),
                 min_rtt_ns: self.rtt.min_ns(),
-                window_limited: limited,
+                window_limited,
+                marked,
             });
             self.window_bytes = self.congestion.window_bytes();
+            if self.mtu.on_acked(now, acked.largest_bytes) {
+                self.congestion.set_packet_bytes(self.mtu.bytes());
+            }
         }
         self.detect_losses(now, config);
         if messages > 0 && self.has_app() {

@@ -5,7 +5,12 @@ use clearway_base::Time;
 use super::{Flow, Outcome, State};
 use crate::app::Reason;
 use crate::config::Config;
-use crate::recovery::Content;
+use crate::congestion::LossSample;
+use crate::recovery::{Content, Lost};
+
+/// Unanswered probes without which silence is not the peer's: this host itself was away, suspended or
+/// stopped.
+const PROBES_MIN: u32 = 2;
 
 impl Flow {
     /// When [`Flow::handle_timeout`] is to be called next.
@@ -42,7 +47,10 @@ impl Flow {
         }
         let silence_ns = now.since(self.silent_since());
         if silence_ns >= config.idle_timeout_ns && self.expects_answer(config) {
-            return Outcome::Ended(Reason::TimedOut);
+            if self.recovery.probes() >= PROBES_MIN {
+                return Outcome::Ended(Reason::TimedOut);
+            }
+            self.ask_once_more(now, config);
         }
         if self.keep_alive_at <= now {
             self.keep_alive_at = now + config.keep_alive_ns;
@@ -66,35 +74,44 @@ impl Flow {
         self.last_received.max(self.asked)
     }
 
+    /// Gives the peer the time of some probes to be heard.
+    fn ask_once_more(&mut self, now: Time, config: &Config) {
+        self.asked = now - config.idle_timeout_ns + 8 * config.probe_timeout_max_ns;
+        self.probe_due = true;
+    }
+
     /// Without keep-alive, silence on a flow with nothing in flight is no sign of a dead peer.
     fn expects_answer(&self, config: &Config) -> bool {
         config.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
     }
 
     fn handle_probe_timeout(&mut self, now: Time, config: &Config) {
-        if let Some(content) = self.recovery.on_probe_timeout(now) {
-            self.probe_with(&content);
+        let oldest = self.recovery.on_probe_timeout(now);
+        if self.mtu.on_probe_timeouts(self.recovery.probes()) {
+            self.congestion.set_packet_bytes(self.mtu.bytes());
         }
-        // RFC 9002, 7.6: three probe timeouts in a row are persistent congestion.
-        if self.recovery.probes() == 3 {
-            self.congestion.on_persistent_congestion();
-            self.window_bytes = self.congestion.window_bytes();
-            self.rtt.on_persistent_congestion();
+        if let Some(oldest) = oldest {
+            self.probe_with(&oldest);
         }
         if self.recovery.probes() >= 2 {
             self.ports.on_silence(now, config, self.rtt.smoothed_ns());
         }
+        self.marking.on_probe_timeouts(self.recovery.probes());
         self.probe_due = true;
     }
 
     pub(super) fn detect_losses(&mut self, now: Time, config: &Config) {
-        let delay_ns = self.rtt.loss_delay_ns(config.timer_granularity_ns);
+        let patience_ns = self.persistence_ns(config);
         let (outgoing, limit_due, close_due) =
             (&mut self.outgoing, &mut self.limit_due, &mut self.close_due);
         let arrivals = &mut self.arrivals;
-        let mut lost = 0;
-        let last_sent = self.recovery.detect_losses(now, delay_ns, |content| {
-            lost += 1;
+        let (mtu, mut is_black_hole) = (&mut self.mtu, false);
+        let granularity_ns = config.timer_granularity_ns;
+        let lost = self.recovery.detect_losses(now, &self.rtt, granularity_ns, |content, bytes| {
+            if content.is_size_probe {
+                return mtu.on_probe_lost(now);
+            }
+            is_black_hole |= mtu.on_lost(now, bytes, patience_ns);
             outgoing.send_again(content.range.clone());
             *limit_due |= content.limit;
             *close_due |= content.close;
@@ -102,11 +119,44 @@ impl Flow {
                 arrivals.tell_path_again();
             }
         });
-        self.packets_lost += lost;
-        if let Some(sent) = last_sent {
-            self.congestion.on_loss(now, sent);
-            self.window_bytes = self.congestion.window_bytes();
+        self.packets_lost += lost.packets;
+        if is_black_hole {
+            self.congestion.set_packet_bytes(self.mtu.bytes());
         }
+        if lost.bytes > 0 {
+            self.tell_lost(now, config, &lost);
+        }
+    }
+
+    fn tell_lost(&mut self, now: Time, config: &Config, lost: &Lost) {
+        self.congestion.on_loss(&LossSample { now, sent: lost.last_sent, bytes: lost.bytes });
+        if lost.span_ns > self.persistence_ns(config) {
+            self.congestion.on_persistent_congestion();
+            self.rtt.on_persistent_congestion();
+        }
+        self.window_bytes = self.congestion.window_bytes();
+    }
+
+    /// RFC 9002, 7.6.1: "(smoothed_rtt + max(4*rttvar, kGranularity) + max_ack_delay) *
+    /// kPersistentCongestionThreshold", which is 3.
+    fn persistence_ns(&self, config: &Config) -> u64 {
+        3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns)
+    }
+
+    /// The network says that the packet with this number was too large: packets of up to `bytes`
+    /// pass, or it does not say if that is 0. False if there is no such packet.
+    pub(crate) fn handle_packet_too_big(&mut self, now: Time, number: u64, bytes: u16) -> bool {
+        let is_plausible =
+            self.recovery.bytes_of(number).is_some_and(|sent| sent > u32::from(bytes));
+        if !is_plausible || !self.mtu.on_too_big(now, bytes) {
+            return false;
+        }
+        for content in self.recovery.give_up_larger(self.mtu.bytes()) {
+            self.outgoing.send_again(content.range.clone());
+            self.send_frames_again(&content);
+        }
+        self.congestion.set_packet_bytes(self.mtu.bytes());
+        true
     }
 
     /// The probe is to carry what the peer can surely take: the first bytes that it has not
@@ -114,10 +164,15 @@ impl Flow {
     /// oldest packet in flight, would be sent and turned away for ever, while the first ones, in a
     /// later packet that was lost, are never missed.
     pub(super) fn probe_with(&mut self, oldest: &Content) {
-        self.outgoing.send_first_again(self.packet_bytes_max.into());
-        self.limit_due |= oldest.limit;
-        self.close_due |= oldest.close;
-        if oldest.path {
+        self.outgoing.send_first_again(self.mtu.bytes().into());
+        self.send_frames_again(oldest);
+    }
+
+    /// All but messages.
+    fn send_frames_again(&mut self, content: &Content) {
+        self.limit_due |= content.limit;
+        self.close_due |= content.close;
+        if content.path {
             self.arrivals.tell_path_again();
         }
     }

@@ -12,6 +12,7 @@ use clearway_wire::clearway::{
 use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
+use crate::pacer::Speed;
 use crate::recovery::Content;
 
 /// Room for an acknowledgement is kept to this, so that data still fits beside it.
@@ -31,6 +32,7 @@ impl Flow {
                     || self.probe_due
                     || self.may_close()
                     || (self.outgoing.has_data() && self.may_send_data(now))
+                    || (self.mtu.probe_bytes().is_some() && self.may_send_data(now))
             }
         }
     }
@@ -43,20 +45,30 @@ impl Flow {
         self.close_due && self.outgoing.is_sent() && !self.recovery.is_full()
     }
 
-    pub(super) fn is_window_full(&self) -> bool {
-        self.recovery.in_flight_bytes() + u64::from(self.packet_bytes_max) > self.window_bytes
-            || self.recovery.is_full()
+    /// One packet may always be in flight; if the window is less than that, the pacer sees to it.
+    fn is_window_full(&self) -> bool {
+        let in_flight_bytes = self.recovery.in_flight_bytes();
+        let next_bytes = in_flight_bytes + u64::from(self.mtu.bytes());
+        (next_bytes > self.window_bytes && in_flight_bytes > 0) || self.recovery.is_full()
     }
 
+    /// To be asked when there is data to send: if not, then the window was used up.
     fn may_send_data(&mut self, now: Time) -> bool {
         if self.is_window_full() || self.paced_until.is_some_and(|until| until > now) {
+            self.limited_until = self.recovery.next_number();
             return false;
         }
-        let (window, rtt_ns) = (self.window_bytes, self.rtt.smoothed_ns());
-        if self.pacer.allows(now, window, rtt_ns) {
+        let speed = Speed {
+            window_bytes: self.window_bytes,
+            rtt_ns: self.rtt.smoothed_ns(),
+            packet_bytes: self.mtu.bytes(),
+            gap_ns: self.gap_ns,
+        };
+        if self.pacer.allows(now, &speed) {
             return true;
         }
-        self.paced_until = Some(self.pacer.next_allowed(window, rtt_ns).max(now + 1));
+        self.paced_until = Some(self.pacer.next_allowed(&speed).max(now + 1));
+        self.limited_until = self.recovery.next_number();
         false
     }
 
@@ -79,12 +91,18 @@ impl Flow {
     }
 
     fn emit_data(&mut self, now: Time, bytes: &mut [u8], app: &impl App) -> usize {
-        let bytes = &mut bytes[..usize::from(self.packet_bytes_max)];
+        if let Some(probe_bytes) = self.mtu.probe_bytes()
+            && self.may_send_data(now)
+        {
+            return self.emit_size_probe(now, &mut bytes[..usize::from(probe_bytes)]);
+        }
+        let bytes = &mut bytes[..usize::from(self.mtu.bytes())];
         let mut at = HEADER_LENGTH;
         if self.acks.is_pending() {
             let room = &mut bytes[at..at + ACK_BYTES_MAX];
             let (ranges, delay_ns) = self.acks.ranges(now);
-            at += clearway::emit_ack(room, u32::try_from(delay_ns).unwrap_or(u32::MAX), ranges);
+            let delay_ns = u32::try_from(delay_ns).unwrap_or(u32::MAX);
+            at += clearway::emit_ack(room, delay_ns, self.marking.report(), ranges);
             self.acks.on_sent();
         }
         if let Some(port) = self.arrivals.take_stray() {
@@ -106,7 +124,7 @@ impl Flow {
             );
         }
         let probe = core::mem::take(&mut self.probe_due);
-        if probe || self.may_send_data(now) {
+        if probe || (self.outgoing.has_data() && self.may_send_data(now)) {
             at = self.emit_messages(bytes, at, &mut content.range, app);
         }
         if self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
@@ -124,6 +142,16 @@ impl Flow {
         let eliciting = at > frames_start;
         self.finish(now, &mut bytes[..at], eliciting, probe, content);
         at
+    }
+
+    /// Writes a packet of nothing but its size.
+    fn emit_size_probe(&mut self, now: Time, bytes: &mut [u8]) -> usize {
+        self.mtu.on_probe_sent();
+        let at = HEADER_LENGTH + clearway::emit_ping(&mut bytes[HEADER_LENGTH..]);
+        clearway::emit_padding(&mut bytes[at..]);
+        let content = Content { is_size_probe: true, ..Content::default() };
+        self.finish(now, bytes, true, true, content);
+        bytes.len()
     }
 
     /// Writes message frames from `at` on; returns where they end.
@@ -196,9 +224,18 @@ impl Flow {
         if eliciting {
             self.pacer.on_sent(packet.len() as u64);
         }
-        // What leaves this sender unable to go on is to be acknowledged without delay.
-        let urgent =
-            eliciting && (probe || is_close || self.is_window_full() || self.outgoing.is_limited());
+        // What leaves this sender unable to go on is to be acknowledged without delay, and each
+        // quarter of the window, or a small window would be sent, and waited for, as a whole.
+        self.unasked_bytes += packet.len() as u64;
+        let urgent = eliciting
+            && (probe
+                || is_close
+                || self.unasked_bytes >= self.window_bytes / 4
+                || self.is_window_full()
+                || self.outgoing.is_limited());
+        if urgent {
+            self.unasked_bytes = 0;
+        }
         Header::data(self.peer_id, number, urgent).emit(packet);
         clearway::seal(packet);
     }

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_wire::Ecn;
 use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
@@ -33,6 +34,7 @@ impl Host {
             self.address,
             packet,
             Arrival::Queue,
+            Ecn::Capable,
             &mut self.app,
         );
     }
@@ -225,7 +227,7 @@ fn a_message_that_is_due_gets_its_place_however_many_wait_for_it() {
 #[test]
 fn a_message_in_crumbs_ends_the_flow() {
     let mut scene = Scene::new(16 << 20);
-    for index in 0..2000 {
+    for index in 0..9000 {
         let packet = scene.hostile.fragment(0, MESSAGE_BYTES_MAX, 2 * index, &[1]);
         scene.attack(&packet);
     }
@@ -326,7 +328,9 @@ fn the_last_packet_number_that_there_is_ends_the_flow() {
 fn an_acknowledgement_of_what_was_never_sent_ends_the_flow() {
     let mut scene = Scene::new(1 << 20);
     let range = 0..1000;
-    let packet = scene.hostile.packet(|frames| clearway::emit_ack(frames, 0, [range]));
+    let packet = scene
+        .hostile
+        .packet(|frames| clearway::emit_ack(frames, 0, clearway::EcnReport::default(), [range]));
     scene.attack(&packet);
     scene.assert_ended();
 }

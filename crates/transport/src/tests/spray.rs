@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_wire::Ecn;
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
 use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Owner};
@@ -189,7 +190,15 @@ impl World {
             None => return,
         };
         let Engine { endpoint, app } = &mut host.engines[engine];
-        endpoint.handle_datagram(self.now, from, host.address, bytes, arrival, app);
+        endpoint.handle_datagram(
+            self.now,
+            from,
+            host.address,
+            bytes,
+            arrival,
+            Ecn::NotCapable,
+            app,
+        );
     }
 
     fn step(&mut self) -> bool {
@@ -461,7 +470,8 @@ fn a_peer_that_complains_all_the_time_is_humoured_now_and_then() {
         seal(&mut bytes[..at]);
         let arrival = if random.chance(1, 2) { Arrival::Queue } else { Arrival::Lane };
         let datagram = bytes[..at].to_vec();
-        server.endpoint.handle_datagram(now, peer, address, &datagram, arrival, &mut server.app);
+        let (endpoint, app) = (&mut server.endpoint, &mut server.app);
+        endpoint.handle_datagram(now, peer, address, &datagram, arrival, Ecn::NotCapable, app);
         server.endpoint.handle_timeouts(now, &mut server.app);
         while let Some(destination) = server.endpoint.next_transmit(now) {
             server.endpoint.poll_transmit(now, destination, &mut bytes, &server.app);

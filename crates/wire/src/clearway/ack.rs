@@ -3,7 +3,7 @@
 //! ```text
 //!  0       1       2       3       4       5       6       7
 //! +-------+-------+---------------+-------------------------------+
-//! | 0x02  | count |   reserved    |           delay, ns           |
+//! | 0x02  |C count| marked packets|           delay, ns           |
 //! +-------+-------+---------------+-------------------------------+
 //! |                            largest                            |
 //! +-------------------------------+-------------------------------+
@@ -15,8 +15,20 @@
 
 use super::{ACK_FRAME_LENGTH, ACK_RANGE_LENGTH, ACK_RANGES_MAX, frame_type};
 use crate::Malformed;
-use crate::bytes::{put, u32_at, u64_at};
+use crate::bytes::{put, u16_at, u32_at, u64_at};
 use core::ops::Range;
+
+/// What an ack frame says about explicit congestion notification (RFC 3168).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EcnReport {
+    /// The newest packet came as capable of being marked, or marked: the path leaves that alone.
+    pub is_capable: bool,
+    /// How many packets of the flow came marked so far, wrapping.
+    pub marked_packets: u16,
+}
+
+/// The bit beside the number of ranges that says so.
+const CAPABLE: u8 = 0x80;
 
 /// A valid ack frame. Its ranges are checked: none is empty, each lies below the one before with a
 /// gap between, and none reaches below packet number zero.
@@ -24,6 +36,8 @@ use core::ops::Range;
 pub struct Ack<'a> {
     /// How long ago the largest number was received when this was sent, in ns.
     pub delay_ns: u32,
+    /// What the receiver has seen of marks.
+    pub ecn: EcnReport,
     /// The largest number that is acknowledged.
     pub largest: u64,
     /// The first range: this and everything up to `largest`.
@@ -38,7 +52,7 @@ impl<'a> Ack<'a> {
     pub(super) fn split(bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Malformed> {
         let (head, rest) =
             bytes.split_first_chunk::<ACK_FRAME_LENGTH>().ok_or(Malformed::Truncated)?;
-        let count = usize::from(head[1]);
+        let count = usize::from(head[1] & !CAPABLE);
         if count > ACK_RANGES_MAX {
             return Err(Malformed::Length);
         }
@@ -52,6 +66,7 @@ impl<'a> Ack<'a> {
         let first = u64::from(u32_at(head, 16));
         let ack = Self {
             delay_ns: u32_at(head, 4),
+            ecn: EcnReport { is_capable: head[1] & CAPABLE != 0, marked_packets: u16_at(head, 2) },
             largest,
             smallest_of_first: largest.checked_sub(first).ok_or(Malformed::AckRange)?,
             further: further.as_chunks().0,
@@ -133,6 +148,7 @@ fn gap_and_length(pair: &[u8; ACK_RANGE_LENGTH]) -> (u64, u64) {
 pub fn emit_ack(
     bytes: &mut [u8],
     delay_ns: u32,
+    ecn: EcnReport,
     ranges: impl IntoIterator<Item = Range<u64>>,
 ) -> usize {
     let mut ranges = ranges.into_iter();
@@ -145,8 +161,8 @@ pub fn emit_ack(
     let was_cut = largest - u64::from(first) != newest.start;
     let count = if was_cut { 0 } else { emit_further_ranges(further, newest.start, ranges) };
     head[0] = frame_type::ACK;
-    head[1] = count as u8; // at most ACK_RANGES_MAX
-    put(head, 2, [0; 2]);
+    head[1] = count as u8 | if ecn.is_capable { CAPABLE } else { 0 }; // at most ACK_RANGES_MAX
+    put(head, 2, ecn.marked_packets.to_be_bytes());
     put(head, 4, delay_ns.to_be_bytes());
     put(head, 8, largest.to_be_bytes());
     put(head, 16, first.to_be_bytes());

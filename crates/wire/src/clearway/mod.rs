@@ -21,7 +21,7 @@ mod header;
 #[cfg(test)]
 mod tests;
 
-pub use ack::{Ack, AckRanges, emit_ack};
+pub use ack::{Ack, AckRanges, EcnReport, emit_ack};
 pub use emit::{
     emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_path, emit_ping,
     emit_probe, emit_reset, emit_stray,

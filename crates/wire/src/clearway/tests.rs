@@ -137,19 +137,21 @@ proptest! {
         base in prop_oneof![Just(0u64), any::<u64>().prop_map(|base| base / 2)],
         delay_ns in any::<u32>(),
         room in 0..400usize,
+        (is_capable, marked_packets) in any::<(bool, u16)>(),
     ) {
+        let ecn = EcnReport { is_capable, marked_packets };
         let mut set = RangeSet::new();
         for (start, length) in received {
             set.insert(base + start..base + start + length);
         }
         let mut bytes = vec![0xaa; room];
-        let length = emit_ack(&mut bytes, delay_ns, set.iter().rev());
+        let length = emit_ack(&mut bytes, delay_ns, ecn, set.iter().rev());
         if room < ACK_FRAME_LENGTH {
             prop_assert_eq!(length, 0);
             return Ok(());
         }
         let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
-        prop_assert_eq!(ack.delay_ns, delay_ns);
+        prop_assert_eq!((ack.delay_ns, ack.ecn), (delay_ns, ecn));
         prop_assert_eq!(ack.largest, set.last().unwrap().end - 1);
         prop_assert_eq!(ack.length(), length);
         let fit = ((room - ACK_FRAME_LENGTH) / ACK_RANGE_LENGTH).min(ACK_RANGES_MAX) + 1;
@@ -269,13 +271,13 @@ fn wrong_acks_are_malformed() {
 fn ack_ranges_beyond_32_bits_are_cut() {
     let far = 1u64 << 40;
     let mut bytes = [0; 64];
-    let length = emit_ack(&mut bytes, 0, [far..far + 10, 0..5]);
+    let length = emit_ack(&mut bytes, 0, EcnReport::default(), [far..far + 10, 0..5]);
     let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
     assert!(ack.ranges().eq(core::iter::once(far..far + 10)));
-    let length = emit_ack(&mut bytes, 0, [10..far, 0..5]);
+    let length = emit_ack(&mut bytes, 0, EcnReport::default(), [10..far, 0..5]);
     let Ok(Frame::Ack(ack)) = only_frame(&bytes[..length]) else { panic!("not an ack") };
     assert!(ack.ranges().eq(core::iter::once(far - (1 << 32)..far)));
-    assert_eq!(emit_ack(&mut bytes, 0, []), 0);
+    assert_eq!(emit_ack(&mut bytes, 0, EcnReport::default(), []), 0);
 }
 
 #[test]
@@ -371,7 +373,7 @@ fn checking_frames_says_the_same_as_reading_them() {
                 2 => emit_close(&mut body[at..], 0, 1),
                 3 => emit_message(&mut body[at..], 0, 1, random.below(9) as u32),
                 4 => emit_limit(&mut body[at..], 5),
-                5 => emit_ack(&mut body[at..], 0, core::iter::once(3..4)),
+                5 => emit_ack(&mut body[at..], 0, EcnReport::default(), core::iter::once(3..4)),
                 6 => emit_reset(&mut body[at..], 1),
                 _ => {
                     body[at] = random.below(10) as u8;

@@ -94,6 +94,8 @@ const FLOW_COLUMNS: Columns = &[
     ("#rtt ns", "rtt_ns"),
     ("#window", "congestion_window_bytes"),
     ("#in flight", "in_flight_bytes"),
+    ("#packet", "packet_bytes"),
+    ("ecn", "ecn"),
     ("#sent", "messages_sent"),
     ("#received", "messages_received"),
     ("#lost", "packets_lost"),
@@ -105,11 +107,12 @@ fn engines_text(engines: &[Value]) -> String {
     for engine in engines {
         let addresses: Vec<String> = list(engine, "addresses").iter().map(show).collect();
         text += &format!(
-            "\nENGINE {} \"{}\": {}; idle {}; {} of {} turns busy\n",
+            "\nENGINE {} \"{}\": {}; idle {}; congestion {}; {} of {} turns busy\n",
             field(engine, "index"),
             field(engine, "engine"),
             addresses.join(", "),
             field(engine, "idle"),
+            field(engine, "congestion"),
             field(engine, "turns_busy"),
             field(engine, "turns"),
         );

@@ -1,0 +1,289 @@
+//! Swift: additive increase while the queueing delay is below a target, decrease in proportion to the
+//! excess, at most once per round trip (Kumar et al., "Swift: Delay is Simple and Effective for
+//! Congestion Control in the Datacenter", SIGCOMM 2020, section 3). A window may be less than a packet;
+//! pacing makes it so. Before the first congestion signal the window doubles each round trip.
+//!
+//! Where this differs from the paper, because the paths here may be long, and lossy of themselves:
+//!
+//! - The delay is counted above the lowest round trip seen, not above a figure from the topology.
+//! - Far below the target the window grows by a part of itself. One packet per round trip would take
+//!   minutes to fill 10 Gbit/s over 20 ms. (Timely's hyperactive increase has the same purpose.)
+//! - What counts is the lowest delay of the last half to whole round trip: a queue that stands, not one packet that
+//!   was late. (Copa, Arun and Balakrishnan, NSDI 2018, section 2.1, has the same.)
+//! - A decrease empties the queue before the window grows again, so that flows that begin later see how long the
+//!   path is. Else they would take the others' queue for a part of it, and starve them.
+//! - Loss that comes without delay is no sign of congestion until it is a tenth of all; then
+//!   the window shrinks by the part that was lost.
+
+use clearway_base::{SECOND, Time};
+
+use super::{
+    AckSample, COLLAPSED_PACKETS, CongestionControl, INITIAL_PACKETS, LossSample, MAX_BYTES,
+};
+
+/// The delay-based controller.
+#[derive(Clone, Debug)]
+pub struct Swift {
+    window_bytes: f64,
+    packet_bytes: f64,
+    delay_target_ns: f64,
+    /// The lowest round-trip time of the path: what it takes without any queue.
+    base_rtt_ns: u64,
+    standing: Standing,
+    slow_start: bool,
+    /// The window that filled the path when there was last a queue.
+    full_bytes: f64,
+    /// How fast the window grows beyond that, as a part of itself per round trip; and when that was set.
+    growth: f64,
+    growth_since: Time,
+    /// The queue was too long and is being emptied.
+    drains: bool,
+    /// No second decrease for what was in flight at the first.
+    decreased: Option<Time>,
+    /// Since when the window has been as small as it can be, and the lowest round trip since.
+    starving: Option<(Time, u64)>,
+    loss: LossRate,
+}
+
+/// The lowest round-trip time of two stretches of half a round trip each.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    since: Time,
+    current_ns: u64,
+    previous_ns: u64,
+}
+
+/// What was lost of what was sent, over some packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct LossRate {
+    acked_bytes: f64,
+    lost_bytes: f64,
+}
+
+/// The paper's algorithm 1: the multiplicative decrease factor and its bound per round trip.
+const BETA: f64 = 0.8;
+const DECREASE_MAX: f64 = 0.5;
+/// What is left, at least, of the window that just fills the path when the queue is to be emptied.
+const DRAIN_FACTOR_MIN: f64 = 0.8;
+/// Flows with less than this, many of which share a link, decrease as in the paper: together they
+/// would leave it empty.
+const DRAIN_PACKETS_MIN: f64 = 4.0;
+/// RFC 8511, section 3.1, for marks, which come from shorter queues than losses do.
+const MARK_FACTOR: f64 = 0.8;
+/// Of the window, per round trip, up to what filled the path when there was last a queue, or nearly so.
+const GROWTH_MAX: f64 = 1.0 / 8.0;
+const NEARLY_FULL: f64 = 0.95;
+/// By how much growth beyond that speeds up per round trip without a queue.
+const GROWTH_FACTOR: f64 = 1.25;
+/// The paper's flow-based scaling (section 3.5): flows with few packets bear more delay, so that
+/// many of them get equal shares. It ends at a hundred packets, and is largest at a tenth of one.
+const SCALING_PACKETS_MAX: f64 = 100.0;
+const SCALING_PACKETS_MIN: f64 = 0.1;
+/// A window below this means waiting for a long time between packets, and learning nothing.
+const MIN_PACKETS: f64 = 1.0 / 16.0;
+/// After so long with the smallest window the path is taken for a longer one than before.
+const STARVING_NS: u64 = SECOND;
+/// Loss up to this part of all may be the path's own.
+const LOSS_TOLERATED: f64 = 0.1;
+/// Packets, acknowledged or lost, over which the loss rate is taken; and losses that suffice.
+const LOSS_RATE_PACKETS: f64 = 512.0;
+const LOSSES_ENOUGH: f64 = 128.0;
+
+impl Swift {
+    /// A controller for a path that carries packets of up to `packet_bytes`.
+    #[must_use]
+    pub fn new(packet_bytes: u16, delay_target_ns: u64) -> Self {
+        let packet_bytes = f64::from(packet_bytes);
+        Self {
+            window_bytes: INITIAL_PACKETS * packet_bytes,
+            packet_bytes,
+            delay_target_ns: delay_target_ns as f64,
+            base_rtt_ns: u64::MAX,
+            standing: Standing { since: Time::ZERO, current_ns: u64::MAX, previous_ns: u64::MAX },
+            slow_start: true,
+            full_bytes: 0.0,
+            growth: 0.0,
+            growth_since: Time::ZERO,
+            drains: false,
+            decreased: None,
+            starving: None,
+            loss: LossRate::default(),
+        }
+    }
+
+    /// The queueing delay that this flow accepts.
+    fn target_ns(&self) -> f64 {
+        let packets = self.window_bytes / self.packet_bytes;
+        let mut target_ns = self.delay_target_ns;
+        if packets < SCALING_PACKETS_MAX {
+            let least = SCALING_PACKETS_MAX.sqrt().recip();
+            let most = SCALING_PACKETS_MIN.sqrt().recip();
+            let scale = (packets.sqrt().recip().min(most) - least) / (most - least);
+            target_ns += self.delay_target_ns * scale;
+        }
+        target_ns
+    }
+
+    /// Learns how long the path is: the least that was seen, unless even the smallest window has
+    /// not brought that back for a second.
+    fn learn_base(&mut self, now: Time, rtt_ns: u64) {
+        self.base_rtt_ns = self.base_rtt_ns.min(rtt_ns);
+        if self.window_bytes > MIN_PACKETS * self.packet_bytes {
+            self.starving = None;
+            return;
+        }
+        let (since, least_ns) = self.starving.unwrap_or((now, rtt_ns));
+        let least_ns = least_ns.min(rtt_ns);
+        self.starving = Some((since, least_ns));
+        if now.since(since) >= STARVING_NS {
+            self.base_rtt_ns = least_ns;
+            self.starving = None;
+        }
+    }
+
+    /// Grows by a packet per round trip; and by a part of the window if less than half of the
+    /// accepted delay is there.
+    fn grow(&mut self, sample: &AckSample, queue_ns: f64, target_ns: f64) {
+        let acked_bytes = sample.acked_bytes as f64;
+        if self.slow_start {
+            self.window_bytes += acked_bytes;
+        } else {
+            let step = self.packet_bytes / self.window_bytes.max(self.packet_bytes);
+            let spare = (1.0 - 2.0 * queue_ns / target_ns).max(0.0);
+            let part = if spare > 0.0 { spare * self.growth_now(sample) } else { 0.0 };
+            self.window_bytes += acked_bytes * (step + part);
+        }
+        self.window_bytes = self.window_bytes.min(MAX_BYTES);
+    }
+
+    /// Fast up to the window that was enough the last time; beyond it carefully at first, since a
+    /// part of the window of a long path is more than the queue that is wanted.
+    fn growth_now(&mut self, sample: &AckSample) -> f64 {
+        if self.window_bytes < NEARLY_FULL * self.full_bytes {
+            return GROWTH_MAX;
+        }
+        if sample.sent >= self.growth_since {
+            self.growth_since = sample.now;
+            self.growth = (self.growth * GROWTH_FACTOR).min(GROWTH_MAX);
+        }
+        self.growth
+    }
+
+    /// Decreases to less than what fills the path without a queue, by no more than half in a round trip:
+    /// one long round trip may also be the host's.
+    fn drain(&mut self, sample: &AckSample, rtt_ns: f64) {
+        let base_ns = self.base_rtt_ns as f64;
+        let left = (1.0 - 2.0 * self.delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
+        let factor = left * base_ns / rtt_ns;
+        let full_bytes = self.window_bytes * base_ns / rtt_ns;
+        if self.decrease(sample.now, sample.sent, factor) {
+            if !self.drains {
+                self.full_bytes = full_bytes;
+                self.growth = (self.delay_target_ns / (4.0 * base_ns)).min(GROWTH_MAX);
+            }
+            let least_bytes = DRAIN_PACKETS_MIN * self.packet_bytes;
+            self.drains = factor < 1.0 - DECREASE_MAX && self.window_bytes > least_bytes;
+            self.window_bytes = self.window_bytes.max(least_bytes);
+        }
+    }
+
+    /// Decreases if too much has been lost to be the path's own loss.
+    fn judge_loss(&mut self, now: Time, sent: Time) {
+        if !self.loss.is_known(self.packet_bytes) {
+            return;
+        }
+        let part = self.loss.part();
+        self.loss = LossRate::default();
+        if part > LOSS_TOLERATED {
+            self.decrease(now, sent, 1.0 - part);
+        }
+    }
+
+    /// Decreases, unless what was sent at `sent` knows nothing of the last decrease yet.
+    fn decrease(&mut self, now: Time, sent: Time, factor: f64) -> bool {
+        if self.decreased.is_some_and(|last| sent <= last) {
+            return false;
+        }
+        self.decreased = Some(now);
+        self.slow_start = false;
+        let factor = factor.max(1.0 - DECREASE_MAX);
+        self.window_bytes = (self.window_bytes * factor).max(MIN_PACKETS * self.packet_bytes);
+        true
+    }
+}
+
+impl CongestionControl for Swift {
+    fn on_ack(&mut self, sample: &AckSample) {
+        let acked_bytes = sample.acked_bytes as f64;
+        if self.base_rtt_ns == u64::MAX {
+            self.base_rtt_ns = sample.min_rtt_ns; // the handshake's
+        }
+        self.learn_base(sample.now, sample.rtt_ns);
+        if self.loss.lost_bytes > 0.0 {
+            self.loss.acked_bytes += acked_bytes;
+            self.judge_loss(sample.now, sample.sent);
+        }
+        let rtt_ns = self.standing.add(sample) as f64;
+        let queue_ns = rtt_ns - self.base_rtt_ns as f64;
+        let target_ns = self.target_ns();
+        if self.drains {
+            self.drain(sample, rtt_ns);
+        } else if queue_ns > target_ns {
+            if self.window_bytes > DRAIN_PACKETS_MIN * self.packet_bytes {
+                return self.drain(sample, rtt_ns);
+            }
+            let excess = (queue_ns - target_ns) / rtt_ns;
+            self.decrease(sample.now, sample.sent, 1.0 - BETA * excess);
+        } else if sample.marked {
+            self.decrease(sample.now, sample.sent, MARK_FACTOR);
+        } else if sample.window_limited {
+            self.grow(sample, queue_ns, target_ns);
+        }
+    }
+
+    fn on_loss(&mut self, sample: &LossSample) {
+        self.loss.lost_bytes += sample.bytes as f64;
+        self.judge_loss(sample.now, sample.sent);
+    }
+
+    fn on_spurious_loss(&mut self) {
+        // One loss alone has decreased nothing.
+    }
+
+    fn on_persistent_congestion(&mut self) {
+        self.window_bytes = COLLAPSED_PACKETS * self.packet_bytes;
+        self.slow_start = true;
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u16) {
+        self.packet_bytes = f64::from(packet_bytes);
+    }
+
+    fn window_bytes(&self) -> u64 {
+        self.window_bytes as u64
+    }
+}
+
+impl Standing {
+    fn add(&mut self, sample: &AckSample) -> u64 {
+        if sample.now.since(self.since) > sample.smoothed_rtt_ns / 2 {
+            self.since = sample.now;
+            self.previous_ns = self.current_ns;
+            self.current_ns = sample.rtt_ns;
+        } else {
+            self.current_ns = self.current_ns.min(sample.rtt_ns);
+        }
+        self.current_ns.min(self.previous_ns)
+    }
+}
+
+impl LossRate {
+    fn is_known(self, packet_bytes: f64) -> bool {
+        self.acked_bytes + self.lost_bytes >= LOSS_RATE_PACKETS * packet_bytes
+            || self.lost_bytes >= LOSSES_ENOUGH * packet_bytes
+    }
+
+    fn part(self) -> f64 {
+        self.lost_bytes / (self.lost_bytes + self.acked_bytes)
+    }
+}

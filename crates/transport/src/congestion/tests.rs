@@ -1,0 +1,142 @@
+//! Both controls against acknowledgements made by hand. How they fare on a link is in
+//! `clearway bench transport`.
+
+use super::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
+use clearway_base::{MICROSECOND, Time};
+
+const PACKET: u64 = 1000;
+const BASE_NS: u64 = 10 * MICROSECOND;
+
+/// An acknowledgement of one packet that came after `rtt_ns`.
+fn sample(now_ns: u64, rtt_ns: u64) -> AckSample {
+    AckSample {
+        now: Time::from_ns(now_ns),
+        sent: Time::from_ns(now_ns - rtt_ns),
+        acked_bytes: PACKET,
+        rtt_ns,
+        smoothed_rtt_ns: rtt_ns,
+        min_rtt_ns: BASE_NS,
+        window_limited: true,
+        marked: false,
+    }
+}
+
+fn loss(now_ns: u64, sent_ns: u64, packets: u64) -> LossSample {
+    let (now, sent) = (Time::from_ns(now_ns), Time::from_ns(sent_ns));
+    LossSample { now, sent, bytes: packets * PACKET }
+}
+
+fn swift() -> Swift {
+    Swift::new(PACKET as u16, 50 * MICROSECOND)
+}
+
+/// Round trips of the same length, each with a window of acknowledgements. Returns when the last ended.
+fn rounds(control: &mut dyn CongestionControl, mut now_ns: u64, count: u64, rtt_ns: u64) -> u64 {
+    for _ in 0..count {
+        for _ in 0..(control.window_bytes() / PACKET).max(1) {
+            control.on_ack(&sample(now_ns, rtt_ns));
+        }
+        now_ns += rtt_ns + 1;
+    }
+    now_ns
+}
+
+#[test]
+fn swift_doubles_until_delay_stands_and_then_empties_the_queue() {
+    let mut swift = swift();
+    let mut now_ns = rounds(&mut swift, 1_000_000, 3, BASE_NS);
+    assert_eq!(swift.window_bytes(), 80 * PACKET);
+    now_ns = rounds(&mut swift, now_ns, 2, 100_000);
+    let most = swift.window_bytes();
+    assert!(most > 80 * PACKET, "one late packet is no queue");
+    now_ns = rounds(&mut swift, now_ns, 1, 100_000);
+    assert!(swift.window_bytes() <= most / 2 + 1, "{} of {most}", swift.window_bytes());
+    rounds(&mut swift, now_ns, 10, 100_000);
+    assert!(swift.window_bytes() < 4 * PACKET, "{}", swift.window_bytes());
+}
+
+#[test]
+fn swift_with_few_packets_decreases_once_per_round_trip_and_below_a_packet() {
+    let mut swift = swift();
+    rounds(&mut swift, 1_000_000, 40, 400_000);
+    let window = swift.window_bytes();
+    assert!(window < PACKET && window >= PACKET / 16, "{window}");
+    rounds(&mut swift, 100_000_000, 100, 1_000_000);
+    assert_eq!(swift.window_bytes(), (PACKET as f64 / 16.0) as u64, "the floor");
+    // A second or two of that: the path has become longer. Then there is no queue any more.
+    let now_ns = rounds(&mut swift, 300_000_000, 2100, 1_000_000);
+    rounds(&mut swift, now_ns, 30, 1_000_000);
+    assert!(swift.window_bytes() > 5 * PACKET, "{}", swift.window_bytes());
+}
+
+#[test]
+fn swift_bears_some_loss_and_no_more() {
+    let mut swift = swift();
+    for at in 0..100u64 {
+        swift.on_loss(&loss(1_000_000 + at, 900_000 + at, 1));
+        for _ in 0..20 {
+            swift.on_ack(&AckSample { window_limited: false, ..sample(1_000_000 + at, BASE_NS) });
+        }
+    }
+    assert_eq!(swift.window_bytes(), 10 * PACKET, "5 % of the packets");
+    swift.on_loss(&loss(3_000_000, 2_000_000, 200));
+    let window = swift.window_bytes();
+    assert!((5 * PACKET..=9 * PACKET).contains(&window), "{window}");
+    swift.on_loss(&loss(3_000_001, 2_000_001, 200));
+    assert_eq!(swift.window_bytes(), window, "what was in flight at the decrease counts once");
+}
+
+#[test]
+fn marks_are_a_decrease_for_both_once_per_round_trip() {
+    for (control, left) in Congestion::ALL.into_iter().zip([8_000, 8_500]) {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        let marked =
+            AckSample { marked: true, window_limited: false, ..sample(1_000_000, BASE_NS) };
+        control.on_ack(&marked);
+        assert_eq!(control.window_bytes(), left, "{control:?}");
+        control.on_ack(&marked);
+        assert_eq!(control.window_bytes(), left, "{control:?}");
+    }
+}
+
+#[test]
+fn a_sender_that_does_not_fill_its_window_does_not_grow_it() {
+    for control in Congestion::ALL {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        for at in 0..100 {
+            let sample = sample(1_000_000 + at * 20_000, BASE_NS);
+            control.on_ack(&AckSample { window_limited: false, ..sample });
+        }
+        assert_eq!(control.window_bytes(), 10 * PACKET, "{control:?}");
+    }
+}
+
+#[test]
+fn cubic_decreases_to_seven_tenths_once_and_takes_it_back() {
+    let mut cubic = Cubic::new(PACKET as u16);
+    cubic.on_loss(&loss(1_000_000, 900_000, 1));
+    assert_eq!(cubic.window_bytes(), 7 * PACKET);
+    cubic.on_loss(&loss(1_000_100, 950_000, 1));
+    assert_eq!(cubic.window_bytes(), 7 * PACKET);
+    cubic.on_spurious_loss();
+    assert_eq!(cubic.window_bytes(), 10 * PACKET);
+    cubic.on_persistent_congestion();
+    assert_eq!(cubic.window_bytes(), 2 * PACKET);
+}
+
+#[test]
+fn cubic_is_back_at_its_old_window_after_k_seconds() {
+    const RTT_NS: u64 = 100_000_000;
+    let mut cubic = Cubic::new(PACKET as u16);
+    let mut now_ns = rounds(&mut cubic, 1_000_000_000, 5, RTT_NS);
+    let before = cubic.window_bytes();
+    cubic.on_loss(&loss(now_ns, now_ns - RTT_NS, 1));
+    now_ns += 2 * RTT_NS;
+    let k_s = (0.3 * before as f64 / PACKET as f64 / 0.4).cbrt();
+    let half = (k_s * 5.0) as u64;
+    now_ns = rounds(&mut cubic, now_ns, half, RTT_NS);
+    assert!(cubic.window_bytes() < before, "{} of {before}", cubic.window_bytes());
+    rounds(&mut cubic, now_ns, half + 8, RTT_NS);
+    let after = cubic.window_bytes() as f64 / before as f64;
+    assert!((0.97..1.2).contains(&after), "{after} after {k_s} s");
+}

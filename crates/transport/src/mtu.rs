@@ -1,0 +1,236 @@
+//! How large packets may be on a path: Datagram Packetization Layer Path MTU Discovery (RFC 8899) for one flow.
+//!
+//! A flow begins with the packets that both hosts' links take, since most paths take them too. If those
+//! vanish while others arrive, or nothing is answered at all, it falls back to a size that every path of
+//! the Internet takes, and searches upwards by probes. Sizes are those of UDP payloads.
+
+use clearway_base::{SECOND, Time};
+
+/// RFC 8899, 5.1.2: "BASE_PLPMTU: [...] a value of 1200 bytes is RECOMMENDED" for UDP.
+const BASE_BYTES: u16 = 1200;
+/// An IPv4 datagram of 576 bytes, which every host takes: `docs/wire.md`.
+pub(crate) const MIN_BYTES: u16 = 548;
+/// RFC 8899, 5.1.2: "MAX_PROBES [...] The default value of MAX_PROBES is 3."
+const PROBES_MAX: u8 = 3;
+/// A search that is as near as this has ended.
+const STEP_BYTES: u16 = 16;
+/// RFC 8899, 5.1.1: "PMTU_RAISE_TIMER: [...] the period [...] is 600 seconds."
+const RAISE_NS: u64 = 600 * SECOND;
+/// Large packets lost in a row, none acknowledged between, that are a black hole if that goes on for some
+/// probe timeouts: a link that loses many packets at once is none.
+const LOSSES_MAX: u32 = 4;
+/// Probe timeouts in a row after which it is worth trying smaller packets.
+const PROBE_TIMEOUTS: u32 = 2;
+
+/// The size of a flow's packets.
+#[derive(Clone, Debug)]
+pub(crate) struct PathMtu {
+    /// Packets are at most so large.
+    bytes: u16,
+    /// What both hosts take.
+    bytes_max: u16,
+    search: Search,
+    /// Losses of packets larger than the base since the last one that arrived, and when the first was found.
+    losses: u32,
+    losses_since: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Search {
+    /// There is nothing larger, or nothing larger passes until then.
+    Done { raise_at: Time },
+    /// Sizes up to `below` may pass. `probe` is the next one to try, unless it is under way.
+    Open { below: u16, probe: u16, failures: u8, is_under_way: bool },
+}
+
+impl PathMtu {
+    pub(crate) const fn new(bytes_max: u16) -> Self {
+        let search = Search::Done { raise_at: Time::MAX };
+        Self { bytes: bytes_max, bytes_max, search, losses: 0, losses_since: Time::ZERO }
+    }
+
+    /// How large packets may be.
+    pub(crate) const fn bytes(&self) -> u16 {
+        self.bytes
+    }
+
+    /// The size of the probe that is to be sent.
+    pub(crate) const fn probe_bytes(&self) -> Option<u16> {
+        match self.search {
+            Search::Open { probe, is_under_way: false, .. } => Some(probe),
+            _ => None,
+        }
+    }
+
+    pub(crate) const fn on_probe_sent(&mut self) {
+        if let Search::Open { is_under_way, .. } = &mut self.search {
+            *is_under_way = true;
+        }
+    }
+
+    /// A packet of this size has arrived. True if that is news about the path.
+    pub(crate) fn on_acked(&mut self, now: Time, bytes: u32) -> bool {
+        if bytes > u32::from(self.floor()) {
+            self.losses = 0;
+        }
+        match self.search {
+            Search::Done { raise_at } if raise_at <= now => self.search_below(self.bytes_max),
+            Search::Open { below, probe, .. } if bytes >= u32::from(probe) => {
+                self.bytes = probe;
+                self.go_on(now, below);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// The probe was lost.
+    pub(crate) fn on_probe_lost(&mut self, now: Time) {
+        let Search::Open { below, probe, failures, .. } = self.search else { return };
+        if failures + 1 >= PROBES_MAX {
+            return self.go_on(now, probe - 1);
+        }
+        self.search = Search::Open { below, probe, failures: failures + 1, is_under_way: false };
+    }
+
+    /// A packet of this size was lost. True if large packets do not get through any more, and have
+    /// not for as long as `patience_ns`.
+    pub(crate) fn on_lost(&mut self, now: Time, bytes: u32, patience_ns: u64) -> bool {
+        if bytes <= u32::from(self.floor()) {
+            return false;
+        }
+        if self.losses == 0 {
+            self.losses_since = now;
+        }
+        self.losses += 1;
+        self.losses >= LOSSES_MAX && now.since(self.losses_since) >= patience_ns && self.fall()
+    }
+
+    /// Nothing has been heard for `count` probe timeouts. True if packets are to be smaller.
+    pub(crate) fn on_probe_timeouts(&mut self, count: u32) -> bool {
+        count >= PROBE_TIMEOUTS && count.is_multiple_of(PROBE_TIMEOUTS) && self.fall()
+    }
+
+    /// The network says that packets of more than `bytes` do not pass, or 0 if only that there is
+    /// a limit. True if that is news.
+    pub(crate) fn on_too_big(&mut self, now: Time, bytes: u16) -> bool {
+        if bytes == 0 {
+            return self.fall();
+        }
+        let bytes = bytes.max(MIN_BYTES);
+        if bytes >= self.bytes {
+            return false;
+        }
+        self.bytes = bytes;
+        self.losses = 0;
+        self.search = Search::Done { raise_at: now + RAISE_NS };
+        true
+    }
+
+    /// The size to fall back to.
+    fn floor(&self) -> u16 {
+        if self.bytes > BASE_BYTES { BASE_BYTES } else { MIN_BYTES.min(self.bytes) }
+    }
+
+    fn fall(&mut self) -> bool {
+        let floor = self.floor();
+        if self.bytes == floor {
+            return false;
+        }
+        self.bytes = floor;
+        self.losses = 0;
+        self.search_below(self.bytes_max);
+        true
+    }
+
+    /// Begins with the largest: it may have been something else that kept packets from arriving.
+    fn search_below(&mut self, below: u16) {
+        self.search = Search::Open { below, probe: below, failures: 0, is_under_way: false };
+    }
+
+    fn go_on(&mut self, now: Time, below: u16) {
+        self.search = if below < self.bytes + STEP_BYTES {
+            let is_best = self.bytes == self.bytes_max;
+            Search::Done { raise_at: if is_best { Time::MAX } else { now + RAISE_NS } }
+        } else {
+            let probe = self.bytes + (below - self.bytes).div_ceil(2);
+            Search::Open { below, probe, failures: 0, is_under_way: false }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PathMtu, RAISE_NS};
+    use clearway_base::Time;
+
+    /// Sends probes over a path that takes packets of `bytes`; returns how many were lost.
+    fn search(mtu: &mut PathMtu, now: Time, bytes: u16) -> u32 {
+        let mut lost = 0;
+        while let Some(probe) = mtu.probe_bytes() {
+            mtu.on_probe_sent();
+            assert_eq!(mtu.probe_bytes(), None, "one at a time");
+            if probe <= bytes {
+                assert!(mtu.on_acked(now, u32::from(probe)));
+            } else {
+                lost += 1;
+                mtu.on_probe_lost(now);
+            }
+        }
+        lost
+    }
+
+    #[test]
+    fn finds_what_the_path_takes_after_a_black_hole() {
+        for (most, path) in [(8972, 1472), (8972, 8950), (8972, 1200), (1472, 1392), (1472, 1472)] {
+            let mut mtu = PathMtu::new(most);
+            assert_eq!((mtu.bytes(), mtu.probe_bytes()), (most, None));
+            assert!((0..20).all(|_| !mtu.on_lost(Time::ZERO, u32::from(most), 9)), "one burst");
+            assert!(mtu.on_lost(Time::from_ns(9), u32::from(most), 9));
+            assert_eq!(mtu.bytes(), 1200);
+            let lost = search(&mut mtu, Time::ZERO, path);
+            assert!(mtu.bytes() <= path && mtu.bytes() + 16 > path, "{path}: {}", mtu.bytes());
+            assert!(lost <= 30, "{path}: {lost} probes lost");
+        }
+    }
+
+    #[test]
+    fn silence_leads_down_to_what_every_host_takes() {
+        let mut mtu = PathMtu::new(1472);
+        assert!(!mtu.on_probe_timeouts(1));
+        assert!(mtu.on_probe_timeouts(2));
+        assert!(!mtu.on_probe_timeouts(3));
+        assert!(mtu.on_probe_timeouts(4));
+        assert_eq!(mtu.bytes(), 548);
+        assert!(!mtu.on_probe_timeouts(6), "there is nothing smaller");
+        search(&mut mtu, Time::ZERO, 600);
+        assert!((585..=600).contains(&mtu.bytes()), "{}", mtu.bytes());
+    }
+
+    #[test]
+    fn what_the_network_says_holds_for_ten_minutes() {
+        let mut mtu = PathMtu::new(1472);
+        assert!(!mtu.on_too_big(Time::ZERO, 1472), "no news");
+        assert!(mtu.on_too_big(Time::ZERO, 1392));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1392, None));
+        mtu.on_acked(Time::from_ns(RAISE_NS - 1), 1392);
+        assert_eq!(mtu.probe_bytes(), None);
+        mtu.on_acked(Time::from_ns(RAISE_NS), 1392);
+        assert_eq!(mtu.probe_bytes(), Some(1472));
+        assert!(mtu.on_too_big(Time::ZERO, 0));
+        assert_eq!(mtu.bytes(), 1200, "a router that does not say what passes");
+        assert!(mtu.on_too_big(Time::ZERO, 1));
+        assert_eq!(mtu.bytes(), 548, "never less");
+    }
+
+    #[test]
+    fn now_and_then_a_loss_is_no_black_hole() {
+        let mut mtu = PathMtu::new(1472);
+        for _ in 0..100 {
+            assert!((0..3).all(|_| !mtu.on_lost(Time::ZERO, 1472, 0)));
+            mtu.on_acked(Time::ZERO, 1472);
+        }
+        assert!((0..100).all(|_| !mtu.on_lost(Time::ZERO, 1200, 0)), "small ones say nothing");
+    }
+}

@@ -1,0 +1,144 @@
+//! Paths that take smaller packets than their ends, that mark packets, and hosts that sleep.
+
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+
+use super::{Faults, Network, mixed_lengths, transfer};
+use crate::Config;
+use clearway_base::Random;
+
+fn jumbo() -> Config {
+    Config { packet_bytes_max: 8972, ..Config::default() }
+}
+
+fn packet_bytes(network: &Network) -> u16 {
+    network.hosts[0].endpoint.flows().next().expect("open").packet_bytes
+}
+
+#[test]
+fn messages_pass_black_holes_of_any_size_with_and_without_the_networks_help() {
+    for (most, is_told) in
+        [(548, false), (1200, false), (1472, false), (4000, false), (548, true), (1400, true)]
+    {
+        let mut network = Network::new(21, &jumbo(), Faults::default(), 64 << 20);
+        let keys = network.connected();
+        network.packet_bytes_max = most;
+        network.tells_too_big = is_told;
+        let begin = network.now;
+        transfer(&mut network, keys, &[10, 200_000, 0, 9000, 1, 50_000], 3);
+        let took_ns = network.now.since(begin);
+        assert!(took_ns < 200 * MILLISECOND, "{most}, told {is_told}: {took_ns} ns");
+        let found = usize::from(packet_bytes(&network));
+        assert!(
+            found <= most && found + 16 > if is_told { most } else { most.min(1200) },
+            "{most}: {found}"
+        );
+        assert_eq!(network.hosts[1].endpoint.counters().dropped_violation, 0);
+    }
+}
+
+#[test]
+fn the_search_goes_on_to_what_the_path_takes_and_is_no_congestion() {
+    let mut network = Network::new(22, &jumbo(), Faults::default(), 64 << 20);
+    let keys = network.connected();
+    network.packet_bytes_max = 4000;
+    for _ in 0..40 {
+        transfer(&mut network, keys, &[100_000; 4], 4);
+    }
+    let found = packet_bytes(&network);
+    assert!((3984..=4000).contains(&found), "{found}");
+    // The path gets better: ten minutes later that is found, too.
+    network.packet_bytes_max = usize::MAX;
+    let end = network.now + 601 * SECOND;
+    while network.now < end {
+        assert!(network.step());
+    }
+    for _ in 0..10 {
+        transfer(&mut network, keys, &[100_000; 4], 4);
+    }
+    assert_eq!(packet_bytes(&network), 8972);
+}
+
+#[test]
+fn a_smaller_path_in_the_middle_of_lossy_traffic_loses_and_doubles_nothing() {
+    for seed in 0..20 {
+        let faults = Faults { loss: 50, reordering: 50, ..Faults::default() };
+        let mut network = Network::new(seed, &jumbo(), faults, 8 << 20);
+        let keys = network.connected();
+        let lengths = mixed_lengths(&mut Random::new(seed), 60);
+        transfer(&mut network, keys, &lengths, 8);
+        network.packet_bytes_max = 1000;
+        transfer(&mut network, keys, &lengths, 8);
+        assert!(packet_bytes(&network) <= 1000, "seed {seed}");
+        assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_too_big_message_that_quotes_nothing_of_ours_is_not_believed() {
+    let mut network = Network::new(23, &jumbo(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    transfer(&mut network, keys, &[20_000], 1);
+    let (now, peer) = (network.now, network.hosts[1].address);
+    let endpoint = &mut network.hosts[0].endpoint;
+    for quote in [&[][..], &[1; 8], &[0; 24], &[1; 200]] {
+        endpoint.handle_packet_too_big(now, peer, quote, 600);
+    }
+    assert_eq!(endpoint.counters().dropped_unsolicited, 4);
+    assert_eq!(packet_bytes(&network), 8972);
+}
+
+#[test]
+fn a_marked_path_slows_the_sender_down_without_loss() {
+    let mut network = Network::new(24, &Config::default(), Faults::default(), 64 << 20);
+    let keys = network.connected();
+    transfer(&mut network, keys, &[400_000], 1);
+    let window = |network: &Network| {
+        network.hosts[0].endpoint.flows().next().expect("open").congestion_window_bytes
+    };
+    network.run_until(|network| {
+        let info = network.hosts[0].endpoint.flows().next().expect("open");
+        info.in_flight_bytes == 0 && info.ecn == "capable"
+    });
+    let before = window(&network);
+    network.is_congested = true;
+    transfer(&mut network, keys, &[100_000], 1);
+    network.run_until(|network| {
+        network.hosts[0].endpoint.flows().next().expect("open").in_flight_bytes == 0
+    });
+    assert!(window(&network) < before * 9 / 10, "{} of {before}", window(&network));
+    assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
+}
+
+#[test]
+fn hosts_that_were_asleep_for_an_hour_still_have_their_connection() {
+    let mut network = Network::new(25, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    transfer(&mut network, keys, &[1000, 30_000], 2);
+    network.hosts[0].app.transmit_pool = vec![0; 50_000];
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, keys[0], 0, 50_000);
+    network.step();
+    // With packets on their way.
+    network.now = network.now + 3600 * SECOND;
+    let now = network.now;
+    network.hosts.iter_mut().for_each(|host| host.endpoint.begin_turn(now, false));
+    network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
+    network.hosts.iter_mut().for_each(|host| host.endpoint.begin_turn(now, false));
+    network.read_all(1, keys[1]);
+    transfer(&mut network, keys, &[1000, 30_000], 2);
+    assert!(network.hosts.iter().all(|host| host.app.closed.is_empty()));
+    let info = network.hosts[0].endpoint.flows().next().expect("open");
+    assert!(info.rtt_ns < 10 * MILLISECOND, "{info:?}");
+}
+
+/// An engine that shares its core looks at its packets now and then only. That is no queue.
+#[test]
+fn a_host_that_is_away_for_a_while_is_no_congestion() {
+    let mut network = Network::new(26, &Config::default(), Faults::default(), 64 << 20);
+    let keys = network.connected();
+    network.turn_ns = 400 * MICROSECOND;
+    transfer(&mut network, keys, &[1 << 20; 10], 4);
+    let info = network.hosts[0].endpoint.flows().next().expect("open");
+    assert!(info.rtt_ns > 300 * MICROSECOND, "{info:?}");
+    assert!(info.congestion_window_bytes > 200_000, "{info:?}");
+}
