@@ -36,6 +36,7 @@ mod report;
 mod role;
 mod suite;
 mod table;
+mod transport;
 mod veth;
 mod vif;
 
@@ -49,4 +50,5 @@ pub use load::{Load, Sample, Workload};
 pub use report::{Figures, Ratio, Report, Spread};
 pub use role::{BenchHost, RoleCommand};
 pub use table::report_text;
+pub use transport::TransportCommand;
 pub use vif::VifCommand;

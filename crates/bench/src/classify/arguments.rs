@@ -17,6 +17,7 @@ pub struct BenchCommand {
 #[derive(clap::Subcommand, Clone, Debug)]
 enum Special {
     Classify(ClassifyCommand),
+    Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
 }
 
@@ -25,10 +26,12 @@ impl BenchCommand {
     pub fn execute(&self) -> Result<(), Error> {
         match (&self.special, &self.messages) {
             (Some(Special::Classify(command)), _) => command.execute(),
+            (Some(Special::Transport(command)), _) => command.execute(),
             (Some(Special::Vif(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
-                let message = "nothing to measure; write rtt, rate, stream, classify or vif";
+                let message =
+                    "nothing to measure; write rtt, rate, stream, classify, transport or vif";
                 Err(Error::Options(message.into()))
             }
         }
