@@ -66,6 +66,11 @@ impl Network {
     /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs. `keys` are
     /// those of the client's and of the server's port.
     pub(crate) fn at_fabric(queues: u16, keys: [&str; 2]) -> (Self, Fabric) {
+        Self::at_fabric_with(queues, keys, "")
+    }
+
+    /// The same, with `nic` added to the description of each host's NIC.
+    pub(crate) fn at_fabric_with(queues: u16, keys: [&str; 2], nic: &str) -> (Self, Fabric) {
         let directory = new_directory();
         let socket = |role: &str| directory.join(format!("{role}.memif"));
         let ports = [("client", keys[0]), ("server", keys[1])]
@@ -74,7 +79,7 @@ impl Network {
         let start = |role: &str, address: &str| {
             let sections = format!(
                 "[[nic]]\ndriver = \"memif\"\nsocket = {:?}\nrole = \"client\"\n\
-                 queue_pairs = {queues}\naddresses = [\"{address}/24\"]",
+                 queue_pairs = {queues}\naddresses = [\"{address}/24\"]\n{nic}",
                 socket(role)
             );
             let files = Files::new(&directory, role, &sections);
@@ -196,7 +201,9 @@ impl Daemon {
     pub(crate) fn apps(&self) -> usize {
         let status = self.status();
         let apps = status["apps"].as_array().map_or(0, Vec::len);
-        let channels = status["engines"][0]["channels"].as_array().map_or(0, Vec::len);
+        let engines = status["engines"].as_array().map_or(&[][..], Vec::as_slice);
+        let channels = engines.iter().filter_map(|engine| engine["channels"].as_array());
+        let channels: usize = channels.map(Vec::len).sum();
         if apps == channels { apps } else { usize::MAX }
     }
 
