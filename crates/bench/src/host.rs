@@ -73,7 +73,7 @@ fn configuration(
     };
     let _ = writeln!(
         text,
-        "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"\ncore = {core}",
+        "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"\ncores = [{core}]",
         plan.mtu
     );
     text
