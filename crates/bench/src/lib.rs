@@ -20,6 +20,7 @@ mod apps;
 mod arguments;
 mod classify;
 mod clearway;
+mod connect;
 mod contender;
 mod cpu;
 mod demo;
@@ -42,6 +43,7 @@ mod vif;
 
 pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
 pub use classify::{BenchCommand, ClassifyCommand};
+pub use connect::ConnectCommand;
 pub use contender::Contender;
 pub use demo::{DemoCommand, DemoPart, demo_text};
 pub use error::Error;

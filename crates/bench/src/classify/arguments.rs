@@ -19,6 +19,7 @@ enum Special {
     Classify(ClassifyCommand),
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
+    Connect(crate::ConnectCommand),
 }
 
 impl BenchCommand {
@@ -28,10 +29,11 @@ impl BenchCommand {
             (Some(Special::Classify(command)), _) => command.execute(),
             (Some(Special::Transport(command)), _) => command.execute(),
             (Some(Special::Vif(command)), _) => command.execute(),
+            (Some(Special::Connect(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
-                let message =
-                    "nothing to measure; write rtt, rate, stream, classify, transport or vif";
+                let message = "nothing to measure; write rtt, rate, stream, classify, transport, \
+                               vif or connect";
                 Err(Error::Options(message.into()))
             }
         }
