@@ -75,6 +75,36 @@ enum clearway_code {
   CLEARWAY_INTERNAL = -21,
 };
 
+/* Why a frame was not sent. */
+enum clearway_refused {
+  /* The interface may send nothing. */
+  CLEARWAY_REFUSED_NOTHING = 1,
+  /* Ethernet source of another. */
+  CLEARWAY_REFUSED_MAC_SOURCE = 2,
+  /* VLAN that it may not send on. */
+  CLEARWAY_REFUSED_VLAN = 3,
+  /* Ether type that it may not send. */
+  CLEARWAY_REFUSED_NETWORK = 4,
+  /* Protocol that it may not send. */
+  CLEARWAY_REFUSED_PROTOCOL = 5,
+  /* Ports that cannot be seen, or a later fragment. */
+  CLEARWAY_REFUSED_UNCLEAR = 6,
+  /* Source address of another. */
+  CLEARWAY_REFUSED_SOURCE = 7,
+  /* Source port of another. */
+  CLEARWAY_REFUSED_SOURCE_PORT = 8,
+  /* Destination that it may not send to. */
+  CLEARWAY_REFUSED_DESTINATION = 9,
+  /* Something else that its filter does not allow. */
+  CLEARWAY_REFUSED_OTHER = 10,
+  /* Longer than the NIC takes. */
+  CLEARWAY_REFUSED_TOO_LONG = 11,
+  /* More frames per second than the policy allows. */
+  CLEARWAY_REFUSED_RATE = 12,
+  /* For the host's own kernel, which is on the same side of the NIC. */
+  CLEARWAY_REFUSED_TO_KERNEL = 13,
+};
+
 
 /**
  * How calls wait.
@@ -318,7 +348,7 @@ typedef struct clearway_frames_sent {
    */
   uint64_t rejected;
   /**
-   * Why the last of these was refused; 0 if none was.
+   * Why the last of these was refused, an enum clearway_refused; 0 if none was.
    */
   uint32_t reason;
 } clearway_frames_sent;
@@ -608,6 +638,12 @@ int clearway_vif_flush(struct clearway_channel *channel, uint32_t vif, int64_t t
 int clearway_vif_sent(struct clearway_channel *channel,
                       uint32_t vif,
                       struct clearway_frames_sent *sent);
+
+/**
+ * What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever. For 0
+ * and for numbers that are no reason it says so.
+ */
+const char *clearway_refused_text(uint32_t reason);
 
 /**
  * Receives the next frames of any virtual interface in place, without a copy: fills `list`, which

@@ -37,8 +37,8 @@ pub use message::{
     clearway_send_buffer, clearway_writable,
 };
 pub use vif::{
-    clearway_frame, clearway_frames, clearway_frames_sent, clearway_vif, clearway_vif_buffer,
-    clearway_vif_close, clearway_vif_flush, clearway_vif_list, clearway_vif_open,
-    clearway_vif_options, clearway_vif_recv, clearway_vif_release, clearway_vif_send,
-    clearway_vif_sent,
+    clearway_frame, clearway_frames, clearway_frames_sent, clearway_refused_text, clearway_vif,
+    clearway_vif_buffer, clearway_vif_close, clearway_vif_flush, clearway_vif_list,
+    clearway_vif_open, clearway_vif_options, clearway_vif_recv, clearway_vif_release,
+    clearway_vif_send, clearway_vif_sent,
 };

@@ -1,9 +1,10 @@
 //! Virtual interfaces: raw frames by the burst.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
-use clearway_client::{BURST_FRAMES_MAX, Error, Frames, VifId, VifOptions};
+use clearway_client::{BURST_FRAMES_MAX, Error, FrameRefusal, Frames, VifId, VifOptions};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
@@ -78,7 +79,7 @@ pub struct clearway_frames_sent {
     pub sent: u64,
     /// Frames that were refused.
     pub rejected: u64,
-    /// Why the last of these was refused; 0 if none was.
+    /// Why the last of these was refused, an enum clearway_refused; 0 if none was.
     pub reason: u32,
 }
 
@@ -237,11 +238,29 @@ pub unsafe extern "C" fn clearway_vif_sent(
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
         let told = channel.frames_sent(VifId::from_u32(vif))?;
-        let (reason, rejected) = (told.reason.into(), told.rejected);
+        let (reason, rejected) = (told.reason.map_or(0, |it| it.as_u8().into()), told.rejected);
         // SAFETY: the caller's promise.
         unsafe { pointer::store(sent, clearway_frames_sent { sent: told.sent, rejected, reason }) };
         Ok(())
     })
+}
+
+/// What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever. For 0
+/// and for numbers that are no reason it says so.
+#[unsafe(no_mangle)]
+pub extern "C" fn clearway_refused_text(reason: u32) -> *const c_char {
+    static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
+    let texts = TEXTS.get_or_init(|| {
+        let texts = FrameRefusal::ALL.iter().map(|reason| reason.text());
+        texts.map(|text| CString::new(text).unwrap_or_default()).collect()
+    });
+    // Reasons are dense from 1 up.
+    let index = (reason as usize).wrapping_sub(1);
+    match texts.get(index) {
+        Some(text) => text.as_ptr(),
+        None if reason == 0 => c"no frame was refused".as_ptr(),
+        None => c"not a reason of Clearway; use the header that belongs to the library".as_ptr(),
+    }
 }
 
 /// Receives the next frames of any virtual interface in place, without a copy: fills `list`, which

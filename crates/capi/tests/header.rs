@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use cbindgen::{Builder, Language, Style};
-use clearway_client::{BURST_FRAMES_MAX, Code};
+use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal};
 
 const SOURCES: [&str; 6] = ["attach", "connect", "message", "vif", "event", "failure"];
 
@@ -69,7 +69,7 @@ fn generate() -> String {
     without_safety_sections(&String::from_utf8(bytes).expect("text"))
 }
 
-/// Constants, and the list of codes as an enumeration.
+/// Constants, and the lists of codes and reasons as enumerations.
 fn codes() -> String {
     let mut text = format!(
         "\n/* A timeout that never comes. */\n#define CLEARWAY_FOREVER (-1)\n\n\
@@ -86,6 +86,12 @@ fn codes() -> String {
             code.as_i32()
         )
         .unwrap();
+    }
+    text.push_str("};\n\n/* Why a frame was not sent. */\nenum clearway_refused {\n");
+    for reason in FrameRefusal::ALL {
+        let (text_of, name) = (sentence(reason.text()), shouting(reason.name()));
+        let number = reason.as_u8();
+        writeln!(text, "  /* {text_of}. */\n  CLEARWAY_REFUSED_{name} = {number},").unwrap();
     }
     text.push_str("};\n");
     text

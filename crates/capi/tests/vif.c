@@ -79,7 +79,10 @@ static void refused_frames(clearway_channel *channel, uint32_t vif) {
     do {
         CHECK(clearway_vif_sent(channel, vif, &sent) == 0);
     } while (sent.rejected == rejected);
-    CHECK(sent.rejected == rejected + 1 && sent.reason == 3);
+    CHECK(sent.rejected == rejected + 1 && sent.reason == CLEARWAY_REFUSED_VLAN);
+    CHECK(strstr(clearway_refused_text(sent.reason), "VLAN") != NULL);
+    CHECK(strstr(clearway_refused_text(0), "no frame") != NULL);
+    CHECK(strstr(clearway_refused_text(99), "not a reason") != NULL);
 }
 
 static void next_event(clearway_channel *channel, clearway_event *event) {

@@ -15,10 +15,10 @@
 //! bytes are not looked at here: the engine copies them first and looks at the copy. The app walks a
 //! burst of the daemon's with [`ReceivedBurst`].
 
-use crate::Violation;
 use crate::layout::{
     BURST_FRAMES_MAX, FRAME_ALIGNMENT, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FRAME_HEADER_BYTES,
 };
+use crate::{FrameRefusal, Violation};
 
 /// Bytes that a frame of `length` bytes takes in a burst.
 #[inline]
@@ -66,14 +66,18 @@ impl FrameInfo {
         is_outgoing: bool,
         point: Point,
         channel: Option<u32>,
-        reason: u8,
+        reason: Option<FrameRefusal>,
     ) -> Self {
         let direction = if is_outgoing { FLAG_OUTGOING } else { 0 };
         let channel = match channel {
             Some(channel) => channel.wrapping_add(1) & ((1 << REASON_SHIFT) - 1),
             None => 0,
         };
-        let info = channel | (reason as u32) << REASON_SHIFT;
+        let reason = match reason {
+            Some(reason) => reason.as_u8() as u32,
+            None => 0,
+        };
+        let info = channel | reason << REASON_SHIFT;
         Self { time_ns, flags: direction | (point as u16) << POINT_SHIFT, info }
     }
 
@@ -99,10 +103,10 @@ impl FrameInfo {
         (self.info & ((1 << REASON_SHIFT) - 1)).checked_sub(1)
     }
 
-    /// Why it was refused: the engine's numbers; 0 if it was not.
+    /// Why it was refused, if it was.
     #[must_use]
-    pub const fn reason(self) -> u8 {
-        (self.info >> REASON_SHIFT) as u8
+    pub const fn reason(self) -> Option<FrameRefusal> {
+        FrameRefusal::from_u8((self.info >> REASON_SHIFT) as u8)
     }
 
     /// The two words of a header.

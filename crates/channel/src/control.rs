@@ -51,6 +51,9 @@ pub enum Request {
     OpenVif(OpenVif),
     /// Closes a virtual interface, or a capture.
     CloseVif(CloseVif),
+    /// Takes a virtual interface, or a capture, away from another app, which is told. For root and the
+    /// daemon's own user; needs no `attach`.
+    RevokeVif(CloseVif),
     /// Opens an interface that gets copies of what others send and receive. After `attach`.
     OpenCapture(OpenCapture),
     /// Asks for the state of the daemon. Needs no `attach`.
@@ -221,7 +224,11 @@ impl Request {
             Self::Ping(ping) => ping.check()?,
             Self::OpenVif(open) => open.check()?,
             Self::OpenCapture(open) => open.check()?,
-            Self::Listen(_) | Self::Unlisten(_) | Self::CloseVif(_) | Self::Status(_) => {}
+            Self::Listen(_)
+            | Self::Unlisten(_)
+            | Self::CloseVif(_)
+            | Self::RevokeVif(_)
+            | Self::Status(_) => {}
         }
         Ok(request)
     }

@@ -43,6 +43,7 @@ mod daemon_end;
 #[cfg_attr(miri, path = "doorbell_miri.rs")]
 mod doorbell;
 mod entry;
+mod frame_refusal;
 mod layout;
 #[cfg(not(loom))]
 mod memory;
@@ -58,6 +59,7 @@ pub use code::Code;
 #[cfg(not(loom))]
 pub use daemon_end::{Buffer, BurstBuffer, Counters, DaemonEnd, Handover, Released};
 pub use entry::{Command, Completion, ReleaseList, canonical};
+pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
     OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,

@@ -69,7 +69,8 @@ pub use channel::{Channel, ListenAddress, Listener};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{
-    BURST_FRAMES_MAX, Code, FRAME_BYTES_MAX, FRAME_BYTES_MIN, MESSAGE_BYTES_MAX, Sizes,
+    BURST_FRAMES_MAX, Code, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal, MESSAGE_BYTES_MAX,
+    Sizes,
 };
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};

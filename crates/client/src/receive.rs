@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_channel::{Command, Completion};
+use clearway_channel::{Command, Completion, FrameRefusal};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
@@ -220,6 +220,7 @@ impl Channel {
                 None
             }
             Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
+                let reason = FrameRefusal::from_u8(reason);
                 self.finish_bursts(VifId(vif), bursts, FramesSent { sent, rejected, reason });
                 None
             }

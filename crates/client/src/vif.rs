@@ -8,7 +8,7 @@ use std::hash::BuildHasherDefault;
 use clearway_channel::burst::Filling;
 use clearway_channel::control::{CloseVif, OpenCapture, OpenVif, Reply, Request, VifOpened};
 use clearway_channel::control::{InterfaceAddress, Mac, MacChoice};
-use clearway_channel::{Code, Extent};
+use clearway_channel::{Code, Extent, FrameRefusal};
 
 use crate::connections::IdHasher;
 use crate::session::unexpected;
@@ -79,7 +79,8 @@ pub struct CaptureOptions {
     pub filter: Vec<String>,
     /// Only what concerns the app of this name.
     pub app: Option<String>,
-    /// Only what concerns this connection of it.
+    /// Only what concerns this connection of it, by the number that the app has for it
+    /// ([`ConnectionId::as_u64`](crate::ConnectionId::as_u64)), which `clearway status` shows, too.
     pub connection: Option<u64>,
 }
 
@@ -107,8 +108,8 @@ pub struct FramesSent {
     pub sent: u64,
     /// Frames that were refused.
     pub rejected: u64,
-    /// Why the last of these was refused, in the engine's numbers; 0 if none was.
-    pub reason: u8,
+    /// Why the last of these was refused.
+    pub reason: Option<FrameRefusal>,
 }
 
 impl Channel {

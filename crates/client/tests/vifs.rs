@@ -153,7 +153,7 @@ fn what_was_refused_is_told() {
     channel.send_frame(vif, &forbidden()).unwrap();
     channel.flush_frames(vif, PATIENCE).unwrap();
     assert_eq!(receive(&mut channel, 1), [frame(60, 1)]);
-    let expected = FramesSent { sent: 1, rejected: 2, reason: REASON };
+    let expected = FramesSent { sent: 1, rejected: 2, reason: Some(REASON) };
     eventually(|| channel.frames_sent(vif).unwrap() == expected);
 }
 

@@ -142,7 +142,7 @@ fn machine_of_its_own_is_found_by_the_kernel() {
     });
     veth.kernel_goes_on();
     let sent = channel.frames_sent(vif.id).expect("open");
-    assert_eq!(sent.rejected, 0, "reason {}", sent.reason);
+    assert_eq!(sent.rejected, 0, "{:?}", sent.reason);
 }
 
 /// A port is the kernel's or ours, never both: who has it first keeps it.

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use clearway_client::{Channel, Error, Frames, Vif, VifOptions};
+use clearway_client::{Channel, Code, Error, Frames, Vif, VifOptions};
 use serde_json::Value;
 
 use support::{Daemon, Network, PATIENCE, clearway, eventually, signal};
@@ -245,18 +245,97 @@ fn capture_to_a_file_is_whole_after_ctrl_c() {
     signal(&capture, "INT");
     let output = capture.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("3 frames captured"), "{told}");
+    // Each is seen on the wire, and then at the app.
+    assert!(output.status.success() && told.contains("6 frames captured"), "{told}");
     let file = fs::read(&path).expect("the file");
     let text = String::from_utf8_lossy(&file);
-    assert_eq!(text.matches("captured").count(), 3);
+    assert_eq!(text.matches("captured").count(), 6);
     assert_eq!(text.matches("to app receiver").count(), 3);
     let read = Command::new("tcpdump").args(["-nr", name]).output();
     fs::remove_file(&path).expect("removed");
     // Where tcpdump is not installed, it has no say.
     if let Ok(read) = read {
         let lines = String::from_utf8_lossy(&read.stdout);
-        assert_eq!(lines.matches("10.8.0.1.4000 > 10.8.0.2.4000: UDP, length 8").count(), 3);
+        assert_eq!(lines.matches("10.8.0.1.4000 > 10.8.0.2.4000: UDP, length 8").count(), 6);
     }
+}
+
+#[test]
+fn capture_of_one_flow_leaves_the_others_out() {
+    let network = Network::start();
+    let (mut server, mut client) = (network.server.attach("server"), network.client.attach("app"));
+    server.listen(4000).expect("listening");
+    let mut connect =
+        || client.connect(network.server.at(4000), Some(PATIENCE)).expect("connected");
+    let (one, other) = (connect(), connect());
+    let flow = one.as_u64().to_string();
+    let of_flow = ["capture", "--hex", "--app", "app", "--flow", &flow];
+    let mut capture = start(&network.client, &of_flow);
+    wait_for_capture(&network.client);
+    client.send(other, b"of the other flow").expect("sent");
+    client.send(one, b"of this flow only").expect("sent");
+    let mut seen = String::new();
+    let mut lines = BufReader::new(capture.stdout.take().expect("a pipe")).lines();
+    while !(seen.contains("out") && seen.contains("to app app") && seen.contains("only")) {
+        seen += &lines.next().expect("more").expect("text");
+    }
+    assert!(seen.contains("from app app") && seen.contains("on the wire"), "{seen}");
+    assert!(!seen.contains("other"), "{seen}");
+    signal(&capture, "INT");
+    assert!(capture.wait().expect("it ends").success());
+    let unknown = ["vif", "capture", "--app", "app", "--flow", "999"];
+    let told = clearway(&unknown, &network.client).stderr;
+    let told = String::from_utf8_lossy(&told);
+    assert!(told.contains("no connection 999"), "{told}");
+}
+
+#[test]
+fn a_slow_reader_of_a_capture_holds_up_nobody_and_is_told_what_it_missed() {
+    let network = Network::start();
+    let (mut sender, mut receiver) = two_apps(&network);
+    wait_for_wire(&mut sender, &mut receiver);
+    // Nobody reads what it writes.
+    let mut capture = start(&network.client, &["capture", "-w", "-"]);
+    wait_for_capture(&network.client);
+    let frame = sender.frame_to(&receiver, CLIENT, &[7; 1400]);
+    let captures = || network.client.status()["engines"][0]["captures"][0].clone();
+    eventually("the capture has no more room", || {
+        for _ in 0..64 {
+            for _ in 0..32 {
+                let room = Some(PATIENCE);
+                sender.channel.send_frame_timeout(sender.vif.id, &frame, room).expect("room");
+            }
+            // What is in the way is the receiver's to lose.
+            while receiver.channel.recv_frames(Some(Duration::ZERO)).is_ok() {}
+        }
+        captures()["frames_dropped"].as_u64().is_some_and(|dropped| dropped > 0)
+    });
+    while receiver.channel.recv_frames(Some(Duration::from_millis(50))).is_ok() {}
+    sender.send(&sender.frame_to(&receiver, CLIENT, b"after"));
+    while !receiver.receive().iter().any(|frame| frame.bytes.ends_with(b"after")) {}
+    signal(&capture, "INT");
+    let mut file = capture.stdout.take().expect("a pipe");
+    let read = std::io::copy(&mut file, &mut std::io::sink()).expect("read");
+    let output = capture.wait_with_output().expect("it ends");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(read > 1 << 20 && told.contains("frames were dropped"), "{told}");
+}
+
+#[test]
+fn an_administrator_takes_an_interface_away() {
+    let network = Network::start();
+    let mut app = App::open(&network.client, "victim", PORT);
+    let number = app.vif.id.to_string();
+    text_of(&network.client, &["vif", "close", &number]);
+    match app.channel.recv_frames(Some(PATIENCE)).map(|frames| frames.len()) {
+        Err(Error::Vif { vif, code: Code::Denied }) => assert_eq!(vif, app.vif.id),
+        other => panic!("{other:?}"),
+    }
+    assert!(listed(&network.client).is_empty());
+    let output = clearway(&["vif", "close", &number], &network.client);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("clearway vif list"));
+    // What it had is free.
+    App::open(&network.client, "heir", PORT);
 }
 
 #[test]

@@ -114,6 +114,8 @@ pub enum Request {
         channel: u32,
         /// The virtual interface or capture.
         vif: u32,
+        /// If it was not the app that wanted this: why, which the app is told.
+        told: Option<Code>,
     },
     /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its VLAN
     /// and whether the kernel shares it are as they were.

@@ -93,8 +93,8 @@ pub struct ListenerSnapshot {
 pub struct FlowSnapshot {
     /// The channel.
     pub channel: u32,
-    /// The connection's id in the channel.
-    pub connection: u32,
+    /// The connection, by the app's own number for it.
+    pub connection: u64,
     /// `wire`; between two apps of this host `local` on one engine, and `lane` from one to another.
     pub path: &'static str,
     /// The peer's address and service port.

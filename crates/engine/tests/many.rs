@@ -245,7 +245,7 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     let spec = port_spec(&world, 0, 5000);
     world.open_vif(owner, &app, 1, spec).expect("the port is free");
     let filter = filters(&["udp dst port 5000".to_owned()]);
-    world.open_capture(viewer, &capture, 2, CaptureSpec { filter, app: None });
+    world.open_capture(viewer, &capture, 2, CaptureSpec { filter, app: None, connection: None });
     let macs = [STRANGER, world.hosts[0].mac];
     for number in 0..FRAMES {
         let frame = datagram(macs, (ip(9), 6000 + number), 5000, &number.to_be_bytes());
@@ -292,7 +292,7 @@ fn patterns_of_apps_on_different_engines_collide() {
     let VifRefused::Transmit { owner, .. } = refused else { panic!("{refused}") };
     assert_eq!(owner, format!("app app-{0} (channel {0})", first.channel));
     for at in [one, other, Place { host: 0, engine: 0 }] {
-        world.post(at, Request::CloseVif { channel: first.channel, vif: 1 });
+        world.post(at, Request::CloseVif { channel: first.channel, vif: 1, told: None });
     }
     world.open_vif(other, &second, 2, spec).expect("it is free again");
 }

@@ -6,10 +6,10 @@ mod world;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use clearway_channel::Command;
 use clearway_channel::burst::Point;
+use clearway_channel::{Code, Command, FrameRefusal};
 use clearway_classify::Filter;
-use clearway_engine::{CaptureSpec, Refusal, Request, VifRefused, VifSpec};
+use clearway_engine::{CaptureSpec, Request, VifRefused, VifSpec};
 use clearway_nic::MacAddress;
 use clearway_nic::fabric::Faults;
 use clearway_wire::{arp, ethernet, ipv4, protocol};
@@ -187,8 +187,8 @@ fn what_a_vif_may_not_send_stays_and_is_counted_by_reason() {
         a.send_frames(1, &[frame]);
         let report = wait_for_bursts(&mut world, &mut a, 1, index as u32 + 1);
         assert_eq!((report.sent, report.rejected), (0, index as u64 + 1), "{name}");
-        let reason = Refusal::of_code(report.reason).expect("a reason");
-        assert_eq!(reason.name(), *name);
+        let reason = FrameRefusal::from_u8(report.reason).expect("a reason");
+        assert_eq!(reason.word(), *name);
         let refused = world.snapshot(0).vifs[0].refused.clone();
         assert!(refused.contains(&(name, 1)), "{name}: {refused:?}");
     }
@@ -204,7 +204,7 @@ fn an_app_that_rewrites_its_frames_meanwhile_gets_nothing_spoofed_out() {
     const FRAMES: usize = 20_000;
     let (mut world, mut a, _b) = two_apps();
     let mut watcher = world.attach(1, SIZES);
-    world.open_capture(&watcher, 1, CaptureSpec { filter: Vec::new(), app: None });
+    world.open_capture(&watcher, 1, everything()).expect("a capture");
     let good = there(&world).frame(&[0; 64]);
     let extent = a.pack(&[&good]);
     let (offset, length) = (extent.offset(), extent.length());
@@ -299,7 +299,7 @@ fn a_machine_of_its_own_answers_arp_and_talks_to_both_hosts() {
     machine.send_frames(1, &[&lie]);
     let report = wait_for_bursts(&mut world, &mut machine, 1, 3);
     assert_eq!((report.sent, report.rejected), (2, 1));
-    assert_eq!(Refusal::of_code(report.reason).expect("a reason").name(), "source");
+    assert_eq!(FrameRefusal::from_u8(report.reason), Some(FrameRefusal::Source));
     // An app of host 1 reaches it.
     let mut far = world.attach(1, SIZES);
     let spec = port_spec(&world, 1, 5000);
@@ -376,7 +376,7 @@ fn a_dead_app_loses_its_vifs_at_once() {
     let back = Datagram { macs: [back.macs[1], back.macs[0]], from: back.to, to: back.from };
     b.send_frames(1, &[&back.frame(b"for the heir")]);
     assert_eq!(wait_for_frames(&mut world, &mut heir, 1), [back.frame(b"for the heir")]);
-    world.post(0, Request::CloseVif { channel: heir.channel, vif: 1 });
+    world.post(0, Request::CloseVif { channel: heir.channel, vif: 1, told: None });
     assert!(world.snapshot(0).vifs.is_empty());
 }
 
@@ -428,7 +428,12 @@ fn a_rate_is_kept() {
     a.send_frames(1, &[frame.as_slice(); 32]);
     let report = wait_for_bursts(&mut world, &mut a, 1, 1);
     assert_eq!((report.sent, report.rejected), (10, 22));
-    assert_eq!(Refusal::of_code(report.reason), Some(Refusal::Rate));
+    assert_eq!(FrameRefusal::from_u8(report.reason), Some(FrameRefusal::Rate));
+}
+
+/// A capture of all that passes.
+fn everything() -> CaptureSpec {
+    CaptureSpec { filter: Vec::new(), app: None, connection: None }
 }
 
 /// What a capture has seen: whether outgoing, and where.
@@ -445,7 +450,7 @@ fn captures_see_the_wire_and_both_ends_of_what_stays_on_the_host() {
     world.open_vif(&neighbour, 1, spec).expect("the port is free");
     let mut watcher = world.attach(0, SIZES);
     let filter = filters(&["udp"]);
-    world.open_capture(&watcher, 9, CaptureSpec { filter, app: None });
+    world.open_capture(&watcher, 9, CaptureSpec { filter, ..everything() }).expect("a capture");
     a.send_frames(1, &[&there(&world).frame(b"away")]);
     wait_for_frames(&mut world, &mut b, 1);
     assert_eq!(sightings(&mut watcher), [(true, Point::Delivered), (true, Point::Wire)]);
@@ -460,7 +465,9 @@ fn captures_see_the_wire_and_both_ends_of_what_stays_on_the_host() {
 fn captures_see_what_passes_and_what_became_of_it() {
     let (mut world, mut a, mut b) = two_apps();
     let mut watcher = world.attach(0, SIZES);
-    world.open_capture(&watcher, 9, CaptureSpec { filter: Vec::new(), app: Some(a.channel) });
+    world
+        .open_capture(&watcher, 9, CaptureSpec { app: Some(a.channel), ..everything() })
+        .expect("a capture");
     let (good, spoofed) = (there(&world), Datagram { from: (ip(9), 5000), ..there(&world) });
     a.send_frames(1, &[&good.frame(b"good"), &spoofed.frame(b"bad")]);
     wait_for_frames(&mut world, &mut b, 1);
@@ -471,19 +478,14 @@ fn captures_see_what_passes_and_what_became_of_it() {
     let seen: Vec<_> = (watcher.frames.drain(..))
         .map(|(vif, info, frame)| {
             assert_eq!((vif, info.channel()), (9, Some(a.channel)));
-            (
-                info.is_outgoing(),
-                info.point(),
-                Refusal::of_code(info.reason()),
-                frame[42..].to_vec(),
-            )
+            (info.is_outgoing(), info.point(), info.reason(), frame[42..].to_vec())
         })
         .collect();
-    let spoof = seen[1].2.expect("refused");
-    assert_eq!(spoof.name(), "source");
     let expected = [
         (true, Point::Delivered, None, b"good".to_vec()),
-        (true, Point::Refused, Some(spoof), b"bad".to_vec()),
+        (true, Point::Wire, None, b"good".to_vec()),
+        (true, Point::Refused, Some(FrameRefusal::Source), b"bad".to_vec()),
+        (false, Point::Wire, None, b"back".to_vec()),
         (false, Point::Delivered, None, b"back".to_vec()),
     ];
     assert_eq!(seen, expected);
@@ -499,4 +501,66 @@ fn captures_see_what_passes_and_what_became_of_it() {
     assert!(watcher.frames.iter().any(|(_, info, frame)| {
         info.is_outgoing() && frame.windows(9).any(|bytes| bytes == b"a message")
     }));
+}
+
+#[test]
+fn a_capture_of_one_connection_sees_that_one_only_on_the_wire_and_at_its_app() {
+    let (mut world, mut a, mut b) = two_apps();
+    world.listen(&b, 7000).expect("free");
+    let (one, _) = world.connect(&mut a, &mut b, 7000);
+    let (other, _) = world.connect(&mut a, &mut b, 7000);
+    let mut watcher = world.attach(0, SIZES);
+    let of = |connection| CaptureSpec {
+        app: Some(a.channel),
+        connection: Some(connection),
+        ..everything()
+    };
+    let (of_one, of_none) = (of(one), of(one + 77));
+    world.open_capture(&watcher, 9, of_one).expect("there is such a connection");
+    let refused = world.open_capture(&watcher, 10, of_none).unwrap_err();
+    assert!(refused.to_string().contains("clearway status"), "{refused}");
+    assert!(a.send(one, b"of this one") && a.send(other, b"of another"));
+    world.turn_until(|_| {
+        b.poll();
+        b.received.len() == 2
+    });
+    let mut seen = Vec::new();
+    world.turn_until(|_| {
+        watcher.poll();
+        seen.extend(watcher.frames.drain(..));
+        // The acknowledgement that comes back is the connection's, too.
+        seen.iter().any(|(_, info, _)| !info.is_outgoing() && info.point() == Point::Delivered)
+    });
+    let has = |bytes: &[u8], is_outgoing, point| {
+        seen.iter().any(|(_, info, frame)| {
+            (info.is_outgoing(), info.point()) == (is_outgoing, point)
+                && frame.windows(bytes.len()).any(|part| part == bytes)
+        })
+    };
+    assert!(has(b"of this one", true, Point::Delivered) && has(b"of this one", true, Point::Wire));
+    assert!(!has(b"of another", true, Point::Wire));
+    assert!(seen.iter().any(|(_, info, _)| !info.is_outgoing() && info.point() == Point::Wire));
+}
+
+#[test]
+fn an_interface_that_is_taken_away_is_told_of_and_sends_no_more() {
+    let (mut world, mut a, mut b) = two_apps();
+    let frame = there(&world).frame(b"x");
+    a.send_frames(1, &[&frame]);
+    wait_for_frames(&mut world, &mut b, 1);
+    let (channel, told) = (a.channel, Some(Code::Denied));
+    world.post(0, Request::CloseVif { channel, vif: 1, told });
+    a.send_frames(1, &[&frame]);
+    world.turn_until(|_| {
+        a.poll();
+        !a.vifs_closed.is_empty()
+    });
+    assert_eq!(a.vifs_closed, [(1, Code::Denied)]);
+    assert!(world.snapshot(0).vifs.is_empty());
+    // Its patterns are free.
+    let heir = world.attach(0, SIZES);
+    let spec = port_spec(&world, 0, 5000);
+    world.open_vif(&heir, 1, spec).expect("the port is free again");
+    b.poll();
+    assert!(b.frames.is_empty());
 }

@@ -136,11 +136,12 @@ fn what_a_capture_says_survives_the_header() {
     assert_eq!((plain.time_ns, plain.point(), plain.channel()), (7, Point::Wire, None));
     for point in [Point::Wire, Point::Delivered, Point::Refused] {
         for channel in [None, Some(0), Some(5000)] {
-            let info = FrameInfo::captured(9, point == Point::Refused, point, channel, 200);
+            let reason = channel.map(|_| FrameRefusal::ToKernel);
+            let info = FrameInfo::captured(9, point == Point::Refused, point, channel, reason);
             let (length, back) = FrameInfo::of_words(info.words(60));
             assert_eq!((length, back), (60, info));
             assert_eq!(back.is_outgoing(), point == Point::Refused);
-            assert_eq!((back.point(), back.channel(), back.reason()), (point, channel, 200));
+            assert_eq!((back.point(), back.channel(), back.reason()), (point, channel, reason));
         }
     }
 }

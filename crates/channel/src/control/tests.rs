@@ -31,6 +31,7 @@ fn requests() -> Vec<Request> {
             ..open_vif()
         }),
         Request::CloseVif(CloseVif { vif: 4 }),
+        Request::RevokeVif(CloseVif { vif: 4 }),
         Request::OpenCapture(OpenCapture::default()),
         Request::OpenCapture(OpenCapture {
             filter: vec!["tcp".into()],

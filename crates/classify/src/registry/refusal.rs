@@ -88,37 +88,6 @@ pub enum SendFault {
 }
 
 impl SendFault {
-    /// All of them, for counters.
-    pub const ALL: [Self; 10] = [
-        Self::Nothing,
-        Self::MacSource,
-        Self::Vlan,
-        Self::Network,
-        Self::Protocol,
-        Self::Unclear,
-        Self::Source,
-        Self::SourcePort,
-        Self::Destination,
-        Self::Other,
-    ];
-
-    /// A word for it, for counters and messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Nothing => "nothing-allowed",
-            Self::MacSource => "mac-source",
-            Self::Vlan => "vlan",
-            Self::Network => "network",
-            Self::Protocol => "protocol",
-            Self::Unclear => "unclear",
-            Self::Source => "source",
-            Self::SourcePort => "source-port",
-            Self::Destination => "destination",
-            Self::Other => "other",
-        }
-    }
-
     /// The fault that comes last: of the alternative that fits best. `None` if one matches.
     pub(super) fn of(filter: &Filter, digest: &Digest) -> Option<Self> {
         if filter.matches(digest) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clearway_channel::burst::{FrameInfo, Point, SentBurst, packed_bytes};
 use clearway_channel::control::{Empty, Mac, Reply, Request, VifOpened};
-use clearway_channel::{Code, Completion};
+use clearway_channel::{Code, Completion, FrameRefusal};
 
 use super::Server;
 
@@ -15,7 +15,7 @@ pub(crate) const FORBIDDEN: u16 = 0xdead;
 /// The ether type of frames that are the last of their interface.
 pub(crate) const FATAL: u16 = 0xfa7a;
 /// Why they are refused.
-pub(crate) const REASON: u8 = 3;
+pub(crate) const REASON: FrameRefusal = FrameRefusal::Vlan;
 /// A filter that is refused.
 pub(crate) const SECRET: &str = "tcp port 22";
 /// The time of all frames.
@@ -92,7 +92,7 @@ impl Server {
         found.sent += accepted.len() as u64;
         found.rejected += refused.len() as u64;
         if !refused.is_empty() {
-            found.reason = REASON;
+            found.reason = REASON.as_u8();
         }
         let &mut Vif { bursts, sent, rejected, reason, .. } = found;
         self.tell(Completion::FramesSent { vif, bursts, sent, rejected, reason });
@@ -120,7 +120,7 @@ impl Server {
         let Some(is_capture) = self.vifs.find(vif).map(|found| found.is_capture) else { return };
         let time_ns = SEEN.as_nanos() as u64;
         let info = match is_capture {
-            true => FrameInfo::captured(time_ns, true, Point::Delivered, Some(1), 0),
+            true => FrameInfo::captured(time_ns, true, Point::Delivered, Some(1), None),
             false => FrameInfo::received(time_ns),
         };
         let packed = frames.iter().map(|frame| packed_bytes(frame.len() as u32)).sum();

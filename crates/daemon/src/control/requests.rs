@@ -24,6 +24,7 @@ impl ControlPlane {
             Request::OpenVif(open) => self.open_vif(token, &open),
             Request::OpenCapture(open) => self.open_capture(token, &open),
             Request::CloseVif(close) => self.close_vif(token, &close),
+            Request::RevokeVif(revoke) => self.revoke_vif(token, &revoke),
         };
         match result {
             Err(refusal) => {

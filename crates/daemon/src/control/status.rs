@@ -267,7 +267,7 @@ mod tests {
     fn status_is_cut_to_what_fits() {
         let flow = FlowSnapshot {
             channel: 1,
-            connection: u32::MAX,
+            connection: u64::MAX,
             path: "wire",
             peer: ([10, 0, 0, 1], 4000).into(),
             state: "open",

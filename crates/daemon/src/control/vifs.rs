@@ -28,7 +28,7 @@ use clearway_nic::MacAddress;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::requests::{not_attached, refusal};
-use super::session::Waiting;
+use super::session::{Session, Waiting};
 use super::{ControlPlane, NicSlot};
 use crate::filter::Template;
 use crate::policy::{Grant, Place, Station};
@@ -56,6 +56,8 @@ struct Vif {
     unasked: Range<usize>,
     /// Engines whose answer is missing.
     answers_left: usize,
+    /// Those answers are that it is closed.
+    is_closing: bool,
     /// What the NIC was asked for.
     steered: Steered,
 }
@@ -72,8 +74,17 @@ impl ControlPlane {
         self.accounts.open_vif(&session.peer)?;
         let unasked = self.nic_of(engine).engines.clone();
         let (grant, steered) = (Some(grant), Steered::default());
-        let (capture, answers_left) = (None, 0);
-        let vif = Vif { engine, channel, app, grant, capture, unasked, answers_left, steered };
+        let vif = Vif {
+            engine,
+            channel,
+            app,
+            grant,
+            capture: None,
+            unasked,
+            answers_left: 0,
+            is_closing: false,
+            steered,
+        };
         let number = self.begin_opening(token, vif);
         self.ask_engines(engine, number, 1);
         Ok(())
@@ -88,18 +99,26 @@ impl ControlPlane {
         let spec = CaptureSpec {
             filter: self.capture_filters(engine, &open.filter)?,
             app: open.app.as_deref().map(|app| self.channel_of(engine, app)).transpose()?,
+            connection: open.connection,
         };
-        if open.connection.is_some() {
-            let text = "captures of one connection are not there; give a filter with its addresses \
-                        and ports, which `clearway status` shows";
-            return Err(refusal(Code::Unsupported, text));
+        if spec.connection.is_some() && spec.app.is_none() {
+            let text = "a capture of a connection has to say of which app; name it, too";
+            return Err(refusal(Code::Invalid, text));
         }
         self.accounts.open_vif(&session.peer)?;
         let unasked = self.nic_of(engine).engines.clone();
         let (count, steered) = (unasked.len(), Steered::default());
-        let (grant, capture, answers_left) = (None, Some(spec), 0);
-        let vif =
-            Vif { engine, channel, app: name, grant, capture, unasked, answers_left, steered };
+        let vif = Vif {
+            engine,
+            channel,
+            app: name,
+            grant: None,
+            capture: Some(spec),
+            unasked,
+            answers_left: 0,
+            is_closing: false,
+            steered,
+        };
         let number = self.begin_opening(token, vif);
         self.ask_engines(engine, number, count);
         Ok(())
@@ -113,15 +132,42 @@ impl ControlPlane {
             let text = format!("there is no interface {vif}; use the number from `vif_opened`");
             return Err(refusal(Code::Invalid, text));
         }
-        if let Some(session) = self.sessions.get_mut(&token) {
-            session.waiting = Waiting::ClosingVif(vif);
-        }
-        self.nic_of_mut(engine).unsteer(vif);
-        let count = self.close_at_engines(engine, channel, vif);
-        if let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&vif) {
-            vif.answers_left = count;
-        }
+        self.begin_closing(token, engine, vif, None);
         Ok(())
+    }
+
+    /// Takes an interface or a capture away from whoever has it.
+    pub(super) fn revoke_vif(&mut self, token: u64, revoke: &CloseVif) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        self.accounts.may_revoke(&session.peer)?;
+        let number = revoke.vif;
+        let found = self.nics.iter().find_map(|nic| nic.vifs.table.get(&number));
+        let Some(vif) = found else {
+            let text = format!("there is no interface {number}; `clearway vif list` shows them");
+            return Err(refusal(Code::Invalid, text));
+        };
+        if vif.answers_left > 0 {
+            let text = format!("interface {number} is being opened or closed just now; try again");
+            return Err(refusal(Code::Invalid, text));
+        }
+        tracing::info!(app = vif.app, number, user = session.peer.user, "interface taken away");
+        let engine = vif.engine;
+        self.begin_closing(token, engine, number, Some(Code::Denied));
+        Ok(())
+    }
+
+    /// `told` is what its app is told, if that did not ask for it.
+    fn begin_closing(&mut self, token: u64, engine: usize, number: u32, told: Option<Code>) {
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::ClosingVif(number);
+        }
+        let nic = self.nic_of_mut(engine);
+        nic.unsteer(number);
+        let Some(channel) = nic.vifs.table.get(&number).map(|vif| vif.channel) else { return };
+        let count = self.close_at_engines(engine, channel, number, told);
+        if let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) {
+            (vif.is_closing, vif.answers_left) = (true, count);
+        }
     }
 
     /// Asks so many of the engines that have not been asked yet.
@@ -138,10 +184,16 @@ impl ControlPlane {
     }
 
     /// Returns how many engines will answer.
-    fn close_at_engines(&mut self, engine: usize, channel: u32, vif: u32) -> usize {
+    fn close_at_engines(
+        &mut self,
+        engine: usize,
+        channel: u32,
+        vif: u32,
+        told: Option<Code>,
+    ) -> usize {
         let engines = self.nic_of(engine).engines.clone();
         for engine in &mut self.engines[engines.clone()] {
-            engine.post(EngineRequest::CloseVif { channel, vif });
+            engine.post(EngineRequest::CloseVif { channel, vif, told });
         }
         engines.len()
     }
@@ -187,7 +239,7 @@ impl ControlPlane {
         };
         let reply = opened.map(Reply::VifOpened).unwrap_or_else(|refusal| {
             self.log_refusal(token, &refusal);
-            self.close_at_engines(engine, channel, vif);
+            self.close_at_engines(engine, channel, vif, None);
             self.forget_vif(token, engine, vif);
             Reply::Error(refusal)
         });
@@ -225,18 +277,19 @@ impl ControlPlane {
 
     pub(super) fn vif_closed(&mut self, engine: usize, channel: u32, vif: u32) {
         let Some(engine) = self.owner_of(engine, vif) else { return };
-        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
-        else {
-            return;
-        };
-        let is_awaited = self.sessions.get(&token).is_some_and(
-            |session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif),
-        );
-        let of_nic = self.nic_of_mut(engine).vifs.table.get_mut(&vif).filter(|_| is_awaited);
-        let Some(closing) = of_nic else { return };
+        let found = self.nic_of_mut(engine).vifs.table.get_mut(&vif);
+        let Some(closing) = found.filter(|found| found.is_closing) else { return };
         closing.answers_left -= 1;
-        if closing.answers_left == 0 {
-            self.forget_vif(token, engine, vif);
+        if closing.answers_left > 0 {
+            return;
+        }
+        if let Some(channel) = self.engines[engine].channel(channel) {
+            self.forget_vif(channel.session, engine, vif);
+        }
+        // The app whose it was, or who took it away, or both.
+        let waits = |session: &Session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif);
+        let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
+        for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
             self.reply(token, &Reply::VifClosed(Empty {}));
         }
     }
@@ -253,7 +306,7 @@ impl ControlPlane {
     pub(super) fn forget_vifs(&mut self, user: u32, engine: usize, channel: u32) {
         let numbers = self.nic_of_mut(engine).forget_vifs(channel);
         for number in &numbers {
-            self.close_at_engines(engine, channel, *number);
+            self.close_at_engines(engine, channel, *number, None);
         }
         self.accounts.close_vifs(user, numbers.len());
     }
@@ -418,7 +471,9 @@ fn code_of(refused: &VifRefused) -> Code {
         }
         VifRefused::Limit(_) => Code::Limit,
         VifRefused::NoChannel => Code::DaemonGone,
-        VifRefused::Priority(_) | VifRefused::Alternatives(_) => Code::Invalid,
+        VifRefused::Priority(_) | VifRefused::Alternatives(_) | VifRefused::NoConnection(_) => {
+            Code::Invalid
+        }
     }
 }
 

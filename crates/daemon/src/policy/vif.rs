@@ -91,6 +91,11 @@ impl Accounts {
         self.rights(peer, None).check_capture()
     }
 
+    /// Whether `peer` may take interfaces away from others.
+    pub(crate) fn may_revoke(&self, peer: &Peer) -> Result<(), Refusal> {
+        self.rights(peer, None).check_revoke()
+    }
+
     /// Counts an interface or a capture, if this peer may have another one.
     pub(crate) fn open_vif(&mut self, peer: &Peer) -> Result<(), Refusal> {
         let limits = &self.policy.limits;

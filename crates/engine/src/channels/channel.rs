@@ -298,7 +298,7 @@ impl Channel {
             let Link::Local(local) = &connection.link else { return None };
             Some(FlowSnapshot {
                 channel,
-                connection: slot,
+                connection: self.id(slot),
                 path: "local",
                 peer: connection.peer,
                 state: if local.closing { "closing" } else { "open" },

@@ -3,13 +3,13 @@
 use clearway_base::Time;
 use clearway_channel::burst::Point;
 use clearway_nic::BURST_FRAMES;
-use clearway_transport::Arrival;
+use clearway_transport::{Arrival, Owner};
 use clearway_wire::digest::Digest;
 
 use super::{Checks, Core, Via};
 use crate::interface::{Datagram, NetworkErrorKind, Received, Service};
 use crate::lanes::What;
-use crate::switch::{Port, Sighting, VifKey};
+use crate::switch::{Party, Port, Sighting, VifKey};
 
 impl Core {
     /// Takes a burst that a queue has received, this engine's or that of another.
@@ -66,7 +66,7 @@ impl Core {
     ) {
         for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
             if via == Via::Queue {
-                self.show_arrival(now, frame, digest);
+                self.show_arrival(now, frame, digest, *owner);
                 self.copy(now, None, frame, digest);
             }
             self.show_fate(now, frame, digest, *owner);
@@ -94,9 +94,10 @@ impl Core {
 
     /// Shows captures a frame on the wire.
     #[cold]
-    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest) {
+    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>) {
+        let party = self.party_of(frame, digest, owner);
         let (is_outgoing, point) = (false, Point::Wire);
-        let sighting = Sighting { frame, digest, is_outgoing, point, channel: None, refusal: None };
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal: None };
         self.show(now, &sighting);
     }
 
@@ -115,24 +116,39 @@ impl Core {
         digest: &Digest,
         owner: Option<Port>,
     ) {
-        let channel = match owner {
-            Some(Port::Vif(vif)) => Some(vif.channel()),
-            Some(Port::Service(Service::Messages)) => {
-                let payload = payload(frame, digest);
-                if payload.is_some_and(|payload| self.engine_elsewhere(payload).is_some()) {
-                    return;
-                }
-                payload
-                    .and_then(|payload| self.endpoint.owner_of(payload))
-                    .map(|owner| owner.channel)
-            }
-            Some(Port::Sibling(_)) => return,
-            Some(Port::Service(_)) | None => None,
-        };
+        if matches!(owner, Some(Port::Sibling(_))) || self.is_elsewhere(frame, digest, owner) {
+            return;
+        }
+        let party = self.party_of(frame, digest, owner);
         let point = if owner.is_some() { Point::Delivered } else { Point::Refused };
-        let sighting =
-            Sighting { frame, digest, is_outgoing: false, point, channel, refusal: None };
+        let sighting = Sighting { frame, digest, is_outgoing: false, point, party, refusal: None };
         self.show(now, &sighting);
+    }
+
+    /// True for messages of a flow of another engine.
+    fn is_elsewhere(&self, frame: &[u8], digest: &Digest, port: Option<Port>) -> bool {
+        port == Some(Port::Service(Service::Messages))
+            && payload(frame, digest)
+                .is_some_and(|payload| self.engine_elsewhere(payload).is_some())
+    }
+
+    /// Whom a frame concerns that comes to `port`, as far as this engine knows.
+    fn party_of(&self, frame: &[u8], digest: &Digest, port: Option<Port>) -> Option<Party> {
+        match port? {
+            Port::Vif(vif) => Some(Party::of_vif(vif)),
+            Port::Service(Service::Messages) => {
+                let owner = self.endpoint.owner_of(payload(frame, digest)?)?;
+                Some(self.party_of_owner(owner))
+            }
+            Port::Service(_) | Port::Sibling(_) => None,
+        }
+    }
+
+    /// The app of a connection of messages.
+    pub(super) fn party_of_owner(&self, owner: Owner) -> Party {
+        let Owner { channel, connection } = owner;
+        let connection = self.channels.peek(channel).map(|app| app.id(connection));
+        Party { channel, connection }
     }
 
     /// Gives a frame to a service of the host.

@@ -10,6 +10,7 @@ use super::Core;
 use super::frames::Sending;
 use crate::channels::Channels;
 use crate::interface::Path;
+use crate::switch::Party;
 
 impl Core {
     /// Sends ARP, NDP and ICMP. Returns how many frames were given to the queue.
@@ -59,10 +60,11 @@ impl Core {
             } else {
                 let path = path.clone();
                 let owner = destination.flow.and_then(|key| self.endpoint.owner(key));
+                let party = owner.map(|owner| self.party_of_owner(owner));
                 queue.transmit(&mut |frame| {
                     let (endpoint, channels) = (&mut self.endpoint, &self.channels);
                     let length = packet(now, endpoint, channels, destination, &path, frame);
-                    self.dispatch(now, &frame[..length], owner.map(|owner| owner.channel))
+                    self.dispatch(now, &frame[..length], party)
                 })
             };
             match transmit {
@@ -79,16 +81,16 @@ impl Core {
 
     /// Brings a frame of the host's own to its ports on this host, and shows it to captures.
     /// Returns its length if it is for the NIC, too; else 0.
-    fn dispatch(&mut self, now: Time, frame: &[u8], channel: Option<u32>) -> usize {
+    fn dispatch(&mut self, now: Time, frame: &[u8], party: Option<Party>) -> usize {
         if frame.is_empty() {
             return 0;
         }
         let digest = Digest::of(frame);
         if self.switch.is_watched() {
-            if channel.is_some() {
-                self.show_outgoing(now, frame, &digest, Point::Delivered, channel);
+            if party.is_some() {
+                self.show_outgoing(now, frame, &digest, Point::Delivered, party);
             }
-            self.show_outgoing(now, frame, &digest, Point::Wire, None);
+            self.show_outgoing(now, frame, &digest, Point::Wire, party);
         }
         match self.forward(now, None, frame, &digest) {
             Ok(true) => frame.len(),

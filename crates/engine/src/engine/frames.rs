@@ -2,6 +2,7 @@
 //! go. The app can write its own memory at any time; what was checked is what is sent.
 
 use clearway_base::Time;
+use clearway_channel::FrameRefusal;
 use clearway_channel::burst::{Point, SentBurst};
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::digest::Digest;
@@ -10,7 +11,7 @@ use super::staging::Staging;
 use super::{Checks, Core, Via};
 use crate::channels::Channels;
 use crate::lanes::What;
-use crate::switch::{Destination, Port, Refusal, Sighting, VifKey, VifRefused, VifSpec};
+use crate::switch::{CaptureSpec, Destination, Party, Port, Sighting, VifKey, VifRefused, VifSpec};
 
 /// What sending did: for VIFs, and messages.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,6 +49,42 @@ impl Core {
         let channels = &self.channels;
         let name = |owner| name_of(channels, owner);
         self.switch.open_of_sibling(engine, app, channel, vif, spec, name)
+    }
+
+    /// Begins a capture for an app.
+    pub(super) fn open_capture(
+        &mut self,
+        channel: u32,
+        vif: u32,
+        spec: CaptureSpec,
+    ) -> Result<(), VifRefused> {
+        self.check_capture(&spec)?;
+        self.switch.open_capture(channel, vif, spec);
+        Ok(())
+    }
+
+    /// Takes note of a capture of another engine.
+    pub(super) fn note_capture(
+        &mut self,
+        engine: usize,
+        channel: u32,
+        vif: u32,
+        spec: CaptureSpec,
+    ) -> Result<(), VifRefused> {
+        self.check_capture(&spec)?;
+        self.switch.open_capture_of_sibling(engine, channel, vif, spec);
+        Ok(())
+    }
+
+    /// A connection that is to be watched has to be there, which the engine of its app knows.
+    fn check_capture(&self, spec: &CaptureSpec) -> Result<(), VifRefused> {
+        let (Some(app), Some(connection)) = (spec.app, spec.connection) else { return Ok(()) };
+        match self.channels.peek(app) {
+            Some(app) if app.find(connection).is_none() => {
+                Err(VifRefused::NoConnection(connection))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames.
@@ -161,7 +198,7 @@ impl Core {
 
     #[cold]
     fn refuse_too_long(&mut self, vif: VifKey) -> usize {
-        self.switch.refuse(vif, Refusal::TooLong);
+        self.switch.refuse(vif, FrameRefusal::TooLong);
         0
     }
 
@@ -173,12 +210,12 @@ impl Core {
         }
         let is_watched = self.switch.is_watched();
         if is_watched {
-            self.show_outgoing(now, frame, digest, Point::Delivered, Some(vif.channel()));
+            self.show_outgoing(now, frame, digest, Point::Delivered, Some(Party::of_vif(vif)));
         }
         match self.forward(now, Some(vif), frame, digest) {
             Ok(is_for_wire) => {
                 if is_watched && is_for_wire {
-                    self.show_outgoing(now, frame, digest, Point::Wire, None);
+                    self.show_outgoing(now, frame, digest, Point::Wire, Some(Party::of_vif(vif)));
                 }
                 self.switch.count_sent(vif, 1, frame.len() as u64);
                 is_for_wire
@@ -195,13 +232,13 @@ impl Core {
         vif: VifKey,
         frame: &[u8],
         digest: &Digest,
-        refusal: Refusal,
+        refusal: FrameRefusal,
     ) -> bool {
         self.switch.refuse(vif, refusal);
         if self.switch.is_watched() {
             let (is_outgoing, point) = (true, Point::Refused);
-            let (channel, refusal) = (Some(vif.channel()), Some(refusal));
-            let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
+            let (party, refusal) = (Some(Party::of_vif(vif)), Some(refusal));
+            let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal };
             self.show(now, &sighting);
         }
         false
@@ -215,10 +252,10 @@ impl Core {
         frame: &[u8],
         digest: &Digest,
         point: Point,
-        channel: Option<u32>,
+        party: Option<Party>,
     ) {
         let (is_outgoing, refusal) = (true, None);
-        let sighting = Sighting { frame, digest, is_outgoing, point, channel, refusal };
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal };
         self.show(now, &sighting);
     }
 
@@ -269,7 +306,7 @@ impl Core {
         from: Option<VifKey>,
         frame: &[u8],
         digest: &Digest,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<bool, FrameRefusal> {
         let destination = self.switch.destination(digest);
         if destination == Destination::Wire {
             return Ok(true);
@@ -285,7 +322,7 @@ impl Core {
                 let via = if from.is_some() { Via::Vif } else { Via::Host };
                 self.hand_over(now, owner, &[frame], via);
             }
-            None if destination == Destination::Here => return Err(Refusal::ToKernel),
+            None if destination == Destination::Here => return Err(FrameRefusal::ToKernel),
             None => {}
         }
         Ok(destination == Destination::Both)

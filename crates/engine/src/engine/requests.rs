@@ -32,23 +32,23 @@ impl Engine {
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::OpenCapture { channel, vif, spec } => {
-                self.core.switch.open_capture(channel, vif, *spec);
-                self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
+                let result = self.core.open_capture(channel, vif, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::NoteVif { engine, app, channel, vif, spec } => {
                 let result = self.core.note_vif(engine, app, channel, vif, &spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::NoteCapture { engine, channel, vif, spec } => {
-                self.core.switch.open_capture_of_sibling(engine, channel, vif, *spec);
-                self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
+                let result = self.core.note_capture(engine, channel, vif, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::NoteListener { id, port, engine } => {
                 self.core.note_listener(port, engine);
                 self.mailbox.tell(Event::ListenerNoted { id });
             }
-            Request::CloseVif { channel, vif } => {
-                self.core.switch.close(&mut self.core.channels, channel, vif);
+            Request::CloseVif { channel, vif, told } => {
+                self.core.switch.close(&mut self.core.channels, channel, vif, told);
                 self.mailbox.tell(Event::VifClosed { channel, vif });
             }
             Request::Network(network) => self.core.set_network(*network),

@@ -48,7 +48,7 @@ impl Core {
             let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
             FlowSnapshot {
                 channel: info.owner.channel,
-                connection: info.owner.connection,
+                connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
                 path: if self.is_here(info.remote.ip()) { "lane" } else { "wire" },
                 peer: peer.unwrap_or(info.remote),
                 state: info.state,

@@ -2,12 +2,13 @@
 //! nobody captures.
 
 use clearway_base::Time;
+use clearway_channel::FrameRefusal;
 use clearway_channel::burst::{FrameInfo, Point};
 use clearway_classify::Filter;
 use clearway_wire::digest::Digest;
 
 use super::gathering::Gathering;
-use super::refusal::Refusal;
+use super::table::VifKey;
 use crate::channels::{Channel, Channels};
 use crate::lanes::{Lanes, What};
 use crate::snapshot::CaptureSnapshot;
@@ -17,8 +18,23 @@ use crate::snapshot::CaptureSnapshot;
 pub struct CaptureSpec {
     /// One of these has to match; everything does if there are none.
     pub filter: Vec<Filter>,
-    /// Only what concerns this channel's app: frames given to it, or sent by it.
+    /// Only what concerns this channel's app: frames for it, or from it.
     pub app: Option<u32>,
+    /// Only what concerns this connection of it, by the app's own number for it.
+    pub connection: Option<u64>,
+}
+
+/// An app that a frame concerns, and its connection if it is a packet of messages.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Party {
+    pub(crate) channel: u32,
+    pub(crate) connection: Option<u64>,
+}
+
+impl Party {
+    pub(crate) const fn of_vif(vif: VifKey) -> Self {
+        Self { channel: vif.channel(), connection: None }
+    }
 }
 
 /// A frame as captures see it.
@@ -28,9 +44,9 @@ pub(crate) struct Sighting<'a> {
     pub(crate) digest: &'a Digest,
     pub(crate) is_outgoing: bool,
     pub(crate) point: Point,
-    /// The channel of the app that it concerns.
-    pub(crate) channel: Option<u32>,
-    pub(crate) refusal: Option<Refusal>,
+    /// Whom it concerns: on the wire, too, whose it will be or was.
+    pub(crate) party: Option<Party>,
+    pub(crate) refusal: Option<FrameRefusal>,
 }
 
 /// A capture that is going on.
@@ -65,7 +81,10 @@ impl Capture {
 
     pub(super) fn wants(&self, sighting: &Sighting<'_>) -> bool {
         let filters = &self.spec.filter;
-        (self.spec.app.is_none() || self.spec.app == sighting.channel)
+        let (app, connection) = (self.spec.app, self.spec.connection);
+        let party = sighting.party;
+        app.is_none_or(|app| party.is_some_and(|party| party.channel == app))
+            && (connection.is_none() || party.is_some_and(|party| party.connection == connection))
             && (filters.is_empty() || filters.iter().any(|filter| filter.matches(sighting.digest)))
     }
 
@@ -77,13 +96,12 @@ impl Capture {
         now: Time,
         sighting: &Sighting<'_>,
     ) {
-        let reason = sighting.refusal.map_or(0, Refusal::code);
         let info = FrameInfo::captured(
             now.as_ns(),
             sighting.is_outgoing,
             sighting.point,
-            sighting.channel,
-            reason,
+            sighting.party.map(|party| party.channel),
+            sighting.refusal,
         );
         if let Some(engine) = self.sibling {
             let what = What::Sighting { capture: (self.channel, self.id), info };

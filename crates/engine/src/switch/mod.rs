@@ -24,8 +24,8 @@ mod traffic;
 mod vif;
 
 pub use capture::CaptureSpec;
-pub(crate) use capture::Sighting;
-pub use refusal::{Refusal, VifRefused};
+pub(crate) use capture::{Party, Sighting};
+pub use refusal::VifRefused;
 pub use table::PRIORITY_MAX;
 pub(crate) use table::{Destination, Port, Switch, VifKey};
 pub use vif::VifSpec;

@@ -1,5 +1,6 @@
 //! Why a VIF was not opened, and why a frame of one was not sent.
 
+use clearway_channel::FrameRefusal;
 use clearway_classify::Filter;
 use clearway_classify::registry::{self, SendFault};
 
@@ -41,6 +42,11 @@ pub enum VifRefused {
     /// There is no more room.
     #[error("{0}")]
     Limit(String),
+    /// The app has no such connection.
+    #[error(
+        "that app has no connection {0}; `clearway status` shows the connections under \"FLOWS\""
+    )]
+    NoConnection(u64),
     /// The channel is gone, or has broken its contract.
     #[error("the app's channel has ended")]
     NoChannel,
@@ -70,72 +76,18 @@ impl VifRefused {
     }
 }
 
-/// Why a frame was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// The VIF may not send such a frame.
-    Forbidden(SendFault),
-    /// It is longer than the NIC takes.
-    TooLong,
-    /// The policy allows fewer frames per second.
-    Rate,
-    /// It is for the host's own kernel, which is not on this side of the NIC that both share.
-    ToKernel,
-}
-
-impl Refusal {
-    const OWN: [Self; 3] = [Self::TooLong, Self::Rate, Self::ToKernel];
-    /// How many there are.
-    pub const COUNT: usize = SendFault::ALL.len() + Self::OWN.len();
-
-    /// All of them, in the order of [`Refusal::index`].
-    pub fn all() -> impl Iterator<Item = Self> {
-        SendFault::ALL.into_iter().map(Self::Forbidden).chain(Self::OWN)
-    }
-
-    /// The position among all.
-    #[must_use]
-    pub fn index(self) -> usize {
-        Self::all().position(|other| other == self).expect("each is among all")
-    }
-
-    /// A word for it, for counters.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Forbidden(fault) => fault.name(),
-            Self::TooLong => "too-long",
-            Self::Rate => "rate",
-            Self::ToKernel => "to-kernel",
-        }
-    }
-
-    /// The number that `FramesSent` and captures carry: 1 up; 0 is none.
-    #[must_use]
-    pub fn code(self) -> u8 {
-        self.index() as u8 + 1
-    }
-
-    /// The reason that has this number.
-    #[must_use]
-    pub fn of_code(code: u8) -> Option<Self> {
-        Self::all().nth(usize::from(code).checked_sub(1)?)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Refusal;
-
-    #[test]
-    fn numbers_and_names_are_unique() {
-        let all: Vec<_> = Refusal::all().collect();
-        assert_eq!(all.len(), Refusal::COUNT);
-        for (index, reason) in all.iter().enumerate() {
-            assert_eq!(reason.index(), index);
-            assert_eq!(Refusal::of_code(reason.code()), Some(*reason));
-            assert!(all[..index].iter().all(|other| other.name() != reason.name()));
-        }
-        assert_eq!((Refusal::of_code(0), Refusal::of_code(255)), (None, None));
+/// The reason that apps and captures are told, of what is wrong with a packet.
+pub(super) const fn of_fault(fault: SendFault) -> FrameRefusal {
+    match fault {
+        SendFault::Nothing => FrameRefusal::Nothing,
+        SendFault::MacSource => FrameRefusal::MacSource,
+        SendFault::Vlan => FrameRefusal::Vlan,
+        SendFault::Network => FrameRefusal::Network,
+        SendFault::Protocol => FrameRefusal::Protocol,
+        SendFault::Unclear => FrameRefusal::Unclear,
+        SendFault::Source => FrameRefusal::Source,
+        SendFault::SourcePort => FrameRefusal::SourcePort,
+        SendFault::Destination => FrameRefusal::Destination,
+        SendFault::Other => FrameRefusal::Other,
     }
 }

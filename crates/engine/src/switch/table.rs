@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use clearway_base::Time;
+use clearway_channel::{Code, Completion, FrameRefusal};
 use clearway_classify::registry::{Action, Limits, OwnerId, VifId};
 use clearway_classify::{Clause, Filter, Pattern, Registry, registry};
 use clearway_nic::MacAddress;
@@ -10,7 +11,7 @@ use clearway_wire::digest::{Digest, PATTERN_WORDS, fields};
 
 use super::Table;
 use super::capture::{Capture, CaptureSpec};
-use super::refusal::{Refusal, VifRefused};
+use super::refusal::{self, VifRefused};
 use super::sibling::SiblingVif;
 use super::vif::{Vif, VifSpec};
 use crate::channels::Channels;
@@ -274,21 +275,30 @@ impl Switch {
         }
     }
 
-    /// Closes a VIF or capture of a channel, be it of this engine or of another; nothing if there is none.
-    pub(crate) fn close(&mut self, channels: &mut Channels, channel: u32, id: u32) {
+    /// Closes a VIF or capture of a channel, be it of this engine or of another, and tells its app why if
+    /// there is something to tell; nothing if there is none.
+    pub(crate) fn close(
+        &mut self,
+        channels: &mut Channels,
+        channel: u32,
+        id: u32,
+        told: Option<Code>,
+    ) {
         self.close_of_sibling(channel, id);
-        self.captures.retain_mut(|capture| {
-            let is_it = (capture.channel, capture.id) == (channel, id);
-            if is_it && let Some(app) = channels.channel(channel) {
-                capture.gathering.discard(app);
-            }
-            !is_it
-        });
+        let capture = self.captures.iter().position(|capture| capture.is(channel, id));
+        let mut capture = capture.map(|index| self.captures.remove(index));
         let key = self.keys.get(&(channel, id)).copied();
-        let Some(mut vif) = key.and_then(|key| self.take(key.slot())) else { return };
-        if let Some(app) = channels.channel(channel) {
-            app.end.sends_finished(vif.bursts_left());
-            vif.gathering.discard(app);
+        let mut vif = key.and_then(|key| self.take(key.slot()));
+        let Some(app) = channels.channel(channel) else { return };
+        let gathering = match (&mut vif, &mut capture) {
+            (Some(vif), _) => &mut vif.gathering,
+            (None, Some(capture)) => &mut capture.gathering,
+            (None, None) => return,
+        };
+        gathering.discard(app);
+        app.end.sends_finished(vif.map_or(0, |vif| vif.bursts_left()));
+        if let Some(code) = told {
+            app.tell(Completion::VifClosed { vif: id, code });
         }
     }
 
@@ -407,14 +417,19 @@ impl Switch {
 
     /// Whether a VIF may send a frame with this digest.
     #[inline]
-    pub(crate) fn check(&mut self, now: Time, key: VifKey, digest: &Digest) -> Result<(), Refusal> {
+    pub(crate) fn check(
+        &mut self,
+        now: Time,
+        key: VifKey,
+        digest: &Digest,
+    ) -> Result<(), FrameRefusal> {
         let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
             return Ok(());
         };
         let entry = vif.entries[0];
         if !self.registry.may_send(entry, digest) {
             let fault = self.registry.send_fault(entry, digest);
-            return fault.map_or(Ok(()), |fault| Err(Refusal::Forbidden(fault)));
+            return fault.map_or(Ok(()), |fault| Err(refusal::of_fault(fault)));
         }
         vif.take_rate(now)
     }

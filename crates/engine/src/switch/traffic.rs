@@ -1,11 +1,10 @@
 //! Frames through the switch: to VIFs, from VIFs, and past captures.
 
 use clearway_base::Time;
-use clearway_channel::Completion;
 use clearway_channel::burst::SentBurst;
+use clearway_channel::{Completion, FrameRefusal};
 
 use super::capture::Sighting;
-use super::refusal::Refusal;
 use super::table::{Switch, VifKey, touch};
 use super::vif::Report;
 use crate::channels::Channels;
@@ -117,7 +116,7 @@ impl Switch {
     }
 
     /// Counts a frame that may not leave.
-    pub(crate) fn refuse(&mut self, key: VifKey, reason: Refusal) {
+    pub(crate) fn refuse(&mut self, key: VifKey, reason: FrameRefusal) {
         if let Some(vif) = self.vif(key) {
             vif.count_refused(reason);
         }

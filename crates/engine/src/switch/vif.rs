@@ -4,13 +4,13 @@
 use std::collections::VecDeque;
 
 use clearway_base::{SECOND, Time, counters};
+use clearway_channel::FrameRefusal;
 use clearway_channel::burst::{FrameInfo, SentBurst};
 use clearway_classify::Filter;
 use clearway_classify::registry::VifId;
 use clearway_nic::MacAddress;
 
 use super::gathering::Gathering;
-use super::refusal::Refusal;
 use crate::channels::Channel;
 use crate::snapshot::VifSnapshot;
 
@@ -62,7 +62,7 @@ pub(crate) struct Vif {
     /// Bursts that were submitted and are not sent yet.
     pub(super) bursts: VecDeque<SentBurst>,
     pub(super) counters: VifCounters,
-    refused: [u64; Refusal::COUNT],
+    refused: [u64; FrameRefusal::ALL.len()],
     /// What the app is told of what it sent.
     report: Report,
     is_untold: bool,
@@ -99,7 +99,7 @@ impl Vif {
             rate,
             bursts: VecDeque::new(),
             counters: VifCounters::default(),
-            refused: [0; Refusal::COUNT],
+            refused: [0; FrameRefusal::ALL.len()],
             report: Report::default(),
             is_untold: false,
             is_touched: false,
@@ -137,9 +137,9 @@ impl Vif {
 
     /// Whether the policy lets it send another frame now.
     #[inline]
-    pub(super) fn take_rate(&mut self, now: Time) -> Result<(), Refusal> {
+    pub(super) fn take_rate(&mut self, now: Time) -> Result<(), FrameRefusal> {
         let is_within = self.rate.as_mut().is_none_or(|bucket| bucket.take(now));
-        if is_within { Ok(()) } else { Err(Refusal::Rate) }
+        if is_within { Ok(()) } else { Err(FrameRefusal::Rate) }
     }
 
     #[inline]
@@ -149,10 +149,10 @@ impl Vif {
         self.report.sent += frames;
     }
 
-    pub(super) fn count_refused(&mut self, reason: Refusal) {
-        self.refused[reason.index()] += 1;
+    pub(super) fn count_refused(&mut self, reason: FrameRefusal) {
+        self.refused[usize::from(reason.as_u8()) - 1] += 1;
         self.report.refused += 1;
-        self.report.reason = reason.code();
+        self.report.reason = reason.as_u8();
     }
 
     /// Bursts that were submitted and are not finished.
@@ -172,7 +172,7 @@ impl Vif {
 
     pub(super) fn snapshot(&self) -> VifSnapshot {
         let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
-        let refused = Refusal::all().zip(self.refused).filter(|(_, count)| *count > 0);
+        let refused = FrameRefusal::ALL.iter().zip(self.refused).filter(|(_, count)| *count > 0);
         VifSnapshot {
             vif: self.id,
             channel: self.channel,
@@ -181,7 +181,7 @@ impl Vif {
             copies: texts(&self.spec.copies),
             transmit: texts(&self.spec.transmit),
             counters: self.counters.iter().collect(),
-            refused: refused.map(|(reason, count)| (reason.name(), count)).collect(),
+            refused: refused.map(|(reason, count)| (reason.word(), count)).collect(),
         }
     }
 }

@@ -124,10 +124,15 @@ impl World {
     }
 
     /// Opens a capture for `app`.
-    pub fn open_capture(&mut self, app: &App, vif: u32, spec: CaptureSpec) {
+    pub fn open_capture(
+        &mut self,
+        app: &App,
+        vif: u32,
+        spec: CaptureSpec,
+    ) -> Result<(), VifRefused> {
         let (channel, spec) = (app.channel, Box::new(spec));
         self.post(app.host, Request::OpenCapture { channel, vif, spec });
-        self.vif_opened(app.host).expect("captures are always opened");
+        self.vif_opened(app.host)
     }
 
     fn vif_opened(&mut self, host: usize) -> Result<(), VifRefused> {
@@ -212,6 +217,8 @@ pub struct App {
     bursts: BTreeMap<u32, VecDeque<Extent>>,
     /// The last that was said of what each interface sent.
     pub reports: BTreeMap<u32, Report>,
+    /// Interfaces that were taken away, and why.
+    pub vifs_closed: Vec<(u32, Code)>,
 }
 
 /// What has become of frames that were sent.
@@ -247,6 +254,7 @@ impl App {
             frames: VecDeque::new(),
             bursts: BTreeMap::new(),
             reports: BTreeMap::new(),
+            vifs_closed: Vec::new(),
         }
     }
 
@@ -269,7 +277,7 @@ impl App {
                 Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
                     self.take_report(vif, Report { bursts, sent, rejected, reason });
                 }
-                Completion::VifClosed { .. } => panic!("nobody closes interfaces here"),
+                Completion::VifClosed { vif, code } => self.vifs_closed.push((vif, code)),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
                 Completion::Received { connection, offset, length, buffer, sent, .. } => {
                     self.finished(connection, sent);

@@ -1,6 +1,7 @@
 //! `clearway vif`: virtual interfaces and captures, for people.
 
 mod capture;
+mod close;
 mod list;
 mod observer;
 mod open;
@@ -28,6 +29,8 @@ enum Command {
     Show(show::Arguments),
     /// Open a virtual interface and print what it receives, a line per packet
     Open(open::Arguments),
+    /// Take a virtual interface or a capture away from its app, which is told
+    Close(close::Arguments),
     /// Print, or write as pcapng, what apps and the host send and receive
     Capture(capture::Arguments),
 }
@@ -37,6 +40,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         Command::List(arguments) => list::run(arguments),
         Command::Show(arguments) => show::run(arguments),
         Command::Open(arguments) => open::run(arguments),
+        Command::Close(arguments) => close::run(arguments),
         Command::Capture(arguments) => capture::run(arguments),
     }
 }

@@ -4,6 +4,8 @@ use clearway_channel::control::{
     CloseVif, InterfaceAddress, MacChoice, OpenCapture, OpenVif, VifOpened,
 };
 
+use clearway_channel::Completion;
+
 use super::*;
 
 fn receiving(filter: &str) -> OpenVif {
@@ -92,6 +94,30 @@ fn machines_have_addresses_that_nobody_else_has() {
     let same = OpenVif { mac: Some(MacChoice::Fixed(opened.mac)), address: None, ..machine };
     let same = OpenVif { receive: vec!["arp".into()], ..same };
     assert!(app.refused(&same).1.contains("app \"test\""));
+}
+
+#[test]
+fn an_administrator_takes_an_interface_away_and_its_app_is_told() {
+    let host = Live::start(Limits::default());
+    let (app, administrator) = (host.app(), host.app());
+    let (_, mut end) = app.attach();
+    let dns = receiving("dst host own and udp dst port 53");
+    let vif = app.open(&dns).vif;
+    let revoke = Request::RevokeVif(CloseVif { vif });
+    assert_eq!(administrator.ask(&revoke), Reply::VifClosed(Empty {}));
+    let deadline = Instant::now() + PATIENCE;
+    let told = loop {
+        match end.next_completion().expect("an honest daemon") {
+            Some(told) => break told,
+            None => assert!(Instant::now() < deadline, "the app is told nothing"),
+        }
+        std::thread::yield_now();
+    };
+    assert_eq!(told, Completion::VifClosed { vif, code: Code::Denied });
+    assert_eq!(vifs(&host.status()), 0);
+    let (code, message) = administrator.refusal(&revoke);
+    assert!(code == Code::Invalid && message.contains("clearway vif list"), "{message}");
+    app.open(&dns);
 }
 
 #[test]

@@ -83,6 +83,16 @@ impl<'a> Rights<'a> {
         }
     }
 
+    pub(super) fn check_revoke(&self) -> Result<(), Refusal> {
+        match self.what {
+            What::Everything => Ok(()),
+            What::Rule(_) | What::NoRule(_) => Err(denied(format!(
+                "user {} may not take interfaces away from apps; only root and the daemon's own user may",
+                self.user
+            ))),
+        }
+    }
+
     pub(super) fn check_capture(&self) -> Result<(), Refusal> {
         match self.rule() {
             Some(rule) if !rule.captures => {

@@ -130,6 +130,7 @@ fn without_a_rule_there_is_nothing_else() {
     let right = "own_addresses = [\"10.0.0.50/32\"]";
     assert_refused(&accounts, 7, &machine(MacChoice::Own, "10.0.0.50/24"), &[right]);
     assert!(accounts.may_capture(&peer(7)).is_err());
+    assert!(accounts.may_revoke(&peer(7)).unwrap_err().message.contains("only root"));
 }
 
 #[test]
@@ -154,6 +155,7 @@ fn root_and_the_own_user_may_have_anything_but_what_the_host_sends() {
         };
         assert!(grant(&accounts, user, &open).is_ok());
         assert!(accounts.may_capture(&peer(user)).is_ok());
+        assert!(accounts.may_revoke(&peer(user)).is_ok());
         let parts = ["message service", "20707"];
         assert_refused(&accounts, user, &receiving(&["udp"]), &parts);
         assert_refused(&accounts, user, &receiving(&["any"]), &["only the host's own"]);

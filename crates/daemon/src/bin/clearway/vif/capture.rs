@@ -33,6 +33,9 @@ pub(super) struct Arguments {
     /// Only what the app of this name sends and receives
     #[arg(long, value_name = "NAME")]
     app: Option<String>,
+    /// Only what this connection of the app sends and receives, by its number in `clearway status`
+    #[arg(long, value_name = "CONNECTION", requires = "app")]
+    flow: Option<u64>,
     /// Write pcapng to this file, or with "-" to standard output, for `tcpdump -r -` or Wireshark
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     write: Option<PathBuf>,
@@ -61,7 +64,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let options = CaptureOptions {
         filter: if filter.is_empty() { Vec::new() } else { vec![filter] },
         app: arguments.app.clone(),
-        connection: None,
+        connection: arguments.flow,
     };
     let capture = channel.open_capture(&options).map_err(Failure::failed)?;
     let start_ns = wall_clock_ns();
@@ -86,7 +89,8 @@ fn attach(arguments: &Arguments) -> Result<Channel, Failure> {
     Channel::attach(&options).map_err(Failure::failed)
 }
 
-/// Takes packets until there are enough, Ctrl-C comes, or the reader has gone.
+/// Takes packets until there are enough, Ctrl-C comes, or the reader has gone. What had come before
+/// Ctrl-C is taken, too: no more than the ring has room for.
 fn receive(
     arguments: &Arguments,
     channel: &mut Channel,
@@ -95,9 +99,15 @@ fn receive(
     stop: &Stop,
 ) -> Result<(), Failure> {
     let most = arguments.count.unwrap_or(u64::MAX);
-    while output.frames() < most && !stop.has_come() {
-        let frames = match channel.recv_frames(Some(TICK)) {
+    let mut bursts_left = None;
+    while output.frames() < most && bursts_left != Some(0) {
+        if bursts_left.is_none() && stop.has_come() {
+            bursts_left = Some(SIZES.completion_entries);
+        }
+        let patience = if bursts_left.is_some() { Duration::ZERO } else { TICK };
+        let frames = match channel.recv_frames(Some(patience)) {
             Ok(frames) => frames,
+            Err(Error::TimedOut | Error::WouldBlock) if bursts_left.is_some() => break,
             Err(Error::TimedOut) => {
                 if !output.flush()? {
                     break;
@@ -106,6 +116,7 @@ fn receive(
             }
             Err(error) => return Err(Failure::failed(error)),
         };
+        bursts_left = bursts_left.map(|left| left - 1);
         let left = usize::try_from(most - output.frames()).unwrap_or(usize::MAX);
         for frame in frames.iter().take(left) {
             if !output.take(&frame, observer)? {
