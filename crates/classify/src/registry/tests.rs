@@ -1,7 +1,7 @@
 use super::{Action, Limits, OwnerId, Refusal, Registry, SendFault, Vif, VifId};
-use crate::Filter;
 use crate::table::{Linear, Production};
-use clearway_wire::digest::{Digest, fields};
+use crate::{Clause, Filter, Pattern};
+use clearway_wire::digest::{Digest, Network, fields};
 use std::time::{Duration, Instant};
 
 fn filter(text: &str) -> Filter {
@@ -157,6 +157,35 @@ fn limits_are_kept() {
     registry.register(port(2, 5)).unwrap();
     let refusal = registry.register(port(3, 6)).unwrap_err();
     assert!(matches!(refusal, Refusal::TooMany { what: "VIFs", limit: 5 }), "{refusal}");
+}
+
+/// The bound on the table's memory is that of full size: what is refused leaves nothing.
+#[test]
+fn a_million_registrations_hit_the_limit_and_not_the_memory() {
+    let limits = Limits::default();
+    let mut registry = registry();
+    let flow = |number: u32| -> Filter {
+        let (source, port) = (u64::from(number >> 4), u64::from(number & 0xf));
+        let pattern = Pattern::ANY
+            .with(fields::NETWORK, Network::Ipv4 as u64)
+            .with(fields::IPV4_SOURCE, source)
+            .with(fields::DESTINATION_PORT, port);
+        Clause::from(pattern).into()
+    };
+    let mut refused = 0;
+    for number in 0..1_000_000 {
+        let owner = OwnerId(number % 4);
+        let vif = Vif { owner, receive: Some(flow(number)), ..vif(0, "", "any") };
+        match registry.register(vif) {
+            Ok(_) => {}
+            Err(Refusal::TooMany { what: "VIFs", limit }) => refused += limit / limits.vifs,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    assert_eq!(registry.vifs().count(), limits.vifs);
+    assert_eq!(refused, 1_000_000 - limits.vifs);
+    let bytes = crate::Table::memory_bytes(registry.table());
+    assert!(bytes < limits.vifs * 256, "{bytes} bytes for {} rules", limits.vifs);
 }
 
 /// A registration looks at one value per mask: a hundred times as many VIFs do not make it slow. Compares
