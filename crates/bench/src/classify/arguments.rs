@@ -17,6 +17,7 @@ pub struct BenchCommand {
 #[derive(clap::Subcommand, Clone, Debug)]
 enum Special {
     Classify(ClassifyCommand),
+    Isolation(crate::IsolationCommand),
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
     Connect(crate::ConnectCommand),
@@ -27,13 +28,14 @@ impl BenchCommand {
     pub fn execute(&self) -> Result<(), Error> {
         match (&self.special, &self.messages) {
             (Some(Special::Classify(command)), _) => command.execute(),
+            (Some(Special::Isolation(command)), _) => command.execute(),
             (Some(Special::Transport(command)), _) => command.execute(),
             (Some(Special::Vif(command)), _) => command.execute(),
             (Some(Special::Connect(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
-                let message = "nothing to measure; write rtt, rate, stream, classify, transport, \
-                               vif or connect";
+                let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
+                               transport, vif or connect";
                 Err(Error::Options(message.into()))
             }
         }

@@ -1,0 +1,159 @@
+//! `clearway bench isolation`: what a small message takes while another app floods: on the same engines,
+//! and on engines of its own (Machnet, figure 9).
+//!
+//! ```text
+//!            core 0 (thread 0)                       core 1 (thread 1)
+//!  alone:    asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   engines A/1, B/1
+//!  isolated: asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   flooder ⇒ A/1 ══ memif ══ B/1 ⇒ sink
+//!  shared:   asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   flooder ⇒ A/0, B/0 ⇒ sink
+//! ```
+//!
+//! Two hosts in one process, with two engines each. What belongs together takes turns in one thread, so that
+//! no scheduler comes between. It is *not* a comparison with the kernel: that is `suite`.
+
+mod app;
+mod pair;
+mod report;
+
+use crate::cpu::{Cores, pin};
+use crate::error::{Error, While};
+use crate::interrupt::Interrupt;
+use crate::table::print;
+use app::{Asker, Flooder};
+use pair::Pair;
+use report::{Outcome, Report};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// Turns between two looks at the clock and at who is done.
+const TURNS_PER_LOOK: u32 = 256;
+
+/// Time small messages beside a flood, on engines of their own and on shared ones
+#[derive(clap::Args, Clone, Debug)]
+pub struct IsolationCommand {
+    /// Seconds per setting and run, warm-up not counted.
+    #[arg(long, default_value_t = 2.0)]
+    seconds: f64,
+    /// How often each setting runs; the report gives medians.
+    #[arg(long, default_value_t = 5)]
+    runs: usize,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Who is there besides the app whose messages are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Setting {
+    /// Nobody.
+    Alone,
+    /// A flood, on other engines.
+    Isolated,
+    /// A flood, on the same engines.
+    Shared,
+}
+
+impl Setting {
+    const ALL: [Self; 3] = [Self::Alone, Self::Isolated, Self::Shared];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Alone => "alone",
+            Self::Isolated => "isolated",
+            Self::Shared => "shared",
+        }
+    }
+}
+
+impl IsolationCommand {
+    /// Measures and prints.
+    pub fn execute(&self) -> Result<(), Error> {
+        let report = self.measure(&Interrupt::catch()?)?;
+        print(&if self.json {
+            serde_json::to_string_pretty(&report).expect("a report is plain data")
+        } else {
+            report.text()
+        })
+    }
+
+    fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
+        if !(0.05..=3600.0).contains(&self.seconds) {
+            return Err(Error::Options(format!("--seconds {}: choose 0.05 to 3600", self.seconds)));
+        }
+        if !(1..=99).contains(&self.runs) {
+            return Err(Error::Options(format!("--runs {}: choose 1 to 99", self.runs)));
+        }
+        let cores = Cores::choose();
+        let mut outcomes = Vec::new();
+        for _ in 0..self.runs {
+            for setting in Setting::ALL {
+                interrupt.check()?;
+                let outcome = run_once(setting, self.seconds, cores).while_("running two hosts")?;
+                outcomes.push((setting, outcome));
+            }
+        }
+        Ok(Report::new(self.seconds, self.runs, &outcomes, cores.shared()))
+    }
+}
+
+fn run_once(setting: Setting, seconds: f64, cores: Cores) -> io::Result<Outcome> {
+    let mut pair = Pair::open()?;
+    let mut asker = Asker::open(&mut pair)?;
+    let mut flooder = match setting {
+        Setting::Alone => None,
+        Setting::Isolated => Some(Flooder::open(&mut pair, 1)?),
+        Setting::Shared => Some(Flooder::open(&mut pair, 0)?),
+    };
+    let [mut here, mut there] = pair.into_lines();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            // A machine without a second core shows nothing, and the report says so.
+            let _ = pin(cores.server);
+            while !is_done.load(Ordering::Relaxed) {
+                for _ in 0..TURNS_PER_LOOK {
+                    there.turn();
+                    if let Some(flooder) = &mut flooder {
+                        flooder.turn();
+                    }
+                }
+            }
+            flooder.map_or(0, |flooder| flooder.bytes_arrived())
+        });
+        let _ = pin(cores.client);
+        let mut turns_for = |asker: &mut Asker, duration: Duration| {
+            let end = Instant::now() + duration;
+            while Instant::now() < end {
+                for _ in 0..TURNS_PER_LOOK {
+                    here.turn();
+                    asker.turn();
+                }
+            }
+        };
+        turns_for(&mut asker, Duration::from_secs_f64((seconds / 4.0).clamp(0.05, 0.5)));
+        asker.begin();
+        let began = Instant::now();
+        turns_for(&mut asker, Duration::from_secs_f64(seconds));
+        let elapsed_s = began.elapsed().as_secs_f64();
+        is_done.store(true, Ordering::Relaxed);
+        let flood_bytes = other.join().map_err(|_| io::Error::other("the flood failed"))?;
+        Ok(asker.outcome(elapsed_s, flood_bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Small enough for any machine: it works, and the flood is there when it should be.
+    #[test]
+    fn every_setting_runs() {
+        let cores = Cores::choose();
+        for setting in Setting::ALL {
+            let outcome = run_once(setting, 0.05, cores).expect("two hosts");
+            assert!(outcome.p50_ns > 0 && outcome.p50_ns <= outcome.p99_ns, "{setting:?}");
+            assert_eq!(outcome.flood_gbit_per_s > 0.0, setting != Setting::Alone, "{setting:?}");
+        }
+    }
+}
