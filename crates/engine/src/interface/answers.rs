@@ -99,9 +99,13 @@ impl Interface {
     /// RFC 826, "Packet Reception".
     pub(super) fn handle_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
         let arp = arp::Repr::parse(&arp::View::new(packet)?)?;
+        // What this host tells a group comes back to it, by the switch.
+        if arp.source_mac == self.mac {
+            return Ok(());
+        }
         // RFC 5227, section 2.4: an ARP packet "where the 'sender IP address' is the host's own IP
         // address, but the 'sender hardware address' does not match" is "a conflicting ARP packet".
-        if self.addresses.is_own_v4(arp.source) && arp.source_mac != self.mac {
+        if self.addresses.is_own_v4(arp.source) {
             self.handle_conflict(now, arp.source.into(), arp.source_mac);
             return Err(DropReason::Conflict);
         }

@@ -29,6 +29,7 @@ mod routes;
 mod service;
 #[cfg(test)]
 mod tests;
+mod too_large;
 
 pub use conflicts::Conflict;
 pub use drops::{DropReason, Drops};

@@ -1,7 +1,7 @@
 //! What a frame for this host says. That it is for this host, and for which of its services, the
 //! switch's table has found out; here it is taken at its word no further than that.
 
-use super::{DropReason, Interface, Service};
+use super::{DropReason, Interface, Service, too_large};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::{Ecn, Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp, vlan};
@@ -62,7 +62,7 @@ pub enum NetworkErrorKind {
     PortUnreachable,
     /// It was too large for a link on its way.
     TooLarge {
-        /// The largest IP packet that passes; 0 if the router does not say.
+        /// The largest IP packet that passes: smaller than the one that is quoted.
         mtu: u32,
     },
     /// It went round in circles.
@@ -194,7 +194,8 @@ impl Interface {
                 self.network_error_v4(NetworkErrorKind::Unreachable, from, quote)
             }
             icmpv4::Repr::FragmentationNeeded { mtu, quote } => {
-                self.network_error_v4(NetworkErrorKind::TooLarge { mtu: mtu.into() }, from, quote)
+                let mtu = too_large::mtu_v4(mtu, quote)?;
+                self.network_error_v4(NetworkErrorKind::TooLarge { mtu }, from, quote)
             }
             icmpv4::Repr::TimeExceeded { quote, .. } => {
                 self.network_error_v4(NetworkErrorKind::TimeExceeded, from, quote)
@@ -220,12 +221,16 @@ impl Interface {
             self.check_source_v6(ip)?;
         }
         match message {
+            // What this host tells a group comes back to it, by the switch.
+            _ if message.is_neighbour_discovery() && source_mac == self.mac => {
+                Ok(Received::Consumed)
+            }
             icmpv6::Repr::NeighbourSolicitation(solicitation) => {
                 self.handle_solicitation(now, source_mac, ip, &solicitation)?;
                 Ok(Received::Consumed)
             }
             icmpv6::Repr::NeighbourAdvertisement(advertisement) => {
-                self.handle_advertisement(now, ip, &advertisement)?;
+                self.handle_advertisement(now, source_mac, ip, &advertisement)?;
                 Ok(Received::Consumed)
             }
             icmpv6::Repr::EchoRequest(echo) => {
@@ -239,6 +244,7 @@ impl Interface {
                 self.network_error_v6(NetworkErrorKind::Unreachable, from, quote)
             }
             icmpv6::Repr::PacketTooBig { mtu, quote } => {
+                let mtu = too_large::mtu_v6(mtu, quote)?;
                 self.network_error_v6(NetworkErrorKind::TooLarge { mtu }, from, quote)
             }
             icmpv6::Repr::TimeExceeded { quote, .. } => {
@@ -331,6 +337,7 @@ impl Interface {
     fn handle_advertisement(
         &mut self,
         now: Time,
+        source_mac: MacAddress,
         ip: &ipv6::Repr,
         advertisement: &icmpv6::Advertisement,
     ) -> Result<(), DropReason> {
@@ -340,7 +347,7 @@ impl Interface {
         let target = IpAddr::V6(target);
         if is_own {
             // RFC 4862, section 5.4.4. An address that this host uses already is not given up.
-            let mac = target_mac.unwrap_or_default();
+            let mac = target_mac.unwrap_or(source_mac);
             self.handle_conflict(now, target, mac);
             return Err(DropReason::Conflict);
         }

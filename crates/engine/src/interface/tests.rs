@@ -307,6 +307,21 @@ fn a_changed_network_is_taken_over() {
 }
 
 #[test]
+fn what_a_host_tells_a_group_is_no_news_to_itself() {
+    let (mut a, mut b) = hosts(|_| ());
+    a.handle_link_up(NOW);
+    let told = frames_of(&mut a);
+    assert_eq!(told.len(), 4, "a probe and an announcement for each address");
+    for frame in &told {
+        assert!(matches!(receive(&mut a, NOW, frame), None | Some(Received::Consumed)));
+    }
+    assert!(!a.has_output() && a.poll_conflict().is_none());
+    // Others hear of it, and have nothing to say.
+    told.iter().for_each(|frame| drop(receive(&mut b, NOW, frame)));
+    assert!(!b.has_output() && b.poll_conflict().is_none());
+}
+
+#[test]
 fn who_uses_an_own_address_too_is_found_out_and_told() {
     for own in [v4(1).ip(), v6(1).ip()] {
         let (mut a, _) = hosts(|config| {
