@@ -51,7 +51,7 @@ impl Engine {
                 self.core.switch.close(&mut self.core.channels, channel, vif, told);
                 self.mailbox.tell(Event::VifClosed { channel, vif });
             }
-            Request::Network(network) => self.core.set_network(*network),
+            Request::Network(network) => self.core.set_network(now, *network),
             Request::Neighbour { address, mac: Some(mac) } => {
                 self.core.interface.learn(now, address, mac)
             }
@@ -126,10 +126,13 @@ impl Core {
     /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if there
     /// is one, and those whose own address has gone wait for its return, as long as for a peer
     /// that is silent.
-    fn set_network(&mut self, network: interface::Config) {
+    fn set_network(&mut self, now: Time, network: interface::Config) {
         self.interface.reconfigure(&network);
+        let payload_bytes = network.mtu.saturating_sub(super::headers_length(&network));
+        self.endpoint.set_packet_bytes_max(now, payload_bytes);
         self.switch.set_services(self.interface.entries(self.config.udp_port));
-        self.scratch.resize(usize::from(network.mtu), 0);
+        // It only grows: what a flow is about to send may be of the old size.
+        self.scratch.resize(self.scratch.len().max(network.mtu.into()), 0);
         self.config.interface = network;
     }
 }

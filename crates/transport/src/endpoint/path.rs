@@ -15,6 +15,18 @@ const HEADERS_V6: u32 = 40 + 8;
 const MTU_MIN_V6: u32 = 1280;
 
 impl Endpoint {
+    /// The own link takes UDP payloads of up to `bytes` from now on. New flows announce that, and those
+    /// that there are send nothing larger.
+    pub fn set_packet_bytes_max(&mut self, now: Time, bytes: u16) {
+        self.config.packet_bytes_max = bytes;
+        for slot in 0..self.slots.len() {
+            let flow = self.slots[slot].flow.as_mut();
+            if flow.is_some_and(|flow| flow.limit_packets(now, bytes)) {
+                self.update(now, slot);
+            }
+        }
+    }
+
     /// Takes an ICMP message that says that a UDP payload of ours to `peer`, of which `quote` is the
     /// beginning, was in an IP packet of more than `mtu` bytes and did not pass; an `mtu` of 0 is not known (RFC 1191,
     /// section 5). It is believed if it quotes the number of a packet that is in flight and that is

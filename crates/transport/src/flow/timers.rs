@@ -148,7 +148,13 @@ impl Flow {
     pub(crate) fn handle_packet_too_big(&mut self, now: Time, number: u64, bytes: u16) -> bool {
         let is_plausible =
             self.recovery.bytes_of(number).is_some_and(|sent| sent > u32::from(bytes));
-        if !is_plausible || !self.mtu.on_too_big(now, bytes) {
+        is_plausible && self.limit_packets(now, bytes)
+    }
+
+    /// Sends no packet of more than `bytes` any more, as far as the protocol allows, and what was in larger
+    /// ones again. True if that is news.
+    pub(crate) fn limit_packets(&mut self, now: Time, bytes: u16) -> bool {
+        if !self.mtu.on_too_big(now, bytes) {
             return false;
         }
         for content in self.recovery.give_up_larger(self.mtu.bytes()) {
