@@ -138,11 +138,25 @@ impl Routed {
         Ipv4Addr::new(10, 78, 1 + network as u8, 251 + router as u8)
     }
 
+    /// Hosts with the kernel's addresses.
     fn hosts(&self) -> Network {
-        let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n");
+        self.hosts_with([String::new(), String::new()], [0, 1].map(Self::end))
+    }
+
+    /// Hosts with addresses of their own, for which the kernel does nothing.
+    fn hosts_apart(&self) -> Network {
+        let at = [0, 1].map(|network| Ipv4Addr::new(10, 78, 1 + network, 7));
+        let nics = [0, 1].map(|network: usize| {
+            let gateway = Self::router(network, 0);
+            format!("addresses = [\"{}/24\"]\ngateway = \"{gateway}\"", at[network])
+        });
+        self.hosts_with(nics, at)
+    }
+
+    fn hosts_with(&self, nics: [String; 2], at: [Ipv4Addr; 2]) -> Network {
+        let nics = nics.map(|nic| format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n"));
         let [first, second] = &self.ends;
-        let at = [0, 1].map(|network| Self::end(network).into());
-        Network::in_namespaces([first, second], [&nic, &nic], at)
+        Network::in_namespaces([first, second], [&nics[0], &nics[1]], at.map(IpAddr::V4))
     }
 }
 
@@ -169,4 +183,123 @@ fn flows_go_on_over_another_gateway() {
         ip(&routed.routers[0], &format!("addr flush dev net{network}"));
     }
     traffic.goes_on();
+}
+
+/// The largest packets of the client's flow.
+fn packet_bytes(network: &Network) -> u64 {
+    let status = network.client.status();
+    status["engines"][0]["flows"][0]["packet_bytes"].as_u64().expect("a number")
+}
+
+/// A link in the middle takes smaller packets than those at the ends, all of a sudden; the router says
+/// so, and the flow goes on with packets that fit exactly.
+#[test]
+fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
+    let Some(routed) = Routed::new() else { return };
+    let network = routed.hosts_apart();
+    let traffic = Traffic::start(&network, 4000);
+    traffic.goes_on();
+    assert_eq!(packet_bytes(&network), 1472);
+    ip(&routed.routers[0], "link set net1 mtu 1300");
+    eventually("the flow sends smaller packets", || packet_bytes(&network) == 1300 - 28);
+    traffic.goes_on();
+}
+
+/// The same where nobody says so: the kernel takes the router's word for itself on the one hand, and on
+/// the other the router is silenced. The flow finds a size that passes.
+#[test]
+fn a_smaller_link_in_the_middle_that_is_a_black_hole_is_found() {
+    for is_of_kernel in [true, false] {
+        let Some(routed) = Routed::new() else { return };
+        let network = if is_of_kernel { routed.hosts() } else { routed.hosts_apart() };
+        // Whatever the router itself says to the client is lost, but not what it forwards.
+        let client = network.client.address;
+        ip(&routed.routers[0], &format!("rule add iif lo to {client} blackhole"));
+        let traffic = Traffic::start(&network, 4000);
+        traffic.goes_on();
+        ip(&routed.routers[0], "link set net1 mtu 1300");
+        eventually("the flow sends smaller packets", || packet_bytes(&network) <= 1300 - 28);
+        traffic.goes_on();
+    }
+}
+
+/// The MTU of the own interface is lowered: flows follow at once, and new ones begin with it.
+#[test]
+fn flows_follow_the_mtu_of_the_own_interface() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    let traffic = Traffic::start(&network, 4000);
+    traffic.goes_on();
+    assert_eq!(packet_bytes(&network), 1452, "packets of either family fit");
+    for index in [0, 1] {
+        veth.ip(index, &format!("link set {INTERFACE} mtu 1000"));
+    }
+    eventually("the flow sends smaller packets", || packet_bytes(&network) <= 1000 - 28);
+    traffic.goes_on();
+    drop(traffic);
+    Traffic::start(&network, 4001).goes_on();
+}
+
+/// Messages of both families over a VLAN; what the kernel sends untagged goes on beside it.
+fn messages_go_over_a_vlan(driver: &str) {
+    let Some(veth) = Veth::new() else { return };
+    let [first, second] = [1, 2].map(|host| {
+        let addresses = format!("addresses = [\"10.79.0.{host}/24\", \"fd79::{host}/64\"]");
+        format!("driver = \"{driver}\"\nvlan = 5\n{addresses}")
+    });
+    let mut network = veth.hosts([&first, &second], ON_VLAN);
+    both_families_work(&mut network);
+    veth.kernel_goes_on();
+}
+
+const ON_VLAN: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(10, 79, 0, 1)), IpAddr::V4(Ipv4Addr::new(10, 79, 0, 2))];
+
+fn both_families_work(network: &mut Network) {
+    Traffic::start(network, 4000).goes_on();
+    network.server.address = Ipv6Addr::new(0xfd79, 0, 0, 0, 0, 0, 0, 2).into();
+    Traffic::start(network, 4001).goes_on();
+    let to = network.server.address.to_string();
+    let ping = support::clearway(&["ping", &to, "--count", "1"], &network.client);
+    assert!(ping.status.success(), "{}", String::from_utf8_lossy(&ping.stderr));
+}
+
+#[test]
+fn messages_go_over_a_vlan_on_af_xdp() {
+    messages_go_over_a_vlan("af_xdp");
+}
+
+#[test]
+fn messages_go_over_a_vlan_on_af_packet() {
+    messages_go_over_a_vlan("af_packet");
+}
+
+#[test]
+fn messages_go_over_a_vlan_on_memif() {
+    for vlan in ["", "vlan = 5"] {
+        let nics = [1, 2].map(|host| {
+            format!("addresses = [\"10.79.0.{host}/24\", \"fd79::{host}/64\"]\n{vlan}")
+        });
+        both_families_work(&mut Network::on_memif([&nics[0], &nics[1]], ON_VLAN));
+    }
+}
+
+/// Messages in jumbo frames, both of the daemon's own drivers.
+#[test]
+fn messages_go_in_jumbo_frames() {
+    let Some(veth) = Veth::new() else { return };
+    for index in [0, 1] {
+        veth.ip(index, &format!("link set {INTERFACE} mtu 9000"));
+    }
+    for (driver, port) in [("af_xdp", 4000), ("af_packet", 4001)] {
+        let nic = format!("driver = \"{driver}\"");
+        let network = veth.hosts([&nic, &nic], IPV4.map(IpAddr::V4));
+        let traffic = Traffic::start(&network, port);
+        traffic.goes_on();
+        // The longest messages of the traffic fit into one packet.
+        let queue = network.client.status()["engines"][0]["queues"][0].clone();
+        let (frames, bytes) = (queue["tx_frames"].as_u64(), queue["tx_bytes"].as_u64());
+        let mean = bytes.expect("counted") / frames.expect("counted").max(1);
+        assert!(mean > 700, "{driver}: frames of {mean} bytes");
+    }
 }

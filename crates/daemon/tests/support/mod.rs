@@ -63,6 +63,20 @@ impl Network {
         Self { client, server, directory }
     }
 
+    /// Two hosts joined by memif, with these keys in their `[[nic]]` sections.
+    pub(crate) fn on_memif(nics: [&str; 2], at: [IpAddr; 2]) -> Self {
+        let directory = new_directory();
+        let start = |index: usize, role: &str| {
+            let socket = directory.join("memif.sock");
+            let nic =
+                format!("[[nic]]\ndriver = \"memif\"\nsocket = {socket:?}\nrole = \"{role}\"");
+            let files = Files::new(&directory, role, &format!("{nic}\n{}", nics[index]));
+            Daemon::new(spawn(&files.config), files, at[index])
+        };
+        let (client, server) = (start(0, "client"), start(1, "server"));
+        Self { client, server, directory }
+    }
+
     /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs. `keys` are
     /// those of the client's and of the server's port.
     pub(crate) fn at_fabric(queues: u16, keys: [&str; 2]) -> (Self, Fabric) {
