@@ -114,10 +114,10 @@ fn faults() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     for rtt_ns in [50 * MICROSECOND, MILLISECOND] {
         let reordering = Faults { reorder_ppm: 20_000, reorder_ns: rtt_ns, ..Faults::default() };
-        let bursts = Faults { burst_ppm: 500, burst_packets: 20, ..Faults::default() };
+        let bursts = Faults { burst_ppm: 500, burst_ns: 24 * MICROSECOND, ..Faults::default() };
         for (faults, case) in [
             (reordering, "2 % late by up to a round trip"),
-            (bursts, "bursts of 20 lost, 1 % in all"),
+            (bursts, "bursts of 24 us lost, 1 % in all"),
         ] {
             cases.push(Box::new(move |control| {
                 scenarios::goodput(control, path(10, rtt_ns), faults, case.to_owned())

@@ -34,7 +34,7 @@ impl Acks {
     }
 
     /// Records a packet that came at `arrived`, or after. `eliciting`: it asks for an
-    /// acknowledgement, `urgent`: without delay.
+    /// acknowledgement, which may wait for `delay_ns`.
     pub(crate) fn record(
         &mut self,
         now: Time,
@@ -42,7 +42,6 @@ impl Acks {
         number: u64,
         bytes: usize,
         eliciting: bool,
-        urgent: bool,
         delay_ns: u64,
     ) {
         let next = self.received.last().map_or(0, |last| last.end);
@@ -58,8 +57,7 @@ impl Acks {
         self.unacknowledged_bytes += bytes;
         // RFC 9000, 13.2.1: "an endpoint SHOULD generate and send an ACK frame without delay when
         // it receives an ack-eliciting packet" out of order, for the sake of loss detection.
-        let at_once = urgent
-            || number != next
+        let at_once = number != next
             || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX
             || self.unacknowledged_packets >= UNACKNOWLEDGED_PACKETS_MAX;
         let due = if at_once { now } else { now + delay_ns };

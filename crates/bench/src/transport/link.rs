@@ -21,9 +21,9 @@ pub(super) struct LinkShape {
 pub(super) struct Faults {
     /// Packets of a million that are lost, each by itself.
     pub(super) loss_ppm: u64,
-    /// Packets of a million at which a burst of losses begins, and how many it takes.
+    /// Packets of a million at which a burst of losses begins, and how long it lasts.
     pub(super) burst_ppm: u64,
-    pub(super) burst_packets: u64,
+    pub(super) burst_ns: u64,
     /// Packets of a million that are held back, and for how long at most.
     pub(super) reorder_ppm: u64,
     pub(super) reorder_ns: u64,
@@ -48,14 +48,14 @@ pub(super) struct Link {
     shape: LinkShape,
     /// When the last packet of the queue will have left.
     busy_until: Time,
-    burst_left: u64,
+    burst_until: Time,
     /// Packets that the full queue dropped.
     pub(super) overflows: u64,
 }
 
 impl Link {
     pub(super) const fn new(shape: LinkShape) -> Self {
-        Self { shape, busy_until: Time::ZERO, burst_left: 0, overflows: 0 }
+        Self { shape, busy_until: Time::ZERO, burst_until: Time::ZERO, overflows: 0 }
     }
 
     /// Sends a packet of `bytes` on its way.
@@ -94,12 +94,10 @@ impl Link {
         if faults.outage.is_some_and(|(from, to)| from <= now && now < to) {
             return true;
         }
-        if self.burst_left == 0 && random.chance(faults.burst_ppm, 1_000_000) {
-            self.burst_left = faults.burst_packets;
+        if self.burst_until <= now && random.chance(faults.burst_ppm, 1_000_000) {
+            self.burst_until = now + faults.burst_ns;
         }
-        let is_in_burst = self.burst_left > 0;
-        self.burst_left = self.burst_left.saturating_sub(1);
-        is_in_burst || random.chance(faults.loss_ppm, 1_000_000)
+        now < self.burst_until || random.chance(faults.loss_ppm, 1_000_000)
     }
 
     fn queued_bytes(&self, now: Time) -> u64 {
@@ -146,7 +144,8 @@ mod tests {
         let mut random = Random::new(1);
         assert_eq!(link.carry(Time::from_ns(5), 100, false, &mut random), Fate::Lost);
         assert_ne!(link.carry(Time::from_ns(10), 100, false, &mut random), Fate::Lost);
-        let mut link = gigabit(Faults { burst_ppm: 10_000, burst_packets: 5, ..Faults::default() });
+        let mut link =
+            gigabit(Faults { burst_ppm: 10_000, burst_ns: 5_000_000, ..Faults::default() });
         let lost: Vec<bool> = (0..2000u64)
             .map(|at| {
                 link.carry(Time::from_ns(at * 1_000_000), 100, false, &mut random) == Fate::Lost

@@ -48,7 +48,8 @@ impl Endpoint {
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                self.handle_data(now, between, &header, &packet, arrival, ecn, app);
+                let reception = Reception { arrival, gap_ns: self.turn.gap_ns, ecn };
+                self.handle_data(now, between, &header, &packet, reception, app);
             }
             Ok(header) => {
                 if self.handle_control(now, between, &header, &packet, arrival, app).is_err() {
@@ -67,8 +68,7 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         packet: &Packet<'_>,
-        arrival: Arrival,
-        ecn: Ecn,
+        reception: Reception,
         app: &mut impl App,
     ) {
         let key = FlowKey(header.flow);
@@ -80,8 +80,7 @@ impl Endpoint {
         if flow.remote().ip() != between.peer.ip() {
             return self.counters.dropped_spoofed += 1;
         }
-        flow.note_arrival(arrival, between.peer.port());
-        let reception = Reception { gap_ns: self.turn.gap_ns, ecn };
+        flow.note_arrival(reception.arrival, between.peer.port());
         match flow.handle_data(now, &self.config, header, packet, reception, app) {
             Ok(outcome) => {
                 self.counters.data_packets_received += 1;

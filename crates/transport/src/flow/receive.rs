@@ -8,6 +8,7 @@ use super::{Flow, Outcome, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
 use crate::congestion::AckSample;
+use crate::endpoint::Arrival;
 use crate::incoming::Refused;
 use crate::outgoing::Outgoing;
 use crate::recovery::Recovery;
@@ -20,6 +21,7 @@ const SUSPENDED_NS: u64 = SECOND;
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reception {
+    pub(crate) arrival: Arrival,
     /// For how long the host had not looked.
     pub(crate) gap_ns: u64,
     pub(crate) ecn: Ecn,
@@ -82,8 +84,7 @@ impl Flow {
             header.number,
             packet.length(),
             eliciting,
-            header.ack_requested | is_marked,
-            config.ack_delay_ns,
+            if header.ack_requested | is_marked { 0 } else { config.ack_delay_ns },
         );
         self.arrivals.end(now, self.rtt.smoothed_ns());
         if outcome == Outcome::Continue {
