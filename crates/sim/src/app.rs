@@ -19,6 +19,7 @@ pub(crate) use frames::Radio;
 use talk::Talk;
 
 use crate::Finding;
+use crate::agenda::Alarm;
 use crate::content::{Name, named_by};
 use crate::ledger::{End, Ledger};
 use crate::trace::Trace;
@@ -104,7 +105,7 @@ pub(crate) struct App {
     pub(crate) character: Character,
     pub(crate) channel: u32,
     /// When it runs next.
-    pub(crate) next: Option<Time>,
+    pub(crate) alarm: Alarm,
     /// It does not run before then.
     pub(crate) stopped_until: Time,
     /// It has died, or its daemon has.
@@ -139,7 +140,7 @@ impl App {
             id,
             character,
             channel,
-            next: None,
+            alarm: Alarm::default(),
             stopped_until: Time::ZERO,
             is_dead: false,
             is_deaf: false,

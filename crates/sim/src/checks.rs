@@ -51,7 +51,7 @@ pub(crate) fn rest(snapshot: &Snapshot) -> Result<(), Finding> {
 
 /// What is to happen is bounded by what the NICs and links can hold.
 pub(crate) fn agenda(entries: usize, hosts: usize) -> Result<(), Finding> {
-    if entries > hosts * 20_000 {
+    if entries > hosts * 50_000 {
         return Err(Finding::new(format!("{entries} things are to happen to {hosts} hosts")));
     }
     Ok(())

@@ -43,11 +43,13 @@ pub(crate) enum Kind {
     Hostile,
     /// Many connect to one server at once.
     FanIn,
+    /// A NIC chooses its queues in another way than before.
+    Rekey,
 }
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Loss,
         Self::Bursts,
         Self::Reordering,
@@ -64,6 +66,7 @@ impl Kind {
         Self::Listener,
         Self::Hostile,
         Self::FanIn,
+        Self::Rekey,
     ];
 
     /// The name in reports.
@@ -85,6 +88,7 @@ impl Kind {
             Self::Listener => "listeners gone",
             Self::Hostile => "hostile apps",
             Self::FanIn => "fan-ins",
+            Self::Rekey => "re-keyed RSS",
         }
     }
 

@@ -6,10 +6,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_channel::DaemonEnd;
 use clearway_engine::{
-    Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, interface,
+    Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, interface,
 };
 use clearway_nic::Queue;
+use clearway_nic::fabric::{Hash, Rss, RssOptions};
 
+use crate::agenda::Alarm;
 use crate::app::Character;
 use crate::clock::HostClock;
 use crate::network::mac_of;
@@ -42,6 +44,10 @@ pub(crate) struct Nature {
     /// What a turn costs, and each frame in it.
     pub(crate) turn_ns: u64,
     pub(crate) frame_ns: u64,
+    /// How its NIC chooses a queue, which are as many as engines.
+    pub(crate) rss: RssOptions,
+    pub(crate) engines: usize,
+    pub(crate) congestion: Congestion,
     pub(crate) clock_offset_ns: u64,
     pub(crate) drift_ppm: i32,
 }
@@ -62,7 +68,7 @@ pub(crate) struct Runner {
     wire: Wire,
     requests: VecDeque<Request>,
     /// When it runs next, by the world's clock.
-    pub(crate) next: Option<Time>,
+    pub(crate) alarm: Alarm,
     /// It is at work until then.
     busy_until: Time,
     /// Apps have rung since its last turn.
@@ -74,6 +80,7 @@ pub(crate) struct Host {
     pub(crate) nature: Nature,
     pub(crate) runners: Vec<Runner>,
     pub(crate) clock: HostClock,
+    rss: Rss,
     /// Set while the daemon is dead.
     pub(crate) is_down: bool,
     pub(crate) incarnation: u32,
@@ -90,11 +97,13 @@ pub(crate) struct Turned {
 }
 
 impl Host {
-    pub(crate) fn new(nature: Nature, engines: usize, world: Time, random: &mut Random) -> Self {
+    pub(crate) fn new(nature: Nature, world: Time, random: &mut Random) -> Self {
         let local = world + nature.clock_offset_ns;
         let clock = HostClock::new(world, local, nature.drift_ppm);
-        let runners = (0..engines).map(|_| runner(&nature, clock.now(world), random)).collect();
+        let runners = runners(&nature, clock.now(world), random);
+        let rss = Rss::new(nature.rss, nature.engines, random);
         Self {
+            rss,
             nature,
             runners,
             clock,
@@ -112,11 +121,15 @@ impl Host {
     }
 
     /// It comes back, and knows nothing.
-    pub(crate) fn restart(&mut self, engines: usize, world: Time, random: &mut Random) {
-        let local = self.clock.now(world);
-        self.runners = (0..engines).map(|_| runner(&self.nature, local, random)).collect();
+    pub(crate) fn restart(&mut self, world: Time, random: &mut Random) {
+        self.runners = runners(&self.nature, self.clock.now(world), random);
         self.is_down = false;
         self.incarnation += 1;
+    }
+
+    /// The NIC gets another key, so that what came to one queue comes to another from now on.
+    pub(crate) fn rekey(&mut self, random: &mut Random) {
+        self.rss = Rss::new(self.nature.rss, self.nature.engines, random);
     }
 
     /// The address of this host.
@@ -141,8 +154,32 @@ impl Host {
         self.post(engine, request);
     }
 
-    pub(crate) fn open_vif(&mut self, engine: u32, channel: u32, vif: u32, spec: VifSpec) {
-        self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec) });
+    /// Opens a virtual interface for an app, as soon as all engines know whose it is.
+    pub(crate) fn open_vif(&mut self, engine: u32, channel: u32, vif: u32, spec: &VifSpec) {
+        for other in self.siblings_of(engine) {
+            let (app, spec) = (format!("app-{channel}"), Box::new(spec.clone()));
+            let engine = engine as usize;
+            self.post(other, Request::NoteVif { engine, app, channel, vif, spec });
+        }
+        self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
+    }
+
+    /// Lets an app listen on a port, once all engines know that it does.
+    pub(crate) fn listen(&mut self, engine: u32, channel: u32, listener: u32, port: u16) {
+        self.note_listener(engine, port, Some(engine as usize));
+        self.post(engine, Request::Listen { channel, listener, address: None, port });
+    }
+
+    /// Tells all other engines that `engine` listens on a port, or does no more.
+    pub(crate) fn note_listener(&mut self, engine: u32, port: u16, by: Option<usize>) {
+        for other in self.siblings_of(engine) {
+            self.post(other, Request::NoteListener { id: 0, port, engine: by });
+        }
+    }
+
+    /// The other engines.
+    pub(crate) fn siblings_of(&self, engine: u32) -> impl Iterator<Item = u32> + use<> {
+        (0..self.runners.len() as u32).filter(move |other| *other != engine)
     }
 
     /// Asks an engine for something, after all that it was asked for before.
@@ -161,8 +198,8 @@ impl Host {
 
     /// A frame has come: the engine whose queue has it, unless it was lost there.
     pub(crate) fn arrive(&mut self, frame: Vec<u8>) -> Option<u32> {
-        let runner = self.runners.first()?;
-        runner.wire.arrive(frame).then_some(0)
+        let queue = self.rss.queue(&frame);
+        self.runners.get(queue)?.wire.arrive(frame).then_some(queue as u32)
     }
 
     pub(crate) fn set_link(&mut self, is_up: bool) {
@@ -219,7 +256,10 @@ impl Host {
                     let counters = snapshot.counters.iter().filter(|(_, value)| *value > 0);
                     let counters: Vec<_> = counters.collect();
                     let (flows, channels) = (&snapshot.flows, &snapshot.channels);
-                    texts.push(format!("{flows:?}, {channels:?}, {counters:?}"));
+                    texts.push(format!(
+                        "{:?} {flows:?}, {channels:?}, {counters:?}",
+                        self.nature.rss
+                    ));
                 }
             }
         }
@@ -240,15 +280,35 @@ impl Host {
     }
 }
 
-fn runner(nature: &Nature, now: Time, random: &mut Random) -> Runner {
+/// Engines as a daemon makes them, one for each queue of the NIC.
+fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
     let mac = mac_of(nature.host);
-    let (queue, wire) = nic::queue(mac, usize::from(nature.mtu) + 18);
-    let queue: Box<dyn Queue> = Box::new(queue);
+    let frame_bytes_max = usize::from(nature.mtu) + 18;
+    let (queues, wires): (Vec<_>, Vec<_>) =
+        (0..nature.engines).map(|_| nic::queue(mac, frame_bytes_max)).unzip();
+    let queues = queues.into_iter().map(|queue| vec![Box::new(queue) as Box<dyn Queue>]).collect();
+    let mut secret = [0; 16];
+    secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    let engines = Engine::siblings(&config(nature), queues, random.next_u64(), secret, now)
+        .expect("descriptors; raise `ulimit -n`");
+    let runner = |((engine, control), wire)| Runner {
+        engine,
+        control,
+        wire,
+        requests: VecDeque::new(),
+        alarm: Alarm::default(),
+        busy_until: Time::ZERO,
+        is_rung: false,
+    };
+    engines.into_iter().zip(wires).map(runner).collect()
+}
+
+fn config(nature: &Nature) -> EngineConfig {
     let prefix = if nature.is_v6 { 64 } else { 16 };
-    let config = EngineConfig {
+    EngineConfig {
         name: format!("host-{}", nature.host),
         interface: interface::Config {
-            mac,
+            mac: mac_of(nature.host),
             addresses: vec![(address_of(nature.host, nature.is_v6), prefix)],
             routes: Vec::new(),
             vlan: None,
@@ -258,19 +318,13 @@ fn runner(nature: &Nature, now: Time, random: &mut Random) -> Runner {
         },
         udp_port: UDP_PORT,
         idle: Idle::Spin,
-        congestion: clearway_engine::Congestion::Swift,
-    };
-    let mut secret = [0; 16];
-    secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
-    let (engine, control) = Engine::new(config, vec![queue], random.next_u64(), secret, now)
-        .expect("descriptors; raise `ulimit -n`");
-    Runner {
-        engine,
-        control,
-        wire,
-        requests: VecDeque::new(),
-        next: None,
-        busy_until: Time::ZERO,
-        is_rung: false,
+        congestion: nature.congestion,
     }
+}
+
+/// A hidden way of choosing queues.
+pub(crate) fn any_rss(random: &mut Random) -> RssOptions {
+    let (_, hash) = Hash::ALL[random.below(Hash::ALL.len() as u64) as usize];
+    let table_entries = if random.chance(1, 2) { 128 } else { 512 };
+    RssOptions { hash, table_entries, shuffled: random.chance(1, 2) }
 }

@@ -172,7 +172,12 @@ impl Ledger {
         if is_fair || pair.is_tainted {
             return Ok(());
         }
-        Err(Finding::new(format!("connection {number} failed without a reason: {}", code.name())))
+        let what = format!(
+            "connection {number} {:?} failed without a reason: {}",
+            pair.ends[0],
+            code.name()
+        );
+        Err(Finding { what, hosts: hosts.to_vec() })
     }
 
     /// A server has got the first message of a connection, and so knows which it is.

@@ -40,6 +40,8 @@ pub(crate) struct Link {
     pub(crate) latency_ns: u64,
     /// What the switch keeps for the host at most.
     pub(crate) queue_bytes: u64,
+    /// It marks frames when that is a quarter full (RFC 3168).
+    pub(crate) marks: bool,
 }
 
 impl Link {
@@ -53,7 +55,8 @@ impl Link {
     }
 
     fn down(&self) -> Faults {
-        let rate = self.rate(self.queue_bytes);
+        let mark_bytes = if self.marks { self.queue_bytes / 4 } else { 0 };
+        let rate = Rate { mark_bytes, ..self.rate(self.queue_bytes) };
         Faults { rate, latency_ns: self.latency_ns, ..Faults::default() }
     }
 }
@@ -196,6 +199,7 @@ impl Network {
             ("frames_corrupted", sum.corrupted),
             ("frames_delayed", sum.delayed),
             ("frames_overflowed", sum.overflowed),
+            ("frames_marked", sum.marked),
             ("frames_cut", self.frames_cut),
         ]
     }

@@ -103,8 +103,7 @@ impl World {
         let profile = Profile::new(&options, &mut random);
         let count = profile.natures.len();
         let hosts = profile.natures.into_iter();
-        let hosts: Vec<Host> =
-            hosts.map(|nature| Host::new(nature, options.engines, START, &mut random)).collect();
+        let hosts: Vec<Host> = hosts.map(|nature| Host::new(nature, START, &mut random)).collect();
         let mut world = Self {
             options,
             now: START,
@@ -198,9 +197,7 @@ impl World {
     fn wake(&mut self, host: u32, engine: u32, at: Time) {
         let place = &mut self.hosts[host as usize];
         let Some(at) = place.earliest(engine, at) else { return };
-        let runner = &mut place.runners[engine as usize];
-        if runner.next.is_none_or(|next| at < next) {
-            runner.next = Some(at);
+        if let Some(at) = place.runners[engine as usize].alarm.set(at) {
             self.agenda.note(at, Happening::Turn { host, engine });
         }
     }
@@ -214,15 +211,13 @@ impl World {
     fn turn(&mut self, host: u32, engine: u32) -> Result<(), Finding> {
         let place = &mut self.hosts[host as usize];
         let Some(runner) = place.runners.get_mut(engine as usize) else { return Ok(()) };
-        if runner.next != Some(self.now) {
-            return Ok(()); // it has been put forward since
-        }
-        if place.stalled_until > self.now {
-            runner.next = None;
-            self.wake(host, engine, self.now);
+        if !runner.alarm.ring(self.now) || place.stalled_until > self.now {
+            let at = runner.alarm.due().unwrap_or(self.now);
+            if at > self.now || place.stalled_until > self.now {
+                self.wake(host, engine, at);
+            }
             return Ok(());
         }
-        runner.next = None;
         let turned = place.turn(engine, self.now);
         self.trace.add(&[20, host.into(), engine.into(), self.now.as_ns()]);
         let mut times = Vec::with_capacity(turned.frames.len());
@@ -236,6 +231,12 @@ impl World {
         }
         if turned.turn.told_apps {
             self.wake_apps(host, engine);
+        }
+        if turned.turn.is_busy {
+            // It may have put something into a lane.
+            for other in self.hosts[host as usize].siblings_of(engine) {
+                self.wake(host, other, self.now + WAKE_NS);
+            }
         }
         let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
         self.wake(host, engine, next);
@@ -286,20 +287,23 @@ impl World {
     fn wake_app(&mut self, app: u32, at: Time) {
         let sleeper = &mut self.apps[app as usize];
         let at = at.max(sleeper.stopped_until);
-        if !sleeper.is_dead && sleeper.next.is_none_or(|next| at < next) {
-            sleeper.next = Some(at);
+        if !sleeper.is_dead
+            && let Some(at) = sleeper.alarm.set(at)
+        {
             self.agenda.note(at, Happening::App { app });
         }
     }
 
     fn run_app(&mut self, id: u32) -> Result<(), Finding> {
         let app = &mut self.apps[id as usize];
-        if app.next != Some(self.now) || app.is_dead || app.is_hostile {
+        if app.is_dead || app.is_hostile {
             return Ok(());
         }
-        app.next = None;
-        if app.stopped_until > self.now {
-            self.wake_app(id, self.now);
+        if !app.alarm.ring(self.now) || app.stopped_until > self.now {
+            let at = app.alarm.due().unwrap_or(self.now);
+            if at > self.now || app.stopped_until > self.now {
+                self.wake_app(id, at);
+            }
             return Ok(());
         }
         let (host, engine) = (app.character.host, app.character.engine);
@@ -403,7 +407,7 @@ impl World {
         match task {
             Task::Remove { engine, channel, incarnation } => {
                 if self.hosts[host as usize].incarnation == incarnation {
-                    self.post(host, engine, Request::RemoveChannel { channel });
+                    self.remove(host, engine, channel);
                 }
             }
             Task::Start { character, incarnation } => {

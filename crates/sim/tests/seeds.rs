@@ -16,7 +16,7 @@ fn pass(options: &Options) -> Summary {
 
 /// Some seconds of chaos, and the calm after it.
 fn short(seed: u64) -> Options {
-    Options { duration_ns: 4 * SECOND, ..Options::new(seed) }
+    Options { duration_ns: 3 * SECOND, ..Options::new(seed) }
 }
 
 /// Runs seeds on two threads until `next` has no more. Returns what they came to.
@@ -67,6 +67,7 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "listeners gone",
         "hostile apps",
         "fan-ins",
+        "re-keyed RSS",
         "frames_lost",
         "frames_duplicated",
         "frames_corrupted",

@@ -58,6 +58,7 @@ impl World {
             Kind::Stall => self.stall(host),
             Kind::HostCrash => self.crash(host),
             Kind::FanIn => self.fan_in(),
+            Kind::Rekey => self.hosts[host as usize].rekey(&mut self.random),
             _ => self.hit_app(kind, end),
         }
     }

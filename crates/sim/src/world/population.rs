@@ -16,14 +16,20 @@ use crate::ledger::Trouble;
 /// Where small servers listen, and where those with room for the largest messages do.
 const PORT: u16 = 7000;
 const PORT_LARGE: u16 = 8000;
-/// The only listener of a server.
+/// The only listener of a server, and the only virtual interface of an app that has one.
 const LISTENER: u32 = 1;
+const VIF: u32 = 1;
 
 impl World {
     /// Decides who lives where, and starts them.
     pub(super) fn populate(&mut self, pause_ns: u64) {
         for host in 0..self.hosts.len() as u32 {
-            let characters = characters(host, self.options.engines, pause_ns, &mut self.random);
+            let characters = characters(
+                host,
+                self.hosts[host as usize].nature.engines,
+                pause_ns,
+                &mut self.random,
+            );
             let address = self.hosts[host as usize].address();
             for character in &characters {
                 if let Role::Server { port } = character.role {
@@ -71,7 +77,8 @@ impl World {
         }
         let host = character.host;
         let spec = Radio::spec(host as usize);
-        self.hosts[host as usize].open_vif(character.engine, channel, 1, spec);
+        self.hosts[host as usize].open_vif(character.engine, channel, VIF, &spec);
+        self.wake_host(host);
         let is_peer = |other: &&Vec<Character>| {
             other.iter().any(|other| other.role == Role::Frames && other.host != host)
         };
@@ -81,8 +88,26 @@ impl World {
     }
 
     fn listen(&mut self, host: u32, engine: u32, channel: u32, port: u16) {
-        let listen = Request::Listen { channel, listener: LISTENER, address: None, port };
-        self.post(host, engine, listen);
+        self.hosts[host as usize].listen(engine, channel, LISTENER, port);
+        self.wake_host(host);
+    }
+
+    /// The daemon has heard that an app is dead: what it had is free.
+    pub(super) fn remove(&mut self, host: u32, engine: u32, channel: u32) {
+        let role =
+            self.app_of(host, channel).map(|app| self.apps[app as usize].character.role.clone());
+        self.post(host, engine, Request::RemoveChannel { channel });
+        let place = &mut self.hosts[host as usize];
+        match role {
+            Some(Role::Server { port }) => place.note_listener(engine, port, None),
+            Some(Role::Frames) => {
+                for other in place.siblings_of(engine) {
+                    place.post(other, Request::CloseVif { channel, vif: VIF });
+                }
+            }
+            Some(Role::Client { .. }) | None => {}
+        }
+        self.wake_host(host);
     }
 
     /// The app that has, or had, this channel of a host.
@@ -128,7 +153,7 @@ impl World {
     }
 
     pub(super) fn restart(&mut self, host: u32) {
-        self.hosts[host as usize].restart(self.options.engines, self.now, &mut self.random);
+        self.hosts[host as usize].restart(self.now, &mut self.random);
         self.ledger.note(Trouble::Death, host, self.now);
         self.ledger.note(Trouble::Silence, host, self.now);
         for character in self.characters[host as usize].clone() {
@@ -149,6 +174,10 @@ impl World {
         let channel = server.channel;
         self.ledger.note(Trouble::Deaf, host, self.now);
         self.post(host, engine, Request::Unlisten { channel, listener: LISTENER });
+        if let Role::Server { port } = self.apps[app as usize].character.role {
+            self.hosts[host as usize].note_listener(engine, port, None);
+            self.wake_host(host);
+        }
         true
     }
 
