@@ -10,6 +10,7 @@ mod doctor;
 mod fabric;
 mod output;
 mod ping;
+mod sim;
 mod status;
 mod vif;
 
@@ -41,6 +42,8 @@ enum Command {
     Fabric(fabric::Arguments),
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
+    /// Simulate whole networks of hosts with every kind of bad luck, and check that nothing goes wrong
+    Sim(sim::Arguments),
     /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
     Bench(clearway_bench::BenchCommand),
     /// Show in under a minute what Clearway does here, beside kernel TCP
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Vif(arguments) => vif::run(&arguments),
         Command::Fabric(arguments) => fabric::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
         Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),

@@ -1,0 +1,115 @@
+//! `clearway sim`: whole networks of hosts in virtual time, with every kind of bad luck.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Instant;
+
+use clearway_sim::{Options, Summary};
+
+use crate::output::{Failure, print};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Decides everything: the network, its faults and what the apps do; random if not given
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Seeds to run, this one and those that follow it
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    seeds: u64,
+    /// Hosts of the network; the seed decides if not given
+    #[arg(long, value_parser = hosts)]
+    hosts: Option<usize>,
+    /// Engines of each host; the seed decides if not given
+    #[arg(long, value_parser = engines)]
+    engines: Option<usize>,
+    /// Minutes that the hosts have faults; a calm time follows in which everything has to end well
+    #[arg(long, conflicts_with = "seconds", value_parser = positive)]
+    minutes: Option<f64>,
+    /// The same in seconds
+    #[arg(long, default_value_t = 10.0, value_parser = positive)]
+    seconds: f64,
+    /// Print what each seed came to as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Arguments {
+    fn options(&self, seed: u64) -> Options {
+        let seconds = self.minutes.map_or(self.seconds, |minutes| 60.0 * minutes);
+        Options {
+            hosts: self.hosts,
+            engines: self.engines,
+            duration_ns: (seconds * 1e9) as u64,
+            ..Options::new(seed)
+        }
+    }
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let first = arguments.seed.unwrap_or_else(random_seed);
+    for seed in first..first.saturating_add(arguments.seeds) {
+        let started = Instant::now();
+        let mut shown = 0;
+        let outcome = clearway_sim::run(&arguments.options(seed), &mut |percent| {
+            show_progress(seed, percent, &mut shown);
+        });
+        clear_progress();
+        match outcome {
+            Ok(summary) => print(&text(arguments, &summary, started)?)?,
+            Err(failure) => {
+                if arguments.json {
+                    print(&(serde_json::to_string(&failure).map_err(Failure::failed)? + "\n"))?;
+                }
+                return Err(Failure::Failed(failure.to_string()));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn text(arguments: &Arguments, summary: &Summary, started: Instant) -> Result<String, Failure> {
+    if arguments.json {
+        return Ok(serde_json::to_string(summary).map_err(Failure::failed)? + "\n");
+    }
+    Ok(format!("{summary}  took {:.1} s\n", started.elapsed().as_secs_f64()))
+}
+
+/// On a terminal, each five percent.
+fn show_progress(seed: u64, percent: u64, shown: &mut u64) {
+    if percent >= *shown + 5 && std::io::stderr().is_terminal() {
+        *shown = percent;
+        let _ = write!(std::io::stderr(), "\rseed {seed}: {percent} %");
+    }
+}
+
+fn clear_progress() {
+    if std::io::stderr().is_terminal() {
+        let _ = write!(std::io::stderr(), "\r\x1b[K");
+    }
+}
+
+/// Short enough to be typed again.
+fn random_seed() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    clearway_base::Random::new(now.map_or(0, |now| now.as_nanos() as u64)).below(1_000_000_000)
+}
+
+fn hosts(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(hosts @ 2..=10_000) => Ok(hosts),
+        _ => Err("give from 2 to 10000 hosts".to_owned()),
+    }
+}
+
+fn engines(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(engines @ 1..=64) => Ok(engines),
+        _ => Err("give from 1 to 64 engines".to_owned()),
+    }
+}
+
+fn positive(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if value > 0.0 && value <= 1e6 => Ok(value),
+        _ => Err("give a time above 0".to_owned()),
+    }
+}
