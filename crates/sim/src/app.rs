@@ -319,6 +319,11 @@ impl App {
         }
     }
 
+    /// Its virtual interface has been opened.
+    pub(crate) fn vif_opened(&mut self) {
+        self.radio.iter_mut().for_each(Radio::open);
+    }
+
     /// When it wants to run by itself.
     fn next_run(&self, scene: &Scene<'_>) -> Option<Time> {
         let talks = self.talks.values().filter_map(|talk| talk.next_at(scene));
@@ -350,12 +355,13 @@ impl App {
         let used = self.end.transmit_pool_used_bytes();
         if !self.talks.is_empty() || !self.attempts.is_empty() || used > 0 {
             let text = format!(
-                "app {} rests with {} connections, {} attempts and {used} bytes of its transmit pool",
+                "app {} ({:?}) rests with {} connections, {} attempts and {used} bytes of its transmit pool",
                 self.id,
+                self.character,
                 self.talks.len(),
                 self.attempts.len()
             );
-            return Err(Finding::new(text));
+            return Err(Finding { what: text, hosts: vec![self.character.host] });
         }
         Ok(())
     }

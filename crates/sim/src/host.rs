@@ -256,8 +256,9 @@ impl Host {
                     let counters = snapshot.counters.iter().filter(|(_, value)| *value > 0);
                     let counters: Vec<_> = counters.collect();
                     let (flows, channels) = (&snapshot.flows, &snapshot.channels);
+                    let vifs = &snapshot.vifs;
                     texts.push(format!(
-                        "{:?} {flows:?}, {channels:?}, {counters:?}",
+                        "{:?} {flows:?}, {channels:?}, {vifs:?}, {counters:?}",
                         self.nature.rss
                     ));
                 }

@@ -301,6 +301,10 @@ impl Ledger {
             self.lately(&[Trouble::Silence, Trouble::Death], &hosts, now, AFTERMATH_NS);
         let is_fair = match code {
             Code::Closed => own != Stage::Open || other != Stage::Open,
+            // The last acknowledgement may be lost for longer than the other end remembers the flow.
+            Code::Reset if own == Stage::Closed && other == Stage::Ended => {
+                was_silent || is_broken || self.lately(&[Trouble::Rough], &hosts, now, AFTERMATH_NS)
+            }
             Code::Reset => is_broken || was_silent,
             Code::TimedOut | Code::Unreachable => was_silent,
             _ => false,

@@ -261,6 +261,15 @@ impl World {
                 let text = format!("host {host}: channel {channel} gets no VIF: {refused:?}");
                 return Err(Finding::new(text));
             }
+            Event::VifOpened { channel, .. } => {
+                let app = self.app_of(host, channel).map(|app| &mut self.apps[app as usize]);
+                // Its siblings say so, too, when they have taken note.
+                if let Some(app) = app.filter(|app| app.character.engine == engine) {
+                    app.vif_opened();
+                    let id = app.id;
+                    self.wake_app(id, self.now);
+                }
+            }
             Event::Snapshot { id, snapshot } => {
                 checks::bounds(&snapshot)?;
                 if id == REST {

@@ -30,7 +30,8 @@ pub(crate) struct Radio {
     bursts: u32,
     number: u32,
     next: Time,
-    pub(crate) received: u64,
+    /// The interface is there.
+    is_open: bool,
 }
 
 impl Radio {
@@ -45,7 +46,7 @@ impl Radio {
             bursts: 0,
             number: 0,
             next: Time::ZERO,
-            received: 0,
+            is_open: false,
         }
     }
 
@@ -63,14 +64,23 @@ impl Radio {
         }
     }
 
+    /// The interface has been opened.
+    pub(super) fn open(&mut self) {
+        self.is_open = true;
+    }
+
     /// When it sends next.
     pub(super) fn next_at(&self, scene: &Scene<'_>) -> Option<Time> {
-        (!scene.is_ending && !self.peers.is_empty()).then_some(self.next)
+        self.may_send(scene).then_some(self.next)
+    }
+
+    fn may_send(&self, scene: &Scene<'_>) -> bool {
+        self.is_open && !scene.is_ending && !self.peers.is_empty()
     }
 
     /// Sends a burst if it is time.
     pub(super) fn send(&mut self, end: &mut AppEnd, scene: &mut Scene<'_>) {
-        if scene.now < self.next || scene.is_ending || self.peers.is_empty() || !end.has_room() {
+        if scene.now < self.next || !self.may_send(scene) || !end.has_room() {
             return;
         }
         self.next = scene.now + MILLISECOND + self.random.below(40 * MILLISECOND);
@@ -116,7 +126,6 @@ impl Radio {
             return Err(Finding::new(format!("host {}: a damaged burst", self.host)));
         }
         for frame in burst {
-            self.received += 1;
             if !scene.may_corrupt && !is_right(frame.bytes, vif_mac_of(self.host)) {
                 return Err(Finding::new(format!("host {}: a wrong raw frame", self.host)));
             }

@@ -102,7 +102,7 @@ impl World {
             Some(Role::Server { port }) => place.note_listener(engine, port, None),
             Some(Role::Frames) => {
                 for other in place.siblings_of(engine) {
-                    place.post(other, Request::CloseVif { channel, vif: VIF });
+                    place.post(other, Request::CloseVif { channel, vif: VIF, told: None });
                 }
             }
             Some(Role::Client { .. }) | None => {}
