@@ -29,7 +29,7 @@ pub(super) struct Ports {
     round: u16,
     /// The peer has named a path that was found in it.
     is_answered: bool,
-    /// The peer has asked for it, or waits for it: it knows that there is something to find.
+    /// The peer has asked for it. If not, there may be nothing to find, and one wave is enough.
     is_wanted: bool,
     spray: Option<Box<Spray>>,
     /// When the last search began.
@@ -113,10 +113,11 @@ impl Ports {
         self.search(now, config, known.rtt_ns);
     }
 
-    /// The client has repeated its syn. If the search is over, another one may reach it.
+    /// The client has repeated its syn. If the search is over, one more wave may reach it.
     pub(super) fn repeat(&mut self, now: Time, config: &Config, rtt_ns: u64) {
         let is_over = self.spray.is_none() && now.since(self.searched) >= REST_NS;
-        if self.round == SET_UP && (is_over || self.peer_engines == 1) {
+        if self.round == SET_UP && !self.is_answered && (is_over || self.peer_engines == 1) {
+            self.is_wanted = false;
             self.search(now, config, rtt_ns);
         }
     }

@@ -17,9 +17,9 @@ pub const SOURCE_PORT_MIN: u16 = 49152;
 
 /// Waves of n packets before they grow.
 const STEADY_WAVES: u32 = 4;
-/// Waves of a search that may fail: the last three grow to 8 n, which fails, but for packets that are
-/// lost or a hash that ignores ports, with a probability of e^-18.
-pub(super) const WAVES_MAX: u32 = STEADY_WAVES + 3;
+/// Waves of a search that may fail: the last two grow, to 10 n in all, and all of them fail with a
+/// probability of e^-10 where no packets are lost and the hash does not ignore ports.
+pub(super) const WAVES_MAX: u32 = STEADY_WAVES + 2;
 /// The largest wave, if the peer's engines are not known: the first guess may be far too low.
 const UNKNOWN_WAVE_MAX: u32 = 64;
 /// The largest wave: what the queue of an LCD NIC holds.

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
+use clearway_wire::clearway::PacketType;
 
 use super::{LISTENER, PORT, TestApp, WINDOW, content};
 use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Owner};
@@ -438,6 +439,40 @@ fn stay_on_a_detour(hashes: [Hash; 2]) {
     let sent = world.sent;
     world.run_for(5 * SECOND);
     assert!(world.sent - sent < 1000, "{} packets", world.sent - sent);
+}
+
+/// Whoever has shown that it receives at its address may still be hostile: it says that it has as many
+/// engines as there can be, tells no path, and repeats its syn.
+#[test]
+fn a_client_that_answers_nothing_is_sent_little() {
+    let mut world = World::keyed(19, [64, 1]);
+    world.listen(0);
+    world.connect(5);
+    let has_cookie = |bytes: &[u8]| bytes[1] == PacketType::Syn as u8 && bytes[35] > 0;
+    let mut syn = None;
+    while world.hosts[1].engines[0].app.accepted.is_empty() {
+        world.transmit();
+        let mut under_way = world.link.iter().map(|Reverse((.., bytes))| bytes);
+        syn = syn.or_else(|| under_way.find(|bytes| has_cookie(bytes)).cloned());
+        assert!(world.step());
+    }
+    let syn = syn.expect("a flow is opened by one");
+    let (from, to) = (world.hosts[0].address, world.hosts[1].address);
+    let Engine { endpoint, app } = &mut world.hosts[1].engines[0];
+    let (mut sent, mut bytes) = ([0, 0], [0; 2048]);
+    for number in 0..10_000 {
+        let now = world.now + number * 100 * MICROSECOND;
+        if number > 1000 {
+            endpoint.handle_datagram(now, from, to, &syn, Arrival::Queue, Ecn::NotCapable, app);
+        }
+        endpoint.handle_timeouts(now, app);
+        while let Some(destination) = endpoint.next_transmit(now) {
+            endpoint.poll_transmit(now, destination, &mut bytes, app);
+            sent[usize::from(number > 1000)] += 1;
+        }
+    }
+    assert!(sent[0] <= 640, "{} syn-acks", sent[0]);
+    assert!(sent[1] <= 90 * 64, "{} syn-acks for 9,000 repeated syns", sent[1]);
 }
 
 /// What a peer says about ports makes nobody send more than a little.
