@@ -9,7 +9,7 @@ use super::buffers::Violation;
 use super::control::Control;
 use super::link::Ends;
 use super::poller::{Poller, Source};
-use super::receiver;
+use super::receiver::{self, Receiver};
 use super::shared::Shared;
 use crate::{Capabilities, Counters, Error, Info, Transmit};
 
@@ -17,6 +17,9 @@ use crate::{Capabilities, Counters, Error, Info, Transmit};
 /// each: while the link is up, and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
 const CALLS_DOWN: u32 = 8;
+/// Bursts that are still taken from a link that has gone: more than are in a ring of the usual size. A
+/// peer that has gone writes no more, but one that pretends to could go on for ever.
+const LAST_BURSTS: u32 = 64;
 
 /// One queue pair of a memif. Opened by [`super::open`].
 #[derive(Debug)]
@@ -25,6 +28,8 @@ pub struct Queue {
     generation: u32,
     /// Calls of `receive` until the control sockets are looked at.
     calls_left: u32,
+    /// Bursts that are taken from this link once it has gone.
+    last_bursts_left: u32,
     counters: Counters,
     /// The private copies of received frames.
     area: Box<[u8]>,
@@ -69,6 +74,7 @@ impl Queue {
             ends: Ends::default(),
             generation: 0,
             calls_left: 0,
+            last_bursts_left: LAST_BURSTS,
             counters: Counters::default(),
             area: vec![0; receiver::area_bytes(config.frame_bytes_max)].into(),
             shared: shared.clone(),
@@ -101,9 +107,17 @@ impl Queue {
         self.calls_left = if self.has_link() { CALLS_UP } else { CALLS_DOWN };
     }
 
-    /// Takes our ends of the current link if that has changed.
+    /// Takes our ends of the current link if that has changed, and if what the peer sent last has been
+    /// taken: often it has said goodbye.
     fn follow_link(&mut self) {
         if self.generation != self.shared.generation() {
+            self.ends.sender = None;
+            let has_frames = self.ends.receiver.as_ref().is_some_and(Receiver::has_frames);
+            if has_frames && self.last_bursts_left > 0 {
+                self.last_bursts_left -= 1;
+                return;
+            }
+            self.last_bursts_left = LAST_BURSTS;
             self.drop_ends();
             (self.ends, self.generation) = self.shared.fetch(self.index);
             if let Some(receiver) = &self.ends.receiver
@@ -211,7 +225,7 @@ impl crate::Queue for Queue {
         if self.generation != self.shared.generation() {
             return false;
         }
-        self.ends.receiver.as_ref().is_none_or(super::receiver::Receiver::arm)
+        self.ends.receiver.as_ref().is_none_or(Receiver::arm)
     }
 
     fn disarm(&mut self) {

@@ -148,6 +148,11 @@ impl Receiver {
         !more
     }
 
+    /// True if frames are there.
+    pub(super) fn has_frames(&self) -> bool {
+        self.has_more(self.ring.produced())
+    }
+
     /// Polls again.
     pub(super) fn disarm(&self) {
         self.ring.mask_interrupt(true);

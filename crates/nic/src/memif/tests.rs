@@ -176,6 +176,30 @@ fn either_side_may_restart() {
 }
 
 #[test]
+fn what_was_sent_last_outlives_the_link() {
+    for server_leaves in [true, false] {
+        let socket = socket();
+        let (server, client) =
+            open_both(config(&socket, Role::Server), config(&socket, Role::Client));
+        let (mut leaving, mut staying) =
+            if server_leaves { (server, client) } else { (client, server) };
+        let frames: Vec<_> = (0..100).map(|number| frame(60 + number, number)).collect();
+        frames.iter().for_each(|frame| assert_eq!(send(&mut leaving[0], frame), Transmit::Queued));
+        drop(leaving);
+        let mut arrived = Vec::new();
+        until("the link is down, and all has arrived", || {
+            // Word of the end comes before the frames are looked at.
+            staying[0].disarm();
+            arrived.append(&mut received(&mut staying[0]));
+            !staying[0].link_up() && arrived.len() >= frames.len()
+        });
+        assert_eq!(arrived, frames);
+        assert_eq!(send(&mut staying[0], &frames[0]), Transmit::Queued);
+        assert_eq!(staying[0].counters().tx_frames_dropped, 1);
+    }
+}
+
+#[test]
 fn the_secret_decides() {
     let at = socket();
     let with = |role, secret: &str| Config { secret: Some(secret.into()), ..config(&at, role) };
