@@ -29,11 +29,8 @@ pub use vif_rule::VifRule;
 
 pub use crate::filter::Template;
 use clearway_engine::interface::Route;
-pub use clearway_engine::{Congestion, Idle};
+pub use clearway_engine::{Congestion, Idle, UDP_PORT_DEFAULT};
 use clearway_nic::MacAddress;
-
-/// The UDP port of all Clearway daemons.
-pub const UDP_PORT_DEFAULT: u16 = 20707;
 
 /// Engines of one NIC, at most.
 pub const ENGINES_MAX: usize = 64;

@@ -42,6 +42,9 @@ use staging::Staging;
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
 
+/// The UDP port of all Clearway hosts, if nothing else is said.
+pub const UDP_PORT_DEFAULT: u16 = 20707;
+
 /// What an engine is given by the configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {

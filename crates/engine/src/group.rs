@@ -1,5 +1,7 @@
 //! A group: engines that share one thread and one idle strategy.
 
+use std::time::Duration;
+
 use clearway_base::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -64,12 +66,7 @@ impl Group {
         let mut idler = Idler::new(self.idle, self.clock.now());
         while !self.engines.is_empty() {
             let now = self.clock.now();
-            let mut all = Turn::default();
-            for engine in &mut self.engines {
-                let turn = engine.turn(now);
-                all.is_busy |= turn.is_busy;
-                all.told_apps |= turn.told_apps;
-            }
+            let all = self.turn_at(now);
             if all.is_busy {
                 idler.was_busy(now, all.told_apps);
             }
@@ -84,14 +81,37 @@ impl Group {
                     std::thread::yield_now();
                     idler.yielded(self.clock.now());
                 }
-                Step::Sleep => self.sleep(),
+                Step::Sleep => self.sleep(None),
             }
         }
     }
 
-    /// Sleeps until something happens or a timer is due.
-    fn sleep(&mut self) {
-        let woken = self.engines.iter_mut().all(Engine::arm) && self.wait();
+    /// One turn of each engine, for whoever runs them itself.
+    #[inline]
+    pub fn turn(&mut self) -> Turn {
+        self.turn_at(self.clock.now())
+    }
+
+    /// True if all engines have been shut down.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.engines.iter().all(Engine::has_ended)
+    }
+
+    #[inline]
+    fn turn_at(&mut self, now: Time) -> Turn {
+        let mut all = Turn::default();
+        for engine in &mut self.engines {
+            let turn = engine.turn(now);
+            all.is_busy |= turn.is_busy;
+            all.told_apps |= turn.told_apps;
+        }
+        all
+    }
+
+    /// Sleeps until something happens, a timer is due, or `at_most` has passed.
+    pub fn sleep(&mut self, at_most: Option<Duration>) {
+        let woken = self.engines.iter_mut().all(Engine::arm) && self.wait(at_most);
         for engine in &mut self.engines {
             engine.disarm();
             if woken {
@@ -101,11 +121,13 @@ impl Group {
     }
 
     /// True if something happened.
-    fn wait(&self) -> bool {
+    fn wait(&self, at_most: Option<Duration>) -> bool {
         let deadline = self.engines.iter().filter_map(Engine::next_timeout).min();
         let now = self.clock.now();
         let longest_ns =
             if self.engines.iter().any(Engine::waits_for_room) { ROOM_NS } else { SLEEP_NS_MAX };
+        let longest_ns =
+            at_most.map_or(longest_ns, |at_most| longest_ns.min(at_most.as_nanos() as u64));
         let wait_ns = deadline.map_or(longest_ns, |deadline| deadline.since(now).min(longest_ns));
         if wait_ns == 0 {
             return false;

@@ -24,7 +24,7 @@ mod switch;
 
 pub use clearway_transport::{Congestion, SOURCE_PORT_MIN};
 pub use control::{Control, Event, Request};
-pub use engine::{Checks, Engine, EngineConfig, Turn};
+pub use engine::{Checks, Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
 pub use group::{Clock, Group};
 pub use idle::Idle;
 pub use snapshot::{
