@@ -12,6 +12,7 @@ use rustix::event::epoll;
 
 use crate::connections::Connections;
 use crate::event::Arrival;
+use crate::host::{Embedded, Host};
 use crate::session::{Session, gone, unexpected};
 use crate::vif::Vifs;
 use crate::wait::LifeCheck;
@@ -24,7 +25,7 @@ use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
 pub struct Channel {
     pub(crate) end: AppEnd,
     engine: String,
-    pub(crate) session: Session,
+    pub(crate) host: Host,
     pub(crate) connections: Connections,
     pub(crate) vifs: Vifs,
     pub(crate) waiting: Waiting,
@@ -97,11 +98,26 @@ impl Channel {
     pub fn attach(options: &Options) -> Result<Self, Error> {
         let mut session = Session::connect(&options.socket)?;
         let (end, engine) = session.attach(options)?;
-        let descriptors = watch(&[end.doorbell(), session.as_fd()])?;
+        Self::new(end, engine, Host::Daemon(session), options)
+    }
+
+    /// A channel whose other end is served by an engine in the calling thread. Of the options it
+    /// takes how to wait and for how long to linger.
+    pub fn embed(
+        end: AppEnd,
+        engine: impl Into<String>,
+        host: Box<dyn Embedded>,
+        options: &Options,
+    ) -> Result<Self, Error> {
+        Self::new(end, engine.into(), Host::Embedded(host), options)
+    }
+
+    fn new(end: AppEnd, engine: String, host: Host, options: &Options) -> Result<Self, Error> {
+        let descriptors = watch(std::iter::once(end.doorbell()).chain(host.descriptor()))?;
         Ok(Self {
             end,
             engine,
-            session,
+            host,
             connections: Connections::default(),
             vifs: Vifs::default(),
             waiting: options.waiting,
@@ -216,7 +232,8 @@ impl Channel {
     /// Before waiting on [`as_fd`](AsFd::as_fd) in an event loop of the app's own. True: the
     /// descriptor becomes readable when there is something for
     /// [`next_event`](Self::next_event). False: there is something already; do not wait. Either
-    /// way, call [`disarm`](Self::disarm) before the next call of the channel.
+    /// way, call [`disarm`](Self::disarm) before the next call of the channel. An engine that is
+    /// embedded in the app has timers to serve, and never lets it wait elsewhere.
     pub fn arm(&mut self) -> bool {
         self.submit_bursts();
         let queues_empty = self.accepted.is_empty()
@@ -224,7 +241,7 @@ impl Channel {
             && self.inbox.is_empty()
             && self.frames.is_empty();
         let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
-        self.end.arm() && nothing_known
+        self.end.arm() && nothing_known && !self.host.is_embedded()
     }
 
     /// Ends what [`arm`](Self::arm) began.
@@ -238,7 +255,7 @@ impl Channel {
         if self.gone.is_some() {
             return Err(self.gone_error());
         }
-        Ok(self.session.request(request)?.0)
+        self.host.request(request)
     }
 
     fn take_answer(&mut self, wanted: Token) -> Option<Result<ConnectionId, Code>> {
@@ -328,7 +345,7 @@ impl std::fmt::Debug for Channel {
 }
 
 /// One descriptor that is readable when any of these is.
-fn watch(descriptors: &[BorrowedFd<'_>]) -> Result<OwnedFd, Error> {
+fn watch<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<OwnedFd, Error> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for descriptor in descriptors {
         epoll::add(&set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;

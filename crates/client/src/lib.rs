@@ -57,6 +57,7 @@ mod connections;
 mod error;
 mod event;
 mod frames;
+mod host;
 mod options;
 mod receive;
 mod send;
@@ -75,5 +76,6 @@ pub use clearway_channel::{
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};
 pub use frames::Frames;
+pub use host::Embedded;
 pub use options::{Options, Waiting};
 pub use vif::{CaptureOptions, FramesSent, Vif, VifId, VifOptions};

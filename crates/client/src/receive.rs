@@ -172,9 +172,14 @@ impl Channel {
     /// stay so, for the daemon is gone.
     #[inline]
     pub(crate) fn next_arrival(&mut self) -> Result<Option<Arrival>, Error> {
-        while let Some(completion) = self.end.next_completion()? {
-            if let Some(arrival) = self.handle(completion) {
-                return Ok(Some(arrival));
+        loop {
+            while let Some(completion) = self.end.next_completion()? {
+                if let Some(arrival) = self.handle(completion) {
+                    return Ok(Some(arrival));
+                }
+            }
+            if !self.host.turn() {
+                break;
             }
         }
         if self.gone.is_some() || self.end.is_closed() {

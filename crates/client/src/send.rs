@@ -85,6 +85,7 @@ impl Channel {
     /// doing something else for long: sends need no flush.
     pub fn flush(&mut self) {
         self.end.flush_releases();
+        self.host.turn();
     }
 
     #[inline]
@@ -147,11 +148,13 @@ impl Channel {
         })
     }
 
-    /// Gives the daemon a command that there is room for, and wakes it if it sleeps.
+    /// Gives the daemon a command that there is room for, and wakes it if it sleeps. An embedded
+    /// engine takes it at once.
     #[inline]
     pub(crate) fn submit(&mut self, command: &Command) {
         self.end.submit(command).expect("the caller has made room");
         self.end.flush();
+        self.host.turn();
     }
 
     #[inline]

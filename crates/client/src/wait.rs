@@ -1,11 +1,11 @@
 //! How calls wait: spinning, yielding, sleeping, until something comes, time is up, or the daemon
 //! is gone.
 
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use crate::host::Host;
 use crate::{Channel, Error, Waiting};
 
 /// `Adaptive` spins this long at first.
@@ -101,6 +101,8 @@ impl Channel {
         match self.waiting {
             Waiting::Block => return self.sleep(wait),
             Waiting::Yield => std::thread::yield_now(),
+            // An engine that takes its turn here takes long enough.
+            Waiting::Spin | Waiting::Adaptive if self.host.is_embedded() => {}
             Waiting::Spin | Waiting::Adaptive => std::hint::spin_loop(),
         }
         if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
@@ -126,12 +128,18 @@ impl Channel {
         Ok(())
     }
 
-    /// Sleeps until the daemon rings, or ends, or time is up.
+    /// Sleeps until the daemon rings, or ends, or time is up; or until an embedded engine has
+    /// something to do.
     fn sleep(&mut self, wait: &mut Wait) -> Result<(), Error> {
         // `Adaptive` looks at the ring once after each wake-up and sleeps again.
         wait.looks = LOOKS_PER_CLOCK - 1;
         let now = Instant::now();
         self.check_time(wait, now)?;
+        if let Host::Embedded(engine) = &mut self.host {
+            self.end.flush_releases();
+            engine.sleep(wait.deadline.map(|deadline| deadline.saturating_duration_since(now)));
+            return Ok(());
+        }
         let result = if self.end.arm() { self.sleep_armed(wait, now) } else { Ok(false) };
         self.end.disarm();
         if result? { self.look_at_session() } else { Ok(()) }
@@ -142,7 +150,7 @@ impl Channel {
         let timeout =
             wait.deadline.map(|deadline| timespec(deadline.saturating_duration_since(now)));
         let doorbell = self.end.doorbell();
-        let control = self.session.as_fd();
+        let control = self.host.descriptor().unwrap_or(doorbell);
         let mut waiting =
             [PollFd::new(&doorbell, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
         match poll(&mut waiting, timeout.as_ref()) {
@@ -167,7 +175,7 @@ impl Channel {
     /// only an empty ring makes it an error (`Channel::next_arrival`).
     fn look_at_session(&mut self) -> Result<(), Error> {
         if self.gone.is_none()
-            && let Err(error) = self.session.check()
+            && let Err(error) = self.host.check()
         {
             self.gone = Some((error.code(), error.to_string()));
         }

@@ -1,0 +1,93 @@
+//! Opening a channel over queues of the app's own.
+
+use std::net::IpAddr;
+
+use clearway_channel::{AppEnd, Code, DaemonEnd};
+use clearway_client::{Channel, Error, Options};
+use clearway_engine::{
+    Clock, Congestion, Engine, EngineConfig, Group, Idle, Request, UDP_PORT_DEFAULT, interface,
+};
+use clearway_nic::Queue;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::engine::{CHANNEL, EmbeddedEngine};
+
+/// Ethernet header and one VLAN tag, which the MTU does not count.
+const HEADER_BYTES: usize = 14 + 4;
+/// Connections that the app may have at a time: as many as a daemon grants by default.
+const CONNECTIONS_MAX: u32 = 4096;
+
+/// A host whose only app is this one.
+pub struct Host {
+    /// The queues of its NIC; the engine sends on the first, and receives on all.
+    pub queues: Vec<Box<dyn Queue>>,
+    /// Its addresses and routes.
+    pub interface: interface::Config,
+    /// The UDP port of this host and of all its peers.
+    pub udp_port: u16,
+}
+
+impl Host {
+    /// A host on `queues`, with these addresses and the lengths of their networks' prefixes. Ethernet
+    /// address and MTU are the NIC's; there are no routes to other networks.
+    ///
+    /// # Panics
+    /// If there is no queue.
+    #[must_use]
+    pub fn new<Q: Queue + 'static>(queues: Vec<Q>, addresses: &[(IpAddr, u8)]) -> Self {
+        let first = queues.first().expect("a NIC has a queue");
+        let capabilities = first.capabilities();
+        let mtu = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES);
+        let interface = interface::Config {
+            mac: first.info().mac,
+            addresses: addresses.to_vec(),
+            routes: Vec::new(),
+            vlan: None,
+            mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
+            kernel_shares: false,
+            receive_checksum: capabilities.receive_checksum,
+        };
+        let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+        Self { queues, interface, udp_port: UDP_PORT_DEFAULT }
+    }
+
+    /// Opens the app's channel. Its socket and its engine are chosen: of the options only the name,
+    /// the sizes, and how to wait and to linger are looked at.
+    ///
+    /// # Errors
+    /// If there is not enough memory, or the kernel's part in the NIC needs a daemon.
+    pub fn open(self, options: &Options) -> Result<Channel, Error> {
+        if self.interface.kernel_shares {
+            let message =
+                "the kernel has these addresses too, and only a daemon can share them with \
+                           it; use others of the same network"
+                    .to_owned();
+            return Err(Error::Refused { code: Code::Invalid, message });
+        }
+        let (mut seed, mut secret) = ([0; 8], [0; 16]);
+        // Requests of up to 256 bytes are never cut short (getrandom(2)).
+        getrandom(&mut seed, GetRandomFlags::empty())?;
+        getrandom(&mut secret, GetRandomFlags::empty())?;
+        let clock = Clock::new();
+        let config = EngineConfig {
+            name: options.app.clone(),
+            interface: self.interface,
+            udp_port: self.udp_port,
+            idle: Idle::Spin,
+            congestion: Congestion::default(),
+        };
+        let seed = u64::from_ne_bytes(seed);
+        let (engine, control) = Engine::new(config, self.queues, seed, secret, clock.now())?;
+        let group = Group::new(vec![engine], Idle::Spin, clock);
+        let mut engine = EmbeddedEngine::new(group, control);
+        let (end, handover) = DaemonEnd::create(options.sizes)?;
+        let app_end = AppEnd::open(handover, options.sizes)?;
+        engine.post(Request::AddChannel {
+            channel: CHANNEL,
+            app: options.app.clone(),
+            end: Box::new(end),
+            connections_max: CONNECTIONS_MAX,
+        });
+        Channel::embed(app_end, options.app.clone(), Box::new(engine), options)
+    }
+}

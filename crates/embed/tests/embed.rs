@@ -1,0 +1,145 @@
+//! Apps with an engine of their own: over memif on threads of their own, and over a fabric in one
+//! thread, which shows that nobody else does the work.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use clearway_embed::nic::fabric::{self, Faults};
+use clearway_embed::nic::memif::{self, Config, Role};
+use clearway_embed::{Channel, Code, Error, Event, Host, Options, Waiting};
+
+/// Nothing here takes longer, unless something is wrong.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn options(waiting: Waiting) -> Options {
+    Options { waiting, ..Options::new("test") }
+}
+
+fn at(number: u8, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, number], port))
+}
+
+/// Server and client over memif.
+fn over_memif(waiting: Waiting) -> (Channel, Channel) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let name = format!("@clearway-embed-test-{}-{number}", std::process::id());
+    let open = |role, number: u8| {
+        let link = memif::open(Config::new(name.as_str(), role, [2, 0, 0, 0, 0, number]));
+        let host = Host::new(link.expect("memif opens"), &[(at(number, 0).ip(), 24)]);
+        host.open(&options(waiting)).expect("the host opens")
+    };
+    (open(Role::Server, 1), open(Role::Client, 2))
+}
+
+/// Answers until the other side is gone.
+fn echo(mut server: Channel) {
+    while let Ok(message) = server.recv_zero_copy(Some(PATIENCE)) {
+        let connection = message.connection();
+        server.send(connection, &message).expect("sent");
+        server.release(message);
+    }
+}
+
+fn exchange(waiting: Waiting) {
+    let (mut server, mut client) = over_memif(waiting);
+    let listener = server.listen(4000).expect("listening");
+    assert_eq!(listener.address.port(), 4000);
+    let serving = std::thread::spawn(move || echo(server));
+    let connection = client.connect(at(1, 4000), Some(PATIENCE)).expect("connected");
+    for length in [0, 1, 64, 1400, 1500, 9000, 200_000] {
+        let message: Vec<u8> = (0..length).map(|at: u32| (at % 251) as u8).collect();
+        client.send(connection, &message).expect("sent");
+        let answer = client.recv_zero_copy(Some(PATIENCE)).expect("answered");
+        assert!(*answer == *message, "the echo of {length} bytes is damaged");
+    }
+    client.detach(Some(PATIENCE)).expect("all is sent");
+    serving.join().expect("the server ends when its client does");
+}
+
+#[test]
+fn messages_cross_while_both_spin() {
+    exchange(Waiting::Adaptive);
+}
+
+#[test]
+fn messages_cross_while_both_sleep() {
+    exchange(Waiting::Block);
+}
+
+#[test]
+fn a_sleeper_wakes_in_time() {
+    let (mut server, _client) = over_memif(Waiting::Block);
+    let begun = Instant::now();
+    let error = server.accept(Some(Duration::from_millis(20))).expect_err("nobody comes");
+    assert!(matches!(error, Error::TimedOut), "{error}");
+    assert!(begun.elapsed() >= Duration::from_millis(20));
+}
+
+/// What the engines of both sides do happens in the calls below, and nowhere else.
+#[test]
+fn two_hosts_in_one_thread() {
+    let (a, b, _wire) = fabric::pair(fabric::Options::new(1), [Faults::default(); 2]);
+    let open = |queue, number| {
+        let host = Host::new(vec![queue], &[(at(number, 0).ip(), 24)]);
+        host.open(&options(Waiting::Spin)).expect("the host opens")
+    };
+    let (mut server, mut client) = (open(a, 1), open(b, 2));
+    server.listen(4000).expect("listening");
+    let token = client.start_connect(at(1, 4000)).expect("begun");
+    let mut connection = None;
+    eventually("both are connected", || {
+        let _ = server.next_event(Some(Duration::ZERO));
+        if let Ok(Event::Connected { token: of, connection: opened, .. }) =
+            client.next_event(Some(Duration::ZERO))
+        {
+            assert_eq!(of, token);
+            connection = Some(opened);
+        }
+        connection.is_some()
+    });
+    let connection = connection.expect("connected");
+    client.send(connection, b"no receive call follows").expect("sent");
+    let message = server.recv_zero_copy(Some(PATIENCE)).expect("the call that sent has sent it");
+    assert_eq!(*message, *b"no receive call follows");
+}
+
+#[test]
+fn refusals_are_the_same_as_a_daemons() {
+    let (mut server, mut client) = over_memif(Waiting::Adaptive);
+    let listener = server.listen(4000).expect("listening");
+    let code = |result: Result<_, Error>| result.expect_err("refused").code();
+    assert_eq!(code(server.listen(4000).map(drop)), Code::AddressInUse);
+    server.unlisten(listener.id).expect("it is open");
+    server.listen(4000).expect("the port is free again");
+    let dynamic = [(); 2].map(|()| server.listen(0).expect("listening").address.port());
+    assert_eq!(dynamic, [49152, 49153]);
+    let vif = clearway_client::VifOptions::receiving("udp");
+    assert_eq!(code(client.open_vif(&vif).map(drop)), Code::Invalid);
+    let serving = std::thread::spawn(move || server.accept(Some(PATIENCE)).map(drop));
+    assert_eq!(code(client.connect(at(1, 4001), Some(PATIENCE)).map(drop)), Code::Refused);
+    client.connect(at(1, 4000), Some(PATIENCE)).expect("there is somebody at this one");
+    serving.join().expect("no panic").expect("accepted");
+}
+
+#[test]
+fn the_peer_of_a_channel_that_is_dropped_is_told() {
+    let (mut server, mut client) = over_memif(Waiting::Adaptive);
+    server.listen(4000).expect("listening");
+    let serving = std::thread::spawn(move || server.accept(Some(PATIENCE)).map(drop));
+    client.connect(at(1, 4000), Some(PATIENCE)).expect("connected");
+    serving.join().expect("no panic").expect("accepted, and dropped");
+    let begun = Instant::now();
+    let error = client.recv_zero_copy(Some(PATIENCE)).expect_err("the connection has ended");
+    assert!(matches!(error, Error::Connection { .. }), "{error}");
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+fn eventually(what: &str, mut done: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !done() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::yield_now();
+    }
+}
