@@ -1,6 +1,7 @@
 //! Clearway's apps: how they attach and meet. The kernel's are in `role`.
 
 use crate::arguments::Idle;
+use crate::embedded::EmbeddedHost;
 use crate::endpoint::Clearway;
 use crate::load::Load;
 use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
@@ -13,8 +14,18 @@ use std::time::{Duration, Instant};
 /// Where an app of Clearway attaches, and what it does when idle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct AppPlace {
-    pub(crate) socket: PathBuf,
+    pub(crate) host: AppHost,
     pub(crate) idle: Idle,
+}
+
+/// Who serves an app.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum AppHost {
+    /// The daemon with this socket.
+    Daemon(PathBuf),
+    /// An engine in the app's own thread.
+    Embedded(EmbeddedHost),
 }
 
 /// How long hosts may take to find each other.
@@ -69,9 +80,14 @@ fn attach(name: &str, place: &AppPlace, load: &Load) -> io::Result<Channel> {
         Idle::Yield => Waiting::Yield,
         Idle::Block => Waiting::Block,
     };
-    let socket = place.socket.clone();
-    let options = Options { socket, waiting, sizes: sizes(load), ..Options::new(name) };
-    patiently(|| Channel::attach(&options))
+    let options = Options { waiting, sizes: sizes(load), ..Options::new(name) };
+    match &place.host {
+        AppHost::Daemon(socket) => {
+            let options = Options { socket: socket.clone(), ..options };
+            patiently(|| Channel::attach(&options))
+        }
+        AppHost::Embedded(host) => host.open(&options),
+    }
 }
 
 /// Pools with room for two windows; never less than what every app gets.

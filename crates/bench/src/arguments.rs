@@ -29,10 +29,11 @@ pub struct Command {
     pub window: Option<usize>,
     /// paired: both apps in one process on one core, both engines on another.
     /// hosts: the client's app and engine share one core, the server's another.
+    /// embedded: without daemons; the client's engine is in its app's thread, the server's in its own.
     #[arg(long, value_enum, default_value = "paired")]
     pub layout: Layout,
     /// What Clearway's apps and engines do when there is nothing to do.
-    /// [default: spin when paired, yield when hosts]
+    /// [default: yield when hosts, else spin]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
     /// What to compare with.
@@ -75,6 +76,8 @@ pub enum Layout {
     Paired,
     /// Client app and engine on one core, server app and engine on the other.
     Hosts,
+    /// Client app and engine in one thread on one core, those of the server in one on the other.
+    Embedded,
 }
 
 /// What to do when there is nothing to do.
@@ -160,7 +163,7 @@ impl Command {
             seconds: self.seconds,
         };
         let idle = self.idle.unwrap_or(match self.layout {
-            Layout::Paired => Idle::Spin,
+            Layout::Paired | Layout::Embedded => Idle::Spin,
             Layout::Hosts => Idle::Yield,
         });
         let (mut contenders, notes) = Contender::of_kernel(&self.compare, &load);
@@ -194,6 +197,11 @@ impl Command {
         }
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
             return refuse("paired apps and engines have their cores to themselves and spin; use --layout hosts for --idle yield or block".into());
+        }
+        if self.layout == Layout::Embedded && self.wire != Wire::Memif {
+            return refuse(
+                "--layout embedded has an engine in each app, and only memif between them; use --wire memif".into(),
+            );
         }
         if self.wire == Wire::Veth && !self.kernel_only && !rustix::process::geteuid().is_root() {
             return refuse(

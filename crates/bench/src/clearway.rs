@@ -3,15 +3,17 @@
 //! ```text
 //!  hosts:  core 0: daemon, client app    core 1: daemon, server app
 //!  paired: core 0: both apps in turn     core 1: the engines of both hosts in turn
+//!  embedded: core 0: client app with its engine    core 1: server app with its engine
 //!  local:  as above, with one daemon on core 1 for both apps
 //! ```
 //! Everything is fresh in each run and gone after it: an idle engine that spins would be a burden
 //! on the other contenders.
 
-use crate::apps::AppPlace;
+use crate::apps::{AppHost, AppPlace};
 use crate::arguments::{Layout, Plan, Wire};
 use crate::cpu::Cores;
 use crate::directory::Directory;
+use crate::embedded::EmbeddedHost;
 use crate::error::{Error, While};
 use crate::host::HostFiles;
 use crate::interrupt::Interrupt;
@@ -35,6 +37,9 @@ pub(crate) fn run_once(
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     let directory = Directory::create().while_("making a directory for sockets")?;
+    if plan.layout == Layout::Embedded {
+        return run_embedded(plan, cores, &directory, interrupt);
+    }
     let mut hosts = start_hosts(plan, cores, veth, &directory, interrupt)?;
     let outcome = run_apps(plan, cores, &hosts, interrupt);
     for process in &mut hosts.processes {
@@ -74,6 +79,7 @@ fn start_hosts(
             ];
             vec![engines(hosts, &[&server, &client], cores.server, interrupt)?]
         }
+        Layout::Embedded => Vec::new(),
     };
     Ok(Hosts { client, server, processes })
 }
@@ -116,8 +122,9 @@ fn run_apps(
 ) -> Result<Outcome, Error> {
     let load = plan.load;
     let mut others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
-    let client = AppPlace { socket: hosts.client.socket.clone(), idle: plan.idle };
-    let server = AppPlace { socket: hosts.server.socket.clone(), idle: plan.idle };
+    let place =
+        |host: &HostFiles| AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle };
+    let (client, server) = (place(&hosts.client), place(&hosts.server));
     let to = hosts.server.address;
     if plan.layout == Layout::Paired {
         let part = Part::ClearwayPair { client, server, load, to };
@@ -125,13 +132,41 @@ fn run_apps(
             RoleProcess::start("the apps of Clearway", &Role::new(part).on_core(cores.client))?;
         return watch(apps, &others, load, interrupt);
     }
-    let part = Part::ClearwayServer { server, load, at: to };
-    let role = Role::new(part).on_core(cores.server);
-    let mut server = RoleProcess::start("the server of Clearway", &role)?;
-    server.ready(START_PATIENCE, interrupt)?;
+    let server = start_server(plan, server, to, cores, interrupt)?;
     others.push(server.id());
     let part = Part::ClearwayClient { client, load, to };
     let role = Role::new(part).on_core(cores.client);
     let client = RoleProcess::start("the client of Clearway", &role)?;
     watch(client, &others, load, interrupt)
+}
+
+fn start_server(
+    plan: &Plan,
+    server: AppPlace,
+    at: std::net::SocketAddr,
+    cores: Cores,
+    interrupt: &Interrupt,
+) -> Result<RoleProcess, Error> {
+    let part = Part::ClearwayServer { server, load: plan.load, at };
+    let role = Role::new(part).on_core(cores.server);
+    let mut server = RoleProcess::start("the server of Clearway", &role)?;
+    server.ready(START_PATIENCE, interrupt)?;
+    Ok(server)
+}
+
+/// Two processes, and nothing else.
+fn run_embedded(
+    plan: &Plan,
+    cores: Cores,
+    directory: &Directory,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
+    let to = server.address().while_("choosing an address")?;
+    let place = |host| AppPlace { host: AppHost::Embedded(host), idle: plan.idle };
+    let server = start_server(plan, place(server), to, cores, interrupt)?;
+    let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
+    let role = Role::new(part).on_core(cores.client);
+    let client = RoleProcess::start("the client of Clearway", &role)?;
+    watch(client, &[server.id()], plan.load, interrupt)
 }

@@ -10,9 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 /// The service port on which the server's app listens.
-const SERVICE_PORT: u16 = 4711;
+pub(crate) const SERVICE_PORT: u16 = 4711;
 /// Ethernet header with one VLAN tag.
-const FRAME_OVERHEAD_BYTES: u32 = 18;
+pub(crate) const FRAME_OVERHEAD_BYTES: u32 = 18;
 /// Bytes of a cache line.
 const LINE_BYTES: u32 = 64;
 
@@ -81,7 +81,7 @@ fn configuration(
 
 /// Room for a whole frame, as an odd number of cache lines: buffers at a distance of a power of two
 /// would all compete for the same few lines of the cache.
-fn buffer_bytes(mtu: u16) -> u32 {
+pub(crate) fn buffer_bytes(mtu: u16) -> u32 {
     let lines = (u32::from(mtu) + FRAME_OVERHEAD_BYTES).div_ceil(LINE_BYTES);
     (lines | 1) * LINE_BYTES
 }

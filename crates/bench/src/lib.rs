@@ -25,6 +25,7 @@ mod contender;
 mod cpu;
 mod demo;
 mod directory;
+mod embedded;
 mod endpoint;
 mod error;
 mod host;

@@ -110,6 +110,7 @@ fn contradictions_are_refused() {
         &["rate", "--window", "0"],
         &["rate", "--size", "9000000"],
         &["rate", "--layout", "paired", "--idle", "block"],
+        &["rtt", "--layout", "embedded", "--wire", "local"],
         &["rate", "--seconds", "0"],
     ] {
         let output = output(&[&["bench"], arguments].concat());

@@ -54,6 +54,8 @@ fn check_all(wire: &str) {
 #[test]
 fn over_memif() {
     check_all("memif");
+    check(&["rtt", "--layout", "embedded"]);
+    check(&["stream", "--layout", "embedded", "--size", "32768"]);
 }
 
 #[test]
