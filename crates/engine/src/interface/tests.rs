@@ -5,7 +5,7 @@ use super::*;
 use clearway_base::Random;
 use clearway_wire::digest::Digest;
 use clearway_wire::ethernet::ether_type;
-use clearway_wire::{Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
+use clearway_wire::{Ecn, Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
 const NOW: Time = Time::from_ns(1000 * SECOND);
@@ -100,9 +100,13 @@ fn path(a: &mut Interface, b: &mut Interface, from: SocketAddr, to: SocketAddr) 
 }
 
 fn datagram(path: &Path, payload: &[u8]) -> Vec<u8> {
+    datagram_with(path, payload, false)
+}
+
+fn datagram_with(path: &Path, payload: &[u8], is_ecn_capable: bool) -> Vec<u8> {
     let mut frame = vec![0xaa; FRAME_BYTES_MAX];
     frame[path.payload_offset()..][..payload.len()].copy_from_slice(payload);
-    let length = path.emit_udp_headers(&mut frame, payload.len(), true);
+    let length = path.emit_udp_headers(&mut frame, payload.len(), is_ecn_capable);
     frame.truncate(length);
     path.finish(&mut frame);
     frame
@@ -162,6 +166,22 @@ fn headers_are_those_of_the_reprs() {
     assert_ne!(udp::View::new(view.payload()).unwrap().checksum(), 0);
     assert_eq!(a.udp_payload_bytes_max(v4(2).ip()), 1472);
     assert_eq!(a.udp_payload_bytes_max(v6(2).ip()), 1452);
+}
+
+#[test]
+fn packets_may_be_marked_if_their_sender_understands() {
+    for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
+        let (mut a, mut b) = hosts(|_| ());
+        let there = path(&mut a, &mut b, from, to);
+        for (is_capable, expected) in [(false, Ecn::NotCapable), (true, Ecn::Capable)] {
+            // The headers, checksums included, are still right.
+            let frame = datagram_with(&there, b"payload", is_capable);
+            let Some(Received::Datagram(received)) = receive(&mut b, NOW, &frame) else {
+                panic!("{frame:x?}");
+            };
+            assert_eq!((received.payload, received.ecn), (&b"payload"[..], expected));
+        }
+    }
 }
 
 #[test]
@@ -317,7 +337,7 @@ fn what_a_host_tells_a_group_is_no_news_to_itself() {
     }
     assert!(!a.has_output() && a.poll_conflict().is_none());
     // Others hear of it, and have nothing to say.
-    told.iter().for_each(|frame| drop(receive(&mut b, NOW, frame)));
+    told.iter().for_each(|frame| _ = receive(&mut b, NOW, frame));
     assert!(!b.has_output() && b.poll_conflict().is_none());
 }
 
