@@ -15,7 +15,6 @@ mod arguments;
 mod exact;
 mod measure;
 mod outcome;
-mod plot;
 mod rules;
 mod sets;
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub struct BenchCommand {
 enum Special {
     Classify(ClassifyCommand),
     Isolation(crate::IsolationCommand),
+    Threads(crate::ThreadsCommand),
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
     Connect(crate::ConnectCommand),
@@ -29,13 +30,14 @@ impl BenchCommand {
         match (&self.special, &self.messages) {
             (Some(Special::Classify(command)), _) => command.execute(),
             (Some(Special::Isolation(command)), _) => command.execute(),
+            (Some(Special::Threads(command)), _) => command.execute(),
             (Some(Special::Transport(command)), _) => command.execute(),
             (Some(Special::Vif(command)), _) => command.execute(),
             (Some(Special::Connect(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
                 let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
-                               transport, vif or connect";
+                               threads, transport, vif or connect";
                 Err(Error::Options(message.into()))
             }
         }

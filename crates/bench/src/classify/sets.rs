@@ -3,9 +3,9 @@
 use super::acl::{self, AclFigures};
 use super::measure::Effort;
 use super::outcome::{Figures, Outcome, TABLES};
-use super::plot::{Bars, Series};
 use super::{measure, print, read, row, rules, trace};
 use crate::error::Error;
+use crate::plot::{Bars, Series};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -207,6 +207,7 @@ fn write_plots(sets: &[Set], directory: &Path) -> Result<(), Error> {
     let groups: Vec<_> = sets.iter().map(|set| set.name.clone()).collect();
     let figure_5 = Bars {
         title: "Mean time per packet (the paper's Figure 5)",
+        unit: "ns",
         groups: &groups,
         series: TABLES.map(|table| series(table, of(table))).into(),
     };
@@ -217,8 +218,12 @@ fn write_plots(sets: &[Set], directory: &Path) -> Result<(), Error> {
     ];
     let acl: Option<Vec<_>> = sets.iter().map(|set| Some(set.acl?.ns_per_packet)).collect();
     beside.extend(acl.map(|values| series("librte_acl", values)));
-    let beside =
-        Bars { title: "The production table beside librte_acl", groups: &groups, series: beside };
+    let beside = Bars {
+        title: "The production table beside librte_acl",
+        unit: "ns",
+        groups: &groups,
+        series: beside,
+    };
     write(directory, "librte-acl.svg", &beside)
 }
 

@@ -4,17 +4,18 @@ use std::fmt::Write as _;
 
 /// Bars of one colour, one per group.
 #[derive(Debug)]
-pub(super) struct Series {
-    pub(super) name: &'static str,
-    pub(super) values: Vec<f64>,
+pub(crate) struct Series {
+    pub(crate) name: &'static str,
+    pub(crate) values: Vec<f64>,
 }
 
-/// Nanoseconds per packet, by group and series.
+/// Figures by group and series.
 #[derive(Debug)]
-pub(super) struct Bars<'a> {
-    pub(super) title: &'static str,
-    pub(super) groups: &'a [String],
-    pub(super) series: Vec<Series>,
+pub(crate) struct Bars<'a> {
+    pub(crate) title: &'static str,
+    pub(crate) unit: &'static str,
+    pub(crate) groups: &'a [String],
+    pub(crate) series: Vec<Series>,
 }
 
 const WIDTH: f64 = 760.0;
@@ -27,7 +28,7 @@ const BOTTOM: f64 = 32.0;
 const COLOURS: [&str; 4] = ["#999999", "#e69f00", "#56b4e9", "#009e73"];
 
 impl Bars<'_> {
-    pub(super) fn svg(&self) -> String {
+    pub(crate) fn svg(&self) -> String {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"12\">\n\
@@ -78,10 +79,11 @@ impl Bars<'_> {
             let _ = writeln!(
                 svg,
                 "<line x1=\"{LEFT}\" x2=\"{}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"#dddddd\"/>\
-                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value} ns</text>",
+                 <text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{value} {}</text>",
                 WIDTH - RIGHT,
                 LEFT - 6.0,
-                y + 4.0
+                y + 4.0,
+                self.unit
             );
         }
     }
@@ -96,12 +98,13 @@ impl Bars<'_> {
                 let _ = writeln!(
                     svg,
                     "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{}\">\
-                     <title>{name}, {}: {:.1} ns</title></rect>",
+                     <title>{name}, {}: {:.1} {}</title></rect>",
                     width - 1.0,
                     HEIGHT - BOTTOM - y,
                     COLOURS[which % COLOURS.len()],
                     series.name,
-                    series.values[at]
+                    series.values[at],
+                    self.unit
                 );
             }
             let _ = writeln!(

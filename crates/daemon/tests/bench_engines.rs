@@ -1,0 +1,39 @@
+//! `clearway bench isolation` and `clearway bench threads`, short, so that they cannot rot.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+fn bench(arguments: &[&str]) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .expect("the command starts");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[test]
+fn isolation_is_measured() {
+    let report = bench(&["isolation", "--seconds", "0.1", "--runs", "1", "--json"]);
+    for setting in ["alone", "isolated", "shared"] {
+        assert!(report["settings"][setting]["p99_ns"].as_u64() > Some(0), "{report:#}");
+        let flood = report["settings"][setting]["flood_gbit_per_s"].as_f64();
+        assert_eq!(flood > Some(0.0), setting != "alone", "{report:#}");
+    }
+    assert_eq!(report["p99_ratio"]["alone"], 1.0);
+}
+
+#[test]
+fn every_thread_gets_its_messages() {
+    let options = ["--threads", "8", "--loads", "400", "--seconds", "0.5", "--json"];
+    let report = bench(&[&["threads"], &options[..]].concat());
+    let outcomes = report["outcomes"].as_array().expect("outcomes");
+    let waiting: Vec<_> = outcomes.iter().map(|outcome| &outcome["waiting"]).collect();
+    assert_eq!(waiting, ["blocking", "polling"]);
+    let blocking = &outcomes[0];
+    assert_eq!(blocking["threads_served"], 8, "{report:#}");
+    assert!(blocking["sent"].as_u64() > Some(0), "{report:#}");
+}
