@@ -237,3 +237,28 @@ fn exact_rules_share_one_hash_table() {
     }
     assert!(table.memory_bytes() < count as usize * 500 + (16 << 20));
 }
+
+#[test]
+fn the_cache_knows_flows_of_rules_that_name_an_ethernet_address_and_no_other_address() {
+    let mut table = Production::new();
+    let mine = |pattern: Pattern| pattern.with(fields::MAC_DESTINATION, 7);
+    for number in 0..100 {
+        let pattern = mine(Pattern::ANY).with_prefix(fields::IPV4_DESTINATION, number << 8, 24);
+        let rank = Rank::new(0, number);
+        table.insert(Rule { id: RuleId(number as u32), rank, clause: pattern.into() });
+    }
+    let packets = |mac: u64| -> Vec<Digest> {
+        let words = |at: u64| [0x1161_0800, mac << 16, 0, at << 8, 0, 0, 0, 0];
+        (0..32).map(|at| Digest::from_words(words(at))).collect()
+    };
+    let (to_me, to_another) = (packets(7), packets(8));
+    for _ in 0..20 {
+        let mut found = [None; BATCH_MAX];
+        table.classify(&to_me, &mut found);
+        assert!(found.iter().enumerate().all(|(at, id)| *id == Some(RuleId(at as u32))));
+        table.classify(&to_another, &mut found);
+        assert_eq!(found, [None; BATCH_MAX]);
+    }
+    let (asked, answered) = table.cache_use();
+    assert!(asked > 0 && answered * 3 > asked, "{answered} of {asked}");
+}

@@ -1,10 +1,13 @@
 //! The exact-match cache: answers to what was asked lately.
 //!
-//! It is for the packets that most packets are, IPv4 with ports and without a tag, in tables whose rules
-//! look at no more than the five-tuple: there a question is two words under the union of all rules'
-//! masks, of which 24 bits are always the same. The answer stands in their place, so that a slot has 16
-//! bytes and a cache line four of them. A question has two lines where its answer may be, of which the
-//! second is asked only when the first does not know. All other packets go past the cache.
+//! It is for the packets that most packets are, IPv4 with ports and without a tag, between the same two
+//! Ethernet addresses as far as rules look at these: there a question is two words under the union of
+//! all rules' masks, of which 24 bits are always the same. The answer stands in their place, so that a
+//! slot has 16 bytes and a cache line four of them. A question has two lines where its answer may be, of
+//! which the second is asked only when the first does not know. All other packets go past the cache.
+//!
+//! What all questions in the cache have in common of the other words is the *context*, that of the first
+//! such packet that was asked about; for a host's own address it is that of nearly all.
 //!
 //! An insertion or removal that can change one question's answer only (a connection's rule) clears
 //! those lines. Any other makes everything old: a *region* of the cache whose generation is not the
@@ -104,6 +107,8 @@ impl Questions {
 pub(super) struct Cache {
     /// The bits that any rule has asked for, ever.
     union: Mask,
+    /// The other words of all questions in the cache, under the union; `None` if there are no questions.
+    context: Option<[u64; WIDE_WORDS.len()]>,
     lines: Vec<Line>,
     /// The generation of each region.
     regions: Vec<u32>,
@@ -152,6 +157,7 @@ impl Cache {
 
     /// Everything is old.
     fn forget(&mut self) {
+        self.context = None;
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
             self.lines.fill(NO_LINE);
@@ -175,6 +181,7 @@ impl Cache {
         }
         self.lines = vec![NO_LINE; lines];
         self.regions = vec![self.generation; lines.div_ceil(REGION_LINES)];
+        self.context = None;
         (self.asked, self.answered) = (0, 0);
         true
     }
@@ -202,6 +209,11 @@ impl Cache {
     /// of different packets overlap.
     #[inline]
     pub(super) fn ask(&mut self, digests: &[Digest], questions: &mut Questions) {
+        if self.context.is_none() {
+            let plain = digests.iter().find(|digest| self.differs_from_plain(digest) == 0);
+            self.context = plain.map(|digest| Self::context_of(&self.union, digest));
+        }
+        let context = self.context.unwrap_or_default();
         for (at, digest) in digests.iter().enumerate() {
             let words = digest.words();
             let word_0 = words[0] & self.union[0] & !ANSWER;
@@ -209,7 +221,7 @@ impl Cache {
             let hash = hash(word_0, word_3);
             (questions.word_0[at], questions.word_3[at]) = (word_0, word_3);
             questions.hash[at] = hash;
-            questions.is_cacheable[at] = self.is_cacheable(digest);
+            questions.is_cacheable[at] = self.is_cacheable(digest, &context);
             self.refresh(self.first_line(hash));
         }
         for at in 0..digests.len() {
@@ -274,11 +286,22 @@ impl Cache {
 
     /// True if the digest is told by what the cache compares.
     #[inline]
-    fn is_cacheable(&self, digest: &Digest) -> bool {
-        let words = digest.words();
-        let plain = (words[0] ^ PLAIN) & self.union[0] & ANSWER;
-        let wide = WIDE_WORDS.iter().fold(0, |all, &word| all | words[word] & self.union[word]);
-        plain | wide == 0
+    fn is_cacheable(&self, digest: &Digest, context: &[u64; WIDE_WORDS.len()]) -> bool {
+        let found = Self::context_of(&self.union, digest);
+        let differs = |all, (found, context)| all | (found ^ context);
+        found.iter().zip(context).fold(self.differs_from_plain(digest), differs) == 0
+    }
+
+    /// 0 for untagged IPv4 with ports, as far as rules look at that.
+    #[inline]
+    fn differs_from_plain(&self, digest: &Digest) -> u64 {
+        (digest.words()[0] ^ PLAIN) & self.union[0] & ANSWER
+    }
+
+    /// What a packet says of the other words, as far as rules look at it.
+    #[inline]
+    fn context_of(union: &Mask, digest: &Digest) -> [u64; WIDE_WORDS.len()] {
+        WIDE_WORDS.map(|word| digest.words()[word] & union[word])
     }
 
     #[inline]
@@ -314,6 +337,8 @@ impl Cache {
         let period = (self.lines.len() * WAYS * 4) as u32;
         if self.asked >= period {
             if self.answered < self.asked / WORTH {
+                // Perhaps it is another context's turn after that.
+                self.forget();
                 self.pause = period * PERIODS_OFF;
             }
             (self.asked, self.answered) = (0, 0);
