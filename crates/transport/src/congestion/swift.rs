@@ -173,7 +173,7 @@ impl Swift {
     /// one long round trip may also be the host's.
     fn drain(&mut self, sample: &AckSample, rtt_ns: f64) {
         let base_ns = self.base_rtt_ns as f64;
-        let left = (1.0 - 2.0 * self.delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
+        let left = (1.0 - self.delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
         let factor = left * base_ns / rtt_ns;
         let full_bytes = self.window_bytes * base_ns / rtt_ns;
         if self.decrease(sample.now, sample.sent, factor) {
