@@ -23,6 +23,7 @@ mod ledger;
 mod network;
 mod nic;
 mod options;
+pub mod scale;
 mod summary;
 mod trace;
 mod world;

@@ -8,7 +8,10 @@ use clearway_sim::{Options, Summary};
 use crate::output::{Failure, print};
 
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    task: Option<Task>,
     /// Decides everything: the network, its faults and what the apps do; random if not given
     #[arg(long)]
     seed: Option<u64>,
@@ -32,6 +35,19 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// Measure what messages cost as the flows of an engine become more
+    Scale {
+        /// How many flows, in turn
+        #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1_000, 10_000])]
+        flows: Vec<u64>,
+        /// Print one line of JSON for each
+        #[arg(long)]
+        json: bool,
+    },
+}
+
 impl Arguments {
     fn options(&self, seed: u64) -> Options {
         let seconds = self.minutes.map_or(self.seconds, |minutes| 60.0 * minutes);
@@ -45,6 +61,9 @@ impl Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if let Some(Task::Scale { flows, json }) = &arguments.task {
+        return scale(flows, *json);
+    }
     let first = arguments.seed.unwrap_or_else(random_seed);
     for seed in first..first.saturating_add(arguments.seeds) {
         let started = Instant::now();
@@ -61,6 +80,24 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                 }
                 return Err(Failure::Failed(failure.to_string()));
             }
+        }
+    }
+    Ok(())
+}
+
+fn scale(flows: &[u64], json: bool) -> Result<(), Failure> {
+    if flows.iter().any(|flows| !(1..=100_000).contains(flows)) {
+        return Err(Failure::Usage("give from 1 to 100000 flows".to_owned()));
+    }
+    for flows in flows {
+        let cost = clearway_sim::scale::flows(*flows);
+        if json {
+            print(&(serde_json::to_string(&cost).map_err(Failure::failed)? + "\n"))?;
+        } else {
+            print(&format!(
+                "{flows:>6} flows: {:.0} ns per message, {:.0} ns per connection, {} bytes per flow\n",
+                cost.cpu_ns_per_message, cost.cpu_ns_per_connection, cost.memory_bytes_per_flow
+            ))?;
         }
     }
     Ok(())
