@@ -23,6 +23,7 @@ impl Endpoint {
         between: Addresses,
         header: &Header,
         syn: &Syn<'_>,
+        arrival: Arrival,
         app: &mut impl App,
     ) {
         if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
@@ -60,7 +61,8 @@ impl Endpoint {
             }
             return self.update(now, slot as usize);
         }
-        let request = Request { token: header.number, port: between.peer.port(), rtt_ns };
+        let (token, port) = (header.number, between.peer.port());
+        let request = Request { token, port, rtt_ns, arrival };
         self.open(now, between, &request, syn, app);
     }
 

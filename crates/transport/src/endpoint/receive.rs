@@ -109,7 +109,9 @@ impl Endpoint {
     ) -> Result<(), Malformed> {
         match header.packet_type {
             PacketType::Data => unreachable!("handled by the caller"),
-            PacketType::Syn => self.handle_syn(now, between, header, &Syn::parse(packet)?, app),
+            PacketType::Syn => {
+                self.handle_syn(now, between, header, &Syn::parse(packet)?, arrival, app);
+            }
             PacketType::Challenge => {
                 self.handle_challenge(now, between, header, &Challenge::parse(packet)?);
             }

@@ -52,6 +52,11 @@ impl Arrivals {
         }
     }
 
+    /// The peer believes that its packets come straight, and they do not: that is worth saying at once.
+    pub(super) const fn complain_soon(&mut self) {
+        self.stray_at = Time::ZERO;
+    }
+
     pub(super) const fn is_detour(&self) -> bool {
         self.is_detour
     }

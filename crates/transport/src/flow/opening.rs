@@ -11,6 +11,7 @@ use super::{Flow, Known, Outcome, Parameters, State};
 use crate::app::Reason;
 use crate::config::Config;
 use crate::control::{VERSIONS, emit_control};
+use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
 use crate::pacer::Pacer;
 use crate::recovery::Content;
@@ -34,6 +35,8 @@ pub(crate) struct Request {
     pub(crate) token: u64,
     pub(crate) port: u16,
     pub(crate) rtt_ns: u64,
+    /// By a lane if it was passed on: not from a port that it should have come from.
+    pub(crate) arrival: Arrival,
 }
 
 impl Flow {
@@ -70,6 +73,9 @@ impl Flow {
         flow.peer_id = syn.source_flow;
         flow.learn_peer(now, config, syn.receive_limit, syn.packet_bytes_max);
         flow.request = Some(*request);
+        if request.arrival == Arrival::Lane {
+            flow.arrivals.complain_soon();
+        }
         let known = Known { engines: syn.engines, rtt_ns: request.rtt_ns };
         flow.ports.look_for_client(now, config, known);
         flow
