@@ -107,7 +107,7 @@ fn lanes_between_threads() {
                 from.flush();
                 std::thread::yield_now();
             }
-            if number % 7 == 0 {
+            if number.is_multiple_of(7) {
                 from.flush();
             }
         }
