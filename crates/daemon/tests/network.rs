@@ -240,6 +240,24 @@ fn flows_follow_the_mtu_of_the_own_interface() {
     Traffic::start(&network, 4001).goes_on();
 }
 
+/// The kernel at the other end has an address that is given to a daemon as well: its answers to the
+/// daemon's probes tell.
+#[test]
+fn an_address_that_somebody_else_has_is_found_out() {
+    let Some(veth) = Veth::new() else { return };
+    for driver in ["af_xdp", "af_packet"] {
+        let taken = format!("driver = \"{driver}\"\naddresses = [\"{}/24\"]", IPV4[1]);
+        let network = veth.hosts([&taken, ""], IPV4.map(IpAddr::V4));
+        let conflicts = || {
+            let counters = network.client.status()["engines"][0]["counters"].clone();
+            let counters = counters.as_array().expect("pairs");
+            let conflicts = counters.iter().find(|pair| pair[0] == "address_conflict");
+            conflicts.and_then(|pair| pair[1].as_u64()).unwrap_or(0)
+        };
+        eventually("the daemon notices", || conflicts() > 0);
+    }
+}
+
 /// Messages of both families over a VLAN; what the kernel sends untagged goes on beside it.
 fn messages_go_over_a_vlan(driver: &str) {
     let Some(veth) = Veth::new() else { return };

@@ -76,12 +76,14 @@ impl SteerPattern {
         transport(pattern, 17, layer::PORTS).with(fields::DESTINATION_PORT, port.into())
     }
 
-    /// What the owner of `address` has to answer: ARP or NDP about it, and ICMP to it.
+    /// What the owner of `address` has to answer: ARP or NDP about it, and ICMP to it. And ARP from
+    /// others who say that they have it.
     pub(crate) fn of_own(address: IpAddr) -> Vec<SteerPattern> {
         let IpAddr::V6(address6) = address else {
             let (arp, icmp) = (ANY.with(fields::NETWORK, network::ARP), to(address));
             return vec![
                 arp.with(fields::IPV4_DESTINATION, ipv4_bits(address)),
+                arp.with(fields::ARP_SENDER, ipv4_bits(address)),
                 transport(icmp, 1, layer::ICMP),
             ];
         };
@@ -183,6 +185,7 @@ pub(crate) mod fields {
     pub(crate) const FIRST_FRAGMENT: Field = Field::new(0, 19, 1);
     pub(crate) const LAYER: Field = Field::new(0, 16, 3);
     pub(crate) const ETHER_TYPE: Field = Field::new(0, 0, 16);
+    pub(super) const ARP_SENDER: Field = Field::new(3, 32, 32);
     pub(crate) const IPV4_DESTINATION: Field = Field::new(3, 0, 32);
     pub(crate) const IPV6_DESTINATION_HIGH: Field = Field::new(5, 0, 64);
     pub(crate) const IPV6_DESTINATION_LOW: Field = Field::new(6, 0, 64);
