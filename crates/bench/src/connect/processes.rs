@@ -172,7 +172,7 @@ impl Host {
         connected.map_err(io::Error::other).while_("opening a connection")
     }
 
-    /// All flows of its engines, as `clearway status` shows them.
+    /// The open flows of its engines, as `clearway status` shows them.
     fn flows(&self) -> Result<Vec<Value>, Error> {
         let output = Command::new(own_program())
             .args(["status", "--json", "--socket"])
@@ -183,7 +183,9 @@ impl Host {
             .map_err(io::Error::from)
             .while_("reading the status of a daemon")?;
         let engines = status["engines"].as_array().into_iter().flatten();
-        Ok(engines.filter_map(|engine| engine["flows"].as_array()).flatten().cloned().collect())
+        let flows = engines.filter_map(|engine| engine["flows"].as_array()).flatten();
+        // Those of earlier set-ups may linger.
+        Ok(flows.filter(|flow| flow["state"] == "open").cloned().collect())
     }
 }
 
