@@ -37,9 +37,9 @@ impl Pair {
         let end = self.sent.map(|sent| sent + count);
         while self.received != end {
             world.turn();
-            for side in 0..2 {
+            for (side, &end) in end.iter().enumerate() {
                 let (app, connection) = (&mut self.apps[side], self.connections[side]);
-                if self.sent[side] < end[side]
+                if self.sent[side] < end
                     && self.sent[side] - self.received[1 - side] < 4
                     && app.send(connection, &self.sent[side].to_be_bytes())
                 {

@@ -100,7 +100,7 @@ impl Pair {
         };
         let mut hosts: Vec<Host> =
             (0..2).map(|host| Host::new(nature(host), now, &mut random)).collect();
-        let apps = hosts.iter_mut().map(|host| attach(host)).collect();
+        let apps = hosts.iter_mut().map(attach).collect();
         hosts[1].listen(0, 0, 1, PORT);
         let mut pair = Self {
             now,
@@ -184,7 +184,8 @@ impl Pair {
                 self.network.forward(at, from, frame, &mut self.agenda);
             }
             Happening::AtNic { to, frame } => {
-                if self.hosts[to as usize].arrive(frame).is_some() {
+                let has_come = self.hosts[to as usize].arrive(frame).is_some();
+                if has_come {
                     self.wake(to, at);
                 }
             }
