@@ -15,7 +15,7 @@ const UNACKNOWLEDGED_BYTES_MAX: usize = 32 * 1024;
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 16;
 
 /// The packets that arrived, and when the peer must hear of it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Acks {
     received: RangeSet,
     /// Numbers below count as received.
@@ -23,11 +23,22 @@ pub(crate) struct Acks {
     largest_at: Time,
     unacknowledged_packets: u32,
     unacknowledged_bytes: usize,
-    /// When an acknowledgement must leave; `None` if there is nothing to acknowledge.
-    due: Option<Time>,
+    /// When an acknowledgement must leave; `Time::MAX` if there is nothing to acknowledge.
+    due: Time,
 }
 
 impl Acks {
+    pub(crate) const fn new() -> Self {
+        Self {
+            received: RangeSet::new(),
+            floor: 0,
+            largest_at: Time::ZERO,
+            unacknowledged_packets: 0,
+            unacknowledged_bytes: 0,
+            due: Time::MAX,
+        }
+    }
+
     /// True if this packet was seen before, or is too old to know.
     pub(crate) fn is_duplicate(&self, number: u64) -> bool {
         number < self.floor || self.received.contains(number)
@@ -61,7 +72,7 @@ impl Acks {
             || self.unacknowledged_bytes >= UNACKNOWLEDGED_BYTES_MAX
             || self.unacknowledged_packets >= UNACKNOWLEDGED_PACKETS_MAX;
         let due = if at_once { now } else { now + delay_ns };
-        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        self.due = self.due.min(due);
     }
 
     fn forget_old(&mut self) {
@@ -80,17 +91,17 @@ impl Acks {
 
     /// A duplicate arrived: its sender has not seen our acknowledgement.
     pub(crate) fn record_duplicate(&mut self, now: Time) {
-        self.due = Some(now);
+        self.due = now;
     }
 
-    /// When an acknowledgement must leave on its own.
-    pub(crate) const fn due(&self) -> Option<Time> {
+    /// When an acknowledgement must leave on its own; `Time::MAX` if there is none.
+    pub(crate) const fn due(&self) -> Time {
         self.due
     }
 
     /// True if an acknowledgement can travel with whatever is sent now.
-    pub(crate) const fn is_pending(&self) -> bool {
-        self.due.is_some()
+    pub(crate) fn is_pending(&self) -> bool {
+        self.due < Time::MAX
     }
 
     /// The received ranges, highest first, and how long the highest has waited.
@@ -103,7 +114,7 @@ impl Acks {
 
     /// An acknowledgement has been sent.
     pub(crate) fn on_sent(&mut self) {
-        self.due = None;
+        self.due = Time::MAX;
         self.unacknowledged_packets = 0;
         self.unacknowledged_bytes = 0;
     }

@@ -87,14 +87,63 @@ impl Congestion {
         }
     }
 
-    pub(crate) fn control(
-        self,
-        packet_bytes: u16,
-        delay_target_ns: u64,
-    ) -> Box<dyn CongestionControl> {
+    pub(crate) fn control(self, packet_bytes: u16, delay_target_ns: u64) -> Control {
         match self {
-            Self::Swift => Box::new(Swift::new(packet_bytes, delay_target_ns)),
-            Self::Cubic => Box::new(Cubic::new(packet_bytes)),
+            Self::Swift => Control::Swift(Swift::new(packet_bytes, delay_target_ns)),
+            Self::Cubic => Control::Cubic(Box::new(Cubic::new(packet_bytes))),
+        }
+    }
+}
+
+/// The congestion control of a flow; the default one is kept in the flow itself, where it is at hand.
+#[derive(Clone, Debug)]
+pub(crate) enum Control {
+    Swift(Swift),
+    Cubic(Box<Cubic>),
+}
+
+impl CongestionControl for Control {
+    #[inline]
+    fn on_ack(&mut self, sample: &AckSample) {
+        match self {
+            Self::Swift(swift) => swift.on_ack(sample),
+            Self::Cubic(cubic) => cubic.on_ack(sample),
+        }
+    }
+
+    fn on_loss(&mut self, sample: &LossSample) {
+        match self {
+            Self::Swift(swift) => swift.on_loss(sample),
+            Self::Cubic(cubic) => cubic.on_loss(sample),
+        }
+    }
+
+    fn on_spurious_loss(&mut self) {
+        match self {
+            Self::Swift(swift) => swift.on_spurious_loss(),
+            Self::Cubic(cubic) => cubic.on_spurious_loss(),
+        }
+    }
+
+    fn on_persistent_congestion(&mut self) {
+        match self {
+            Self::Swift(swift) => swift.on_persistent_congestion(),
+            Self::Cubic(cubic) => cubic.on_persistent_congestion(),
+        }
+    }
+
+    fn set_packet_bytes(&mut self, packet_bytes: u16) {
+        match self {
+            Self::Swift(swift) => swift.set_packet_bytes(packet_bytes),
+            Self::Cubic(cubic) => cubic.set_packet_bytes(packet_bytes),
+        }
+    }
+
+    #[inline]
+    fn window_bytes(&self) -> u64 {
+        match self {
+            Self::Swift(swift) => swift.window_bytes(),
+            Self::Cubic(cubic) => cubic.window_bytes(),
         }
     }
 }

@@ -15,7 +15,7 @@ use clearway_base::Time;
 use crate::acks::Acks;
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
-use crate::congestion::CongestionControl;
+use crate::congestion::Control;
 use crate::ecn::Marking;
 use crate::endpoint::Arrival;
 use crate::incoming::Incoming;
@@ -45,7 +45,7 @@ pub use spray::SOURCE_PORT_MIN;
 #[derive(Debug)]
 enum State {
     /// A syn has been, or is to be, sent.
-    Connecting(Connecting),
+    Connecting(Box<Connecting>),
     /// Messages go both ways.
     Open,
     /// This side's app has closed; what it sent before is still on its way.
@@ -102,54 +102,58 @@ pub struct FlowInfo {
 }
 
 /// One flow. See the module's documentation for the order of calls.
+///
+/// With many flows, the time that a packet takes is that of fetching its flow from memory: what each
+/// packet touches stands together, and what hardly any does behind it.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct Flow {
-    owner: Owner,
     /// The id that packets to us carry.
     local_id: u64,
-    /// The id that packets to the peer carry; 0 while connecting.
-    peer_id: u64,
-    local: SocketAddr,
-    remote: SocketAddr,
-    /// The service port at the peer, of a flow that was begun here.
-    service_port: u16,
     state: State,
-    mtu: PathMtu,
-    marking: Marking,
-    outgoing: Outgoing,
-    incoming: Incoming,
-    acks: Acks,
-    recovery: Recovery,
-    rtt: RttEstimator,
-    congestion: Box<dyn CongestionControl>,
-    /// What `congestion` allows to be in flight: asked for more often than it changes.
-    window_bytes: u64,
-    pacer: Pacer,
-    /// Pacing holds data back until then.
-    paced_until: Option<Time>,
-    /// Packets with numbers below this were sent when window or pacer, not the app, set the pace.
-    limited_until: u64,
-    /// Bytes sent since an acknowledgement was last asked for.
-    unasked_bytes: u64,
-    /// How long this host last left its packets alone, which a burst may make up for.
-    gap_ns: u64,
+    owner: Owner,
     limit_due: bool,
     close_due: bool,
     close_acknowledged: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
+    last_received: Time,
+    keep_alive_at: Time,
+    /// How long this host last left its packets alone, which a burst may make up for.
+    gap_ns: u64,
+    acks: Acks,
+    incoming: Incoming,
+    outgoing: Outgoing,
+    recovery: Recovery,
+    rtt: RttEstimator,
+    marking: Marking,
+    mtu: PathMtu,
+    /// What `congestion` allows to be in flight: asked for more often than it changes.
+    window_bytes: u64,
+    /// Packets with numbers below this were sent when window or pacer, not the app, set the pace.
+    limited_until: u64,
     /// The peer ends after this many messages.
     peer_close: Option<u32>,
-    last_received: Time,
+    messages_sent: u64,
+    congestion: Control,
+    /// Pacing holds data back until then; `Time::ZERO` if it does not.
+    paced_until: Time,
+    pacer: Pacer,
+    /// Bytes sent since an acknowledgement was last asked for.
+    unasked_bytes: u64,
     /// When the first packet that asks for an answer left, with none in flight.
     asked: Time,
-    keep_alive_at: Time,
-    messages_sent: u64,
-    packets_lost: u64,
-    ports: Ports,
+    /// The id that packets to the peer carry; 0 while connecting.
+    peer_id: u64,
+    local: SocketAddr,
+    remote: SocketAddr,
     arrivals: Arrivals,
+    ports: Ports,
+    packets_lost: u64,
     /// The syn that opened the flow, if it is the peer's.
     request: Option<Request>,
+    /// The service port at the peer, of a flow that was begun here.
+    service_port: u16,
     setup_packets: u32,
     setup_retries: u32,
 }
@@ -181,13 +185,13 @@ impl Flow {
             marking: Marking::new(),
             outgoing: Outgoing::new(0),
             incoming: Incoming::new(p.window),
-            acks: Acks::default(),
+            acks: Acks::new(),
             recovery: Recovery::new(),
             rtt: RttEstimator::new(),
             congestion: config.congestion.control(config.packet_bytes_max, config.delay_target_ns),
             window_bytes: 0,
             pacer: Pacer::new(now, config.packet_bytes_max),
-            paced_until: None,
+            paced_until: Time::ZERO,
             limited_until: 0,
             unasked_bytes: 0,
             gap_ns: 0,

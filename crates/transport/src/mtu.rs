@@ -70,7 +70,7 @@ impl PathMtu {
 
     /// A packet of this size has arrived. True if that is news about the path.
     pub(crate) fn on_acked(&mut self, now: Time, bytes: u32) -> bool {
-        if bytes > u32::from(self.floor()) {
+        if self.losses > 0 && bytes > u32::from(self.floor()) {
             self.losses = 0;
         }
         match self.search {

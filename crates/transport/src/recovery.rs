@@ -189,7 +189,15 @@ impl Recovery {
         }
         self.largest_acked = self.largest_acked.max(Some(ack.largest));
         self.pop_done();
+        if !self.has_overtaken() {
+            self.loss_time = None;
+        }
         Some(acked)
+    }
+
+    /// True if there may be a packet in flight that was sent before one that is acknowledged.
+    pub(crate) fn has_overtaken(&self) -> bool {
+        self.largest_acked.is_some_and(|largest| self.first <= largest)
     }
 
     fn pop_done(&mut self) {

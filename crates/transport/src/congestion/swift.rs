@@ -26,7 +26,7 @@ use super::{
 pub struct Swift {
     window_bytes: f64,
     packet_bytes: f64,
-    delay_target_ns: f64,
+    delay_target_ns: u64,
     /// The lowest round-trip time of the path: what it takes without any queue.
     base_rtt_ns: u64,
     standing: Standing,
@@ -97,7 +97,7 @@ impl Swift {
         Self {
             window_bytes: INITIAL_PACKETS * packet_bytes,
             packet_bytes,
-            delay_target_ns: delay_target_ns as f64,
+            delay_target_ns,
             base_rtt_ns: u64::MAX,
             standing: Standing { since: Time::ZERO, current_ns: u64::MAX, previous_ns: u64::MAX },
             slow_start: true,
@@ -114,14 +114,34 @@ impl Swift {
     /// The queueing delay that this flow accepts.
     fn target_ns(&self) -> f64 {
         let packets = self.window_bytes / self.packet_bytes;
-        let mut target_ns = self.delay_target_ns;
+        let mut target_ns = self.delay_target_ns as f64;
         if packets < SCALING_PACKETS_MAX {
             let least = SCALING_PACKETS_MAX.sqrt().recip();
             let most = SCALING_PACKETS_MIN.sqrt().recip();
             let scale = (packets.sqrt().recip().min(most) - least) / (most - least);
-            target_ns += self.delay_target_ns * scale;
+            target_ns += target_ns * scale;
         }
         target_ns
+    }
+
+    /// Grows or decreases, as the queue is when round trips take `rtt_ns`.
+    #[inline(never)]
+    fn respond(&mut self, sample: &AckSample, rtt_ns: f64) {
+        let queue_ns = rtt_ns - self.base_rtt_ns as f64;
+        let target_ns = self.target_ns();
+        if self.drains {
+            self.drain(sample, rtt_ns);
+        } else if queue_ns > target_ns {
+            if self.window_bytes > DRAIN_PACKETS_MIN * self.packet_bytes {
+                return self.drain(sample, rtt_ns);
+            }
+            let excess = (queue_ns - target_ns) / rtt_ns;
+            self.decrease(sample.now, sample.sent, 1.0 - BETA * excess);
+        } else if sample.marked {
+            self.decrease(sample.now, sample.sent, MARK_FACTOR);
+        } else if sample.window_limited {
+            self.grow(sample, queue_ns, target_ns);
+        }
     }
 
     /// Learns how long the path is: the least that was seen, unless even the smallest window has
@@ -172,14 +192,14 @@ impl Swift {
     /// Decreases to less than what fills the path without a queue, by no more than half in a round trip:
     /// one long round trip may also be the host's.
     fn drain(&mut self, sample: &AckSample, rtt_ns: f64) {
-        let base_ns = self.base_rtt_ns as f64;
-        let left = (1.0 - self.delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
+        let (base_ns, delay_target_ns) = (self.base_rtt_ns as f64, self.delay_target_ns as f64);
+        let left = (1.0 - delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
         let factor = left * base_ns / rtt_ns;
         let full_bytes = self.window_bytes * base_ns / rtt_ns;
         if self.decrease(sample.now, sample.sent, factor) {
             if !self.drains {
                 self.full_bytes = full_bytes;
-                self.growth = (self.delay_target_ns / (4.0 * base_ns)).min(GROWTH_MAX);
+                self.growth = (delay_target_ns / (4.0 * base_ns)).min(GROWTH_MAX);
             }
             let least_bytes = DRAIN_PACKETS_MIN * self.packet_bytes;
             self.drains = factor < 1.0 - DECREASE_MAX && self.window_bytes > least_bytes;
@@ -214,30 +234,19 @@ impl Swift {
 
 impl CongestionControl for Swift {
     fn on_ack(&mut self, sample: &AckSample) {
-        let acked_bytes = sample.acked_bytes as f64;
         if self.base_rtt_ns == u64::MAX {
             self.base_rtt_ns = sample.min_rtt_ns; // the handshake's
         }
         self.learn_base(sample.now, sample.rtt_ns);
         if self.loss.lost_bytes > 0.0 {
-            self.loss.acked_bytes += acked_bytes;
+            self.loss.acked_bytes += sample.acked_bytes as f64;
             self.judge_loss(sample.now, sample.sent);
         }
-        let rtt_ns = self.standing.add(sample) as f64;
-        let queue_ns = rtt_ns - self.base_rtt_ns as f64;
-        let target_ns = self.target_ns();
-        if self.drains {
-            self.drain(sample, rtt_ns);
-        } else if queue_ns > target_ns {
-            if self.window_bytes > DRAIN_PACKETS_MIN * self.packet_bytes {
-                return self.drain(sample, rtt_ns);
-            }
-            let excess = (queue_ns - target_ns) / rtt_ns;
-            self.decrease(sample.now, sample.sent, 1.0 - BETA * excess);
-        } else if sample.marked {
-            self.decrease(sample.now, sample.sent, MARK_FACTOR);
-        } else if sample.window_limited {
-            self.grow(sample, queue_ns, target_ns);
+        let rtt_ns = self.standing.add(sample);
+        // No target is below this one. Most acknowledgements of a flow with little to send end here.
+        let is_calm = rtt_ns <= self.base_rtt_ns.saturating_add(self.delay_target_ns);
+        if !is_calm || self.drains | sample.marked | sample.window_limited {
+            self.respond(sample, rtt_ns as f64);
         }
     }
 

@@ -21,36 +21,43 @@ pub(super) struct Slot {
     alarms: Alarms,
 }
 
-/// The timers of a slot that the wheel holds and that count: at most two. Without the second, each
+/// The timers of a slot that the wheel holds and that count: at most two; `Time::MAX` if not set. Without the second, each
 /// return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
 /// behind in the wheel until the far one is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Alarms {
-    near: Option<Time>,
-    far: Option<Time>,
+    near: Time,
+    far: Time,
+}
+
+impl Default for Alarms {
+    fn default() -> Self {
+        Self { near: Time::MAX, far: Time::MAX }
+    }
 }
 
 impl Alarms {
-    fn is_set(&self) -> bool {
-        self.near.is_some() || self.far.is_some()
+    fn earliest(&self) -> Time {
+        self.near.min(self.far)
     }
 
     /// Sees to it that the wheel fires by `deadline`.
     fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
-        let is_covered = |alarm: Option<Time>| alarm.is_some_and(|alarm| alarm <= deadline);
-        if is_covered(self.near) || is_covered(self.far) {
+        if self.earliest() <= deadline {
             return;
         }
-        self.far = self.far.or(self.near);
-        self.near = Some(wheel.set(slot, deadline));
+        if self.far == Time::MAX {
+            self.far = self.near;
+        }
+        self.near = wheel.set(slot, deadline);
     }
 
     /// True if the timer that has fired is one that counts.
     fn take(&mut self, fired: Time) -> bool {
-        let alarm = if self.near == Some(fired) { &mut self.near } else { &mut self.far };
-        let counts = *alarm == Some(fired);
+        let alarm = if self.near == fired { &mut self.near } else { &mut self.far };
+        let counts = *alarm == fired;
         if counts {
-            *alarm = None;
+            *alarm = Time::MAX;
         }
         counts
     }
@@ -100,7 +107,7 @@ impl Endpoint {
             self.ready.push_back(index as u32);
         }
         // One in line is looked at when it has had its turn, or else when an earlier alarm rings.
-        if !slot.is_ready || !slot.alarms.is_set() {
+        if !slot.is_ready || slot.alarms.earliest() == Time::MAX {
             self.set_alarm(now, index);
         }
     }

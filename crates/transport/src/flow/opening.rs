@@ -10,6 +10,7 @@ use clearway_wire::clearway::{
 use super::{Flow, Known, Outcome, Parameters, State};
 use crate::app::Reason;
 use crate::config::Config;
+use crate::congestion::CongestionControl;
 use crate::control::{VERSIONS, emit_control};
 use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
@@ -49,13 +50,13 @@ impl Flow {
         token: u64,
         known: Option<Known>,
     ) -> Self {
-        let state = State::Connecting(Connecting {
+        let state = State::Connecting(Box::new(Connecting {
             token,
             cookie: Vec::new(),
             peer_engines: 1,
             sent: None,
             give_up: now + config.connect_timeout_ns,
-        });
+        }));
         let mut flow = Self { service_port, ..Self::new(now, config, p, state) };
         flow.ports.look_for_listener(now, config, known, flow.engines(config));
         flow

@@ -18,8 +18,9 @@ const REST_FRUITLESS_NS_MAX: u64 = 64 * SECOND;
 
 /// Where this side's packets are sent from.
 #[derive(Debug)]
+#[repr(C)] // each packet asks for the first two only
 pub(super) struct Ports {
-    random: Random,
+    spray: Option<Box<Spray>>,
     /// What all packets are sent from but those of a search.
     current: u16,
     /// Packets from there come straight to the peer's engine, as far as is known.
@@ -31,7 +32,7 @@ pub(super) struct Ports {
     is_answered: bool,
     /// The peer has asked for it. If not, there may be nothing to find, and one wave is enough.
     is_wanted: bool,
-    spray: Option<Box<Spray>>,
+    random: Random,
     /// When the last search began.
     searched: Time,
     /// No new search before that.

@@ -7,7 +7,7 @@ use clearway_wire::{Ecn, Malformed};
 use super::{Flow, Outcome, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::congestion::AckSample;
+use crate::congestion::{AckSample, CongestionControl};
 use crate::endpoint::Arrival;
 use crate::incoming::Refused;
 use crate::outgoing::Outgoing;
@@ -112,10 +112,23 @@ impl Flow {
                 self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;
                 self.limit_due |= self.incoming.limit_is_worth_telling();
             }
+            Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
+            rare => return self.handle_rare_frame(now, config, rare),
+        }
+        Ok(Outcome::Continue)
+    }
+
+    #[inline(never)]
+    fn handle_rare_frame(
+        &mut self,
+        now: Time,
+        config: &Config,
+        frame: &Frame<'_>,
+    ) -> Result<Outcome, Refused> {
+        match frame {
             // The app has closed and wants no more; RFC 9293, 3.9.1, would reset here, and lose
             // what the app had sent before.
-            Frame::Message(_) | Frame::Fragment(_) | Frame::Ping => {}
-            Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
+            Frame::Message(_) | Frame::Fragment(_) | Frame::Ping | Frame::Ack(_) => {}
             Frame::Limit(limit) => self.handle_limit(now, *limit),
             Frame::Close { messages, .. } => self.handle_close(*messages)?,
             Frame::Path { port, round } => self.ports.on_path(*port, *round),
@@ -187,7 +200,9 @@ impl Flow {
                 self.congestion.set_packet_bytes(self.mtu.bytes());
             }
         }
-        self.detect_losses(now, config);
+        if self.recovery.has_overtaken() {
+            self.detect_losses(now, config);
+        }
         if messages > 0 && self.has_app() {
             self.messages_sent += u64::from(messages);
             app.sent(self.owner, messages);

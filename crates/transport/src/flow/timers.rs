@@ -5,7 +5,7 @@ use clearway_base::Time;
 use super::{Flow, Outcome, State};
 use crate::app::Reason;
 use crate::config::Config;
-use crate::congestion::LossSample;
+use crate::congestion::{CongestionControl, LossSample};
 use crate::recovery::{Content, Lost};
 
 /// Unanswered probes without which silence is not the peer's: this host itself was away, suspended or
@@ -20,7 +20,7 @@ impl Flow {
                 return connecting.give_up.min(self.ports.next_timeout());
             }
             State::Drained { until } => {
-                return self.acks.due().map_or(*until, |ack| ack.min(*until));
+                return self.acks.due().min(*until);
             }
             State::Open | State::Closing if self.expects_answer(config) => {
                 self.keep_alive_at.min(self.silent_since() + config.idle_timeout_ns)
@@ -28,15 +28,14 @@ impl Flow {
             State::Open | State::Closing => Time::MAX,
         };
         let recovery = self.recovery.timeout(&self.rtt, config).unwrap_or(Time::MAX);
-        let ack = self.acks.due().unwrap_or(Time::MAX);
-        let paced = self.paced_until.unwrap_or(Time::MAX);
-        own.min(recovery).min(ack).min(paced).min(self.ports.next_timeout())
+        let paced = if self.paced_until > Time::ZERO { self.paced_until } else { Time::MAX };
+        own.min(recovery).min(self.acks.due()).min(paced).min(self.ports.next_timeout())
     }
 
     /// Does what is due at `now`; calling it early does no harm.
     pub(crate) fn handle_timeout(&mut self, now: Time, config: &Config) -> Outcome {
-        if self.paced_until.is_some_and(|until| until <= now) {
-            self.paced_until = None;
+        if self.paced_until <= now {
+            self.paced_until = Time::ZERO;
         }
         self.ports.handle_timeout(now);
         match &mut self.state {

@@ -38,7 +38,7 @@ impl Flow {
     }
 
     fn ack_is_due(&self, now: Time) -> bool {
-        self.acks.due().is_some_and(|due| due <= now)
+        self.acks.due() <= now
     }
 
     fn may_close(&self) -> bool {
@@ -54,7 +54,7 @@ impl Flow {
 
     /// To be asked when there is data to send: if not, then the window was used up.
     fn may_send_data(&mut self, now: Time) -> bool {
-        if self.is_window_full() || self.paced_until.is_some_and(|until| until > now) {
+        if self.is_window_full() || self.paced_until > now {
             self.limited_until = self.recovery.next_number();
             return false;
         }
@@ -67,7 +67,7 @@ impl Flow {
         if self.pacer.allows(now, &speed) {
             return true;
         }
-        self.paced_until = Some(self.pacer.next_allowed(&speed).max(now + 1));
+        self.paced_until = self.pacer.next_allowed(&speed).max(now + 1);
         self.limited_until = self.recovery.next_number();
         false
     }
@@ -105,15 +105,10 @@ impl Flow {
             at += clearway::emit_ack(room, delay_ns, self.marking.report(), ranges);
             self.acks.on_sent();
         }
-        if let Some(port) = self.arrivals.take_stray() {
-            at += clearway::emit_stray(&mut bytes[at..], port);
-        }
-        let frames_start = at;
+        let mut frames_start = at;
         let mut content = Content::default();
-        if let Some(path) = self.arrivals.take_path() {
-            content.path = true;
-            self.setup_packets += u32::from(path.round == 0);
-            at += clearway::emit_path(&mut bytes[at..], path.port, path.round);
+        if self.arrivals.has_news() {
+            (frames_start, at) = self.emit_news(bytes, at, &mut content);
         }
         if self.limit_due {
             self.limit_due = false;
@@ -144,7 +139,29 @@ impl Flow {
         at
     }
 
+    /// Writes what is to be told of paths from `at` on; returns where that begins which asks for an
+    /// acknowledgement, and where it ends.
+    #[inline(never)]
+    fn emit_news(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        content: &mut Content,
+    ) -> (usize, usize) {
+        if let Some(port) = self.arrivals.take_stray() {
+            at += clearway::emit_stray(&mut bytes[at..], port);
+        }
+        let start = at;
+        if let Some(path) = self.arrivals.take_path() {
+            content.path = true;
+            self.setup_packets += u32::from(path.round == 0);
+            at += clearway::emit_path(&mut bytes[at..], path.port, path.round);
+        }
+        (start, at)
+    }
+
     /// Writes a packet of nothing but its size.
+    #[inline(never)]
     fn emit_size_probe(&mut self, now: Time, bytes: &mut [u8]) -> usize {
         self.mtu.on_probe_sent();
         let at = HEADER_LENGTH + clearway::emit_ping(&mut bytes[HEADER_LENGTH..]);
