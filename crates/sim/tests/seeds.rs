@@ -28,6 +28,9 @@ fn pass_all(next: impl Fn() -> Option<Options> + Sync) -> Vec<Summary> {
             scope.spawn(|| {
                 while let Some(options) = next() {
                     let outcome = run(&options, &mut |_| {});
+                    if let Err(failure) = &outcome {
+                        eprintln!("{failure}");
+                    }
                     outcomes.lock().expect("no panic with it").push(outcome);
                 }
             });

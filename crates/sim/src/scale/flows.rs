@@ -1,0 +1,131 @@
+//! More and more flows between two engines: what the same messages cost.
+
+use clearway_base::MICROSECOND;
+use clearway_channel::Completion;
+use clearway_engine::Congestion;
+use serde::Serialize;
+
+use super::stage::{LARGE, Stage};
+use crate::network::Link;
+
+/// Messages that are measured, after as many to warm up.
+const MESSAGES: u64 = 40_000;
+const MESSAGE_BYTES: u32 = 64;
+/// Messages under way at a time.
+const WINDOW: u64 = 64;
+/// Connection attempts under way at a time.
+const ATTEMPTS: u64 = 256;
+
+/// What so many flows between two engines cost.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct FlowCost {
+    /// Flows of each engine.
+    pub flows: u64,
+    /// Time in the turns of both engines per message.
+    pub cpu_ns_per_message: f64,
+    /// Time in them per connection that was opened.
+    pub cpu_ns_per_connection: f64,
+    /// Memory that the process took per flow, both ends together.
+    pub memory_bytes_per_flow: u64,
+}
+
+/// Measures with so many flows.
+///
+/// # Panics
+/// If a flow cannot be opened.
+#[must_use]
+pub fn flows(flows: u64) -> FlowCost {
+    let mut pair = Pair::new();
+    let memory_before = resident_bytes();
+    pair.connect(flows);
+    let memory_bytes = resident_bytes().saturating_sub(memory_before);
+    let connecting_ns = pair.stage.cpu_ns;
+    pair.exchange(MESSAGES);
+    let before_ns = pair.stage.cpu_ns;
+    pair.exchange(MESSAGES);
+    FlowCost {
+        flows,
+        cpu_ns_per_message: (pair.stage.cpu_ns - before_ns) as f64 / MESSAGES as f64,
+        cpu_ns_per_connection: connecting_ns as f64 / flows as f64,
+        memory_bytes_per_flow: memory_bytes / flows,
+    }
+}
+
+/// Memory of this process that is there, in bytes.
+fn resident_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    pages * rustix::param::page_size() as u64
+}
+
+/// Two hosts, of which the first sends to the second.
+struct Pair {
+    stage: Stage,
+    client: usize,
+    server: usize,
+    connections: Vec<u64>,
+    /// The connection that sends next.
+    turn: usize,
+    received: u64,
+}
+
+impl Pair {
+    fn new() -> Self {
+        let link = Link {
+            bits_per_s: 100_000_000_000,
+            latency_ns: 2 * MICROSECOND,
+            queue_bytes: 1 << 20,
+            marks: false,
+        };
+        let mut stage = Stage::new([2, 1], Congestion::Swift, link, 1);
+        let (client, server) = (stage.seat(0, 0, false, LARGE), stage.seat(1, 0, true, LARGE));
+        Self { stage, client, server, connections: Vec::new(), turn: 0, received: 0 }
+    }
+
+    /// Opens so many connections.
+    fn connect(&mut self, flows: u64) {
+        let mut attempted = 0;
+        while (self.connections.len() as u64) < flows {
+            while attempted < flows
+                && attempted - (self.connections.len() as u64) < ATTEMPTS
+                && self.stage.connect(self.client, self.server, attempted)
+            {
+                attempted += 1;
+            }
+            self.step();
+        }
+    }
+
+    /// Sends so many messages over all connections in turn, until all have come.
+    fn exchange(&mut self, messages: u64) {
+        let (start, mut sent) = (self.received, 0);
+        while self.received - start < messages {
+            while sent < messages
+                && sent - (self.received - start) < WINDOW
+                && self.stage.send(self.client, self.connections[self.turn], MESSAGE_BYTES)
+            {
+                sent += 1;
+                self.turn = (self.turn + 1) % self.connections.len();
+            }
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        self.stage.ring(self.client);
+        self.stage.step(&mut |_, completion| match completion {
+            Completion::Connected { connection, .. } => self.connections.push(*connection),
+            Completion::Received { .. } => self.received += 1,
+            _ => {}
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_hundred_flows_can_be_measured() {
+        let cost = super::flows(100);
+        assert!(cost.cpu_ns_per_message > 0.0 && cost.cpu_ns_per_connection > 0.0, "{cost:?}");
+    }
+}

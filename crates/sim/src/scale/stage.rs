@@ -1,0 +1,247 @@
+//! Hosts, the switch between them, and apps that do what a measurement wants; no faults, no checkers.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use clearway_base::{Random, SECOND, Time};
+use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
+use clearway_engine::{Congestion, Event, Request, Snapshot};
+use clearway_nic::fabric::RssOptions;
+
+use crate::agenda::{Agenda, Happening};
+use crate::host::{Host, Nature};
+use crate::network::{Link, Network};
+
+const PORT: u16 = 7000;
+const LISTENER: u32 = 1;
+/// Pools of an app with thousands of connections. All their pages are there from the beginning.
+pub(super) const LARGE: Sizes = Sizes {
+    submission_entries: 1024,
+    completion_entries: 4096,
+    transmit_pool_bytes: 16 << 20,
+    receive_pool_bytes: 64 << 20,
+};
+/// Pools of an app with some.
+pub(super) const SMALL: Sizes = Sizes {
+    submission_entries: 1024,
+    completion_entries: 1024,
+    transmit_pool_bytes: 1 << 20,
+    receive_pool_bytes: 2 << 20,
+};
+
+/// An app on one engine of a host. It may listen.
+struct Seat {
+    host: u32,
+    engine: u32,
+    end: AppEnd,
+    /// What it sends: all messages stand in the same bytes, which nobody writes.
+    extent: Option<Extent>,
+}
+
+/// Everything that a measurement plays on.
+pub(super) struct Stage {
+    pub(super) now: Time,
+    pub(super) network: Network,
+    /// Time that this machine's processor has spent in the engines' turns.
+    pub(super) cpu_ns: u64,
+    agenda: Agenda,
+    hosts: Vec<Host>,
+    seats: Vec<Seat>,
+    snapshots: Vec<Snapshot>,
+}
+
+impl Stage {
+    /// So many hosts with the same links, and no apps yet. The keys of their NICs follow from `seed`.
+    pub(super) fn new(
+        [hosts, engines]: [usize; 2],
+        congestion: Congestion,
+        link: Link,
+        seed: u64,
+    ) -> Self {
+        let mut random = Random::new(seed);
+        let now = Time::from_ns(SECOND);
+        let mut host = |host| Host::new(nature(host, engines, congestion), now, &mut random);
+        Self {
+            now,
+            network: Network::new(&vec![link; hosts], 1),
+            cpu_ns: 0,
+            agenda: Agenda::default(),
+            hosts: (0..hosts).map(&mut host).collect(),
+            seats: Vec::new(),
+            snapshots: Vec::new(),
+        }
+    }
+
+    /// An app, that listens at its address or only connects. Its number.
+    pub(super) fn seat(&mut self, host: u32, engine: u32, listens: bool, sizes: Sizes) -> usize {
+        let place = &mut self.hosts[host as usize];
+        let channel = place.channel_id();
+        let (end, handover) = DaemonEnd::create(sizes).expect("memory for a channel");
+        let request = Request::AddChannel {
+            channel,
+            app: "scale".to_owned(),
+            end: Box::new(end),
+            connections_max: 200_000,
+        };
+        place.post(engine, request);
+        if listens {
+            place.listen(engine, channel, LISTENER, PORT + engine as u16);
+        }
+        let end = AppEnd::open(handover, sizes).expect("its own memory");
+        self.seats.push(Seat { host, engine, end, extent: None });
+        self.wake_host(host);
+        self.seats.len() - 1
+    }
+
+    /// Connects one app to another. False if there is no room for the command.
+    pub(super) fn connect(&mut self, seat: usize, to: usize, token: u64) -> bool {
+        let listener = &self.seats[to];
+        let address = self.hosts[listener.host as usize].address();
+        let peer = SocketAddr::new(address, PORT + listener.engine as u16);
+        self.seats[seat].end.submit(&Command::Connect { token, peer }).is_ok()
+    }
+
+    /// Sends one message; all that an app sends have the same length. False if there is no room.
+    pub(super) fn send(&mut self, seat: usize, connection: u64, length: u32) -> bool {
+        let Seat { end, extent, .. } = &mut self.seats[seat];
+        if extent.is_none() {
+            *extent = end.allocate(length);
+        }
+        let Some(offset) = extent.as_ref().map(Extent::offset) else { return false };
+        end.submit(&Command::Send { connection, stream: 0, offset, length }).is_ok()
+    }
+
+    /// The engine of this app is told of its commands.
+    pub(super) fn ring(&mut self, seat: usize) {
+        let Seat { host, engine, ref mut end, .. } = self.seats[seat];
+        end.flush();
+        self.hosts[host as usize].ring(engine);
+        self.wake(host, engine, self.now);
+    }
+
+    /// What happens next. `told` hears what each app is told.
+    pub(super) fn step(&mut self, told: &mut dyn FnMut(usize, &Completion)) {
+        let Some((at, what)) = self.agenda.next() else { return };
+        self.now = at;
+        match what {
+            Happening::Turn { host, engine } => self.turn(host, engine, told),
+            Happening::AtSwitch { from, frame } => {
+                self.network.forward(at, from, frame, &mut self.agenda);
+            }
+            Happening::AtNic { to, frame } => {
+                if let Some(engine) = self.hosts[to as usize].arrive(frame) {
+                    self.wake(to, engine, at);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What all engines say of themselves.
+    pub(super) fn snapshots(&mut self, told: &mut dyn FnMut(usize, &Completion)) -> Vec<Snapshot> {
+        let mut asked = 0;
+        for host in 0..self.hosts.len() as u32 {
+            for engine in 0..self.engines(host) {
+                self.hosts[host as usize].post(engine, Request::Snapshot { id: 0 });
+                asked += 1;
+            }
+            self.wake_host(host);
+        }
+        while self.snapshots.len() < asked {
+            self.step(told);
+        }
+        std::mem::take(&mut self.snapshots)
+    }
+
+    fn engines(&self, host: u32) -> u32 {
+        self.hosts[host as usize].runners.len() as u32
+    }
+
+    fn wake_host(&mut self, host: u32) {
+        (0..self.engines(host)).for_each(|engine| self.wake(host, engine, self.now));
+    }
+
+    fn wake(&mut self, host: u32, engine: u32, at: Time) {
+        let place = &mut self.hosts[host as usize];
+        let Some(at) = place.earliest(engine, at) else { return };
+        if let Some(at) = place.runners[engine as usize].alarm.set(at) {
+            self.agenda.note(at, Happening::Turn { host, engine });
+        }
+    }
+
+    fn turn(&mut self, host: u32, engine: u32, told: &mut dyn FnMut(usize, &Completion)) {
+        let place = &mut self.hosts[host as usize];
+        let alarm = &mut place.runners[engine as usize].alarm;
+        if !alarm.ring(self.now) {
+            if let Some(at) = alarm.due() {
+                self.wake(host, engine, at);
+            }
+            return;
+        }
+        let started = Instant::now();
+        let turned = place.turn(engine, self.now);
+        self.cpu_ns += started.elapsed().as_nanos() as u64;
+        let mut times = Vec::with_capacity(turned.frames.len());
+        for frame in turned.frames {
+            times.push(self.network.send(self.now, host, frame, &mut self.agenda));
+        }
+        self.hosts[host as usize].will_leave(engine, &times);
+        for event in turned.events {
+            self.hear(event);
+        }
+        if turned.turn.told_apps {
+            self.read(host, engine, told);
+        }
+        if turned.turn.is_busy {
+            // It may have put something into a lane.
+            for other in self.hosts[host as usize].siblings_of(engine) {
+                self.wake(host, other, self.now);
+            }
+        }
+        let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
+        self.wake(host, engine, next);
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Snapshot { snapshot, .. } => self.snapshots.push(*snapshot),
+            Event::Violation { violation, .. } => panic!("{violation}"),
+            _ => {}
+        }
+    }
+
+    /// The apps of an engine take what they are told.
+    fn read(&mut self, host: u32, engine: u32, told: &mut dyn FnMut(usize, &Completion)) {
+        for (number, seat) in self.seats.iter_mut().enumerate() {
+            if (seat.host, seat.engine) != (host, engine) {
+                continue;
+            }
+            while let Some(completion) = seat.end.next_completion().expect("valid") {
+                match completion {
+                    Completion::Received { buffer, length, .. } => {
+                        seat.end.release(buffer, length);
+                    }
+                    Completion::ConnectFailed { code, .. } => panic!("{}", code.name()),
+                    _ => {}
+                }
+                told(number, &completion);
+            }
+            seat.end.flush_releases();
+        }
+    }
+}
+
+fn nature(host: usize, engines: usize, congestion: Congestion) -> Nature {
+    Nature {
+        host,
+        is_v6: false,
+        mtu: 1500,
+        turn_ns: 200,
+        frame_ns: 100,
+        rss: RssOptions::default(),
+        engines,
+        congestion,
+        clock_offset_ns: 0,
+        drift_ppm: 0,
+    }
+}
