@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::net::IpAddr;
+
 use clearway_client::{CaptureOptions, Channel, Code, ConnectionId, Error, Options, VifOptions};
 use support::fabric::Fabric;
 use support::{Daemon, Network, PATIENCE, SMALL, eventually};
@@ -43,9 +45,8 @@ fn serve(daemon: &Daemon, engine: u16, port: u16) {
     std::thread::spawn(move || support::app::echo(&mut server));
 }
 
-#[test]
-fn apps_on_any_engines_of_any_hosts_talk() {
-    let (network, _fabric) = network();
+/// Apps on each engine of both hosts talk with apps on each engine of the server's.
+fn all_pairs_talk(network: &Network) {
     for server in 0..ENGINES {
         serve(&network.server, server, 4000 + server);
     }
@@ -69,6 +70,27 @@ fn apps_on_any_engines_of_any_hosts_talk() {
             }
         }
     }
+}
+
+#[test]
+fn apps_on_any_engines_of_any_hosts_talk() {
+    let (network, _fabric) = network();
+    all_pairs_talk(&network);
+}
+
+/// Nothing between them spreads packets: what one host's queue sends comes to the queue of the same number,
+/// and whoever wants another engine gets there by its host's lane.
+#[test]
+fn apps_on_any_engines_talk_over_a_memif_without_a_hash() {
+    let nic = |host: u8| {
+        format!(
+            "name = \"nic\"\nengines = {ENGINES}\nqueue_pairs = {ENGINES}\n\
+             addresses = [\"10.8.0.{host}/24\"]\n"
+        )
+    };
+    let at = [1, 2].map(|host| IpAddr::from([10, 8, 0, host]));
+    let (client, server) = (nic(1), nic(2));
+    all_pairs_talk(&Network::on_memif([&client, &server], at));
 }
 
 #[test]

@@ -53,9 +53,10 @@ pub(crate) fn ipv6(to: [u8; 16], next_header: u8, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-pub(crate) fn arp(target: [u8; 4]) -> Vec<u8> {
+/// A question of `sender` about `target`.
+pub(crate) fn arp(sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
     let mut packet = vec![0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 2];
-    packet.extend(IPV4[0]);
+    packet.extend(sender);
     packet.extend([0; 6]);
     packet.extend(target);
     packet
@@ -75,7 +76,7 @@ pub(crate) fn random(random: &mut Random) -> Vec<u8> {
     let (kind, packet) = match random.below(8) {
         0..=2 => (0x0800, random_ipv4(random)),
         3..=5 => (0x86dd, random_ipv6(random)),
-        6 => (0x0806, arp(IPV4[random.below(3) as usize])),
+        6 => (0x0806, arp(IPV4[0], IPV4[random.below(3) as usize])),
         _ => (*pick(random, &[0x88a2, 0x1234, 0x0100]), vec![7; random.below(60) as usize]),
     };
     let tags: Vec<_> = (0..random.below(5).saturating_sub(2))

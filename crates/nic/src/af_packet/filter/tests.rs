@@ -43,7 +43,11 @@ fn over6(to: Ipv6Addr, next_header: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 fn arp_for(target: Ipv4Addr) -> Vec<u8> {
-    ethernet(&[], 0x0806, &arp(target.octets()))
+    arp_between(OTHER4, target)
+}
+
+fn arp_between(sender: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+    ethernet(&[], 0x0806, &arp(sender.octets(), target.octets()))
 }
 
 fn own(addresses: &[IpAddr]) -> Vec<SteerPattern> {
@@ -89,6 +93,7 @@ fn own_addresses_pass_arp_and_icmp() {
     let socket = Socket::with(&own(&[OURS4.into(), OURS6.into()]));
     assert!(socket.accepts(&arp_for(OURS4)));
     assert!(!socket.accepts(&arp_for(OTHER4)));
+    assert!(socket.accepts(&arp_between(OURS4, OTHER4)), "somebody says that he has our address");
     assert!(socket.accepts(&over4(OURS4, 1, 0, &[8, 0, 0, 0])));
     assert!(!socket.accepts(&over4(OTHER4, 1, 0, &[8, 0, 0, 0])));
     assert!(socket.accepts(&over6(OURS6, 58, &[128, 0, 0, 0])));

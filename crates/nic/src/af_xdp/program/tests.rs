@@ -171,7 +171,7 @@ fn too_many_masks_are_refused_with_the_remedy_and_change_nothing() {
     let frame =
         frames::ethernet(&[], 0x0800, &frames::ipv4([10, 0, 0, 1], 17, &[], 0, &frames::udp(7)));
     let pattern = |bits: u64| alike([bits, 0, 0, 0, 0, 0, 0], &frame);
-    let other = frames::ethernet(&[], 0x0806, &frames::arp([10, 0, 0, 1]));
+    let other = frames::ethernet(&[], 0x0806, &frames::arp([10, 0, 0, 1], [10, 0, 0, 1]));
     let of_other = |bits: u64| alike([bits, 0, 0, 0, 0, 0, 0], &other);
     for mask in 1..=64 {
         loaded.add(&of_other(mask << 20 | 0xffff));
