@@ -102,8 +102,9 @@ impl Ports {
             None => sample_ns,
         };
         let known = Known { engines, rtt_ns };
-        let random = self.fresh_random();
-        self.spray = Some(Box::new(Spray::pinned(now, config, random, known, port)));
+        let is_desperate = spray.is_desperate();
+        let pinned = Spray::pinned(now, config, self.fresh_random(), known, port);
+        self.spray = Some(Box::new(if is_desperate { pinned.desperate() } else { pinned }));
         Some(known)
     }
 

@@ -57,6 +57,8 @@ pub(super) struct Spray {
     waves: u32,
     steady_waves: u32,
     waves_max: u32,
+    /// Waves that have to be fruitless before it is desperate.
+    hopeful_waves: u32,
     interval_ns: u64,
     interval_max_ns: u64,
     /// When the next wave begins, if this one has been sent.
@@ -116,6 +118,7 @@ impl Spray {
             waves: 1,
             steady_waves: 1,
             waves_max: u32::MAX,
+            hopeful_waves: STEADY_WAVES,
             interval_ns: config.connect_retry_ns,
             interval_max_ns: config.connect_retry_max_ns,
             next_at: Time::MAX,
@@ -126,6 +129,11 @@ impl Spray {
     /// The same, but it ends after so many waves.
     pub(super) const fn bounded(self, waves_max: u32) -> Self {
         Self { waves_max, ..self }
+    }
+
+    /// The same, but whoever it looks for may have been reached by a detour only.
+    pub(super) const fn desperate(self) -> Self {
+        Self { hopeful_waves: 0, ..self }
     }
 
     pub(super) const fn is_due(&self) -> bool {
@@ -144,7 +152,7 @@ impl Spray {
     /// The packets of so many waves have not reached the engine that they should: it may be that none
     /// can.
     pub(super) const fn is_desperate(&self) -> bool {
-        self.waves > STEADY_WAVES
+        self.waves > self.hopeful_waves
     }
 
     /// The packet that was due is on its way.
