@@ -7,7 +7,7 @@
 //!  daemon, testpmd, ... ◀──memif──▶ port ──sends──▶ switch ──receives──▶ port ◀──memif──▶ ...
 //!                                              (addresses)            (RSS: which queue)
 //! ```
-//! One thread does it all: [`switch`] moves the frames, [`orders`] are what people tell the process
+//! One thread does it all: `switch` moves the frames, `orders` are what people tell the process
 //! while it runs, and here it is decided when it sleeps. What happens to a frame, and where it goes, is
 //! decided in `clearway_nic::fabric`, which tests and the simulator use too. It needs no privilege,
 //! and it trusts nobody who connects: a memif's peer can end its own link and no more.
