@@ -197,7 +197,7 @@ fn largest_packets_are(network: &Network, bytes: u64) {
 }
 
 /// A link in the middle takes smaller packets than those at the ends, all of a sudden; the router says
-/// so, and the flow goes on with packets that fit exactly.
+/// so, and the flow goes on with packets that fit.
 #[test]
 fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     let Some(routed) = Routed::new() else { return };
@@ -206,7 +206,9 @@ fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     traffic.goes_on();
     largest_packets_are(&network, 1472);
     ip(&routed.routers[0], "link set net1 mtu 1300");
-    eventually("the flow sends smaller packets", || packet_bytes(&network) == 1300 - 28);
+    // Exactly what fits, or nearly, if a host was held up meanwhile and the flow had to search.
+    let fits = 1300 - 28 - 16..=1300 - 28;
+    eventually("the flow sends smaller packets", || fits.contains(&packet_bytes(&network)));
     traffic.goes_on();
 }
 

@@ -120,6 +120,7 @@ impl PathMtu {
         }
         let bytes = bytes.max(MIN_BYTES);
         if bytes >= self.bytes {
+            self.narrow(now, bytes);
             return false;
         }
         self.bytes = bytes;
@@ -147,6 +148,17 @@ impl PathMtu {
     /// Begins with the largest: it may have been something else that kept packets from arriving.
     fn search_below(&mut self, below: u16) {
         self.search = Search::Open { below, probe: below, failures: 0, is_under_way: false };
+    }
+
+    /// A probe was too large. What the network says instead is the next size to try (RFC 8899, 4.6.2).
+    fn narrow(&mut self, now: Time, bytes: u16) {
+        match self.search {
+            Search::Open { below, .. } if self.bytes < bytes && bytes < below => {
+                self.search_below(bytes);
+            }
+            Search::Open { .. } if bytes == self.bytes => self.go_on(now, bytes),
+            _ => {}
+        }
     }
 
     fn go_on(&mut self, now: Time, below: u16) {
@@ -222,6 +234,20 @@ mod tests {
         assert_eq!(mtu.bytes(), 1200, "a router that does not say what passes");
         assert!(mtu.on_too_big(Time::ZERO, 1));
         assert_eq!(mtu.bytes(), 548, "never less");
+    }
+
+    #[test]
+    fn what_the_network_says_of_a_probe_is_tried_next() {
+        let mut mtu = PathMtu::new(1472);
+        assert!(mtu.on_probe_timeouts(2));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1200, Some(1472)));
+        mtu.on_probe_sent();
+        assert!(!mtu.on_too_big(Time::ZERO, 1272), "packets are smaller than that already");
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1200, Some(1272)));
+        assert!(!mtu.on_too_big(Time::ZERO, 1400), "no larger than what was said before");
+        assert_eq!(mtu.probe_bytes(), Some(1272));
+        assert!(mtu.on_acked(Time::ZERO, 1272));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1272, None));
     }
 
     #[test]
