@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
 use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+use clearway_wire::Ecn;
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
 use libfuzzer_sys::fuzz_target;
 
@@ -146,10 +147,10 @@ fn open(now: Time) -> (Side, SocketAddr, u64) {
     for _ in 0..4 {
         for (from, packet) in client.transmit(now) {
             flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
-            server.endpoint.handle_datagram(now, from, server.address, &packet, Arrival::Queue, &mut server.app);
+            server.endpoint.handle_datagram(now, from, server.address, &packet, Arrival::Queue, Ecn::Capable, &mut server.app);
         }
         for (from, packet) in server.transmit(now) {
-            client.endpoint.handle_datagram(now, from, client.address, &packet, Arrival::Queue, &mut client.app);
+            client.endpoint.handle_datagram(now, from, client.address, &packet, Arrival::Queue, Ecn::Capable, &mut client.app);
         }
     }
     assert!(flow != 0 && server.app.delivered.len() == 1);
@@ -163,6 +164,7 @@ fuzz_target!(|input: &[u8]| {
     while let [control, length, tail @ ..] = rest {
         let length = (usize::from(*length) * (1 + usize::from(control >> 6))).min(tail.len());
         let arrival = if length.is_multiple_of(2) { Arrival::Queue } else { Arrival::Lane };
+        let ecn = if control & 8 == 0 { Ecn::Capable } else { Ecn::Marked };
         let (datagram, tail) = tail.split_at(length);
         rest = tail;
         let mut datagram = datagram.to_vec();
@@ -174,7 +176,7 @@ fuzz_target!(|input: &[u8]| {
             }
             seal(&mut datagram);
         }
-        server.endpoint.handle_datagram(now, peer, server.address, &datagram, arrival, &mut server.app);
+        server.endpoint.handle_datagram(now, peer, server.address, &datagram, arrival, ecn, &mut server.app);
         if control & 2 != 0
             && let Some(buffer) = server.app.delivered.pop()
         {
