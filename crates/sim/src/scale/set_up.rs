@@ -37,7 +37,7 @@ pub struct SetUp {
     pub packets_p50: u64,
     /// 95 % took no more.
     pub packets_p95: u64,
-    /// Packets of batches after the first of a search, of all connections.
+    /// Batches after the first of a search, of all connections.
     pub retries: u64,
 }
 

@@ -159,11 +159,12 @@ impl Ports {
         if self.round == SET_UP { None } else { Some(self.round) }
     }
 
-    /// One of them has been sent. True if it is one more than the first batch has.
+    /// One of them has been sent. True if it was the first of one more batch.
     pub(super) fn on_sprayed(&mut self, now: Time) -> bool {
         let Some(spray) = &mut self.spray else { return false };
+        let begins_retry = spray.begins_retry();
         spray.on_sent(now);
-        spray.is_retry()
+        begins_retry
     }
 
     pub(super) fn next_timeout(&self) -> Time {

@@ -144,8 +144,12 @@ impl Spray {
         self.port
     }
 
-    /// True from the first packet of a wave on that is larger than the first ones.
-    pub(super) const fn is_retry(&self) -> bool {
+    /// The packet that is due is the first of one more batch: a wave that is larger than the first ones.
+    pub(super) const fn begins_retry(&self) -> bool {
+        self.is_retry() && self.left == self.wave
+    }
+
+    const fn is_retry(&self) -> bool {
         self.waves > self.steady_waves
     }
 
