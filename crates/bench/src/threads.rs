@@ -11,7 +11,7 @@
 mod apps;
 mod report;
 
-use crate::cpu::{Cores, pin};
+use crate::cpu::{Cores, pin, seconds_used};
 use crate::directory::Directory;
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
@@ -33,7 +33,7 @@ pub struct ThreadsCommand {
     /// Threads, all on one core.
     #[arg(long, default_value_t = 64)]
     threads: usize,
-    /// Messages per second, to all threads together.
+    /// Messages per second, to all threads together; 0 for what it costs that they are there.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000, 50_000])]
     loads: Vec<u32>,
     /// Seconds per load.
@@ -66,8 +66,8 @@ impl ThreadsCommand {
         if !(1..=1000).contains(&self.threads) {
             return refuse(format!("--threads {}: choose 1 to 1000", self.threads));
         }
-        if let Some(load) = self.loads.iter().find(|load| !(1..=1_000_000).contains(*load)) {
-            return refuse(format!("--loads {load}: choose 1 to 1000000"));
+        if let Some(load) = self.loads.iter().find(|load| **load > 1_000_000) {
+            return refuse(format!("--loads {load}: choose 0 to 1000000"));
         }
         if !(0.05..=3600.0).contains(&self.seconds) {
             return refuse(format!("--seconds {}: choose 0.05 to 3600", self.seconds));
@@ -82,8 +82,8 @@ impl ThreadsCommand {
         for waiting in [Waiting::Block, Waiting::Spin] {
             let directory = Directory::create().while_("making a directory for sockets")?;
             let mut daemon = self.start_daemon(directory.path(), cores, interrupt)?;
-            let result =
-                self.with_daemon(&directory.path().join("sock"), waiting, cores, interrupt);
+            let socket = directory.path().join("sock");
+            let result = self.with_daemon(daemon.id(), &socket, waiting, cores, interrupt);
             daemon.terminate();
             outcomes.extend(result?);
         }
@@ -117,6 +117,7 @@ impl ThreadsCommand {
 
     fn with_daemon(
         &self,
+        daemon: u32,
         socket: &Path,
         waiting: Waiting,
         cores: Cores,
@@ -131,13 +132,14 @@ impl ThreadsCommand {
         for &load in &self.loads {
             interrupt.check()?;
             crowd.begin();
-            let (cpu_before_s, began) = (crowd.cpu_seconds(), Instant::now());
+            let used_s = || [crowd.cpu_seconds(), seconds_used(daemon)];
+            let (before_s, began) = (used_s(), Instant::now());
             let sent = sender
                 .send_for(load, Duration::from_secs_f64(self.seconds), crowd.epoch())
                 .while_("sending")?;
-            let elapsed_s = began.elapsed().as_secs_f64();
-            let cpu = (crowd.cpu_seconds() - cpu_before_s) / elapsed_s;
-            outcomes.push(crowd.outcome(load, sent, cpu));
+            let (after_s, elapsed_s) = (used_s(), began.elapsed().as_secs_f64());
+            let percent = |index: usize| (after_s[index] - before_s[index]) / elapsed_s * 100.0;
+            outcomes.push(crowd.outcome(load, sent, percent(0), percent(1)));
         }
         crowd.end().while_("ending the threads")?;
         Ok(outcomes)

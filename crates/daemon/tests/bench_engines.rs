@@ -28,12 +28,17 @@ fn isolation_is_measured() {
 
 #[test]
 fn every_thread_gets_its_messages() {
-    let options = ["--threads", "8", "--loads", "400", "--seconds", "0.5", "--json"];
+    let options = ["--threads", "8", "--loads", "400,0", "--seconds", "0.5", "--json"];
     let report = bench(&[&["threads"], &options[..]].concat());
     let outcomes = report["outcomes"].as_array().expect("outcomes");
     let waiting: Vec<_> = outcomes.iter().map(|outcome| &outcome["waiting"]).collect();
-    assert_eq!(waiting, ["blocking", "polling"]);
-    let blocking = &outcomes[0];
-    assert_eq!(blocking["threads_served"], 8, "{report:#}");
-    assert!(blocking["sent"].as_u64() > Some(0), "{report:#}");
+    assert_eq!(waiting, ["blocking", "blocking", "polling", "polling"]);
+    let [busy, idle] = [&outcomes[0], &outcomes[1]];
+    assert_eq!(busy["threads_served"], 8, "{report:#}");
+    assert!(busy["sent"].as_u64() > Some(0), "{report:#}");
+    assert_eq!(idle["sent"], 0, "{report:#}");
+    assert!(
+        idle["daemon_cpu_percent"].as_f64() < busy["daemon_cpu_percent"].as_f64(),
+        "{report:#}"
+    );
 }

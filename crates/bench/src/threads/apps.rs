@@ -15,8 +15,9 @@ use std::time::{Duration, Instant};
 /// The first of the threads' service ports.
 const FIRST_PORT: u16 = 5000;
 const ADDRESS: [u8; 4] = [10, 0, 0, 1];
-/// How often a thread that gets nothing looks whether it is to end.
-const TICK: Duration = Duration::from_millis(200);
+/// How often a thread that gets nothing looks whether it is to end: rarely, because that is not to be what
+/// an idle thread costs.
+const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time that is told apart, ns; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
@@ -109,7 +110,13 @@ impl Crowd {
         }
     }
 
-    pub(super) fn outcome(&self, load: u32, sent: u64, cpu: f64) -> Outcome {
+    pub(super) fn outcome(
+        &self,
+        load: u32,
+        sent: u64,
+        cpu_percent: f64,
+        daemon_cpu_percent: f64,
+    ) -> Outcome {
         let mut all = Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
         let mut threads_served = 0;
         for histogram in &self.shared.histograms {
@@ -125,7 +132,8 @@ impl Crowd {
             threads_served,
             p50_ns: all.value_at_quantile(0.5),
             p99_ns: all.value_at_quantile(0.99),
-            cpu_percent: cpu * 100.0,
+            cpu_percent,
+            daemon_cpu_percent,
         }
     }
 
@@ -176,7 +184,7 @@ impl Sender {
         Ok(Self { channel, connections, next: 0 })
     }
 
-    /// Sends `per_s` messages per second for so long. Returns how many were taken: who does not read
+    /// Sends `per_s` messages per second, which may be none, for so long. Returns how many were taken: who does not read
     /// gets no more.
     pub(super) fn send_for(
         &mut self,
@@ -201,7 +209,8 @@ impl Sender {
                 }
             }
             // Not to hurry, but to be no burden on the engine's core.
-            std::thread::sleep(Duration::from_secs_f64(0.2 / f64::from(per_s)));
+            let pause = Duration::from_secs_f64(0.2 / f64::from(per_s.max(1)));
+            std::thread::sleep(pause.min(duration.saturating_sub(began.elapsed())));
         }
         Ok(sent)
     }

@@ -19,6 +19,8 @@ pub(super) struct Outcome {
     pub(super) p99_ns: u64,
     /// What all threads together used of their core.
     pub(super) cpu_percent: f64,
+    /// What the daemon used of its core.
+    pub(super) daemon_cpu_percent: f64,
 }
 
 /// The whole result, as `--json` prints it.
@@ -46,7 +48,17 @@ impl Report {
     }
 
     pub(super) fn text(&self) -> String {
-        let header = ["waiting", "messages/s", "sent", "received", "served", "p50", "p99", "core"];
+        let header = [
+            "waiting",
+            "messages/s",
+            "sent",
+            "received",
+            "served",
+            "p50",
+            "p99",
+            "threads' core",
+            "daemon's core",
+        ];
         let mut table = plain_table(1, header);
         for outcome in &self.outcomes {
             table.add_row([
@@ -57,7 +69,8 @@ impl Report {
                 format!("{} of {}", outcome.threads_served, self.threads),
                 microseconds(outcome.p50_ns),
                 microseconds(outcome.p99_ns),
-                format!("{:.1} %", outcome.cpu_percent),
+                format!("{:.2} %", outcome.cpu_percent),
+                format!("{:.2} %", outcome.daemon_cpu_percent),
             ]);
         }
         let mut text = format!("{table}\n{} threads, {} s each\n", self.threads, self.seconds);
