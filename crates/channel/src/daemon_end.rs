@@ -194,6 +194,11 @@ impl DaemonEnd {
         self.buffers.allocate(length, owner)
     }
 
+    /// Whether a buffer for a message of `length` bytes could be had now.
+    pub fn has_room(&mut self, length: u32) -> bool {
+        self.buffers.has_room(length)
+    }
+
     /// Copies bytes into a buffer, `at` bytes from its start. Panics if they do not fit.
     #[inline]
     pub fn write(&mut self, buffer: Buffer, at: u32, bytes: &[u8]) {

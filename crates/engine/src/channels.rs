@@ -4,6 +4,7 @@
 mod channel;
 mod connection;
 mod early;
+mod line;
 mod parking;
 
 use std::net::{IpAddr, SocketAddr};
@@ -133,8 +134,7 @@ impl App for Channels {
 
     fn discard(&mut self, owner: Owner, buffer: Buffer, order: Order) {
         if let Some(channel) = self.channel(owner.channel) {
-            channel.finish(owner.connection, buffer, order);
-            channel.end.discard(buffer.id);
+            channel.discard(owner.connection, buffer, order);
         }
     }
 

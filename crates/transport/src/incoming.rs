@@ -33,6 +33,10 @@ struct Partial {
 const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX / 4;
 
 impl Partial {
+    fn positions(&self) -> u64 {
+        MESSAGE_OVERHEAD + u64::from(self.buffer.length)
+    }
+
     fn is_complete(&self) -> bool {
         self.received_bytes == self.buffer.length
     }
@@ -62,9 +66,11 @@ pub(crate) struct Incoming {
     received: u64,
     /// Positions of messages that the app has released.
     released: u64,
-    /// Positions of the largest message in `partial` since that was empty. A sender that may begin
-    /// a message may also end it, however large; and no more than that, or a peer that never ends
-    /// the first could send without limit.
+    /// At least the positions of the largest message in `partial`. A sender that may begin a message
+    /// may also end it, however large; and no more than that, or a peer that never ends
+    /// the first could send without limit. More than a window only while that message is there: else
+    /// the sender could go on beyond another of that size of which nothing has come, and what comes
+    /// early would lie where that one is to go.
     largest: u64,
     /// Positions that the sender may use beyond those released.
     window: u64,
@@ -170,21 +176,23 @@ impl Incoming {
         let partial = Partial { buffer, order, received: RangeSet::new(), received_bytes: 0 };
         self.partial.insert(sequence, partial);
         self.received += MESSAGE_OVERHEAD;
-        self.largest = self.largest.max(MESSAGE_OVERHEAD + u64::from(total));
+        self.largest = self.largest.max(self.partial[&sequence].positions());
         Ok(())
     }
 
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) {
         while let Some(entry) = self.partial.first_entry() {
             if *entry.key() != self.next || !entry.get().is_complete() {
-                return;
+                break;
             }
             let Partial { buffer, order, .. } = entry.remove();
             self.next += 1;
             app.finish(owner, buffer, order);
             app.deliver(owner, buffer);
         }
-        self.largest = 0;
+        if self.partial.is_empty() || self.largest > self.window {
+            self.largest = self.partial.values().map(Partial::positions).max().unwrap_or(0);
+        }
     }
 
     fn expect_buffer(&mut self, buffer: Option<Buffer>) -> Result<Buffer, Refused> {

@@ -75,6 +75,11 @@ impl Buffers {
         Some(Buffer { id, offset, length })
     }
 
+    pub(super) fn has_room(&mut self, length: u32) -> bool {
+        let found = self.pool.allocate(length);
+        found.is_some_and(|offset| self.pool.free(offset).is_ok())
+    }
+
     #[inline]
     pub(super) fn grant(&mut self, id: u32) {
         let book = &mut self.books[id as usize];

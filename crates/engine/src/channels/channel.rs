@@ -9,6 +9,7 @@ use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, Unfinished};
 
 use super::connection::{Connection, Connections, Link};
 use super::early::Early;
+use super::line::{Claim, Line};
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
 /// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
@@ -47,6 +48,9 @@ pub(crate) struct Channel {
     pub(crate) busy_at: Time,
     /// A message was turned away because the receive pool was full.
     is_starved: bool,
+    /// Memory has become free by other ways than a release.
+    has_freed: bool,
+    line: Line,
     unfinished: Unfinished,
     early: Early,
     messages_sent: u64,
@@ -69,6 +73,8 @@ impl Channel {
             can_park: true,
             busy_at: Time::ZERO,
             is_starved: false,
+            has_freed: false,
+            line: Line::default(),
             unfinished,
             early,
             messages_sent: 0,
@@ -119,9 +125,22 @@ impl Channel {
         self.connections.peek(slot).map(|connection| connection.peer)
     }
 
+    /// Its app has closed a connection, and wants nothing more of it.
+    pub(crate) fn begin_close(&mut self, slot: u32) {
+        let Some(connection) = self.connections.at(slot) else { return };
+        connection.closing = true;
+        if core::mem::take(&mut connection.is_in_line) {
+            self.leave_line(slot);
+        }
+    }
+
     /// Ends a connection: its sends are over. The app has been, or will be, told.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let connection = self.connections.remove(slot)?;
+        debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
+        if connection.is_in_line {
+            self.leave_line(slot);
+        }
         self.end.sends_finished(connection.outstanding());
         Some(connection)
     }
@@ -230,11 +249,11 @@ impl Channel {
         self.pending.is_empty() && self.end.completion_room() > 0
     }
 
-    /// True if less than half of the receive pool is in use: frames, which nobody asked for, leave
-    /// the rest to messages.
+    /// True if less than half of the receive pool is in use, and no message waits for room: frames, which
+    /// nobody asked for, leave the rest to messages.
     pub(crate) fn has_half_its_memory(&self) -> bool {
         let used_bytes = self.end.counters().receive_pool_used_bytes;
-        used_bytes < self.end.sizes().receive_pool_bytes / 2
+        self.line.is_empty() && used_bytes < self.end.sizes().receive_pool_bytes / 2
     }
 
     /// True if something waits for room in the ring.
@@ -252,28 +271,29 @@ impl Channel {
         self.connections.find_tag(tag)
     }
 
+    /// A buffer for a whole message that is next.
+    #[inline]
     pub(crate) fn allocate(&mut self, slot: u32, length: u32) -> Option<Buffer> {
-        let tag = self.connections.tag(slot);
-        let buffer = self.end.allocate(length, tag);
-        self.is_starved |= buffer.is_none();
-        buffer.map(|b| Buffer { id: b.id, offset: b.offset, length: b.length })
+        let buffer = self.take(slot, length, Order::Due);
+        self.note_turn(slot, length, buffer.is_some());
+        buffer
     }
 
     /// A buffer for a message that comes in parts, if its sender has not too many of those.
     pub(crate) fn begin(&mut self, slot: u32, length: u32, order: Order) -> Option<Buffer> {
         let peer = self.connection(slot)?.peer.ip();
-        if !self.unfinished.allows(peer, length, order) {
-            self.is_starved = true;
-            return None;
+        let is_allowed = self.unfinished.allows(peer, length, order);
+        let buffer = is_allowed.then(|| self.take(slot, length, order)).flatten();
+        let buffer = buffer.filter(|buffer| order == Order::Due || self.take_early(*buffer));
+        match order {
+            Order::Due => self.note_turn(slot, length, buffer.is_some()),
+            Order::Ahead => self.is_starved |= buffer.is_none(),
         }
-        let buffer = self.allocate(slot, length)?;
-        if order == Order::Ahead && !self.early.begin(buffer) {
-            self.end.discard(buffer.id);
-            self.is_starved = true;
-            return None;
-        }
+        let connection = self.connections.at(slot).filter(|_| buffer.is_some())?;
+        connection.unfinished += 1;
+        connection.early += u32::from(order == Order::Ahead);
         self.unfinished.begin(peer, length, order);
-        Some(buffer)
+        buffer
     }
 
     /// A message that came in parts is complete, or never will be.
@@ -281,15 +301,97 @@ impl Channel {
         if order == Order::Ahead {
             self.early.end(buffer);
         }
-        if let Some(connection) = self.connection(slot) {
-            let peer = connection.peer.ip();
-            self.unfinished.end(peer, buffer.length, order);
+        if let Some(connection) = self.connections.at(slot) {
+            connection.unfinished -= 1;
+            connection.early -= u32::from(order == Order::Ahead);
+            self.unfinished.end(connection.peer.ip(), buffer.length, order);
         }
     }
 
-    /// True once after messages were turned away: memory has become free for them.
+    /// Takes back the buffer of a message that will never be complete.
+    pub(crate) fn discard(&mut self, slot: u32, buffer: Buffer, order: Order) {
+        self.finish(slot, buffer, order);
+        self.end.discard(buffer.id);
+        self.has_freed |= self.is_starved;
+    }
+
+    /// Memory, if there is some that is not claimed by who is first in line.
+    #[inline]
+    fn take(&mut self, slot: u32, length: u32, order: Order) -> Option<Buffer> {
+        let buffer = self.end.allocate(length, self.connections.tag(slot))?;
+        if !self.line.is_empty() && self.is_claimed(slot, order) {
+            self.end.discard(buffer.id);
+            return None;
+        }
+        Some(Buffer { id: buffer.id, offset: buffer.offset, length: buffer.length })
+    }
+
+    /// True if who is first in line could not get its piece now, and goes before the connection in `slot`. What
+    /// messages that came early wait for does not wait for anybody: they lie in the pool meanwhile.
+    #[cold]
+    fn is_claimed(&mut self, slot: u32, order: Order) -> bool {
+        let Some(claim) = self.line.claim().filter(|claim| claim.slot != slot) else {
+            return false;
+        };
+        let has_early = self.connections.peek(slot).is_some_and(|connection| connection.early > 0);
+        let is_exempt = order == Order::Due && has_early;
+        !is_exempt && !self.end.has_room(claim.length)
+    }
+
+    fn take_early(&mut self, buffer: Buffer) -> bool {
+        let is_taken = self.early.begin(buffer);
+        if !is_taken {
+            self.end.discard(buffer.id);
+        }
+        is_taken
+    }
+
+    /// The next message of a connection has its buffer, or was turned away and waits in line.
+    #[inline]
+    fn note_turn(&mut self, slot: u32, length: u32, is_served: bool) {
+        if !is_served || !self.line.is_empty() {
+            self.move_in_line(slot, length, is_served);
+        }
+    }
+
+    #[cold]
+    fn move_in_line(&mut self, slot: u32, length: u32, is_served: bool) {
+        self.is_starved |= !is_served;
+        let Some(connection) = self.connections.at(slot) else { return };
+        if is_served && connection.is_in_line {
+            self.line.leave(slot);
+        } else if !is_served && !connection.is_in_line {
+            self.line.join(Claim { slot, length });
+        }
+        connection.is_in_line = !is_served;
+    }
+
+    /// The connection wants no more memory: those behind it may try.
+    fn leave_line(&mut self, slot: u32) {
+        self.line.leave(slot);
+        self.has_freed |= self.is_starved;
+    }
+
+    /// True once after messages were turned away: the app has released a buffer, and there is memory for them.
+    #[inline]
     pub(crate) fn take_starved(&mut self) -> bool {
+        if self.is_starved {
+            self.line.freed();
+        }
         core::mem::take(&mut self.is_starved)
+    }
+
+    /// True if messages were turned away, and may try again although the app has not released anything.
+    #[inline]
+    pub(crate) fn may_try_again(&mut self, now: Time) -> bool {
+        let may = self.is_starved && (core::mem::take(&mut self.has_freed) || self.line.turn(now));
+        self.is_starved &= !may;
+        may
+    }
+
+    /// True if it is to be looked at until messages that were turned away have had their turn.
+    pub(crate) const fn is_starved(&self) -> bool {
+        self.is_starved
     }
 
     /// Its connections to apps of this host.

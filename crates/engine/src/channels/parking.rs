@@ -160,7 +160,8 @@ impl Channels {
 
     fn is_silent(&self, id: u32, now: Time) -> bool {
         self.channels[id as usize].as_ref().is_some_and(|channel| {
-            let owes_nothing = !channel.has_pending() && !channel.has_untold();
+            let owes_nothing =
+                !channel.has_pending() && !channel.has_untold() && !channel.is_starved();
             channel.can_park && owes_nothing && now.since(channel.busy_at) >= PARK_NS
         })
     }

@@ -22,6 +22,9 @@ impl Core {
     }
 
     fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
+        if self.channels.channel(id).is_some_and(|channel| channel.may_try_again(now)) {
+            self.memory_freed(now, id);
+        }
         for taken in 0..COMMAND_BURST {
             let Some(channel) = self.channels.channel(id).filter(|channel| !channel.is_condemned)
             else {

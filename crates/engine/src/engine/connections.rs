@@ -121,8 +121,8 @@ impl Core {
     pub(super) fn close(&mut self, now: Time, id: u32, connection: u64, abort: bool) {
         let Some(channel) = self.channels.channel(id) else { return };
         let Some(slot) = channel.find(connection) else { return };
+        channel.begin_close(slot);
         let Some(found) = channel.connection(slot) else { return };
-        found.closing = true;
         let owner = Owner { channel: id, connection: slot };
         match (&found.link, abort) {
             (Link::Resolving, _) => drop(channel.close(slot, Code::Closed)),

@@ -1,0 +1,188 @@
+//! Receive pools that are too small for all that comes: nothing is lost, and nobody waits for ever.
+
+mod world;
+
+use std::collections::VecDeque;
+
+use clearway_base::{MICROSECOND, Random, SECOND};
+use clearway_channel::{Command, Sizes};
+use clearway_nic::fabric::Faults;
+use world::{App, Received, SIZES, World};
+
+/// A pool in which a large message fits if there is nothing else.
+const SMALL_POOL: Sizes = Sizes { receive_pool_bytes: 256 << 10, ..SIZES };
+const LARGE_BYTES: usize = 200_000;
+
+/// An app that keeps each message for a while before it releases it.
+struct Reader {
+    app: App,
+    unread: VecDeque<(u64, Received)>,
+    /// Lengths of those that it has released.
+    lengths: Vec<usize>,
+}
+
+impl Reader {
+    const KEEPS_NS: u64 = 100 * MICROSECOND;
+
+    fn new(app: App) -> Self {
+        Self { app, unread: VecDeque::new(), lengths: Vec::new() }
+    }
+
+    fn read(&mut self, now_ns: u64) {
+        self.app.poll();
+        while let Some(message) = self.app.received.pop_front() {
+            self.unread.push_back((now_ns, message));
+        }
+        while let Some((came_ns, message)) = self.unread.front()
+            && came_ns + Self::KEEPS_NS <= now_ns
+        {
+            self.lengths.push(message.length as usize);
+            self.app.release(message);
+            self.unread.pop_front();
+        }
+    }
+
+    fn large(&self) -> usize {
+        self.lengths.iter().filter(|length| **length == LARGE_BYTES).count()
+    }
+}
+
+/// Sees to it that so many messages of `length` bytes are on their way.
+fn keep_sending(app: &mut App, connection: u64, count: usize, length: usize) {
+    app.poll();
+    while app.unfinished() < count && app.send(connection, &vec![7; length]) {}
+}
+
+#[test]
+fn small_messages_do_not_keep_out_one_that_needs_the_whole_pool() {
+    for host_of_small in [0, 1] {
+        let mut world = World::new(21, Faults::default());
+        let (mut large, mut small) = (world.attach(0, SIZES), world.attach(host_of_small, SIZES));
+        let mut receiver = world.attach(1, SMALL_POOL);
+        world.listen(&receiver, 7000).expect("free");
+        let (from_large, _) = world.connect(&mut large, &mut receiver, 7000);
+        let (from_small, _) = world.connect(&mut small, &mut receiver, 7000);
+        let mut reader = Reader::new(receiver);
+        let start = world.now;
+        world.turn_until(|world| {
+            keep_sending(&mut small, from_small, 8, 1000);
+            if reader.lengths.len() > 100 {
+                keep_sending(&mut large, from_large, 1, LARGE_BYTES);
+            }
+            reader.read(world.now.as_ns());
+            assert!(world.now.since(start) < SECOND, "kept out, small ones from {host_of_small}");
+            reader.large() >= 3
+        });
+        let small_before = reader.lengths.len();
+        world.turn_until(|world| {
+            keep_sending(&mut small, from_small, 8, 1000);
+            reader.read(world.now.as_ns());
+            reader.lengths.len() > small_before + 100
+        });
+    }
+}
+
+#[test]
+fn senders_of_large_messages_have_their_turns() {
+    let mut world = World::new(22, Faults::default());
+    let mut receiver = world.attach(1, SMALL_POOL);
+    world.listen(&receiver, 7000).expect("free");
+    let mut senders = [0, 0, 1].map(|host| {
+        let mut app = world.attach(host, SIZES);
+        let (connection, _) = world.connect(&mut app, &mut receiver, 7000);
+        (app, connection, 0)
+    });
+    let mut reader = Reader::new(receiver);
+    let start = world.now;
+    world.turn_until(|world| {
+        for (app, connection, finished) in &mut senders {
+            let before = app.unfinished();
+            app.poll();
+            *finished += before - app.unfinished();
+            keep_sending(app, *connection, 1, LARGE_BYTES);
+        }
+        reader.read(world.now.as_ns());
+        assert!(world.now.since(start) < SECOND, "some wait for ever");
+        senders.iter().all(|(_, _, finished)| *finished >= 5)
+    });
+    let counts = senders.map(|(_, _, finished)| finished);
+    assert!(
+        counts.iter().max() <= counts.iter().min().map(|least| least + 3).as_ref(),
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_over_a_bad_wire() {
+    for seed in 0..5 {
+        let mut world = World::new(seed, Faults::default());
+        let mut sender = world.attach(0, SIZES);
+        let mut receiver = world.attach(1, SMALL_POOL);
+        world.listen(&receiver, 7000).expect("free");
+        let (connection, _) = world.connect(&mut sender, &mut receiver, 7000);
+        for port in [0, 1] {
+            let faults = Faults { loss_ppm: 50_000, reordering_ppm: 50_000, ..Faults::all(0) };
+            world.fabric.set_faults(port, faults);
+        }
+        let mut random = Random::new(seed);
+        let lengths: Vec<usize> = (0..200)
+            .map(|_| match random.below(8) {
+                0 => LARGE_BYTES,
+                1 => random.below(20_000) as usize,
+                _ => 1500 + random.below(1500) as usize,
+            })
+            .collect();
+        let (mut reader, mut sent) = (Reader::new(receiver), 0);
+        let start = world.now;
+        world.turn_until(|world| {
+            sender.poll();
+            while sent < lengths.len()
+                && sender.unfinished() < 32
+                && sender.send(connection, &vec![1; lengths[sent]])
+            {
+                sent += 1;
+            }
+            reader.read(world.now.as_ns());
+            assert!(
+                world.now.since(start) < 60 * SECOND,
+                "seed {seed}: {:?}",
+                reader.lengths.len()
+            );
+            reader.lengths.len() == lengths.len()
+        });
+        assert_eq!(reader.lengths, lengths, "seed {seed}");
+    }
+}
+
+/// Of messages that were begun and never ended nothing is left, or one that needs the whole pool would
+/// not be taken.
+#[test]
+fn connections_that_end_in_the_midst_of_a_message_leave_nothing() {
+    for (way, abort, by_receiver) in
+        [("abort", true, false), ("abort", true, true), ("close", false, true)]
+    {
+        let mut world = World::new(23, Faults::default());
+        let (mut first, mut second) = (world.attach(0, SIZES), world.attach(0, SIZES));
+        let mut receiver = world.attach(1, SMALL_POOL);
+        world.listen(&receiver, 7000).expect("free");
+        let (near, far) = world.connect(&mut first, &mut receiver, 7000);
+        let (from_second, _) = world.connect(&mut second, &mut receiver, 7000);
+        assert!(first.send(near, &vec![1; LARGE_BYTES]));
+        while world.snapshot(1).channels[0].receive_pool_bytes_used == 0 {
+            world.turn();
+        }
+        receiver.poll();
+        assert!(receiver.received.is_empty(), "only begun");
+        let (app, connection) = if by_receiver { (&mut receiver, far) } else { (&mut first, near) };
+        app.submit(&Command::Close { connection, abort });
+        let start = world.now;
+        let mut reader = Reader::new(receiver);
+        world.turn_until(|world| {
+            first.poll();
+            keep_sending(&mut second, from_second, 1, LARGE_BYTES);
+            reader.read(world.now.as_ns());
+            assert!(world.now.since(start) < SECOND, "{way}, by receiver: {by_receiver}");
+            reader.large() > 0
+        });
+    }
+}
