@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowInfo, Parameters};
 
+mod closed;
 mod counters;
 mod handshake;
 mod path;
@@ -29,6 +30,7 @@ mod strangers;
 mod table;
 mod transmit;
 
+use closed::Closed;
 pub use counters::Counters;
 use peers::Peers;
 pub use receive::Arrival;
@@ -87,6 +89,7 @@ pub struct Endpoint {
     free: Vec<u32>,
     /// Flows by the peer's address and the flow id that it chose.
     by_peer: HashMap<(IpAddr, u64), u32, Keyed>,
+    closed: Closed,
     listeners: HashMap<u16, Owner, Keyed>,
     /// Service ports that another engine of this host listens on.
     elsewhere: HashSet<u16, Keyed>,
@@ -137,6 +140,7 @@ impl Endpoint {
             slots: Vec::new(),
             free: Vec::new(),
             by_peer: HashMap::with_hasher(keyed),
+            closed: Closed::new(keyed),
             listeners: HashMap::with_hasher(keyed),
             elsewhere: HashSet::with_hasher(keyed),
             ready: VecDeque::new(),

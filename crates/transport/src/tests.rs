@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
 
+use crate::incoming::Incoming;
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
 mod hostile;
@@ -493,6 +494,47 @@ fn close_delivers_what_was_sent_before_and_both_apps_learn_of_it() {
             network.hosts.iter().all(|host| host.endpoint.flows().count() == 0)
         });
     }
+}
+
+#[test]
+fn a_close_is_in_order_though_its_acknowledgement_is_lost_until_the_peer_has_forgotten() {
+    let mut network = Network::new(17, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = content(0, 5000);
+    let now = network.now;
+    for _ in 0..3 {
+        network.hosts[0].endpoint.send(now, keys[0], 0, 5000);
+    }
+    let host = &mut network.hosts[0];
+    host.endpoint.close(now, keys[0], &mut host.app);
+    network.run_until(|network| !network.hosts[1].app.closed.is_empty());
+    network.faults.loss = 1000;
+    network.run_until(|network| network.hosts[1].endpoint.flows().count() == 0);
+    assert!(network.hosts[0].app.closed.is_empty());
+    network.faults.loss = 0;
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!(network.hosts[0].app.closed, [Reason::Closed]);
+    assert_eq!(network.hosts[0].app.sent, 3);
+    assert_eq!(network.hosts[0].endpoint.counters().flows_reset_by_peer, 0);
+}
+
+/// What is left of the credit of one large message must not let the sender go beyond the next.
+#[test]
+fn credit_beyond_the_window_is_for_the_large_message_that_is_there() {
+    let (mut app, mut incoming) = (TestApp::new(16 << 20), Incoming::new(1000));
+    let mut take = |incoming: &mut Incoming, sequence, total, at, length: u32| {
+        let bytes = vec![0; length as usize];
+        assert_eq!(incoming.fragment(&mut app, LISTENER, sequence, total, at, &bytes), Ok(()));
+    };
+    take(&mut incoming, 0, 100_000, 0, 500);
+    assert_eq!(incoming.announce_limit(), 64 + 100_000 + 1000);
+    take(&mut incoming, 1, 200, 0, 100);
+    take(&mut incoming, 0, 100_000, 500, 99_500);
+    incoming.release(100_000);
+    assert_eq!(incoming.announce_limit(), 64 + 100_000 + (64 + 200) + 1000);
+    take(&mut incoming, 1, 200, 100, 100);
+    incoming.release(200);
+    assert_eq!(incoming.announce_limit(), 64 + 100_000 + (64 + 200) + 1000);
 }
 
 #[test]

@@ -193,8 +193,11 @@ impl Endpoint {
             }
             None => return,
         };
-        self.counters.flows_reset_by_peer += 1;
-        self.conclude(now, slot as usize, Outcome::Ended(Reason::from_code(reset.reason)), app);
+        let slot = slot as usize;
+        let Some(flow) = &mut self.slots[slot].flow else { return };
+        let outcome = flow.handle_reset(Reason::from_code(reset.reason), app);
+        self.counters.flows_reset_by_peer += u64::from(outcome != Outcome::Ended(Reason::Closed));
+        self.conclude(now, slot, outcome, app);
     }
 
     /// RFC 9000, 6.1, does the same: answer what may be the begin of a flow, drop the rest.

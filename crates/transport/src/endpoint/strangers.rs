@@ -102,8 +102,11 @@ impl Endpoint {
         });
     }
 
+    /// Answers a data packet to a flow that is not, or no longer, there.
     pub(super) fn reply_reset(&mut self, now: Time, between: Addresses, quoted_flow: u64) {
-        let reset = Reset { reason: Reason::Reset.code(), quoted_flow };
+        let was_closed = self.closed.contains(quoted_flow);
+        let reason = if was_closed { Reason::Closed } else { Reason::Reset };
+        let reset = Reset { reason: reason.code(), quoted_flow };
         self.reply_control(now, between, PacketType::Reset, 0, 0, |body| reset.emit(body));
     }
 

@@ -166,7 +166,12 @@ impl Endpoint {
     ) {
         match outcome {
             Outcome::Continue => self.update(now, slot),
-            Outcome::Gone => self.remove(slot, app),
+            Outcome::Gone => {
+                if let Some(flow) = &self.slots[slot].flow {
+                    self.closed.insert(flow.local_id());
+                }
+                self.remove(slot, app);
+            }
             Outcome::Ended(reason) => {
                 if matches!(reason, Reason::TimedOut | Reason::Protocol) {
                     self.tell_aborted(slot, reason);

@@ -218,6 +218,21 @@ impl Flow {
         if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Continue }
     }
 
+    /// The peer has no such flow (any more), for this reason. If it says that it was closed, it has got the close,
+    /// and all that was sent before; only its acknowledgement did not come here.
+    pub(crate) fn handle_reset(&mut self, reason: Reason, app: &mut impl App) -> Outcome {
+        if reason != Reason::Closed {
+            return Outcome::Ended(reason);
+        }
+        if !matches!(self.state, State::Closing) {
+            return Outcome::Ended(Reason::Reset); // nobody closed it
+        }
+        let messages = self.outgoing.messages_open() as u32;
+        self.messages_sent += u64::from(messages);
+        app.sent(self.owner, messages);
+        Outcome::Ended(Reason::Closed)
+    }
+
     /// Tells the app that the peer has closed, once everything before that is delivered.
     fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) -> Outcome {
         let Some(messages) = self.peer_close else { return Outcome::Continue };
