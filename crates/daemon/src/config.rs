@@ -79,7 +79,8 @@ pub struct Nic {
     pub mtu_bytes: Option<u16>,
     /// The 802.1Q VLAN that frames carry.
     pub vlan: Option<u16>,
-    /// How many engines serve it, each with queues and a thread of its own: 1 to [`ENGINES_MAX`].
+    /// How many engines serve it, each with queues and a thread of its own: 1 to [`ENGINES_MAX`], which
+    /// all NICs together have at most.
     pub engines: usize,
     /// What its engines do when there is nothing to do.
     pub idle: Idle,

@@ -45,6 +45,7 @@ use clearway_engine::Clock;
 
 use engines::ChannelNumbers;
 pub(crate) use engines::EngineSlot;
+use listeners::Listeners;
 use log_budget::LogBudget;
 pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
@@ -94,6 +95,8 @@ pub struct ControlPlane {
     log_budget: LogBudget,
     session_next: u64,
     channel_numbers: ChannelNumbers,
+    /// The service ports of the host's apps.
+    listeners: Listeners,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
     /// Numbers virtual interfaces and captures, so that none has the number of another.
@@ -130,6 +133,7 @@ impl ControlPlane {
             log_budget: LogBudget::new(),
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
+            listeners: Listeners::default(),
             request_next: 0,
             vif_next: 1,
             facts: Facts::new(config, clock),

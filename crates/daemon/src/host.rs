@@ -28,7 +28,7 @@ impl Host {
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
-        let (mut engines, mut nics, mut slots) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut nics, mut groups, mut first) = (Vec::new(), Vec::new(), 0);
         for nic in &config.nics {
             let opened = open_nic(nic, config.udp_port)?;
             let settings = EngineConfig {
@@ -41,18 +41,20 @@ impl Host {
             let networks = networks(&settings.interface);
             let interface::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
-            let first = slots.len();
-            let queues = dealt(opened.queues, nic.engines);
-            let (seed, secret) =
-                random().map_err(|error| Error::resources("draw random numbers", error))?;
-            for (engine, control) in Engine::siblings(&settings, queues, seed, secret, clock.now())
-                .map_err(|error| Error::resources("make an engine", error))?
-            {
-                slots.push(EngineSlot::new(engine.name(), nics.len(), control));
-                engines.push(engine);
-            }
-            let of_nic = first..slots.len();
+            let of_nic = first..first + nic.engines;
+            first = of_nic.end;
+            groups.push((settings, dealt(opened.queues, nic.engines)));
             nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
+        }
+        let (seed, secret) =
+            random().map_err(|error| Error::resources("draw random numbers", error))?;
+        let (mut engines, mut slots) = (Vec::new(), Vec::new());
+        let made = Engine::of_host(groups, seed, secret, clock.now());
+        for (engine, control) in made.map_err(|error| Error::resources("make an engine", error))? {
+            let is_of = |nic: &NicSlot| nic.serves(slots.len());
+            let nic = nics.iter().position(is_of).expect("each engine is of a NIC");
+            slots.push(EngineSlot::new(engine.name(), nic, control));
+            engines.push(engine);
         }
         let control = ControlPlane::new(config, listener, nics, slots, clock.clone())?;
         Ok(Self { control, engines })

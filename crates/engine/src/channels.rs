@@ -80,6 +80,15 @@ impl Channels {
         self.channels.get(id as usize)?.as_ref()
     }
 
+    /// True if a listener takes connections to this address of the host.
+    pub(crate) fn listens_at(&self, listener: Owner, address: IpAddr) -> bool {
+        let channel = self.peek(listener.channel);
+        let mut ports = channel.iter().flat_map(|channel| &channel.ports);
+        ports.any(|(_, id, only)| {
+            *id == listener.connection && only.is_none_or(|only| only == address)
+        })
+    }
+
     pub(crate) fn ids(&self) -> Vec<u32> {
         self.iter().map(|(id, _)| id).collect()
     }
@@ -154,12 +163,10 @@ impl App for Channels {
     }
 
     fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)> {
-        let destination = self.destination;
-        let channel = self.channel(listener.channel)?;
-        let (_, _, address) = channel.ports.iter().find(|(_, id, _)| *id == listener.connection)?;
-        if address.is_some_and(|address| Some(address) != destination) {
+        if !self.destination.is_some_and(|address| self.listens_at(listener, address)) {
             return None;
         }
+        let channel = self.channel(listener.channel)?;
         let Some(slot) = channel.open(peer, Link::Flow(flow), None) else {
             self.counters.connections_refused += 1;
             return None;

@@ -75,7 +75,7 @@ pub enum Request {
     /// Take note of a virtual interface that another engine of the NIC serves, so that its frames find
     /// it and nobody here is given what it may send. Answered by [`Event::VifOpened`].
     NoteVif {
-        /// The index of that engine among the NIC's.
+        /// The index of that engine among the host's.
         engine: usize,
         /// The name of its app.
         app: String,
@@ -88,7 +88,7 @@ pub enum Request {
     },
     /// Show a capture of another engine of the NIC what passes here. Answered by [`Event::VifOpened`].
     NoteCapture {
-        /// The index of that engine among the NIC's.
+        /// The index of that engine among the host's.
         engine: usize,
         /// Its channel there.
         channel: u32,
@@ -97,14 +97,14 @@ pub enum Request {
         /// What is to be seen.
         spec: Box<CaptureSpec>,
     },
-    /// Take note of who listens on a port: another engine of the NIC, or no longer. Answered by
+    /// Take note of who listens on a port: another engine of the host, or no longer. Answered by
     /// [`Event::ListenerNoted`].
     NoteListener {
         /// Comes back in the answer.
         id: u64,
         /// The service port.
         port: u16,
-        /// The index of the engine; `None`: nobody elsewhere any more.
+        /// Its index among the host's; `None`: nobody elsewhere any more.
         engine: Option<usize>,
     },
     /// Close a virtual interface or a capture, of this engine or of another that it has taken note of. What it has submitted and is not sent is dropped.
@@ -120,8 +120,17 @@ pub enum Request {
     /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its VLAN
     /// and whether the kernel shares it are as they were.
     Network(Box<interface::Config>),
+    /// Those of a NIC that other engines of the host serve.
+    NetworkElsewhere {
+        /// The index of that NIC among the host's.
+        nic: usize,
+        /// The network there.
+        network: Box<interface::Config>,
+    },
     /// The kernel's answer to [`Event::Resolve`].
     Neighbour {
+        /// The index of the NIC on whose link it is, if that is not the engine's own.
+        nic: Option<usize>,
         /// The address that was asked for.
         address: IpAddr,
         /// Its Ethernet address; `None` if it does not answer.
@@ -196,7 +205,9 @@ pub enum Event {
     },
     /// The engine needs the Ethernet address of this neighbour from the kernel.
     Resolve {
-        /// The neighbour, on the link of the engine's NIC.
+        /// The index of the NIC on whose link the neighbour is, if that is not the engine's own.
+        nic: Option<usize>,
+        /// The neighbour.
         address: IpAddr,
     },
     /// Another host on the link uses an address of this one.

@@ -11,6 +11,7 @@ mod arrivals;
 mod commands;
 mod connections;
 mod departures;
+mod elsewhere;
 mod frames;
 mod requests;
 mod siblings;
@@ -20,6 +21,7 @@ mod status;
 
 use std::collections::HashMap;
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
 use clearway_base::{Time, counters};
@@ -37,6 +39,7 @@ use crate::lanes::{self, Lanes, Parcel};
 use crate::paths::Paths;
 use crate::switch::Switch;
 use connections::Unresolved;
+use elsewhere::{HEADER_BYTES_MAX, OtherNic};
 use staging::Staging;
 
 /// Packets sent in one turn.
@@ -128,8 +131,14 @@ struct Core {
     channels: Channels,
     paths: Paths,
     unresolved: Vec<Unresolved>,
-    /// To the NIC's other engines.
+    /// The NICs that other engines of the host serve.
+    elsewhere: Vec<OtherNic>,
+    /// To the host's other engines.
     lanes: Lanes,
+    /// A packet waits for room in a lane.
+    waits_for_lane: bool,
+    /// The queue has frames of other NICs' engines that it has not been told of.
+    relayed_unflushed: bool,
     /// Which of them listen on a service port.
     listeners_elsewhere: HashMap<u16, usize>,
     /// Empty; kept for its memory.
@@ -164,8 +173,8 @@ impl Engine {
         secret: [u8; 16],
         now: Time,
     ) -> io::Result<(Self, Control)> {
-        let lanes = lanes::between(1)?.remove(0);
-        Self::with_lanes(config, queues, lanes, seed, secret, now)
+        let lanes = lanes::between(&[1])?.remove(0);
+        Self::with_lanes(config, queues, Vec::new(), lanes, seed, secret, now)
     }
 
     /// The engines of one NIC, each with its control, on the queues of each; the first of those sends.
@@ -181,19 +190,44 @@ impl Engine {
         secret: [u8; 16],
         now: Time,
     ) -> io::Result<Vec<(Self, Control)>> {
-        let lanes = lanes::between(queues.len())?;
-        let each = lanes.into_iter().zip(queues).zip(0u64..);
-        each.map(|((lanes, queues), number)| {
-            let name = format!("{}/{number}", config.name);
-            let config = EngineConfig { name, ..config.clone() };
-            Self::with_lanes(config, queues, lanes, seed.wrapping_add(number), secret, now)
-        })
-        .collect()
+        Self::of_host(vec![(config.clone(), queues)], seed, secret, now)
+    }
+
+    /// The same for all NICs of a host: first the engines of the first, then those of the next. What an
+    /// app is to reach over any of them, it reaches from each engine. Whatever one is asked to listen on,
+    /// all others have to be asked to note; what it is asked to open or capture, those of its NIC.
+    ///
+    /// # Panics
+    /// If there is no engine, or more than 64.
+    pub fn of_host(
+        nics: Vec<(EngineConfig, Vec<Vec<Box<dyn Queue>>>)>,
+        seed: u64,
+        secret: [u8; 16],
+        now: Time,
+    ) -> io::Result<Vec<(Self, Control)>> {
+        let counts: Vec<usize> = nics.iter().map(|(_, queues)| queues.len()).collect();
+        let interfaces: Vec<_> = nics.iter().map(|(config, _)| config.interface.clone()).collect();
+        let each = nics.into_iter().enumerate().flat_map(|(nic, (config, queues))| {
+            let numbered = queues.into_iter().enumerate();
+            numbered.map(move |(number, queues)| {
+                let name = format!("{}/{number}", config.name);
+                (nic, EngineConfig { name, ..config.clone() }, queues)
+            })
+        });
+        let engines = lanes::between(&counts)?.into_iter().zip(each).zip(0u64..);
+        engines
+            .map(|((lanes, (nic, config, queues)), number)| {
+                let others = others(nic, &interfaces, &counts);
+                let seed = seed.wrapping_add(number);
+                Self::with_lanes(config, queues, others, lanes, seed, secret, now)
+            })
+            .collect()
     }
 
     fn with_lanes(
         config: EngineConfig,
         queues: Vec<Box<dyn Queue>>,
+        elsewhere: Vec<OtherNic>,
         lanes: Lanes,
         seed: u64,
         secret: [u8; 16],
@@ -209,10 +243,15 @@ impl Engine {
                 epoll::add(&sleep, fd, epoll::EventData::new_u64(0), readable)?;
             }
         }
-        let interface = Interface::new(&config.interface);
+        let is_first = lanes.index() == lanes.siblings().start;
+        let interface = if is_first {
+            Interface::new(&config.interface)
+        } else {
+            Interface::silent(&config.interface)
+        };
         let transport = clearway_transport::Config {
             engine_index: lanes.index() as u8, // at most ENGINES_MAX
-            engine_count: lanes.count() as u8,
+            engine_count: lanes.siblings().len() as u8,
             packet_bytes_max: config
                 .interface
                 .mtu
@@ -228,12 +267,15 @@ impl Engine {
             channels: Channels::default(),
             paths: Paths::default(),
             unresolved: Vec::new(),
+            elsewhere,
             lanes,
+            waits_for_lane: false,
+            relayed_unflushed: false,
             listeners_elsewhere: HashMap::new(),
             parcels: Vec::new(),
             violations: Vec::new(),
             failed_pings: Vec::new(),
-            scratch: vec![0; usize::from(config.interface.mtu)],
+            scratch: vec![0; usize::from(config.interface.mtu) + HEADER_BYTES_MAX],
             staging: Staging::new(),
             digests: vec![Digest::default(); BURST_FRAMES].into(),
             checks: Checks::On,
@@ -295,7 +337,9 @@ impl Engine {
             work += queue
                 .receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames, Via::Queue));
         }
-        work += self.core.take_from_siblings(now);
+        if let Some(queue) = self.queues.first_mut() {
+            work += self.core.take_from_siblings(now, queue.as_mut());
+        }
         self.core.handle_timeouts(now);
         work += self.transmit(now);
         self.core.switch.end_turn(&mut self.core.channels);
@@ -350,6 +394,11 @@ impl Core {
         if self.interface.poll_timeout().is_some_and(|due| due <= now) {
             self.interface.handle_timeout(now);
         }
+        for other in &mut self.elsewhere {
+            if other.interface.poll_timeout().is_some_and(|due| due <= now) {
+                other.interface.handle_timeout(now);
+            }
+        }
         if !self.unresolved.is_empty() {
             self.go_on_resolved(now);
         }
@@ -380,6 +429,19 @@ impl Core {
         self.counters.packets_unresolved += 1;
         self.endpoint.skip_transmit(now, destination, &mut self.scratch, &self.channels);
     }
+}
+
+/// What an engine of a NIC knows of the others, which have so many engines each.
+fn others(nic: usize, interfaces: &[interface::Config], counts: &[usize]) -> Vec<OtherNic> {
+    let mut first = 0;
+    let all = interfaces.iter().zip(counts).enumerate().map(|(number, (config, count))| {
+        let engines: Range<usize> = first..first + count;
+        first = engines.end;
+        (number, engines, config)
+    });
+    all.filter(|(number, ..)| *number != nic)
+        .map(|(number, engines, config)| OtherNic::new(number, engines, config))
+        .collect()
 }
 
 /// IP and UDP headers of a packet to this network.

@@ -1,5 +1,5 @@
-//! Lanes: how the engines of one NIC hand each other frames. One bounded ring for each ordered pair of
-//! engines, in memory of their own process.
+//! Lanes: how the engines of a host hand each other frames, those of one NIC and those of different
+//! ones. One bounded ring for each ordered pair of engines, in memory of their own process.
 //!
 //! ```text
 //!  engine 0 ── push ──▶ [ full: parcels ] ── take ──▶ engine 1
@@ -10,9 +10,10 @@
 //! A lane is as a wire is: what finds it full is dropped and counted, and whoever needs more than that
 //! (messages) recovers it. Buffers are made when they are first needed and then go round.
 //!
-//! *Not* here: what the frames mean, which is `engine/siblings.rs`.
+//! *Not* here: what the frames mean, which is `engine/siblings.rs` and `engine/elsewhere.rs`.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -34,11 +35,11 @@ const _: () = assert!(ENGINES_MAX == clearway_transport::ENGINES_MAX as usize);
 counters! {
     /// What an engine counts of its lanes.
     pub struct LaneCounters {
-        /// Frames handed to other engines of the NIC.
+        /// Frames handed to other engines of the host.
         lane_frames_sent,
-        /// Frames taken from other engines of the NIC.
+        /// Frames taken from other engines of the host.
         lane_frames_received,
-        /// Frames that were not handed over because the lane was full.
+        /// Frames that were not handed over because the lane was full, or the queue behind it.
         lane_frames_dropped,
     }
 }
@@ -58,8 +59,11 @@ pub(crate) enum What {
     Frame,
     /// A VIF of yours wants a copy.
     Copy,
-    /// The service has been served; learn from it, and do not answer.
+    /// It came for this service of the host, to the NIC of the engine that hands it over; learn from
+    /// it, and do not answer for that NIC.
     Overheard(Service),
+    /// Send it over your NIC.
+    Transmit,
     /// No frame, but a datagram of messages from an app of this host to another.
     Datagram {
         /// The address and port that it comes from.
@@ -98,6 +102,8 @@ struct Ring {
 #[derive(Debug)]
 pub(crate) struct Lanes {
     index: usize,
+    /// The engines of the same NIC, this one included.
+    siblings: Range<usize>,
     doors: Arc<[Door]>,
     /// To each engine; the one to itself stays empty.
     outward: Vec<Arc<Ring>>,
@@ -112,16 +118,25 @@ pub(crate) struct Lanes {
     pub(crate) counters: LaneCounters,
 }
 
-/// The lanes between `count` engines, each engine's ends.
-pub(crate) fn between(count: usize) -> std::io::Result<Vec<Lanes>> {
+/// The lanes between the engines of a host, each engine's ends; `nics` says how many engines each
+/// NIC has.
+pub(crate) fn between(nics: &[usize]) -> std::io::Result<Vec<Lanes>> {
+    let count = nics.iter().sum();
     assert!((1..=ENGINES_MAX).contains(&count), "{count} engines");
     let doors = (0..count).map(|_| Door::new()).collect::<std::io::Result<Vec<Door>>>()?;
     let doors: Arc<[Door]> = doors.into();
     let rings: Vec<Vec<Arc<Ring>>> = (0..count)
         .map(|from| (0..count).map(|to| Arc::new(Ring::new(from != to))).collect())
         .collect();
-    let lanes = (0..count).map(|index| Lanes {
+    let mut first = 0;
+    let siblings = nics.iter().flat_map(|engines| {
+        first += engines;
+        let siblings = first - engines..first;
+        siblings.clone().map(move |_| siblings.clone())
+    });
+    let lanes = siblings.enumerate().map(|(index, siblings)| Lanes {
         index,
+        siblings,
         doors: Arc::clone(&doors),
         outward: rings[index].clone(),
         made: vec![0; count],
@@ -134,12 +149,17 @@ pub(crate) fn between(count: usize) -> std::io::Result<Vec<Lanes>> {
 }
 
 impl Lanes {
-    /// Which of the NIC's engines this is.
+    /// Which of the host's engines this is.
     pub(crate) fn index(&self) -> usize {
         self.index
     }
 
-    /// Engines of the NIC, this one included.
+    /// The engines of the same NIC, this one included.
+    pub(crate) fn siblings(&self) -> &Range<usize> {
+        &self.siblings
+    }
+
+    /// Engines of the host, this one included.
     pub(crate) fn count(&self) -> usize {
         self.outward.len()
     }
@@ -153,6 +173,11 @@ impl Lanes {
     /// All other engines, a bit for each.
     pub(crate) fn others(&self) -> u64 {
         (u64::MAX >> (ENGINES_MAX - self.count())) & !(1 << self.index)
+    }
+
+    /// True if the lane to an engine can take something.
+    pub(crate) fn has_room(&self, engine: usize) -> bool {
+        self.made[engine] < LANE_FRAMES || !self.outward[engine].empty.is_empty()
     }
 
     /// Hands bytes to another engine, if its lane has room.

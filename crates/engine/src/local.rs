@@ -28,6 +28,9 @@ impl Channels {
                 channel.tell(Completion::ConnectFailed { token, code });
             }
         };
+        if !self.listens_at(listener, peer.ip()) {
+            return refuse(self, Code::Refused);
+        }
         let nobody = Owner { channel: u32::MAX, connection: 0 };
         let Some(near) = self.channel(channel).and_then(|c| c.open(peer, link(nobody), None))
         else {

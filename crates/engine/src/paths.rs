@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use clearway_base::Time;
 use clearway_transport::{Destination, Endpoint, FlowKey};
 
-use crate::interface::{Datagram, Interface, Path, Resolution};
+use crate::interface::{Interface, Path, Resolution};
 
 /// Strangers whose way back is remembered until they are answered, in the same turn.
 const STRANGERS_MAX: usize = 64;
@@ -23,14 +23,6 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// Remembers the way that `datagram` came, for the answer.
-    pub(crate) fn remember(&mut self, interface: &Interface, datagram: &Datagram<'_>) {
-        if self.strangers.len() == STRANGERS_MAX {
-            self.strangers.pop_front();
-        }
-        self.strangers.push_back(interface.path_back(datagram));
-    }
-
     /// The path to `destination`, if there is one now. Asks for the neighbour if it is not known.
     #[inline]
     pub(crate) fn find(
@@ -109,7 +101,8 @@ impl Paths {
             .find(|path| path.destination().ip() == to && path.source().ip() == from)
     }
 
-    /// Takes a path that was resolved before its packet: that of a ping.
+    /// Takes a path that is known before its packet: the way back that a stranger's datagram came, or
+    /// that of a ping.
     pub(crate) fn prepare(&mut self, path: Path) {
         if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();

@@ -18,9 +18,9 @@ pub const PACKETS_IN_FLIGHT_MAX: usize = 32_768;
 /// Settings of an [`crate::Endpoint`]. All flows share them.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Which engine of its host this one is, from 0 on; below `engine_count`.
+    /// Which engine of its host this one is, from 0 on; below [`crate::ENGINES_MAX`].
     pub engine_index: u8,
-    /// Engines of this host that share its NIC's queues: 1 to [`crate::ENGINES_MAX`].
+    /// Engines of this host that share the queues of this one's NIC: 1 to [`crate::ENGINES_MAX`].
     pub engine_count: u8,
     /// Largest UDP payload to send and to announce, in bytes: the MTU less IP and UDP headers.
     pub packet_bytes_max: u16,

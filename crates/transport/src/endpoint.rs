@@ -128,7 +128,7 @@ impl Endpoint {
     #[must_use]
     pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
         assert!(
-            config.engine_index < config.engine_count && config.engine_count <= ENGINES_MAX,
+            config.engine_index < ENGINES_MAX && (1..=ENGINES_MAX).contains(&config.engine_count),
             "engine {} of {}",
             config.engine_index,
             config.engine_count
@@ -207,14 +207,14 @@ impl Endpoint {
         (id != 0).then(|| FlowKey(id).engine())
     }
 
-    /// The service port of a syn that any engine is to pass on to the one that listens there. Nothing
-    /// is checked, as above.
+    /// The service port of a syn, and whether any engine is to pass it on to the one that listens
+    /// there. Nothing is checked, as above.
     #[must_use]
-    pub fn port_to_pass_on(datagram: &[u8]) -> Option<u16> {
+    pub fn port_of_syn(datagram: &[u8]) -> Option<(u16, bool)> {
         let packet = Packet::new(datagram).ok()?;
         let is_syn = packet.type_octet() == PacketType::Syn as u8;
-        let syn = Syn::parse(&packet).ok().filter(|syn| is_syn && syn.pass_on)?;
-        Some(syn.port)
+        let syn = Syn::parse(&packet).ok().filter(|_| is_syn)?;
+        Some((syn.port, syn.pass_on))
     }
 
     // ---- from the control plane ----

@@ -5,7 +5,8 @@ use toml::de::DeTable;
 use super::problem::{Problems, Sink};
 use super::reader::{Placed, Section};
 use super::{
-    Config, Congestion, Control, Log, LogFormat, Machine, UDP_PORT_DEFAULT, parse_nic, parse_policy,
+    Config, Congestion, Control, ENGINES_MAX, Log, LogFormat, Machine, Nic, UDP_PORT_DEFAULT,
+    parse_nic, parse_policy,
 };
 
 /// Longest path that fits in a Unix socket address (unix(7)).
@@ -46,24 +47,39 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let nics = root.sections("nic", "[[nic]]");
     let policy = root.section("policy", "[policy]");
     let log = root.section("log", "[log]").map(log).unwrap_or_default();
-    if nics.is_empty() {
+    let is_empty = nics.is_empty();
+    let parsed = parse_nic::nics(nics, machine);
+    if is_empty {
         root.report(
             &(0..0),
             "there is no [[nic]] section, so the daemon has nothing to send through",
             "add one with `driver` and `interface` (or, for memif, `socket` and `addresses`)",
         );
     }
+    check_engines(&root, &parsed);
     let config = Config {
         control,
         udp_port: udp_port.map_or(UDP_PORT_DEFAULT, |port| port.value as u16),
         congestion: congestion.unwrap_or_default(),
-        nics: parse_nic::nics(nics, machine),
+        nics: parsed,
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,
         confine: confine.unwrap_or(true),
     };
     root.finish();
     config
+}
+
+/// A flow's id has room for so many engines of a host.
+fn check_engines(root: &Section<'_>, nics: &[Nic]) {
+    let engines: usize = nics.iter().map(|nic| nic.engines).sum();
+    if engines > ENGINES_MAX {
+        root.report(
+            &(0..0),
+            format!("the NICs have {engines} engines in all, and a host has at most {ENGINES_MAX}"),
+            "lower `engines` in some of the [[nic]] sections",
+        );
+    }
 }
 
 fn control(mut section: Section<'_>) -> Control {

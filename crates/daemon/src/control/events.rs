@@ -33,7 +33,7 @@ impl ControlPlane {
                 }
             }
             Event::Violation { channel, violation } => self.violation(engine, channel, violation),
-            Event::Resolve { address } => self.resolve(engine, address),
+            Event::Resolve { nic, address } => self.resolve(engine, nic, address),
             Event::AddressConflict(conflict) => self.address_conflict(engine, conflict),
             Event::Pong { id, result } => self.take_pong(id, result),
             Event::Snapshot { id, snapshot } => self.take_snapshot(engine, id, *snapshot),

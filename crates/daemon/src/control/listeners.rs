@@ -1,6 +1,5 @@
-//! Who listens on which port of a NIC. The engine of the app listens; the others of the NIC have to know,
-//! so that they neither refuse connections that find their way to the right one, nor let another app
-//! have the port.
+//! Who listens on which port of the host. The engine of the app listens; all others have to know, so that they neither refuse connections that find their way to the right one, nor let another app
+//! have the port. A listener of one address has the port of all of them: it is refused elsewhere.
 //!
 //! The ports are given away here, where all are known, and the app has its answer when every engine does.
 
@@ -19,7 +18,7 @@ use super::session::Waiting;
 /// The ports that are given to apps that do not care which (RFC 6335, section 6: the dynamic ports).
 const DYNAMIC_PORTS: RangeInclusive<u16> = 49152..=u16::MAX;
 
-/// The ports of a NIC that apps listen on.
+/// The ports of the host that apps listen on.
 #[derive(Debug, Default)]
 pub(super) struct Listeners {
     ports: BTreeMap<u16, Listener>,
@@ -84,9 +83,8 @@ impl ControlPlane {
         }
         let (engine, channel, listener) =
             (attached.engine, attached.channel, attached.listener_next);
-        let nic = &mut self.nics[self.engines[engine].nic];
         let in_use = || refusal(Code::AddressInUse, Code::AddressInUse.text());
-        let taken = nic.listeners.take(listen.port, Listener { channel, number: listener });
+        let taken = self.listeners.take(listen.port, Listener { channel, number: listener });
         let port = taken.ok_or_else(in_use)?;
         attached.listener_next = listener.wrapping_add(1).max(1);
         attached.listeners.push(listener);
@@ -96,21 +94,21 @@ impl ControlPlane {
             id: self.request_next,
             listener,
             address: SocketAddr::new(address, port),
-            answers_left: nic.engines.len(),
+            answers_left: self.engines.len(),
             failure: None,
         });
         let address = listen.address;
         self.engines[engine].post(EngineRequest::Listen { channel, listener, address, port });
-        self.tell_siblings(engine, self.request_next, port, true);
+        self.tell_others(engine, self.request_next, port, true);
         Ok(())
     }
 
-    /// Tells the other engines of an engine's NIC whether it listens on a port.
-    fn tell_siblings(&mut self, engine: usize, id: u64, port: u16, listens: bool) {
-        let engines = self.nic_of(engine).engines.clone();
-        let elsewhere = listens.then_some(engine - engines.start);
-        for sibling in engines.filter(|sibling| *sibling != engine) {
-            self.engines[sibling].post(EngineRequest::NoteListener { id, port, engine: elsewhere });
+    /// Tells all other engines whether one listens on a port.
+    fn tell_others(&mut self, engine: usize, id: u64, port: u16, listens: bool) {
+        let elsewhere = listens.then_some(engine);
+        let others = self.engines.iter_mut().enumerate().filter(|(other, _)| *other != engine);
+        for (_, other) in others {
+            other.post(EngineRequest::NoteListener { id, port, engine: elsewhere });
         }
     }
 
@@ -183,15 +181,15 @@ impl ControlPlane {
         attached.listeners.retain(|id| *id != listener);
         let (engine, channel) = (attached.engine, attached.channel);
         let listener = Listener { channel, number: listener };
-        if let Some(port) = self.nic_of_mut(engine).listeners.give_back(listener) {
-            self.tell_siblings(engine, 0, port, false);
+        if let Some(port) = self.listeners.give_back(listener) {
+            self.tell_others(engine, 0, port, false);
         }
     }
 
     /// A channel is going: its ports are free.
     pub(super) fn forget_listeners(&mut self, engine: usize, channel: u32) {
-        for port in self.nic_of_mut(engine).listeners.give_back_all(channel) {
-            self.tell_siblings(engine, 0, port, false);
+        for port in self.listeners.give_back_all(channel) {
+            self.tell_others(engine, 0, port, false);
         }
     }
 }

@@ -17,7 +17,7 @@ const FOLLOWED_MAX: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Link {
     table: Neighbours,
-    /// Those that an engine has asked for, whose changes all engines of the NIC are told.
+    /// Those that an engine has asked for, whose changes all engines are told.
     followed: HashSet<IpAddr>,
 }
 
@@ -57,12 +57,12 @@ impl AsFd for Link {
 }
 
 impl ControlPlane {
-    /// An engine needs a neighbour.
-    pub(super) fn resolve(&mut self, engine: usize, address: IpAddr) {
-        let nic = self.engines[engine].nic;
+    /// An engine needs a neighbour on the link of a NIC, or of its own.
+    pub(super) fn resolve(&mut self, engine: usize, nic: Option<usize>, address: IpAddr) {
+        let nic = nic.unwrap_or(self.engines[engine].nic);
         let Some(link) = &mut self.nics[nic].link else { return };
         match link.ask(address) {
-            Ok(Some(known)) => self.tell_neighbour(engine, known),
+            Ok(Some(known)) => self.tell_neighbour(engine, nic, known),
             Ok(None) => {}
             Err(error) => {
                 let engine = &self.engines[engine].name;
@@ -76,8 +76,8 @@ impl ControlPlane {
         while let Some(link) = &mut self.nics[nic].link {
             match link.next_change() {
                 Ok(Some(change)) => {
-                    for engine in self.nics[nic].engines.clone() {
-                        self.tell_neighbour(engine, change);
+                    for engine in 0..self.engines.len() {
+                        self.tell_neighbour(engine, nic, change);
                     }
                 }
                 Ok(None) => return,
@@ -90,9 +90,10 @@ impl ControlPlane {
         }
     }
 
-    fn tell_neighbour(&mut self, engine: usize, neighbour: Neighbour) {
+    fn tell_neighbour(&mut self, engine: usize, nic: usize, neighbour: Neighbour) {
         let Neighbour { address, mac, .. } = neighbour;
         tracing::debug!(engine = self.engines[engine].name, %address, found = mac.is_some());
-        self.engines[engine].post(EngineRequest::Neighbour { address, mac });
+        let nic = (self.engines[engine].nic != nic).then_some(nic);
+        self.engines[engine].post(EngineRequest::Neighbour { nic, address, mac });
     }
 }

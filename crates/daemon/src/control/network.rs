@@ -69,14 +69,19 @@ impl ControlPlane {
     /// Reads what has changed, where it is time to.
     pub(super) fn follow_networks(&mut self) {
         let now = Instant::now();
-        for nic in &mut self.nics {
+        for (index, nic) in self.nics.iter_mut().enumerate() {
             let read_at = nic.following.as_ref().and_then(|following| following.read_at);
             if read_at.is_none_or(|due| now < due) {
                 continue;
             }
             if let Some(network) = nic.follow(now, self.facts.udp_port) {
-                for engine in &mut self.engines[nic.engines.clone()] {
-                    engine.post(EngineRequest::Network(Box::new(network.clone())));
+                for engine in &mut self.engines {
+                    let network = Box::new(network.clone());
+                    engine.post(if engine.nic == index {
+                        EngineRequest::Network(network)
+                    } else {
+                        EngineRequest::NetworkElsewhere { nic: index, network }
+                    });
                 }
             }
         }

@@ -6,7 +6,6 @@ use std::ops::Range;
 use clearway_nic::MacAddress;
 use clearway_nic::interface::Steering;
 
-use super::listeners::Listeners;
 use super::neighbours::Link;
 use super::network::Following;
 use super::vifs::Vifs;
@@ -28,8 +27,6 @@ pub(crate) struct NicSlot {
     /// Follows the kernel's interface, if the NIC is one.
     pub(super) following: Option<Following>,
     pub(super) vifs: Vifs,
-    /// The service ports of its apps.
-    pub(super) listeners: Listeners,
 }
 
 /// What frames on a link look like.
@@ -60,8 +57,12 @@ impl NicSlot {
             link: kernel.neighbours.map(Link::new),
             following: kernel.follower.map(Following::new),
             vifs: Vifs::default(),
-            listeners: Listeners::default(),
         }
+    }
+
+    /// True if the engine of this index is one of the NIC's.
+    pub(crate) fn serves(&self, engine: usize) -> bool {
+        self.engines.contains(&engine)
     }
 }
 

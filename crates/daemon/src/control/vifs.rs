@@ -173,13 +173,12 @@ impl ControlPlane {
     /// Asks so many of the engines that have not been asked yet.
     fn ask_engines(&mut self, engine: usize, number: u32, count: usize) {
         let nic = &mut self.nics[self.engines[engine].nic];
-        let first = nic.engines.start;
         let Some(vif) = nic.vifs.table.get_mut(&number) else { return };
         vif.answers_left += count;
         let asked = vif.unasked.start..(vif.unasked.start + count).min(vif.unasked.end);
         vif.unasked.start = asked.end;
         for asked in asked {
-            self.engines[asked].post(vif.request(number, asked == engine, engine - first));
+            self.engines[asked].post(vif.request(number, asked == engine, engine));
         }
     }
 

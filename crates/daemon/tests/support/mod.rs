@@ -77,6 +77,26 @@ impl Network {
         Self { client, server, directory }
     }
 
+    /// Two hosts joined by two memifs, called "a" and "b"; they have the addresses 10.8.0.1 and 10.9.0.1, and
+    /// 10.8.0.2 and 10.9.0.2.
+    pub(crate) fn on_two_memifs() -> Self {
+        let directory = new_directory();
+        let start = |host: u32, role: &str| {
+            let nic = |name: &str, network: u32| {
+                let socket = directory.join(format!("{name}.sock"));
+                format!(
+                    "[[nic]]\nname = \"{name}\"\ndriver = \"memif\"\nsocket = {socket:?}\n\
+                     role = \"{role}\"\naddresses = [\"10.{network}.0.{host}/24\"]\n"
+                )
+            };
+            let files = Files::new(&directory, role, &(nic("a", 8) + &nic("b", 9)));
+            let address = std::net::Ipv4Addr::new(10, 8, 0, host as u8).into();
+            Daemon::new(spawn(&files.config), files, address)
+        };
+        let (client, server) = (start(1, "client"), start(2, "server"));
+        Self { client, server, directory }
+    }
+
     /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs. `keys` are
     /// those of the client's and of the server's port.
     pub(crate) fn at_fabric(queues: u16, keys: [&str; 2]) -> (Self, Fabric) {
@@ -228,6 +248,14 @@ impl Daemon {
     /// Attaches this process.
     pub(crate) fn attach(&self, app: &str) -> Channel {
         self.try_attach(app, SMALL).unwrap_or_else(|error| panic!("{app}: {error}"))
+    }
+
+    /// The same, at this engine or an engine of this NIC.
+    pub(crate) fn attach_at(&self, engine: &str, app: &str) -> Channel {
+        let engine = Some(engine.to_owned());
+        let (socket, sizes) = (self.socket.clone(), SMALL);
+        let options = Options { socket, engine, sizes, ..Options::new(app) };
+        Channel::attach(&options).unwrap_or_else(|error| panic!("{app}: {error}"))
     }
 
     pub(crate) fn try_attach(

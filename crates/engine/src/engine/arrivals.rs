@@ -6,8 +6,9 @@ use clearway_nic::BURST_FRAMES;
 use clearway_transport::{Arrival, Owner};
 use clearway_wire::digest::Digest;
 
+use super::elsewhere::Way;
 use super::{Checks, Core, Via};
-use crate::interface::{Datagram, NetworkErrorKind, Received, Service};
+use crate::interface::{Datagram, NetworkError, NetworkErrorKind, Received, Service};
 use crate::lanes::What;
 use crate::switch::{Party, Port, Sighting, VifKey};
 
@@ -169,31 +170,36 @@ impl Core {
     ) {
         match received {
             Received::Datagram(datagram) => match self.engine_elsewhere(datagram.payload) {
-                Some(engine) if via != Via::Lane => self.lanes.push(engine, What::Frame, frame),
+                Some(engine) if via != Via::Lane => self.hand_messages(engine, frame),
                 Some(_) => self.counters.frames_unclaimed += 1,
                 None => {
-                    self.handle_datagram(now, &datagram, via);
+                    let arrival = if via == Via::Lane { Arrival::Lane } else { Arrival::Queue };
+                    self.handle_datagram(now, &datagram, arrival, Way::Own);
                     self.share_reset(datagram.payload, frame, via);
                 }
             },
-            Received::NetworkError(error) => {
-                if let NetworkErrorKind::TooLarge { mtu } = error.kind {
-                    let (peer, quote) = (error.destination, error.quote);
-                    return self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
-                }
-                self.endpoint.handle_network_error(
-                    now,
-                    error.destination,
-                    error.quote,
-                    &mut self.channels,
-                );
-            }
+            Received::NetworkError(error) => self.handle_network_error(now, &error),
             Received::Consumed | Received::Dropped(_) => {}
         }
     }
 
+    #[cold]
+    pub(super) fn handle_network_error(&mut self, now: Time, error: &NetworkError<'_>) {
+        let (peer, quote) = (error.destination, error.quote);
+        if let NetworkErrorKind::TooLarge { mtu } = error.kind {
+            return self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+        }
+        self.endpoint.handle_network_error(now, peer, quote, &mut self.channels);
+    }
+
     #[inline]
-    fn handle_datagram(&mut self, now: Time, datagram: &Datagram<'_>, via: Via) {
+    pub(super) fn handle_datagram(
+        &mut self,
+        now: Time,
+        datagram: &Datagram<'_>,
+        arrival: Arrival,
+        way: Way,
+    ) {
         self.channels.destination = Some(datagram.destination.ip());
         let had_replies = self.endpoint.has_replies();
         let flows = self.endpoint.counters().flows_accepted;
@@ -202,13 +208,14 @@ impl Core {
             datagram.source,
             datagram.destination,
             datagram.payload,
-            if via == Via::Lane { Arrival::Lane } else { Arrival::Queue },
+            arrival,
             datagram.ecn,
             &mut self.channels,
         );
         let is_answered = had_replies || self.endpoint.has_replies();
         if is_answered || flows != self.endpoint.counters().flows_accepted {
-            self.paths.remember(&self.interface, datagram);
+            let path = self.interface_of(way).path_back(datagram);
+            self.paths_of(way).prepare(path);
         }
     }
 }

@@ -8,6 +8,7 @@ use clearway_channel::Code;
 use clearway_transport::{Owner, Reason};
 
 use super::Core;
+use super::elsewhere::Way;
 use crate::channels::{Link, code_of};
 use crate::interface::Resolution;
 
@@ -24,6 +25,7 @@ enum Waiting {
 #[derive(Debug)]
 pub(super) struct Unresolved {
     what: Waiting,
+    way: Way,
     local: SocketAddr,
     peer: SocketAddr,
     pub(super) give_up: Time,
@@ -46,13 +48,14 @@ impl Core {
                 None => self.connect_to_sibling(now, id, token, peer),
             };
         }
-        let local = self.interface.source_for(peer.ip()).ok_or(Code::Unreachable)?;
-        self.interface.route(peer.ip()).ok_or(Code::Unreachable)?;
+        let way = self.way_to(peer.ip()).ok_or(Code::Unreachable)?;
+        let source = self.interface_of(way).source_for(peer.ip());
+        let local = source.ok_or(Code::Unreachable)?;
         let channel = self.channels.channel(id).ok_or(Code::Internal)?;
         let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
         let owner = Owner { channel: id, connection: slot };
         let what = Waiting::Connect { owner, service_port: peer.port() };
-        self.wait_for_neighbour(now, what, local, peer.ip());
+        self.wait_for_neighbour(now, what, way, local, peer.ip());
         Ok(())
     }
 
@@ -63,16 +66,23 @@ impl Core {
         peer: IpAddr,
         bytes: u16,
     ) -> Result<(), Code> {
-        let local = self.interface.source_for(peer).ok_or(Code::Unreachable)?;
-        self.interface.route(peer).ok_or(Code::Unreachable)?;
-        self.wait_for_neighbour(now, Waiting::Ping { id, bytes }, local, peer);
+        let way = self.way_to(peer).ok_or(Code::Unreachable)?;
+        let local = self.interface_of(way).source_for(peer).ok_or(Code::Unreachable)?;
+        self.wait_for_neighbour(now, Waiting::Ping { id, bytes }, way, local, peer);
         Ok(())
     }
 
-    fn wait_for_neighbour(&mut self, now: Time, what: Waiting, local: IpAddr, peer: IpAddr) {
+    fn wait_for_neighbour(
+        &mut self,
+        now: Time,
+        what: Waiting,
+        way: Way,
+        local: IpAddr,
+        peer: IpAddr,
+    ) {
         let local = SocketAddr::new(local, self.config.udp_port);
         let peer = SocketAddr::new(peer, self.config.udp_port);
-        let unresolved = Unresolved { what, local, peer, give_up: now + RESOLVE_TIMEOUT_NS };
+        let unresolved = Unresolved { what, way, local, peer, give_up: now + RESOLVE_TIMEOUT_NS };
         self.unresolved.push(unresolved);
         self.go_on_resolved(now);
     }
@@ -80,9 +90,9 @@ impl Core {
     /// Goes on with everything whose neighbour has become known.
     pub(super) fn go_on_resolved(&mut self, now: Time) {
         for unresolved in core::mem::take(&mut self.unresolved) {
-            match self.interface.path(now, unresolved.local, unresolved.peer) {
+            match self.resolve(now, unresolved.way, unresolved.local, unresolved.peer) {
                 Resolution::Known(path) => {
-                    self.paths.prepare(path);
+                    self.paths_of(unresolved.way).prepare(path);
                     self.begin(now, &unresolved);
                 }
                 Resolution::Pending if now < unresolved.give_up => self.unresolved.push(unresolved),
@@ -165,7 +175,7 @@ impl Core {
         address: Option<IpAddr>,
         port: u16,
     ) -> Result<(), Code> {
-        if address.is_some_and(|address| !self.interface.is_own(address)) {
+        if address.is_some_and(|address| !self.is_own(address)) {
             return Err(Code::AddressUnavailable);
         }
         if self.listeners_elsewhere.contains_key(&port) {

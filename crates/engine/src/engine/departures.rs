@@ -15,6 +15,7 @@ use crate::switch::Party;
 impl Core {
     /// Sends ARP, NDP and ICMP. Returns how many frames were given to the queue.
     pub(super) fn send_own(&mut self, now: Time, queue: &mut dyn Queue, budget: usize) -> usize {
+        self.ask_elsewhere();
         let mut queued = 0;
         while queued < budget && self.interface.has_output() {
             let mut was_there = false;
@@ -40,12 +41,22 @@ impl Core {
         budget: usize,
     ) -> Sending {
         let mut sending = Sending::default();
+        self.waits_for_lane = false;
         while sending.taken < budget {
             let Some(destination) = self.endpoint.next_transmit(now) else { break };
-            if !self.lanes.is_alone() && self.is_here(destination.to.ip()) {
-                self.send_to_sibling(now, destination);
-                sending.taken += 1;
-                continue;
+            if !self.lanes.is_alone() {
+                if self.is_here(destination.to.ip()) {
+                    self.send_to_sibling(now, destination);
+                    sending.taken += 1;
+                    continue;
+                }
+                if let Some(other) = self.elsewhere_of(destination.from.ip()) {
+                    if !self.send_elsewhere(now, other, destination) {
+                        break;
+                    }
+                    sending.taken += 1;
+                    continue;
+                }
             }
             let path = self.paths.find(now, &mut self.interface, &mut self.endpoint, &destination);
             let Some(path) = path else {
@@ -81,7 +92,7 @@ impl Core {
 
     /// Brings a frame of the host's own to its ports on this host, and shows it to captures.
     /// Returns its length if it is for the NIC, too; else 0.
-    fn dispatch(&mut self, now: Time, frame: &[u8], party: Option<Party>) -> usize {
+    pub(super) fn dispatch(&mut self, now: Time, frame: &[u8], party: Option<Party>) -> usize {
         if frame.is_empty() {
             return 0;
         }
@@ -104,7 +115,7 @@ impl Core {
 /// Writes the next packet of messages to `destination`. Returns the length of the frame, 0 if there
 /// is none.
 #[inline]
-fn packet(
+pub(super) fn packet(
     now: Time,
     endpoint: &mut Endpoint,
     channels: &Channels,

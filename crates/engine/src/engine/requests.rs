@@ -52,8 +52,11 @@ impl Engine {
                 self.mailbox.tell(Event::VifClosed { channel, vif });
             }
             Request::Network(network) => self.core.set_network(now, *network),
-            Request::Neighbour { address, mac: Some(mac) } => {
-                self.core.interface.learn(now, address, mac)
+            Request::NetworkElsewhere { nic, network } => {
+                self.core.set_network_elsewhere(nic, &network);
+            }
+            Request::Neighbour { nic, address, mac: Some(mac) } => {
+                self.core.learn(now, nic, address, mac);
             }
             Request::Neighbour { mac: None, .. } => {} // the interface gives up by itself
             Request::Ping { id, peer, bytes } => {
@@ -107,7 +110,12 @@ impl Engine {
 
     pub(super) fn tell_control(&mut self) {
         while let Some(address) = self.core.interface.poll_wanted() {
-            self.mailbox.tell(Event::Resolve { address });
+            self.mailbox.tell(Event::Resolve { nic: None, address });
+        }
+        for other in &mut self.core.elsewhere {
+            while let Some(address) = other.interface.poll_wanted() {
+                self.mailbox.tell(Event::Resolve { nic: Some(other.number), address });
+            }
         }
         while let Some(conflict) = self.core.interface.poll_conflict() {
             self.mailbox.tell(Event::AddressConflict(conflict));
@@ -132,7 +140,8 @@ impl Core {
         self.endpoint.set_packet_bytes_max(now, payload_bytes);
         self.switch.set_services(self.interface.entries(self.config.udp_port));
         // It only grows: what a flow is about to send may be of the old size.
-        self.scratch.resize(self.scratch.len().max(network.mtu.into()), 0);
+        let frame_bytes = usize::from(network.mtu) + super::elsewhere::HEADER_BYTES_MAX;
+        self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
         self.config.interface = network;
     }
 }

@@ -1,10 +1,11 @@
-//! What an engine has to do with the other engines of its NIC: frames that came to the wrong one,
-//! what is learnt from those that concern all, and connections to apps that another one serves.
+//! What an engine has to do with the other engines of its host, those of its NIC above all: frames that
+//! came to the wrong one, what is learnt from those that concern all, and connections to apps that another
+//! one serves. What goes over NICs of others is in `elsewhere.rs`.
 //!
 //! | comes | goes by lane to |
 //! |---|---|
 //! | a packet of messages whose flow is another engine's | that engine |
-//! | a syn that is to be passed on | the engine that listens |
+//! | a syn that is to be passed on, or whose listener has another NIC | the engine that listens |
 //! | a frame that a VIF of another engine owns, or wants a copy of | that engine |
 //! | ARP, neighbour discovery, ICMP errors, resets of unknown flows | all others, to learn from |
 //! | a packet to an app of this host | the engine that serves it |
@@ -16,7 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_channel::Code;
-use clearway_nic::BURST_FRAMES;
+use clearway_nic::{BURST_FRAMES, Queue};
 use clearway_transport::{Arrival, Destination, Endpoint, Owner};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{Packet, PacketType};
@@ -35,7 +36,7 @@ impl Core {
     /// True if `address` is this host.
     #[inline]
     pub(super) fn is_here(&self, address: IpAddr) -> bool {
-        self.interface.is_own(address) || address.is_loopback()
+        self.is_own(address) || address.is_loopback()
     }
 
     /// The other engine that is to have a packet of messages, if it is not for this one.
@@ -45,10 +46,20 @@ impl Core {
             return None;
         }
         let engine = Endpoint::engine_of(payload).map(usize::from).or_else(|| {
-            let port = Endpoint::port_to_pass_on(payload)?;
-            self.listeners_elsewhere.get(&port).copied()
+            let (port, pass_on) = Endpoint::port_of_syn(payload)?;
+            let listener = *self.listeners_elsewhere.get(&port)?;
+            // It would look in vain for a queue of an engine that has none of this NIC.
+            (pass_on || !self.lanes.siblings().contains(&listener)).then_some(listener)
         })?;
         (engine != self.lanes.index() && engine < self.lanes.count()).then_some(engine)
+    }
+
+    /// Gives a packet of messages to the engine whose it is.
+    #[cold]
+    pub(super) fn hand_messages(&mut self, engine: usize, frame: &[u8]) {
+        let is_sibling = self.lanes.siblings().contains(&engine);
+        let what = if is_sibling { What::Frame } else { What::Overheard(Service::Messages) };
+        self.lanes.push(engine, what, frame);
     }
 
     /// Lets the other engines hear what concerns them, too.
@@ -87,32 +98,41 @@ impl Core {
 
     /// Takes what other engines have handed over, a burst of each.
     #[inline]
-    pub(super) fn take_from_siblings(&mut self, now: Time) -> usize {
+    pub(super) fn take_from_siblings(&mut self, now: Time, queue: &mut dyn Queue) -> usize {
         let mut left = self.lanes.pending();
         let mut taken = 0;
         while left != 0 {
-            taken += self.take_from(now, left.trailing_zeros() as usize);
+            taken += self.take_from(now, left.trailing_zeros() as usize, queue);
             left &= left - 1;
+        }
+        if core::mem::take(&mut self.relayed_unflushed) {
+            queue.flush();
         }
         taken
     }
 
-    fn take_from(&mut self, now: Time, engine: usize) -> usize {
+    fn take_from(&mut self, now: Time, engine: usize, queue: &mut dyn Queue) -> usize {
         let mut parcels = core::mem::take(&mut self.parcels);
         self.lanes.take(engine, BURST_FRAMES, &mut parcels);
         let taken = parcels.len();
-        self.handle_parcels(now, &parcels);
+        self.handle_parcels(now, engine, queue, &parcels);
         self.lanes.give_back(engine, &mut parcels);
         self.parcels = parcels;
         taken
     }
 
     /// Frames that follow each other are handled as a burst.
-    fn handle_parcels(&mut self, now: Time, mut parcels: &[Parcel]) {
+    fn handle_parcels(
+        &mut self,
+        now: Time,
+        engine: usize,
+        queue: &mut dyn Queue,
+        mut parcels: &[Parcel],
+    ) {
         while let Some(first) = parcels.first() {
             let frames = parcels.iter().take_while(|parcel| parcel.what == What::Frame).count();
             if frames == 0 {
-                self.handle_parcel(now, first);
+                self.handle_parcel(now, engine, queue, first);
                 parcels = &parcels[1..];
                 continue;
             }
@@ -126,7 +146,7 @@ impl Core {
         }
     }
 
-    fn handle_parcel(&mut self, now: Time, parcel: &Parcel) {
+    fn handle_parcel(&mut self, now: Time, engine: usize, queue: &mut dyn Queue, parcel: &Parcel) {
         let bytes = &parcel.bytes[..];
         match parcel.what {
             What::Frame => self.handle_burst(now, &[bytes], Via::Lane),
@@ -134,12 +154,19 @@ impl Core {
                 // Those of other engines have been given theirs.
                 self.switch.copy(&mut self.channels, now, None, bytes, &Digest::of(bytes));
             }
-            What::Overheard(service) => {
+            What::Overheard(service) if self.lanes.siblings().contains(&engine) => {
                 let received = self.interface.overhear(now, service, bytes);
                 if let Some(received) = received {
                     self.handle_received(now, received, bytes, Via::Lane);
                 }
             }
+            What::Overheard(service) => {
+                let other = self.elsewhere.iter().position(|nic| nic.engines.contains(&engine));
+                if let Some(other) = other {
+                    self.handle_from_elsewhere(now, other, service, bytes);
+                }
+            }
+            What::Transmit => self.transmit_for_other(now, queue, bytes),
             What::Datagram { source, destination } => {
                 self.channels.destination = Some(destination.ip());
                 // This is the way that it was to come.

@@ -56,10 +56,11 @@ impl Engine {
     }
 
     /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF
-    /// has frames for it, or the control plane's events. Whoever makes room there rings no doorbell.
+    /// has frames for it, a lane to another NIC, or the control plane's events. Whoever makes room there rings no doorbell.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.core.switch.has_senders()
+            || self.core.waits_for_lane
             || self.mailbox.has_waiting()
             || self.core.channels.waits_for_room()
     }
@@ -74,8 +75,10 @@ impl Engine {
     pub fn next_timeout(&self) -> Option<Time> {
         let core = &self.core;
         let waiting = core.unresolved.iter().map(|unresolved| unresolved.give_up).min();
+        let elsewhere = core.elsewhere.iter().map(|nic| nic.interface.poll_timeout());
         [core.endpoint.next_timeout(), core.interface.poll_timeout(), waiting]
             .into_iter()
+            .chain(elsewhere)
             .flatten()
             .min()
     }

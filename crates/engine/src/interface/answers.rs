@@ -61,7 +61,7 @@ impl Interface {
     /// Tells the link that these addresses are here, and asks whether somebody else has them. They are
     /// used meanwhile: RFC 5227 waits for some seconds first, in which a daemon would be of no use.
     pub(super) fn announce(&mut self, own: &[IpAddr]) {
-        if self.kernel_shares {
+        if self.kernel_shares || !self.is_spokesman {
             return;
         }
         for address in own {

@@ -45,6 +45,7 @@ use conflicts::Conflicts;
 use core::net::{IpAddr, SocketAddr};
 use neighbours::Neighbours;
 use outbox::{Outbox, RateLimit};
+use routes::Rank;
 
 /// Answers to echo requests, and refusals of datagrams, per second.
 const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
@@ -102,6 +103,7 @@ pub struct Interface {
     vlan: Option<u16>,
     mtu: u16,
     kernel_shares: bool,
+    is_spokesman: bool,
     verify_checksums: bool,
     addresses: Addresses,
     neighbours: Neighbours,
@@ -122,6 +124,7 @@ impl Interface {
             vlan,
             mtu,
             kernel_shares,
+            is_spokesman: true,
             verify_checksums: !receive_checksum,
             addresses: Addresses::new(config),
             neighbours: Neighbours::new(),
@@ -131,6 +134,13 @@ impl Interface {
             drops: Drops::default(),
             conflicts: Conflicts::default(),
         }
+    }
+
+    /// The same, of an engine that is not the first of its NIC, or not of its NIC at all: another one
+    /// announces the host's addresses, and tells of conflicts.
+    #[must_use]
+    pub fn silent(config: &Config) -> Self {
+        Self { is_spokesman: false, ..Self::new(config) }
     }
 
     /// The network has changed: takes what `config` says of addresses, routes and MTU. What is known
@@ -167,6 +177,12 @@ impl Interface {
     #[must_use]
     pub fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
         self.addresses.source_for(destination, self.best_route(destination)?)
+    }
+
+    /// How good the way to `destination` is, to be held against those of other interfaces: the lowest
+    /// is the best. `None` if there is no route.
+    pub(crate) fn rank(&self, destination: IpAddr) -> Option<Rank> {
+        self.best_route(destination).map(Route::rank)
     }
 
     /// The address on the link that packets for `destination` are handed to: itself, or a gateway.
@@ -261,7 +277,7 @@ impl Interface {
 
     /// The next host that was found to use an own address, too. Each is named once in ten seconds.
     pub fn poll_conflict(&mut self) -> Option<Conflict> {
-        self.conflicts.poll()
+        self.conflicts.poll().filter(|_| self.is_spokesman)
     }
 
     /// The peer at `destination` does not answer, though it should. If that is because its neighbour

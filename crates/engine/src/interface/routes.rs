@@ -39,6 +39,11 @@ impl Route {
         Self { via: Some(gateway), ..Self::on_link(to, 0) }
     }
 
+    /// What makes it better than others that lead to the same destination: the lower.
+    pub(super) fn rank(&self) -> Rank {
+        (core::cmp::Reverse(self.prefix_bits), self.metric)
+    }
+
     /// The neighbour that a packet to `destination` is handed to.
     pub(super) fn next_hop(&self, destination: IpAddr) -> IpAddr {
         self.via.unwrap_or(destination)
@@ -48,6 +53,9 @@ impl Route {
         common_bits(self.to, destination).is_some_and(|bits| bits >= self.prefix_bits.into())
     }
 }
+
+/// The longest prefix comes first, then the lowest metric.
+pub(crate) type Rank = (core::cmp::Reverse<u8>, u32);
 
 /// All ways of an interface.
 #[derive(Debug)]
@@ -59,7 +67,7 @@ pub(super) struct Routes {
 impl Routes {
     pub(super) fn new(mut routes: Vec<Route>) -> Self {
         // Stable, so that what is equally good stays in the order that it was given in.
-        routes.sort_by_key(|route| (core::cmp::Reverse(route.prefix_bits), route.metric));
+        routes.sort_by_key(Route::rank);
         Self { routes }
     }
 

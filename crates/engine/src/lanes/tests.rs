@@ -10,7 +10,7 @@ fn taken(lanes: &mut Lanes, engine: usize) -> Vec<Vec<u8>> {
 
 #[test]
 fn frames_arrive_in_order_and_only_where_they_are_for() {
-    let mut lanes = between(3).expect("descriptors");
+    let mut lanes = between(&[3]).expect("descriptors");
     for round in 0..1000u16 {
         lanes[0].push(2, What::Frame, &round.to_ne_bytes());
         lanes[1].push(2, What::Copy, &[1; 9]);
@@ -27,7 +27,7 @@ fn frames_arrive_in_order_and_only_where_they_are_for() {
 
 #[test]
 fn what_finds_a_lane_full_is_dropped_and_counted_and_holds_up_no_other() {
-    let mut lanes = between(3).expect("descriptors");
+    let mut lanes = between(&[3]).expect("descriptors");
     for _ in 0..LANE_FRAMES + 5 {
         lanes[0].push(1, What::Frame, b"too many");
     }
@@ -45,7 +45,7 @@ fn what_finds_a_lane_full_is_dropped_and_counted_and_holds_up_no_other() {
 
 #[test]
 fn what_is_left_is_still_there_the_next_time() {
-    let mut lanes = between(2).expect("descriptors");
+    let mut lanes = between(&[2]).expect("descriptors");
     for number in 0..10u8 {
         lanes[1].push(0, What::Frame, &[number]);
     }
@@ -67,7 +67,7 @@ fn what_is_left_is_still_there_the_next_time() {
 
 #[test]
 fn a_sleeping_engine_is_woken_once() {
-    let mut lanes = between(2).expect("descriptors");
+    let mut lanes = between(&[2]).expect("descriptors");
     let is_rung = |lanes: &Lanes| {
         let mut bell =
             [rustix::event::PollFd::new(&lanes.doors[0].bell, rustix::event::PollFlags::IN)];
@@ -94,7 +94,7 @@ fn a_sleeping_engine_is_woken_once() {
 #[test]
 fn lanes_between_threads() {
     const FRAMES: u32 = 100_000;
-    let mut lanes = between(2).expect("descriptors");
+    let mut lanes = between(&[2]).expect("descriptors");
     let (mut to, mut from) = (lanes.pop().expect("two"), lanes.pop().expect("two"));
     let sender = std::thread::spawn(move || {
         let mut number = 0u32;

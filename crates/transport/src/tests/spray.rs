@@ -180,7 +180,8 @@ impl World {
     fn arrive(&mut self, to: usize, lane: Option<usize>, from: SocketAddr, bytes: &[u8]) {
         let host = &mut self.hosts[to];
         let queue = host.hash.queue(from, host.address, host.engines.len());
-        let listener = || Endpoint::port_to_pass_on(bytes).and(Some(self.listener));
+        let is_passed_on = |(_, pass_on): (u16, bool)| pass_on.then_some(self.listener);
+        let listener = || Endpoint::port_of_syn(bytes).and_then(is_passed_on);
         let owner = Endpoint::engine_of(bytes).map(usize::from).or_else(listener).unwrap_or(queue);
         let (engine, arrival) = match lane {
             Some(engine) => (engine, Arrival::Lane),
