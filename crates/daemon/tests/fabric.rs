@@ -50,6 +50,25 @@ fn messages_survive_loss_duplication_reordering_and_corruption() {
     }
 }
 
+/// The process at the other end of the hosts' memifs dies and comes back: the links go down, and up again,
+/// and no message is lost.
+#[test]
+fn flows_survive_a_memif_whose_other_end_starts_again() {
+    let (network, mut fabric) = Network::at_fabric(1, ["", ""]);
+    let (mut client, connection) = connect(&network);
+    exchange(&mut client, connection, 10);
+    for _ in 0..3 {
+        client.send(connection, b"on its way").expect("sent");
+        fabric.restart();
+        let echo = client.recv_zero_copy(Some(PATIENCE)).expect("echoed in the end");
+        assert_eq!(*echo, *b"on its way");
+        drop(echo);
+        exchange(&mut client, connection, 10);
+    }
+    let flows = network.client.status()["engines"][0]["flows"].as_array().map_or(0, Vec::len);
+    assert_eq!(flows, 1, "the flow is the one that it was");
+}
+
 #[test]
 fn orders_change_a_fabric_that_runs() {
     let (network, mut fabric) = Network::at_fabric(4, [",rss=toeplitz", ",rss=folded"]);

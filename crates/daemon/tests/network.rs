@@ -252,8 +252,12 @@ fn flows_follow_the_mtu_of_the_own_interface() {
 #[test]
 fn an_address_that_somebody_else_has_is_found_out() {
     let Some(veth) = Veth::new() else { return };
-    for driver in ["af_xdp", "af_packet"] {
-        let taken = format!("driver = \"{driver}\"\naddresses = [\"{}/24\"]", IPV4[1]);
+    let addresses = [format!("{}/24", IPV4[1]), format!("{}/64", IPV6[1])];
+    for (driver, address) in ["af_xdp", "af_packet"]
+        .into_iter()
+        .flat_map(|driver| addresses.iter().map(move |address| (driver, address)))
+    {
+        let taken = format!("driver = \"{driver}\"\naddresses = [\"{address}\"]");
         let network = veth.hosts([&taken, ""], IPV4.map(IpAddr::V4));
         let conflicts = || {
             let counters = network.client.status()["engines"][0]["counters"].clone();
@@ -261,7 +265,7 @@ fn an_address_that_somebody_else_has_is_found_out() {
             let conflicts = counters.iter().find(|pair| pair[0] == "address_conflict");
             conflicts.and_then(|pair| pair[1].as_u64()).unwrap_or(0)
         };
-        eventually("the daemon notices", || conflicts() > 0);
+        eventually(&format!("the daemon notices {address} on {driver}"), || conflicts() > 0);
     }
 }
 

@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use serde_json::Value;
 
 pub(crate) struct Fabric {
+    ports: Vec<String>,
     process: Child,
     output: BufReader<ChildStdout>,
 }
@@ -13,15 +14,15 @@ pub(crate) struct Fabric {
 impl Fabric {
     /// One with these ports, as they stand behind `--port`.
     pub(crate) fn start(ports: &[String]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["fabric", "--json", "--seed", "1"])
-            .args(ports.iter().flat_map(|port| ["--port", port]))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the fabric starts");
-        let output = BufReader::new(process.stdout.take().expect("piped"));
-        Self { process, output }
+        let (process, output) = spawn(ports);
+        Self { ports: ports.to_vec(), process, output }
+    }
+
+    /// Ends it as `kill -9` does, and starts it again.
+    pub(crate) fn restart(&mut self) {
+        self.process.kill().expect("killed");
+        self.process.wait().expect("gone");
+        (self.process, self.output) = spawn(&self.ports);
     }
 
     /// Tells it something.
@@ -53,4 +54,16 @@ impl Drop for Fabric {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+fn spawn(ports: &[String]) -> (Child, BufReader<ChildStdout>) {
+    let mut process = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["fabric", "--json", "--seed", "1"])
+        .args(ports.iter().flat_map(|port| ["--port", port]))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the fabric starts");
+    let output = BufReader::new(process.stdout.take().expect("piped"));
+    (process, output)
 }
