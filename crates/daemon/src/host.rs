@@ -29,6 +29,7 @@ impl Host {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
         let (mut nics, mut groups, mut first) = (Vec::new(), Vec::new(), 0);
+        let mut copies = Vec::new();
         for nic in &config.nics {
             let opened = open_nic(nic, config.udp_port)?;
             let settings = EngineConfig {
@@ -44,15 +45,23 @@ impl Host {
             let of_nic = first..first + nic.engines;
             first = of_nic.end;
             groups.push((settings, dealt(opened.queues, nic.engines)));
+            copies.push(opened.copies);
             nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
         }
         let (seed, secret) =
             random().map_err(|error| Error::resources("draw random numbers", error))?;
         let (mut engines, mut slots) = (Vec::new(), Vec::new());
         let made = Engine::of_host(groups, seed, secret, clock.now());
-        for (engine, control) in made.map_err(|error| Error::resources("make an engine", error))? {
+        for (mut engine, control) in
+            made.map_err(|error| Error::resources("make an engine", error))?
+        {
             let is_of = |nic: &NicSlot| nic.serves(slots.len());
             let nic = nics.iter().position(is_of).expect("each engine is of a NIC");
+            if let Some(copies) = copies[nic].take() {
+                engine
+                    .set_copies(copies)
+                    .map_err(|error| Error::resources("wait for copies", error))?;
+            }
             slots.push(EngineSlot::new(engine.name(), nic, control));
             engines.push(engine);
         }

@@ -21,6 +21,8 @@ const MTU_BYTES_DEFAULT: u16 = 1500;
 /// A NIC that is open.
 pub(crate) struct OpenNic {
     pub(crate) queues: Vec<Box<dyn Queue>>,
+    /// Where copies come of what goes to the kernel, if that is not the first of the queues.
+    pub(crate) copies: Option<Box<dyn Queue>>,
     pub(crate) interface: interface::Config,
     pub(crate) kernel: KernelSide,
 }

@@ -109,6 +109,8 @@ enum Via {
 /// One engine. Made on one thread, run on another by [`crate::Group`].
 pub struct Engine {
     queues: Vec<Box<dyn Queue>>,
+    /// Where copies come of what goes to others.
+    copies: Option<Box<dyn Queue>>,
     core: Core,
     mailbox: Mailbox,
     /// Everything that can end a sleep.
@@ -284,6 +286,7 @@ impl Engine {
         };
         let engine = Self {
             queues,
+            copies: None,
             core,
             mailbox,
             sleep,
@@ -300,6 +303,18 @@ impl Engine {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.core.config.name
+    }
+
+    /// Has the engine look at copies that come by a queue of their own: of frames that go to others, such
+    /// as the kernel. They are shown to virtual interfaces that want some, here and at the other engines
+    /// of the NIC, and learnt from; they belong to nobody and are not answered.
+    pub fn set_copies(&mut self, copies: Box<dyn Queue>) -> io::Result<()> {
+        if let Some(fd) = copies.wait_fd() {
+            let data = epoll::EventData::new_u64(0);
+            epoll::add(&self.sleep, fd, data, epoll::EventFlags::IN)?;
+        }
+        self.copies = Some(copies);
+        Ok(())
     }
 
     /// Switches checking off, or on again. For benchmarks: no configuration and no request leads here.
@@ -336,6 +351,10 @@ impl Engine {
             let core = &mut self.core;
             work += queue
                 .receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames, Via::Queue));
+        }
+        if let Some(queue) = &mut self.copies {
+            let core = &mut self.core;
+            work += queue.receive(BURST_FRAMES, &mut |frames| core.handle_copies(now, frames));
         }
         if let Some(queue) = self.queues.first_mut() {
             work += self.core.take_from_siblings(now, queue.as_mut());

@@ -21,7 +21,7 @@ pub mod seccomp;
 #[cfg(test)]
 mod test_frames;
 
-pub use open_interface::{Opened, open_interface};
+pub use open_interface::{Opened, open_interface, open_xdp};
 pub use queue::{
     BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
 };

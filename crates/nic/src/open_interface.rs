@@ -3,14 +3,29 @@
 use crate::interface::Steering;
 use crate::{Error, Queue, af_packet, af_xdp};
 
-/// The queues of an interface, and the control side that says which frames are theirs.
-pub type Opened = (Vec<Box<dyn Queue>>, Box<dyn Steering>);
+/// An interface that is open.
+pub struct Opened {
+    /// Its queues.
+    pub queues: Vec<Box<dyn Queue>>,
+    /// The control side, which says which frames are theirs.
+    pub steering: Box<dyn Steering>,
+    /// Where copies come of what goes to the kernel, if that is not the first of the queues. Not for
+    /// sending.
+    pub copies: Option<Box<dyn Queue>>,
+}
+
+/// Opens with AF_XDP, and a packet socket for copies beside it.
+pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
+    let (queues, mut steering) = af_xdp::open(config)?;
+    let copies = Some(af_packet::open_copies(&config.interface, &mut steering)?);
+    Ok(Opened { queues, steering: Box::new(steering), copies })
+}
 
 /// Opens with AF_XDP, and where that cannot be and the mode is left to us with one queue of a
 /// packet socket. `Info::driver` and `Info::mode` say which it is and why.
 pub fn open_interface(config: &af_xdp::Config) -> Result<Opened, Error> {
-    match af_xdp::open(config) {
-        Ok((queues, steering)) => Ok((queues, Box::new(steering))),
+    match open_xdp(config) {
+        Ok(opened) => Ok(opened),
         Err(error) if may_fall_back(config, &error) => open_packet(config, error),
         Err(error) => Err(error),
     }
@@ -30,7 +45,10 @@ fn open_packet(config: &af_xdp::Config, error: Error) -> Result<Opened, Error> {
         because: Some(format!("no AF_XDP: {error}")),
     };
     match af_packet::open(&config) {
-        Ok((queue, steering)) => Ok((vec![queue], Box::new(steering))),
+        Ok((queue, steering)) => {
+            let (queues, steering) = (vec![queue], Box::new(steering));
+            Ok(Opened { queues, steering, copies: None })
+        }
         Err(_) => Err(error),
     }
 }

@@ -463,10 +463,11 @@ fn what_cannot_be_opened_says_why() {
 fn an_interface_with_a_foreign_program_is_opened_with_a_packet_socket() {
     let Some(veth) = Veth::new() else { return };
     let open = || veth.near.within(|| open_interface(&config(Mode::Auto))).expect("entered");
-    let (first, _steering) = open().expect("veth can be opened");
-    assert_eq!(first[0].info().driver, "af_xdp");
-    let (second, _steering) = open().expect("veth can be opened");
-    let info = second[0].info();
+    let first = open().expect("veth can be opened");
+    assert!(first.copies.is_some(), "what goes to the kernel can be seen");
+    assert_eq!(first.queues[0].info().driver, "af_xdp");
+    let second = open().expect("veth can be opened");
+    let info = second.queues[0].info();
     assert_eq!(info.driver, "af_packet");
     assert!(info.mode.contains("no AF_XDP: another XDP program"), "{}", info.mode);
     let insisting = || veth.near.within(|| open_interface(&config(Mode::Generic)));

@@ -82,6 +82,7 @@ const DPDK: &str = "[[nic]]\ndriver = \"dpdk\"\ndevice = \"net_null0,size=60\"\n
                     addresses = [\"10.0.0.1/24\"]\n";
 const SECOND_DPDK: &str = "[[nic]]\nname = \"two\"\ndriver = \"dpdk\"\ndevice = \"net_null0\"\n\
                            eal = [\"--no-huge\"]\naddresses = [\"10.0.0.2/24\"]\n";
+const SECOND_40: &str = "[[nic]]\nname = \"two\"\ninterface = \"eth0\"\nengines = 40\n";
 const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 
 /// What is wrong, the line on which it stands, and parts of the cause and of the remedy.
@@ -120,6 +121,7 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
             "one core for each",
         ),
         (nic("engines = 2\nqueues = 1\n"), 4, "2 engines need a queue each", "raise `queues` to 2"),
+        (nic(&format!("engines = 40\n{SECOND_40}")), 1, "80 engines in all", "lower `engines`"),
         (nic("mtu_bytes = 99999\n"), 3, "out of range", "65518"),
         (nic("vlan = 4095\n"), 3, "out of range", "4094"),
         (nic("idle = 1\n"), 3, "`idle` in [[nic]] is integer", "string"),

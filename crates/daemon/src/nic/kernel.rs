@@ -4,7 +4,7 @@
 //! only packets to the daemons' UDP port are taken. If they are others, they are the daemon's alone.
 
 use clearway_nic::interface::{Neighbours, Watch};
-use clearway_nic::{Error, Opened, af_packet, af_xdp, open_interface};
+use clearway_nic::{Error, Opened, af_packet, af_xdp, open_interface, open_xdp};
 
 use super::follower::Follower;
 use super::{KernelSide, OpenNic};
@@ -14,7 +14,7 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
     // First of all: from here on no change is missed.
     let mut watch = Watch::open(&kernel.name)?;
     let facts = watch.facts()?;
-    let (queues, mut steering) = open_queues(kernel)?;
+    let Opened { queues, mut steering, copies } = open_queues(kernel)?;
     let Some(first) = queues.first() else {
         return Err(Error::Invalid(format!("{} has no queue that can be used", kernel.name)));
     };
@@ -28,7 +28,7 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
     }
     let neighbours = interface.kernel_shares.then(|| Neighbours::open(&kernel.name)).transpose()?;
     let kernel = KernelSide { steering: Some(steering), neighbours, follower: Some(follower) };
-    Ok(OpenNic { queues, interface, kernel })
+    Ok(OpenNic { queues, copies, interface, kernel })
 }
 
 fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
@@ -44,13 +44,11 @@ fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
     };
     match kernel.driver {
         InterfaceDriver::Auto => open_interface(&config),
-        InterfaceDriver::AfXdp => {
-            let (queues, steering) = af_xdp::open(&config)?;
-            Ok((queues, Box::new(steering)))
-        }
+        InterfaceDriver::AfXdp => open_xdp(&config),
         InterfaceDriver::AfPacket => {
             let (queue, steering) = af_packet::open(&af_packet::Config::new(&kernel.name))?;
-            Ok((vec![queue], Box::new(steering)))
+            let (queues, steering) = (vec![queue], Box::new(steering));
+            Ok(Opened { queues, steering, copies: None })
         }
     }
 }

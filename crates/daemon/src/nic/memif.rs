@@ -50,7 +50,7 @@ pub(super) fn without_kernel(
         kernel_shares: false,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
     };
-    OpenNic { queues, interface, kernel: KernelSide::default() }
+    OpenNic { queues, copies: None, interface, kernel: KernelSide::default() }
 }
 
 /// A locally administered address (IEEE 802, section 8.2) made of the host's first IP address:

@@ -78,6 +78,22 @@ impl Core {
         }
     }
 
+    /// Takes copies of frames that have gone to others. What concerns a service of the host that hears
+    /// groups is learnt from, too.
+    pub(super) fn handle_copies(&mut self, now: Time, frames: &[&[u8]]) {
+        for frame in frames {
+            let digest = Digest::of(frame);
+            self.copy(now, None, frame, &digest);
+            let mut owner = [None];
+            self.switch.find(core::slice::from_ref(&digest), &mut owner);
+            if let Some(Port::Service(service @ (Service::Arp | Service::Icmp))) = owner[0]
+                && let Some(received) = self.interface.overhear(now, service, frame)
+            {
+                self.handle_received(now, received, frame, Via::Lane);
+            }
+        }
+    }
+
     #[cold]
     fn handle_burst_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
         match self.switch.first_vif() {

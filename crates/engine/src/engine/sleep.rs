@@ -27,14 +27,15 @@ impl Engine {
     /// Prepares to sleep: from now on whatever may give work wakes the engine. False if there is
     /// work already; [`Engine::disarm`] has to follow in either case.
     pub(crate) fn arm(&mut self) -> bool {
-        let queues = self.queues.iter_mut().all(|queue| queue.wait_fd().is_some() && queue.arm());
+        let mut queues = self.queues.iter_mut().chain(&mut self.copies);
+        let queues = queues.all(|queue| queue.wait_fd().is_some() && queue.arm());
         queues && self.core.channels.arm() && self.core.lanes.arm() && self.mailbox.is_empty()
     }
 
     /// Ends what [`Engine::arm`] began.
     pub(crate) fn disarm(&mut self) {
         self.rested();
-        for queue in &mut self.queues {
+        for queue in self.queues.iter_mut().chain(&mut self.copies) {
             queue.disarm();
         }
         self.core.channels.disarm();

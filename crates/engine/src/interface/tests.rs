@@ -342,6 +342,29 @@ fn what_a_host_tells_a_group_is_no_news_to_itself() {
 }
 
 #[test]
+fn only_one_engine_of_a_nic_speaks_for_the_host() {
+    let (_, mut b) = hosts(|_| ());
+    let mut silent = Interface::silent(&config(1));
+    silent.handle_link_up(NOW);
+    assert!(!silent.has_output(), "another engine announces the addresses");
+    let mut other = config(1);
+    other.mac = [2, 0, 0, 0, 0, 77];
+    let mut other = Interface::new(&other);
+    other.handle_link_up(NOW);
+    for frame in frames_of(&mut other) {
+        receive(&mut silent, NOW, &frame);
+    }
+    assert_eq!(silent.poll_conflict(), None, "another engine tells of it");
+    // But it answers, and asks.
+    frames_of(&mut silent);
+    assert!(matches!(b.path(NOW, v4(2), v4(1)), Resolution::Pending));
+    for question in frames_of(&mut b) {
+        receive(&mut silent, NOW, &question);
+    }
+    assert_eq!(frames_of(&mut silent).len(), 1, "an answer");
+}
+
+#[test]
 fn who_uses_an_own_address_too_is_found_out_and_told() {
     for own in [v4(1).ip(), v6(1).ip()] {
         let (mut a, _) = hosts(|config| {

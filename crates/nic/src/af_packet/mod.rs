@@ -62,6 +62,24 @@ impl Config {
 /// Opens an interface and steers nothing to the queue yet: see
 /// [`Steering`](crate::interface::Steering).
 pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
+    let (queue, table) = open_queue(config)?;
+    let steering = KernelSteering::new(Box::new(table), Device::open(&config.interface)?)?;
+    Ok((queue, steering))
+}
+
+/// Opens a queue beside those of another driver that swallows what it receives: what `steering` is asked
+/// for by [`Steering::add_copies`](crate::interface::Steering::add_copies) comes here, and goes on to the
+/// kernel. Not for sending.
+pub fn open_copies(
+    interface: &str,
+    steering: &mut KernelSteering,
+) -> Result<Box<dyn Queue>, Error> {
+    let (queue, table) = open_queue(&Config::new(interface))?;
+    steering.set_copies(Box::new(table));
+    Ok(queue)
+}
+
+fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error> {
     let range = LCD_DESCRIPTORS..=DESCRIPTORS_MAX;
     if !config.descriptors.is_power_of_two() || !range.contains(&config.descriptors) {
         return Err(Error::Invalid(format!(
@@ -84,10 +102,9 @@ pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> 
     let info = Info { driver: "af_packet", mode, mac };
     let is_open = Arc::new(AtomicBool::new(false));
     let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
-    let steering = KernelSteering::new(Box::new(table), Device::open(&config.interface)?)?;
     let queue =
         PacketQueue::new(socket, ring, device, info, is_open, config.descriptors, frame_bytes);
-    Ok((Box::new(queue), steering))
+    Ok((Box::new(queue), table))
 }
 
 /// A socket with its ring and options. It has no protocol yet, so that nothing can arrive before

@@ -1,5 +1,5 @@
 //! Ethernet addresses that a NIC must let in besides its own: the multicast groups of our own IPv6
-//! addresses, and unicast addresses of virtual interfaces.
+//! addresses, those that virtual interfaces want copies of, and unicast addresses of virtual interfaces.
 //!
 //! They are asked for by a packet socket, so the kernel forgets them when it is closed, however this
 //! process ends. A NIC that has no room in its filter is made promiscuous by the kernel.
@@ -35,17 +35,25 @@ impl Memberships {
     /// Lets in the neighbour solicitations for `address`.
     pub(crate) fn join_for(&self, address: IpAddr) -> Result<(), Error> {
         let IpAddr::V6(address) = address else { return Ok(()) };
-        let (kind, group) = (libc::PACKET_MR_MULTICAST, solicited_node_mac(address));
-        self.change(libc::PACKET_ADD_MEMBERSHIP, kind, group)
+        self.join(solicited_node_mac(address))
+    }
+
+    /// Lets in frames to the group at `mac`. Twice has to be undone twice.
+    pub(crate) fn join(&self, mac: MacAddress) -> Result<(), Error> {
+        self.change(libc::PACKET_ADD_MEMBERSHIP, libc::PACKET_MR_MULTICAST, mac)
             .map_err(|errno| failed("join a multicast group", errno))
     }
 
     /// Undoes [`Memberships::join_for`].
     pub(crate) fn leave_for(&self, address: IpAddr) {
         let IpAddr::V6(address) = address else { return };
-        let (kind, group) = (libc::PACKET_MR_MULTICAST, solicited_node_mac(address));
+        self.leave(solicited_node_mac(address));
+    }
+
+    /// Undoes [`Memberships::join`] once.
+    pub(crate) fn leave(&self, mac: MacAddress) {
         // Fails only if the group was not joined or the interface is gone: left either way.
-        let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, kind, group);
+        let _ = self.change(libc::PACKET_DROP_MEMBERSHIP, libc::PACKET_MR_MULTICAST, mac);
     }
 
     /// Lets in frames to `mac`.

@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use crate::Error;
+use crate::{Error, MacAddress};
 
 /// The words of a digest.
 pub(crate) const WORDS: usize = 8;
@@ -65,6 +65,34 @@ impl SteerPattern {
     pub(crate) fn of(&self, field: Field) -> (u64, u64) {
         let of = |words: &[u64; WORDS]| (words[field.word] & field.mask()) >> field.shift;
         (of(&self.mask), of(&self.value))
+    }
+
+    /// The frames of this pattern that are to all or to a group: IEEE 802, "the I/G address bit", is set
+    /// in their destination. `None` if it matches no such frame.
+    pub(crate) fn to_groups(self) -> Option<SteerPattern> {
+        let excludes = self.of(fields::GROUP) == (1, 0);
+        (!excludes).then(|| self.with(fields::GROUP, 1))
+    }
+
+    /// The Ethernet address of the one group that the frames are to, if the pattern says it, by that
+    /// or by the IP address (RFC 1112, section 6.4; RFC 2464, section 7).
+    pub(crate) fn group(&self) -> Option<MacAddress> {
+        let octets = |bits: u64| bits.to_be_bytes();
+        if let Some(mac) = self.says(fields::MAC_DESTINATION) {
+            let [_, _, mac @ ..] = octets(mac);
+            return Some(mac);
+        }
+        match self.says(fields::NETWORK)? {
+            network::IPV4 => match octets(self.says(fields::IPV4_DESTINATION)?) {
+                [.., 224..=239, a, b, c] => Some([0x01, 0x00, 0x5e, a & 0x7f, b, c]),
+                _ => None,
+            },
+            network::IPV6 if self.says(fields::IPV6_DESTINATION_HIGH)? >> 56 == 0xff => {
+                let [.., a, b, c, d] = octets(self.says(fields::IPV6_DESTINATION_LOW)?);
+                Some([0x33, 0x33, a, b, c, d])
+            }
+            _ => None,
+        }
     }
 
     /// Whole UDP datagrams to `port` of one address, or of any.
@@ -185,6 +213,9 @@ pub(crate) mod fields {
     pub(crate) const FIRST_FRAGMENT: Field = Field::new(0, 19, 1);
     pub(crate) const LAYER: Field = Field::new(0, 16, 3);
     pub(crate) const ETHER_TYPE: Field = Field::new(0, 0, 16);
+    pub(super) const MAC_DESTINATION: Field = Field::new(1, 16, 48);
+    /// The bit of it that says that it is a group's.
+    pub(super) const GROUP: Field = Field::new(1, 56, 1);
     pub(super) const ARP_SENDER: Field = Field::new(3, 32, 32);
     pub(crate) const IPV4_DESTINATION: Field = Field::new(3, 0, 32);
     pub(crate) const IPV6_DESTINATION_HIGH: Field = Field::new(5, 0, 64);

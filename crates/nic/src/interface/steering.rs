@@ -20,6 +20,14 @@ pub trait Steering: Send {
     /// Undoes [`Steering::add_pattern`] once. Not an error if it was not added.
     fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
 
+    /// From now on copies come of those frames that `pattern` matches, that are to all or to a group, and
+    /// that nobody has asked for by [`Steering::add_pattern`]: these go on to the kernel as well. What
+    /// is added twice has to be removed twice.
+    fn add_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
+    /// Undoes [`Steering::add_copies`] once. Not an error if it was not added.
+    fn remove_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
+
     /// From now on UDP to `port` comes to the queues: to one address, or with `None` to any, the
     /// kernel's own included. That is a pattern, and a claim that keeps the port from other programs
     /// on this host; refused if one has bound it. Registering twice is the same as once.
@@ -80,12 +88,19 @@ pub(crate) trait PatternTable: Send {
     fn steered(&self) -> Option<Steered>;
 }
 
-/// Steering of a kernel interface: patterns for the driver, and what has to be asked of the kernel along
-/// with them.
-pub struct KernelSteering {
+/// A table of patterns that may be wanted several times.
+struct Patterns {
     table: Box<dyn PatternTable>,
     /// How often each pattern was added.
     owners: HashMap<SteerPattern, usize>,
+}
+
+/// Steering of a kernel interface: patterns for the driver, and what has to be asked of the kernel along
+/// with them.
+pub struct KernelSteering {
+    patterns: Patterns,
+    /// Of the socket that gets copies, where that is not the one that gets everything.
+    copies: Option<Patterns>,
     /// Of registered UDP ports, and of ports that others have claimed.
     claims: PortClaims,
     tcp_claims: PortClaims,
@@ -101,8 +116,8 @@ impl KernelSteering {
     pub(crate) fn new(table: Box<dyn PatternTable>, device: Device) -> Result<Self, Error> {
         let device = Arc::new(device);
         Ok(KernelSteering {
-            table,
-            owners: HashMap::new(),
+            patterns: Patterns::new(table),
+            copies: None,
             memberships: Memberships::new(&device)?,
             tcp_claims: PortClaims::new(Arc::clone(&device), Protocol::Tcp),
             claims: PortClaims::new(device, Protocol::Udp),
@@ -110,6 +125,11 @@ impl KernelSteering {
             own_addresses: BTreeSet::new(),
             macs: BTreeSet::new(),
         })
+    }
+
+    /// Has copies come to the queue of this table instead of the one that gets everything.
+    pub(crate) fn set_copies(&mut self, table: Box<dyn PatternTable>) {
+        self.copies = Some(Patterns::new(table));
     }
 
     fn claims_of(&mut self, protocol: Protocol) -> &mut PortClaims {
@@ -136,8 +156,12 @@ impl KernelSteering {
     }
 }
 
-impl Steering for KernelSteering {
-    fn add_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+impl Patterns {
+    fn new(table: Box<dyn PatternTable>) -> Self {
+        Self { table, owners: HashMap::new() }
+    }
+
+    fn add(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         if let Some(owners) = self.owners.get_mut(pattern) {
             *owners += 1;
             return Ok(());
@@ -147,7 +171,7 @@ impl Steering for KernelSteering {
         Ok(())
     }
 
-    fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+    fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         match self.owners.get_mut(pattern) {
             None => Ok(()),
             Some(1) => {
@@ -160,6 +184,37 @@ impl Steering for KernelSteering {
                 Ok(())
             }
         }
+    }
+}
+
+impl Steering for KernelSteering {
+    fn add_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.add(pattern)
+    }
+
+    fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        self.patterns.remove(pattern)
+    }
+
+    fn add_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        let Some(pattern) = pattern.to_groups() else { return Ok(()) };
+        let group = pattern.group();
+        if let Some(group) = group {
+            self.memberships.join(group)?;
+        }
+        self.copies.as_mut().unwrap_or(&mut self.patterns).add(&pattern).inspect_err(|_| {
+            if let Some(group) = group {
+                self.memberships.leave(group);
+            }
+        })
+    }
+
+    fn remove_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+        let Some(pattern) = pattern.to_groups() else { return Ok(()) };
+        if let Some(group) = pattern.group() {
+            self.memberships.leave(group);
+        }
+        self.copies.as_mut().unwrap_or(&mut self.patterns).remove(&pattern)
     }
 
     fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error> {
@@ -236,6 +291,6 @@ impl Steering for KernelSteering {
     }
 
     fn steered(&self) -> Option<Steered> {
-        self.table.steered()
+        self.patterns.table.steered()
     }
 }

@@ -1,9 +1,10 @@
 //! Having the NIC give an interface its frames.
 //!
 //! Over memif everything comes anyway. A NIC that the kernel shares gives us what a pattern asks for and
-//! leaves everything else to the kernel; what it gives us, the kernel does not see. So copies are not
-//! asked for, which are of frames that are somebody else's: they are copies of what comes in any case.
-//! Only a machine on the LAN needs more: questions for its address come by broadcast and multicast.
+//! leaves everything else to the kernel; what it gives us, the kernel does not see. Copies are of frames that
+//! are somebody else's: of what comes in any case, and of what goes to the kernel if it is to all or to a
+//! group, for which there is a packet socket beside the queues. Nobody gets copies of what is to the kernel
+//! alone. A machine on the LAN is asked for its address by broadcast and multicast, too.
 //!
 //! A port of an address of the kernel's is taken from the kernel's programs before its frames are, or is
 //! refused because one of them has it.
@@ -30,6 +31,7 @@ const CLAIMS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Steered {
     patterns: Vec<SteerPattern>,
+    copies: Vec<SteerPattern>,
     ports: Vec<(Protocol, IpAddr, u16)>,
     mac: Option<MacAddress>,
 }
@@ -53,6 +55,10 @@ impl NicSlot {
                 steering.add_pattern(&pattern)?;
                 vif.steered.patterns.push(pattern);
             }
+            for pattern in all_patterns(&grant.copies)? {
+                steering.add_copies(&pattern)?;
+                vif.steered.copies.push(pattern);
+            }
             Ok::<(), Error>(())
         };
         let result = steer();
@@ -66,8 +72,9 @@ impl NicSlot {
     pub(super) fn unsteer(&mut self, number: u32) {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return };
         let Some(steering) = &mut self.steering else { return };
-        let Steered { patterns, ports, mac } = std::mem::take(&mut vif.steered);
+        let Steered { patterns, copies, ports, mac } = std::mem::take(&mut vif.steered);
         let mut undone = patterns.iter().try_for_each(|pattern| steering.remove_pattern(pattern));
+        undone = undone.and(copies.iter().try_for_each(|copy| steering.remove_copies(copy)));
         for (protocol, address, port) in ports {
             steering.release_port(protocol, address, port);
         }
@@ -81,9 +88,14 @@ impl NicSlot {
 }
 
 fn patterns(grant: &Grant) -> Result<Vec<SteerPattern>, Error> {
-    let questions = grant.address.into_iter().flat_map(questions);
-    let filters = grant.receive.iter().cloned().chain(questions);
-    filters.flat_map(|filter| filter.patterns().map(steer_pattern).collect::<Vec<_>>()).collect()
+    let questions: Vec<Filter> = grant.address.into_iter().flat_map(questions).collect();
+    all_patterns(grant.receive.iter().chain(&questions))
+}
+
+fn all_patterns<'a>(
+    filters: impl IntoIterator<Item = &'a Filter>,
+) -> Result<Vec<SteerPattern>, Error> {
+    filters.into_iter().flat_map(Filter::patterns).map(steer_pattern).collect()
 }
 
 /// The ports that the kernel's programs might have as well. A filter that names no port is one that a

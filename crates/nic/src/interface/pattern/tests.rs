@@ -22,6 +22,7 @@ fn fields_are_those_of_the_digest() {
         (fields::FIRST_FRAGMENT, wire::FIRST_FRAGMENT),
         (fields::LAYER, wire::LAYER),
         (fields::ETHER_TYPE, wire::ETHER_TYPE),
+        (fields::MAC_DESTINATION, wire::MAC_DESTINATION),
         (fields::IPV4_DESTINATION, wire::IPV4_DESTINATION),
         (fields::IPV6_DESTINATION_HIGH, wire::IPV6_DESTINATION_HIGH),
         (fields::IPV6_DESTINATION_LOW, wire::IPV6_DESTINATION_LOW),
@@ -74,4 +75,27 @@ fn the_eighth_word_is_not_for_patterns() {
     let pattern =
         SteerPattern::new([1; WORDS].map(|_| 0), [u64::MAX; WORDS]).expect("no bits at all");
     assert_eq!(pattern.value(), &[0; WORDS], "bits outside the mask are ignored");
+}
+
+#[test]
+fn copies_are_of_what_is_to_groups() {
+    let any = ANY.to_groups().expect("some are");
+    assert!(any.mask()[1] == 1 << 56 && any.value()[1] == 1 << 56 && any.group().is_none());
+    let to_mac = |mac: u64| ANY.with(fields::MAC_DESTINATION, mac);
+    assert_eq!(to_mac(0x0200_0000_0001).to_groups(), None, "to one machine");
+    let group = to_mac(0x0180_c200_000e);
+    assert_eq!(group.to_groups(), Some(group), "it says so itself");
+    assert_eq!(group.group(), Some([0x01, 0x80, 0xc2, 0, 0, 0x0e]));
+    for (address, mac) in [
+        ("224.0.0.251", Some([0x01, 0x00, 0x5e, 0, 0, 251])),
+        // RFC 1112, section 6.4: of 28 bits, 23 are in the Ethernet address.
+        ("239.255.1.2", Some([0x01, 0x00, 0x5e, 0x7f, 1, 2])),
+        ("10.0.0.1", None),
+        ("ff02::1:ff00:1", Some([0x33, 0x33, 0xff, 0, 0, 1])),
+        ("fd00::1", None),
+    ] {
+        let pattern = to(address.parse().expect("an address"));
+        assert_eq!(pattern.group(), mac, "{address}");
+        assert_eq!(pattern.to_groups().expect("it may be").group(), mac, "{address}");
+    }
 }
