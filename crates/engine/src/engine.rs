@@ -48,6 +48,9 @@ const TRANSMIT_BURST: usize = 64;
 /// The UDP port of all Clearway hosts, if nothing else is said.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
 
+/// The queues of one engine; the first sends.
+type Queues = Vec<Box<dyn Queue>>;
+
 /// What an engine is given by the configuration.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
@@ -202,7 +205,7 @@ impl Engine {
     /// # Panics
     /// If there is no engine, or more than 64.
     pub fn of_host(
-        nics: Vec<(EngineConfig, Vec<Vec<Box<dyn Queue>>>)>,
+        nics: Vec<(EngineConfig, Vec<Queues>)>,
         seed: u64,
         secret: [u8; 16],
         now: Time,
