@@ -89,6 +89,19 @@ fn an_address_that_no_nic_has_is_refused_and_a_port_is_one_listeners() {
     assert!(matches!(taken, Error::Refused { code: Code::AddressInUse, .. }), "{taken}");
 }
 
+/// An app whose packets take the way by another NIC's engine can see it.
+#[test]
+fn status_says_which_flows_go_over_another_nic() {
+    let network = Network::on_two_memifs();
+    echo_at(&network.server, "a", 4000);
+    for (nic, engine, path) in [("a", 0, "other NIC"), ("b", 1, "wire")] {
+        let mut client = network.client.attach_at(nic, "client");
+        client.connect(SocketAddr::new(at(9, 2), 4000), Some(PATIENCE)).expect("connected");
+        let status = network.client.status();
+        assert_eq!(status["engines"][engine]["flows"][0]["path"], path, "{status:#}");
+    }
+}
+
 /// The name of the second pair's interface.
 const SECOND: &str = "cw1";
 

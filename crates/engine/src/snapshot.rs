@@ -95,7 +95,7 @@ pub struct FlowSnapshot {
     pub channel: u32,
     /// The connection, by the app's own number for it.
     pub connection: u64,
-    /// `wire`; between two apps of this host `local` on one engine, and `lane` from one to another.
+    /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines serve; between two apps of this host `local` on one engine, and `lane` from one to another.
     pub path: &'static str,
     /// The peer's address and service port.
     pub peer: SocketAddr,

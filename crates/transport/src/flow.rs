@@ -73,6 +73,8 @@ pub struct FlowInfo {
     pub owner: Owner,
     /// The peer's daemon.
     pub remote: SocketAddr,
+    /// The own address and the daemon's port.
+    pub local: SocketAddr,
     /// `connecting`, `open`, `closing` or `drained`.
     pub state: &'static str,
     /// Smoothed round-trip time in ns.
@@ -269,6 +271,7 @@ impl Flow {
         FlowInfo {
             owner: self.owner,
             remote: self.remote,
+            local: self.local,
             state: match self.state {
                 State::Connecting(_) => "connecting",
                 State::Open => "open",

@@ -1,6 +1,7 @@
 //! What an engine says of itself for `clearway status`.
 
 use clearway_nic::Queue;
+use clearway_transport::FlowInfo;
 
 use super::{Core, Engine};
 use crate::channels::Channel;
@@ -49,7 +50,7 @@ impl Core {
             FlowSnapshot {
                 channel: info.owner.channel,
                 connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
-                path: if self.is_here(info.remote.ip()) { "lane" } else { "wire" },
+                path: self.path_of(&info),
                 peer: peer.unwrap_or(info.remote),
                 state: info.state,
                 rtt_ns: info.rtt_ns,
@@ -70,6 +71,17 @@ impl Core {
             flows.extend(served.local_flows(channel));
         }
         flows
+    }
+
+    /// How the packets of a flow travel.
+    fn path_of(&self, flow: &FlowInfo) -> &'static str {
+        if self.is_here(flow.remote.ip()) {
+            "lane"
+        } else if self.elsewhere_of(flow.local.ip()).is_some() {
+            "other NIC"
+        } else {
+            "wire"
+        }
     }
 }
 
