@@ -14,13 +14,18 @@ else
     export RUSTC_BOOTSTRAP=1
 fi
 
+corpus=$(mktemp -d)
+trap 'rm -rf "$corpus"' EXIT
 for target in $(cargo "${toolchain[@]}" fuzz list); do
-    corpus=$(mktemp -d)
+    mkdir "$corpus/$target"
     echo "fuzz: $target for $seconds s"
     # New inputs go to a directory of their own; the seeds in the repository stay as they are.
-    cargo "${toolchain[@]}" fuzz run "$target" "$corpus" "fuzz/seeds/$target" -- \
-        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 2>&1 |
-        grep -E '^Done|panicked|ERROR|SUMMARY' || true
-    test "${PIPESTATUS[0]}" = 0 || { echo "fuzz: $target FAILED"; exit 1; }
-    rm -rf "$corpus"
+    if ! cargo "${toolchain[@]}" fuzz run "$target" "$corpus/$target" "fuzz/seeds/$target" -- \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \
+        >"$corpus/log" 2>&1; then
+        tail -n 100 "$corpus/log"
+        echo "fuzz: $target FAILED"
+        exit 1
+    fi
+    grep '^Done' "$corpus/log"
 done
