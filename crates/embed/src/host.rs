@@ -7,13 +7,11 @@ use clearway_client::{Channel, Error, Options};
 use clearway_engine::{
     Clock, Congestion, Engine, EngineConfig, Group, Idle, Request, UDP_PORT_DEFAULT, interface,
 };
-use clearway_nic::Queue;
+use clearway_nic::{HEADER_BYTES_MAX, Queue};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::engine::{CHANNEL, EmbeddedEngine};
 
-/// Ethernet header and one VLAN tag, which the MTU does not count.
-const HEADER_BYTES: usize = 14 + 4;
 /// Connections that the app may have at a time: as many as a daemon grants by default.
 const CONNECTIONS_MAX: u32 = 4096;
 
@@ -37,7 +35,7 @@ impl Host {
     pub fn new<Q: Queue + 'static>(queues: Vec<Q>, addresses: &[(IpAddr, u8)]) -> Self {
         let first = queues.first().expect("a NIC has a queue");
         let capabilities = first.capabilities();
-        let mtu = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES);
+        let mtu = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES_MAX);
         let interface = interface::Config {
             mac: first.info().mac,
             addresses: addresses.to_vec(),

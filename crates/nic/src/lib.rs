@@ -23,5 +23,6 @@ mod test_frames;
 
 pub use open_interface::{Opened, open_interface, open_xdp};
 pub use queue::{
-    BURST_FRAMES, Capabilities, Counters, Error, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
+    BURST_FRAMES, Capabilities, Counters, ETHERNET_BYTES, Error, HEADER_BYTES_MAX, Info,
+    LCD_DESCRIPTORS, MacAddress, Queue, Transmit, VLAN_TAG_BYTES,
 };

@@ -2,6 +2,13 @@
 
 use std::os::fd::BorrowedFd;
 
+/// The Ethernet header without tags, which an MTU does not count.
+pub const ETHERNET_BYTES: usize = 14;
+/// A VLAN tag (IEEE 802.1Q), which an MTU does not count either.
+pub const VLAN_TAG_BYTES: usize = 4;
+/// Ethernet header and one VLAN tag.
+pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + VLAN_TAG_BYTES;
+
 /// Descriptors per queue that every NIC has (Machnet, section 3.1, table 2).
 pub const LCD_DESCRIPTORS: usize = 256;
 

@@ -5,14 +5,12 @@
 use clearway_base::{Random, Time};
 use clearway_nic::fabric::{Fate, Rss, Transit, Way};
 use clearway_nic::memif::{self, Role, Socket};
-use clearway_nic::{Queue as _, Transmit};
+use clearway_nic::{HEADER_BYTES_MAX, Queue as _, Transmit};
 
 use super::counters::{PortCounters, QueueCounters};
 use crate::Error;
 use crate::config::{FabricPort, MemifRole};
 
-/// Ethernet header and one VLAN tag, which the MTU does not count.
-const HEADER_BYTES: usize = 14 + 4;
 /// Frames under way to one port at most: two seconds of the largest frames at 400 Mbit/s, in 100 MB.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
@@ -44,7 +42,7 @@ impl Port {
             MemifRole::Server => Role::Server,
             MemifRole::Client => Role::Client,
         };
-        let frame_bytes_max = usize::from(config.mtu_bytes) + HEADER_BYTES;
+        let frame_bytes_max = usize::from(config.mtu_bytes) + HEADER_BYTES_MAX;
         let memif = memif::Config {
             queue_pairs: config.queues,
             frame_bytes_max,

@@ -8,14 +8,14 @@ use crate::config::{Dpdk, Nic};
 
 #[cfg(feature = "dpdk")]
 pub(super) fn open(nic: &Nic, dpdk: &Dpdk) -> Result<OpenNic, Error> {
-    use super::memif::{HEADER_BYTES, without_kernel};
-    use clearway_nic::Queue;
+    use super::memif::without_kernel;
+    use clearway_nic::{HEADER_BYTES_MAX, Queue};
 
     let mtu = nic.mtu_bytes.unwrap_or(super::MTU_BYTES_DEFAULT);
     let config = clearway_nic::dpdk::Config {
         queues: Some(dpdk.queues),
         mtu_bytes: mtu,
-        frame_bytes_max: usize::from(mtu) + HEADER_BYTES,
+        frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         ..clearway_nic::dpdk::Config::new(dpdk.eal.clone(), &dpdk.device)
     };
     let queues = clearway_nic::dpdk::open(&config)?;

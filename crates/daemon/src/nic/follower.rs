@@ -6,13 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_engine::interface::{self, Route};
 use clearway_nic::interface::{Facts, TableRoute, Watch};
-use clearway_nic::{Capabilities, Error, MacAddress};
+use clearway_nic::{Capabilities, ETHERNET_BYTES, Error, MacAddress, VLAN_TAG_BYTES};
 
 use crate::config::Nic;
 
-/// The Ethernet header and a VLAN tag, which the MTU does not count.
-const ETHERNET_BYTES: usize = 14;
-const VLAN_TAG_BYTES: usize = 4;
 /// RFC 791, section 3.1: every host takes packets of that size.
 const MTU_BYTES_MIN: u16 = 576;
 
@@ -38,8 +35,9 @@ impl Follower {
         capabilities: Capabilities,
         facts: &Facts,
     ) -> Result<Self, Error> {
+        check_mtu(nic, &capabilities, facts)?;
         let of_kernel = are_of_kernel(nic, facts)?;
-        let network = network(nic, mac, &capabilities, of_kernel, facts)?;
+        let network = network(nic, mac, &capabilities, of_kernel, facts);
         let nic = nic.clone();
         let is_running = facts.running;
         Ok(Self { watch, nic, mac, capabilities, of_kernel, network, is_running })
@@ -63,7 +61,18 @@ impl Follower {
     /// Reads everything again.
     pub(crate) fn read(&mut self) -> Result<Change, Error> {
         let facts = self.watch.facts()?;
-        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, &facts)?;
+        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, &facts);
+        if let Some(wanted) = self.nic.mtu_bytes
+            && network.mtu < wanted
+            && network.mtu != self.network.mtu
+        {
+            tracing::warn!(
+                nic = self.nic.name,
+                "mtu_bytes = {wanted} is more than {} carries now: {} is used",
+                facts.name,
+                network.mtu
+            );
+        }
         let is_other = network != self.network;
         let was_running = std::mem::replace(&mut self.is_running, facts.running);
         self.network = network;
@@ -123,20 +132,20 @@ fn network(
     capabilities: &Capabilities,
     of_kernel: bool,
     facts: &Facts,
-) -> Result<interface::Config, Error> {
+) -> interface::Config {
     let mut routes = nic.routes.clone();
     if of_kernel {
         routes.extend(facts.routes.iter().map(route));
     }
-    Ok(interface::Config {
+    interface::Config {
         mac,
         addresses: addresses(nic, of_kernel, facts),
         routes,
         vlan: nic.vlan,
-        mtu: mtu(nic, facts, capabilities)?,
+        mtu: mtu(nic, capabilities, facts),
         kernel_shares: of_kernel && capabilities.kernel_shares,
         receive_checksum: capabilities.receive_checksum,
-    })
+    }
 }
 
 /// Those of the configuration, as far as the kernel has them if they are the kernel's; all of the kernel's
@@ -158,19 +167,40 @@ fn route(route: &TableRoute) -> Route {
     Route { to, prefix_bits, via, metric, mtu, source }
 }
 
-fn mtu(nic: &Nic, facts: &Facts, capabilities: &Capabilities) -> Result<u16, Error> {
-    let header_bytes = ETHERNET_BYTES + nic.vlan.map_or(0, |_| VLAN_TAG_BYTES);
-    let of_driver = capabilities.frame_bytes_max.saturating_sub(header_bytes);
-    let most = facts.mtu.min(usize::from(u16::MAX)) as u16;
-    match nic.mtu_bytes {
-        Some(wanted) if wanted > most => Err(Error::Invalid(format!(
-            "mtu_bytes = {wanted} is more than the MTU {most} of {0}. Lower it, or raise that of \
-             the interface: ip link set {0} mtu {wanted}",
-            facts.name
-        ))),
-        Some(wanted) => Ok(wanted),
-        None => Ok(most.min(of_driver.max(usize::from(MTU_BYTES_MIN)) as u16)),
+/// What is configured, as far as interface and driver carry it; else all that they carry.
+fn mtu(nic: &Nic, capabilities: &Capabilities, facts: &Facts) -> u16 {
+    let most = of_interface(facts).min(of_driver(nic, capabilities).max(MTU_BYTES_MIN));
+    nic.mtu_bytes.map_or(most, |wanted| wanted.min(most))
+}
+
+/// Says what carries less than is configured.
+fn check_mtu(nic: &Nic, capabilities: &Capabilities, facts: &Facts) -> Result<(), Error> {
+    let Some(wanted) = nic.mtu_bytes else { return Ok(()) };
+    let (name, most, fits) = (&facts.name, of_interface(facts), of_driver(nic, capabilities));
+    if wanted > most {
+        return Err(Error::Invalid(format!(
+            "mtu_bytes = {wanted} is more than the MTU {most} of {name}. Lower it, or raise that of \
+             the interface: ip link set {name} mtu {wanted}"
+        )));
     }
+    if wanted > fits {
+        return Err(Error::Invalid(format!(
+            "mtu_bytes = {wanted}: the driver has room for {fits} on {name}, beside the Ethernet \
+             header and a VLAN tag if there is one. Lower it; `clearway doctor {name}` says what \
+             the driver can do"
+        )));
+    }
+    Ok(())
+}
+
+fn of_interface(facts: &Facts) -> u16 {
+    u16::try_from(facts.mtu).unwrap_or(u16::MAX)
+}
+
+fn of_driver(nic: &Nic, capabilities: &Capabilities) -> u16 {
+    let header_bytes = ETHERNET_BYTES + nic.vlan.map_or(0, |_| VLAN_TAG_BYTES);
+    let bytes = capabilities.frame_bytes_max.saturating_sub(header_bytes);
+    u16::try_from(bytes).unwrap_or(u16::MAX)
 }
 
 #[cfg(test)]
@@ -249,13 +279,20 @@ mod tests {
             kernel_shares: true,
         };
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
-        let chosen = |nic: &Nic, frame| mtu(nic, &facts(&[]), &capabilities(frame));
-        assert_eq!(chosen(&with(None), 4000).expect("the interface's"), 1500);
-        assert_eq!(chosen(&with(None), 1018).expect("the driver's"), 1004);
-        let on_vlan = Nic { vlan: Some(5), ..with(None) };
-        assert_eq!(chosen(&on_vlan, 1018).expect("less a tag"), 1000);
-        assert_eq!(chosen(&with(Some(1280)), 4000).expect("smaller"), 1280);
-        let error = chosen(&with(Some(9000)), 4000).expect_err("larger").to_string();
+        let chosen = |nic: &Nic, frame| mtu(nic, &capabilities(frame), &facts(&[]));
+        let checked = |nic: &Nic, frame| check_mtu(nic, &capabilities(frame), &facts(&[]));
+        assert_eq!(chosen(&with(None), 4000), 1500);
+        assert_eq!(chosen(&with(None), 1018), 1004, "the driver's");
+        let on_vlan = |mtu_bytes| Nic { vlan: Some(5), ..with(mtu_bytes) };
+        assert_eq!(chosen(&on_vlan(None), 1018), 1000, "less a tag");
+        assert_eq!(chosen(&with(Some(1280)), 4000), 1280);
+        checked(&with(Some(1280)), 4000).expect("smaller");
+        let error = checked(&with(Some(9000)), 4000).expect_err("larger").to_string();
         assert!(error.contains("ip link set eth0 mtu 9000"), "{error}");
+        // What the interface carries, but not with a tag in the driver's buffer.
+        let error = checked(&on_vlan(Some(1500)), 1514).expect_err("too large").to_string();
+        assert!(error.contains("room for 1496"), "{error}");
+        // The interface's MTU was lowered after the start.
+        assert_eq!(chosen(&with(Some(9000)), 9014), 1500);
     }
 }

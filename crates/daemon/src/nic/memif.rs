@@ -4,13 +4,10 @@ use std::net::IpAddr;
 
 use clearway_engine::interface;
 use clearway_nic::memif::{self, Role, Socket};
-use clearway_nic::{Error, MacAddress, Queue};
+use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
 use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
 use crate::config::{Memif, MemifRole, Nic};
-
-/// Ethernet header and one VLAN tag, which the MTU does not count.
-pub(super) const HEADER_BYTES: usize = 14 + 4;
 
 pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
     let mtu = nic.mtu_bytes.unwrap_or(MTU_BYTES_DEFAULT);
@@ -24,7 +21,7 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
         secret: (!link.secret.is_empty()).then(|| link.secret.clone()),
         queue_pairs: link.queue_pairs,
         buffer_bytes: link.buffer_bytes,
-        frame_bytes_max: usize::from(mtu) + HEADER_BYTES,
+        frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         name: nic.name.clone(),
         ..memif::Config::new(Socket::from(link.socket.as_str()), role, mac)
     };

@@ -27,16 +27,10 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::interface::{Device, KernelSteering, attach_filter, last_errno, set_option};
-use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
+use crate::{ETHERNET_BYTES, Error, Info, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES};
 use queue::PacketQueue;
 use ring::Ring;
 use steering::PacketPatterns;
-
-/// Ethernet header, which the MTU does not count.
-const ETHERNET_BYTES: usize = 14;
-
-/// The kernel takes off one VLAN tag; a second one stays in the frame.
-const VLAN_TAG_BYTES: usize = 4;
 
 /// The most descriptors.
 const DESCRIPTORS_MAX: usize = 4096;
@@ -90,6 +84,7 @@ fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error
     let device = Device::open(&config.interface)?;
     let mac = device.mac()?;
     let frame_bytes = device.mtu()? + ETHERNET_BYTES;
+    // The kernel takes off one VLAN tag; a second one stays in the frame.
     let (socket, ring) = prepare(config.descriptors, frame_bytes + VLAN_TAG_BYTES)
         .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
         .map_err(|errno| open_failed(&config.interface, errno))?;

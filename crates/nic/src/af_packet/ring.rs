@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::VLAN_TAG_BYTES;
 use crate::interface::set_option;
 
 /// What the kernel puts before a frame: its header, a socket address, alignment.
@@ -25,7 +26,6 @@ const BLOCK_BYTES_MIN: usize = 1 << 16;
 
 /// Where a VLAN tag stands in a frame: after the two Ethernet addresses.
 const VLAN_OFFSET: usize = 12;
-const VLAN_TAG_BYTES: usize = 4;
 
 /// `struct tpacket2_hdr` in words of two and four bytes (linux/if_packet.h).
 #[repr(C)]

@@ -12,13 +12,10 @@ use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
 use crate::interface::{Device, KernelSteering};
-use crate::{Error, Info, LCD_DESCRIPTORS, Queue};
+use crate::{ETHERNET_BYTES, Error, Info, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES};
 
-/// Ethernet header, which the MTU does not count.
-const ETHERNET_BYTES: usize = 14;
-
-/// Two VLAN tags, which the MTU does not count either.
-const VLAN_TAGS_BYTES: usize = 8;
+/// Two VLAN tags, which the MTU does not count.
+const VLAN_TAGS_BYTES: usize = 2 * VLAN_TAG_BYTES;
 
 /// What every driver with XDP fits in one buffer: a page without what the kernel keeps in it.
 const FRAME_IN_ONE_BUFFER_BYTES: usize = 3072;
