@@ -86,7 +86,7 @@ pub struct Registry<T = Production> {
     send: Overlaps,
     receive: Overlaps,
     table: T,
-    /// In order of rank. There are few, and all that match are wanted.
+    /// In order of rank. The limits keep them few, and all that match are wanted.
     copies: Vec<CopyRule>,
 }
 
@@ -214,7 +214,24 @@ impl<T: Table> Registry<T> {
     fn admit(&self, vif: &Vif) -> Result<(), Refusal> {
         self.limits.admit_whole(self.vifs.len(), self.send.masks().max(self.receive.masks()))?;
         let nothing = Usage::default();
-        self.owners.get(&vif.owner).unwrap_or(&nothing).admit(vif, &self.limits)
+        self.owners.get(&vif.owner).unwrap_or(&nothing).admit(vif, &self.limits)?;
+        if vif.action == Action::Copy { self.admit_copy(vif) } else { Ok(()) }
+    }
+
+    fn admit_copy(&self, vif: &Vif) -> Result<(), Refusal> {
+        let (what, new) = ("alternatives of copies", limits::clauses(vif).count());
+        let Limits { copy_clauses, copy_clauses_of_owner, .. } = self.limits;
+        if self.copies.len() + new > copy_clauses {
+            return Err(Refusal::TooMany { what, limit: copy_clauses });
+        }
+        let is_of_owner = |copy: &&CopyRule| {
+            self.vifs.find(copy.vif.0).is_some_and(|entry| entry.vif.owner == vif.owner)
+        };
+        if self.copies.iter().filter(is_of_owner).count() + new > copy_clauses_of_owner {
+            let (limit, owner) = (copy_clauses_of_owner, vif.owner);
+            return Err(Refusal::TooManyOfOwner { what, limit, owner });
+        }
+        Ok(())
     }
 
     fn check_send(&self, vif: &Vif) -> Result<(), Refusal> {

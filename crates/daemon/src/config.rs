@@ -257,6 +257,9 @@ pub struct Limits {
     pub vifs_total: usize,
     /// Virtual interfaces and captures of one user, if no rule says otherwise.
     pub vifs_per_user: usize,
+    /// Ports of addresses of the kernel's that the interfaces of one user may take, on each NIC: the
+    /// kernel's programs cannot have them meanwhile.
+    pub ports_per_user: usize,
 }
 
 /// What is logged and how.
@@ -392,6 +395,7 @@ impl Default for Limits {
             listeners_per_channel: 64,
             vifs_total: 16_384,
             vifs_per_user: 4096,
+            ports_per_user: 1024,
         }
     }
 }

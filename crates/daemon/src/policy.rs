@@ -8,16 +8,13 @@ mod vif;
 use std::collections::HashMap;
 
 use clearway_channel::Code;
-use clearway_channel::control::Refusal;
+use clearway_channel::control::{DYNAMIC_PORTS, Refusal};
 use nix::unistd::{Gid, Uid, User, getgrouplist};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::config::{People, Policy};
 pub(crate) use vif::{Grant, Place, Station};
 
-/// The engine chooses ports for those who do not care from here up (RFC 6335, section 6: dynamic
-/// ports).
-const DYNAMIC_PORT_MIN: u16 = 49152;
 /// Without a rule, ports from here up are for everybody (RFC 6335, section 6: system ports end at
 /// 1023).
 const USER_PORT_MIN: u16 = 1024;
@@ -92,6 +89,10 @@ impl Accounts {
 
     pub(crate) fn connections_per_channel(&self) -> u32 {
         self.policy.limits.connections_per_channel
+    }
+
+    pub(crate) fn ports_per_user(&self) -> usize {
+        self.policy.limits.ports_per_user
     }
 
     pub(crate) fn listeners_per_channel(&self) -> usize {
@@ -193,7 +194,7 @@ impl Accounts {
         if peer.user == 0 {
             return Ok(());
         }
-        let (low, high) = if port == 0 { (DYNAMIC_PORT_MIN, u16::MAX) } else { (port, port) };
+        let (low, high) = if port == 0 { DYNAMIC_PORTS.into_inner() } else { (port, port) };
         let rule = self.policy.ports.iter().find(|rule| rule.people.include(peer));
         let allowed = match rule {
             Some(rule) => {
@@ -236,7 +237,7 @@ impl People {
     }
 }
 
-fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {
+pub(crate) fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {
     let message = format!(
         "the limit of {limit} {what} is reached; close something first, or raise `{key}` in \
          [policy.limits] of the daemon's configuration"

@@ -18,8 +18,12 @@ fn needed(config: &Config) -> CapabilitySet {
     let kernel_nic = |nic: &crate::config::Nic| !matches!(nic.driver, Driver::Memif(_));
     if config.nics.iter().any(kernel_nic) {
         // The interface's settings are put back at exit, and the kernel is asked to find
-        // neighbours; the steering program's maps are changed when a NIC comes back.
-        CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::BPF
+        // neighbours; the steering program's maps are changed when a NIC comes back; ports below
+        // 1024 that the policy gives away are taken from the kernel's programs.
+        CapabilitySet::NET_ADMIN
+            | CapabilitySet::NET_RAW
+            | CapabilitySet::BPF
+            | CapabilitySet::NET_BIND_SERVICE
     } else {
         CapabilitySet::empty()
     }

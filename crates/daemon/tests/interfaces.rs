@@ -170,6 +170,42 @@ fn ports_of_kernel_programs_are_not_taken_from_them() {
     }
 }
 
+/// Also the ports that only the mighty may bind: the policy says who may have them.
+#[test]
+fn low_ports_are_given_to_whom_the_policy_allows_them() {
+    let Some(veth) = Veth::new() else { return };
+    let rule =
+        "[[policy.vif]]\nusers = [\"*\"]\nreceive = [\"dst host own and tcp dst port 80\"]\n";
+    let network = veth.hosts(["", rule], IPV4.map(IpAddr::V4));
+    let mut channel = network.server.attach("web");
+    let filter = "dst host own and tcp dst port 80";
+    let vif = channel.open_vif(&VifOptions::receiving(filter)).expect("the policy allows it");
+    let bound = veth.spaces[1].within(|| TcpListener::bind((IPV4[1], 80))).expect("entered");
+    assert!(bound.is_err(), "the kernel's programs cannot have it meanwhile");
+    channel.close_vif(vif.id).expect("closed");
+}
+
+/// One user does not take all ports from the kernel's programs.
+#[test]
+fn ports_of_one_user_are_limited() {
+    let Some(veth) = Veth::new() else { return };
+    let limits = "[policy.limits]\nports_per_user = 3\n";
+    let network = veth.hosts(["", limits], IPV4.map(IpAddr::V4));
+    let mut channel = network.server.attach("greedy");
+    let mut open = |ports: &str| {
+        let filter = format!("dst host 10.78.0.2 and udp dst portrange {ports}");
+        channel.open_vif(&VifOptions::receiving(&filter)).map(|vif| vif.id)
+    };
+    let first = open("5000-5001").expect("two ports");
+    let refused = open("6000-6001").expect_err("four ports").to_string();
+    assert!(refused.contains("`ports_per_user`"), "{refused}");
+    channel.close_vif(first).expect("closed");
+    let filter = "dst host 10.78.0.2 and udp dst portrange 6000-6002";
+    channel
+        .open_vif(&VifOptions::receiving(filter))
+        .expect("three ports, now that the others are free");
+}
+
 /// The answer to an ARP request (RFC 826): source and target exchanged.
 fn arp_answer(request: &[u8], mac: [u8; 6]) -> Vec<u8> {
     [&request[6..12], &mac, &request[12..21], &[2], &mac, &request[38..42], &request[22..32]]

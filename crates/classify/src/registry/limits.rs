@@ -18,6 +18,10 @@ pub struct Limits {
     pub masks: usize,
     /// Different masks of one owner.
     pub masks_of_owner: usize,
+    /// Alternatives of the receive filters of all copies: every packet is compared with each.
+    pub copy_clauses: usize,
+    /// The same of one owner.
+    pub copy_clauses_of_owner: usize,
 }
 
 impl Default for Limits {
@@ -28,6 +32,8 @@ impl Default for Limits {
             clauses_of_owner: 2 * 131_072,
             masks: 2048,
             masks_of_owner: 128,
+            copy_clauses: 256,
+            copy_clauses_of_owner: 64,
         }
     }
 }
@@ -99,6 +105,6 @@ impl Usage {
     }
 }
 
-fn clauses(vif: &Vif) -> impl Iterator<Item = &crate::Clause> {
+pub(super) fn clauses(vif: &Vif) -> impl Iterator<Item = &crate::Clause> {
     vif.send.iter().chain(&vif.receive).flat_map(Filter::clauses)
 }

@@ -140,8 +140,14 @@ fn what_may_be_sent_and_why_not() {
 
 #[test]
 fn limits_are_kept() {
-    let limits =
-        Limits { vifs: 5, vifs_of_owner: 3, clauses_of_owner: 6, masks: 100, masks_of_owner: 3 };
+    let limits = Limits {
+        vifs: 5,
+        vifs_of_owner: 3,
+        clauses_of_owner: 6,
+        masks: 100,
+        masks_of_owner: 3,
+        ..Limits::default()
+    };
     let mut registry = Registry::new(limits, Linear::new());
     let port = |owner: u32, port: u32| vif(owner, "", &format!("udp dst port {port}"));
     for number in 0..3 {
@@ -160,6 +166,21 @@ fn limits_are_kept() {
 }
 
 /// The bound on the table's memory is that of full size: what is refused leaves nothing.
+#[test]
+fn copies_are_few() {
+    let limits = Limits { copy_clauses: 3, copy_clauses_of_owner: 2, ..Limits::default() };
+    let mut registry: Registry = Registry::new(limits, Production::new());
+    let copy = |owner, text| Vif { action: Action::Copy, ..vif(owner, "", text) };
+    let first = registry.register(copy(1, "udp dst port 1 or udp dst port 2")).unwrap();
+    let refusal = registry.register(copy(1, "udp dst port 3")).unwrap_err();
+    assert!(matches!(refusal, Refusal::TooManyOfOwner { limit: 2, .. }), "{refusal}");
+    registry.register(copy(2, "udp dst port 1")).unwrap();
+    let refusal = registry.register(copy(3, "udp dst port 1")).unwrap_err();
+    assert!(matches!(refusal, Refusal::TooMany { limit: 3, .. }), "{refusal}");
+    assert!(registry.remove(first));
+    registry.register(copy(3, "udp dst port 1")).unwrap();
+}
+
 #[test]
 fn a_million_registrations_hit_the_limit_and_not_the_memory() {
     let limits = Limits::default();

@@ -161,9 +161,10 @@ impl NicSlot {
 
     fn leave_address(&mut self, address: IpAddr, udp_port: u16) {
         let Some(steering) = &mut self.steering else { return };
-        let left = steering.unregister_udp_port(Some(address), udp_port);
-        if let Err(error) = left.and_then(|()| steering.remove_own_address(address)) {
+        let warn = |error| {
             tracing::warn!(nic = self.name, %address, %error, "cannot give an address back");
-        }
+        };
+        steering.unregister_udp_port(Some(address), udp_port).unwrap_or_else(warn);
+        steering.remove_own_address(address).unwrap_or_else(warn);
     }
 }

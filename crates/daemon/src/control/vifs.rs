@@ -15,7 +15,7 @@
 
 mod steering;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use clearway_channel::Code;
@@ -32,12 +32,17 @@ use super::session::{Session, Waiting};
 use super::{ControlPlane, NicSlot};
 use crate::filter::Template;
 use crate::policy::{Grant, Place, Station};
-use steering::Steered;
+use steering::{Held, Steered};
+
+/// Captures on a NIC: every packet is compared with the filters of each.
+const CAPTURES_MAX: usize = 16;
 
 /// The interfaces and captures of a NIC, by their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Vifs {
     table: BTreeMap<u32, Vif>,
+    /// By user, what the NIC was asked for.
+    held: HashMap<u32, Held>,
 }
 
 /// An interface or a capture, in the engine or on its way there.
@@ -46,6 +51,7 @@ struct Vif {
     /// Index of the engine that serves its app.
     engine: usize,
     channel: u32,
+    user: u32,
     /// For people: the app's name.
     app: String,
     /// What it was granted; a capture has no use for it.
@@ -67,7 +73,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel) = (attached.engine, attached.channel);
-        let app = attached.app.clone();
+        let (user, app) = (session.peer.user, attached.app.clone());
         let place = self.nic_of(engine).place(self.facts.udp_port);
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
@@ -77,6 +83,7 @@ impl ControlPlane {
         let vif = Vif {
             engine,
             channel,
+            user,
             app,
             grant,
             capture: None,
@@ -94,7 +101,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel) = (attached.engine, attached.channel);
-        let name = attached.app.clone();
+        let (user, name) = (session.peer.user, attached.app.clone());
         self.accounts.may_capture(&session.peer)?;
         let spec = CaptureSpec {
             filter: self.capture_filters(engine, &open.filter)?,
@@ -105,12 +112,17 @@ impl ControlPlane {
             let text = "a capture of a connection has to say of which app; name it, too";
             return Err(refusal(Code::Invalid, text));
         }
+        if self.nic_of(engine).vifs.captures() >= CAPTURES_MAX {
+            let text = format!("{CAPTURES_MAX} captures run on this NIC already; end one of them");
+            return Err(refusal(Code::Limit, text));
+        }
         self.accounts.open_vif(&session.peer)?;
         let unasked = self.nic_of(engine).engines.clone();
         let (count, steered) = (unasked.len(), Steered::default());
         let vif = Vif {
             engine,
             channel,
+            user,
             app: name,
             grant: None,
             capture: Some(spec),
@@ -264,7 +276,7 @@ impl ControlPlane {
     /// The engines have it: now the NIC.
     fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
         let nic = &mut self.nics[self.engines[engine].nic];
-        nic.steer(vif)?;
+        nic.steer(vif, self.accounts.ports_per_user())?;
         let opened = nic.opened(vif);
         if self.log_budget.take() {
             let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
@@ -452,6 +464,10 @@ impl Vif {
 impl Vifs {
     fn has(&self, number: u32) -> bool {
         self.table.contains_key(&number)
+    }
+
+    fn captures(&self) -> usize {
+        self.table.values().filter(|vif| vif.capture.is_some()).count()
     }
 
     fn grant(&self, number: u32) -> Option<&Grant> {

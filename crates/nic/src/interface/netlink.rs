@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
@@ -12,13 +13,16 @@ use netlink_packet_route::RouteNetlinkMessage;
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
-use rustix::net::{bind, recv, send, socket_with};
+use rustix::net::{bind, recv, send, socket_with, sockopt};
 
 use crate::Error;
 
 /// The kernel never puts more than this into one datagram (`NLMSG_GOODSIZE` is a page or two; a
 /// link with many virtual functions takes up to 32 KB).
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
+
+/// How long the kernel may take for an answer, which it usually has at once.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A socket in the network namespace of the thread that opened it.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ impl Netlink {
         // No protocol is protocol 0, which is NETLINK_ROUTE.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+        sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
         Ok(Netlink { socket, sequence: 0, buffer: vec![0; DATAGRAM_BYTES_MAX] })
     }
 

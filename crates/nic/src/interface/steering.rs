@@ -151,8 +151,10 @@ impl KernelSteering {
         Ok(())
     }
 
+    /// Removes as many as can be; the first error is the one to tell.
     fn remove_all(&mut self, patterns: &[SteerPattern]) -> Result<(), Error> {
-        patterns.iter().try_for_each(|pattern| self.remove_pattern(pattern))
+        let removed = patterns.iter().map(|pattern| self.remove_pattern(pattern));
+        removed.fold(Ok(()), Result::and)
     }
 }
 

@@ -9,23 +9,31 @@
 //! A port of an address of the kernel's is taken from the kernel's programs before its frames are, or is
 //! refused because one of them has it.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_classify::{Clause, Filter, Pattern, Ports};
-use clearway_nic::interface::{Protocol, SteerPattern};
+use clearway_nic::interface::{Protocol, SteerPattern, Steering};
 use clearway_nic::{Error, MacAddress};
 use clearway_wire::digest::{Network, fields};
 use clearway_wire::{ipv6, protocol};
 
 use super::super::nics::NicSlot;
 use super::super::requests::refusal;
-use crate::policy::Grant;
+use crate::policy::{Grant, limit_reached};
 
 /// Each port that is claimed takes a descriptor.
 const CLAIMS_MAX: usize = 256;
+
+/// A quarter of what the eBPF program has for everybody.
+const MASKS_PER_USER_MAX: usize = 16;
+
+/// Which bits of a digest a pattern is about.
+type Mask = [u64; 8];
 
 /// What the NIC was asked for.
 #[derive(Debug, Default)]
@@ -36,53 +44,138 @@ pub(super) struct Steered {
     mac: Option<MacAddress>,
 }
 
+/// What one user's interfaces have been given.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    ports: usize,
+    /// How many patterns there are of each mask.
+    masks: HashMap<Mask, usize>,
+}
+
+impl Held {
+    /// Nothing if the user may have `wanted` besides.
+    fn admit(&self, wanted: &Steered, ports_max: usize) -> Result<(), Refusal> {
+        if self.ports + wanted.ports.len() > ports_max {
+            let what = "ports of the kernel's addresses for one user";
+            return Err(limit_reached(what, "ports_per_user", ports_max as u64));
+        }
+        let new: HashSet<Mask> =
+            wanted.masks().filter(|mask| !self.masks.contains_key(mask)).collect();
+        if self.masks.len() + new.len() > MASKS_PER_USER_MAX {
+            let text = format!(
+                "the interfaces of one user are about at most {MASKS_PER_USER_MAX} kinds of patterns \
+                 (prefixes of different lengths are different kinds); close some, or use a wider \
+                 pattern that covers several"
+            );
+            return Err(refusal(Code::Limit, text));
+        }
+        Ok(())
+    }
+
+    fn enter(&mut self, steered: &Steered) {
+        self.ports += steered.ports.len();
+        for mask in steered.masks() {
+            *self.masks.entry(mask).or_default() += 1;
+        }
+    }
+
+    /// True if nothing is left.
+    fn leave(&mut self, steered: &Steered) -> bool {
+        self.ports -= steered.ports.len();
+        for mask in steered.masks() {
+            if let Entry::Occupied(mut count) = self.masks.entry(mask) {
+                *count.get_mut() -= 1;
+                if *count.get() == 0 {
+                    count.remove();
+                }
+            }
+        }
+        self.ports == 0 && self.masks.is_empty()
+    }
+}
+
+impl Steered {
+    fn of(grant: &Grant) -> Result<Self, Error> {
+        let mac = grant.has_own_mac.then_some(grant.mac);
+        let (patterns, copies) = (patterns(grant)?, all_patterns(&grant.copies)?);
+        Ok(Self { patterns, copies, ports: ports(grant)?, mac })
+    }
+
+    fn masks(&self) -> impl Iterator<Item = Mask> {
+        self.patterns.iter().map(|pattern| *pattern.mask())
+    }
+
+    /// Asks for everything or, with an error, for nothing.
+    fn steer(&self, steering: &mut dyn Steering) -> Result<(), Error> {
+        let mut done = Self::default();
+        self.steer_into(&mut done, steering).inspect_err(|_| done.unsteer(steering))
+    }
+
+    fn steer_into(&self, done: &mut Self, steering: &mut dyn Steering) -> Result<(), Error> {
+        if let Some(mac) = self.mac {
+            steering.add_mac(mac)?;
+            done.mac = Some(mac);
+        }
+        for &(protocol, address, port) in &self.ports {
+            steering.claim_port(protocol, address, port)?;
+            done.ports.push((protocol, address, port));
+        }
+        for pattern in &self.patterns {
+            steering.add_pattern(pattern)?;
+            done.patterns.push(*pattern);
+        }
+        for pattern in &self.copies {
+            steering.add_copies(pattern)?;
+            done.copies.push(*pattern);
+        }
+        Ok(())
+    }
+
+    /// Gives back as much as can be, and says in the log what cannot.
+    fn unsteer(&self, steering: &mut dyn Steering) {
+        let warn = |error| tracing::warn!(%error, "cannot give frames back to the kernel");
+        for pattern in &self.patterns {
+            steering.remove_pattern(pattern).unwrap_or_else(warn);
+        }
+        for pattern in &self.copies {
+            steering.remove_copies(pattern).unwrap_or_else(warn);
+        }
+        for &(protocol, address, port) in &self.ports {
+            steering.release_port(protocol, address, port);
+        }
+        if let Some(mac) = self.mac {
+            steering.remove_mac(mac).unwrap_or_else(warn);
+        }
+    }
+}
+
 impl NicSlot {
     /// Steers the frames of an interface to the engines: all of them or, with a refusal, none.
-    pub(super) fn steer(&mut self, number: u32) -> Result<(), Refusal> {
+    pub(super) fn steer(&mut self, number: u32, ports_max: usize) -> Result<(), Refusal> {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
         let (Some(steering), Some(grant)) = (&mut self.steering, &vif.grant) else { return Ok(()) };
-        let mut steer = || {
-            if grant.has_own_mac {
-                steering.add_mac(grant.mac)?;
-                vif.steered.mac = Some(grant.mac);
-            }
-            for port in ports(grant)? {
-                let (protocol, address, port) = port;
-                steering.claim_port(protocol, address, port)?;
-                vif.steered.ports.push((protocol, address, port));
-            }
-            for pattern in patterns(grant)? {
-                steering.add_pattern(&pattern)?;
-                vif.steered.patterns.push(pattern);
-            }
-            for pattern in all_patterns(&grant.copies)? {
-                steering.add_copies(&pattern)?;
-                vif.steered.copies.push(pattern);
-            }
-            Ok::<(), Error>(())
-        };
-        let result = steer();
-        result.map_err(|error| {
-            self.unsteer(number);
+        let cannot = |error: Error| {
             refusal(Code::Refused, format!("the NIC cannot steer these frames here: {error}"))
-        })
+        };
+        let wanted = Steered::of(grant).map_err(cannot)?;
+        let nothing = Held::default();
+        self.vifs.held.get(&vif.user).unwrap_or(&nothing).admit(&wanted, ports_max)?;
+        wanted.steer(steering.as_mut()).map_err(cannot)?;
+        self.vifs.held.entry(vif.user).or_default().enter(&wanted);
+        vif.steered = wanted;
+        Ok(())
     }
 
     /// Gives the frames back to the kernel.
     pub(super) fn unsteer(&mut self, number: u32) {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return };
         let Some(steering) = &mut self.steering else { return };
-        let Steered { patterns, copies, ports, mac } = std::mem::take(&mut vif.steered);
-        let mut undone = patterns.iter().try_for_each(|pattern| steering.remove_pattern(pattern));
-        undone = undone.and(copies.iter().try_for_each(|copy| steering.remove_copies(copy)));
-        for (protocol, address, port) in ports {
-            steering.release_port(protocol, address, port);
-        }
-        if let Some(mac) = mac {
-            undone = undone.and(steering.remove_mac(mac));
-        }
-        if let Err(error) = undone {
-            tracing::warn!(nic = self.name, vif = number, %error, "cannot give frames back");
+        let steered = std::mem::take(&mut vif.steered);
+        steered.unsteer(steering.as_mut());
+        if let Entry::Occupied(mut held) = self.vifs.held.entry(vif.user)
+            && held.get_mut().leave(&steered)
+        {
+            held.remove();
         }
     }
 }
