@@ -49,6 +49,8 @@ pub struct Channel {
     pub(crate) sends_outstanding: u32,
     /// A send has found no room, and `Writable` was not told yet.
     pub(crate) wants_room: bool,
+    /// What there was no room in is the ring.
+    pub(crate) ring_was_full: bool,
     pub(crate) has_room_again: bool,
     descriptors: OwnedFd,
     pub(crate) linger: Duration,
@@ -132,6 +134,7 @@ impl Channel {
             unwanted: Vec::new(),
             sends_outstanding: 0,
             wants_room: false,
+            ring_was_full: false,
             has_room_again: false,
             descriptors,
             linger: options.linger,
@@ -236,12 +239,13 @@ impl Channel {
     /// embedded in the app has timers to serve, and never lets it wait elsewhere.
     pub fn arm(&mut self) -> bool {
         self.submit_bursts();
+        let is_ring_full = self.is_ring_full();
         let queues_empty = self.accepted.is_empty()
             && self.connected.is_empty()
             && self.inbox.is_empty()
             && self.frames.is_empty();
         let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
-        self.end.arm() && nothing_known && !self.host.is_embedded()
+        self.end.arm() && nothing_known && !is_ring_full && !self.host.is_embedded()
     }
 
     /// Ends what [`arm`](Self::arm) began.

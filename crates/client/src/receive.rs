@@ -65,6 +65,7 @@ impl Channel {
     /// Whatever happens next. Connections are told of before their messages.
     pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
         let arrival = self.wait_for(timeout, |channel| {
+            channel.is_ring_full();
             if channel.has_room_again {
                 channel.has_room_again = false;
                 return Ok(Some(None));

@@ -137,8 +137,19 @@ impl Channel {
         let done = attempt(self);
         if done.is_none() {
             self.wants_room = true;
+            self.ring_was_full = !self.end.has_room();
         }
         Ok(done)
+    }
+
+    /// The daemon does not say when it takes a command out of the ring: has it, since there was no room?
+    /// True if there is still none.
+    pub(crate) fn is_ring_full(&mut self) -> bool {
+        if self.ring_was_full && self.end.has_room() {
+            (self.ring_was_full, self.wants_room) = (false, false);
+            self.has_room_again = true;
+        }
+        self.ring_was_full
     }
 
     /// Waits until a command fits into the ring. The daemon empties it all the time.

@@ -17,6 +17,8 @@ const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Session {
     socket: OwnedFd,
+    /// Requests that nobody waits for any more, and whose answers are still to come.
+    given_up: u32,
 }
 
 impl Session {
@@ -31,7 +33,7 @@ impl Session {
         )?;
         rustix::net::connect(&socket, &address).map_err(|errno| no_daemon(errno.into()))?;
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self { socket })
+        Ok(Self { socket, given_up: 0 })
     }
 
     /// Opens the channel of this session, on the engine of the name that comes with it.
@@ -69,6 +71,7 @@ impl Session {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
+                self.given_up += 1;
                 return Err(Error::TimedOut);
             }
             let timeout = wait::timespec(left);
@@ -90,7 +93,7 @@ impl Session {
     }
 
     /// Why nothing can be sent any more. A daemon that ends a session says why before it does.
-    fn last_words(&self) -> Error {
+    fn last_words(&mut self) -> Error {
         match self.receive().and_then(|packet| packet.as_ref().map(parse).transpose()) {
             Ok(Some(Reply::Error(Refusal { code, message }))) => Error::Refused { code, message },
             Ok(_) => gone(),
@@ -98,7 +101,18 @@ impl Session {
         }
     }
 
-    fn receive(&self) -> Result<Option<Packet>, Error> {
+    /// What the daemon says next, without late answers: it answers requests in their order.
+    fn receive(&mut self) -> Result<Option<Packet>, Error> {
+        while self.given_up > 0 {
+            if self.receive_any()?.is_none() {
+                return Ok(None);
+            }
+            self.given_up -= 1;
+        }
+        self.receive_any()
+    }
+
+    fn receive_any(&self) -> Result<Option<Packet>, Error> {
         let received = match control::receive(&self.socket) {
             // The kernel tells once that the other side did not read everything, and only then what
             // that side has said.
@@ -137,4 +151,30 @@ pub(crate) fn unexpected(reply: &Reply) -> Error {
 
 fn parse(packet: &Packet) -> Result<Reply, Error> {
     Reply::parse(&packet.bytes).map_err(|error| Error::Answer(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clearway_channel::control::{Empty, Listen, Listening};
+    use rustix::net::socketpair;
+
+    /// An answer that came too late is neither the daemon's farewell nor that to the next request.
+    #[test]
+    fn late_answers_are_nobodys() {
+        let (unix, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
+        let address = "10.0.0.1:7".parse().expect("an address");
+        let (app, daemon) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
+        let mut session = Session { socket: app, given_up: 2 };
+        let say = |reply| control::send(&daemon, &reply, &[]).expect("sent");
+        say(Reply::Unlistened(Empty {}));
+        session.check().expect("no farewell");
+        say(Reply::error(Code::Denied));
+        say(Reply::Listening(Listening { listener: 1, address }));
+        let request = Request::Listen(Listen { port: 7, address: None });
+        let (reply, _) = session.request(&request).expect("an answer");
+        assert!(matches!(reply, Reply::Listening(Listening { listener: 1, .. })), "{reply:?}");
+        say(Reply::error(Code::DaemonGone));
+        session.check().expect_err("a farewell");
+    }
 }

@@ -140,6 +140,10 @@ impl Channel {
             engine.sleep(wait.deadline.map(|deadline| deadline.saturating_duration_since(now)));
             return Ok(());
         }
+        if self.is_ring_full() {
+            std::thread::yield_now();
+            return Ok(());
+        }
         let result = if self.end.arm() { self.sleep_armed(wait, now) } else { Ok(false) };
         self.end.disarm();
         if result? { self.look_at_session() } else { Ok(()) }

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use clearway_client::{Channel, Code, Error, Event, Sizes, Waiting};
-use common::{Daemon, ECHO, NOW, Order, PATIENCE, REFUSED, address, eventually};
+use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const WAYS: [Waiting; 4] = [Waiting::Spin, Waiting::Yield, Waiting::Block, Waiting::Adaptive];
@@ -231,6 +231,24 @@ fn a_full_pool_blocks_waits_and_tells_when_there_is_room() {
         }
     }
     channel.send(connection, &large).unwrap();
+}
+
+/// Commands that the daemon has no answer to fill it: nothing finishes, and there is room nevertheless.
+#[test]
+fn a_full_ring_tells_when_there_is_room() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    daemon.order(Order::Pause);
+    daemon.counters();
+    for _ in 0..channel.sizes().submission_entries {
+        channel.start_connect(address(LATE)).unwrap();
+    }
+    assert!(matches!(channel.try_send(connection, b"x"), Err(Error::WouldBlock)));
+    assert!(!channel.arm(), "nobody will ring");
+    channel.disarm();
+    daemon.order(Order::Resume);
+    assert!(matches!(channel.next_event(PATIENCE).unwrap(), Event::Writable));
+    channel.send(connection, b"x").unwrap();
 }
 
 #[test]
