@@ -168,7 +168,7 @@ impl CongestionControl for Cubic {
         let packet_bytes = f64::from(packet_bytes);
         let factor = self.packet_bytes / packet_bytes;
         self.window = (self.window * factor).max(COLLAPSED_PACKETS);
-        self.slow_start_threshold = (self.slow_start_threshold * factor).min(self.window);
+        self.slow_start_threshold *= factor;
         self.window_max *= factor;
         (self.epoch, self.before) = (None, None);
         self.packet_bytes = packet_bytes;

@@ -140,3 +140,13 @@ fn cubic_is_back_at_its_old_window_after_k_seconds() {
     let after = cubic.window_bytes() as f64 / before as f64;
     assert!((0.97..1.2).contains(&after), "{after} after {k_s} s");
 }
+
+#[test]
+fn cubic_goes_on_doubling_when_packets_become_larger() {
+    let mut cubic = Cubic::new(PACKET as u16);
+    let now_ns = rounds(&mut cubic, 1_000_000, 1, BASE_NS);
+    cubic.set_packet_bytes(2 * PACKET as u16);
+    let before = cubic.window_bytes();
+    rounds(&mut cubic, now_ns, 1, BASE_NS);
+    assert_eq!(cubic.window_bytes(), 2 * before);
+}
