@@ -31,7 +31,7 @@ test:
 	@tools/example.sh
 	@tools/own-stack.sh
 
-# Installs the daemon, the C library, its header and its pkg-config file below PREFIX.
+# Installs the daemon with its systemd unit, the C library, its header and its pkg-config file below PREFIX.
 PREFIX ?= /usr/local
 install: build
 	PREFIX="$(PREFIX)" BUILD="$(TARGET)/release" tools/install.sh
