@@ -10,6 +10,7 @@
 //! [`send`] and [`receive`].
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,10 @@ pub use vif::{
     BadAddress, CloseVif, FILTER_BYTES_MAX, FILTERS_MAX, InterfaceAddress, Mac, MacChoice,
     OpenCapture, OpenVif, VifOpened,
 };
+
+/// The ports of listeners that do not care which (RFC 6335, section 6: "the Dynamic Ports, also known
+/// as the Private or Ephemeral Ports, from 49152-65535").
+pub const DYNAMIC_PORTS: RangeInclusive<u16> = 49152..=u16::MAX;
 
 /// The largest packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;

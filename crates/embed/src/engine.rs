@@ -1,17 +1,16 @@
 //! The engine that takes its turns when the app calls, and the little that is left of a control plane.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use clearway_channel::control::{Empty, Listen, Listening, Reply, Request, Unlisten};
+use clearway_channel::control::{
+    DYNAMIC_PORTS, Empty, Listen, Listening, Reply, Request, Unlisten,
+};
 use clearway_client::{Code, Embedded, Error};
 use clearway_engine::{Control, Event, Group, Request as EngineRequest};
 
 /// The number of the only channel.
 pub(crate) const CHANNEL: u32 = 1;
-/// From which one is chosen if the app names none (RFC 6335, section 6: "Dynamic Ports").
-const DYNAMIC_PORTS: RangeInclusive<u16> = 49152..=u16::MAX;
 /// Turns within which an engine has said goodbye to everybody, or will not.
 const LAST_TURNS: usize = 1000;
 

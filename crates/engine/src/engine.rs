@@ -2,7 +2,7 @@
 //! its timers, and shares nothing. Where several serve a NIC, lanes between them carry what came to the
 //! wrong one.
 //!
-//! A turn (`docs`: design section 2) takes one item from the mailbox, commands, received frames,
+//! A turn (ARCHITECTURE.md, "The life of a message") takes one item from the mailbox, commands, received frames,
 //! timers, and sends. It never blocks, locks or waits; it returns how much it did.
 //!
 //! This file is the engine and its turn; `engine/` has what a turn is made of.

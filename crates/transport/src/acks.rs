@@ -4,7 +4,8 @@ use clearway_base::{RangeSet, Time};
 
 use crate::config::PACKETS_IN_FLIGHT_MAX;
 
-/// Ranges that are remembered; older gaps are given up. An acknowledgement carries as many.
+/// Ranges that are remembered; older gaps are given up. An acknowledgement carries the newest nine
+/// (`flow/transmit.rs`): the older ones were told before.
 pub(crate) const RANGES_MAX: usize = 32;
 /// How far a packet may be behind the newest one; older ones count as duplicates. Twice what a
 /// sender may have in flight, so that old gaps do not travel in acknowledgements for ever.

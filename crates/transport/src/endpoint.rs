@@ -281,11 +281,6 @@ impl Endpoint {
         }
     }
 
-    /// Messages of the flow that have not arrived yet.
-    pub fn messages_open(&mut self, key: FlowKey) -> usize {
-        self.flow(key).map_or(0, |flow| flow.messages_open())
-    }
-
     /// The app has released a message of `length` bytes that it got from this flow.
     pub fn release(&mut self, now: Time, key: FlowKey, length: u32) {
         if self.flow(key).is_some_and(|flow| flow.release(length)) {

@@ -300,11 +300,6 @@ impl Flow {
         self.outgoing.push(offset, length);
     }
 
-    /// Messages that were submitted and have not arrived.
-    pub(crate) fn messages_open(&self) -> usize {
-        self.outgoing.messages_open()
-    }
-
     pub(crate) const fn probe_timeouts(&self) -> u32 {
         self.recovery.probes()
     }

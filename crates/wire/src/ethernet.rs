@@ -3,7 +3,7 @@
 
 use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at};
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::Ipv6Addr;
 
 /// An Ethernet address in transmission order.
 pub type MacAddress = [u8; 6];
@@ -31,15 +31,6 @@ pub mod ether_type {
 #[must_use]
 pub const fn is_multicast(mac: MacAddress) -> bool {
     mac[0] & 1 != 0
-}
-
-/// The Ethernet address of an IPv4 multicast group. RFC 1112, section 6.4: "placing the low-order
-/// 23-bits of the IP address into the low-order 23 bits of the Ethernet multicast address
-/// 01-00-5E-00-00-00".
-#[must_use]
-pub const fn multicast_v4(group: Ipv4Addr) -> MacAddress {
-    let [_, b, c, d] = group.octets();
-    [0x01, 0x00, 0x5e, b & 0x7f, c, d]
 }
 
 /// The Ethernet address of an IPv6 multicast group. RFC 2464, section 7: "the first two octets are

@@ -5,18 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 
 use clearway_channel::Code;
-use clearway_channel::control::{Empty, Listen, Listening, Refusal, Reply, Unlisten};
+use clearway_channel::control::{
+    DYNAMIC_PORTS, Empty, Listen, Listening, Refusal, Reply, Unlisten,
+};
 use clearway_engine::Request as EngineRequest;
 
 use super::ControlPlane;
 use super::requests::{not_attached, refusal};
 use super::session::Waiting;
-
-/// The ports that are given to apps that do not care which (RFC 6335, section 6: the dynamic ports).
-const DYNAMIC_PORTS: RangeInclusive<u16> = 49152..=u16::MAX;
 
 /// The ports of the host that apps listen on.
 #[derive(Debug, Default)]
@@ -196,7 +194,8 @@ impl ControlPlane {
 
 #[cfg(test)]
 mod tests {
-    use super::{DYNAMIC_PORTS, Listener, Listeners};
+    use super::{Listener, Listeners};
+    use clearway_channel::control::DYNAMIC_PORTS;
 
     #[test]
     fn a_port_is_one_listeners_at_a_time() {

@@ -34,7 +34,7 @@ const HOST: OwnerId = OwnerId(0);
 pub(crate) enum Port {
     Service(Service),
     Vif(VifKey),
-    /// A VIF of this engine of the NIC.
+    /// A VIF that this other engine of the NIC serves.
     Sibling(usize),
 }
 
