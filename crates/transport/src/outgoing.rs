@@ -239,6 +239,11 @@ impl Outgoing {
     pub(crate) fn messages_pushed(&self) -> u32 {
         self.first_sequence.wrapping_add(self.messages.len() as u32)
     }
+
+    /// Messages that have not fully arrived yet.
+    pub(crate) fn messages_open(&self) -> usize {
+        self.messages.len()
+    }
 }
 
 #[cfg(test)]
