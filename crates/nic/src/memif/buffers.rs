@@ -64,3 +64,21 @@ pub(super) fn prefetch(address: *const u8) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
+/// Asks the processor to fetch the cache line at `address` for writing: the other core, which has read
+/// it, gives it up while nobody waits. Any address will do, as for [`prefetch`].
+#[inline]
+pub(super) fn prefetch_to_write(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, as above. Processors without the instruction take it for one that does nothing.
+    // (The intrinsic would become a fetch for reading unless the whole program asked for the feature.)
+    unsafe {
+        core::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) address,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}

@@ -215,6 +215,9 @@ impl crate::Queue for Queue {
         if let Some(sender) = &mut self.ends.sender {
             sender.flush();
         }
+        if let Some(receiver) = &mut self.ends.receiver {
+            receiver.give_back();
+        }
     }
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
@@ -225,7 +228,7 @@ impl crate::Queue for Queue {
         if self.generation != self.shared.generation() {
             return false;
         }
-        self.ends.receiver.as_ref().is_none_or(Receiver::arm)
+        self.ends.receiver.as_mut().is_none_or(Receiver::arm)
     }
 
     fn disarm(&mut self) {

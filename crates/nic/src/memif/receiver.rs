@@ -18,6 +18,12 @@ use crate::{BURST_FRAMES, Counters};
 /// a line in the other core's cache (80 ns) behind the work on this many frames.
 const PREFETCH_AHEAD: u16 = 4;
 
+/// How many lines of a lone frame are prefetched: what a small message takes.
+const LONE_LINES: usize = 3;
+
+/// Descriptors are given back at the latest when they are this share of the ring.
+const HELD_SHARE: u16 = 8;
+
 /// How much private memory a burst is copied to: half of a small first-level cache, through which all
 /// frames pass. Of frames over 512 bytes a burst has fewer.
 pub(super) const fn area_bytes(frame_bytes_max: usize) -> usize {
@@ -33,10 +39,14 @@ pub(super) struct Receiver {
     buffers: Option<Buffers>,
     /// Descriptors emptied so far.
     next: u16,
+    /// Those of them that the sender has been told about.
+    returned: u16,
     /// The sender's index when the last frame before it was found to be unfinished: until it moves,
     /// there is nothing to take.
     unfinished_at: Option<u16>,
     frame_bytes_max: usize,
+    /// On the server, where the frames in each slot were last: a hint, and not to be trusted.
+    places: Box<[Descriptor]>,
     doorbell: OwnedFd,
 }
 
@@ -49,15 +59,26 @@ impl Receiver {
         frame_bytes_max: usize,
         doorbell: OwnedFd,
     ) -> Self {
-        let (next, unfinished_at) = (0, None);
-        Self { ring, memory, buffers, next, unfinished_at, frame_bytes_max, doorbell }
+        let slots = if buffers.is_some() { 0 } else { usize::from(ring.size()) };
+        Self {
+            ring,
+            memory,
+            buffers,
+            next: 0,
+            returned: 0,
+            unfinished_at: None,
+            frame_bytes_max,
+            places: vec![Descriptor::default(); slots].into(),
+            doorbell,
+        }
     }
 
     /// Resets our side of the ring and, on the client, hands all buffers to the sender. The client
     /// calls this when the server has connected, because servers clear the indexes when they do.
     pub(super) fn start(&mut self) {
         self.ring.mask_interrupt(true);
-        self.give_back(self.next.wrapping_sub(self.ring.size()));
+        self.returned = self.next.wrapping_sub(self.ring.size());
+        self.give_back();
     }
 
     pub(super) const fn doorbell(&self) -> &OwnedFd {
@@ -75,6 +96,7 @@ impl Receiver {
     ) -> (usize, Result<(), Violation>) {
         let produced = self.ring.produced();
         if !self.has_more(produced) {
+            self.give_back();
             return (0, Ok(()));
         }
         if produced.wrapping_sub(self.next) > self.ring.size() {
@@ -82,9 +104,10 @@ impl Receiver {
         }
         let first = self.next;
         let (mut frames, mut outcome) = (0, Ok(()));
-        // A lone frame is copied right away.
         if produced.wrapping_sub(first) > 1 {
             self.prefetch_first(produced);
+        } else {
+            self.prefetch_lone();
         }
         while frames < budget && self.has_more(produced) && outcome.is_ok() {
             let mut burst = Burst::new();
@@ -92,8 +115,8 @@ impl Receiver {
             frames += burst.show(sink);
         }
         counters.rx_frames += frames as u64;
-        if self.next != first {
-            self.give_back(first);
+        if self.next.wrapping_sub(self.returned) >= self.ring.size() / HELD_SHARE {
+            self.give_back();
         }
         (frames, outcome)
     }
@@ -135,7 +158,8 @@ impl Receiver {
     }
 
     /// Asks for an interrupt at the next frame. False if frames are there already.
-    pub(super) fn arm(&self) -> bool {
+    pub(super) fn arm(&mut self) -> bool {
+        self.give_back();
         self.ring.mask_interrupt(false);
         // Pairs with the fence in `Sender::flush`: either the sender sees that interrupts are wanted,
         // or we see its frames here.
@@ -169,6 +193,9 @@ impl Receiver {
             return self.take_chain(descriptor, produced, target);
         }
         self.copy(self.next, descriptor, &mut target[..length])?;
+        if let Some(place) = self.places.get_mut(usize::from(self.ring.slot(self.next))) {
+            *place = descriptor;
+        }
         self.next = self.next.wrapping_add(1);
         Ok(Taken::Frame(length))
     }
@@ -230,21 +257,43 @@ impl Receiver {
         Ok(())
     }
 
-    /// Empties all descriptors from `first` up to `self.next` and tells the sender.
-    fn give_back(&self, first: u16) {
+    /// Empties all descriptors up to `self.next` and tells the sender. It has time: what is written here
+    /// has to be fetched from the sender's core, and whatever is written after it waits for that. So it
+    /// is done when there is nothing to receive, after something was sent, or when it is much.
+    pub(super) fn give_back(&mut self) {
+        if self.returned == self.next {
+            return;
+        }
         if let Some(buffers) = &self.buffers {
-            let mut index = first;
-            while index != self.next {
-                self.ring.set_descriptor(index, buffers.descriptor(self.ring.slot(index)));
-                index = index.wrapping_add(1);
+            while self.returned != self.next {
+                let place = buffers.descriptor(self.ring.slot(self.returned));
+                self.ring.set_descriptor(self.returned, place);
+                self.returned = self.returned.wrapping_add(1);
             }
         }
+        self.returned = self.next;
         self.ring.publish_consumed(self.next);
     }
 
     fn prefetch_first(&self, produced: u16) {
         for ahead in 0..PREFETCH_AHEAD {
             self.prefetch(self.next.wrapping_add(ahead), produced);
+        }
+    }
+
+    /// Prefetches a frame while its descriptor is still on its way: most likely it is where the last one
+    /// in this slot was. In a conversation of single frames each has to be waited for.
+    #[inline]
+    fn prefetch_lone(&self) {
+        let place = match &self.buffers {
+            Some(buffers) => buffers.descriptor(self.ring.slot(self.next)),
+            None => self.places[usize::from(self.ring.slot(self.next))],
+        };
+        let Some(region) = self.memory.get(usize::from(place.region)) else { return };
+        if let Some(address) = region.at(place.offset, 0) {
+            for line in 0..LONE_LINES {
+                prefetch(address.as_ptr().wrapping_add(line * 64));
+            }
         }
     }
 

@@ -43,7 +43,7 @@ const MASK_INTERRUPT: u16 = 1;
 const NEXT: u16 = 1;
 
 /// A descriptor, copied out of shared memory or about to be written there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Descriptor {
     pub(super) flags: u16,
     pub(super) region: u16,
@@ -195,6 +195,12 @@ impl Ring {
         let words = descriptor.to_words();
         first.store(words.0, Ordering::Relaxed);
         second.store(words.1, Ordering::Relaxed);
+    }
+
+    /// Where the descriptor at `index` is, for prefetching.
+    #[inline]
+    pub(super) fn descriptor_address(&self, index: u16) -> *const u8 {
+        self.descriptor_words(index)[0].as_ptr().cast_const().cast()
     }
 
     /// The slot of `index`: below [`Ring::size`].

@@ -94,6 +94,32 @@ fn small_buffers_are_chained() {
 }
 
 #[test]
+fn buffers_go_back_behind_what_is_sent_or_when_they_are_many_or_when_there_is_time() {
+    for sender in [Role::Server, Role::Client] {
+        let at = socket();
+        let small = |role| Config { ring_size_log2: 5, ..config(&at, role) };
+        let (mut from, mut to) = {
+            let (server, client) = open_both(small(Role::Server), small(Role::Client));
+            if sender == Role::Server { (server, client) } else { (client, server) }
+        };
+        let ((from, to), message) = ((&mut from[0], &mut to[0]), frame(60, 1));
+        let fill = |from: &mut Queue| {
+            std::iter::repeat_with(|| send(from, &message))
+                .take_while(|sent| *sent == Transmit::Queued)
+                .count()
+        };
+        let take = |to: &mut Queue, count| to.receive(count, &mut |_| ());
+        assert_eq!((fill(from), fill(from)), (32, 0));
+        assert_eq!((take(to, 3), fill(from)), (3, 0), "they can wait");
+        to.flush();
+        assert_eq!(fill(from), 3, "something was sent");
+        assert_eq!((take(to, 4), fill(from)), (4, 4), "an eighth of the ring");
+        assert_eq!((take(to, 29), take(to, 3)), (29, 3));
+        assert_eq!((take(to, 1), fill(from)), (0, 32), "there was nothing to receive");
+    }
+}
+
+#[test]
 fn jumbo_frames_fit_large_buffers() {
     let at = socket();
     let configs = [Role::Server, Role::Client].map(|role| {
