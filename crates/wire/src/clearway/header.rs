@@ -11,11 +11,11 @@
 //! +---------------------------------------------------------------+
 //! ```
 
-use crc_fast::{CrcAlgorithm, Digest};
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
 use super::{Frames, HEADER_LENGTH, VERSION, VERSION_NEGOTIATION};
 use crate::Malformed;
-use crate::bytes::{array_at, head_mut, put, u16_at, u32_at, u64_at};
+use crate::bytes::{head_mut, put, u16_at, u32_at, u64_at};
 
 const FLAGS_AT: usize = 2;
 const CRC_AT: usize = 4;
@@ -23,6 +23,12 @@ const FLOW_AT: usize = 8;
 const NUMBER_AT: usize = 16;
 
 const ACK_REQUESTED: u16 = 1 << 0;
+
+/// What counts as short when a CRC is checked: to copy so much costs less than to hash it in pieces.
+const SHORT_BYTES_MAX: usize = 256;
+
+#[repr(align(64))]
+struct Aligned([u8; SHORT_BYTES_MAX]);
 
 /// The bytes of a packet: the whole UDP payload. The layout of the header is the same in every
 /// version of the protocol, so these accessors can be trusted before the version is known.
@@ -238,15 +244,27 @@ impl Header {
 /// If `packet` is shorter than [`HEADER_LENGTH`].
 #[inline]
 pub fn seal(packet: &mut [u8]) {
-    let (head, body) = packet.split_at_mut(HEADER_LENGTH);
-    let crc = crc_of(&array_at(head, 0), body);
-    put(head, CRC_AT, crc.to_be_bytes());
+    put(packet, CRC_AT, [0; 4]);
+    let crc = crc32_iscsi(packet);
+    put(packet, CRC_AT, crc.to_be_bytes());
 }
 
-/// CRC32C of the packet with its CRC field as zero. Only the header is copied to make it so; the
+/// CRC32C of the packet with its CRC field as zero. A short packet is copied to make it so, to where it
+/// is aligned: its CRC is then one run of whole words. Of a long one only the header is copied, and the
 /// body is hashed where it lies.
 #[inline]
 fn crc_of(head: &[u8; HEADER_LENGTH], body: &[u8]) -> u32 {
+    let mut copy = Aligned([0; SHORT_BYTES_MAX]);
+    if let Some(place) = copy.0.get_mut(HEADER_LENGTH..HEADER_LENGTH + body.len()) {
+        place.copy_from_slice(body);
+        put(&mut copy.0, 0, *head);
+        put(&mut copy.0, CRC_AT, [0; 4]);
+        return crc32_iscsi(&copy.0[..HEADER_LENGTH + body.len()]);
+    }
+    crc_of_long(head, body)
+}
+
+fn crc_of_long(head: &[u8; HEADER_LENGTH], body: &[u8]) -> u32 {
     let mut head = *head;
     put(&mut head, CRC_AT, [0; 4]);
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
