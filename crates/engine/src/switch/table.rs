@@ -91,6 +91,23 @@ pub(crate) struct Switch {
     /// The Ethernet addresses of this host: the NIC's first, then those of VIFs that have one of
     /// their own, once per VIF.
     macs: Vec<u64>,
+    /// What the table last said, of packets that all looked alike; nothing once it has changed.
+    answer: Option<Answer>,
+}
+
+/// The owner of all packets that look like this.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    words: [u64; PATTERN_WORDS],
+    owner: Option<Port>,
+}
+
+impl Answer {
+    #[inline]
+    fn is_for(&self, digest: &Digest) -> bool {
+        let pairs = self.words.iter().zip(digest.words());
+        pairs.fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+    }
 }
 
 impl Switch {
@@ -109,6 +126,7 @@ impl Switch {
             senders: VecDeque::new(),
             touched: Vec::new(),
             macs: vec![mac_number(mac)],
+            answer: None,
         };
         switch.set_services(services);
         switch
@@ -119,10 +137,8 @@ impl Switch {
         if services == self.services {
             return;
         }
-        for entry in std::mem::take(&mut self.service_entries) {
-            self.registry.remove(entry);
-            self.ports[entry.0 as usize] = None;
-        }
+        let entries = std::mem::take(&mut self.service_entries);
+        self.unregister(&entries);
         for service in &services {
             self.add_service(service);
         }
@@ -133,6 +149,7 @@ impl Switch {
     /// the address was the host's. It may go on until it closes that, and the service receives all
     /// the same.
     fn add_service(&mut self, entry: &Entry) {
+        self.answer = None;
         let wanted = |send: Option<Filter>| registry::Vif {
             owner: HOST,
             send,
@@ -184,6 +201,7 @@ impl Switch {
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<VifId>, VifRefused> {
         self.check_spec(spec)?;
+        self.answer = None;
         let receive = union("receive", &spec.receive)?;
         let (copies, send) = (union("copies", &spec.copies)?, union("transmit", &spec.transmit)?);
         let own = registry::Vif {
@@ -269,6 +287,7 @@ impl Switch {
 
     /// What was registered is registered no more.
     pub(super) fn unregister(&mut self, entries: &[VifId]) {
+        self.answer = None;
         for entry in entries {
             self.registry.remove(*entry);
             self.ports[entry.0 as usize] = None;
@@ -338,22 +357,37 @@ impl Switch {
     }
 
     /// The owner of each packet, `None` where it is nobody's here. Packets of one flow often come
-    /// together: if all look alike, the table is asked about one.
+    /// together: if all look alike, the table is asked about one, and not even that if they look like
+    /// those before.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
-        let [first, others @ ..] = digests else { return };
-        let looks_like_first = |other: &Digest| {
-            let pairs = first.words().iter().zip(other.words()).take(PATTERN_WORDS);
-            pairs.fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
+        let Some(first) = digests.first() else { return };
+        let Some(answer) = self.answer.filter(|answer| answer.is_for(first)) else {
+            return self.ask(digests, owners);
         };
-        let asked = if others.iter().all(looks_like_first) { &digests[..1] } else { digests };
+        if digests[1..].iter().all(|digest| answer.is_for(digest)) {
+            owners.fill(answer.owner);
+        } else {
+            self.ask(digests, owners);
+        }
+    }
+
+    /// Asks the table.
+    fn ask(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
+        let [first, others @ ..] = digests else { return };
+        let words = core::array::from_fn(|at| first.words()[at]);
+        let mut answer = Answer { words, owner: None };
+        let are_alike = others.iter().all(|other| answer.is_for(other));
+        let asked = if are_alike { &digests[..1] } else { digests };
         let mut entries = [None; clearway_nic::BURST_FRAMES];
         self.registry.receivers(asked, &mut entries[..asked.len()]);
         for (owner, entry) in owners.iter_mut().zip(&entries[..asked.len()]) {
             *owner = entry.and_then(|entry| self.port(entry));
         }
-        if asked.len() < digests.len() {
-            owners.fill(owners[0]);
+        if are_alike {
+            answer.owner = owners[0];
+            owners.fill(answer.owner);
+            self.answer = Some(answer);
         }
     }
 
