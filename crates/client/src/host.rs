@@ -16,6 +16,10 @@ pub trait Embedded: Send {
     /// Lets the engine do what there is to do. True if the channel has something new for the app.
     fn turn(&mut self) -> bool;
 
+    /// Lets the engine take what was just submitted, and send; what has come meanwhile may wait for the
+    /// next turn.
+    fn send(&mut self);
+
     /// Sleeps until there is something to do for the engine, or `at_most` has passed. May return
     /// early.
     fn sleep(&mut self, at_most: Option<Duration>);
@@ -61,6 +65,14 @@ impl Host {
         match self {
             Self::Daemon(_) => false,
             Self::Embedded(engine) => engine.turn(),
+        }
+    }
+
+    /// Lets an engine that has no thread of its own take what was just submitted.
+    #[inline]
+    pub(crate) fn send(&mut self) {
+        if let Self::Embedded(engine) = self {
+            engine.send();
         }
     }
 

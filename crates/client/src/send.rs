@@ -165,7 +165,7 @@ impl Channel {
     pub(crate) fn submit(&mut self, command: &Command) {
         self.end.submit(command).expect("the caller has made room");
         self.end.flush();
-        self.host.turn();
+        self.host.send();
     }
 
     #[inline]

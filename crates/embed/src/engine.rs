@@ -104,6 +104,11 @@ impl Embedded for EmbeddedEngine {
         self.group.turn().told_apps
     }
 
+    #[inline]
+    fn send(&mut self) {
+        self.group.send();
+    }
+
     fn sleep(&mut self, at_most: Option<Duration>) {
         self.group.sleep(at_most);
     }

@@ -378,6 +378,13 @@ impl Engine {
         Turn { is_busy, told_apps }
     }
 
+    /// The part of a turn that an app waits for which has just submitted something: its commands are
+    /// taken, and what they send leaves. All else is left to the next turn, which has to be soon.
+    pub(crate) fn send(&mut self, now: Time) {
+        self.core.take_commands(now);
+        self.transmit(now);
+    }
+
     /// Builds packets just in time, as many as the queue has descriptors for.
     fn transmit(&mut self, now: Time) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };

@@ -15,6 +15,9 @@ const SLEEP_NS_MAX: u64 = 1_000_000_000;
 /// some of it.
 const ROOM_NS: u64 = 1_000_000;
 
+/// After so long without a whole turn, [`Group::send`] is one: some round trips of a fast network.
+const WHOLE_TURN_NS: u64 = 10_000;
+
 /// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter where that
 /// is reliable, and the kernel's monotonic clock elsewhere.
 #[derive(Clone, Debug)]
@@ -52,13 +55,15 @@ pub struct Group {
     engines: Vec<Engine>,
     idle: Idle,
     clock: Clock,
+    /// When the last whole turn began.
+    turned: Time,
 }
 
 impl Group {
     /// A group of `engines`, made with times of `clock`.
     #[must_use]
     pub fn new(engines: Vec<Engine>, idle: Idle, clock: Clock) -> Self {
-        Self { engines, idle, clock }
+        Self { engines, idle, clock, turned: Time::ZERO }
     }
 
     /// Runs. Returns when every engine has ended.
@@ -92,6 +97,21 @@ impl Group {
         self.turn_at(self.clock.now())
     }
 
+    /// For whoever runs the engines itself and has just given them commands: sends what they want sent.
+    /// That is less than a turn, and an app that answers what it receives waits for it; but it is a
+    /// whole one if the last is some time ago, so that an app that only sends is served, too.
+    #[inline]
+    pub fn send(&mut self) {
+        let now = self.clock.now();
+        if now.since(self.turned) >= WHOLE_TURN_NS {
+            self.turn_at(now);
+            return;
+        }
+        for engine in &mut self.engines {
+            engine.send(now);
+        }
+    }
+
     /// True if all engines have been shut down.
     #[must_use]
     pub fn has_ended(&self) -> bool {
@@ -100,6 +120,7 @@ impl Group {
 
     #[inline]
     fn turn_at(&mut self, now: Time) -> Turn {
+        self.turned = now;
         let mut all = Turn::default();
         for engine in &mut self.engines {
             let turn = engine.turn(now);
