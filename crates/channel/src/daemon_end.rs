@@ -45,6 +45,7 @@ pub struct DaemonEnd {
     dirty: bool,
     /// `arm` was called, and `disarm` not yet.
     armed: bool,
+    fence: Fence,
     /// What the app did wrong outside of a command; `next_command` reports it.
     violation: Option<Violation>,
     bells: DaemonBells,
@@ -116,6 +117,7 @@ impl DaemonEnd {
             sends_outstanding: 0,
             dirty: false,
             armed: false,
+            fence: Fence::Own,
             violation: None,
             bells,
             bells_rung: 0,
@@ -304,6 +306,12 @@ impl DaemonEnd {
         self.bells.own()
     }
 
+    /// The app's end is used by the very thread that uses this one: from now on no message pays for the
+    /// order of what two processors see.
+    pub fn share_thread(&mut self) {
+        self.fence = Fence::None;
+    }
+
     /// Tells the app that the daemon is done with this channel.
     pub fn close(&mut self) {
         // Release pairs with the Acquire in `AppEnd::is_closed`: completions written before are
@@ -332,7 +340,7 @@ impl DaemonEnd {
 
     #[inline]
     fn ring_if_asleep(&mut self) {
-        if sleep::must_ring(self.memory.sync_word(SYNC_APP_SLEEPING), Fence::Own) {
+        if sleep::must_ring(self.memory.sync_word(SYNC_APP_SLEEPING), self.fence) {
             self.bells_rung += 1;
             self.bells.ring();
         }

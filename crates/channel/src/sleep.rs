@@ -19,6 +19,8 @@ pub(crate) enum Fence {
     /// The sleeper does it for both, with `barrier::everywhere`; here only the compiler must not
     /// reorder.
     Sleepers,
+    /// Nobody: both ends are used by one thread, which sees what it wrote itself.
+    None,
 }
 
 /// The first half of [`arm`]: the other side is told to ring. `barrier`, and a look at the ring, are to follow.
@@ -55,7 +57,7 @@ pub(crate) fn must_ring(sleeping: &AtomicU32, kind: Fence) -> bool {
     match kind {
         // Pairs with the fence in `arm`: the entries are before the look at the word.
         Fence::Own => fence(Ordering::SeqCst),
-        Fence::Sleepers => core::sync::atomic::compiler_fence(Ordering::SeqCst),
+        Fence::Sleepers | Fence::None => core::sync::atomic::compiler_fence(Ordering::SeqCst),
     }
     sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::Relaxed) != 0
 }

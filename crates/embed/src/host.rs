@@ -78,7 +78,8 @@ impl Host {
         let (engine, control) = Engine::new(config, self.queues, seed, secret, clock.now())?;
         let group = Group::new(vec![engine], Idle::Spin, clock);
         let mut engine = EmbeddedEngine::new(group, control);
-        let (end, handover) = DaemonEnd::create(options.sizes)?;
+        let (mut end, handover) = DaemonEnd::create(options.sizes)?;
+        end.share_thread();
         let app_end = AppEnd::open(handover, options.sizes)?;
         engine.post(Request::AddChannel {
             channel: CHANNEL,
