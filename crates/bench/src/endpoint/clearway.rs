@@ -91,7 +91,8 @@ impl Endpoint for Clearway {
 
     fn idle(&mut self) -> io::Result<()> {
         match self.idle {
-            Idle::Spin => std::hint::spin_loop(),
+            // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
+            Idle::Spin => {}
             Idle::Yield => std::thread::yield_now(),
             Idle::Block => {
                 if self.channel.arm() {
