@@ -54,6 +54,7 @@ pub use error::Error;
 pub use interrupt::Interrupt;
 pub use isolation::IsolationCommand;
 pub use load::{Load, Sample, Workload};
+pub use plot::{Bars, Series};
 pub use report::{Figures, Ratio, Report, Spread};
 pub use role::{BenchHost, RoleCommand};
 pub use table::report_text;

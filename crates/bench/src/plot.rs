@@ -4,18 +4,24 @@ use std::fmt::Write as _;
 
 /// Bars of one colour, one per group.
 #[derive(Debug)]
-pub(crate) struct Series {
-    pub(crate) name: &'static str,
-    pub(crate) values: Vec<f64>,
+pub struct Series {
+    /// What the legend says.
+    pub name: &'static str,
+    /// One for each group, above 0: the scale is logarithmic.
+    pub values: Vec<f64>,
 }
 
 /// Figures by group and series.
 #[derive(Debug)]
-pub(crate) struct Bars<'a> {
-    pub(crate) title: &'static str,
-    pub(crate) unit: &'static str,
-    pub(crate) groups: &'a [String],
-    pub(crate) series: Vec<Series>,
+pub struct Bars<'a> {
+    /// What stands above.
+    pub title: &'static str,
+    /// Of all values.
+    pub unit: &'static str,
+    /// The names of the groups, from left to right.
+    pub groups: &'a [String],
+    /// Up to four, which differ in colour.
+    pub series: Vec<Series>,
 }
 
 const WIDTH: f64 = 760.0;
@@ -28,7 +34,9 @@ const BOTTOM: f64 = 32.0;
 const COLOURS: [&str; 4] = ["#999999", "#e69f00", "#56b4e9", "#009e73"];
 
 impl Bars<'_> {
-    pub(crate) fn svg(&self) -> String {
+    /// The drawing.
+    #[must_use]
+    pub fn svg(&self) -> String {
         let mut svg = format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
              font-family=\"sans-serif\" font-size=\"12\">\n\

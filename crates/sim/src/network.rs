@@ -185,6 +185,11 @@ impl Network {
         }
     }
 
+    /// Frames that hosts have sent so far.
+    pub(crate) const fn frames(&self) -> u64 {
+        self.frames
+    }
+
     /// The fault counts of all ways, by name.
     pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut sum = FaultCounts::default();

@@ -1,11 +1,16 @@
-//! What it costs to have many: flows of two engines, engines of two hosts, and hosts that share a link. The
-//! hosts, links and time are those of the simulator; apps do nothing but what is measured.
+//! What it costs to have many: hosts, flows of two engines, engines of two hosts, and hosts that share a link.
+//! The hosts, links and time are those of the simulator; apps do nothing but what is measured.
 
+mod crowd;
+mod fairness;
 mod flows;
+mod hosts;
 mod set_up;
 mod sharing;
 mod stage;
 
-pub use flows::{FlowCost, flows};
+pub use fairness::{Fairness, fairness};
+pub use flows::{FlowCost, flow_memory_bytes, flows};
+pub use hosts::{HostMemory, HostsCost, host_memory, hosts};
 pub use set_up::{SetUp, set_up};
 pub use sharing::{Sharing, sharing};

@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::stage::{LARGE, Stage};
 use crate::network::Link;
 
-/// Messages that are measured, after as many to warm up.
-const MESSAGES: u64 = 40_000;
+/// Messages that are measured, after as many to warm up; one for each flow if there are more of those.
+const MESSAGES_MIN: u64 = 40_000;
 const MESSAGE_BYTES: u32 = 64;
 /// Messages under way at a time.
 const WINDOW: u64 = 64;
@@ -25,8 +25,6 @@ pub struct FlowCost {
     pub cpu_ns_per_message: f64,
     /// Time in them per connection that was opened.
     pub cpu_ns_per_connection: f64,
-    /// Memory that the process took per flow, both ends together.
-    pub memory_bytes_per_flow: u64,
 }
 
 /// Measures with so many flows.
@@ -36,26 +34,31 @@ pub struct FlowCost {
 #[must_use]
 pub fn flows(flows: u64) -> FlowCost {
     let mut pair = Pair::new();
-    let memory_before = resident_bytes();
     pair.connect(flows);
-    let memory_bytes = resident_bytes().saturating_sub(memory_before);
     let connecting_ns = pair.stage.cpu_ns;
-    pair.exchange(MESSAGES);
+    let messages = flows.max(MESSAGES_MIN);
+    pair.exchange(messages);
     let before_ns = pair.stage.cpu_ns;
-    pair.exchange(MESSAGES);
+    pair.exchange(messages);
     FlowCost {
         flows,
-        cpu_ns_per_message: (pair.stage.cpu_ns - before_ns) as f64 / MESSAGES as f64,
+        cpu_ns_per_message: (pair.stage.cpu_ns - before_ns) as f64 / messages as f64,
         cpu_ns_per_connection: connecting_ns as f64 / flows as f64,
-        memory_bytes_per_flow: memory_bytes / flows,
     }
 }
 
-/// Memory of this process that is there, in bytes.
-fn resident_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split(' ').nth(1).and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    pages * rustix::param::page_size() as u64
+/// What so many flows take of memory, in bytes per flow, both ends together: as `heap_bytes` says before they
+/// are opened, and when each has carried messages.
+///
+/// # Panics
+/// If a flow cannot be opened.
+#[must_use]
+pub fn flow_memory_bytes(flows: u64, heap_bytes: &dyn Fn() -> u64) -> u64 {
+    let mut pair = Pair::new();
+    let before = heap_bytes();
+    pair.connect(flows);
+    pair.exchange(2 * flows);
+    heap_bytes().saturating_sub(before) / flows
 }
 
 /// Two hosts, of which the first sends to the second.
@@ -77,7 +80,7 @@ impl Pair {
             queue_bytes: 1 << 20,
             marks: false,
         };
-        let mut stage = Stage::new([2, 1], Congestion::Swift, link, 1);
+        let mut stage = Stage::new(&[link; 2], 1, Congestion::Swift, 1);
         let (client, server) = (stage.seat(0, 0, false, LARGE), stage.seat(1, 0, true, LARGE));
         Self { stage, client, server, connections: Vec::new(), turn: 0, received: 0 }
     }

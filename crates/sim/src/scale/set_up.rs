@@ -38,7 +38,7 @@ pub struct SetUp {
     /// 95 % took no more.
     pub packets_p95: u64,
     /// Batches after the first of a search, of all connections.
-    pub retries: u64,
+    pub later_batches: u64,
 }
 
 /// Measures hosts of so many engines.
@@ -47,7 +47,7 @@ pub struct SetUp {
 /// If a connection cannot be opened.
 #[must_use]
 pub fn set_up(engines: usize) -> SetUp {
-    let (mut times, mut packets, mut retries) = (Vec::new(), Vec::new(), 0);
+    let (mut times, mut packets, mut later_batches) = (Vec::new(), Vec::new(), 0);
     for seed in 0..PAIRS {
         let mut pair = Pair::new(engines, seed);
         let start = pair.spent();
@@ -58,7 +58,7 @@ pub fn set_up(engines: usize) -> SetUp {
             packets.push(after.packets - before.packets);
             before = after;
         }
-        retries += before.retries - start.retries;
+        later_batches += before.later_batches - start.later_batches;
     }
     times.sort_unstable();
     packets.sort_unstable();
@@ -70,7 +70,7 @@ pub fn set_up(engines: usize) -> SetUp {
         ns_p99: at(&times, 99),
         packets_p50: at(&packets, 50),
         packets_p95: at(&packets, 95),
-        retries,
+        later_batches,
     }
 }
 
@@ -78,7 +78,7 @@ pub fn set_up(engines: usize) -> SetUp {
 #[derive(Clone, Copy, Default)]
 struct Spent {
     packets: u64,
-    retries: u64,
+    later_batches: u64,
 }
 
 /// Two hosts, with an app on each engine.
@@ -91,7 +91,7 @@ struct Pair {
 
 impl Pair {
     fn new(engines: usize, seed: u64) -> Self {
-        let mut stage = Stage::new([2, engines], Congestion::Swift, LINK, seed);
+        let mut stage = Stage::new(&[LINK; 2], engines, Congestion::Swift, seed);
         let all = 0..engines as u32;
         let clients = all.clone().map(|engine| stage.seat(0, engine, false, SMALL)).collect();
         let servers = all.map(|engine| stage.seat(1, engine, true, SMALL)).collect();
@@ -139,7 +139,7 @@ impl Pair {
         let flows = snapshots.iter().flat_map(|snapshot| &snapshot.flows);
         flows.fold(Spent::default(), |spent, flow| Spent {
             packets: spent.packets + u64::from(flow.setup_packets),
-            retries: spent.retries + u64::from(flow.setup_retries),
+            later_batches: spent.later_batches + u64::from(flow.setup_retries),
         })
     }
 }

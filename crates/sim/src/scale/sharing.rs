@@ -1,23 +1,12 @@
 //! Hosts that send to one: how much of its link they use together, how fairly they share it, and what of
 //! their frames it loses.
 
-use std::collections::BTreeMap;
-
-use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-use clearway_channel::Completion;
+use clearway_base::MILLISECOND;
 use clearway_engine::Congestion;
 use serde::Serialize;
 
-use super::stage::{LARGE, SMALL, Stage};
-use crate::network::Link;
+use super::crowd::{Crowd, LINK, capacity_bytes, jain};
 
-const LINK: Link = Link {
-    bits_per_s: 10_000_000_000,
-    latency_ns: 5 * MICROSECOND,
-    queue_bytes: 512 << 10,
-    marks: false,
-};
-const MESSAGE_BYTES: u32 = 32 << 10;
 /// Messages of a sender that are unfinished.
 const WINDOW: u32 = 8;
 /// What passes before the measured time, so that flows find their rates, and how long that is.
@@ -48,16 +37,12 @@ pub struct Sharing {
 /// If a sender cannot connect.
 #[must_use]
 pub fn sharing(senders: usize, congestion: Congestion) -> Sharing {
-    let mut crowd = Crowd::new(senders, congestion);
-    crowd.connect();
-    crowd.send_for(WARM_UP_NS);
-    crowd.received.values_mut().for_each(|bytes| *bytes = 0);
-    crowd.send_for(MEASURED_NS);
-    let bytes: Vec<f64> = crowd.received.values().map(|bytes| *bytes as f64).collect();
+    let mut crowd = Crowd::new(&vec![LINK; senders], WINDOW, congestion);
+    crowd.begin(0..senders);
+    crowd.pass(WARM_UP_NS);
+    let bytes = crowd.pass(MEASURED_NS);
     let total: f64 = bytes.iter().sum();
-    let squares: f64 = bytes.iter().map(|bytes| bytes * bytes).sum();
     let least = bytes.iter().copied().fold(f64::INFINITY, f64::min);
-    let capacity_bytes = (LINK.bits_per_s / 8 * MEASURED_NS / SECOND) as f64;
     let count = |wanted| {
         let counts = crowd.stage.network.counts().into_iter();
         counts.filter(|(name, _)| *name == wanted).map(|(_, count)| count).sum::<u64>() as f64
@@ -65,95 +50,10 @@ pub fn sharing(senders: usize, congestion: Congestion) -> Sharing {
     Sharing {
         senders,
         congestion: congestion.name(),
-        goodput: total / capacity_bytes,
-        jain: total * total / (senders as f64 * squares),
+        goodput: total / capacity_bytes(MEASURED_NS),
+        jain: jain(&bytes),
         least_share: least * senders as f64 / total,
         lost: count("frames_overflowed") / count("frames"),
-    }
-}
-
-/// A sender's connection, and its sends.
-#[derive(Clone, Copy, Default)]
-struct Sender {
-    connection: Option<u64>,
-    sent: u32,
-    finished: u32,
-}
-
-/// Host 0, to which all others send.
-struct Crowd {
-    stage: Stage,
-    receiver: usize,
-    /// The app of each sender, which is its number here plus one.
-    senders: Vec<Sender>,
-    /// Bytes by connection of the receiver.
-    received: BTreeMap<u64, u64>,
-}
-
-impl Crowd {
-    fn new(senders: usize, congestion: Congestion) -> Self {
-        let mut stage = Stage::new([senders + 1, 1], congestion, LINK, 1);
-        let receiver = stage.seat(0, 0, true, LARGE);
-        for host in 1..=senders as u32 {
-            stage.seat(host, 0, false, SMALL);
-        }
-        let senders = vec![Sender::default(); senders];
-        Self { stage, receiver, senders, received: BTreeMap::new() }
-    }
-
-    fn connect(&mut self) {
-        for seat in 1..=self.senders.len() {
-            assert!(self.stage.connect(seat, self.receiver, 0), "room for one command");
-            self.stage.ring(seat);
-        }
-        let is_open = |sender: &Sender| sender.connection.is_some();
-        while !self.senders.iter().all(is_open) || self.received.len() < self.senders.len() {
-            self.step();
-        }
-    }
-
-    /// Everybody sends all it can.
-    fn send_for(&mut self, span_ns: u64) {
-        let end = self.stage.now + span_ns;
-        (0..self.senders.len()).for_each(|sender| self.send(sender));
-        while self.stage.now < end {
-            if let Some(sender) = self.step() {
-                self.send(sender);
-            }
-        }
-    }
-
-    fn send(&mut self, number: usize) {
-        let sender = &mut self.senders[number];
-        let Some(connection) = sender.connection else { return };
-        while sender.sent.wrapping_sub(sender.finished) < WINDOW
-            && self.stage.send(number + 1, connection, MESSAGE_BYTES)
-        {
-            sender.sent = sender.sent.wrapping_add(1);
-        }
-        self.stage.ring(number + 1);
-    }
-
-    /// Returns the sender that has finished a message, if one has: a step runs one engine at most.
-    fn step(&mut self) -> Option<usize> {
-        let mut finished = None;
-        self.stage.step(&mut |seat, completion| match *completion {
-            Completion::Connected { connection, .. } => {
-                self.senders[seat - 1].connection = Some(connection);
-            }
-            Completion::Accepted { connection, .. } => {
-                self.received.insert(connection, 0);
-            }
-            Completion::Received { connection, length, .. } => {
-                *self.received.entry(connection).or_default() += u64::from(length);
-            }
-            Completion::Sent { sent, .. } => {
-                self.senders[seat - 1].finished = sent;
-                finished = Some(seat - 1);
-            }
-            _ => {}
-        });
-        finished
     }
 }
 

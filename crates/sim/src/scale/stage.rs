@@ -1,6 +1,6 @@
 //! Hosts, the switch between them, and apps that do what a measurement wants; no faults, no checkers.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use clearway_base::{Random, SECOND, Time};
@@ -9,7 +9,7 @@ use clearway_engine::{Congestion, Event, Request, Snapshot};
 use clearway_nic::fabric::RssOptions;
 
 use crate::agenda::{Agenda, Happening};
-use crate::host::{Host, Nature};
+use crate::host::{Host, Nature, address_of};
 use crate::network::{Link, Network};
 
 const PORT: u16 = 7000;
@@ -21,12 +21,19 @@ pub(super) const LARGE: Sizes = Sizes {
     transmit_pool_bytes: 16 << 20,
     receive_pool_bytes: 64 << 20,
 };
-/// Pools of an app with some.
+/// Pools of an app with some, that sends much.
 pub(super) const SMALL: Sizes = Sizes {
     submission_entries: 1024,
     completion_entries: 1024,
     transmit_pool_bytes: 1 << 20,
     receive_pool_bytes: 2 << 20,
+};
+/// The smallest pools that there are, of an app with some connections and small messages.
+pub(super) const SMALLEST: Sizes = Sizes {
+    submission_entries: 64,
+    completion_entries: 64,
+    transmit_pool_bytes: 64 << 10,
+    receive_pool_bytes: 64 << 10,
 };
 
 /// An app on one engine of a host. It may listen.
@@ -47,27 +54,25 @@ pub(super) struct Stage {
     agenda: Agenda,
     hosts: Vec<Host>,
     seats: Vec<Seat>,
+    /// The apps of each host.
+    seats_of: Vec<Vec<usize>>,
     snapshots: Vec<Snapshot>,
 }
 
 impl Stage {
-    /// So many hosts with the same links, and no apps yet. The keys of their NICs follow from `seed`.
-    pub(super) fn new(
-        [hosts, engines]: [usize; 2],
-        congestion: Congestion,
-        link: Link,
-        seed: u64,
-    ) -> Self {
+    /// A host for each of these links, and no apps yet. The keys of their NICs follow from `seed`.
+    pub(super) fn new(links: &[Link], engines: usize, congestion: Congestion, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let now = Time::from_ns(SECOND);
         let mut host = |host| Host::new(nature(host, engines, congestion), now, &mut random);
         Self {
             now,
-            network: Network::new(&vec![link; hosts], 1),
+            network: Network::new(links, 1),
             cpu_ns: 0,
             agenda: Agenda::default(),
-            hosts: (0..hosts).map(&mut host).collect(),
+            hosts: (0..links.len()).map(&mut host).collect(),
             seats: Vec::new(),
+            seats_of: vec![Vec::new(); links.len()],
             snapshots: Vec::new(),
         }
     }
@@ -88,9 +93,15 @@ impl Stage {
             place.listen(engine, channel, LISTENER, PORT + engine as u16);
         }
         let end = AppEnd::open(handover, sizes).expect("its own memory");
+        self.seats_of[host as usize].push(self.seats.len());
         self.seats.push(Seat { host, engine, end, extent: None });
         self.wake_host(host);
         self.seats.len() - 1
+    }
+
+    /// The host that has this address.
+    pub(super) fn host_at(address: IpAddr) -> usize {
+        (0..).find(|host| address_of(*host, false) == address).expect("an address of a host")
     }
 
     /// Connects one app to another. False if there is no room for the command.
@@ -212,8 +223,9 @@ impl Stage {
 
     /// The apps of an engine take what they are told.
     fn read(&mut self, host: u32, engine: u32, told: &mut dyn FnMut(usize, &Completion)) {
-        for (number, seat) in self.seats.iter_mut().enumerate() {
-            if (seat.host, seat.engine) != (host, engine) {
+        for &number in &self.seats_of[host as usize] {
+            let seat = &mut self.seats[number];
+            if seat.engine != engine {
                 continue;
             }
             while let Some(completion) = seat.end.next_completion().expect("valid") {

@@ -1,11 +1,11 @@
 //! `clearway sim`: whole networks of hosts in virtual time, with every kind of bad luck.
 
+mod scale;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Instant;
 
-use clearway_engine::Congestion;
 use clearway_sim::{Options, Summary};
-use serde::Serialize;
 
 use crate::output::{Failure, print};
 
@@ -39,39 +39,9 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// Measure what it takes to have many: all of flows, engines, and senders to one host, or those given
-    Scale(Scale),
-}
-
-#[derive(Clone, Debug, clap::Args)]
-struct Scale {
-    /// Flows between two engines, in turn: what messages cost
-    #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    flows: Vec<u64>,
-    /// Engines of each of two hosts, in turn: what it takes to open a connection
-    #[arg(long, value_delimiter = ',', value_parser = engines)]
-    engines: Vec<usize>,
-    /// Hosts that send to one, in turn: how they share its link
-    #[arg(long, value_delimiter = ',', value_parser = hosts)]
-    senders: Vec<usize>,
-    /// Print one line of JSON for each
-    #[arg(long)]
-    json: bool,
-}
-
-impl Scale {
-    /// What is measured if nothing is said.
-    fn or_all(&self) -> Self {
-        if !(self.flows.is_empty() && self.engines.is_empty() && self.senders.is_empty()) {
-            return self.clone();
-        }
-        Self {
-            flows: vec![1, 10, 100, 1_000, 10_000],
-            engines: vec![1, 2, 4, 8, 16],
-            senders: vec![2, 10, 100],
-            json: self.json,
-        }
-    }
+    /// Measure what it takes to have many: all of hosts, flows, engines, senders to one host and fairness, or
+    /// those given
+    Scale(scale::Scale),
 }
 
 impl Arguments {
@@ -88,7 +58,7 @@ impl Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if let Some(Task::Scale(wanted)) = &arguments.task {
-        return scale(&wanted.or_all());
+        return scale::run(wanted);
     }
     let first = arguments.seed.unwrap_or_else(random_seed);
     for seed in first..first.saturating_add(arguments.seeds) {
@@ -109,52 +79,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     Ok(())
-}
-
-fn scale(wanted: &Scale) -> Result<(), Failure> {
-    for flows in &wanted.flows {
-        show(wanted, &clearway_sim::scale::flows(*flows), |cost| {
-            format!(
-                "{flows:>6} flows: {:.0} ns per message, {:.0} ns per connection, {} bytes per flow\n",
-                cost.cpu_ns_per_message, cost.cpu_ns_per_connection, cost.memory_bytes_per_flow
-            )
-        })?;
-    }
-    for engines in &wanted.engines {
-        show(wanted, &clearway_sim::scale::set_up(*engines), |cost| {
-            format!(
-                "{engines:>6} engines: a connection takes {} packets ({} at 95 %), {} ns ({} at 99 %), {} retries of {}\n",
-                cost.packets_p50,
-                cost.packets_p95,
-                cost.ns_p50,
-                cost.ns_p99,
-                cost.retries,
-                cost.connections
-            )
-        })?;
-    }
-    for senders in &wanted.senders {
-        for congestion in [Congestion::Swift, Congestion::Cubic] {
-            show(wanted, &clearway_sim::scale::sharing(*senders, congestion), |found| {
-                format!(
-                    "{senders:>6} senders, {}: goodput {:.3}, Jain {:.4}, least share {:.2}, lost {:.5}\n",
-                    found.congestion, found.goodput, found.jain, found.least_share, found.lost
-                )
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn show<T: Serialize>(
-    wanted: &Scale,
-    figures: &T,
-    text: impl FnOnce(&T) -> String,
-) -> Result<(), Failure> {
-    if wanted.json {
-        return print(&(serde_json::to_string(figures).map_err(Failure::failed)? + "\n"));
-    }
-    print(&text(figures))
 }
 
 fn text(arguments: &Arguments, summary: &Summary, started: Instant) -> Result<String, Failure> {
