@@ -22,7 +22,7 @@ mod paths;
 mod snapshot;
 mod switch;
 
-pub use clearway_transport::{Congestion, SOURCE_PORT_MIN};
+pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN};
 pub use control::{Control, Event, Request};
 pub use engine::{Checks, Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
 pub use group::{Clock, Group};

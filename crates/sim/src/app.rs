@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_channel::{AppEnd, Command, Completion, Sizes};
+use clearway_engine::MESSAGE_OVERHEAD;
 
 pub(crate) use frames::Radio;
 use talk::Talk;
@@ -93,6 +94,7 @@ pub(crate) struct Scene<'a> {
 /// A received message that the app keeps for a while.
 struct Held {
     until: Time,
+    connection: u64,
     name: Option<Name>,
     offset: u32,
     length: u32,
@@ -278,7 +280,14 @@ impl App {
         if hold_ns < MICROSECOND {
             self.end.release(buffer, length);
         } else {
-            self.held.push_back(Held { until: scene.now + hold_ns, name, offset, length, buffer });
+            self.held.push_back(Held {
+                until: scene.now + hold_ns,
+                connection,
+                name,
+                offset,
+                length,
+                buffer,
+            });
         }
         Ok(())
     }
@@ -364,6 +373,15 @@ impl App {
             return Err(Finding { what: text, hosts: vec![self.character.host] });
         }
         Ok(())
+    }
+
+    /// Positions of the messages of a connection that it has got and not released; `None` if it has no
+    /// such connection, or nothing that it says counts.
+    pub(crate) fn held_positions(&self, connection: u64) -> Option<u64> {
+        let counts = !self.is_dead && !self.is_hostile && self.talks.contains_key(&connection);
+        let of_connection = self.held.iter().filter(|held| held.connection == connection);
+        let positions = of_connection.map(|held| MESSAGE_OVERHEAD + u64::from(held.length)).sum();
+        counts.then_some(positions)
     }
 
     /// True if it has nothing open.

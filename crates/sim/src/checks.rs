@@ -1,5 +1,7 @@
 //! What must hold for an engine, whatever happens, and what must hold when it rests.
 
+pub(crate) mod credit;
+
 use clearway_base::SECOND;
 use clearway_engine::Snapshot;
 

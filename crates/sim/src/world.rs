@@ -1,5 +1,6 @@
 //! The world: everything that there is, and the loop that lets one thing happen after the other.
 
+mod audit;
 mod misfortune;
 mod population;
 
@@ -11,6 +12,7 @@ use clearway_engine::{Event, Request};
 
 use crate::agenda::{Agenda, Happening};
 use crate::app::{App, Character, Place, Scene};
+use crate::checks::credit::Auditor;
 use crate::faults::{Fault, Kind, schedule};
 use crate::host::{Host, Task};
 use crate::ledger::Ledger;
@@ -24,6 +26,8 @@ use crate::{Finding, checks};
 const START: Time = Time::from_ns(SECOND);
 /// Between two looks at everything.
 const CHECK_NS: u64 = 250 * MILLISECOND;
+/// After about so many turns the engine's flows are looked at, without waiting for the next look at everything.
+const TURNS_PER_LOOK: u64 = 8;
 /// One round: so long things go wrong, then so long they do not.
 const CHAOS_NS: u64 = 10 * SECOND;
 const CALM_NS: u64 = 15 * SECOND;
@@ -52,6 +56,7 @@ pub(crate) struct World {
     kinds: Vec<Kind>,
     begun: BTreeMap<Kind, u64>,
     ledger: Ledger,
+    auditor: Auditor,
     trace: Trace,
     random: Random,
     /// Nothing has been wrong since then.
@@ -118,6 +123,7 @@ impl World {
             kinds: profile.kinds,
             begun: BTreeMap::new(),
             ledger: Ledger::default(),
+            auditor: Auditor::default(),
             trace: Trace::default(),
             random,
             calm: None,
@@ -228,6 +234,9 @@ impl World {
         self.hosts[host as usize].will_leave(engine, &times);
         for event in turned.events {
             self.handle_event(host, engine, event)?;
+        }
+        if self.steps.is_multiple_of(TURNS_PER_LOOK) {
+            self.look_at_books(host, engine)?;
         }
         if turned.turn.told_apps {
             self.wake_apps(host, engine);
@@ -340,6 +349,7 @@ impl World {
             self.ledger.check_delivery(now, calm)?;
         }
         checks::agenda(self.agenda.len(), self.hosts.len())?;
+        self.audit()?;
         if self.unrested == 0 {
             match self.ending {
                 Some(since) if self.has_ended() => self.look_at_rest(since)?,

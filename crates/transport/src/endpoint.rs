@@ -18,7 +18,7 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowInfo, Parameters};
+use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters};
 
 mod closed;
 mod counters;
@@ -181,6 +181,11 @@ impl Endpoint {
     /// The figures of every flow.
     pub fn flows(&self) -> impl Iterator<Item = FlowInfo> + '_ {
         self.slots.iter().filter_map(|slot| slot.flow.as_deref().map(Flow::info))
+    }
+
+    /// What every flow says of its positions and credit.
+    pub fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
+        self.slots.iter().filter_map(|slot| slot.flow.as_deref().map(Flow::books))
     }
 
     /// Whose flow this is, if there still is one.

@@ -26,6 +26,7 @@ use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 
 mod arrivals;
+mod books;
 mod opening;
 mod ports;
 mod receive;
@@ -34,6 +35,7 @@ mod timers;
 mod transmit;
 
 use arrivals::Arrivals;
+pub use books::FlowBooks;
 use opening::Connecting;
 pub(crate) use opening::Request;
 use ports::Ports;

@@ -80,6 +80,16 @@ pub(crate) struct Incoming {
     starved: bool,
 }
 
+/// The receiving half's part of [`crate::FlowBooks`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Books {
+    pub(crate) received: u64,
+    pub(crate) unfinished: u64,
+    pub(crate) released: u64,
+    pub(crate) announced: u64,
+    pub(crate) window: u64,
+}
+
 impl Incoming {
     pub(crate) fn new(window: u64) -> Self {
         Self {
@@ -228,6 +238,18 @@ impl Incoming {
 
     const fn limit(&self) -> u64 {
         self.released + self.largest + self.window
+    }
+
+    /// What it says of positions.
+    pub(crate) fn books(&self) -> Books {
+        let unfinished = |partial: &Partial| MESSAGE_OVERHEAD + u64::from(partial.received_bytes);
+        Books {
+            received: self.received,
+            unfinished: self.partial.values().map(unfinished).sum(),
+            released: self.released,
+            announced: self.announced,
+            window: self.window,
+        }
     }
 
     /// Messages delivered so far.

@@ -33,5 +33,5 @@ pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 pub use congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
-pub use flow::{FlowInfo, SOURCE_PORT_MIN};
+pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
 pub use unfinished::Unfinished;

@@ -75,6 +75,15 @@ pub(crate) struct Outgoing {
     limit: u64,
 }
 
+/// The sending half's part of [`crate::FlowBooks`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Books {
+    pub(crate) end: u64,
+    pub(crate) next: u64,
+    pub(crate) acknowledged: u64,
+    pub(crate) limit: u64,
+}
+
 impl Outgoing {
     pub(crate) fn new(limit: u64) -> Self {
         Self { limit, ..Self::default() }
@@ -223,6 +232,12 @@ impl Outgoing {
         // A range never ends within the overhead of a message: nothing of that alone can be sent.
         let end = start.max(message.start + MESSAGE_OVERHEAD) + bytes;
         self.send_again(start..end.min(message.end()).min(self.next));
+    }
+
+    /// What it says of positions.
+    pub(crate) const fn books(&self) -> Books {
+        let Self { end, next, acknowledged, limit, .. } = *self;
+        Books { end, next, acknowledged, limit }
     }
 
     /// True if every message has arrived.

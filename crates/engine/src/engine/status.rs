@@ -1,7 +1,7 @@
 //! What an engine says of itself for `clearway status`.
 
 use clearway_nic::Queue;
-use clearway_transport::FlowInfo;
+use clearway_transport::{FlowBooks, FlowInfo};
 
 use super::{Core, Engine};
 use crate::channels::Channel;
@@ -30,6 +30,18 @@ impl Engine {
             counters: counters.collect(),
             flows: self.core.flows(),
         }
+    }
+}
+
+impl Engine {
+    /// What every flow over the wire says of its positions and credit, with the app's own number for the
+    /// connection: for whoever checks them.
+    pub fn flow_books(&self) -> impl Iterator<Item = (u64, FlowBooks)> + '_ {
+        let channels = &self.core.channels;
+        self.core.endpoint.books().map(|books| {
+            let channel = channels.peek(books.owner.channel).filter(|_| books.is_open);
+            (channel.map_or(0, |channel| channel.id(books.owner.connection)), books)
+        })
     }
 }
 

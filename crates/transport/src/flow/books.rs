@@ -1,0 +1,64 @@
+//! What both halves of a flow say of positions and credit: for whoever simulates hosts and checks that none
+//! is lost or made. Not for `status`: the ids are a secret that strangers would have to guess.
+
+use super::{Flow, State};
+use crate::app::Owner;
+
+/// The books of one flow at one moment. All but ids and windows are positions of the sequence space of one
+/// direction (`docs/wire.md`): a message takes [`crate::MESSAGE_OVERHEAD`] of them, and one for each byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowBooks {
+    /// The connection that it carries.
+    pub owner: Owner,
+    /// The id that packets to this side carry.
+    pub local_id: u64,
+    /// The id that packets to the peer carry; 0 before there is one.
+    pub peer_id: u64,
+    /// Messages go both ways: neither side has closed.
+    pub is_open: bool,
+    /// Congestion window, in bytes.
+    pub congestion_window_bytes: u64,
+    /// Bytes in flight.
+    pub in_flight_bytes: u64,
+    /// Positions of the messages that the app has sent so far.
+    pub submitted: u64,
+    /// Of these, positions that have been in a packet.
+    pub sent: u64,
+    /// Positions that have arrived at the peer without a gap, as far as is known here.
+    pub acknowledged: u64,
+    /// Positions that the peer allows.
+    pub limit: u64,
+    /// Positions that have come from the peer.
+    pub received: u64,
+    /// Of these, positions of messages that are not complete, or not due yet.
+    pub unfinished: u64,
+    /// Positions of messages that the app has released.
+    pub released: u64,
+    /// Positions that the peer has been allowed.
+    pub announced: u64,
+    /// Positions that the peer may use beyond those released, but for the rest of a large message.
+    pub window: u64,
+}
+
+impl Flow {
+    pub(crate) fn books(&self) -> FlowBooks {
+        let (outgoing, incoming) = (self.outgoing.books(), self.incoming.books());
+        FlowBooks {
+            owner: self.owner,
+            local_id: self.local_id,
+            peer_id: self.peer_id,
+            is_open: matches!(self.state, State::Open) && self.peer_close.is_none(),
+            congestion_window_bytes: self.window_bytes,
+            in_flight_bytes: self.recovery.in_flight_bytes(),
+            submitted: outgoing.end,
+            sent: outgoing.next,
+            acknowledged: outgoing.acknowledged,
+            limit: outgoing.limit,
+            received: incoming.received,
+            unfinished: incoming.unfinished,
+            released: incoming.released,
+            announced: incoming.announced,
+            window: incoming.window,
+        }
+    }
+}
