@@ -23,6 +23,7 @@ use crate::Finding;
 use crate::agenda::Alarm;
 use crate::content::{Name, named_by};
 use crate::ledger::{End, Ledger};
+use crate::network::Versions;
 use crate::trace::Trace;
 
 /// Completions that an app takes in one go.
@@ -44,6 +45,7 @@ pub(crate) enum Role {
 pub(crate) struct Character {
     pub(crate) host: u32,
     pub(crate) engine: u32,
+    pub(crate) versions: Versions,
     pub(crate) role: Role,
     /// It has room for the largest messages.
     pub(crate) is_large: bool,
@@ -72,10 +74,10 @@ impl Character {
 }
 
 /// Where servers are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) host: u32,
-    pub(crate) address: SocketAddr,
+    pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) is_large: bool,
 }
 

@@ -4,7 +4,7 @@
 //! random part of all features finds more than all of them at once).
 
 use clearway_base::{MILLISECOND, Random, SECOND, Time};
-use clearway_nic::fabric::{Bursts, Faults};
+use clearway_nic::fabric::{Bursts, Faults, SlowPath};
 
 use crate::network::OVERTAKEN_NS;
 
@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     BitFlips,
     /// They take much longer than before.
     Delay,
+    /// The first ones of each connection go through a slow path that does not keep up.
+    SlowPath,
     /// Nothing gets from one host to another, or both ways.
     Partition,
     /// A cable is pulled.
@@ -49,13 +51,14 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them.
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Loss,
         Self::Bursts,
         Self::Reordering,
         Self::Duplication,
         Self::BitFlips,
         Self::Delay,
+        Self::SlowPath,
         Self::Partition,
         Self::Link,
         Self::ClockStep,
@@ -78,6 +81,7 @@ impl Kind {
             Self::Duplication => "duplication",
             Self::BitFlips => "bit flips",
             Self::Delay => "delay jumps",
+            Self::SlowPath => "slow paths",
             Self::Partition => "partitions",
             Self::Link => "links down",
             Self::ClockStep => "clock steps",
@@ -114,6 +118,14 @@ impl Kind {
                 faults.latency_ns += random.below(50 * MILLISECOND);
                 faults.jitter_ns = random.below(MILLISECOND);
             }
+            Self::SlowPath => {
+                faults.slow_path = SlowPath {
+                    frames_per_s: 100 + random.below(20_000),
+                    latency_ns: random.below(10 * MILLISECOND),
+                    queue_frames: 1 + random.below(200),
+                    connections_max: 1 + random.below(1000) as usize,
+                };
+            }
             _ => {}
         }
     }
@@ -128,6 +140,7 @@ impl Kind {
                 | Self::Duplication
                 | Self::BitFlips
                 | Self::Delay
+                | Self::SlowPath
         )
     }
 }

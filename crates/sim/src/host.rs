@@ -1,7 +1,7 @@
 //! A simulated host: its engines, NIC and clock, and a control plane that does what the daemon's does.
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_channel::DaemonEnd;
@@ -14,7 +14,7 @@ use clearway_nic::fabric::{Hash, Rss, RssOptions};
 use crate::agenda::Alarm;
 use crate::app::Character;
 use crate::clock::HostClock;
-use crate::network::mac_of;
+use crate::network::{Subnet, Versions, mac_of};
 use crate::nic::{self, Wire};
 
 /// The UDP port of all daemons.
@@ -39,7 +39,8 @@ pub(crate) enum Task {
 #[derive(Clone, Debug)]
 pub(crate) struct Nature {
     pub(crate) host: usize,
-    pub(crate) is_v6: bool,
+    pub(crate) subnet: Subnet,
+    pub(crate) versions: Versions,
     pub(crate) mtu: u16,
     /// What a turn costs, and each frame in it.
     pub(crate) turn_ns: u64,
@@ -52,13 +53,11 @@ pub(crate) struct Nature {
     pub(crate) drift_ppm: i32,
 }
 
-/// The address of a host.
-pub(crate) fn address_of(host: usize, is_v6: bool) -> IpAddr {
-    if is_v6 {
-        return Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 1, host as u16 + 1).into();
+impl Nature {
+    /// The addresses of the host, each with the length of the prefix that is on the link.
+    pub(crate) fn addresses(&self) -> Vec<(IpAddr, u8)> {
+        self.subnet.addresses(self.host, self.versions)
     }
-    let number = host as u32 + 1;
-    Ipv4Addr::from_bits(10 << 24 | 7 << 16 | number).into()
 }
 
 /// One engine, and when it runs.
@@ -130,11 +129,6 @@ impl Host {
     /// The NIC gets another key, so that what came to one queue comes to another from now on.
     pub(crate) fn rekey(&mut self, random: &mut Random) {
         self.rss = Rss::new(self.nature.rss, self.nature.engines, random);
-    }
-
-    /// The address of this host.
-    pub(crate) fn address(&self) -> IpAddr {
-        address_of(self.nature.host, self.nature.is_v6)
     }
 
     /// A fresh id for a channel.
@@ -284,6 +278,7 @@ impl Host {
 /// Engines as a daemon makes them, one for each queue of the NIC.
 fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
     let mac = mac_of(nature.host);
+    // Ethernet header and tag.
     let frame_bytes_max = usize::from(nature.mtu) + 18;
     let (queues, wires): (Vec<_>, Vec<_>) =
         (0..nature.engines).map(|_| nic::queue(mac, frame_bytes_max)).unzip();
@@ -305,14 +300,13 @@ fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
 }
 
 fn config(nature: &Nature) -> EngineConfig {
-    let prefix = if nature.is_v6 { 64 } else { 16 };
     EngineConfig {
         name: format!("host-{}", nature.host),
         interface: interface::Config {
             mac: mac_of(nature.host),
-            addresses: vec![(address_of(nature.host, nature.is_v6), prefix)],
-            routes: Vec::new(),
-            vlan: None,
+            addresses: nature.addresses(),
+            routes: nature.subnet.routes(nature.versions),
+            vlan: nature.subnet.vlan,
             mtu: nature.mtu,
             kernel_shares: false,
             receive_checksum: false,

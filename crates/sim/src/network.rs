@@ -4,15 +4,21 @@
 //! ```text
 //!  NIC ── Way up: rate, delay, faults ──▶ switch ── Way down: rate, queue ──▶ NIC
 //!                                           │ partitions, by pair and direction
+//!                                         router, between subnets
 //! ```
+
+mod router;
+mod subnet;
 
 use std::collections::BTreeSet;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_nic::MacAddress;
-use clearway_nic::fabric::{FaultCounts, Faults, Rate, Way};
+use clearway_nic::fabric::{FaultCounts, Faults, Rate, SlowPath, Way};
 
 use crate::agenda::{Agenda, Happening};
+use router::{Routed, Router, tag_of};
+pub(crate) use subnet::{Subnet, Versions, host_of};
 
 /// Hosts of one network: what two bytes number.
 pub(crate) const HOSTS_MAX: usize = 60_000;
@@ -42,16 +48,30 @@ pub(crate) struct Link {
     pub(crate) queue_bytes: u64,
     /// It marks frames when that is a quarter full (RFC 3168).
     pub(crate) marks: bool,
+    /// What the first frames of each connection that the host sends go through.
+    pub(crate) slow_path: SlowPath,
 }
 
 impl Link {
+    /// A link without a slow path that marks nothing.
+    pub(crate) const fn plain(bits_per_s: u64, latency_ns: u64, queue_bytes: u64) -> Self {
+        let slow_path =
+            SlowPath { frames_per_s: 0, latency_ns: 0, queue_frames: 0, connections_max: 0 };
+        Self { bits_per_s, latency_ns, queue_bytes, marks: false, slow_path }
+    }
+
     fn rate(&self, queue_bytes: u64) -> Rate {
         Rate { bits_per_s: self.bits_per_s, queue_bytes, mark_bytes: 0 }
     }
 
     fn up(&self) -> Faults {
         // The host's own queue is its NIC's descriptors, which bound it before this does.
-        Faults { rate: self.rate(u64::MAX), latency_ns: self.latency_ns, ..Faults::default() }
+        Faults {
+            rate: self.rate(u64::MAX),
+            latency_ns: self.latency_ns,
+            slow_path: self.slow_path,
+            ..Faults::default()
+        }
     }
 
     fn down(&self) -> Faults {
@@ -75,15 +95,18 @@ struct Port {
 #[derive(Debug)]
 pub(crate) struct Network {
     ports: Vec<Port>,
+    router: Router,
     /// Pairs of hosts, from and to, between which nothing gets through.
     cuts: BTreeSet<(u32, u32)>,
     random: Random,
     frames: u64,
     frames_cut: u64,
+    frames_routed: u64,
 }
 
 impl Network {
-    pub(crate) fn new(links: &[Link], seed: u64) -> Self {
+    /// A link for each host, the subnet that it is in, and the largest packet between those.
+    pub(crate) fn new(links: &[Link], homes: &[Subnet], router_mtu: u16, seed: u64) -> Self {
         let port = |link: &Link| Port {
             link: *link,
             is_up: true,
@@ -93,10 +116,12 @@ impl Network {
         };
         Self {
             ports: links.iter().map(port).collect(),
+            router: Router { homes: homes.to_vec(), mtu: router_mtu },
             cuts: BTreeSet::new(),
             random: Random::new(seed),
             frames: 0,
             frames_cut: 0,
+            frames_routed: 0,
         }
     }
 
@@ -127,11 +152,24 @@ impl Network {
     /// The switch passes a frame on.
     pub(crate) fn forward(&mut self, now: Time, from: u32, frame: Vec<u8>, agenda: &mut Agenda) {
         let Some(first) = frame.first() else { return };
+        match self.router.handle(&frame) {
+            Some(Routed::Answer(answer)) => self.deliver(now, from, from, answer, agenda),
+            Some(Routed::Forward { to, frame }) => {
+                self.frames_routed += 1;
+                self.deliver(now, from, to as u32, frame, agenda);
+            }
+            None => {}
+        }
+        let (tag, _) = tag_of(&frame);
         if first & 1 == 1 {
             for to in (0..self.ports.len() as u32).filter(|to| *to != from) {
-                self.deliver(now, from, to, frame.clone(), agenda);
+                if self.router.reaches(to as usize, tag) {
+                    self.deliver(now, from, to, frame.clone(), agenda);
+                }
             }
-        } else if let Some(to) = self.host_of(&frame).filter(|to| *to != from) {
+        } else if let Some(to) = self.host_of(&frame).filter(|to| *to != from)
+            && self.router.reaches(to as usize, tag)
+        {
             self.deliver(now, from, to, frame, agenda);
         }
     }
@@ -205,7 +243,9 @@ impl Network {
             ("frames_delayed", sum.delayed),
             ("frames_overflowed", sum.overflowed),
             ("frames_marked", sum.marked),
+            ("frames_slow", sum.slow),
             ("frames_cut", self.frames_cut),
+            ("frames_routed", self.frames_routed),
         ]
     }
 }

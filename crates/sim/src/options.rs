@@ -3,10 +3,11 @@
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND};
 
 use clearway_engine::Congestion;
+use clearway_nic::fabric::SlowPath;
 
 use crate::faults::Kind;
 use crate::host::{Nature, any_rss};
-use crate::network::{HOSTS_MAX, Link};
+use crate::network::{HOSTS_MAX, Link, Subnet, Versions};
 
 /// What to simulate.
 #[derive(Clone, Copy, Debug)]
@@ -45,6 +46,8 @@ pub(crate) struct Profile {
     pub(crate) kinds: Vec<Kind>,
     pub(crate) natures: Vec<Nature>,
     pub(crate) links: Vec<Link>,
+    /// The largest packet that gets from one subnet to another.
+    pub(crate) router_mtu: u16,
     pub(crate) pause_ns: u64,
 }
 
@@ -53,21 +56,69 @@ impl Profile {
         let hosts = options.hosts.unwrap_or(2 + random.below(11) as usize);
         assert!((2..=HOSTS_MAX).contains(&hosts), "from 2 to {HOSTS_MAX} hosts");
         let kinds = Kind::ALL.into_iter().filter(|_| random.chance(1, 2)).collect();
-        let is_v6 = random.chance(1, 3);
+        let homes = homes(random);
+        let versions = versions(random);
+        let slow_path = slow_path(random);
         let latency_ns =
             [MICROSECOND, 5 * MICROSECOND, 25 * MICROSECOND, MILLISECOND, 10 * MILLISECOND]
                 [random.below(5) as usize];
         let engines = options.engines.unwrap_or([1, 1, 1, 2, 4][random.below(5) as usize]);
-        let natures = (0..hosts).map(|host| nature(host, engines, is_v6, random)).collect();
-        let links = (0..hosts).map(|_| link(latency_ns, random)).collect();
+        let natures =
+            (0..hosts).map(|host| nature(host, engines, &homes, &versions, random)).collect();
+        let links = (0..hosts).map(|_| link(latency_ns, slow_path, random)).collect();
+        let router_mtu = [1280, 1400, 1500, 9000][random.below(4) as usize];
         let pause_ns = (1 + random.below(10)) * MILLISECOND * (1 + hosts as u64 / 32);
-        Self { kinds, natures, links, pause_ns }
+        Self { kinds, natures, links, router_mtu, pause_ns }
     }
 }
 
-fn nature(host: usize, engines: usize, is_v6: bool, random: &mut Random) -> Nature {
+/// The subnets that hosts may be in: mostly one, and mostly tagged if there are several.
+fn homes(random: &mut Random) -> Vec<Subnet> {
+    let count = [1, 1, 2, 3][random.below(4) as usize];
+    let vlan = |number: u8, random: &mut Random| {
+        let is_tagged = number > 0 || random.chance(1, 2);
+        is_tagged.then_some(100 + u16::from(number))
+    };
+    (0..count).map(|number| Subnet { number, vlan: vlan(number, random) }).collect()
+}
+
+/// The versions of IP that hosts may speak: one for all, or each its own.
+fn versions(random: &mut Random) -> Vec<Versions> {
+    match random.below(6) {
+        0 | 1 => vec![Versions::V4],
+        2 => vec![Versions::V6],
+        3 => vec![Versions::Both],
+        _ => vec![Versions::V4, Versions::V6, Versions::Both, Versions::Both],
+    }
+}
+
+/// What the first frames of connections go through, if anything. It keeps up with all that these apps do.
+fn slow_path(random: &mut Random) -> SlowPath {
+    if !random.chance(1, 4) {
+        return SlowPath::default();
+    }
+    SlowPath {
+        frames_per_s: 50_000 + random.below(200_000),
+        latency_ns: 20 * MICROSECOND + random.below(MILLISECOND),
+        queue_frames: 1000,
+        connections_max: 20_000,
+    }
+}
+
+fn any<T: Copy>(of: &[T], random: &mut Random) -> T {
+    of[random.below(of.len() as u64) as usize]
+}
+
+fn nature(
+    host: usize,
+    engines: usize,
+    homes: &[Subnet],
+    versions: &[Versions],
+    random: &mut Random,
+) -> Nature {
+    let (subnet, versions) = (any(homes, random), any(versions, random));
     let mtu = match random.below(8) {
-        0 if !is_v6 => 576,
+        0 if versions == Versions::V4 => 576,
         0 | 1 => 1280,
         2 | 3 => 9000,
         _ => 1500,
@@ -75,7 +126,8 @@ fn nature(host: usize, engines: usize, is_v6: bool, random: &mut Random) -> Natu
     let slow = if random.chance(1, 8) { 20 } else { 1 };
     Nature {
         host,
-        is_v6,
+        subnet,
+        versions,
         mtu,
         turn_ns: slow * (150 + random.below(200)),
         frame_ns: slow * (50 + random.below(200)),
@@ -87,7 +139,7 @@ fn nature(host: usize, engines: usize, is_v6: bool, random: &mut Random) -> Natu
     }
 }
 
-fn link(latency_ns: u64, random: &mut Random) -> Link {
+fn link(latency_ns: u64, slow_path: SlowPath, random: &mut Random) -> Link {
     let bits_per_s =
         [200_000_000, 1_000_000_000, 10_000_000_000, 100_000_000_000][random.below(4) as usize];
     Link {
@@ -95,5 +147,6 @@ fn link(latency_ns: u64, random: &mut Random) -> Link {
         latency_ns: latency_ns + random.below(latency_ns),
         queue_bytes: (32 << 10) + random.below(1 << 20),
         marks: random.chance(1, 2),
+        slow_path,
     }
 }

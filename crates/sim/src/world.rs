@@ -107,6 +107,7 @@ impl World {
         let mut random = Random::new(options.seed);
         let profile = Profile::new(&options, &mut random);
         let count = profile.natures.len();
+        let homes: Vec<_> = profile.natures.iter().map(|nature| nature.subnet).collect();
         let hosts = profile.natures.into_iter();
         let hosts: Vec<Host> = hosts.map(|nature| Host::new(nature, START, &mut random)).collect();
         let mut world = Self {
@@ -114,7 +115,7 @@ impl World {
             now: START,
             steps: 0,
             agenda: Agenda::default(),
-            network: Network::new(&profile.links, random.next_u64()),
+            network: Network::new(&profile.links, &homes, profile.router_mtu, random.next_u64()),
             hosts,
             apps: Vec::new(),
             residents: vec![Vec::new(); count],

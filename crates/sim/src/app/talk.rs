@@ -2,6 +2,7 @@
 //! then it closes in order, or not.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use clearway_base::{Random, SECOND, Time};
 use clearway_channel::{Command, Extent};
@@ -227,24 +228,30 @@ impl App {
 
     fn connect(&mut self, scene: &mut Scene<'_>) {
         let is_large = self.character.is_large && self.random.chance(1, 2);
-        let fits = |place: &&Place| place.is_large == is_large && place.host != u32::MAX;
+        let fits = |place: &&Place| place.is_large == is_large;
         let places: Vec<&Place> = scene.places.iter().filter(fits).collect();
         if places.is_empty() || !self.end.has_room() {
             return;
         }
-        let place = *places[self.random.below(places.len() as u64) as usize];
+        let place = places[self.random.below(places.len() as u64) as usize];
         self.connect_to(scene, place);
     }
 
-    /// Begins to connect to a server.
-    pub(crate) fn connect_to(&mut self, scene: &mut Scene<'_>, place: Place) {
+    /// Begins to connect to a server, if both speak the same version of IP.
+    pub(crate) fn connect_to(&mut self, scene: &mut Scene<'_>, place: &Place) {
+        let speaks = |address: &&SocketAddr| self.character.versions.speaks(address.ip());
+        let addresses: Vec<SocketAddr> = place.addresses.iter().filter(speaks).copied().collect();
+        if addresses.is_empty() {
+            return;
+        }
+        let peer = addresses[self.random.below(addresses.len() as u64) as usize];
         let host = self.character.host;
         let end = End { host, app: self.id };
         let number = scene.ledger.attempt(scene.now, end, place.host, self.is_hostile);
         self.tokens += 1;
         let token = self.tokens;
         let talk = Talk::new(Some(number), 0, Some(Manner::of(number)), place.is_large);
-        if self.submit(&Command::Connect { token, peer: place.address }) {
+        if self.submit(&Command::Connect { token, peer }) {
             scene.trace.add(&[11, self.id.into(), number]);
             self.attempts.insert(token, talk);
         }

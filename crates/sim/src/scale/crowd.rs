@@ -10,12 +10,7 @@ use super::stage::{LARGE, SMALL, Stage};
 use crate::network::Link;
 
 /// What all their links are like, but for latency.
-pub(super) const LINK: Link = Link {
-    bits_per_s: 10_000_000_000,
-    latency_ns: 5 * MICROSECOND,
-    queue_bytes: 512 << 10,
-    marks: false,
-};
+pub(super) const LINK: Link = Link::plain(10_000_000_000, 5 * MICROSECOND, 512 << 10);
 const MESSAGE_BYTES: u32 = 32 << 10;
 
 /// A sender's connection, its sends, and what has arrived of them.

@@ -74,12 +74,7 @@ struct Pair {
 
 impl Pair {
     fn new() -> Self {
-        let link = Link {
-            bits_per_s: 100_000_000_000,
-            latency_ns: 2 * MICROSECOND,
-            queue_bytes: 1 << 20,
-            marks: false,
-        };
+        let link = Link::plain(100_000_000_000, 2 * MICROSECOND, 1 << 20);
         let mut stage = Stage::new(&[link; 2], 1, Congestion::Swift, 1);
         let (client, server) = (stage.seat(0, 0, false, LARGE), stage.seat(1, 0, true, LARGE));
         Self { stage, client, server, connections: Vec::new(), turn: 0, received: 0 }

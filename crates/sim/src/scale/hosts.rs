@@ -9,12 +9,7 @@ use serde::Serialize;
 use super::stage::{SMALLEST, Stage};
 use crate::network::Link;
 
-const LINK: Link = Link {
-    bits_per_s: 100_000_000_000,
-    latency_ns: 5 * MICROSECOND,
-    queue_bytes: 1 << 20,
-    marks: false,
-};
+const LINK: Link = Link::plain(100_000_000_000, 5 * MICROSECOND, 1 << 20);
 /// Connections that each host opens; on average as many are opened to it. With few hosts, several go to the
 /// same one, so that each host has as much to do as among many.
 const CONNECTIONS: usize = 8;

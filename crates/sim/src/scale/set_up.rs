@@ -12,12 +12,7 @@ use crate::network::Link;
 /// Pairs of hosts, whose NICs have other keys each time, and connections of each pair.
 const PAIRS: u64 = 50;
 const CONNECTIONS: u64 = 10;
-const LINK: Link = Link {
-    bits_per_s: 100_000_000_000,
-    latency_ns: 2 * MICROSECOND,
-    queue_bytes: 1 << 20,
-    marks: false,
-};
+const LINK: Link = Link::plain(100_000_000_000, 2 * MICROSECOND, 1 << 20);
 /// After this time nothing of a set-up is under way any more.
 const SETTLE_NS: u64 = 20 * MILLISECOND;
 

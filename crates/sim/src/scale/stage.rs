@@ -9,11 +9,12 @@ use clearway_engine::{Congestion, Event, Request, Snapshot};
 use clearway_nic::fabric::RssOptions;
 
 use crate::agenda::{Agenda, Happening};
-use crate::host::{Host, Nature, address_of};
-use crate::network::{Link, Network};
+use crate::host::{Host, Nature};
+use crate::network::{Link, Network, Subnet, Versions, host_of};
 
 const PORT: u16 = 7000;
 const LISTENER: u32 = 1;
+const MTU: u16 = 1500;
 /// Pools of an app with thousands of connections. All their pages are there from the beginning.
 pub(super) const LARGE: Sizes = Sizes {
     submission_entries: 1024,
@@ -67,7 +68,7 @@ impl Stage {
         let mut host = |host| Host::new(nature(host, engines, congestion), now, &mut random);
         Self {
             now,
-            network: Network::new(links, 1),
+            network: Network::new(links, &vec![Subnet::default(); links.len()], MTU, 1),
             cpu_ns: 0,
             agenda: Agenda::default(),
             hosts: (0..links.len()).map(&mut host).collect(),
@@ -101,13 +102,13 @@ impl Stage {
 
     /// The host that has this address.
     pub(super) fn host_at(address: IpAddr) -> usize {
-        (0..).find(|host| address_of(*host, false) == address).expect("an address of a host")
+        host_of(address).expect("an address of a host")
     }
 
     /// Connects one app to another. False if there is no room for the command.
     pub(super) fn connect(&mut self, seat: usize, to: usize, token: u64) -> bool {
         let listener = &self.seats[to];
-        let address = self.hosts[listener.host as usize].address();
+        let (address, _) = self.hosts[listener.host as usize].nature.addresses()[0];
         let peer = SocketAddr::new(address, PORT + listener.engine as u16);
         self.seats[seat].end.submit(&Command::Connect { token, peer }).is_ok()
     }
@@ -246,8 +247,9 @@ impl Stage {
 fn nature(host: usize, engines: usize, congestion: Congestion) -> Nature {
     Nature {
         host,
-        is_v6: false,
-        mtu: 1500,
+        subnet: Subnet::default(),
+        versions: Versions::V4,
+        mtu: MTU,
         turn_ns: 200,
         frame_ns: 100,
         rss: RssOptions::default(),

@@ -132,7 +132,8 @@ impl World {
         if self.places.is_empty() || self.ending.is_some() {
             return;
         }
-        let place = self.places[self.random.below(self.places.len() as u64) as usize];
+        let place = self.random.below(self.places.len() as u64) as usize;
+        let place = self.places[place].clone();
         for id in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
             let app = &mut self.apps[id as usize];
             let is_client = matches!(app.character.role, Role::Client { .. });
@@ -147,7 +148,7 @@ impl World {
                 is_ending: false,
                 may_corrupt: false,
             };
-            app.connect_to(&mut scene, place);
+            app.connect_to(&mut scene, &place);
             self.wake_app(id, self.now);
         }
     }

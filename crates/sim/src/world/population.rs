@@ -1,7 +1,7 @@
 //! Who lives on the hosts: apps that start, die and come back.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MILLISECOND, Random};
 use clearway_channel::{AppEnd, DaemonEnd};
@@ -10,7 +10,7 @@ use clearway_engine::Request;
 use super::World;
 use crate::agenda::Happening;
 use crate::app::{App, Character, Place, Radio, Role};
-use crate::host::Task;
+use crate::host::{Nature, Task};
 use crate::ledger::Trouble;
 
 /// Where small servers listen, and where those with room for the largest messages do.
@@ -24,17 +24,14 @@ impl World {
     /// Decides who lives where, and starts them.
     pub(super) fn populate(&mut self, pause_ns: u64) {
         for host in 0..self.hosts.len() as u32 {
-            let characters = characters(
-                host,
-                self.hosts[host as usize].nature.engines,
-                pause_ns,
-                &mut self.random,
-            );
-            let address = self.hosts[host as usize].address();
+            let characters =
+                characters(host, &self.hosts[host as usize].nature, pause_ns, &mut self.random);
+            let addresses = self.hosts[host as usize].nature.addresses();
             for character in &characters {
                 if let Role::Server { port } = character.role {
-                    let address = SocketAddr::new(address, port);
-                    self.places.push(Place { host, address, is_large: character.is_large });
+                    let at = |(address, _): &(IpAddr, u8)| SocketAddr::new(*address, port);
+                    let addresses = addresses.iter().map(at).collect();
+                    self.places.push(Place { host, addresses, is_large: character.is_large });
                 }
             }
             self.characters.push(characters);
@@ -198,12 +195,14 @@ impl World {
 }
 
 /// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface on some.
-fn characters(host: u32, engines: usize, pause_ns: u64, random: &mut Random) -> Vec<Character> {
+fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) -> Vec<Character> {
     let mut characters = Vec::new();
+    let versions = nature.versions;
     let mut add = |role, is_large, random: &mut Random| {
-        let engine = random.below(engines as u64) as u32;
+        let engine = random.below(nature.engines as u64) as u32;
         let hold_ns_max = if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 };
-        characters.push(Character { host, engine, role, is_large, hold_ns_max, pause_ns });
+        let character = Character { host, engine, versions, role, is_large, hold_ns_max, pause_ns };
+        characters.push(character);
     };
     add(Role::Server { port: PORT }, false, random);
     if host < 3 && random.chance(1, 2) {
