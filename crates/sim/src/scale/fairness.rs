@@ -6,6 +6,7 @@ use clearway_engine::Congestion;
 use serde::Serialize;
 
 use super::crowd::{Crowd, LINK, capacity_bytes, jain};
+use super::median;
 use crate::network::Link;
 
 /// Messages of a flow that are unfinished: 1 MB, enough for a share of the longest way.
@@ -83,11 +84,6 @@ fn joining_ns(crowd: &mut Crowd, flows: usize) -> Option<u64> {
             bytes[flows - 1] * flows as f64 >= JOINED * total
         })
         .map(|parts| parts * PART_NS)
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use clearway_engine::Congestion;
 use serde::Serialize;
 
 use super::stage::{LARGE, Stage};
+use super::{PART_MESSAGES, median};
 use crate::network::Link;
 
 /// Messages that are measured, after as many to warm up; one for each flow if there are more of those.
@@ -38,11 +39,10 @@ pub fn flows(flows: u64) -> FlowCost {
     let connecting_ns = pair.stage.cpu_ns;
     let messages = flows.max(MESSAGES_MIN);
     pair.exchange(messages);
-    let before_ns = pair.stage.cpu_ns;
-    pair.exchange(messages);
+    let cpu_ns_per_message = pair.exchange(messages);
     FlowCost {
         flows,
-        cpu_ns_per_message: (pair.stage.cpu_ns - before_ns) as f64 / messages as f64,
+        cpu_ns_per_message,
         cpu_ns_per_connection: connecting_ns as f64 / flows as f64,
     }
 }
@@ -57,7 +57,7 @@ pub fn flow_memory_bytes(flows: u64, heap_bytes: &dyn Fn() -> u64) -> u64 {
     let mut pair = Pair::new();
     let before = heap_bytes();
     pair.connect(flows);
-    pair.exchange(2 * flows);
+    pair.exchange(PART_MESSAGES.max(2 * flows));
     heap_bytes().saturating_sub(before) / flows
 }
 
@@ -69,6 +69,7 @@ struct Pair {
     connections: Vec<u64>,
     /// The connection that sends next.
     turn: usize,
+    sent: u64,
     received: u64,
 }
 
@@ -77,7 +78,7 @@ impl Pair {
         let link = Link::plain(100_000_000_000, 2 * MICROSECOND, 1 << 20);
         let mut stage = Stage::new(&[link; 2], 1, Congestion::Swift, 1);
         let (client, server) = (stage.seat(0, 0, false, LARGE), stage.seat(1, 0, true, LARGE));
-        Self { stage, client, server, connections: Vec::new(), turn: 0, received: 0 }
+        Self { stage, client, server, connections: Vec::new(), turn: 0, sent: 0, received: 0 }
     }
 
     /// Opens so many connections.
@@ -94,19 +95,27 @@ impl Pair {
         }
     }
 
-    /// Sends so many messages over all connections in turn, until all have come.
-    fn exchange(&mut self, messages: u64) {
-        let (start, mut sent) = (self.received, 0);
-        while self.received - start < messages {
-            while sent < messages
-                && sent - (self.received - start) < WINDOW
+    /// Sends so many messages over all connections in turn, until all have come. Returns what one costs.
+    fn exchange(&mut self, messages: u64) -> f64 {
+        let parts = messages.div_ceil(PART_MESSAGES);
+        let end = self.sent + parts * PART_MESSAGES;
+        median((0..parts).map(|_| self.part_ns(end)).collect())
+    }
+
+    /// Lets some more messages come, of those before `end`. Returns what one costs.
+    fn part_ns(&mut self, end: u64) -> f64 {
+        let (part_end, before_ns) = (self.received + PART_MESSAGES, self.stage.cpu_ns);
+        while self.received < part_end {
+            while self.sent < end
+                && self.sent - self.received < WINDOW
                 && self.stage.send(self.client, self.connections[self.turn], MESSAGE_BYTES)
             {
-                sent += 1;
+                self.sent += 1;
                 self.turn = (self.turn + 1) % self.connections.len();
             }
             self.step();
         }
+        (self.stage.cpu_ns - before_ns) as f64 / PART_MESSAGES as f64
     }
 
     fn step(&mut self) {

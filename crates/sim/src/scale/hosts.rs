@@ -7,6 +7,7 @@ use clearway_engine::Congestion;
 use serde::Serialize;
 
 use super::stage::{SMALLEST, Stage};
+use super::{PART_MESSAGES, median};
 use crate::network::Link;
 
 const LINK: Link = Link::plain(100_000_000_000, 5 * MICROSECOND, 1 << 20);
@@ -61,12 +62,12 @@ pub fn hosts(hosts: usize) -> HostsCost {
     mesh.seat();
     mesh.connect();
     mesh.exchange(MESSAGES / 4);
-    let (cpu_ns, frames, began) = (mesh.stage.cpu_ns, mesh.frames(), mesh.stage.now);
-    mesh.exchange(MESSAGES);
+    let (frames, began) = (mesh.frames(), mesh.stage.now);
+    let cpu_ns_per_message = mesh.exchange(MESSAGES);
     let under_way = (hosts * CONNECTIONS) as f64;
     HostsCost {
         hosts,
-        cpu_ns_per_message: (mesh.stage.cpu_ns - cpu_ns) as f64 / MESSAGES as f64,
+        cpu_ns_per_message,
         frames_per_message: (mesh.frames() - frames) as f64 / MESSAGES as f64,
         latency_ns: mesh.stage.now.since(began) as f64 * under_way / MESSAGES as f64,
     }
@@ -85,7 +86,7 @@ pub fn host_memory(hosts: usize, heap_bytes: &dyn Fn() -> u64) -> HostMemory {
     mesh.seat();
     let with_apps = heap_bytes();
     mesh.connect();
-    mesh.exchange(4 * (hosts * CONNECTIONS) as u64);
+    mesh.exchange(PART_MESSAGES.max(4 * (hosts * CONNECTIONS) as u64));
     mesh.settle();
     let with_connections = heap_bytes();
     HostMemory {
@@ -139,9 +140,8 @@ impl Mesh {
         self.settle();
     }
 
-    /// One message goes back and forth on each connection, until so many have come.
-    fn exchange(&mut self, messages: u64) {
-        let end = self.received + messages;
+    /// One message goes back and forth on each connection, until so many have come. Returns what one costs.
+    fn exchange(&mut self, messages: u64) -> f64 {
         self.is_going = true;
         for seat in 0..self.hosts {
             for index in 0..CONNECTIONS {
@@ -150,11 +150,19 @@ impl Mesh {
             }
             self.stage.ring(seat);
         }
+        let costs = (0..messages / PART_MESSAGES).map(|_| self.part_ns()).collect();
+        self.is_going = false;
+        self.settle();
+        median(costs)
+    }
+
+    /// Lets some more messages come. Returns what one costs.
+    fn part_ns(&mut self) -> f64 {
+        let (end, before_ns) = (self.received + PART_MESSAGES, self.stage.cpu_ns);
         while self.received < end {
             self.step();
         }
-        self.is_going = false;
-        self.settle();
+        (self.stage.cpu_ns - before_ns) as f64 / PART_MESSAGES as f64
     }
 
     fn settle(&mut self) {
