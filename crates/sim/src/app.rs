@@ -13,6 +13,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
+use clearway_channel::burst::ReceivedBurst;
 use clearway_channel::{AppEnd, Command, Completion, Sizes};
 use clearway_engine::MESSAGE_OVERHEAD;
 
@@ -22,12 +23,16 @@ use talk::Talk;
 use crate::Finding;
 use crate::agenda::Alarm;
 use crate::content::{Name, named_by};
+use crate::host::is_readable;
 use crate::ledger::{End, Ledger};
 use crate::network::Versions;
 use crate::trace::Trace;
 
 /// Completions that an app takes in one go.
 const COMPLETIONS_MAX: usize = 64;
+
+/// How soon an app looks again that waits for room.
+const LOOK_AGAIN_NS: u64 = 20 * MICROSECOND;
 
 /// What an app is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +43,8 @@ pub(crate) enum Role {
     Client { connections: usize },
     /// Sends and receives raw frames.
     Frames,
+    /// Looks at all that passes its host.
+    Capture,
 }
 
 /// What does not change while an app lives, and what its successor is like after a crash.
@@ -46,6 +53,8 @@ pub(crate) struct Character {
     pub(crate) host: u32,
     pub(crate) engine: u32,
     pub(crate) versions: Versions,
+    /// It sleeps when there is nothing to do, until its doorbell rings.
+    pub(crate) sleeps: bool,
     pub(crate) role: Role,
     /// It has room for the largest messages.
     pub(crate) is_large: bool,
@@ -164,6 +173,7 @@ impl App {
     /// Does all that there is to do. Returns when it wants to run again by itself, and how many commands
     /// it gave.
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>) -> Result<Option<Time>, Finding> {
+        self.end.disarm();
         for _ in 0..COMPLETIONS_MAX {
             match self.end.next_completion() {
                 Ok(Some(completion)) => self.take(scene, completion)?,
@@ -178,7 +188,16 @@ impl App {
             radio.send(&mut self.end, scene);
         }
         self.end.flush_releases();
-        Ok(self.next_run(scene))
+        let next = self.next_run(scene);
+        if self.character.sleeps && !self.end.arm() {
+            return Ok(Some(scene.now + LOOK_AGAIN_NS)); // there is something already
+        }
+        Ok(next)
+    }
+
+    /// True if it sees that it has been told something: it spins, or its doorbell has rung.
+    pub(crate) fn hears(&self) -> bool {
+        !self.character.sleeps || is_readable(self.end.doorbell())
     }
 
     fn take(&mut self, scene: &mut Scene<'_>, completion: Completion) -> Result<(), Finding> {
@@ -218,8 +237,9 @@ impl App {
             Completion::Frames { vif, offset, length, buffer, count } => {
                 scene.trace.add(&[7, self.id.into(), vif.into(), length.into()]);
                 let bytes = self.end.receive_bytes(offset, length);
-                if let Some(radio) = &mut self.radio {
-                    radio.receive(bytes, count, scene)?;
+                match &mut self.radio {
+                    Some(radio) => radio.receive(bytes, count, scene)?,
+                    None => self.witness(bytes, count)?,
                 }
                 self.end.release(buffer, length);
             }
@@ -230,6 +250,15 @@ impl App {
                 }
             }
             Completion::VifClosed { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Looks at a burst of a capture.
+    fn witness(&self, bytes: &[u8], count: u16) -> Result<(), Finding> {
+        let burst = ReceivedBurst::new(bytes, count);
+        if !burst.is_whole() && !self.is_hostile {
+            return Err(Finding::new(format!("app {}: a damaged burst of a capture", self.id)));
         }
         Ok(())
     }
@@ -343,13 +372,13 @@ impl App {
         let attempt = (self.wants_connections() && !scene.is_ending).then_some(self.next_attempt);
         let soon = talks.chain(held).chain(radio).chain(attempt).min()?;
         // Whoever waits for room in a pool or ring tries again before long.
-        Some(soon.max(scene.now + 20 * MICROSECOND))
+        Some(soon.max(scene.now + LOOK_AGAIN_NS))
     }
 
     fn wants_connections(&self) -> bool {
         match self.character.role {
             Role::Client { connections } => self.talks.len() + self.attempts.len() < connections,
-            Role::Server { .. } | Role::Frames => false,
+            Role::Server { .. } | Role::Frames | Role::Capture => false,
         }
     }
 

@@ -2,14 +2,18 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_channel::DaemonEnd;
 use clearway_engine::{
-    Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, interface,
+    CaptureSpec, Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec,
+    interface,
 };
 use clearway_nic::Queue;
 use clearway_nic::fabric::{Hash, Rss, RssOptions};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::agenda::Alarm;
 use crate::app::Character;
@@ -48,6 +52,9 @@ pub(crate) struct Nature {
     /// How its NIC chooses a queue, which are as many as engines.
     pub(crate) rss: RssOptions,
     pub(crate) engines: usize,
+    /// Engines and apps with nothing to do sleep, and are woken by doorbells alone. Else they spin: they see
+    /// at once whatever is there.
+    pub(crate) sleeps: bool,
     pub(crate) congestion: Congestion,
     pub(crate) clock_offset_ns: u64,
     pub(crate) drift_ppm: i32,
@@ -72,6 +79,8 @@ pub(crate) struct Runner {
     busy_until: Time,
     /// Apps have rung since its last turn.
     is_rung: bool,
+    /// It waits for its doorbells.
+    is_asleep: bool,
 }
 
 /// A host.
@@ -158,6 +167,16 @@ impl Host {
         self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
     }
 
+    /// Shows an app all that passes here, as soon as all engines know.
+    pub(crate) fn open_capture(&mut self, engine: u32, channel: u32, vif: u32) {
+        let spec = || Box::new(CaptureSpec { filter: Vec::new(), app: None, connection: None });
+        for other in self.siblings_of(engine) {
+            let engine = engine as usize;
+            self.post(other, Request::NoteCapture { engine, channel, vif, spec: spec() });
+        }
+        self.post(engine, Request::OpenCapture { channel, vif, spec: spec() });
+    }
+
     /// Lets an app listen on a port, once all engines know that it does.
     pub(crate) fn listen(&mut self, engine: u32, channel: u32, listener: u32, port: u16) {
         self.note_listener(engine, port, Some(engine as usize));
@@ -188,6 +207,13 @@ impl Host {
         if let Some(runner) = self.runners.get_mut(engine as usize) {
             runner.is_rung = true;
         }
+    }
+
+    /// True if the engine sees that there is something for it: it spins, or its doorbell has rung. One that
+    /// is awake looks at everything before it sleeps.
+    pub(crate) fn hears(&self, engine: u32) -> bool {
+        let Some(runner) = self.runners.get(engine as usize) else { return false };
+        !self.nature.sleeps || (runner.is_asleep && is_readable(runner.engine.sleep_fd()))
     }
 
     /// A frame has come: the engine whose queue has it, unless it was lost there.
@@ -223,14 +249,24 @@ impl Host {
         {
             runner.requests.push_front(request);
         }
+        let was_asleep = std::mem::take(&mut runner.is_asleep);
+        if was_asleep {
+            runner.engine.disarm();
+        }
         // What a sleeping engine hears from its `epoll`.
-        if std::mem::take(&mut runner.is_rung) {
+        if std::mem::take(&mut runner.is_rung) || was_asleep {
             runner.engine.take_doorbells();
         }
         let before = runner.wire.frames_moved();
         let turn = runner.engine.turn(now);
         if !turn.is_busy {
             runner.engine.rested(); // it sleeps until there is something to do
+        }
+        if self.nature.sleeps && !turn.is_busy && runner.requests.is_empty() {
+            runner.is_asleep = runner.engine.arm();
+            if !runner.is_asleep {
+                runner.engine.disarm();
+            }
         }
         let moved = runner.wire.frames_moved() - before;
         let cost_ns = self.nature.turn_ns + moved * self.nature.frame_ns;
@@ -266,13 +302,21 @@ impl Host {
     pub(crate) fn next_turn(&self, engine: u32, world: Time, turn: Turn) -> Time {
         let runner = &self.runners[engine as usize];
         let free = runner.busy_until.max(self.stalled_until);
-        if turn.is_busy || !runner.requests.is_empty() {
+        let is_awake = turn.is_busy || !runner.requests.is_empty();
+        if is_awake || (self.nature.sleeps && !runner.is_asleep) {
             return free;
         }
         let longest_ns = if runner.engine.waits_for_room() { ROOM_NS } else { SLEEP_NS_MAX };
         let timer = runner.engine.next_timeout().map(|local| self.clock.world_time(local));
         timer.unwrap_or(Time::MAX).min(world + longest_ns).max(free)
     }
+}
+
+/// True if somebody has rung.
+pub(crate) fn is_readable(bell: impl AsFd) -> bool {
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut bells = [PollFd::new(&bell, PollFlags::IN)];
+    poll(&mut bells, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
 /// Engines as a daemon makes them, one for each queue of the NIC.
@@ -295,6 +339,7 @@ fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
         alarm: Alarm::default(),
         busy_until: Time::ZERO,
         is_rung: false,
+        is_asleep: false,
     };
     engines.into_iter().zip(wires).map(runner).collect()
 }

@@ -10,7 +10,7 @@
 //!
 //! A seed decides everything: the same seed gives the same trace, byte for byte. What is simulated is time,
 //! the NIC, the network and what apps want; nothing of Clearway itself is. What is *not* here: threads,
-//! doorbells (an engine is told directly that its apps have rung), and the daemon's control socket.
+//! and the daemon's control socket.
 
 mod agenda;
 mod app;

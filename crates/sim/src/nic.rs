@@ -2,10 +2,12 @@
 //! only holds frames; when they leave and arrive is the network's business.
 
 use std::collections::VecDeque;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::Time;
+use rustix::event::{EventfdFlags, eventfd};
+
 use clearway_nic::{
     BURST_FRAMES, Capabilities, Counters, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
 };
@@ -15,11 +17,13 @@ pub(crate) struct SimQueue {
     shared: Arc<Mutex<Shared>>,
     mac: MacAddress,
     scratch: Box<[u8]>,
+    /// What an engine that sleeps waits on.
+    bell: Arc<OwnedFd>,
 }
 
 /// The same queue, as the world has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire(Arc<Mutex<Shared>>);
+pub(crate) struct Wire(Arc<Mutex<Shared>>, Arc<OwnedFd>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -28,6 +32,8 @@ struct Shared {
     received: VecDeque<Vec<u8>>,
     /// Handed over, not yet taken by the world.
     sent: Vec<Vec<u8>>,
+    /// Rung by the next frame, if that is wanted.
+    is_armed: bool,
     /// When the frames that still hold a descriptor will have left.
     leaving: VecDeque<Time>,
     counters: Counters,
@@ -36,9 +42,15 @@ struct Shared {
 /// A queue and its other side.
 pub(crate) fn queue(mac: MacAddress, frame_bytes_max: usize) -> (SimQueue, Wire) {
     let shared = Arc::new(Mutex::new(Shared { is_up: true, ..Shared::default() }));
-    let queue =
-        SimQueue { shared: Arc::clone(&shared), mac, scratch: vec![0; frame_bytes_max].into() };
-    (queue, Wire(shared))
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+    let bell = Arc::new(bell.expect("a descriptor; raise `ulimit -n`"));
+    let queue = SimQueue {
+        shared: Arc::clone(&shared),
+        mac,
+        scratch: vec![0; frame_bytes_max].into(),
+        bell: Arc::clone(&bell),
+    };
+    (queue, Wire(shared, bell))
 }
 
 fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
@@ -68,6 +80,9 @@ impl Wire {
             return false;
         }
         shared.received.push_back(frame);
+        if std::mem::take(&mut shared.is_armed) {
+            let _ = rustix::io::write(&self.1, &1u64.to_ne_bytes()); // fails only when it is rung
+        }
         true
     }
 
@@ -147,14 +162,19 @@ impl Queue for SimQueue {
     fn flush(&mut self) {}
 
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        Some(self.bell.as_fd())
     }
 
     fn arm(&mut self) -> bool {
-        lock(&self.shared).received.is_empty()
+        let mut shared = lock(&self.shared);
+        shared.is_armed = shared.received.is_empty();
+        shared.is_armed
     }
 
-    fn disarm(&mut self) {}
+    fn disarm(&mut self) {
+        lock(&self.shared).is_armed = false;
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]); // nothing to read: it has not rung
+    }
 
     fn counters(&self) -> Counters {
         lock(&self.shared).counters

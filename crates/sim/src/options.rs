@@ -59,12 +59,14 @@ impl Profile {
         let homes = homes(random);
         let versions = versions(random);
         let slow_path = slow_path(random);
+        let sleeps = random.chance(1, 4);
         let latency_ns =
             [MICROSECOND, 5 * MICROSECOND, 25 * MICROSECOND, MILLISECOND, 10 * MILLISECOND]
                 [random.below(5) as usize];
         let engines = options.engines.unwrap_or([1, 1, 1, 2, 4][random.below(5) as usize]);
-        let natures =
-            (0..hosts).map(|host| nature(host, engines, &homes, &versions, random)).collect();
+        let natures = (0..hosts)
+            .map(|host| nature(host, engines, &homes, &versions, sleeps, random))
+            .collect();
         let links = (0..hosts).map(|_| link(latency_ns, slow_path, random)).collect();
         let router_mtu = [1280, 1400, 1500, 9000][random.below(4) as usize];
         let pause_ns = (1 + random.below(10)) * MILLISECOND * (1 + hosts as u64 / 32);
@@ -114,6 +116,7 @@ fn nature(
     engines: usize,
     homes: &[Subnet],
     versions: &[Versions],
+    sleeps: bool,
     random: &mut Random,
 ) -> Nature {
     let (subnet, versions) = (any(homes, random), any(versions, random));
@@ -133,6 +136,7 @@ fn nature(
         frame_ns: slow * (50 + random.below(200)),
         rss: any_rss(random),
         engines,
+        sleeps,
         congestion: if random.chance(1, 3) { Congestion::Cubic } else { Congestion::Swift },
         clock_offset_ns: random.below(1 << 50),
         drift_ppm: random.below(400) as i32 - 200,

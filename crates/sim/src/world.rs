@@ -184,7 +184,7 @@ impl World {
             }
             Happening::AtNic { to, frame } => {
                 if let Some(engine) = self.hosts[to as usize].arrive(frame) {
-                    self.wake(to, engine, self.now + WAKE_NS);
+                    self.ring(to, engine);
                 }
                 Ok(())
             }
@@ -206,6 +206,13 @@ impl World {
         let Some(at) = place.earliest(engine, at) else { return };
         if let Some(at) = place.runners[engine as usize].alarm.set(at) {
             self.agenda.note(at, Happening::Turn { host, engine });
+        }
+    }
+
+    /// Something has come for an engine, which has a turn if it sees that.
+    fn ring(&mut self, host: u32, engine: u32) {
+        if self.hosts[host as usize].hears(engine) {
+            self.wake(host, engine, self.now + WAKE_NS);
         }
     }
 
@@ -245,7 +252,7 @@ impl World {
         if turned.turn.is_busy {
             // It may have put something into a lane.
             for other in self.hosts[host as usize].siblings_of(engine) {
-                self.wake(host, other, self.now + WAKE_NS);
+                self.ring(host, other);
             }
         }
         let next = self.hosts[host as usize].next_turn(engine, self.now, turned.turn);
@@ -296,7 +303,8 @@ impl World {
     fn wake_apps(&mut self, host: u32, engine: u32) {
         for index in 0..self.residents[host as usize].len() {
             let app = self.residents[host as usize][index];
-            if self.apps[app as usize].character.engine == engine {
+            let resident = &self.apps[app as usize];
+            if resident.character.engine == engine && resident.hears() {
                 let at = self.now + 500 + self.random.below(APP_WAKE_NS_MAX);
                 self.wake_app(app, at);
             }
@@ -336,7 +344,7 @@ impl World {
         };
         let next = app.run(&mut scene)?;
         self.hosts[host as usize].ring(engine);
-        self.wake(host, engine, self.now + WAKE_NS);
+        self.ring(host, engine);
         if let Some(next) = next {
             self.wake_app(id, next);
         }

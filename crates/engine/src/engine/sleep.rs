@@ -24,16 +24,16 @@ fn channel_of(event: &epoll::Event) -> Option<u32> {
 }
 
 impl Engine {
-    /// Prepares to sleep: from now on whatever may give work wakes the engine. False if there is
-    /// work already; [`Engine::disarm`] has to follow in either case.
-    pub(crate) fn arm(&mut self) -> bool {
+    /// Prepares to sleep: from now on whatever may give work makes [`Engine::sleep_fd`] readable. False if there
+    /// is work already, or no such descriptor of a queue; [`Engine::disarm`] has to follow in either case.
+    pub fn arm(&mut self) -> bool {
         let mut queues = self.queues.iter_mut().chain(&mut self.copies);
         let queues = queues.all(|queue| queue.wait_fd().is_some() && queue.arm());
         queues && self.core.channels.arm() && self.core.lanes.arm() && self.mailbox.is_empty()
     }
 
     /// Ends what [`Engine::arm`] began.
-    pub(crate) fn disarm(&mut self) {
+    pub fn disarm(&mut self) {
         self.rested();
         for queue in self.queues.iter_mut().chain(&mut self.copies) {
             queue.disarm();
@@ -67,7 +67,8 @@ impl Engine {
     }
 
     /// Readable when something has woken the engine.
-    pub(crate) fn sleep_fd(&self) -> &OwnedFd {
+    #[must_use]
+    pub fn sleep_fd(&self) -> &OwnedFd {
         &self.sleep
     }
 

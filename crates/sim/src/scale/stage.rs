@@ -254,6 +254,7 @@ fn nature(host: usize, engines: usize, congestion: Congestion) -> Nature {
         frame_ns: 100,
         rss: RssOptions::default(),
         engines,
+        sleeps: false,
         congestion,
         clock_offset_ns: 0,
         drift_ppm: 0,

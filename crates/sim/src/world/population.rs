@@ -60,6 +60,10 @@ impl World {
         if let Role::Server { port } = character.role {
             self.listen(host, engine, channel, port);
         }
+        if character.role == Role::Capture {
+            self.hosts[host as usize].open_capture(engine, channel, VIF);
+            self.wake_host(host);
+        }
         let seed = self.random.next_u64();
         self.apps.push(App::new(id, character, channel, end, File::from(memory), seed, radio));
         self.residents[host as usize].push(id);
@@ -97,7 +101,7 @@ impl World {
         let place = &mut self.hosts[host as usize];
         match role {
             Some(Role::Server { port }) => place.note_listener(engine, port, None),
-            Some(Role::Frames) => {
+            Some(Role::Frames | Role::Capture) => {
                 for other in place.siblings_of(engine) {
                     place.post(other, Request::CloseVif { channel, vif: VIF, told: None });
                 }
@@ -194,15 +198,23 @@ impl World {
     }
 }
 
-/// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface on some.
+/// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface or a capture on some.
 fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) -> Vec<Character> {
     let mut characters = Vec::new();
-    let versions = nature.versions;
+    let Nature { versions, sleeps, .. } = *nature;
     let mut add = |role, is_large, random: &mut Random| {
         let engine = random.below(nature.engines as u64) as u32;
         let hold_ns_max = if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 };
-        let character = Character { host, engine, versions, role, is_large, hold_ns_max, pause_ns };
-        characters.push(character);
+        characters.push(Character {
+            host,
+            engine,
+            versions,
+            sleeps,
+            role,
+            is_large,
+            hold_ns_max,
+            pause_ns,
+        });
     };
     add(Role::Server { port: PORT }, false, random);
     if host < 3 && random.chance(1, 2) {
@@ -214,6 +226,9 @@ fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) ->
     }
     if random.chance(1, 3) {
         add(Role::Frames, false, random);
+    }
+    if random.chance(1, 8) {
+        add(Role::Capture, false, random);
     }
     characters
 }
