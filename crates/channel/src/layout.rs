@@ -195,7 +195,8 @@ pub struct Sizes {
     pub completion_entries: u32,
     /// Bytes for messages on their way out: 64 KiB to 1 GiB.
     pub transmit_pool_bytes: u32,
-    /// Bytes for messages that have come in: 64 KiB to 1 GiB.
+    /// Bytes for messages that have come in: 64 KiB to 1 GiB. Twice the size of the largest message, at least:
+    /// one that is larger than half comes only when the app has released all others.
     pub receive_pool_bytes: u32,
 }
 
