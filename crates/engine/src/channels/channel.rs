@@ -22,9 +22,9 @@ const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Finished sends of a connection that are told in a completion of their own, rather than with
 /// the next message that it receives.
 const SENT_UNTOLD_MAX: u32 = 32;
-/// Completions that wait for an app that does not read, beyond which it gets no new connections:
-/// peers could otherwise connect and reset without end. Messages are bounded by their windows.
-const PENDING_ACCEPT_MAX: usize = 4096;
+/// Completions that wait for an app that does not read, beyond which it gets no new connections,
+/// and nothing that it asks for is looked at: either could otherwise lead to more of them without end.
+const PENDING_MAX: usize = 4096;
 
 /// An attached app.
 #[derive(Debug)]
@@ -32,7 +32,8 @@ pub(crate) struct Channel {
     pub(crate) app: String,
     pub(crate) end: Box<DaemonEnd>,
     connections: Connections,
-    /// Completions that the ring has no room for. Bounded by the windows of the connections.
+    /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by what
+    /// connections and interfaces may still have to tell: messages by their windows, and finished sends.
     pending: VecDeque<Completion>,
     /// Connections with finished sends that the app has not been told of.
     untold: Vec<u32>,
@@ -95,7 +96,7 @@ impl Channel {
         link: Link,
         connecting: Option<u64>,
     ) -> Option<u32> {
-        if self.pending.len() >= PENDING_ACCEPT_MAX {
+        if self.has_too_much_pending() {
             return None;
         }
         self.connections.open(peer, link, connecting)
@@ -254,6 +255,12 @@ impl Channel {
     pub(crate) fn has_half_its_memory(&self) -> bool {
         let used_bytes = self.end.counters().receive_pool_used_bytes;
         self.line.is_empty() && used_bytes < self.end.sizes().receive_pool_bytes / 2
+    }
+
+    /// True if so much waits for room in the ring that the app is to read first.
+    #[inline]
+    pub(crate) fn has_too_much_pending(&self) -> bool {
+        self.pending.len() >= PENDING_MAX
     }
 
     /// True if something waits for room in the ring.

@@ -154,8 +154,10 @@ impl Channels {
         }
     }
 
+    /// True if nothing that its app has said waits to be looked at now.
     fn is_quiet(&self, id: u32) -> bool {
-        self.channels[id as usize].as_ref().is_none_or(|channel| channel.end.is_quiet())
+        let channel = self.channels[id as usize].as_ref();
+        channel.is_none_or(|channel| channel.has_too_much_pending() || channel.end.is_quiet())
     }
 
     fn is_silent(&self, id: u32, now: Time) -> bool {

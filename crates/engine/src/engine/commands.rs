@@ -6,7 +6,7 @@ use clearway_channel::{Command, Completion, Violation};
 use clearway_transport::Owner;
 
 use super::Core;
-use crate::channels::Link;
+use crate::channels::{Channel, Link};
 
 /// Commands taken from one app in one turn.
 const COMMAND_BURST: usize = 32;
@@ -21,15 +21,17 @@ impl Core {
         taken
     }
 
+    /// Most commands lead to completions. An app that goes on asking without ever reading them finds its
+    /// own ring full in the end.
     fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
         if self.channels.channel(id).is_some_and(|channel| channel.may_try_again(now)) {
             self.memory_freed(now, id);
         }
         for taken in 0..COMMAND_BURST {
-            let Some(channel) = self.channels.channel(id).filter(|channel| !channel.is_condemned)
-            else {
-                return taken;
-            };
+            let channel = self.channels.channel(id);
+            let served =
+                |channel: &&mut Channel| !channel.is_condemned && !channel.has_too_much_pending();
+            let Some(channel) = channel.filter(served) else { return taken };
             match channel.end.next_command() {
                 Ok(Some(command)) => {
                     channel.busy_at = now;

@@ -1,0 +1,53 @@
+//! Apps that want more than their share: everybody else goes on, and what they can make the engine keep
+//! has bounds.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Command};
+use clearway_engine::Snapshot;
+use clearway_nic::fabric::Faults;
+use world::{App, SIZES, World, address};
+
+/// Two apps on two hosts connect and exchange a message.
+#[track_caller]
+fn assert_others_go_on(world: &mut World, port: u16) {
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, port).expect("free");
+    let (near, _) = world.connect(&mut client, &mut server, port);
+    assert!(client.send(near, b"undisturbed"));
+    world.turn_until(|_| {
+        server.poll();
+        !server.received.is_empty()
+    });
+}
+
+fn messages_waiting(snapshot: &Snapshot, app: &App) -> u64 {
+    let mut channels = snapshot.channels.iter();
+    channels.find(|channel| channel.channel == app.channel).expect("attached").messages_waiting
+}
+
+/// Each attempt fails at once and wants to be told, and the app reads nothing.
+#[test]
+fn an_app_that_asks_and_never_reads_finds_its_ring_full() {
+    let mut world = World::new(1, Faults::default());
+    let mut hostile = world.attach(0, SIZES);
+    let peer = SocketAddr::new(address(0), 7000); // nobody listens there
+    let mut asked = 0;
+    for _ in 0..1000 {
+        while hostile.end.has_room() {
+            hostile.submit(&Command::Connect { token: asked, peer });
+            asked += 1;
+        }
+        world.turn();
+    }
+    let waiting = messages_waiting(&world.snapshot(0), &hostile);
+    assert!((4096..4096 + 64).contains(&waiting), "{waiting}");
+    assert_others_go_on(&mut world, 7000);
+    // It reads at last, and has an answer to everything.
+    world.turn_until(|_| {
+        hostile.poll();
+        hostile.failed.len() as u64 == asked
+    });
+}
