@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 /// A set of `u64` as sorted, disjoint, non-adjacent half-open ranges, ascending.
 ///
 /// Made for sets that are nearly contiguous (received packet numbers, acknowledged bytes): adding
-/// at or near the end is constant time, anything else linear in the number of ranges. The caller
-/// bounds the number of ranges with [`RangeSet::forget_below`] or [`RangeSet::pop_first`].
+/// at the end is constant time; elsewhere the place is found in logarithmic time, and what stands
+/// behind it is moved. The caller bounds the number of ranges, with [`RangeSet::forget_below`] or
+/// [`RangeSet::pop_first`] for instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
     ranges: VecDeque<Range<u64>>,
@@ -20,36 +21,42 @@ impl RangeSet {
         Self { ranges: VecDeque::new() }
     }
 
-    /// Adds every number of `new`; true if at least one of them was missing.
-    pub fn insert(&mut self, new: Range<u64>) -> bool {
+    /// Adds every number of `new`. Returns how many of them were missing.
+    pub fn insert(&mut self, new: Range<u64>) -> u64 {
         if new.is_empty() {
-            return false;
+            return 0;
         }
-        if let Some(last) = self.ranges.back_mut()
-            && new.start == last.end
-        {
-            last.end = new.end;
-            return true;
+        let length = new.end - new.start;
+        match self.ranges.back_mut() {
+            Some(last) if new.start < last.end => self.insert_before_the_end(new),
+            Some(last) if new.start == last.end => {
+                last.end = new.end;
+                length
+            }
+            _ => {
+                self.ranges.push_back(new);
+                length
+            }
         }
+    }
+
+    fn insert_before_the_end(&mut self, new: Range<u64>) -> u64 {
         // Ranges before `first` end before `new` starts; those from `after` on start behind it.
-        let mut first = self.ranges.len();
-        while first > 0 && self.ranges[first - 1].end >= new.start {
-            first -= 1;
-        }
-        let mut after = first;
-        while after < self.ranges.len() && self.ranges[after].start <= new.end {
+        let first = self.ranges.partition_point(|range| range.end < new.start);
+        let (mut after, mut joined, mut present) = (first, new, 0);
+        while let Some(range) = self.ranges.get(after).filter(|range| range.start <= joined.end) {
+            joined = joined.start.min(range.start)..joined.end.max(range.end);
+            present += range.end - range.start;
             after += 1;
         }
+        let added = joined.end - joined.start - present;
         if first == after {
-            self.ranges.insert(first, new);
-            return true;
+            self.ranges.insert(first, joined);
+        } else {
+            self.ranges.drain(first + 1..after);
+            self.ranges[first] = joined;
         }
-        let joined =
-            self.ranges[first].start.min(new.start)..self.ranges[after - 1].end.max(new.end);
-        let grew = after - first > 1 || joined != self.ranges[first];
-        self.ranges.drain(first + 1..after);
-        self.ranges[first] = joined;
-        grew
+        added
     }
 
     /// True if `value` is in the set.
@@ -97,13 +104,9 @@ impl RangeSet {
         if gone.is_empty() {
             return;
         }
-        let mut index = 0;
+        let mut index = self.ranges.partition_point(|range| range.end <= gone.start);
         while index < self.ranges.len() && self.ranges[index].start < gone.end {
             let range = self.ranges[index].clone();
-            if range.end <= gone.start {
-                index += 1;
-                continue;
-            }
             let (head, tail) = (range.start..gone.start, gone.end..range.end);
             match (head.is_empty(), tail.is_empty()) {
                 (true, true) => {
@@ -154,7 +157,8 @@ mod tests {
                     ranges.remove(start..end);
                     oracle.retain(|value| !(start..end).contains(value));
                 } else {
-                    let missing = (start..end).any(|value| !oracle.contains(&value));
+                    let missing = (start..end).filter(|value| !oracle.contains(value)).count();
+                    let missing = missing as u64;
                     assert_eq!(ranges.insert(start..end), missing, "seed {seed}");
                     oracle.extend(start..end);
                 }

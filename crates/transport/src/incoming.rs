@@ -12,7 +12,8 @@ use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 /// Why a packet's data was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// The app's receive pool has no room; the packet must not be acknowledged.
+    /// There is no room, in the app's receive pool or in the books of what is missing; the packet must
+    /// not be acknowledged.
     NoBuffer,
     /// The sender went beyond its limit, or contradicts itself.
     Violation,
@@ -28,9 +29,11 @@ struct Partial {
     received_bytes: u32,
 }
 
-/// Gaps in a message, at most: each is at least one packet in flight, and the largest message has half as many
-/// packets of the smallest size as may be in flight.
-const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX / 4;
+/// Gaps in the messages of a connection, at most. Each is a packet in flight at least, and so many are lost only
+/// where one in thirty is, with as many in flight as may be. What would leave more has to come again, when
+/// others have been filled: to find a place among them takes time, and a peer could make them of single
+/// bytes.
+const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX / 32;
 
 impl Partial {
     fn positions(&self) -> u64 {
@@ -41,18 +44,23 @@ impl Partial {
         self.received_bytes == self.buffer.length
     }
 
-    /// Records that these bytes are here. Returns how many of them were not.
-    fn insert(&mut self, at: u32, length: u32) -> u32 {
+    /// Records that these bytes are here, unless that leaves more than `gaps_max` gaps in between.
+    /// Returns how many of them were not.
+    fn insert(&mut self, at: u32, length: u32, gaps_max: usize) -> Result<u32, Refused> {
         let range = u64::from(at)..u64::from(at) + u64::from(length);
-        let is_next = self.received.last().map_or(0, |last| last.end) <= range.start;
-        // Counting all is for what has been reordered or sent again only.
-        let before = if is_next { 0 } else { count(&self.received) };
-        if !self.received.insert(range) {
-            return 0;
+        let new = self.received.insert(range.clone()) as u32; // at most `length`
+        if self.gaps() > gaps_max {
+            // It touches no other, or there would be no more than before.
+            self.received.remove(range);
+            return Err(Refused::NoBuffer);
         }
-        let new = if is_next { length } else { (count(&self.received) - before) as u32 };
         self.received_bytes += new;
-        new
+        Ok(new)
+    }
+
+    /// Gaps between the parts that are here.
+    fn gaps(&self) -> usize {
+        self.received.len().saturating_sub(1)
     }
 }
 
@@ -62,6 +70,8 @@ pub(crate) struct Incoming {
     /// Sequence number of the next message to deliver, not wrapped.
     next: u64,
     partial: BTreeMap<u64, Partial>,
+    /// Gaps in all of these, at most [`GAPS_MAX`].
+    gaps: usize,
     /// Positions received: each message's overhead once, each byte once.
     received: u64,
     /// Positions of messages that the app has released.
@@ -95,6 +105,7 @@ impl Incoming {
         Self {
             next: 0,
             partial: BTreeMap::new(),
+            gaps: 0,
             received: 0,
             released: 0,
             largest: 0,
@@ -152,12 +163,14 @@ impl Incoming {
         if partial.buffer.length != total {
             return Err(Refused::Violation);
         }
-        let new = partial.insert(at, bytes.len() as u32);
+        let others = self.gaps - partial.gaps();
+        let new = partial.insert(at, bytes.len() as u32, GAPS_MAX - others)?;
+        self.gaps = others + partial.gaps();
         if new > 0 {
             app.write(owner, partial.buffer, at, bytes);
         }
         self.received += u64::from(new);
-        if self.received > self.announced || partial.received.len() > GAPS_MAX {
+        if self.received > self.announced {
             return Err(Refused::Violation);
         }
         if partial.is_complete() && sequence == self.next {
@@ -259,6 +272,7 @@ impl Incoming {
 
     /// Gives back the buffers of messages that will never be complete.
     pub(crate) fn discard(&mut self, app: &mut impl App, owner: Owner) {
+        self.gaps = 0;
         while let Some((_, partial)) = self.partial.pop_first() {
             app.discard(owner, partial.buffer, partial.order);
         }
@@ -270,8 +284,4 @@ impl Incoming {
         let distance = sequence.wrapping_sub(self.next as u32) as i32;
         self.next.checked_add_signed(i64::from(distance))
     }
-}
-
-fn count(set: &RangeSet) -> u64 {
-    set.iter().map(|range| range.end - range.start).sum()
 }
