@@ -458,12 +458,12 @@ impl Switch {
         digest: &Digest,
     ) -> Result<(), FrameRefusal> {
         let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
-            return Ok(());
+            return Err(FrameRefusal::Nothing);
         };
         let entry = vif.entries[0];
         if !self.registry.may_send(entry, digest) {
             let fault = self.registry.send_fault(entry, digest);
-            return fault.map_or(Ok(()), |fault| Err(refusal::of_fault(fault)));
+            return Err(fault.map_or(FrameRefusal::Other, refusal::of_fault));
         }
         vif.take_rate(now)
     }
