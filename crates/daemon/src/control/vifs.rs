@@ -297,7 +297,12 @@ impl ControlPlane {
         if let Some(channel) = self.engines[engine].channel(channel) {
             self.forget_vif(channel.session, engine, vif);
         }
-        // The app whose it was, or who took it away, or both.
+        self.tell_closed(vif);
+    }
+
+    /// Tells those who wait for it that an interface is no more: the app whose it was, or who took it
+    /// away, or both.
+    fn tell_closed(&mut self, vif: u32) {
         let waits = |session: &Session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif);
         let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
         for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
@@ -318,6 +323,7 @@ impl ControlPlane {
         let numbers = self.nic_of_mut(engine).forget_vifs(channel);
         for number in &numbers {
             self.close_at_engines(engine, channel, *number, None);
+            self.tell_closed(*number);
         }
         self.accounts.close_vifs(user, numbers.len());
     }

@@ -120,6 +120,26 @@ fn an_administrator_takes_an_interface_away_and_its_app_is_told() {
     app.open(&dns);
 }
 
+/// Whichever comes first: the end of the app, the answers of the engines, or both at once.
+#[test]
+fn who_takes_an_interface_away_from_an_app_that_ends_is_answered() {
+    let host = Live::start_with(Limits::default(), 4);
+    let administrator = host.app();
+    for _ in 0..50 {
+        let app = host.app();
+        let channel = app.attach();
+        let revoke =
+            Request::RevokeVif(CloseVif { vif: app.open(&receiving("udp dst port 53")).vif });
+        control::send(&administrator.socket, &revoke, &[]).expect("sent");
+        drop((app, channel));
+        match administrator.reply().expect("an answer in time") {
+            Some(Reply::VifClosed(_)) => {}
+            Some(Reply::Error(refusal)) => assert!(refusal.message.contains("there is no")),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
 #[test]
 fn interfaces_are_counted_and_given_back() {
     let host = Live::start(Limits { vifs_per_user: 2, ..Limits::default() });
