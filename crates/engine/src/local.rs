@@ -15,7 +15,8 @@ fn link(peer: Owner) -> Link {
 }
 
 impl Channels {
-    /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps.
+    /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps. The client
+    /// comes from the address that it has called, as over the kernel, but from no port.
     pub(crate) fn connect_local(
         &mut self,
         channel: u32,
@@ -31,6 +32,7 @@ impl Channels {
         if !self.listens_at(listener, peer.ip()) {
             return refuse(self, Code::Refused);
         }
+        let client = SocketAddr::new(peer.ip(), 0);
         let nobody = Owner { channel: u32::MAX, connection: 0 };
         let Some(near) = self.channel(channel).and_then(|c| c.open(peer, link(nobody), None))
         else {
@@ -38,7 +40,8 @@ impl Channels {
             return refuse(self, Code::Limit);
         };
         let near_owner = Owner { channel, connection: near };
-        let far = self.channel(listener.channel).and_then(|c| c.open(peer, link(near_owner), None));
+        let far =
+            self.channel(listener.channel).and_then(|c| c.open(client, link(near_owner), None));
         let Some(far) = far else {
             self.counters.connections_refused += 1;
             if let Some(channel) = self.channel(channel) {
@@ -51,7 +54,8 @@ impl Channels {
         }
         if let Some(server) = self.channel(listener.channel) {
             let connection = server.id(far);
-            server.tell(Completion::Accepted { listener: listener.connection, connection, peer });
+            let listener = listener.connection;
+            server.tell(Completion::Accepted { listener, connection, peer: client });
         }
         if let Some(client) = self.channel(channel) {
             let connection = client.id(near);
