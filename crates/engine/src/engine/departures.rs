@@ -61,6 +61,7 @@ impl Core {
             let path = self.paths.find(now, &mut self.interface, &mut self.endpoint, &destination);
             let Some(path) = path else {
                 self.skip(now, destination);
+                sending.taken += 1;
                 continue;
             };
             let transmit = if self.switch.is_simple() {
@@ -83,7 +84,7 @@ impl Core {
                     sending.queued += 1;
                     sending.taken += 1;
                 }
-                Transmit::Nothing => {}
+                Transmit::Nothing => sending.taken += 1,
                 Transmit::Full => break,
             }
         }
