@@ -97,8 +97,8 @@ pub struct Endpoint {
     /// Packets that the first of `ready` has sent in its turn.
     burst: u32,
     timers: TimerWheel,
-    /// Slots whose timer has come due, and which timer; empty between calls.
-    due: Vec<(u32, Time)>,
+    /// Slots whose timer has come due, and which timer.
+    due: VecDeque<(u32, Time)>,
     replies: VecDeque<Reply>,
     /// Answers to strangers that may still be sent in this second.
     reply_budget: u32,
@@ -146,7 +146,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             burst: 0,
             timers: TimerWheel::new(now),
-            due: Vec::new(),
+            due: VecDeque::new(),
             replies: VecDeque::new(),
             reply_budget: 0,
             reply_budget_until: now,

@@ -12,6 +12,10 @@ use super::{ENGINE_BITS, Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
 use crate::app::{App, Reason};
 use crate::flow::{Flow, Outcome};
 
+/// Timers that are handled in one call, so that flows which all lose their peer at once take turns with
+/// everything else.
+const TIMEOUTS_BURST: usize = 256;
+
 /// A place for a flow.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
@@ -130,19 +134,23 @@ impl Endpoint {
     /// When [`Endpoint::handle_timeouts`] is to be called next.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.timers.next_deadline()
+        let left = self.due.front().map(|(_, fired)| *fired);
+        left.or_else(|| self.timers.next_deadline())
     }
 
-    /// Does everything that is due at `now`.
+    /// Does what is due at `now`, a few hundred timers at most: the rest, if
+    /// [`Endpoint::next_timeout`] is not later than `now`, when it is called again.
     pub fn handle_timeouts(&mut self, now: Time, app: &mut impl App) {
-        let mut due = core::mem::take(&mut self.due);
-        self.timers.advance(now, |slot, fired| due.push((slot, fired)));
-        for (slot, fired) in due.drain(..) {
+        if self.due.is_empty() {
+            let due = &mut self.due;
+            self.timers.advance(now, |slot, fired| due.push_back((slot, fired)));
+        }
+        for _ in 0..TIMEOUTS_BURST {
+            let Some((slot, fired)) = self.due.pop_front() else { return };
             if self.slots[slot as usize].alarms.take(fired) {
                 self.handle_timer(now, slot as usize, app);
             }
         }
-        self.due = due;
     }
 
     fn handle_timer(&mut self, now: Time, slot: usize, app: &mut impl App) {

@@ -272,6 +272,28 @@ fn a_message_with_more_gaps_than_there_may_be_arrives_at_last() {
     assert!(scene.server.app.closed.is_empty());
 }
 
+/// A peer with many flows is gone: what its end takes is spread over turns.
+#[test]
+fn timers_that_are_due_at_once_are_handled_in_parts() {
+    let mut client = Host::new(1, 0);
+    let nobody = SocketAddr::from(([10, 0, 0, 9], 20707));
+    for _ in 0..1000 {
+        let (local, app) = (client.address, OWNER);
+        client.endpoint.connect(START, app, local, nobody, PORT, WINDOW).expect("room");
+    }
+    client.packets(START);
+    let later = START + 100 * SECOND;
+    let mut calls = 0;
+    while client.endpoint.next_timeout().is_some_and(|due| due <= later) {
+        let before = client.app.closed.len();
+        client.endpoint.handle_timeouts(later, &mut client.app);
+        assert!(client.app.closed.len() - before <= 256, "all at once");
+        calls += 1;
+        assert!(calls < 100, "not all are handled");
+    }
+    assert_eq!(client.app.closed, [Reason::TimedOut; 1000]);
+}
+
 #[test]
 fn a_message_from_before_the_first_or_far_beyond_the_limit_ends_the_flow() {
     for sequence in [u32::MAX, 1 << 30, 1 << 20] {
