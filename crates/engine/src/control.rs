@@ -150,7 +150,8 @@ pub enum Request {
         /// Comes back in the answer.
         id: u64,
     },
-    /// Reset all connections, mark all channels closed, and end.
+    /// Mark all channels closed, reset all connections, and end: when the resets have left, or two
+    /// seconds later.
     Shutdown,
 }
 

@@ -119,6 +119,8 @@ pub struct Engine {
     /// Everything that can end a sleep.
     sleep: OwnedFd,
     has_ended: bool,
+    /// Told to end: at this time at the latest, and before when all peers have been told.
+    end_by: Option<Time>,
     /// There was nothing to do until now: see [`Engine::rested`].
     has_rested: bool,
     /// The link was up when last seen.
@@ -294,6 +296,7 @@ impl Engine {
             mailbox,
             sleep,
             has_ended: false,
+            end_by: None,
             has_rested: false,
             was_up: false,
             turns: 0,
@@ -371,6 +374,7 @@ impl Engine {
             self.watch_link(now);
         }
         self.report_violations();
+        self.end_if_due(now);
         self.tell_control();
         let is_busy = work > 0 || told_apps;
         self.turns += 1;

@@ -34,7 +34,7 @@ impl Paths {
     ) -> Option<&Path> {
         let path = match destination.flow {
             Some(key) => self.of_flow(now, interface, endpoint, destination, key),
-            None => self.of_stranger(destination),
+            None => self.of_reply(interface, destination),
         }?;
         path.set_ports(destination.from.port(), destination.to.port());
         Some(path)
@@ -90,6 +90,15 @@ impl Paths {
             }
         };
         self.flows[key.slot()] = path.map(|path| (key, path));
+    }
+
+    /// The way back of a stranger, or to the peer of a flow that has ended: there may be more of those than
+    /// are remembered as strangers.
+    fn of_reply(&mut self, interface: &Interface, destination: &Destination) -> Option<&mut Path> {
+        if self.of_stranger(destination).is_none() {
+            self.prepare(interface.known_path(destination.from, destination.to)?);
+        }
+        self.of_stranger(destination)
     }
 
     /// The ports do not matter: answers go to the daemon, whatever port the question came from.

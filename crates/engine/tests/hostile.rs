@@ -5,8 +5,9 @@ mod world;
 
 use std::net::SocketAddr;
 
+use clearway_base::SECOND;
 use clearway_channel::{Code, Command};
-use clearway_engine::Snapshot;
+use clearway_engine::{Request, Snapshot};
 use clearway_nic::fabric::Faults;
 use world::{App, SIZES, World, address};
 
@@ -50,4 +51,40 @@ fn an_app_that_asks_and_never_reads_finds_its_ring_full() {
         hostile.poll();
         hostile.failed.len() as u64 == asked
     });
+}
+
+/// More connections than packets leave in one turn, and than answers to strangers may wait.
+#[test]
+fn the_end_of_an_app_or_of_a_host_resets_every_connection() {
+    const CONNECTIONS: u32 = 1100;
+    for is_host in [false, true] {
+        let mut world = World::new(2, Faults::default());
+        let mut server = world.attach_with(1, SIZES, CONNECTIONS);
+        let mut client = world.attach_with(0, SIZES, CONNECTIONS);
+        world.listen(&server, 7000).expect("free");
+        let peer = SocketAddr::new(address(1), 7000);
+        let mut asked = 0;
+        world.turn_until(|_| {
+            if asked < CONNECTIONS && client.end.has_room() {
+                client.submit(&Command::Connect { token: 1, peer });
+                asked += 1;
+            }
+            client.poll();
+            server.poll();
+            client.connected.len() == CONNECTIONS as usize
+        });
+        let end = match is_host {
+            true => Request::Shutdown,
+            false => Request::RemoveChannel { channel: client.channel },
+        };
+        world.post(0, end);
+        let began = world.now;
+        world.turn_until(|_| {
+            server.poll();
+            server.closed.len() == CONNECTIONS as usize
+        });
+        assert!(world.now.since(began) < SECOND, "some were told nothing");
+        assert!(server.closed.iter().all(|(_, code)| *code == Code::Reset));
+        assert_eq!(world.hosts[0].engine.has_ended(), is_host);
+    }
 }

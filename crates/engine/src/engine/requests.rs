@@ -1,13 +1,16 @@
 //! What the control plane asks of an engine, and what it is told. One request per turn, nothing
 //! waits for an answer.
 
-use clearway_base::Time;
+use clearway_base::{SECOND, Time};
 use rustix::event::epoll;
 
 use super::{Core, Engine};
 use crate::channels::Channel;
 use crate::control::{Event, Request};
 use crate::interface;
+
+/// How long an engine that is to end tries to tell its peers. The control plane waits for three seconds.
+const FAREWELL_NS: u64 = 2 * SECOND;
 
 impl Engine {
     pub(super) fn take_request(&mut self, now: Time) -> usize {
@@ -96,9 +99,16 @@ impl Engine {
         for channel in self.core.channels.ids() {
             self.remove_channel(channel);
         }
-        self.transmit(now); // the resets
-        self.has_ended = true;
-        self.mailbox.tell(Event::Ended);
+        self.end_by = Some(now + FAREWELL_NS);
+    }
+
+    /// Ends once the resets have left.
+    pub(super) fn end_if_due(&mut self, now: Time) {
+        let is_over = |by| now >= by || !self.core.endpoint.has_replies();
+        if self.end_by.take_if(|by| is_over(*by)).is_some() {
+            self.has_ended = true;
+            self.mailbox.tell(Event::Ended);
+        }
     }
 
     /// Tells of apps that broke the contract, once each; the control plane then removes them.

@@ -56,12 +56,13 @@ impl Engine {
         }
     }
 
-    /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF
-    /// has frames for it, a lane to another NIC, or the control plane's events. Whoever makes room there rings no doorbell.
+    /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF has
+    /// frames for it or somebody is to be answered, a lane to another NIC, or the control plane's events.
+    /// Whoever makes room there rings no doorbell.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.core.switch.has_senders()
-            || self.core.waits_for_lane
+            || self.core.endpoint.has_replies()
             || self.mailbox.has_waiting()
             || self.core.channels.waits_for_room()
     }

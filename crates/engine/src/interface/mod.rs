@@ -237,6 +237,14 @@ impl Interface {
         self.resolve(now, next_hop).map(|mac| self.path_over(source, destination, mac, fresh_until))
     }
 
+    /// The path as far as it is known, without asking for a neighbour: for the last words of a flow. Not
+    /// to be kept.
+    #[must_use]
+    pub fn known_path(&self, source: SocketAddr, destination: SocketAddr) -> Option<Path> {
+        let mac = self.neighbours.known(self.route(destination.ip())?)?;
+        self.is_own(source.ip()).then(|| self.path_over(source, destination, mac, Time::ZERO))
+    }
+
     /// The way back that `datagram` came: for answers to strangers, who must not be able to make
     /// this host ask for neighbours. Not to be kept.
     #[must_use]

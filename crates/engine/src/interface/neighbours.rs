@@ -147,6 +147,11 @@ impl Neighbours {
         entry.is_some_and(|entry| matches!(entry.state, State::Failed { .. }))
     }
 
+    /// The address of `next_hop`, if there is one. Nobody is asked.
+    pub(super) fn known(&self, next_hop: IpAddr) -> Option<MacAddress> {
+        self.entries.get(&next_hop)?.state.mac()
+    }
+
     pub(super) fn resolve(&mut self, now: Time, next_hop: IpAddr) -> Resolution<MacAddress> {
         let Some(entry) = self.entries.get_mut(&next_hop) else {
             self.begin(now, next_hop);

@@ -144,10 +144,10 @@ impl Endpoint {
         self.replies.push_back(Reply { between, bytes });
     }
 
-    /// Queues what does not count as an answer to a stranger: the last packet of a flow.
+    /// Queues the last packet of a flow, which is no answer to a stranger: there may be as many as flows.
     pub(super) fn say(&mut self, between: Addresses, bytes: Vec<u8>) {
-        if self.replies.len() < REPLIES_MAX {
-            self.replies.push_back(Reply { between, bytes });
+        if self.farewells.len() < self.config.flows_max as usize {
+            self.farewells.push_back(Reply { between, bytes });
         }
     }
 }

@@ -1,10 +1,11 @@
-//! Whose turn it is to send: answers to strangers first, they are few; then the flows in turn.
+//! Whose turn it is to send: answers to strangers first, they are few; then a few resets of flows that
+//! are no more, the flows in turn, and the other resets.
 
 use std::net::SocketAddr;
 
 use clearway_base::Time;
 
-use super::strangers::Addresses;
+use super::strangers::{Addresses, Reply};
 use super::table::find;
 use super::{Destination, Endpoint, FlowKey};
 use crate::app::App;
@@ -13,17 +14,16 @@ use crate::app::App;
 const BURST_PACKETS: u32 = 16;
 
 impl Endpoint {
-    /// True if an answer to a stranger waits to be sent.
+    /// True if a packet without a flow waits to be sent: an answer to a stranger, or the last of a flow.
     #[must_use]
     pub fn has_replies(&self) -> bool {
-        !self.replies.is_empty()
+        !self.replies.is_empty() || !self.farewells.is_empty()
     }
 
     /// Where the next packet goes; `None` if there is nothing to send.
     pub fn next_transmit(&mut self, now: Time) -> Option<Destination> {
-        if let Some(reply) = self.replies.front() {
-            let Addresses { local, peer } = reply.between;
-            return Some(Destination { from: local, to: peer, flow: None, is_ecn_capable: false });
+        if !self.replies.is_empty() || (self.farewells_first > 0 && !self.farewells.is_empty()) {
+            return self.next_reply();
         }
         if self.burst >= BURST_PACKETS {
             self.burst = 0;
@@ -45,7 +45,20 @@ impl Endpoint {
             self.slots[slot as usize].is_ready = false;
             self.set_alarm(now, slot as usize);
         }
-        None
+        self.next_reply()
+    }
+
+    fn next_reply(&self) -> Option<Destination> {
+        let reply = self.replies.front().or(self.farewells.front())?;
+        let Addresses { local, peer } = reply.between;
+        Some(Destination { from: local, to: peer, flow: None, is_ecn_capable: false })
+    }
+
+    fn take_reply(&mut self) -> Option<Reply> {
+        self.replies.pop_front().or_else(|| {
+            self.farewells_first = self.farewells_first.saturating_sub(1);
+            self.farewells.pop_front()
+        })
     }
 
     /// Writes the packet that [`Endpoint::next_transmit`] has just announced into `bytes`, which
@@ -59,7 +72,7 @@ impl Endpoint {
     ) -> usize {
         self.counters.packets_sent += 1;
         let Some(key) = destination.flow else {
-            let Some(reply) = self.replies.pop_front() else { return 0 };
+            let Some(reply) = self.take_reply() else { return 0 };
             bytes[..reply.bytes.len()].copy_from_slice(&reply.bytes);
             return reply.bytes.len();
         };
