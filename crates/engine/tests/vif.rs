@@ -278,6 +278,32 @@ fn apps_of_one_host_talk_through_the_switch_and_see_nothing_of_others() {
     assert!(world.snapshot(0).counters.contains(&("source_address", 1)));
 }
 
+/// The other host takes nothing, and so the NIC has no descriptor free.
+#[test]
+fn a_full_nic_holds_up_nobody_who_talks_to_this_host() {
+    let mut world = World::new(1, Faults::default());
+    let [mut a, mut b, mut c] = [5000, 5001, 5002].map(|port| {
+        let app = world.attach(0, SIZES);
+        let spec = port_spec(&world, 0, port);
+        world.open_vif(&app, 1, spec).expect("the port is free");
+        app
+    });
+    let away = Datagram { from: (ip(1), 5002), ..there(&world) }.frame(&[0; 64]);
+    for _ in 0..40 {
+        c.send_frames(1, &[&away[..]; 16]);
+    }
+    (0..100).for_each(|_| world.turn_alone(0));
+    let mac = world.hosts[0].mac;
+    let local = Datagram { macs: [mac, mac], from: (ip(1), 5000), to: (ip(1), 5001) };
+    a.send_frames(1, &[&local.frame(b"hello")]);
+    (0..100).for_each(|_| world.turn_alone(0));
+    b.poll();
+    assert_eq!(b.frames.len(), 1);
+    c.poll();
+    assert!(c.reports.get(&1).is_none_or(|report| report.bursts < 40), "the NIC is not full");
+    wait_for_bursts(&mut world, &mut c, 1, 40);
+}
+
 #[test]
 fn a_machine_of_its_own_answers_arp_and_talks_to_both_hosts() {
     let mut world = World::new(1, Faults::default());

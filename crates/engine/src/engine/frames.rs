@@ -22,6 +22,9 @@ pub(super) struct Sending {
     pub(super) queued: usize,
 }
 
+/// VIFs in whose row a frame waits for room in the queue, after which no other is looked at in a turn.
+const STUCK_MAX: usize = 4;
+
 impl Core {
     /// Opens a VIF for an app that is still there.
     pub(super) fn open_vif(
@@ -87,7 +90,8 @@ impl Core {
         }
     }
 
-    /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames.
+    /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames. If the queue is
+    /// full, some others may have frames for this host, which need no room in it.
     pub(super) fn send_frames(
         &mut self,
         now: Time,
@@ -95,15 +99,14 @@ impl Core {
         budget: usize,
     ) -> Sending {
         let mut sending = Sending::default();
-        while sending.taken < budget {
+        let mut stuck = 0;
+        while sending.taken < budget && stuck < STUCK_MAX.min(self.switch.sender_count()) {
             let Some(vif) = self.switch.next_sender() else { break };
             let has_room = match self.checks {
                 Checks::On => self.send_checked(now, queue, vif, &mut sending),
                 Checks::Off => self.send_unchecked(queue, vif, &mut sending),
             };
-            if !has_room {
-                break;
-            }
+            stuck += usize::from(!has_room);
         }
         sending
     }
@@ -171,6 +174,11 @@ impl Core {
         let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
+            if !is_clear && self.switch.destination(digest) == Destination::Here {
+                self.judge(now, vif, frame, digest);
+                taken += 1;
+                continue;
+            }
             let transmit = queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
                 None => self.refuse_too_long(vif),
                 Some(buffer) => {

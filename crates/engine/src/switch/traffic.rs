@@ -77,6 +77,12 @@ impl Switch {
         !self.senders.is_empty()
     }
 
+    /// How many VIFs have something to send.
+    #[inline]
+    pub(crate) fn sender_count(&self) -> usize {
+        self.senders.len()
+    }
+
     /// What is left of the burst that a VIF is sending.
     pub(crate) fn burst(&mut self, key: VifKey) -> Option<SentBurst> {
         self.vif(key)?.bursts.front().copied()

@@ -67,6 +67,13 @@ impl World {
         }
     }
 
+    /// A turn of one engine, while the others stand still.
+    pub fn turn_alone(&mut self, host: usize) {
+        self.now = self.now + MICROSECOND;
+        self.fabric.set_time(self.now);
+        self.hosts[host].engine.turn(self.now);
+    }
+
     /// Turns until `done`; panics if that takes longer than ten minutes of the world's time.
     #[track_caller]
     pub fn turn_until(&mut self, mut done: impl FnMut(&mut Self) -> bool) {
@@ -85,6 +92,13 @@ impl World {
     pub fn post(&mut self, host: usize, request: Request) {
         self.hosts[host].control.post(request).expect("the mailbox is free after a turn");
         self.turn();
+    }
+
+    /// From now on so many bits say which hosts are on the link of a host.
+    pub fn set_prefix_bits(&mut self, host: usize, prefix_bits: u8) {
+        let mut network = config_of(host, self.hosts[host].mac).interface;
+        network.addresses[0].1 = prefix_bits;
+        self.post(host, Request::Network(Box::new(network)));
     }
 
     pub fn attach(&mut self, host: usize, sizes: Sizes) -> App {
