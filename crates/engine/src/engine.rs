@@ -14,6 +14,7 @@ mod departures;
 mod elsewhere;
 mod frames;
 mod requests;
+mod resolving;
 mod siblings;
 mod sleep;
 mod staging;
@@ -38,8 +39,8 @@ use crate::interface::{self, Interface};
 use crate::lanes::{self, Lanes, Parcel};
 use crate::paths::Paths;
 use crate::switch::Switch;
-use connections::Unresolved;
 use elsewhere::{HEADER_BYTES_MAX, OtherNic};
+use resolving::Resolving;
 use staging::Staging;
 
 /// Packets sent in one turn.
@@ -137,7 +138,7 @@ struct Core {
     endpoint: Endpoint,
     channels: Channels,
     paths: Paths,
-    unresolved: Vec<Unresolved>,
+    resolving: Resolving,
     /// The NICs that other engines of the host serve.
     elsewhere: Vec<OtherNic>,
     /// To the host's other engines.
@@ -273,7 +274,7 @@ impl Engine {
             endpoint: Endpoint::new(transport, now, seed, secret),
             channels: Channels::default(),
             paths: Paths::default(),
-            unresolved: Vec::new(),
+            resolving: Resolving::default(),
             elsewhere,
             lanes,
             waits_for_lane: false,
@@ -432,9 +433,7 @@ impl Core {
                 other.interface.handle_timeout(now);
             }
         }
-        if !self.unresolved.is_empty() {
-            self.go_on_resolved(now);
-        }
+        self.go_on_resolved(now);
     }
 
     /// Ends a turn: wakes apps that have something new. True if any has.

@@ -88,3 +88,53 @@ fn the_end_of_an_app_or_of_a_host_resets_every_connection() {
         assert_eq!(world.hosts[0].engine.has_ended(), is_host);
     }
 }
+
+/// Each neighbour is asked for, and remembered, for seconds.
+#[test]
+fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
+    let mut world = World::new(3, Faults::default());
+    let mut hostile = world.attach_with(0, SIZES, 4096);
+    let silent = |number: u16| {
+        let address = [10, 7, 1 + (number / 200) as u8, 10 + (number % 200) as u8];
+        SocketAddr::from((address, 7000))
+    };
+    world.set_prefix_bits(0, 16);
+    for number in 0..1000 {
+        hostile.submit(&Command::Connect { token: number.into(), peer: silent(number) });
+        world.turn();
+        hostile.poll();
+    }
+    let refused = hostile.failed.iter().filter(|code| **code == Code::Limit).count();
+    assert!((500..1000).contains(&refused), "{refused}");
+    assert_others_go_on(&mut world, 7000);
+    let waiting = 1000 - refused;
+    world.turn_until(|_| {
+        hostile.poll();
+        hostile.failed.len() == 1000
+    });
+    let given_up = hostile.failed.iter().filter(|code| **code == Code::Unreachable).count();
+    assert_eq!(given_up, waiting);
+    // And then it may ask again.
+    hostile.submit(&Command::Connect { token: 0, peer: silent(900) });
+    world.turn();
+    hostile.poll();
+    assert_eq!(hostile.failed.len(), 1000, "{:?}", hostile.failed.last());
+}
+
+/// The place of an attempt that was closed is another's when its neighbour answers.
+#[test]
+fn an_attempt_that_was_closed_is_not_continued_in_the_place_of_another() {
+    let mut world = World::new(4, Faults::default());
+    let (mut client, server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let peer = |host| SocketAddr::new(address(host), 7000);
+    client.submit(&Command::Connect { token: 1, peer: peer(1) });
+    client.submit(&Command::Close { connection: 0, abort: true });
+    client.submit(&Command::Connect { token: 2, peer: peer(9) });
+    world.turn_until(|_| {
+        client.poll();
+        client.failed.len() == 2
+    });
+    assert_eq!(client.failed, [Code::Closed, Code::Unreachable]);
+    assert!(client.connected.is_empty());
+}

@@ -1,35 +1,15 @@
-//! How connections begin and end, and who listens. An attempt waits here until the neighbour's
-//! Ethernet address is known; so does a ping.
+//! How connections begin and end, and who listens. An attempt to a neighbour that is not known yet waits in
+//! `resolving.rs`; so does a ping.
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{SECOND, Time};
+use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_transport::{Owner, Reason};
 
 use super::Core;
-use super::elsewhere::Way;
+use super::resolving::Waiting;
 use crate::channels::{Link, code_of};
-use crate::interface::Resolution;
-
-/// How long a neighbour may take to be found.
-const RESOLVE_TIMEOUT_NS: u64 = 3 * SECOND;
-
-/// Something that waits for a neighbour's Ethernet address.
-#[derive(Debug)]
-enum Waiting {
-    Connect { owner: Owner, service_port: u16 },
-    Ping { id: u64, bytes: u16 },
-}
-
-#[derive(Debug)]
-pub(super) struct Unresolved {
-    what: Waiting,
-    way: Way,
-    local: SocketAddr,
-    peer: SocketAddr,
-    pub(super) give_up: Time,
-}
 
 impl Core {
     pub(super) fn connect(
@@ -48,14 +28,14 @@ impl Core {
                 None => self.connect_to_sibling(now, id, token, peer),
             };
         }
-        let way = self.way_to(peer.ip()).ok_or(Code::Unreachable)?;
-        let source = self.interface_of(way).source_for(peer.ip());
-        let local = source.ok_or(Code::Unreachable)?;
+        let target = self.target(peer.ip()).ok_or(Code::Unreachable)?;
+        if !self.may_resolve(id, &target) {
+            return Err(Code::Limit);
+        }
         let channel = self.channels.channel(id).ok_or(Code::Internal)?;
         let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
-        let owner = Owner { channel: id, connection: slot };
-        let what = Waiting::Connect { owner, service_port: peer.port() };
-        self.wait_for_neighbour(now, what, way, local, peer.ip());
+        let waiting = Waiting::Connect { channel: id, slot, service_port: peer.port() };
+        self.resolve(now, waiting, target);
         Ok(())
     }
 
@@ -66,66 +46,9 @@ impl Core {
         peer: IpAddr,
         bytes: u16,
     ) -> Result<(), Code> {
-        let way = self.way_to(peer).ok_or(Code::Unreachable)?;
-        let local = self.interface_of(way).source_for(peer).ok_or(Code::Unreachable)?;
-        self.wait_for_neighbour(now, Waiting::Ping { id, bytes }, way, local, peer);
+        let target = self.target(peer).ok_or(Code::Unreachable)?;
+        self.resolve(now, Waiting::Ping { id, bytes }, target);
         Ok(())
-    }
-
-    fn wait_for_neighbour(
-        &mut self,
-        now: Time,
-        what: Waiting,
-        way: Way,
-        local: IpAddr,
-        peer: IpAddr,
-    ) {
-        let local = SocketAddr::new(local, self.config.udp_port);
-        let peer = SocketAddr::new(peer, self.config.udp_port);
-        let unresolved = Unresolved { what, way, local, peer, give_up: now + RESOLVE_TIMEOUT_NS };
-        self.unresolved.push(unresolved);
-        self.go_on_resolved(now);
-    }
-
-    /// Goes on with everything whose neighbour has become known.
-    pub(super) fn go_on_resolved(&mut self, now: Time) {
-        for unresolved in core::mem::take(&mut self.unresolved) {
-            match self.resolve(now, unresolved.way, unresolved.local, unresolved.peer) {
-                Resolution::Known(path) => {
-                    self.paths_of(unresolved.way).prepare(path);
-                    self.begin(now, &unresolved);
-                }
-                Resolution::Pending if now < unresolved.give_up => self.unresolved.push(unresolved),
-                Resolution::Pending | Resolution::Unreachable => self.give_up(&unresolved),
-            }
-        }
-    }
-
-    fn begin(&mut self, now: Time, unresolved: &Unresolved) {
-        let Unresolved { what, local, peer, .. } = unresolved;
-        match *what {
-            Waiting::Ping { id, bytes } => self.endpoint.ping(now, id, *local, *peer, bytes),
-            Waiting::Connect { owner, service_port } => {
-                let Some(channel) = self.channels.channel(owner.channel) else { return };
-                let window = channel.window();
-                let Some(connection) = channel.connection(owner.connection) else { return };
-                match self.endpoint.connect(now, owner, *local, *peer, service_port, window) {
-                    Some(key) => connection.link = Link::Flow(key),
-                    None => drop(channel.close(owner.connection, Code::Limit)),
-                }
-            }
-        }
-    }
-
-    fn give_up(&mut self, unresolved: &Unresolved) {
-        match unresolved.what {
-            Waiting::Ping { id, .. } => self.failed_pings.push((id, Code::Unreachable)),
-            Waiting::Connect { owner, .. } => {
-                if let Some(channel) = self.channels.channel(owner.channel) {
-                    channel.close(owner.connection, Code::Unreachable);
-                }
-            }
-        }
     }
 
     pub(super) fn close(&mut self, now: Time, id: u32, connection: u64, abort: bool) {
@@ -135,7 +58,11 @@ impl Core {
         let Some(found) = channel.connection(slot) else { return };
         let owner = Owner { channel: id, connection: slot };
         match (&found.link, abort) {
-            (Link::Resolving, _) => drop(channel.close(slot, Code::Closed)),
+            (Link::Resolving, _) => {
+                let service_port = found.peer.port();
+                self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
+                channel.close(slot, Code::Closed);
+            }
             (Link::Local(_), false) => self.channels.close_local(owner),
             (Link::Local(_), true) => self.channels.end_local(owner, Code::Reset),
             (Link::Flow(key), false) => self.endpoint.close(now, *key, &mut self.channels),
@@ -154,18 +81,16 @@ impl Core {
         let Some(channel) = self.channels.channel(id) else { return };
         for slot in channel.open_slots() {
             let owner = Owner { channel: id, connection: slot };
-            match self.channels.connection(owner).map(|connection| &connection.link) {
-                Some(Link::Flow(key)) => {
-                    let key = *key;
-                    self.endpoint.abort(key, Reason::Reset, &mut self.channels);
+            let Some(connection) = self.channels.connection(owner) else { continue };
+            match connection.link {
+                Link::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut self.channels),
+                Link::Local(_) => self.channels.end_local(owner, Code::Reset),
+                Link::Resolving => {
+                    let service_port = connection.peer.port();
+                    self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 }
-                Some(Link::Local(_)) => self.channels.end_local(owner, Code::Reset),
-                Some(Link::Resolving) | None => {}
             }
         }
-        self.unresolved.retain(|unresolved| {
-            !matches!(unresolved.what, Waiting::Connect { owner, .. } if owner.channel == id)
-        });
     }
 
     pub(super) fn listen(

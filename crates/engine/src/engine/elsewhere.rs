@@ -13,7 +13,7 @@
 //! *Not* here: who owns a frame that comes (that engine's table says so), and virtual interfaces, which
 //! are of one NIC.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use clearway_base::Time;
@@ -25,7 +25,7 @@ use clearway_wire::{ethernet, ipv6, udp, vlan};
 
 use super::Core;
 use super::departures::packet;
-use crate::interface::{self, Interface, Path, Received, Resolution, Service};
+use crate::interface::{self, Interface, Received, Service};
 use crate::lanes::What;
 use crate::paths::Paths;
 use crate::switch::Sighting;
@@ -48,7 +48,7 @@ pub(super) struct OtherNic {
 }
 
 /// Which of the host's NICs something goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     /// This engine's own.
     Own,
@@ -93,17 +93,6 @@ impl Core {
             Way::Own => &mut self.paths,
             Way::Elsewhere(index) => &mut self.elsewhere[index].paths,
         }
-    }
-
-    /// The path from `local` to `peer`, if it is known by now.
-    pub(super) fn resolve(
-        &mut self,
-        now: Time,
-        way: Way,
-        local: SocketAddr,
-        peer: SocketAddr,
-    ) -> Resolution<Path> {
-        self.interface_of(way).path(now, local, peer)
     }
 
     /// The network of another NIC has changed.

@@ -63,6 +63,7 @@ impl Engine {
     pub fn waits_for_room(&self) -> bool {
         self.core.switch.has_senders()
             || self.core.endpoint.has_replies()
+            || self.core.waits_for_lane
             || self.mailbox.has_waiting()
             || self.core.channels.waits_for_room()
     }
@@ -77,9 +78,8 @@ impl Engine {
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
         let core = &self.core;
-        let waiting = core.unresolved.iter().map(|unresolved| unresolved.give_up).min();
         let elsewhere = core.elsewhere.iter().map(|nic| nic.interface.poll_timeout());
-        [core.endpoint.next_timeout(), core.interface.poll_timeout(), waiting]
+        [core.endpoint.next_timeout(), core.interface.poll_timeout()]
             .into_iter()
             .chain(elsewhere)
             .flatten()

@@ -237,6 +237,20 @@ impl Interface {
         self.resolve(now, next_hop).map(|mac| self.path_over(source, destination, mac, fresh_until))
     }
 
+    /// True if the Ethernet address of `next_hop` is known.
+    #[must_use]
+    pub fn knows(&self, next_hop: IpAddr) -> bool {
+        self.neighbours.known(next_hop).is_some()
+    }
+
+    /// The next neighbour for which [`Interface::path`] or [`Interface::resolve`] said that an answer was
+    /// pending, and none is expected any more: whether its address is known now. The oldest are
+    /// forgotten if nobody takes them.
+    #[inline]
+    pub fn poll_settled(&mut self) -> Option<(IpAddr, bool)> {
+        self.neighbours.poll_settled()
+    }
+
     /// The path as far as it is known, without asking for a neighbour: for the last words of a flow. Not
     /// to be kept.
     #[must_use]

@@ -29,7 +29,7 @@ const ENTRIES_MAX: usize = 4096;
 /// Requests of others fill the cache up to here only.
 const ENTRIES_BY_REQUEST_MAX: usize = ENTRIES_MAX / 2;
 /// Entries without an answer, at most; beyond that the oldest gives way.
-const UNANSWERED_MAX: usize = 512;
+const UNANSWERED_MAX: usize = 1024;
 /// Questions that wait to be sent; what does not fit is asked a second later.
 const QUESTIONS_MAX: usize = 64;
 /// How many entries are looked at to find one that may go.
@@ -68,6 +68,8 @@ pub(super) struct Neighbours {
     /// Entries without an answer, oldest first; some may have got one since.
     unanswered: VecDeque<IpAddr>,
     questions: VecDeque<Question>,
+    /// Entries that were asked for, and whether their address is known now.
+    settled: VecDeque<(IpAddr, bool)>,
     /// Not after the earliest deadline.
     timeout: Option<Time>,
     /// Where the search for an entry that may go goes on.
@@ -124,6 +126,7 @@ impl Neighbours {
             waiting: BTreeSet::new(),
             unanswered: VecDeque::new(),
             questions: VecDeque::new(),
+            settled: VecDeque::new(),
             timeout: None,
             hand: None,
             generation: 0,
@@ -281,6 +284,11 @@ impl Neighbours {
     }
 
     #[inline]
+    pub(super) fn poll_settled(&mut self) -> Option<(IpAddr, bool)> {
+        self.settled.pop_front()
+    }
+
+    #[inline]
     pub(super) fn has_questions(&self) -> bool {
         !self.questions.is_empty()
     }
@@ -326,7 +334,7 @@ impl Neighbours {
     fn begin(&mut self, now: Time, who: IpAddr) {
         self.push_unanswered(who);
         if self.entries.len() >= ENTRIES_MAX && !self.make_room(now) {
-            return;
+            return self.settle(who, false);
         }
         let state = State::Incomplete { tries: 0, deadline: now };
         self.entries.insert(who, Entry::new(state, Some(now)));
@@ -340,6 +348,15 @@ impl Neighbours {
         entry.failures = entry.failures.saturating_add(1);
         self.set_state(who, State::Failed { until: now + wait_ns });
         self.forget_paths();
+        self.settle(who, false);
+    }
+
+    /// There is an answer to what was asked, or none is expected any more.
+    fn settle(&mut self, who: IpAddr, is_known: bool) {
+        if self.settled.len() == ENTRIES_MAX {
+            self.settled.pop_front();
+        }
+        self.settled.push_back((who, is_known));
     }
 
     fn push_unanswered(&mut self, who: IpAddr) {
@@ -351,6 +368,7 @@ impl Neighbours {
             && self.entries.get(&oldest).is_some_and(|entry| entry.state.mac().is_none())
         {
             self.entries.remove(&oldest);
+            self.settle(oldest, false);
         }
     }
 
@@ -392,8 +410,10 @@ impl Neighbours {
     fn set_mac(&mut self, who: IpAddr, mac: MacAddress, until: Time) {
         let Some(entry) = self.entries.get_mut(&who) else { return };
         entry.failures = 0;
-        if entry.state.mac().is_some_and(|known| known != mac) {
-            self.forget_paths();
+        match entry.state.mac() {
+            Some(known) if known != mac => self.forget_paths(),
+            Some(_) => {}
+            None => self.settle(who, true),
         }
         self.set_state(who, State::Reachable { mac, until });
     }
