@@ -51,7 +51,7 @@ pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
-use status::Facts;
+use status::{Facts, Rounds};
 pub use stop::Stopper;
 
 /// How long engines may take to say goodbye to their peers before the process ends without them.
@@ -102,6 +102,7 @@ pub struct ControlPlane {
     /// Numbers virtual interfaces and captures, so that none has the number of another.
     vif_next: u32,
     facts: Facts,
+    rounds: Rounds,
     /// Set when the host has been told to end.
     shutdown_deadline: Option<Instant>,
 }
@@ -137,6 +138,7 @@ impl ControlPlane {
             request_next: 0,
             vif_next: 1,
             facts: Facts::new(config, clock),
+            rounds: Rounds::default(),
             shutdown_deadline: None,
         };
         plane.watch_all().map_err(errno)?;
@@ -201,6 +203,7 @@ impl ControlPlane {
             self.dispatch(event.data.u64(), event.flags);
         }
         self.advance_pings();
+        self.advance_status();
         self.follow_networks();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
             self.pause_accepting(false);
@@ -209,10 +212,14 @@ impl ControlPlane {
     }
 
     fn time_to_wait(&self) -> Option<Duration> {
-        let due = [self.shutdown_deadline, self.ping_due(), self.accept_again, self.networks_due()]
-            .into_iter()
-            .flatten()
-            .min()?;
+        let due = [
+            self.shutdown_deadline,
+            self.ping_due(),
+            self.status_due(),
+            self.accept_again,
+            self.networks_due(),
+        ];
+        let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
     }
 

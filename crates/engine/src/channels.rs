@@ -93,6 +93,11 @@ impl Channels {
         self.iter().map(|(id, _)| id).collect()
     }
 
+    /// How many ids there may be channels of: all below.
+    pub(crate) fn places(&self) -> usize {
+        self.channels.len()
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Channel)> {
         self.channels
             .iter()

@@ -20,7 +20,7 @@ mod sleep;
 mod staging;
 mod status;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -42,6 +42,7 @@ use crate::switch::Switch;
 use elsewhere::{HEADER_BYTES_MAX, OtherNic};
 use resolving::Resolving;
 use staging::Staging;
+use status::Gathering;
 
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
@@ -119,6 +120,8 @@ pub struct Engine {
     mailbox: Mailbox,
     /// Everything that can end a sleep.
     sleep: OwnedFd,
+    /// Snapshots that were asked for, the first of which is being gathered.
+    gatherings: VecDeque<Gathering>,
     has_ended: bool,
     /// Told to end: at this time at the latest, and before when all peers have been told.
     end_by: Option<Time>,
@@ -296,6 +299,7 @@ impl Engine {
             core,
             mailbox,
             sleep,
+            gatherings: VecDeque::new(),
             has_ended: false,
             end_by: None,
             has_rested: false,
@@ -348,6 +352,9 @@ impl Engine {
         let mut work = 0;
         if !self.mailbox.is_empty() {
             work += self.take_request(now);
+        }
+        if !self.gatherings.is_empty() {
+            work += self.gather();
         }
         if self.core.channels.wants_doorbells(now) {
             self.take_doorbells();

@@ -4,7 +4,11 @@ use std::net::SocketAddr;
 
 use serde::Serialize;
 
-/// The state of one engine at one moment.
+/// Connections of which an engine tells.
+pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;
+
+/// The state of one engine. With many connections it is gathered over several turns, and so not of one
+/// moment; counters are of the last.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// The engine's name in the configuration.
@@ -29,8 +33,11 @@ pub struct Snapshot {
     pub vifs: Vec<VifSnapshot>,
     /// Captures, in the order in which they were opened.
     pub captures: Vec<CaptureSnapshot>,
-    /// Connections, local ones included.
+    /// Connections, local ones included; 16,384 at most.
     pub flows: Vec<FlowSnapshot>,
+    /// Connections that there are besides.
+    #[serde(skip)]
+    pub flows_omitted: usize,
     /// Counters by name, in the order of their declaration; drops are counted by reason.
     pub counters: Vec<(&'static str, u64)>,
 }

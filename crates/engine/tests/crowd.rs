@@ -4,7 +4,7 @@ mod world;
 
 use clearway_base::MILLISECOND;
 use clearway_channel::Sizes;
-use clearway_engine::{Event, Request, Snapshot};
+use clearway_engine::{Event, Request};
 use clearway_nic::fabric::Faults;
 use world::{App, SIZES, World};
 
@@ -20,7 +20,7 @@ const SMALL: Sizes = Sizes {
 fn silent_apps_are_parked_and_heard_when_they_ring() {
     let mut crowd = Crowd::new();
     crowd.rest();
-    assert!(snapshot(&mut crowd.world).channels_parked >= 80);
+    assert!(crowd.world.snapshot(0).channels_parked >= 80);
     for index in 0..APPS {
         let (near, far) = crowd.connections[index];
         assert!(crowd.apps[index].send(near, &[index as u8; 100]));
@@ -49,7 +49,7 @@ fn a_parked_app_hears_what_comes_for_it() {
         });
     }
     crowd.rest();
-    assert!(snapshot(&mut crowd.world).channels_parked >= 80, "they are parked again");
+    assert!(crowd.world.snapshot(0).channels_parked >= 80, "they are parked again");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_parked_app_that_dies_is_gone() {
     for channel in channels {
         crowd.world.post(0, Request::RemoveChannel { channel });
     }
-    assert_eq!(snapshot(&mut crowd.world).channels_parked, 0);
+    assert_eq!(crowd.world.snapshot(0).channels_parked, 0);
     let server = &mut crowd.server;
     crowd.world.turn_until(|_| {
         server.poll();
@@ -117,13 +117,5 @@ impl Crowd {
     fn rest(&mut self) {
         let end = self.world.now + 5 * MILLISECOND;
         self.world.turn_until(|world| world.now >= end);
-    }
-}
-
-fn snapshot(world: &mut World) -> Snapshot {
-    world.post(0, Request::Snapshot { id: 1 });
-    match world.hosts[0].events.pop() {
-        Some(Event::Snapshot { snapshot, .. }) => *snapshot,
-        other => panic!("{other:?}"),
     }
 }

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command};
-use clearway_engine::{Request, Snapshot};
+use clearway_engine::{Event, Request, Snapshot};
 use clearway_nic::fabric::Faults;
 use world::{App, SIZES, World, address};
 
@@ -119,6 +119,29 @@ fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
     world.turn();
     hostile.poll();
     assert_eq!(hostile.failed.len(), 1000, "{:?}", hostile.failed.last());
+}
+
+/// Its status takes more than one turn.
+#[test]
+fn status_of_many_connections_is_told_over_turns() {
+    const CONNECTIONS: u32 = 1000;
+    let mut world = World::new(5, Faults::default());
+    let mut app = world.attach_with(0, SIZES, 2 * CONNECTIONS);
+    world.listen(&app, 7000).expect("free");
+    for _ in 0..CONNECTIONS {
+        app.submit(&Command::Connect { token: 1, peer: SocketAddr::new(address(0), 7000) });
+        world.turn();
+        app.poll();
+    }
+    world.post(0, Request::Snapshot { id: 1 });
+    let is_answer = |event: &Event| matches!(event, Event::Snapshot { .. });
+    let answered = |world: &World| world.hosts[0].events.iter().any(is_answer);
+    assert!(!answered(&world), "all in one turn");
+    (0..20).for_each(|_| world.turn());
+    assert!(answered(&world));
+    let snapshot = world.snapshot(0);
+    assert_eq!(snapshot.flows.len() as u32, 2 * CONNECTIONS);
+    assert!(snapshot.flows.iter().all(|flow| flow.path == "local"));
 }
 
 /// The place of an attempt that was closed is another's when its neighbour answers.

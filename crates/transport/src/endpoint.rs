@@ -190,7 +190,19 @@ impl Endpoint {
 
     /// The figures of every flow.
     pub fn flows(&self) -> impl Iterator<Item = FlowInfo> + '_ {
-        self.slots.iter().filter_map(|slot| slot.flow.as_deref().map(Flow::info))
+        (0..self.places()).filter_map(|place| self.flow_at(place))
+    }
+
+    /// How many places there are for flows, free ones included.
+    #[must_use]
+    pub fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The figures of the flow in a place below [`Endpoint::places`], if there is one.
+    #[must_use]
+    pub fn flow_at(&self, place: usize) -> Option<FlowInfo> {
+        self.slots.get(place)?.flow.as_deref().map(Flow::info)
     }
 
     /// What every flow says of its positions and credit.

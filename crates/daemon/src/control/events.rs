@@ -40,6 +40,7 @@ impl ControlPlane {
             Event::Ended => {
                 tracing::debug!(engine = self.engines[engine].name, "engine ended");
                 self.engines[engine].ended = true;
+                self.finish_status();
             }
         }
     }

@@ -48,8 +48,8 @@ pub(super) enum Waiting {
     OpeningVif(u32),
     /// The engines have been asked to close one.
     ClosingVif(u32),
-    /// Engines have been asked for their state.
-    Status(super::status::Gathering),
+    /// Engines have been asked for their state in the round of this number, or will be in the next.
+    Status(Option<u64>),
     /// The state is on its way; the app has to take a part before the next is sent.
     Telling(super::status::Telling),
     /// Probes are on their way.

@@ -1,17 +1,20 @@
 //! The state of a host, as `clearway status --json` shows it.
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use clearway_channel::control::{Reply, STATUS_PART_BYTES_MAX, StatusPart};
 use clearway_engine::{Clock, Request as EngineRequest, Snapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
-use super::session::Waiting;
+use super::session::{Session, Waiting};
 use crate::config::Config;
 use crate::confinement::Confinement;
 
+/// The engines are asked for their state once in this time at most.
+const ROUND_TIME: Duration = Duration::from_millis(100);
 /// The longest state that is told, as JSON: some thousand flows. Each session can make the daemon hold
 /// one of them.
 const STATUS_BYTES_MAX: usize = 1 << 20;
@@ -29,9 +32,18 @@ pub(super) struct Facts {
     pub(super) confinement: Confinement,
 }
 
-/// Snapshots that a session waits for.
+/// When the engines are asked for their state: for all who want to know at once, and not too often,
+/// however often they are asked. Who asks is told a state that is no older than the question.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    current: Option<Round>,
+    /// No other begins before.
+    next: Option<Instant>,
+}
+
+/// Snapshots that sessions wait for.
 #[derive(Debug)]
-pub(super) struct Gathering {
+struct Round {
     id: u64,
     /// One per engine, in their order; `None` until it has answered.
     snapshots: Vec<Option<Snapshot>>,
@@ -40,7 +52,7 @@ pub(super) struct Gathering {
 /// A state that is on its way to an app.
 #[derive(Debug)]
 pub(super) struct Telling {
-    text: String,
+    text: Arc<str>,
     /// Bytes of it that have been sent.
     sent: usize,
 }
@@ -109,42 +121,73 @@ impl Facts {
 }
 
 impl ControlPlane {
-    /// Asks all engines for their state; the answer follows when the last has told it.
+    /// The next round is for this session, too.
     pub(super) fn gather_status(&mut self, token: u64) {
-        self.request_next += 1;
-        let id = self.request_next;
+        if let Some(session) = self.sessions.get_mut(&token) {
+            session.waiting = Waiting::Status(None);
+        }
+        self.advance_status();
+    }
+
+    /// When [`ControlPlane::advance_status`] has something to do.
+    pub(super) fn status_due(&self) -> Option<Instant> {
+        let waits = |session: &Session| matches!(session.waiting, Waiting::Status(None));
+        self.rounds
+            .next
+            .filter(|_| self.rounds.current.is_none() && self.sessions.values().any(waits))
+    }
+
+    /// Asks all engines for their state, if it is time; the answer follows when the last has told it.
+    pub(super) fn advance_status(&mut self) {
+        let now = Instant::now();
+        if self.rounds.current.is_some() || self.rounds.next.is_some_and(|next| now < next) {
+            return;
+        }
+        let id = self.request_next + 1;
+        let mut is_wanted = false;
+        for session in self.sessions.values_mut() {
+            if let Waiting::Status(round @ None) = &mut session.waiting {
+                *round = Some(id);
+                is_wanted = true;
+            }
+        }
+        if !is_wanted {
+            return;
+        }
+        self.request_next = id;
         for engine in self.engines.iter_mut().filter(|engine| !engine.ended) {
             engine.post(EngineRequest::Snapshot { id });
         }
         let snapshots = self.engines.iter().map(|_| None).collect();
-        if let Some(session) = self.sessions.get_mut(&token) {
-            session.waiting = Waiting::Status(Gathering { id, snapshots });
-        }
-        self.finish_status(token);
+        self.rounds =
+            Rounds { current: Some(Round { id, snapshots }), next: Some(now + ROUND_TIME) };
+        self.finish_status();
     }
 
     pub(super) fn take_snapshot(&mut self, engine: usize, id: u64, snapshot: Snapshot) {
-        let asked =
-            self.sessions.iter_mut().find_map(|(token, session)| match &mut session.waiting {
-                Waiting::Status(gathering) if gathering.id == id => Some((*token, gathering)),
-                _ => None,
-            });
-        if let Some((token, gathering)) = asked {
-            gathering.snapshots[engine] = Some(snapshot);
-            self.finish_status(token);
+        if let Some(round) = self.rounds.current.as_mut().filter(|round| round.id == id) {
+            round.snapshots[engine] = Some(snapshot);
+            self.finish_status();
         }
     }
 
     /// Answers once nothing is missing.
-    fn finish_status(&mut self, token: u64) {
-        let Some(session) = self.sessions.get_mut(&token) else { return };
-        let Waiting::Status(gathering) = &mut session.waiting else { return };
-        let missing = self.engines.iter().zip(&gathering.snapshots);
-        if missing.into_iter().any(|(engine, snapshot)| !engine.ended && snapshot.is_none()) {
-            return;
+    pub(super) fn finish_status(&mut self) {
+        let is_whole = |round: &mut Round| {
+            let mut engines = self.engines.iter().zip(&round.snapshots);
+            engines.all(|(engine, snapshot)| engine.ended || snapshot.is_some())
+        };
+        let Some(round) = self.rounds.current.take_if(is_whole) else { return };
+        let text: Arc<str> = fitting(self.status(round.snapshots)).into();
+        let waits = |session: &Session| matches!(session.waiting, Waiting::Status(Some(id)) if id == round.id);
+        let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
+        for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
+            self.tell_status(token, Arc::clone(&text));
         }
-        let snapshots = std::mem::take(&mut gathering.snapshots);
-        let telling = Telling { text: fitting(self.status(snapshots)), sent: 0 };
+    }
+
+    fn tell_status(&mut self, token: u64, text: Arc<str>) {
+        let telling = Telling { text, sent: 0 };
         let part = telling.part();
         let (sent, more) = (part.text.len(), part.more);
         self.reply(token, &Reply::Status(part));
@@ -223,7 +266,8 @@ impl ControlPlane {
 /// bounded by the limits of the policy; should it be too much nevertheless, virtual interfaces,
 /// listeners, channels and apps go as well.
 fn fitting(mut status: Status) -> String {
-    let flows_before = flows(&status);
+    let omitted: usize = status.engines.iter().map(|engine| engine.snapshot.flows_omitted).sum();
+    let flows_before = omitted + flows(&status);
     let engines = status.engines.len().max(1);
     for engine in &mut status.engines {
         engine.snapshot.flows.truncate(FLOWS_MAX / engines);
@@ -308,7 +352,7 @@ mod tests {
     #[test]
     fn parts_make_up_the_whole_and_cut_no_character() {
         let text = "äé\"\\€".repeat(20_000);
-        let mut telling = Telling { text: text.clone(), sent: 0 };
+        let mut telling = Telling { text: text.clone().into(), sent: 0 };
         let mut whole = String::new();
         loop {
             let part = telling.part();

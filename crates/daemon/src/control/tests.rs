@@ -145,6 +145,10 @@ impl App {
     /// The whole status, all parts of it.
     fn status(&self) -> serde_json::Value {
         control::send(&self.socket, &Request::Status(Empty {}), &[]).expect("sent");
+        self.status_reply()
+    }
+
+    fn status_reply(&self) -> serde_json::Value {
         let mut text = String::new();
         loop {
             match self.reply().expect("an answer in time").expect("an answer") {
@@ -312,6 +316,21 @@ fn status_shows_host_engines_and_apps() {
     assert_eq!(status["apps"][0]["process"], std::process::id());
     assert_eq!(status["apps"][0]["user"], rustix::process::getuid().as_raw());
     assert_eq!(status["apps"][0]["memory_bytes"], SMALL.total_bytes());
+}
+
+/// The engines are asked once for all who want to know.
+#[test]
+fn status_requests_that_come_together_are_answered_together() {
+    let host = Live::start(Limits::default());
+    let apps: Vec<App> = (0..8).map(|_| host.app()).collect();
+    for app in &apps {
+        control::send(&app.socket, &Request::Status(Empty {}), &[]).expect("sent");
+    }
+    let mut times: Vec<u64> =
+        apps.iter().map(|app| app.status_reply()["clock_ns"].as_u64().expect("a time")).collect();
+    times.sort_unstable();
+    times.dedup();
+    assert!(times.len() <= 4, "{times:?}");
 }
 
 #[test]

@@ -401,28 +401,32 @@ impl Channel {
         self.is_starved
     }
 
-    /// Its connections to apps of this host.
-    pub(crate) fn local_flows(&self, channel: u32) -> impl Iterator<Item = FlowSnapshot> + '_ {
-        self.connections.iter().filter_map(move |(slot, connection)| {
-            let Link::Local(local) = &connection.link else { return None };
-            Some(FlowSnapshot {
-                channel,
-                connection: self.id(slot),
-                path: "local",
-                peer: connection.peer,
-                state: if local.closing { "closing" } else { "open" },
-                rtt_ns: 0,
-                congestion_window_bytes: 0,
-                packet_bytes: 0,
-                ecn: "",
-                in_flight_bytes: 0,
-                messages_sent: u64::from(connection.sent),
-                messages_received: connection.received,
-                packets_lost: 0,
-                detour: false,
-                setup_packets: 0,
-                setup_retries: 0,
-            })
+    /// How many slots there are for connections, free ones included.
+    pub(crate) fn places(&self) -> usize {
+        self.connections.places()
+    }
+
+    /// The connection in a slot, if it is one to an app of this host.
+    pub(crate) fn local_flow(&self, channel: u32, slot: u32) -> Option<FlowSnapshot> {
+        let connection = self.connections.peek(slot)?;
+        let Link::Local(local) = &connection.link else { return None };
+        Some(FlowSnapshot {
+            channel,
+            connection: self.id(slot),
+            path: "local",
+            peer: connection.peer,
+            state: if local.closing { "closing" } else { "open" },
+            rtt_ns: 0,
+            congestion_window_bytes: 0,
+            packet_bytes: 0,
+            ecn: "",
+            in_flight_bytes: 0,
+            messages_sent: u64::from(connection.sent),
+            messages_received: connection.received,
+            packets_lost: 0,
+            detour: false,
+            setup_packets: 0,
+            setup_retries: 0,
         })
     }
 

@@ -105,6 +105,11 @@ impl Connections {
         Self { slots: Vec::new(), free: Vec::new(), count: 0, count_max }
     }
 
+    /// How many slots there are, free ones included.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
     /// How many there are.
     pub(super) const fn count(&self) -> u32 {
         self.count

@@ -4,6 +4,7 @@
 use clearway_base::{SECOND, Time};
 use rustix::event::epoll;
 
+use super::status::Gathering;
 use super::{Core, Engine};
 use crate::channels::Channel;
 use crate::control::{Event, Request};
@@ -67,10 +68,7 @@ impl Engine {
                     self.mailbox.tell(Event::Pong { id, result: Err(code) });
                 }
             }
-            Request::Snapshot { id } => {
-                let snapshot = Box::new(self.snapshot());
-                self.mailbox.tell(Event::Snapshot { id, snapshot });
-            }
+            Request::Snapshot { id } => self.gatherings.push_back(Gathering::new(id)),
             Request::Shutdown => self.shut_down(now),
         }
         1

@@ -1,14 +1,69 @@
-//! What an engine says of itself for `clearway status`.
+//! What an engine says of itself for `clearway status`. Anybody may ask, and there may be a hundred thousand
+//! flows: so each turn gathers a part.
 
 use clearway_nic::Queue;
 use clearway_transport::{FlowBooks, FlowInfo};
 
 use super::{Core, Engine};
-use crate::channels::Channel;
-use crate::snapshot::{FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
+use crate::control::Event;
+use crate::snapshot::{FLOWS_TOLD_MAX, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
+
+/// Places that are looked at in one turn: each may have a flow, or a channel.
+const PLACES_PER_TURN: usize = 256;
+/// A virtual interface is as much work as so many of them, since its filters become text.
+const PLACES_PER_VIF: usize = 16;
+
+/// A snapshot that is being gathered.
+#[derive(Debug)]
+pub(super) struct Gathering {
+    id: u64,
+    snapshot: Snapshot,
+    next: Next,
+}
+
+/// What is looked at next: the place in its table.
+#[derive(Clone, Copy, Debug)]
+enum Next {
+    Channel(usize),
+    Vif(usize),
+    Flow(usize),
+    Local { channel: usize, slot: usize },
+    Nothing,
+}
+
+impl Gathering {
+    pub(super) fn new(id: u64) -> Self {
+        Self { id, snapshot: Snapshot::default(), next: Next::Channel(0) }
+    }
+
+    fn add_flow(&mut self, flow: FlowSnapshot) {
+        if self.snapshot.flows.len() < FLOWS_TOLD_MAX {
+            self.snapshot.flows.push(flow);
+        } else {
+            self.snapshot.flows_omitted += 1;
+        }
+    }
+}
 
 impl Engine {
-    pub(super) fn snapshot(&mut self) -> Snapshot {
+    /// Goes on with the snapshot that was asked for first, and tells it when it is whole.
+    pub(super) fn gather(&mut self) -> usize {
+        let Some(mut gathering) = self.gatherings.pop_front() else { return 0 };
+        let mut left = PLACES_PER_TURN;
+        while left > 0 && !matches!(gathering.next, Next::Nothing) {
+            left = left.saturating_sub(self.core.gather(&mut gathering));
+        }
+        if let Next::Nothing = gathering.next {
+            let snapshot = Box::new(self.complete(gathering.snapshot));
+            self.mailbox.tell(Event::Snapshot { id: gathering.id, snapshot });
+        } else {
+            self.gatherings.push_front(gathering);
+        }
+        1
+    }
+
+    /// Adds what there is little of, and what changes all the time.
+    fn complete(&self, gathered: Snapshot) -> Snapshot {
         let core = &self.core;
         let counters = (core.endpoint.counters().iter())
             .chain(core.channels.counters.iter())
@@ -23,12 +78,9 @@ impl Engine {
             turns_busy: self.turns_busy,
             channels_parked: core.channels.parked_count() as u64,
             queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
-            channels: core.channels.iter().map(|(id, channel)| channel.snapshot(id)).collect(),
-            listeners: core.listeners(),
-            vifs: core.switch.snapshot(),
             captures: core.switch.snapshot_captures(),
             counters: counters.collect(),
-            flows: self.core.flows(),
+            ..gathered
         }
     }
 }
@@ -46,43 +98,75 @@ impl Engine {
 }
 
 impl Core {
-    fn listeners(&self) -> Vec<ListenerSnapshot> {
-        let ports = |(channel, served): (u32, &Channel)| {
-            let ports: Vec<u16> = served.ports.iter().map(|(port, _, _)| *port).collect();
-            ports.into_iter().map(move |port| ListenerSnapshot { channel, port })
+    /// Looks at the next place. Returns how many it counts for.
+    fn gather(&self, gathering: &mut Gathering) -> usize {
+        let mut places = 1;
+        gathering.next = match gathering.next {
+            Next::Channel(index) if index < self.channels.places() => {
+                self.gather_channel(&mut gathering.snapshot, index as u32);
+                Next::Channel(index + 1)
+            }
+            Next::Channel(_) => Next::Vif(0),
+            Next::Vif(index) if index < self.switch.places() => {
+                if let Some(vif) = self.switch.snapshot(index) {
+                    gathering.snapshot.vifs.push(vif);
+                    places = PLACES_PER_VIF;
+                }
+                Next::Vif(index + 1)
+            }
+            Next::Vif(_) => Next::Flow(0),
+            Next::Flow(index) if index < self.endpoint.places() => {
+                if let Some(info) = self.endpoint.flow_at(index) {
+                    gathering.add_flow(self.flow(&info));
+                }
+                Next::Flow(index + 1)
+            }
+            Next::Flow(_) => Next::Local { channel: 0, slot: 0 },
+            Next::Local { channel, slot } if channel < self.channels.places() => {
+                match self.channels.peek(channel as u32).filter(|served| slot < served.places()) {
+                    Some(served) => {
+                        let flow = served.local_flow(channel as u32, slot as u32);
+                        flow.into_iter().for_each(|flow| gathering.add_flow(flow));
+                        Next::Local { channel, slot: slot + 1 }
+                    }
+                    None => Next::Local { channel: channel + 1, slot: 0 },
+                }
+            }
+            Next::Local { .. } | Next::Nothing => Next::Nothing,
         };
-        self.channels.iter().flat_map(ports).collect()
+        places
     }
 
-    fn flows(&mut self) -> Vec<FlowSnapshot> {
-        let wire: Vec<_> = self.endpoint.flows().collect();
-        let wire = wire.into_iter().map(|info| {
-            let channel = self.channels.peek(info.owner.channel);
-            let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
-            FlowSnapshot {
-                channel: info.owner.channel,
-                connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
-                path: self.path_of(&info),
-                peer: peer.unwrap_or(info.remote),
-                state: info.state,
-                rtt_ns: info.rtt_ns,
-                congestion_window_bytes: info.congestion_window_bytes,
-                packet_bytes: info.packet_bytes,
-                ecn: info.ecn,
-                in_flight_bytes: info.in_flight_bytes,
-                messages_sent: info.messages_sent,
-                messages_received: info.messages_received,
-                packets_lost: info.packets_lost,
-                detour: info.detour,
-                setup_packets: info.setup_packets,
-                setup_retries: info.setup_retries,
-            }
-        });
-        let mut flows: Vec<FlowSnapshot> = wire.collect();
-        for (channel, served) in self.channels.iter() {
-            flows.extend(served.local_flows(channel));
+    fn gather_channel(&self, snapshot: &mut Snapshot, channel: u32) {
+        let Some(served) = self.channels.peek(channel) else { return };
+        snapshot.channels.push(served.snapshot(channel));
+        let ports = served.ports.iter();
+        snapshot
+            .listeners
+            .extend(ports.map(|(port, _, _)| ListenerSnapshot { channel, port: *port }));
+    }
+
+    fn flow(&self, info: &FlowInfo) -> FlowSnapshot {
+        let channel = self.channels.peek(info.owner.channel);
+        let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
+        FlowSnapshot {
+            channel: info.owner.channel,
+            connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
+            path: self.path_of(info),
+            peer: peer.unwrap_or(info.remote),
+            state: info.state,
+            rtt_ns: info.rtt_ns,
+            congestion_window_bytes: info.congestion_window_bytes,
+            packet_bytes: info.packet_bytes,
+            ecn: info.ecn,
+            in_flight_bytes: info.in_flight_bytes,
+            messages_sent: info.messages_sent,
+            messages_received: info.messages_received,
+            packets_lost: info.packets_lost,
+            detour: info.detour,
+            setup_packets: info.setup_packets,
+            setup_retries: info.setup_retries,
         }
-        flows
     }
 
     /// How the packets of a flow travel.

@@ -500,9 +500,14 @@ impl Switch {
         self.vifs.get_mut(key.slot())?.as_mut()
     }
 
-    /// The open VIFs, in the order of their slots.
-    pub(crate) fn snapshot(&self) -> Vec<VifSnapshot> {
-        self.vifs.iter().flatten().map(Vif::snapshot).collect()
+    /// How many slots there are for VIFs, free ones included.
+    pub(crate) fn places(&self) -> usize {
+        self.vifs.len()
+    }
+
+    /// The VIF in a slot, if there is one.
+    pub(crate) fn snapshot(&self, slot: usize) -> Option<VifSnapshot> {
+        self.vifs.get(slot)?.as_ref().map(Vif::snapshot)
     }
 
     /// The captures that are going on.

@@ -161,9 +161,11 @@ impl World {
     /// What the engine of a host says about itself.
     pub fn snapshot(&mut self, host: usize) -> Snapshot {
         self.post(host, Request::Snapshot { id: 0 });
+        let is_answer = |event: &Event| matches!(event, Event::Snapshot { .. });
+        self.turn_until(|world| world.hosts[host].events.iter().any(is_answer));
         let events = &mut self.hosts[host].events;
-        let index = events.iter().position(|event| matches!(event, Event::Snapshot { .. }));
-        match events.remove(index.expect("answered in one turn")) {
+        let index = events.iter().position(is_answer);
+        match events.remove(index.expect("just seen")) {
             Event::Snapshot { snapshot, .. } => *snapshot,
             other => panic!("{other:?}"),
         }
