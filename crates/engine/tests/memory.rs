@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 
 use clearway_base::{MICROSECOND, Random, SECOND};
 use clearway_channel::{Command, Sizes};
+use clearway_engine::Request;
 use clearway_nic::fabric::Faults;
 use world::{App, Received, SIZES, World};
 
@@ -185,4 +186,30 @@ fn connections_that_end_in_the_midst_of_a_message_leave_nothing() {
             reader.large() > 0
         });
     }
+}
+
+/// Its message lies in the pool as far as it has come, and the app has nothing that it could release.
+#[test]
+fn a_sender_of_the_same_host_goes_on_when_a_peer_has_died_in_the_midst_of_its_message() {
+    let mut world = World::new(25, Faults::default());
+    let mut server = world.attach(0, SMALL_POOL);
+    let (mut peer, mut neighbour) = (world.attach(1, SIZES), world.attach(0, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (far, _) = world.connect(&mut peer, &mut server, 7000);
+    let (near, _) = world.connect(&mut neighbour, &mut server, 7000);
+    assert!(peer.send(far, &[1; LARGE_BYTES]));
+    world.turn_until(|world| world.snapshot(0).channels[0].receive_pool_bytes_used > 0);
+    world.fabric.set_cut(1, 0, true);
+    assert!(neighbour.send(near, &[2; LARGE_BYTES]));
+    (0..100).for_each(|_| world.turn());
+    server.poll();
+    assert!(server.received.is_empty(), "there was room for both");
+    world.fabric.set_cut(1, 0, false);
+    world.post(1, Request::RemoveChannel { channel: peer.channel });
+    world.turn_until(|_| {
+        server.poll();
+        !server.received.is_empty()
+    });
+    let message = server.received.pop_front().expect("just seen");
+    assert!(server.bytes(&message).iter().all(|byte| *byte == 2));
 }
