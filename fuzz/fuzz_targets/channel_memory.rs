@@ -55,9 +55,14 @@ fn serve(end: &mut DaemonEnd, command: Command) -> bool {
         }
         Command::SendFrames { offset, length, count, .. } => {
             let mut burst = SentBurst::new(offset, length, count);
+            let mut copy = vec![0; length as usize];
+            end.read(offset, &mut copy);
             loop {
-                match end.next_frame(&mut burst) {
-                    Ok(Some(frame)) => end.read(frame.offset, &mut vec![0; frame.length as usize]),
+                match burst.next_copied(&copy, offset) {
+                    Ok(Some(frame)) => {
+                        let at = (frame.offset - offset) as usize;
+                        assert!(copy.get(at..at + frame.length as usize).is_some());
+                    }
                     Ok(None) => break,
                     Err(_) => return false,
                 }

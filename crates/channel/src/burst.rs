@@ -10,10 +10,11 @@
 //! From app to daemon, flags, info and time are zero. From daemon to app, time is the host's
 //! monotonic clock when the frame was seen, and [`FrameInfo`] says what flags and info mean.
 //!
-//! The daemon walks a burst with [`SentBurst`], which an app may rewrite meanwhile: the two words of
-//! a header are loaded once each, and what comes out is within bounds or a [`Violation`]. Frame
-//! bytes are not looked at here: the engine copies them first and looks at the copy. The app walks a
-//! burst of the daemon's with [`ReceivedBurst`].
+//! The daemon walks a burst with [`SentBurst`], which an app may rewrite meanwhile. So it copies the
+//! burst first and walks the copy; where it walks the burst in place, the two words of a header are
+//! loaded once each. What comes out is within bounds or a [`Violation`]. Frame bytes are not looked
+//! at here: the engine looks at its copy. The app walks a burst of the daemon's with
+//! [`ReceivedBurst`].
 
 use crate::layout::{
     BURST_FRAMES_MAX, FRAME_ALIGNMENT, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FRAME_HEADER_BYTES,
@@ -191,8 +192,8 @@ pub const fn is_frame_length(length: u32) -> bool {
     FRAME_BYTES_MIN <= length && length <= FRAME_BYTES_MAX
 }
 
-/// A burst that an app has sent, on the daemon's side: what of it is still to be walked.
-/// `DaemonEnd::next_frame` walks it.
+/// A burst that an app has sent, on the daemon's side: what of it is still to be walked, in a private
+/// copy by [`next_copied`](Self::next_copied), or in place by `DaemonEnd::next_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentBurst {
     next: u32,
@@ -220,6 +221,35 @@ impl SentBurst {
     #[must_use]
     pub fn frames_left(&self) -> u16 {
         self.frames_left
+    }
+
+    /// Where what was not walked yet begins in the transmit pool.
+    #[must_use]
+    pub fn offset(&self) -> u32 {
+        self.next
+    }
+
+    /// Bytes that were not walked yet.
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.end - self.next
+    }
+
+    /// The next frame of a burst whose bytes from `start` of the transmit pool on were copied to
+    /// `copy`; `None` after the last one that is there as a whole. A burst that is malformed is a
+    /// violation at the frame where that shows.
+    #[inline]
+    pub fn next_copied(&mut self, copy: &[u8], start: u32) -> Result<Option<SentFrame>, Violation> {
+        let Some(at) = self.header()? else { return Ok(None) };
+        let header = copy.get((at - start) as usize..).and_then(<[u8]>::first_chunk);
+        let Some(header) = header else { return Ok(None) };
+        let mut walked = *self;
+        let frame = walked.advance(words_of(header))?;
+        if (walked.next - start) as usize > copy.len() {
+            return Ok(None);
+        }
+        *self = walked;
+        Ok(Some(frame))
     }
 
     /// The burst as it is once `count` frames of it are walked, of which `last` is the last.
@@ -301,10 +331,8 @@ impl<'a> Iterator for ReceivedBurst<'a> {
     #[inline]
     fn next(&mut self) -> Option<ReceivedFrame<'a>> {
         self.frames_left = self.frames_left.checked_sub(1)?;
-        let (first, rest) = self.rest.split_first_chunk::<8>()?;
-        let (time, rest) = rest.split_first_chunk::<8>()?;
-        let words = [u64::from_ne_bytes(*first), u64::from_ne_bytes(*time)];
-        let (length, info) = FrameInfo::of_words(words);
+        let (header, rest) = self.rest.split_first_chunk::<{ FRAME_HEADER_BYTES as usize }>()?;
+        let (length, info) = FrameInfo::of_words(words_of(header));
         let padded = u32::from(length).next_multiple_of(FRAME_ALIGNMENT) as usize;
         let (frame, rest) = rest.split_at_checked(padded)?;
         self.rest = rest;
@@ -314,6 +342,13 @@ impl<'a> Iterator for ReceivedBurst<'a> {
     fn size_hint(&self) -> (usize, Option<usize>) {
         (0, Some(usize::from(self.frames_left)))
     }
+}
+
+/// The words of a header whose bytes nobody else can write.
+#[inline]
+fn words_of(header: &[u8; FRAME_HEADER_BYTES as usize]) -> [u64; 2] {
+    let (words, _) = header.as_chunks();
+    [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])]
 }
 
 #[cfg(test)]

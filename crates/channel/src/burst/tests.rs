@@ -16,14 +16,25 @@ fn pack(lengths: &[u32]) -> (Vec<u8>, u16) {
 
 /// Walks a burst at `offset` 64 of a pool as the daemon does.
 fn walk(bytes: &[u8], count: u16) -> Result<Vec<SentFrame>, Violation> {
+    walk_by(bytes, count, bytes.len())
+}
+
+/// The same by copies of up to `bytes_max` bytes.
+fn walk_by(bytes: &[u8], count: u16, bytes_max: usize) -> Result<Vec<SentFrame>, Violation> {
     let mut burst = SentBurst::new(64, bytes.len() as u32, count);
     let mut frames = Vec::new();
-    while let Some(at) = burst.header()? {
-        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
-        let at = at as usize - 64;
-        frames.push(burst.advance([word(at), word(at + 8)])?);
+    loop {
+        let (start, before) = (burst.offset(), frames.len());
+        let at = start as usize - 64;
+        let copy = &bytes[at..][..bytes_max.min(burst.length() as usize)];
+        while let Some(frame) = burst.next_copied(copy, start)? {
+            frames.push(frame);
+        }
+        if burst.frames_left() == 0 {
+            return Ok(frames);
+        }
+        assert!(frames.len() > before, "a copy that has room for the largest frame brings one");
     }
-    Ok(frames)
 }
 
 fn lengths() -> impl Strategy<Value = Vec<u32>> {
@@ -43,6 +54,8 @@ proptest! {
     fn what_was_packed_is_found_again(lengths in lengths()) {
         let (bytes, count) = pack(&lengths);
         let walked = walk(&bytes, count).unwrap();
+        let part_bytes = packed_bytes(FRAME_BYTES_MAX) as usize;
+        prop_assert_eq!(&walk_by(&bytes, count, part_bytes).unwrap(), &walked);
         let read: Vec<_> = ReceivedBurst::new(&bytes, count).collect();
         prop_assert_eq!(walked.len(), lengths.len());
         prop_assert_eq!(read.len(), lengths.len());

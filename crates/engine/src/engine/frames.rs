@@ -134,30 +134,17 @@ impl Core {
         has_room
     }
 
-    /// Takes frames of a burst to private memory, and then looks at them all: what has just been
-    /// copied would have to be waited for. Returns which burst; `None` if there is none.
+    /// Takes frames of a burst to private memory, and looks at them there. Returns which burst; `None`
+    /// if there is none.
     ///
     /// A malformed burst ends the app's session.
     fn stage(&mut self, vif: VifKey, staging: &mut Staging) -> Option<SentBurst> {
-        staging.clear();
         let burst = self.switch.burst(vif)?;
-        let mut walk = burst;
         let app = self.channels.channel(vif.channel())?;
-        loop {
-            match app.end.next_frame(&mut walk) {
-                Ok(Some(frame)) => {
-                    let Some(place) = staging.place(frame) else { break };
-                    app.end.read(frame.offset, place);
-                }
-                Ok(None) => break,
-                Err(violation) => {
-                    self.switch.stop_sending(vif);
-                    self.condemn(vif.channel(), violation);
-                    break;
-                }
-            }
+        if let Err(violation) = staging.copy(&app.end, burst) {
+            self.switch.stop_sending(vif);
+            self.condemn(vif.channel(), violation);
         }
-        staging.look();
         Some(burst)
     }
 

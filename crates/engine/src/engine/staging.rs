@@ -1,32 +1,24 @@
 //! Where frames of apps are copied to and looked at before they leave: the app cannot change them
 //! there, and it is not the NIC's memory, whose lines are in another core's cache.
 
-use clearway_channel::burst::{SentBurst, SentFrame};
-use clearway_channel::{BURST_FRAMES_MAX, FRAME_BYTES_MAX};
+use clearway_channel::burst::{SentBurst, SentFrame, packed_bytes};
+use clearway_channel::{BURST_FRAMES_MAX, DaemonEnd, FRAME_BYTES_MAX, Violation};
 use clearway_wire::digest::Digest;
 
 /// As many frames as a burst may have, of the size that Ethernet has mostly. Of larger ones fewer are
 /// staged at a time.
 const BYTES: usize = BURST_FRAMES_MAX as usize * 2048;
-/// Frames begin at multiples of this: a cache line.
-const ALIGNMENT: usize = 64;
 
-const _: () = assert!(BYTES >= FRAME_BYTES_MAX as usize, "one frame always fits");
+const _: () = assert!(BYTES >= packed_bytes(FRAME_BYTES_MAX) as usize, "one frame always fits");
 
 /// Frames of one burst, and their digests.
 #[derive(Debug, Default)]
 pub(super) struct Staging {
+    /// The burst as it was in the app's pool, from `start` of that on.
     bytes: Box<[u8]>,
-    used: usize,
-    frames: Vec<Staged>,
-    digests: Box<[Digest]>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Staged {
-    /// Where its copy begins.
     start: u32,
-    frame: SentFrame,
+    frames: Vec<SentFrame>,
+    digests: Box<[Digest]>,
 }
 
 impl Staging {
@@ -34,33 +26,29 @@ impl Staging {
         let frames = BURST_FRAMES_MAX.into();
         Self {
             bytes: vec![0; BYTES].into(),
-            used: 0,
+            start: 0,
             frames: Vec::with_capacity(frames),
             digests: vec![Digest::default(); frames].into(),
         }
     }
 
-    pub(super) fn clear(&mut self) {
-        self.used = 0;
+    /// Copies what is left of a burst, at once, and finds its frames in the copy, with their digests; if it
+    /// is too long, those of its beginning. An error says what is malformed behind the frames that were
+    /// found.
+    pub(super) fn copy(&mut self, end: &DaemonEnd, mut burst: SentBurst) -> Result<(), Violation> {
         self.frames.clear();
-    }
-
-    /// Room for a frame, the next of the burst; `None` if there is none left.
-    #[inline]
-    pub(super) fn place(&mut self, frame: SentFrame) -> Option<&mut [u8]> {
-        let (start, length) = (self.used, frame.length as usize);
-        let place = self.bytes.get_mut(start..start + length)?;
-        self.used = (start + length).next_multiple_of(ALIGNMENT);
-        self.frames.push(Staged { start: start as u32, frame });
-        Some(place)
-    }
-
-    /// Makes the digests of all frames.
-    #[inline]
-    pub(super) fn look(&mut self) {
-        for (digest, frame) in self.digests.iter_mut().zip(&self.frames) {
-            digest.become_of(frame.bytes(&self.bytes));
+        let (start, length) = (burst.offset(), (burst.length() as usize).min(BYTES));
+        self.start = start;
+        let copy = &mut self.bytes[..length];
+        end.read(start, copy);
+        let copy = &*copy;
+        // Where the next frame is depends on this one's length: the digest is made while that is loaded.
+        for digest in &mut self.digests {
+            let Some(frame) = burst.next_copied(copy, start)? else { break };
+            digest.become_of(bytes_of(frame, copy, start));
+            self.frames.push(frame);
         }
+        Ok(())
     }
 
     pub(super) fn count(&self) -> usize {
@@ -74,22 +62,21 @@ impl Staging {
     /// All frames, with their digests.
     #[inline]
     pub(super) fn frames(&self) -> impl Iterator<Item = (&[u8], &Digest)> {
-        let frames = self.frames.iter().map(|frame| frame.bytes(&self.bytes));
+        let frames = self.frames.iter().map(|frame| bytes_of(*frame, &self.bytes, self.start));
         frames.zip(&self.digests)
     }
 
     /// What is left of `burst` after the first `count` frames.
     pub(super) fn left_of(&self, burst: SentBurst, count: usize) -> SentBurst {
         match count.checked_sub(1) {
-            Some(last) => burst.past(count as u16, self.frames[last].frame),
+            Some(last) => burst.past(count as u16, self.frames[last]),
             None => burst,
         }
     }
 }
 
-impl Staged {
-    #[inline]
-    fn bytes(self, all: &[u8]) -> &[u8] {
-        &all[self.start as usize..][..self.frame.length as usize]
-    }
+/// The bytes of a frame, in a copy of its pool from `start` on.
+#[inline]
+fn bytes_of(frame: SentFrame, copy: &[u8], start: u32) -> &[u8] {
+    &copy[(frame.offset - start) as usize..][..frame.length as usize]
 }
