@@ -21,7 +21,7 @@ pub use refusal::{Refusal, SendFault};
 
 use crate::table::{BATCH_MAX, Production, Table};
 use crate::{Clause, Filter, Rank, Rule, RuleId};
-use clearway_wire::digest::Digest;
+use clearway_wire::digest::{Digest, PATTERN_WORDS};
 use limits::Usage;
 use overlaps::Overlaps;
 use slab::Slab;
@@ -146,15 +146,36 @@ impl<T: Table> Registry<T> {
 
     /// The VIF that owns the packet of each digest. Copies come besides: see [`Registry::copies`].
     ///
+    /// Packets of one flow often come together, and of many flows to one server: if all look alike as far
+    /// as any rule looks at them, the table is asked about one.
+    ///
     /// # Panics
     /// If there are more digests than [`BATCH_MAX`], or than places in `found`.
     #[inline]
     pub fn receivers(&mut self, digests: &[Digest], found: &mut [Option<VifId>]) {
+        let found = &mut found[..digests.len()];
+        let asked = if self.look_alike(digests) { &digests[..1] } else { digests };
         let mut rules = [None; BATCH_MAX];
-        self.table.classify(digests, &mut rules[..digests.len()]);
-        for (rule, found) in rules.iter().zip(&mut found[..digests.len()]) {
+        self.table.classify(asked, &mut rules[..asked.len()]);
+        for (rule, found) in rules.iter().zip(found.iter_mut()).take(asked.len()) {
             *found = rule.map(|rule| self.receive.vif_of(rule));
         }
+        if asked.len() < found.len() {
+            found.fill(found[0]);
+        }
+    }
+
+    /// True if there is something to ask about, and one answer to it.
+    #[inline]
+    fn look_alike(&self, digests: &[Digest]) -> bool {
+        let [first, others @ ..] = digests else { return false };
+        let decisive = self.receive.decisive();
+        let differs = |other: &Digest| {
+            (0..PATTERN_WORDS).fold(0, |all, word| {
+                all | (first.words()[word] ^ other.words()[word]) & decisive[word]
+            })
+        };
+        others.iter().all(|other| differs(other) == 0)
     }
 
     /// True if there are VIFs that want copies: else nobody needs to ask.

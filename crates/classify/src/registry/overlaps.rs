@@ -4,8 +4,8 @@
 
 use super::VifId;
 use super::slab::Slab;
-use crate::{Clause, Pattern, RuleId};
-use clearway_wire::digest::PATTERN_WORDS;
+use crate::{Clause, Pattern, Ports, RuleId};
+use clearway_wire::digest::{PATTERN_WORDS, fields};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hash, RandomState};
 
@@ -16,6 +16,10 @@ type Mask = [u64; PATTERN_WORDS];
 pub(super) struct Overlaps {
     rules: Slab<(Clause, VifId)>,
     groups: BTreeMap<Mask, BTreeSet<(u64, u32)>>,
+    /// All masks in one.
+    union: Mask,
+    /// Clauses with a range of ports, which is in no mask.
+    ranges: usize,
     /// Seeded at random, so that nobody can make one value's list long on purpose.
     hasher: RandomState,
 }
@@ -24,7 +28,10 @@ impl Overlaps {
     pub(super) fn insert(&mut self, clause: Clause, vif: VifId) -> RuleId {
         let index = self.rules.insert((clause, vif));
         let hash = self.hash(clause.pattern().value());
-        self.groups.entry(*clause.pattern().mask()).or_default().insert((hash, index));
+        let mask = clause.pattern().mask();
+        self.groups.entry(*mask).or_default().insert((hash, index));
+        self.union = either(self.union, mask);
+        self.ranges += usize::from(has_range(&clause));
         RuleId(index)
     }
 
@@ -36,12 +43,24 @@ impl Overlaps {
         group.remove(&(hash, rule.0));
         if group.is_empty() {
             self.groups.remove(mask);
+            self.union = self.groups.keys().fold([0; PATTERN_WORDS], either);
         }
+        self.ranges -= usize::from(has_range(&clause));
     }
 
     /// How many different masks there are.
     pub(super) fn masks(&self) -> usize {
         self.groups.len()
+    }
+
+    /// The bits of a digest on which it may depend which clauses match.
+    #[inline]
+    pub(super) fn decisive(&self) -> Mask {
+        let mut bits = self.union;
+        if self.ranges > 0 {
+            bits[0] |= fields::SOURCE_PORT.mask() | fields::DESTINATION_PORT.mask();
+        }
+        bits
     }
 
     /// Whose rule it is.
@@ -78,4 +97,12 @@ impl Overlaps {
     fn hash(&self, value: &impl Hash) -> u64 {
         self.hasher.hash_one(value)
     }
+}
+
+fn either(a: Mask, b: &Mask) -> Mask {
+    std::array::from_fn(|word| a[word] | b[word])
+}
+
+fn has_range(clause: &Clause) -> bool {
+    [clause.source_ports(), clause.destination_ports()] != [Ports::ANY; 2]
 }

@@ -66,6 +66,37 @@ fn receive_patterns_overlap_by_priority_only() {
     assert_eq!(receiver(&mut registry, udp(1, 1, 0x0a00_0002, 53)), Some(wide));
 }
 
+/// What each packet's owner is, asked one by one, and then all at once.
+fn receivers(registry: &mut Registry, digests: &[Digest]) -> Vec<Option<VifId>> {
+    let each: Vec<_> = digests.iter().map(|digest| receiver(registry, *digest)).collect();
+    let mut found = vec![None; digests.len()];
+    registry.receivers(digests, &mut found);
+    assert_eq!(found, each);
+    found
+}
+
+#[test]
+fn packets_that_look_alike_to_all_rules_have_one_owner_and_others_their_own() {
+    let mut registry = registry();
+    let server = registry.register(vif(1, "", "udp dst port 53")).unwrap();
+    let clients: Vec<_> =
+        (0..32).map(|client| udp(client, 1000 + u64::from(client), 7, 53)).collect();
+    assert_eq!(receivers(&mut registry, &clients), [Some(server); 32]);
+    let mut with_another = clients.clone();
+    with_another[31] = udp(31, 1031, 7, 54);
+    assert_eq!(receivers(&mut registry, &with_another)[30..], [Some(server), None]);
+    let higher = |filter| Vif { priority: 1, ..vif(2, "", filter) };
+    for filter in ["udp src port 1009", "udp src portrange 1009-1011", "src host 0.0.0.9"] {
+        let narrow = registry.register(higher(filter)).unwrap();
+        let found = receivers(&mut registry, &clients);
+        assert_eq!((found[8], found[9]), (Some(server), Some(narrow)), "{filter}");
+        registry.remove(narrow);
+        assert_eq!(receivers(&mut registry, &clients), [Some(server); 32], "{filter}");
+    }
+    registry.remove(server);
+    assert_eq!(receivers(&mut registry, &clients), [None; 32]);
+}
+
 #[test]
 fn an_owners_own_patterns_go_in_the_order_they_came() {
     let mut registry = registry();

@@ -382,7 +382,9 @@ impl Switch {
         let mut entries = [None; clearway_nic::BURST_FRAMES];
         self.registry.receivers(asked, &mut entries[..asked.len()]);
         for (owner, entry) in owners.iter_mut().zip(&entries[..asked.len()]) {
-            *owner = entry.and_then(|entry| self.port(entry));
+            // A port is copied as a whole: one that is put together from parts has to be waited for.
+            let port = entry.and_then(|entry| self.ports.get(entry.0 as usize));
+            *owner = *port.unwrap_or(&None);
         }
         if are_alike {
             answer.owner = owners[0];
