@@ -36,7 +36,7 @@ use crate::channels::Channels;
 use crate::control::{Control, Mailbox, mailbox};
 use crate::idle::Idle;
 use crate::interface::{self, Interface};
-use crate::lanes::{self, Lanes, Parcel};
+use crate::lanes::{self, Lanes, Parcel, What};
 use crate::paths::Paths;
 use crate::switch::Switch;
 use elsewhere::{HEADER_BYTES_MAX, OtherNic};
@@ -103,12 +103,29 @@ pub struct Turn {
 enum Via {
     /// From the engine's own queue.
     Queue,
-    /// From another engine of the NIC, whose queue it came to.
+    /// From a VIF or service of this host that another engine of the NIC has.
     Lane,
+    /// From another engine of the NIC, whose queue it came to.
+    QueueAndLane,
     /// From a VIF of this engine.
     Vif,
     /// From the host's own services here.
     Host,
+}
+
+impl Via {
+    /// True if another engine has handed it over.
+    const fn is_lane(self) -> bool {
+        matches!(self, Self::Lane | Self::QueueAndLane)
+    }
+
+    /// What the engine is told that the frame is handed to now.
+    const fn parcel(self) -> What {
+        match self {
+            Self::Queue => What::Arrival,
+            _ => What::Frame,
+        }
+    }
 }
 
 /// One engine. Made on one thread, run on another by [`crate::Group`].

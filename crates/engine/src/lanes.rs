@@ -54,9 +54,11 @@ pub(crate) struct Parcel {
 /// What another engine is to do with a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum What {
-    /// It came to this host and is yours.
+    /// It is yours, and comes from this host.
     #[default]
     Frame,
+    /// It is yours, and came from the wire.
+    Arrival,
     /// A VIF of yours wants a copy.
     Copy,
     /// It came for this service of the host, to the NIC of the engine that hands it over; learn from

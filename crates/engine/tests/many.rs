@@ -240,18 +240,22 @@ const STRANGER: MacAddress = [2, 0, 0, 0, 1, 1];
 fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     const FRAMES: u16 = 200;
     let mut world = ManyWorld::new(6, &[4]);
-    let [owner, viewer] = [2, 0].map(|engine| Place { host: 0, engine });
+    let [owner, viewer, third] = [2, 0, 1].map(|engine| Place { host: 0, engine });
     let (mut app, mut capture) = (world.attach(owner, SIZES), world.attach(viewer, SIZES));
+    let mut capture_of_app = world.attach(third, SIZES);
     let spec = port_spec(&world, 0, 5000);
     world.open_vif(owner, &app, 1, spec).expect("the port is free");
     let filter = filters(&["udp dst port 5000".to_owned()]);
     world.open_capture(viewer, &capture, 2, CaptureSpec { filter, app: None, connection: None });
+    let of_app = CaptureSpec { filter: Vec::new(), app: Some(app.channel), connection: None };
+    world.open_capture(third, &capture_of_app, 3, of_app);
     let macs = [STRANGER, world.hosts[0].mac];
     for number in 0..FRAMES {
         let frame = datagram(macs, (ip(9), 6000 + number), 5000, &number.to_be_bytes());
         send(&mut world, &frame);
         app.poll();
         capture.poll();
+        capture_of_app.poll();
     }
     let numbers = |app: &mut App, point: Point| -> Vec<u16> {
         let of_point = app.frames.iter().filter(|(_, info, _)| info.point() == point);
@@ -263,15 +267,20 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     world.turn_until(|_| {
         app.poll();
         capture.poll();
-        app.frames.len() == usize::from(FRAMES) && capture.frames.len() == 2 * usize::from(FRAMES)
+        capture_of_app.poll();
+        let captures = [&capture, &capture_of_app].map(|capture| capture.frames.len());
+        app.frames.len() == usize::from(FRAMES) && captures == [2 * usize::from(FRAMES); 2]
     });
     (0..20).for_each(|_| world.turn());
     app.poll();
     capture.poll();
+    capture_of_app.poll();
     let all: Vec<u16> = (0..FRAMES).collect();
     assert_eq!(numbers(&mut app, Point::Wire), all, "received frames have no point");
-    assert_eq!(numbers(&mut capture, Point::Wire), all);
-    assert_eq!(numbers(&mut capture, Point::Delivered), all);
+    for capture in [&mut capture, &mut capture_of_app] {
+        assert_eq!(numbers(capture, Point::Wire), all);
+        assert_eq!(numbers(capture, Point::Delivered), all);
+    }
     let delivered = |(_, info, _): &(u32, _, Vec<u8>)| {
         let info: &clearway_channel::burst::FrameInfo = info;
         info.point() != Point::Delivered || info.channel() == Some(app.channel)

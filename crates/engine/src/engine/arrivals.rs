@@ -66,8 +66,10 @@ impl Core {
         via: Via,
     ) {
         for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
+            if matches!(via, Via::Queue | Via::QueueAndLane) {
+                self.show_arrival(now, frame, digest, *owner, via);
+            }
             if via == Via::Queue {
-                self.show_arrival(now, frame, digest, *owner);
                 self.copy(now, None, frame, digest);
             }
             self.show_fate(now, frame, digest, *owner);
@@ -109,12 +111,21 @@ impl Core {
         self.lanes.push_to(siblings, What::Copy, frame);
     }
 
-    /// Shows captures a frame on the wire.
+    /// Shows captures a frame on the wire. Where it comes in, only the engine whose it is can say whom it
+    /// concerns: captures of an app see it there.
     #[cold]
-    fn show_arrival(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>) {
+    fn show_arrival(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        digest: &Digest,
+        owner: Option<Port>,
+        via: Via,
+    ) {
         let party = self.party_of(frame, digest, owner);
-        let (is_outgoing, point) = (false, Point::Wire);
-        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal: None };
+        let (is_outgoing, point, refusal) = (false, Point::Wire, None);
+        let is_again = via.is_lane();
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal, is_again };
         self.show(now, &sighting);
     }
 
@@ -138,7 +149,8 @@ impl Core {
         }
         let party = self.party_of(frame, digest, owner);
         let point = if owner.is_some() { Point::Delivered } else { Point::Refused };
-        let sighting = Sighting { frame, digest, is_outgoing: false, point, party, refusal: None };
+        let (is_outgoing, refusal, is_again) = (false, None, false);
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal, is_again };
         self.show(now, &sighting);
     }
 
@@ -186,10 +198,10 @@ impl Core {
     ) {
         match received {
             Received::Datagram(datagram) => match self.engine_elsewhere(datagram.payload) {
-                Some(engine) if via != Via::Lane => self.hand_messages(engine, frame),
+                Some(engine) if !via.is_lane() => self.hand_messages(engine, frame, via),
                 Some(_) => self.counters.frames_unclaimed += 1,
                 None => {
-                    let arrival = if via == Via::Lane { Arrival::Lane } else { Arrival::Queue };
+                    let arrival = if via.is_lane() { Arrival::Lane } else { Arrival::Queue };
                     self.handle_datagram(now, &datagram, arrival, Way::Own);
                     self.share_reset(datagram.payload, frame, via);
                 }

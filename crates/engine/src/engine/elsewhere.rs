@@ -232,7 +232,9 @@ impl Core {
         let digest = &Digest::of(frame);
         let party = self.endpoint.owner_of(payload).map(|owner| self.party_of_owner(owner));
         let (is_outgoing, point, refusal) = (false, Point::Delivered, None);
-        self.show(now, &Sighting { frame, digest, is_outgoing, point, party, refusal });
+        let is_again = false;
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal, is_again };
+        self.show(now, &sighting);
     }
 }
 

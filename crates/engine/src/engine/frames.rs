@@ -10,7 +10,6 @@ use clearway_wire::digest::Digest;
 use super::staging::Staging;
 use super::{Checks, Core, Via};
 use crate::channels::Channels;
-use crate::lanes::What;
 use crate::switch::{CaptureSpec, Destination, Party, Port, Sighting, VifKey, VifRefused, VifSpec};
 
 /// What sending did: for VIFs, and messages.
@@ -233,7 +232,8 @@ impl Core {
         if self.switch.is_watched() {
             let (is_outgoing, point) = (true, Point::Refused);
             let (party, refusal) = (Some(Party::of_vif(vif)), Some(refusal));
-            let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal };
+            let is_again = false;
+            let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal, is_again };
             self.show(now, &sighting);
         }
         false
@@ -250,7 +250,8 @@ impl Core {
         party: Option<Party>,
     ) {
         let (is_outgoing, refusal) = (true, None);
-        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal };
+        let is_again = false;
+        let sighting = Sighting { frame, digest, is_outgoing, point, party, refusal, is_again };
         self.show(now, &sighting);
     }
 
@@ -332,11 +333,12 @@ impl Core {
             }
             Port::Vif(vif) => self.switch.deliver(&mut self.channels, now, vif, frames),
             // Whoever sent it here thought that it was this engine's: no frame goes round.
-            Port::Sibling(_) if via == Via::Lane => {
+            Port::Sibling(_) if via.is_lane() => {
                 self.counters.frames_unclaimed += frames.len() as u64;
             }
             Port::Sibling(engine) => {
-                frames.iter().for_each(|frame| self.lanes.push(engine, What::Frame, frame));
+                let what = via.parcel();
+                frames.iter().for_each(|frame| self.lanes.push(engine, what, frame));
             }
         }
     }

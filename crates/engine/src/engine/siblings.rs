@@ -56,9 +56,9 @@ impl Core {
 
     /// Gives a packet of messages to the engine whose it is.
     #[cold]
-    pub(super) fn hand_messages(&mut self, engine: usize, frame: &[u8]) {
+    pub(super) fn hand_messages(&mut self, engine: usize, frame: &[u8], via: Via) {
         let is_sibling = self.lanes.siblings().contains(&engine);
-        let what = if is_sibling { What::Frame } else { What::Overheard(Service::Messages) };
+        let what = if is_sibling { via.parcel() } else { What::Overheard(Service::Messages) };
         self.lanes.push(engine, what, frame);
     }
 
@@ -130,18 +130,22 @@ impl Core {
         mut parcels: &[Parcel],
     ) {
         while let Some(first) = parcels.first() {
-            let frames = parcels.iter().take_while(|parcel| parcel.what == What::Frame).count();
-            if frames == 0 {
-                self.handle_parcel(now, engine, queue, first);
-                parcels = &parcels[1..];
-                continue;
-            }
+            let via = match first.what {
+                What::Frame => Via::Lane,
+                What::Arrival => Via::QueueAndLane,
+                _ => {
+                    self.handle_parcel(now, engine, queue, first);
+                    parcels = &parcels[1..];
+                    continue;
+                }
+            };
+            let frames = parcels.iter().take_while(|parcel| parcel.what == first.what).count();
             let (run, others) = parcels.split_at(frames);
             let mut bytes = [&[][..]; BURST_FRAMES];
             for (bytes, parcel) in bytes.iter_mut().zip(run) {
                 *bytes = &parcel.bytes;
             }
-            self.handle_burst(now, &bytes[..frames], Via::Lane);
+            self.handle_burst(now, &bytes[..frames], via);
             parcels = others;
         }
     }
@@ -150,6 +154,7 @@ impl Core {
         let bytes = &parcel.bytes[..];
         match parcel.what {
             What::Frame => self.handle_burst(now, &[bytes], Via::Lane),
+            What::Arrival => self.handle_burst(now, &[bytes], Via::QueueAndLane),
             What::Copy => {
                 // Those of other engines have been given theirs.
                 self.switch.copy(&mut self.channels, now, None, bytes, &Digest::of(bytes));

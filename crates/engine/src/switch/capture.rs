@@ -47,6 +47,8 @@ pub(crate) struct Sighting<'a> {
     /// Whom it concerns: on the wire, too, whose it will be or was.
     pub(crate) party: Option<Party>,
     pub(crate) refusal: Option<FrameRefusal>,
+    /// Another engine has shown it to all who do not ask whom it concerns.
+    pub(crate) is_again: bool,
 }
 
 /// A capture that is going on.
@@ -83,7 +85,8 @@ impl Capture {
         let filters = &self.spec.filter;
         let (app, connection) = (self.spec.app, self.spec.connection);
         let party = sighting.party;
-        app.is_none_or(|app| party.is_some_and(|party| party.channel == app))
+        (app.is_some() || !sighting.is_again)
+            && app.is_none_or(|app| party.is_some_and(|party| party.channel == app))
             && (connection.is_none() || party.is_some_and(|party| party.connection == connection))
             && (filters.is_empty() || filters.iter().any(|filter| filter.matches(sighting.digest)))
     }
