@@ -10,7 +10,7 @@ use crate::endpoint::{Batch, Datagram, Endpoint, PerMessage};
 use crate::error::{Error, While};
 use crate::load::{Client, Load, Server};
 use crate::process::Event;
-use crate::vif::VifRole;
+use crate::vif::{GeneratorRole, VifRole};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -63,6 +63,8 @@ pub(crate) enum Part {
     ClearwayPair { client: AppPlace, server: AppPlace, load: Load, to: InternetAddress },
     /// Runs an engine and an app with a virtual interface in turn.
     Vif(VifRole),
+    /// Sends frames to one.
+    Generator(GeneratorRole),
 }
 
 /// A host that whoever embeds the benchmark is to start in this process, its engine in one thread
@@ -190,6 +192,7 @@ impl Part {
                 measure_pair(&client, &server, load, to).while_("running both apps")
             }
             Self::Vif(role) => role.play(),
+            Self::Generator(role) => role.play(),
         }
     }
 }

@@ -9,16 +9,20 @@
 //! ```
 //!
 //! Engine and app take turns in one thread, so that no scheduler comes between; testpmd has one
-//! forwarding core in each of its processes. It is *not* a benchmark of messages: that is `suite`.
+//! forwarding core in each of its processes. Where there is more than one flow (`--flows`), this
+//! program's own `generator` takes the place of txonly. It is *not* a benchmark of messages: that is `suite`.
 //!
 //! The way through the code: [`VifCommand`] → `round` (what runs when) → `role` (engine and app),
-//! `testpmd` (the other side) → `report`.
+//! `testpmd`, `generator` (the other side) → `report`.
 
+mod flows;
+mod generator;
 mod report;
 mod role;
 mod round;
 mod testpmd;
 
+pub(crate) use generator::GeneratorRole;
 pub(crate) use role::VifRole;
 
 use crate::error::Error;
@@ -42,6 +46,9 @@ pub struct VifCommand {
     /// How often each contender runs; the report gives medians.
     #[arg(long, default_value_t = 3)]
     runs: usize,
+    /// Flows that frames are of, in turn.
+    #[arg(long, default_value_t = 1)]
+    flows: u16,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -65,6 +72,10 @@ impl VifCommand {
         if !(1..=99).contains(&self.runs) {
             return Err(Error::Options(format!("--runs {}: choose 1 to 99", self.runs)));
         }
-        round::run(self.seconds, self.runs, interrupt)
+        if !(1..=flows::FLOWS_MAX).contains(&self.flows) {
+            let (flows, flows_max) = (self.flows, flows::FLOWS_MAX);
+            return Err(Error::Options(format!("--flows {flows}: choose 1 to {flows_max}")));
+        }
+        round::run(self.seconds, self.runs, self.flows, interrupt)
     }
 }

@@ -12,6 +12,15 @@ const CONTENDERS: [&str; 5] =
 
 #[test]
 fn every_contender_moves_frames() {
+    every_contender_moves_frames_of("1");
+}
+
+#[test]
+fn every_contender_moves_frames_of_many_flows() {
+    every_contender_moves_frames_of("64");
+}
+
+fn every_contender_moves_frames_of(flows: &str) {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if !std::env::split_paths(&path).any(|directory| directory.join("dpdk-testpmd").exists()) {
         // Not `println!`, which the test harness would swallow.
@@ -20,7 +29,7 @@ fn every_contender_moves_frames() {
         return;
     }
     let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .args(["bench", "vif", "--seconds", "0.05", "--runs", "1", "--json"])
+        .args(["bench", "vif", "--seconds", "0.05", "--runs", "1", "--flows", flows, "--json"])
         .output()
         .expect("clearway can be started");
     let messages = String::from_utf8_lossy(&output.stderr);

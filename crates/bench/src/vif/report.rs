@@ -43,6 +43,7 @@ pub(super) struct Report {
     frame_bytes: usize,
     ring_descriptors: u32,
     burst_frames: usize,
+    flows: u16,
     seconds: f64,
     runs: usize,
     contenders: BTreeMap<&'static str, Figures>,
@@ -62,7 +63,12 @@ struct Figures {
 }
 
 impl Report {
-    pub(super) fn new(seconds: f64, rates: &[(Contender, Vec<f64>)], is_shared: bool) -> Self {
+    pub(super) fn new(
+        seconds: f64,
+        flows: u16,
+        rates: &[(Contender, Vec<f64>)],
+        is_shared: bool,
+    ) -> Self {
         let contenders: BTreeMap<_, _> =
             rates.iter().map(|(contender, rates)| (contender.name(), Figures::of(rates))).collect();
         let rate = |contender: Contender| contenders[contender.name()].frames_per_s;
@@ -78,7 +84,12 @@ impl Report {
             "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two ports and takes what comes back); core 1: engine and app in turn in one thread, or testpmd forwarding both ways",
             "counted by the receiving side: the app, rxonly, flowgen",
             "io-forward waits for flowgen much of the time: what it could do is more than what is shown",
-            "all frames are of one flow: look-ups and caches are at their best",
+            match flows {
+                1 => "all frames are of one flow: look-ups and caches are at their best",
+                _ => {
+                    "frames are of all flows in turn; those that come are from our own generator on core 0, not from txonly, which knows one flow"
+                }
+            },
         ];
         if is_shared {
             notes.push("only one core may be used: all processes share it");
@@ -87,6 +98,7 @@ impl Report {
             frame_bytes: super::FRAME_BYTES,
             ring_descriptors: 1 << super::RING_LOG2,
             burst_frames: super::BURST_FRAMES,
+            flows,
             seconds,
             runs: rates.first().map_or(0, |(_, rates)| rates.len()),
             ratio: ratio.collect(),
@@ -107,8 +119,13 @@ impl Report {
             table.add_row([name.to_owned(), rate, format!("{least}..{most}"), ratio]);
         }
         let mut text = format!(
-            "frames of {} B, rings of {}, bursts of {}, {:.2} s each, medians of {} runs\n{table}\n",
-            self.frame_bytes, self.ring_descriptors, self.burst_frames, self.seconds, self.runs
+            "frames of {} B, flows: {}, rings of {}, bursts of {}, {:.2} s each, medians of {} runs\n{table}\n",
+            self.frame_bytes,
+            self.flows,
+            self.ring_descriptors,
+            self.burst_frames,
+            self.seconds,
+            self.runs
         );
         for (way, cost) in &self.checking_costs {
             let _ = writeln!(text, "checking costs {:.0} % of {way}", cost * 100.0);
@@ -147,7 +164,7 @@ mod tests {
         let rates = [[8.0, 10.0, 12.0], [7.0, 7.0, 1.0], [14.0, 14.0, 14.0], [5.0; 3], [10.0; 3]];
         let rates: Vec<_> =
             Contender::ALL.into_iter().zip(rates.map(|rates| rates.to_vec())).collect();
-        let report = Report::new(1.0, &rates, false);
+        let report = Report::new(1.0, 1, &rates, false);
         assert_eq!(report.ratio["wire_to_vif"], 0.7);
         assert_eq!(report.checking_costs["wire_to_vif"], 0.5);
         assert_eq!(report.contenders["io_forward"].spread, [8.0, 12.0]);

@@ -1,6 +1,7 @@
 //! Engine and app in one thread, in turn: the app's end of the channel, the daemon's, the engine and
 //! its memif are all real; only the scheduler is left out.
 
+use super::flows::{ADDRESS, Flows, MAC, MAC_TEXT, PORT};
 use super::{BURST_FRAMES, FRAME_BYTES, RING_LOG2};
 use crate::error::Error;
 use crate::process::Event;
@@ -12,21 +13,12 @@ use clearway_engine::{
     Checks, Clock, Control, Engine, EngineConfig, Event as EngineEvent, Idle, Request, VifSpec,
     interface,
 };
-use clearway_nic::{MacAddress, Queue, memif};
+use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
-/// The engine's Ethernet address; testpmd sends to it.
-const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
-pub(super) const MAC_TEXT: &str = "02:00:00:00:00:01";
-const PEER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
-/// The addresses and the port (discard) that `txonly` writes into its frames.
-const ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 2);
-const PEER_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const PORT: u16 = 9;
 const VIF: u32 = 1;
 const CHANNEL: u32 = 0;
 const SIZES: Sizes = Sizes {
@@ -58,6 +50,7 @@ pub(crate) struct VifRole {
     pub(super) socket: PathBuf,
     pub(super) direction: Direction,
     pub(super) checks: bool,
+    pub(super) flows: u16,
     pub(super) seconds: f64,
 }
 
@@ -107,7 +100,8 @@ impl Station {
         let now = clock.now();
         let (mut engine, control) = Engine::new(engine_config(), queues, 1, [1; 16], now)?;
         let (end, handover) = DaemonEnd::create(SIZES)?;
-        let app = App::new(AppEnd::open(handover, SIZES).map_err(io::Error::other)?);
+        let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
+        let app = App::new(app_end, Flows::of_host(role.flows));
         let (app_name, end) = ("bench".into(), Box::new(end));
         let add = Request::AddChannel { channel: CHANNEL, app: app_name, end, connections_max: 1 };
         let open = Request::OpenVif { channel: CHANNEL, vif: VIF, spec: Box::new(vif_spec()) };
@@ -170,7 +164,7 @@ fn vif_spec() -> VifSpec {
 /// The app: reads the headers of what it is given, or sends as fast as it may.
 struct App {
     end: AppEnd,
-    template: [u8; FRAME_BYTES],
+    flows: Flows,
     /// Bursts that were submitted and are not finished.
     bursts: VecDeque<Extent>,
     finished: u32,
@@ -181,9 +175,9 @@ struct App {
 }
 
 impl App {
-    fn new(end: AppEnd) -> Self {
+    fn new(end: AppEnd, flows: Flows) -> Self {
         let (bursts, finished, frames, sum) = (VecDeque::new(), 0, 0, 0);
-        Self { end, template: template(), bursts, finished, frames, sum }
+        Self { end, flows, bursts, finished, frames, sum }
     }
 
     fn poll(&mut self) {
@@ -227,7 +221,7 @@ impl App {
             for _ in 0..BURST_FRAMES {
                 let buffer = self.end.transmit_bytes(&extent);
                 let place = filling.append(buffer, FRAME_BYTES as u32).expect("room for a burst");
-                place.copy_from_slice(&self.template);
+                place.copy_from_slice(self.flows.next_frame());
             }
             let (offset, length) = (extent.offset(), extent.length());
             let count = BURST_FRAMES as u16;
@@ -237,21 +231,4 @@ impl App {
         }
         self.end.flush();
     }
-}
-
-/// A UDP datagram in a frame.
-fn template() -> [u8; FRAME_BYTES] {
-    use clearway_wire::{ethernet, ipv4, protocol};
-    let mut frame = [0; FRAME_BYTES];
-    let ether_type = ethernet::ether_type::IPV4;
-    let header = ethernet::Repr { destination: PEER_MAC, source: MAC, ether_type };
-    let mut at = header.emit(&mut frame);
-    let payload_length = (FRAME_BYTES - at - ipv4::HEADER_LENGTH) as u16;
-    let (source, destination, protocol) = (ADDRESS, PEER_ADDRESS, protocol::UDP);
-    let packet = ipv4::Repr { source, destination, protocol, hop_limit: 64, payload_length };
-    at += packet.emit(&mut frame[at..]);
-    for (word, value) in [PORT, PORT, payload_length].into_iter().enumerate() {
-        frame[at + word * 2..at + word * 2 + 2].copy_from_slice(&value.to_be_bytes());
-    }
-    frame
 }

@@ -1,6 +1,7 @@
 //! What runs when: every contender once per round, in fresh processes, so that whatever else the
 //! machine does hits all of them alike.
 
+use super::generator::GeneratorRole;
 use super::report::{Contender, Report};
 use super::role::{Direction, VifRole};
 use super::testpmd::{self, Counted, Setup, Testpmd};
@@ -25,16 +26,22 @@ struct Round<'a> {
     program: PathBuf,
     cores: Cores,
     seconds: f64,
+    flows: u16,
     interrupt: &'a Interrupt,
 }
 
 /// Measures all contenders `runs` times.
-pub(super) fn run(seconds: f64, runs: usize, interrupt: &Interrupt) -> Result<Report, Error> {
+pub(super) fn run(
+    seconds: f64,
+    runs: usize,
+    flows: u16,
+    interrupt: &Interrupt,
+) -> Result<Report, Error> {
     let Some(program) = testpmd::find() else {
         let message = "dpdk-testpmd is not installed; it generates and takes the frames: install Debian's package dpdk-dev (or dpdk)";
         return Err(Error::Options(message.into()));
     };
-    let round = Round { program, cores: Cores::choose(), seconds, interrupt };
+    let round = Round { program, cores: Cores::choose(), seconds, flows, interrupt };
     let progress = Progress::new(runs * Contender::ALL.len());
     let mut rates = Contender::ALL.map(|contender| (contender, Vec::new()));
     for _ in 0..runs {
@@ -44,7 +51,7 @@ pub(super) fn run(seconds: f64, runs: usize, interrupt: &Interrupt) -> Result<Re
             progress.done();
         }
     }
-    Ok(Report::new(seconds, &rates, round.cores.shared()))
+    Ok(Report::new(seconds, flows, &rates, round.cores.shared()))
 }
 
 impl Round<'_> {
@@ -54,10 +61,8 @@ impl Round<'_> {
         let socket = directory.path().join("memif.sock");
         match contender {
             Contender::IoForward => self.io_forward(&socket),
-            Contender::WireToVif(checks) => {
-                self.engine(&socket, "txonly", Direction::Receive, checks)
-            }
-            Contender::VifToWire(checks) => self.engine(&socket, "rxonly", Direction::Send, checks),
+            Contender::WireToVif(checks) => self.wire_to_vif(&socket, checks),
+            Contender::VifToWire(checks) => self.vif_to_wire(&socket, checks),
         }
     }
 
@@ -72,23 +77,37 @@ impl Round<'_> {
         self.received_by(&mut generator)
     }
 
+    fn wire_to_vif(&self, socket: &Path, checks: bool) -> Result<f64, Error> {
+        if self.flows > 1 {
+            let role = GeneratorRole { socket: socket.to_owned(), flows: self.flows };
+            let role = Role::new(Part::Generator(role)).on_core(self.cores.client);
+            let mut generator = RoleProcess::start("the generator", &role)?;
+            generator.ready(PATIENCE, self.interrupt)?;
+            let mut engine = self.engine(socket, Direction::Receive, checks)?;
+            return self.received_by_app(&mut engine);
+        }
+        let peer = format!("--eth-peer=0,{}", super::flows::MAC_TEXT);
+        let _generator = self.testpmd(socket, "txonly", "server", 1, &[&peer])?;
+        let mut engine = self.engine(socket, Direction::Receive, checks)?;
+        self.received_by_app(&mut engine)
+    }
+
+    fn vif_to_wire(&self, socket: &Path, checks: bool) -> Result<f64, Error> {
+        let mut sink = self.testpmd(socket, "rxonly", "server", 1, &[])?;
+        let _engine = self.engine(socket, Direction::Send, checks)?;
+        self.received_by(&mut sink)
+    }
+
     fn engine(
         &self,
         socket: &Path,
-        mode: &'static str,
         direction: Direction,
         checks: bool,
-    ) -> Result<f64, Error> {
-        let peer = format!("--eth-peer=0,{}", super::role::MAC_TEXT);
-        let mut testpmd = self.testpmd(socket, mode, "server", 1, &[&peer])?;
-        let (socket, seconds) = (socket.to_owned(), self.seconds);
-        let role = VifRole { socket, direction, checks, seconds };
+    ) -> Result<RoleProcess, Error> {
+        let (socket, flows, seconds) = (socket.to_owned(), self.flows, self.seconds);
+        let role = VifRole { socket, direction, checks, flows, seconds };
         let role = Role::new(Part::Vif(role)).on_core(self.cores.server);
-        let mut engine = RoleProcess::start("the engine and its app", &role)?;
-        match direction {
-            Direction::Receive => self.received_by_app(&mut engine),
-            Direction::Send => self.received_by(&mut testpmd),
-        }
+        RoleProcess::start("the engine and its app", &role)
     }
 
     fn testpmd(
