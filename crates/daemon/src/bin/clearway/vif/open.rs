@@ -18,7 +18,10 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Arguments {
     /// What to receive, as for tcpdump: `dst host 10.0.0.2 and udp dst port 7000`; `own` is each of
     /// the host's addresses
-    #[arg(required_unless_present = "address")]
+    #[arg(
+        required_unless_present = "address",
+        value_parser = clap::builder::NonEmptyStringValueParser::new()
+    )]
     filter: Vec<String>,
     /// What may be sent, which keeps others from sending it; by default the answers to FILTER
     #[arg(long, value_name = "FILTER")]
