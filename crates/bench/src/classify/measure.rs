@@ -218,6 +218,7 @@ fn updates(
     times.sort_unstable_by(f64::total_cmp);
     let quantile = |part: f64| times[((times.len() - 1) as f64 * part) as usize];
     (figures.update_us_p50, figures.update_us_p99) = (quantile(0.5), quantile(0.99));
+    figures.update_us_max = quantile(1.0);
 }
 
 fn time(action: impl FnOnce()) -> f64 {

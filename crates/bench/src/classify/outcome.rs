@@ -17,6 +17,7 @@ pub(super) struct Figures {
     /// One rule in or out, at full size, between batches of packets.
     pub(super) update_us_p50: f64,
     pub(super) update_us_p99: f64,
+    pub(super) update_us_max: f64,
     /// Answers that were not those of the linear scan, of all that were checked.
     pub(super) wrong: u64,
 }
@@ -35,7 +36,7 @@ pub(super) struct Outcome {
 
 /// The order in which tables are shown.
 pub(super) const TABLES: [&str; 4] = ["linear", "adaptive", "tuple", "production"];
-const WIDTHS: [usize; 8] = [24, 12, 12, 10, 12, 12, 12, 8];
+const WIDTHS: [usize; 9] = [24, 12, 12, 10, 12, 12, 12, 10, 8];
 
 impl Outcome {
     pub(super) fn json(&self) -> String {
@@ -55,6 +56,7 @@ impl Outcome {
             "KiB",
             "update p50",
             "p99 us",
+            "max us",
             "wrong",
         ];
         row(&mut text, &head.map(String::from), &WIDTHS);
@@ -67,6 +69,7 @@ impl Outcome {
                 (figures.memory_bytes / 1024).to_string(),
                 format!("{:.2}", figures.update_us_p50),
                 format!("{:.2}", figures.update_us_p99),
+                format!("{:.1}", figures.update_us_max),
                 figures.wrong.to_string(),
             ];
             row(&mut text, &cells, &WIDTHS);

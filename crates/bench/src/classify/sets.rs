@@ -160,7 +160,7 @@ fn text_of(sets: &[Set]) -> String {
 fn production_text(sets: &[Set]) -> String {
     let mut text =
         String::from("\nThe production table beside librte_acl (ns per packet; KiB; us)\n");
-    let widths = [10, 10, 9, 6, 8, 10, 8, 9, 9, 10, 10, 6];
+    let widths = [10, 10, 9, 6, 8, 10, 8, 9, 9, 10, 10, 8, 6];
     let head = [
         "set",
         "production",
@@ -173,6 +173,7 @@ fn production_text(sets: &[Set]) -> String {
         "acl",
         "update p50",
         "p99",
+        "max",
         "wrong",
     ];
     row(&mut text, &head.map(String::from), &widths);
@@ -194,6 +195,7 @@ fn production_text(sets: &[Set]) -> String {
             acl(|acl| acl.memory_bytes as f64 / 1024.0, 0),
             format!("{:.2}", ours.update_us_p50),
             format!("{:.2}", ours.update_us_p99),
+            format!("{:.1}", ours.update_us_max),
             ours.wrong.to_string(),
         ];
         row(&mut text, &cells, &widths);

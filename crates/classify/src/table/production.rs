@@ -1,66 +1,89 @@
-//! The production table: a few hash tables, each by the bits that many rules have in common, behind a
-//! cache of exact answers.
+//! The production table: decision trees over the rules that have been there for a while, hash tables for
+//! those that came since and for connections, behind a cache of exact answers.
 //!
-//! - Each rule is in one hash table, so that an update touches one bucket. Ranges of ports stay ranges.
-//! - A table hashes by fewer bits than its rules ask for (TupleMerge), so that a few tables do for rules
-//!   of hundreds of masks. A bucket holds its rules side by side in order of rank.
-//! - Tables are asked in the order of their best rank, each about the whole batch, and only about
-//!   packets that have no better match already.
-//! - What fits nowhere is in the *rest*, which is scanned; when the rest grows, tables are made for it, and
-//!   when the number of rules has doubled, all tables are planned anew.
+//! ```text
+//!  insert ──▶ recent (hash tables) ──┐ step by step, while packets come:
+//!                 │                  ▼
+//!             connections      slots ──▶ plan ──▶ trees
+//! ```
+//!
+//! - An update touches one bucket, or one slot: trees are never changed, but made anew.
+//! - That is done a slice at a time, one with each batch of packets, when what searching the hash tables
+//!   has cost since the last time is what making trees does. Meanwhile a rule may be found in both.
 
 mod cache;
+mod cut;
 mod entry;
 mod plan;
+mod recent;
 mod search;
+mod slots;
 mod subtable;
+mod tree;
 
 use super::{BATCH_MAX, Table};
-use crate::{Pattern, Rule, RuleId};
+use crate::{Rule, RuleId};
 use cache::{Cache, Questions};
-use clearway_wire::digest::{Digest, PATTERN_WORDS};
+use clearway_wire::digest::Digest;
 use entry::{Entry, Wide};
-use plan::{BUCKET_MAX, TABLES_MAX};
+use plan::Plan;
+use recent::{Place, Recent};
 use search::Search;
+use slots::Slots;
 use std::collections::HashMap;
-use subtable::Subtable;
-
-/// The rest may have so many rules before tables are made for it.
-const REST_MIN: usize = 16;
-/// Never more tables than this.
-const SUBTABLES_MAX: usize = 48;
+use std::ops::Range;
+use tree::Trees;
 
 /// The cache has room for as many flows per rule, and per rule that is about one flow: some room to
 /// spare, so that most find a place.
 const FLOWS: usize = 16;
 const FLOWS_OF_EXACT: usize = 2;
-/// With so few, and a short rest, all is as well as it can be.
-const SUBTABLES_SIMPLE: usize = 4;
+/// More exact rules than this, and than one in so many of all, are connections.
+const EXACT_FEW: usize = 64;
+const EXACT_PART: usize = 8;
+/// Trees are made anew when as many hash tables have been asked, in all batches since, as a quarter of the
+/// rules that they would hold: about then it has cost what making them does.
+const DEBT_PART: usize = 4;
+/// Or when so many slots of rules that are gone are in lists, of all.
+const RETIRED_PART: usize = 2;
+/// So many slots are looked at in a slice when rules move.
+const MOVED: usize = 32;
 
-/// Where a rule is.
+/// Where a rule is. Trees may have what is in a slot, and if they do not, the hash tables do.
 #[derive(Clone, Copy, Debug)]
-struct Place {
-    subtable: u32,
-    hash: u64,
+struct Whereabouts {
+    slot: Option<u32>,
+    recent: Option<Place>,
+}
+
+/// What is done with slots between batches.
+#[derive(Debug)]
+enum Work {
+    /// Nothing.
+    None,
+    /// Trees are made.
+    Plan(Box<Plan>),
+    /// What is in slots before this one, and in the trees now, moves out of the hash tables.
+    Move(usize),
 }
 
 /// The production table.
 #[derive(Debug)]
 pub struct Production {
     cache: Cache,
-    /// The first is the rest: its mask is empty, so that it takes everything.
-    subtables: Vec<Subtable>,
-    /// The order in which they are asked.
-    order: Vec<u32>,
-    places: HashMap<RuleId, Place>,
+    slots: Slots,
+    trees: Trees,
+    recent: Recent,
+    work: Work,
+    /// How many hash tables have been asked since the trees were made, in all batches.
+    debt: usize,
+    places: HashMap<RuleId, Whereabouts>,
     /// Rules that are about one five-tuple.
     exact: usize,
+    /// Those of them that no tree ever has: they are best found by a hash.
+    connections: usize,
     wide: Vec<Wide>,
     wide_free: Vec<u32>,
-    /// How many rules there may be before all is planned anew.
-    planned_for: usize,
-    /// How many the rest may have before tables are made for it.
-    rest_max: usize,
     /// Where the work on a batch is done; what is left of the last one means nothing.
     search: Box<Search>,
     questions: Box<Questions>,
@@ -78,14 +101,16 @@ impl Production {
     pub fn new() -> Self {
         Self {
             cache: Cache::default(),
-            subtables: vec![Subtable::new([0; PATTERN_WORDS])],
-            order: vec![0],
+            slots: Slots::new(),
+            trees: Trees::default(),
+            recent: Recent::new(),
+            work: Work::None,
+            debt: 0,
             places: HashMap::new(),
             exact: 0,
+            connections: 0,
             wide: Vec::new(),
             wide_free: Vec::new(),
-            planned_for: 2 * REST_MIN,
-            rest_max: REST_MIN,
             search: Box::new(Search::new()),
             questions: Box::new(Questions::new()),
         }
@@ -99,10 +124,16 @@ impl Production {
         table
     }
 
-    /// How many hash tables there are, the rest included.
+    /// How many hash tables are asked.
     #[must_use]
-    pub fn subtables(&self) -> usize {
-        self.subtables.len()
+    pub fn hash_tables(&self) -> usize {
+        self.recent.tables()
+    }
+
+    /// True if no rules are on their way into the trees.
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        matches!(self.work, Work::None) && self.recent.count() == self.connections
     }
 
     /// How many packets the cache was asked about, and how many of them it knew.
@@ -124,90 +155,59 @@ impl Production {
         Entry::new(rule, wide)
     }
 
-    /// Puts an entry where it has the fewest neighbours.
-    fn place(&mut self, entry: Entry) {
-        let pattern = entry.pattern(&self.wide);
-        let mut best = (BUCKET_MAX, 0, 0);
-        for (index, subtable) in self.subtables.iter().enumerate().skip(1) {
-            if !subtable.takes(&pattern) {
-                continue;
-            }
-            let hash = subtable.hash_of(&pattern);
-            let length = subtable.bucket_length(hash);
-            if length < best.0 {
-                best = (length, index, hash);
-            }
-            if length == 0 {
-                break;
-            }
-        }
-        let (_, index, mut hash) = best;
-        if index == 0 {
-            hash = self.subtables[0].hash_of(&pattern);
-        }
-        self.put(index, entry, hash);
-    }
-
-    fn put(&mut self, index: usize, entry: Entry, hash: u64) {
-        let subtable = &mut self.subtables[index];
-        let is_first = entry.rank < subtable.least_rank;
-        subtable.insert(entry, hash, &self.wide);
-        self.places.insert(RuleId(entry.id), Place { subtable: index as u32, hash });
-        if is_first {
-            self.sort();
-        }
-    }
-
     fn update_cache(&mut self, entry: &Entry) {
         let pattern = entry.pattern(&self.wide);
         let flows = self.exact * FLOWS_OF_EXACT + (self.places.len() - self.exact) * FLOWS;
         self.cache.update(&pattern, &entry.looks_at(&self.wide), flows);
     }
 
-    fn sort(&mut self) {
-        self.order.clear();
-        self.order.extend(0..self.subtables.len() as u32);
-        self.order.sort_by_key(|&index| self.subtables[index as usize].least_rank);
-    }
-
-    /// Makes tables for `entries`, which are in none, and puts them there.
-    fn plan(&mut self, mut entries: Vec<Entry>, tables_max: usize) {
-        // In order of rank, so that it is those behind that find a bucket full.
-        entries.sort_unstable_by_key(|entry| entry.rank);
-        let patterns: Vec<Pattern> =
-            entries.iter().map(|entry| entry.pattern(&self.wide)).collect();
-        for mask in plan::masks(&patterns, tables_max) {
-            if self.subtables.iter().all(|subtable| subtable.mask != mask) {
-                self.subtables.push(Subtable::new(mask));
+    /// A slice of what is to be done so that packets are found faster.
+    fn work(&mut self) {
+        match &mut self.work {
+            Work::None => {
+                if self.is_plan_due() {
+                    let plan = Plan::new(self.slots.begin(), &self.slots);
+                    self.work = Work::Plan(Box::new(plan));
+                }
+            }
+            Work::Plan(plan) => {
+                if let Some(trees) = plan.step(&self.slots, &self.wide) {
+                    self.trees = trees;
+                    self.slots.finish();
+                    self.work = Work::Move(self.slots.entries().len());
+                }
+            }
+            Work::Move(end) => {
+                let slots = end.saturating_sub(MOVED)..*end;
+                *end = slots.start;
+                self.move_rules(slots);
             }
         }
-        self.sort();
-        for entry in entries {
-            self.place(entry);
+    }
+
+    fn is_plan_due(&self) -> bool {
+        let rules = self.places.len() - self.connections;
+        let is_debt_due = self.debt * DEBT_PART > rules && self.recent.count() > self.connections;
+        is_debt_due || self.slots.retired() * RETIRED_PART > self.slots.entries().len()
+    }
+
+    /// Rules in these slots that the trees have: the hash tables forget them.
+    fn move_rules(&mut self, slots: Range<usize>) {
+        if slots.start == 0 {
+            self.work = Work::None;
+            self.debt = 0;
         }
-        let rest = self.subtables[0].count;
-        self.rest_max = REST_MIN.max(rest * 2);
-    }
-
-    /// True if no plan could be much better: as with nothing but connections, however many.
-    fn is_simple(&self) -> bool {
-        self.subtables.len() <= SUBTABLES_SIMPLE && self.subtables[0].count <= REST_MIN
-    }
-
-    /// All tables anew.
-    fn plan_all(&mut self) {
-        let entries: Vec<Entry> =
-            self.subtables.iter().flat_map(|subtable| subtable.entries().copied()).collect();
-        self.subtables.truncate(1);
-        self.subtables[0] = Subtable::new([0; PATTERN_WORDS]);
-        self.plan(entries, TABLES_MAX);
-    }
-
-    /// Tables for the rest.
-    fn plan_rest(&mut self) {
-        let room = SUBTABLES_MAX - self.subtables.len();
-        let rest = std::mem::replace(&mut self.subtables[0], Subtable::new([0; PATTERN_WORDS]));
-        self.plan(rest.entries().copied().collect(), room.min(2));
+        for slot in slots {
+            let entry = &self.slots.entries()[slot];
+            if !self.slots.is_named(slot as u32) || entry.is_never() || slot == Slots::END as usize
+            {
+                continue;
+            }
+            let place = self.places.get_mut(&RuleId(entry.id)).expect("a rule has a place");
+            if let Some(recent) = place.recent.take() {
+                self.recent.remove(entry.id, recent, &self.wide);
+            }
+        }
     }
 
     /// Asks the cache about a batch, and finds and remembers what it does not know.
@@ -232,34 +232,35 @@ impl Production {
         }
     }
 
-    /// Looks for the packets of `search` in all tables.
+    /// Looks for the packets of `search` everywhere.
     fn search(&mut self, digests: &[Digest]) {
-        for &index in &self.order {
-            self.subtables[index as usize].search(&mut self.search, digests, &self.wide);
-        }
+        self.trees.search(&mut self.search, digests, &self.slots, &self.wide);
+        self.recent.search(&mut self.search, digests, &self.wide);
+        self.debt += self.recent.tables();
     }
 }
 
 impl Table for Production {
     fn insert(&mut self, rule: Rule) {
         let entry = self.entry(&rule);
-        self.place(entry);
         self.exact += usize::from(entry.is_exact());
+        let few = EXACT_FEW.max(self.places.len() / EXACT_PART);
+        let is_connection = entry.is_exact() && self.exact > few;
+        self.connections += usize::from(is_connection);
+        let recent = Some(self.recent.insert(entry, &self.wide));
+        let slot = (!is_connection).then(|| self.slots.insert(entry));
+        self.places.insert(rule.id, Whereabouts { slot, recent });
         self.update_cache(&entry);
-        if self.places.len() > self.planned_for {
-            self.planned_for = self.places.len() * 2;
-            if !self.is_simple() {
-                self.plan_all();
-            }
-        } else if self.subtables[0].count > self.rest_max {
-            self.plan_rest();
-        }
     }
 
     fn remove(&mut self, id: RuleId) -> bool {
         let Some(place) = self.places.remove(&id) else { return false };
-        let subtable = &mut self.subtables[place.subtable as usize];
-        let entry = subtable.remove(id.0, place.hash, &self.wide);
+        let entry = place.recent.map(|recent| self.recent.remove(id.0, recent, &self.wide));
+        let entry = match place.slot {
+            Some(slot) => self.slots.remove(slot),
+            None => entry.expect("a connection is in the hash tables"),
+        };
+        self.connections -= usize::from(place.slot.is_none());
         self.exact -= usize::from(entry.is_exact());
         self.update_cache(&entry);
         if entry.is_wide() {
@@ -271,6 +272,7 @@ impl Table for Production {
     fn classify(&mut self, digests: &[Digest], found: &mut [Option<RuleId>]) {
         assert!(digests.len() <= BATCH_MAX, "a batch has at most {BATCH_MAX} packets");
         let found = &mut found[..digests.len()];
+        self.work();
         if self.cache.is_on(digests.len()) {
             return self.ask(digests, found);
         }
@@ -289,11 +291,12 @@ impl Table for Production {
     }
 
     fn memory_bytes(&self) -> usize {
-        let subtables: usize = self.subtables.iter().map(Subtable::memory_bytes).sum();
         // The map keeps one byte per place besides, and is at most 7/8 full.
-        let places = self.places.capacity() * 8 / 7 * (size_of::<(RuleId, Place)>() + 1);
+        let places = self.places.capacity() * 8 / 7 * (size_of::<(RuleId, Whereabouts)>() + 1);
         let wide = self.wide.capacity() * size_of::<Wide>();
         let work = size_of::<Search>() + size_of::<Questions>();
-        self.cache.memory_bytes() + subtables + places + wide + work
+        let found =
+            self.trees.memory_bytes() + self.slots.memory_bytes() + self.recent.memory_bytes();
+        self.cache.memory_bytes() + found + places + wide + work
     }
 }

@@ -206,6 +206,39 @@ fn an_empty_table_finds_nothing() {
     }
 }
 
+/// While trees are made, in slices, rules go and come and packets get right answers; and it ends.
+#[test]
+fn rules_move_into_trees_while_others_come_and_go() {
+    let mut generator = Generator::new(4);
+    let (mut oracle, mut table) = (Linear::new(), Production::without_cache());
+    let insert = |generator: &mut Generator, oracle: &mut Linear, table: &mut Production, id| {
+        let rule = generator.rule(id);
+        oracle.insert(rule);
+        table.insert(rule);
+    };
+    (0..600).for_each(|id| insert(&mut generator, &mut oracle, &mut table, id));
+    let batch = |generator: &mut Generator, oracle: &mut Linear, table: &mut Production| {
+        let digests: Vec<_> = (0..BATCH_MAX).map(|_| generator.digest()).collect();
+        let (mut expected, mut found) = ([None; BATCH_MAX], [None; BATCH_MAX]);
+        oracle.classify(&digests, &mut expected);
+        table.classify(&digests, &mut found);
+        assert_eq!(found, expected);
+    };
+    for id in 600..800 {
+        batch(&mut generator, &mut oracle, &mut table);
+        assert!(oracle.remove(RuleId(id - 600)) && table.remove(RuleId(id - 600)));
+        insert(&mut generator, &mut oracle, &mut table, id);
+    }
+    assert!(!table.is_settled(), "this was to be about the time before");
+    let settles = (0..100_000).any(|_| {
+        batch(&mut generator, &mut oracle, &mut table);
+        table.is_settled()
+    });
+    assert!(settles, "{} hash tables are left", table.hash_tables());
+    assert_eq!(table.hash_tables(), 0);
+    batch(&mut generator, &mut oracle, &mut table);
+}
+
 /// A hundred thousand connections are no slower to find than a hundred, but for what memory costs: they all
 /// are in one hash table, whose buckets stay short.
 #[test]
@@ -227,7 +260,7 @@ fn exact_rules_share_one_hash_table() {
         let rank = Rank::new(0, number);
         table.insert(Rule { id: RuleId(number as u32), rank, clause: connection(number).into() });
     }
-    assert!(table.subtables() <= 3, "{} hash tables", table.subtables());
+    assert!(table.hash_tables() <= 3, "{} hash tables", table.hash_tables());
     for number in (0..count).step_by(97) {
         let words: [u64; 8] =
             std::array::from_fn(|word| connection(number).value().get(word).copied().unwrap_or(0));

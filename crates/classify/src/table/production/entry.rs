@@ -43,6 +43,9 @@ impl Entry {
         id: 0,
         wide: Self::NARROW,
     };
+    /// What stands where a rule was: it has a bit in its value that it does not ask for. Its rank ends no
+    /// search through a list.
+    pub(super) const NEVER: Self = Self { rank: 0, value_0: 1, ..Self::NONE };
 
     /// A rule, whose wide part, if it has one, is at `wide`.
     pub(super) fn new(rule: &Rule, wide: u32) -> Self {
@@ -66,7 +69,7 @@ impl Entry {
     /// True if words 0 and 3 are as the rule wants them. Without a branch.
     #[inline]
     pub(super) fn matches(&self, word_0: u64, word_3: u64) -> bool {
-        let differ = (word_0 ^ self.value_0) & self.mask_0 | (word_3 ^ self.value_3) & self.mask_3;
+        let differ = (word_0 & self.mask_0 ^ self.value_0) | (word_3 & self.mask_3 ^ self.value_3);
         let source = ((word_0 >> 48) as u16).wrapping_sub(self.source_first) <= self.source_span;
         let destination =
             ((word_0 >> 32) as u16).wrapping_sub(self.destination_first) <= self.destination_span;
@@ -80,8 +83,22 @@ impl Entry {
         self.mask_0 & TUPLE == TUPLE && self.mask_3 == u64::MAX
     }
 
+    #[inline]
     pub(super) fn is_wide(&self) -> bool {
         self.wide != Self::NARROW
+    }
+
+    /// True of [`Entry::NEVER`] only.
+    pub(super) fn is_never(&self) -> bool {
+        self.value_0 & !self.mask_0 != 0
+    }
+
+    /// The first and the last port from the source, and to the destination.
+    pub(super) fn ports(&self) -> [(u16, u16); 2] {
+        [
+            (self.source_first, self.source_first + self.source_span),
+            (self.destination_first, self.destination_first + self.destination_span),
+        ]
     }
 
     /// What the rule asks for, where the rest of it is `wide`.

@@ -1,4 +1,4 @@
-//! A batch of packets on their way through the hash tables.
+//! A batch of packets on their way through the trees and hash tables.
 
 use crate::table::BATCH_MAX;
 use clearway_wire::digest::Digest;
