@@ -97,14 +97,19 @@ impl Pair {
 
     /// Sends so many messages over all connections in turn, until all have come. Returns what one costs.
     fn exchange(&mut self, messages: u64) -> f64 {
-        let parts = messages.div_ceil(PART_MESSAGES);
-        let end = self.sent + parts * PART_MESSAGES;
-        median((0..parts).map(|_| self.part_ns(end)).collect())
+        let end = self.sent + messages;
+        let mut costs = Vec::new();
+        while self.received < end {
+            costs.push(self.part_ns(end));
+        }
+        median(costs)
     }
 
     /// Lets some more messages come, of those before `end`. Returns what one costs.
     fn part_ns(&mut self, end: u64) -> f64 {
-        let (part_end, before_ns) = (self.received + PART_MESSAGES, self.stage.cpu_ns);
+        let (before, before_ns) = (self.received, self.stage.cpu_ns);
+        // A step may bring more than are missing: parts drift, and the last may be smaller.
+        let part_end = (before + PART_MESSAGES).min(end);
         while self.received < part_end {
             while self.sent < end
                 && self.sent - self.received < WINDOW
@@ -115,7 +120,7 @@ impl Pair {
             }
             self.step();
         }
-        (self.stage.cpu_ns - before_ns) as f64 / PART_MESSAGES as f64
+        (self.stage.cpu_ns - before_ns) as f64 / (self.received - before) as f64
     }
 
     fn step(&mut self) {
