@@ -64,5 +64,7 @@ pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
     OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,
 };
+#[cfg(not(loom))]
+pub use memory::fetch;
 pub use pool::{NotAllocated, Pool};
 pub use violation::Violation;

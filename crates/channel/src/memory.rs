@@ -291,6 +291,18 @@ impl Bytes {
     }
 }
 
+const CACHE_LINE_BYTES: usize = 64;
+
+/// Asks the processor to load all of `value`, most of which will be read soon: later each cache line
+/// would be waited for, one after the other.
+#[inline]
+pub fn fetch<T>(value: &T) {
+    let address: *const u8 = core::ptr::from_ref(value).cast();
+    for at in (0..size_of::<T>()).step_by(CACHE_LINE_BYTES) {
+        prefetch(address.wrapping_add(at));
+    }
+}
+
 /// Asks the processor to load a cache line soon. Any address is allowed.
 #[inline]
 pub(crate) fn prefetch<T>(address: *const T) {

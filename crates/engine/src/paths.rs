@@ -23,6 +23,12 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
+    /// What [`Paths::find`] will read for a flow, for fetching it from memory ahead.
+    #[inline]
+    pub(crate) fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
+        self.flows.get(key.slot())
+    }
+
     /// The path to `destination`, if there is one now. Asks for the neighbour if it is not known.
     #[inline]
     pub(crate) fn find(

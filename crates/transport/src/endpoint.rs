@@ -47,12 +47,22 @@ const FAREWELLS_FIRST: u32 = 8;
 /// Flows of one endpoint, whatever the configuration says.
 const FLOWS_MAX: usize = 1 << SLOT_BITS;
 
+/// The state of so many flows, 2 KB each, stays in a cache of the second level beside all else.
+const FLOWS_AT_HAND: usize = 128;
+
 /// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot,
 /// those above them its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowKey(u64);
 
 impl FlowKey {
+    /// What a datagram of a peer names. Nothing is checked.
+    #[inline]
+    #[must_use]
+    pub fn of(datagram: &[u8]) -> Option<Self> {
+        Some(Self(Packet::new(datagram).ok()?.flow()))
+    }
+
     /// The slot of the flow: small, dense, and reused after the flow has ended.
     #[must_use]
     pub const fn slot(self) -> usize {
@@ -217,10 +227,19 @@ impl Endpoint {
         (flow.local_id() == key.0).then(|| flow.owner())
     }
 
+    /// The memory that a packet or message of this flow needs, for fetching it from memory ahead. `None`
+    /// if there is no such flow, or so few flows that they are at hand.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
+        let slots = Some(&self.slots).filter(|slots| slots.len() > FLOWS_AT_HAND);
+        slots?.get(key.slot())?.flow.as_deref()
+    }
+
     /// Whose flow a datagram of a peer is for, if what it says is true.
     #[must_use]
     pub fn owner_of(&self, datagram: &[u8]) -> Option<Owner> {
-        self.owner(FlowKey(Packet::new(datagram).ok()?.flow()))
+        self.owner(FlowKey::of(datagram)?)
     }
 
     /// Which engine of the host that has received `datagram` is to have it: the one whose flow, or
@@ -302,10 +321,7 @@ impl Endpoint {
     pub fn send(&mut self, now: Time, key: FlowKey, offset: u32, length: u32) {
         let Some(flow) = self.flow(key) else { return };
         flow.send(offset, length);
-        // In line already: sending more changes nothing until it has its turn.
-        if !self.slots[key.slot()].is_ready {
-            self.update(now, key.slot());
-        }
+        self.queue(now, key.slot());
     }
 
     /// The app has released a message of `length` bytes that it got from this flow.

@@ -207,6 +207,9 @@ impl Outgoing {
             self.messages.pop_front();
             done += 1;
         }
+        if self.messages.is_empty() {
+            self.messages.clear(); // begins at its first place again: one cache line for one message
+        }
         self.first_sequence = self.first_sequence.wrapping_add(done);
         self.next_index -= done as usize;
         done

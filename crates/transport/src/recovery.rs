@@ -205,6 +205,9 @@ impl Recovery {
             self.packets.pop_front();
             self.first += 1;
         }
+        if self.packets.is_empty() {
+            self.packets.clear(); // begins at its first place again: one cache line for one packet
+        }
     }
 
     /// Declares packets lost that were overtaken by some later ones or by the loss delay; `on_lost`

@@ -116,6 +116,12 @@ impl Channel {
         self.connections.at(slot)
     }
 
+    /// What is kept of the connection in this slot, for fetching it from memory ahead.
+    #[inline]
+    pub(crate) fn state(&self, slot: u32) -> Option<&(impl Sized + use<>)> {
+        self.connections.state(slot)
+    }
+
     /// The slots of all connections.
     pub(crate) fn open_slots(&self) -> Vec<u32> {
         self.connections.iter().map(|(slot, _)| slot).collect()

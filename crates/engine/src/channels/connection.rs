@@ -148,6 +148,12 @@ impl Connections {
         self.slots.get_mut(slot as usize)?.connection.as_mut()
     }
 
+    /// What is kept of the connection in this slot, for fetching it from memory ahead.
+    #[inline]
+    pub(super) fn state(&self, slot: u32) -> Option<&(impl Sized + use<>)> {
+        self.slots.get(slot as usize)
+    }
+
     pub(super) fn peek(&self, slot: u32) -> Option<&Connection> {
         self.slots.get(slot as usize)?.connection.as_ref()
     }

@@ -3,7 +3,7 @@
 use clearway_base::Time;
 use clearway_channel::burst::Point;
 use clearway_nic::BURST_FRAMES;
-use clearway_transport::{Arrival, Owner};
+use clearway_transport::{Arrival, FlowKey, Owner};
 use clearway_wire::digest::Digest;
 
 use super::elsewhere::Way;
@@ -27,12 +27,49 @@ impl Core {
         let mut owners = [None; BURST_FRAMES];
         let owners = &mut owners[..frames.len()];
         self.switch.find(digests, owners);
+        self.fetch_flows(frames, digests, owners);
         if self.switch.has_onlookers() {
             self.handle_watched(now, frames, digests, owners, via);
         } else {
             self.hand_over_runs(now, frames, owners, via);
         }
         self.digests = all;
+    }
+
+    /// With many flows, the time that a packet takes is that of fetching its flow's state from memory. A
+    /// burst fetches the flows of all its packets at once, before the first is handled.
+    #[inline]
+    fn fetch_flows(&self, frames: &[&[u8]], digests: &[Digest], owners: &[Option<Port>]) {
+        let messages = Some(Port::Service(Service::Messages));
+        let all = frames.iter().zip(digests).zip(owners);
+        let payloads = all
+            .filter(|(_, owner)| **owner == messages)
+            .filter_map(|((frame, digest), _)| payload(frame, digest));
+        let mut any = false;
+        for key in payloads.clone().filter_map(FlowKey::of) {
+            any |= self.fetch_flow(key);
+        }
+        if !any {
+            return;
+        }
+        for owner in payloads.filter_map(|payload| self.endpoint.owner_of(payload)) {
+            if let Some(channel) = self.channels.peek(owner.channel)
+                && let Some(state) = channel.state(owner.connection)
+            {
+                clearway_channel::fetch(state);
+            }
+        }
+    }
+
+    /// Has the state of a flow fetched. False if it is at hand anyway.
+    #[inline]
+    pub(super) fn fetch_flow(&self, key: FlowKey) -> bool {
+        let Some(state) = self.endpoint.state(key) else { return false };
+        clearway_channel::fetch(state);
+        if let Some(path) = self.paths.state(key) {
+            clearway_channel::fetch(path);
+        }
+        true
     }
 
     /// Gives frames to their owners, those that follow each other and have the same one together.

@@ -101,7 +101,10 @@ impl Core {
         channel.submitted(slot);
         self.channels.counters.messages_submitted += 1;
         match flow {
-            Some(key) => self.endpoint.send(now, key, offset, length),
+            Some(key) => {
+                self.fetch_flow(key);
+                self.endpoint.send(now, key, offset, length);
+            }
             None => {
                 self.channels.send_local(Owner { channel: id, connection: slot }, offset, length)
             }

@@ -116,6 +116,20 @@ impl Endpoint {
         }
     }
 
+    /// Puts a flow in line that has a message to send. Whether it may is found out when it has its turn:
+    /// until then its state can be fetched from memory.
+    pub(super) fn queue(&mut self, now: Time, index: usize) {
+        let slot = &mut self.slots[index];
+        if slot.is_ready {
+            return;
+        }
+        slot.is_ready = true;
+        self.ready.push_back(index as u32);
+        if slot.alarms.earliest() == Time::MAX {
+            self.set_alarm(now, index);
+        }
+    }
+
     /// Sees to it that the wheel wakes a flow in time.
     pub(super) fn set_alarm(&mut self, now: Time, index: usize) {
         let slot = &mut self.slots[index];
