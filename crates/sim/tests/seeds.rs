@@ -116,7 +116,7 @@ fn the_same_seed_gives_the_same_trace() {
 fn two_hundred_hosts_in_one_network() {
     let options = Options { hosts: Some(200), duration_ns: SECOND, ..Options::new(11) };
     let summary = pass(&options);
-    assert!(summary.figure("messages_received") > 10_000, "{summary}");
+    assert!(summary.figure("messages_received") > 5_000, "{summary}");
 }
 
 /// Seeds that have failed once, and why.

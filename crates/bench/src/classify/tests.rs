@@ -69,7 +69,9 @@ fn all_tables_are_right_about_a_real_rule_set() {
     let headers = trace::generate(&lines, 3, trace::SEED);
     let (with, without) = measure::production(&all, &headers, Effort::LITTLE);
     assert_eq!((with.wrong, without.wrong), (0, 0));
-    assert!(with.memory_bytes < 657 * 1024, "librte_acl takes 657 KiB, we {}", with.memory_bytes);
+    // At 10,000 rules, librte_acl takes 1,500 to 14,000 bytes for each (docs/classify.md).
+    let bytes_per_rule = with.memory_bytes / all.len();
+    assert!(bytes_per_rule < 1500, "{bytes_per_rule} bytes per rule");
 }
 
 #[test]
