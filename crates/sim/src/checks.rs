@@ -9,8 +9,8 @@ use crate::Finding;
 
 /// No window is larger, as `transport` promises.
 const WINDOW_BYTES_MAX: u64 = 64 << 20;
-/// No more packets of a flow are in flight, and none is larger; as much again for probes.
-const IN_FLIGHT_BYTES_MAX: u64 = 2 * 1024 * 9000;
+/// What is in flight was within a window once; as much again for probes.
+const IN_FLIGHT_BYTES_MAX: u64 = 2 * WINDOW_BYTES_MAX;
 /// Completions that wait for one app: what the windows of its connections allow.
 const WAITING_MAX: u64 = 100_000;
 /// How long after the last app has heard of its last connection flows may linger: a peer that died is

@@ -11,7 +11,9 @@ use crate::network::Link;
 
 /// Messages that are measured, after as many to warm up; one for each flow if there are more of those.
 const MESSAGES_MIN: u64 = 40_000;
-const MESSAGE_BYTES: u32 = 64;
+/// No two fit into a packet, and each is answered, so that acknowledgements travel with answers: a message is
+/// a packet there and one back, over however many flows.
+const MESSAGE_BYTES: u32 = 800;
 /// Messages under way at a time.
 const WINDOW: u64 = 64;
 /// Connection attempts under way at a time.
@@ -22,7 +24,7 @@ const ATTEMPTS: u64 = 256;
 pub struct FlowCost {
     /// Flows of each engine.
     pub flows: u64,
-    /// Time in the turns of both engines per message.
+    /// Time in the turns of both engines per message with its answer.
     pub cpu_ns_per_message: f64,
     /// Time in them per connection that was opened.
     pub cpu_ns_per_connection: f64,
@@ -125,11 +127,22 @@ impl Pair {
 
     fn step(&mut self) {
         self.stage.ring(self.client);
-        self.stage.step(&mut |_, completion| match completion {
-            Completion::Connected { connection, .. } => self.connections.push(*connection),
+        let mut to_answer = Vec::new();
+        self.stage.step(&mut |seat, completion| match *completion {
+            Completion::Connected { connection, .. } => self.connections.push(connection),
+            Completion::Received { connection, .. } if seat == self.server => {
+                to_answer.push(connection);
+            }
             Completion::Received { .. } => self.received += 1,
             _ => {}
         });
+        if to_answer.is_empty() {
+            return;
+        }
+        for connection in to_answer {
+            assert!(self.stage.send(self.server, connection, MESSAGE_BYTES), "few are under way");
+        }
+        self.stage.ring(self.server);
     }
 }
 
