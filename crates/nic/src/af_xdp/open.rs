@@ -26,11 +26,12 @@ const DESCRIPTORS_MAX: u32 = 2048;
 /// The slots of the `sockets` map in steer.c.
 const QUEUES_MAX: u32 = 256;
 
-/// How often a queue that the kernel still calls busy is tried again, and after what pause. The
-/// kernel frees a closed AF_XDP socket's queue in the background, so that a daemon that restarts
+/// How often a queue or an interface that the kernel still calls busy is tried again, and after what
+/// pause. The kernel frees a closed AF_XDP socket's queue in the background, and a program stays attached
+/// while a process that is just being started has its descriptor, too; so that a daemon that restarts
 /// would otherwise meet its own shadow.
-const BIND_ATTEMPTS: u32 = 100;
-const BIND_PAUSE: Duration = Duration::from_millis(5);
+const BUSY_ATTEMPTS: u32 = 100;
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What to open and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -267,8 +268,8 @@ fn open_way(
     layout: Layout,
     queues: u32,
 ) -> Result<(FdLink, Vec<Socket>), Refusal> {
-    let link =
-        program.attach(device, way.attach_mode()).map_err(|error| attach_refused(device, error))?;
+    let link = patiently(|| program.attach(device, way.attach_mode()))
+        .map_err(|error| attach_refused(device, error))?;
     let mut sockets = Vec::new();
     for queue in 0..queues {
         let socket = Socket::new(layout).map_err(Refusal::Final)?;
@@ -282,12 +283,21 @@ fn open_way(
 }
 
 fn bind(socket: &Socket, device: &Device, queue: u32, way: Way) -> io::Result<()> {
-    let mut outcome = Ok(());
-    for _ in 0..BIND_ATTEMPTS {
-        outcome = socket.bind(device.index(), queue, way == Way::ZeroCopy);
+    patiently(|| socket.bind(device.index(), queue, way == Way::ZeroCopy))
+}
+
+fn is_busy(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
+}
+
+/// Tries again what the kernel still calls busy.
+fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let mut outcome = attempt();
+    for _ in 1..BUSY_ATTEMPTS {
         match &outcome {
-            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                std::thread::sleep(BIND_PAUSE);
+            Err(error) if is_busy(error) => {
+                std::thread::sleep(BUSY_PAUSE);
+                outcome = attempt();
             }
             _ => break,
         }
@@ -302,13 +312,11 @@ fn attach_refused(device: &Device, error: io::Error) -> Refusal {
             "cannot attach an XDP program to {name}: that needs CAP_NET_ADMIN. Run as root or add \
              that capability"
         ))),
-        io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists => {
-            Refusal::Final(Error::Invalid(format!(
-                "another XDP program is attached to {name} (another daemon, or a tool's): `ip link \
+        _ if is_busy(&error) => Refusal::Final(Error::Invalid(format!(
+            "another XDP program is attached to {name} (another daemon, or a tool's): `ip link \
                  show {name}` and `bpftool net` say which. Stop its owner, or remove it with `ip \
                  link set {name} xdp off`"
-            )))
-        }
+        ))),
         io::ErrorKind::Unsupported => Refusal::Way("its driver runs no XDP programs".into()),
         _ => Refusal::Way(format!("attach: {error}")),
     }
