@@ -25,6 +25,7 @@ use clearway_wire::digest::{Digest, PATTERN_WORDS};
 use limits::Usage;
 use overlaps::Overlaps;
 use slab::Slab;
+use std::array;
 use std::collections::BTreeMap;
 
 /// Who has a VIF: an app, or a part of the engine. Chosen by whoever registers.
@@ -76,6 +77,13 @@ struct CopyRule {
     clause: Clause,
 }
 
+/// The owner of packets that look like this, as far as any rule looks at them.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    words: [u64; PATTERN_WORDS],
+    owner: Option<VifId>,
+}
+
 /// All VIFs of a host. `T` finds the owners of packets.
 #[derive(Debug)]
 pub struct Registry<T = Production> {
@@ -86,6 +94,8 @@ pub struct Registry<T = Production> {
     send: Overlaps,
     receive: Overlaps,
     table: T,
+    /// What was said last of packets that look alike; nothing once a rule has come or gone.
+    last: Option<Last>,
     /// In order of rank. The limits keep them few, and all that match are wanted.
     copies: Vec<CopyRule>,
 }
@@ -102,6 +112,7 @@ impl<T: Table> Registry<T> {
             send: Overlaps::default(),
             receive: Overlaps::default(),
             table,
+            last: None,
             copies: Vec::new(),
         }
     }
@@ -117,6 +128,7 @@ impl<T: Table> Registry<T> {
     /// Takes a VIF out; false if there is none of that id.
     pub fn remove(&mut self, id: VifId) -> bool {
         let Some(entry) = self.vifs.remove(id.0) else { return false };
+        self.last = None;
         for rule in &entry.send_rules {
             self.send.remove(*rule);
         }
@@ -146,36 +158,42 @@ impl<T: Table> Registry<T> {
 
     /// The VIF that owns the packet of each digest. Copies come besides: see [`Registry::copies`].
     ///
-    /// Packets of one flow often come together, and of many flows to one server: if all look alike as far
-    /// as any rule looks at them, the table is asked about one.
-    ///
     /// # Panics
     /// If there are more digests than [`BATCH_MAX`], or than places in `found`.
     #[inline]
     pub fn receivers(&mut self, digests: &[Digest], found: &mut [Option<VifId>]) {
-        let found = &mut found[..digests.len()];
-        let asked = if self.look_alike(digests) { &digests[..1] } else { digests };
         let mut rules = [None; BATCH_MAX];
-        self.table.classify(asked, &mut rules[..asked.len()]);
-        for (rule, found) in rules.iter().zip(found.iter_mut()).take(asked.len()) {
+        self.table.classify(digests, &mut rules[..digests.len()]);
+        for (rule, found) in rules.iter().zip(&mut found[..digests.len()]) {
             *found = rule.map(|rule| self.receive.vif_of(rule));
-        }
-        if asked.len() < found.len() {
-            found.fill(found[0]);
         }
     }
 
-    /// True if there is something to ask about, and one answer to it.
+    /// The owner, or that there is none, of packets that all look alike as far as any rule looks at them: those of
+    /// one flow often come together, and those of many flows to one server. `None` if they do not, or there are none.
+    /// The table is not even asked if they look like those before.
     #[inline]
-    fn look_alike(&self, digests: &[Digest]) -> bool {
-        let [first, others @ ..] = digests else { return false };
+    pub fn common_receiver(&mut self, digests: &[Digest]) -> Option<Option<VifId>> {
         let decisive = self.receive.decisive();
+        let look = |digest: &Digest| array::from_fn(|word| digest.words()[word] & decisive[word]);
+        let (first, others) = digests.split_first()?;
+        let words: [u64; PATTERN_WORDS] = look(first);
         let differs = |other: &Digest| {
-            (0..PATTERN_WORDS).fold(0, |all, word| {
-                all | (first.words()[word] ^ other.words()[word]) & decisive[word]
-            })
+            let pairs = words.iter().zip(look(other));
+            pairs.fold(0, |all, (word, other): (&u64, u64)| all | (word ^ other)) != 0
         };
-        others.iter().all(|other| differs(other) == 0)
+        if others.iter().any(differs) {
+            return None;
+        }
+        match self.last {
+            Some(last) if last.words == words => Some(last.owner),
+            _ => {
+                let mut owner = [None];
+                self.receivers(&digests[..1], &mut owner);
+                self.last = Some(Last { words, owner: owner[0] });
+                Some(owner[0])
+            }
+        }
     }
 
     /// True if there are VIFs that want copies: else nobody needs to ask.
@@ -322,6 +340,7 @@ impl<T: Table> Registry<T> {
             return None;
         }
         let id = self.receive.insert(clause, vif);
+        self.last = None;
         self.table.insert(Rule { id, rank, clause });
         Some(id)
     }

@@ -72,6 +72,11 @@ fn receivers(registry: &mut Registry, digests: &[Digest]) -> Vec<Option<VifId>> 
     let mut found = vec![None; digests.len()];
     registry.receivers(digests, &mut found);
     assert_eq!(found, each);
+    // Twice: asked, and remembered.
+    for _ in 0..2 {
+        let alike = registry.common_receiver(digests);
+        assert!(alike.is_none_or(|owner| each.iter().all(|each| *each == owner)), "{alike:?}");
+    }
     found
 }
 
@@ -82,9 +87,11 @@ fn packets_that_look_alike_to_all_rules_have_one_owner_and_others_their_own() {
     let clients: Vec<_> =
         (0..32).map(|client| udp(client, 1000 + u64::from(client), 7, 53)).collect();
     assert_eq!(receivers(&mut registry, &clients), [Some(server); 32]);
+    assert_eq!(registry.common_receiver(&clients), Some(Some(server)));
     let mut with_another = clients.clone();
     with_another[31] = udp(31, 1031, 7, 54);
     assert_eq!(receivers(&mut registry, &with_another)[30..], [Some(server), None]);
+    assert_eq!(registry.common_receiver(&with_another), None);
     let higher = |filter| Vif { priority: 1, ..vif(2, "", filter) };
     for filter in ["udp src port 1009", "udp src portrange 1009-1011", "src host 0.0.0.9"] {
         let narrow = registry.register(higher(filter)).unwrap();
@@ -94,6 +101,7 @@ fn packets_that_look_alike_to_all_rules_have_one_owner_and_others_their_own() {
         assert_eq!(receivers(&mut registry, &clients), [Some(server); 32], "{filter}");
     }
     registry.remove(server);
+    assert_eq!(registry.common_receiver(&clients), Some(None), "nothing is remembered of it");
     assert_eq!(receivers(&mut registry, &clients), [None; 32]);
 }
 

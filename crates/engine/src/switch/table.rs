@@ -7,7 +7,7 @@ use clearway_channel::{Code, Completion, FrameRefusal};
 use clearway_classify::registry::{Action, Limits, OwnerId, VifId};
 use clearway_classify::{Clause, Filter, Pattern, Registry, registry};
 use clearway_nic::MacAddress;
-use clearway_wire::digest::{Digest, PATTERN_WORDS, fields};
+use clearway_wire::digest::{Digest, fields};
 
 use super::Table;
 use super::capture::{Capture, CaptureSpec};
@@ -91,23 +91,6 @@ pub(crate) struct Switch {
     /// The Ethernet addresses of this host: the NIC's first, then those of VIFs that have one of
     /// their own, once per VIF.
     macs: Vec<u64>,
-    /// What the table last said, of packets that all looked alike; nothing once it has changed.
-    answer: Option<Answer>,
-}
-
-/// The owner of all packets that look like this.
-#[derive(Clone, Copy, Debug)]
-struct Answer {
-    words: [u64; PATTERN_WORDS],
-    owner: Option<Port>,
-}
-
-impl Answer {
-    #[inline]
-    fn is_for(&self, digest: &Digest) -> bool {
-        let pairs = self.words.iter().zip(digest.words());
-        pairs.fold(0, |difference, (a, b)| difference | (a ^ b)) == 0
-    }
 }
 
 impl Switch {
@@ -126,7 +109,6 @@ impl Switch {
             senders: VecDeque::new(),
             touched: Vec::new(),
             macs: vec![mac_number(mac)],
-            answer: None,
         };
         switch.set_services(services);
         switch
@@ -149,7 +131,6 @@ impl Switch {
     /// the address was the host's. It may go on until it closes that, and the service receives all
     /// the same.
     fn add_service(&mut self, entry: &Entry) {
-        self.answer = None;
         let wanted = |send: Option<Filter>| registry::Vif {
             owner: HOST,
             send,
@@ -201,7 +182,6 @@ impl Switch {
         name: impl Fn(u32) -> String,
     ) -> Result<Vec<VifId>, VifRefused> {
         self.check_spec(spec)?;
-        self.answer = None;
         let receive = union("receive", &spec.receive)?;
         let (copies, send) = (union("copies", &spec.copies)?, union("transmit", &spec.transmit)?);
         let own = registry::Vif {
@@ -287,7 +267,6 @@ impl Switch {
 
     /// What was registered is registered no more.
     pub(super) fn unregister(&mut self, entries: &[VifId]) {
-        self.answer = None;
         for entry in entries {
             self.registry.remove(*entry);
             self.ports[entry.0 as usize] = None;
@@ -356,40 +335,16 @@ impl Switch {
         Some(VifKey { slot: slot as u32, channel })
     }
 
-    /// The owner of each packet, `None` where it is nobody's here. Packets of one flow often come
-    /// together: if all look alike, the table is asked about one, and not even that if they look like
-    /// those before.
+    /// The owner of each packet, `None` where it is nobody's here.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
-        let Some(first) = digests.first() else { return };
-        let Some(answer) = self.answer.filter(|answer| answer.is_for(first)) else {
-            return self.ask(digests, owners);
-        };
-        if digests[1..].iter().all(|digest| answer.is_for(digest)) {
-            owners.fill(answer.owner);
-        } else {
-            self.ask(digests, owners);
+        if let Some(entry) = self.registry.common_receiver(digests) {
+            return owners.fill(entry.and_then(|entry| self.port(entry)));
         }
-    }
-
-    /// Asks the table.
-    fn ask(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
-        let [first, others @ ..] = digests else { return };
-        let words = core::array::from_fn(|at| first.words()[at]);
-        let mut answer = Answer { words, owner: None };
-        let are_alike = others.iter().all(|other| answer.is_for(other));
-        let asked = if are_alike { &digests[..1] } else { digests };
         let mut entries = [None; clearway_nic::BURST_FRAMES];
-        self.registry.receivers(asked, &mut entries[..asked.len()]);
-        for (owner, entry) in owners.iter_mut().zip(&entries[..asked.len()]) {
-            // A port is copied as a whole: one that is put together from parts has to be waited for.
-            let port = entry.and_then(|entry| self.ports.get(entry.0 as usize));
-            *owner = *port.unwrap_or(&None);
-        }
-        if are_alike {
-            answer.owner = owners[0];
-            owners.fill(answer.owner);
-            self.answer = Some(answer);
+        self.registry.receivers(digests, &mut entries[..digests.len()]);
+        for (owner, entry) in owners.iter_mut().zip(&entries[..digests.len()]) {
+            *owner = entry.and_then(|entry| self.port(entry));
         }
     }
 
@@ -486,8 +441,10 @@ impl Switch {
         })
     }
 
+    /// A port is copied as a whole: one that is put together from parts has to be waited for.
+    #[inline]
     fn port(&self, entry: VifId) -> Option<Port> {
-        self.ports.get(entry.0 as usize).copied().flatten()
+        *self.ports.get(entry.0 as usize).unwrap_or(&None)
     }
 
     pub(super) fn set_port(&mut self, entry: VifId, port: Port) {
