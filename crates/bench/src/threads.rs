@@ -36,6 +36,10 @@ pub struct ThreadsCommand {
     /// Messages per second, to all threads together; 0 for what it costs that they are there.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000, 50_000])]
     loads: Vec<u32>,
+    /// How the threads wait. Hundreds that poll leave each other so little of a core that the daemon gives up
+    /// those that are just attaching.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Wait::Block, Wait::Poll])]
+    waiting: Vec<Wait>,
     /// Seconds per load.
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
@@ -45,6 +49,23 @@ pub struct ThreadsCommand {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Wait {
+    /// Asleep.
+    Block,
+    /// Looking all the time.
+    Poll,
+}
+
+impl From<Wait> for Waiting {
+    fn from(wait: Wait) -> Self {
+        match wait {
+            Wait::Block => Self::Block,
+            Wait::Poll => Self::Spin,
+        }
+    }
 }
 
 impl ThreadsCommand {
@@ -79,7 +100,7 @@ impl ThreadsCommand {
         self.check()?;
         let cores = Cores::choose();
         let mut outcomes = Vec::new();
-        for waiting in [Waiting::Block, Waiting::Spin] {
+        for waiting in self.waiting.iter().copied().map(Waiting::from) {
             let directory = Directory::create().while_("making a directory for sockets")?;
             let mut daemon = self.start_daemon(directory.path(), cores, interrupt)?;
             let socket = directory.path().join("sock");
@@ -141,7 +162,7 @@ impl ThreadsCommand {
             let percent = |index: usize| (after_s[index] - before_s[index]) / elapsed_s * 100.0;
             outcomes.push(crowd.outcome(load, sent, percent(0), percent(1)));
         }
-        crowd.end().while_("ending the threads")?;
+        sender.end().and_then(|()| crowd.join()).while_("ending the threads")?;
         Ok(outcomes)
     }
 }

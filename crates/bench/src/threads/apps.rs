@@ -7,7 +7,6 @@ use hdrhistogram::Histogram;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -15,13 +14,10 @@ use std::time::{Duration, Instant};
 /// The first of the threads' service ports.
 const FIRST_PORT: u16 = 5000;
 const ADDRESS: [u8; 4] = [10, 0, 0, 1];
-/// How often a thread that gets nothing looks whether it is to end: rarely, because that is not to be what
-/// an idle thread costs.
-const TICK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest time that is told apart, ns; longer ones count as this.
 const LATENCY_NS_MAX: u64 = 60_000_000_000;
-/// Bytes of a message: when it was sent, in ns.
+/// Bytes of a message: when it was sent, in ns. The last one is empty.
 const MESSAGE_BYTES: usize = 8;
 
 /// All channels are small: there are many.
@@ -43,7 +39,6 @@ pub(super) struct Crowd {
 
 struct Shared {
     epoch: Instant,
-    is_over: AtomicBool,
     /// One per thread.
     histograms: Vec<Mutex<Histogram<u64>>>,
 }
@@ -59,7 +54,6 @@ impl Crowd {
             || Histogram::new_with_max(LATENCY_NS_MAX, 3).expect("the bounds are valid");
         let shared = Arc::new(Shared {
             epoch: Instant::now(),
-            is_over: AtomicBool::new(false),
             histograms: (0..count).map(|_| Mutex::new(histogram())).collect(),
         });
         let mut crowd = Self { threads: Vec::new(), ids: Vec::new(), shared, waiting };
@@ -73,16 +67,11 @@ impl Crowd {
                 let _ = ready.send(rustix::thread::gettid().as_raw_nonzero().get());
                 shared.receive(&mut channel, index)
             })?;
-            crowd.threads.push(thread);
             match is_ready.recv() {
                 Ok(id) => crowd.ids.push(id),
-                Err(_) => {
-                    return Err(crowd
-                        .end()
-                        .err()
-                        .unwrap_or_else(|| io::Error::other("a thread ended")));
-                }
+                Err(_) => return Err(join(thread).err().unwrap_or(io::ErrorKind::Other.into())),
             }
+            crowd.threads.push(thread);
         }
         Ok(crowd)
     }
@@ -137,24 +126,25 @@ impl Crowd {
         }
     }
 
-    pub(super) fn end(self) -> io::Result<()> {
-        self.shared.is_over.store(true, Ordering::Relaxed);
-        for thread in self.threads {
-            let ended = thread.join().map_err(|_| io::Error::other("a thread panicked"))?;
-            ended.map_err(io::Error::other)?;
-        }
-        Ok(())
+    /// Waits for the threads, which the sender tells that it is over: one that looked itself from time to time would not
+    /// be idle.
+    pub(super) fn join(self) -> io::Result<()> {
+        self.threads.into_iter().try_for_each(join)
     }
+}
+
+fn join(thread: JoinHandle<Result<(), Error>>) -> io::Result<()> {
+    let ended = thread.join().map_err(|_| io::Error::other("a thread panicked"))?;
+    ended.map_err(io::Error::other)
 }
 
 impl Shared {
     fn receive(&self, channel: &mut Channel, index: usize) -> Result<(), Error> {
-        while !self.is_over.load(Ordering::Relaxed) {
-            let message = match channel.recv_zero_copy(Some(TICK)) {
-                Ok(message) => message,
-                Err(Error::TimedOut) => continue,
-                Err(error) => return Err(error),
-            };
+        loop {
+            let message = channel.recv_zero_copy(None)?;
+            if message.is_empty() {
+                return Ok(());
+            }
             let now_ns = self.epoch.elapsed().as_nanos() as u64;
             let sent_ns = message[..].try_into().map_or(now_ns, u64::from_le_bytes);
             let latency_ns = now_ns.saturating_sub(sent_ns).min(LATENCY_NS_MAX);
@@ -162,7 +152,6 @@ impl Shared {
                 self.histograms[index].lock().unwrap_or_else(PoisonError::into_inner);
             histogram.saturating_record(latency_ns);
         }
-        Ok(())
     }
 }
 
@@ -213,6 +202,14 @@ impl Sender {
             std::thread::sleep(pause.min(duration.saturating_sub(began.elapsed())));
         }
         Ok(sent)
+    }
+
+    /// Tells each thread that it is over: with an empty message.
+    pub(super) fn end(&mut self) -> io::Result<()> {
+        let mut tell = |connection: &ConnectionId| {
+            self.channel.send_timeout(*connection, &[], Some(PATIENCE)).map_err(io::Error::other)
+        };
+        self.connections.iter().try_for_each(&mut tell)
     }
 }
 
