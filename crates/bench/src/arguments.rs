@@ -7,9 +7,11 @@ use crate::load::{Load, Workload};
 use crate::progress::Progress;
 use crate::report::Report;
 use crate::suite;
-use crate::table::{print, report_text};
+use crate::table::{print_report, report_text};
 use clap::ValueEnum;
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
 
 /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run.
 #[derive(clap::Args, Clone, Debug)]
@@ -22,10 +24,10 @@ pub struct Command {
     #[arg(long, value_enum, default_value = "memif")]
     pub wire: Wire,
     /// Bytes per message.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = whole(0..=MESSAGE_BYTES_MAX))]
     pub size: usize,
     /// Messages in flight. [default: 1 for rtt, 32 for rate, 8 for stream]
-    #[arg(long)]
+    #[arg(long, value_parser = whole(1..=WINDOW_MAX))]
     pub window: Option<usize>,
     /// paired: both apps in one process on one core, both engines on another.
     /// hosts: the client's app and engine share one core, the server's another.
@@ -39,12 +41,9 @@ pub struct Command {
     /// What to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp,unix")]
     pub compare: Vec<Compare>,
-    /// Seconds per contender and run, warm-up not counted.
-    #[arg(long, default_value_t = 1.0)]
-    pub seconds: f64,
-    /// How often each contender runs; the reports give medians.
-    #[arg(long, default_value_t = 3)]
-    pub runs: usize,
+    /// How long, and how often.
+    #[command(flatten)]
+    pub timing: Timing,
     /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
@@ -54,6 +53,34 @@ pub struct Command {
     /// Print JSON instead of a table.
     #[arg(long)]
     pub json: bool,
+}
+
+/// How long contenders are measured, and how often.
+#[derive(clap::Args, Clone, Copy, Debug, Serialize)]
+pub struct Timing {
+    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it is meanwhile
+    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
+    pub seconds: f64,
+    /// How often each contender runs; the report gives medians
+    #[arg(long, default_value_t = 9, value_parser = whole(1..=RUNS_MAX))]
+    pub runs: usize,
+}
+
+/// More are not more exact.
+const RUNS_MAX: usize = 99;
+
+/// A number within bounds.
+pub(crate) fn whole(range: RangeInclusive<usize>) -> impl TypedValueParser<Value = usize> {
+    let (least, most) = (*range.start() as u64, *range.end() as u64);
+    RangedU64ValueParser::<usize>::new().range(least..=most)
+}
+
+/// For how long something is measured.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
+        _ => Err("choose 0.05 to 3600".into()),
+    }
 }
 
 /// What joins two Clearway hosts.
@@ -140,11 +167,7 @@ impl Command {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
         let report = self.measure(&Interrupt::catch()?)?;
-        print(&if self.json {
-            serde_json::to_string_pretty(&report).expect("a report is plain data")
-        } else {
-            report_text(&report)
-        })
+        print_report(self.json, &report, || report_text(&report))
     }
 
     /// Measures only.
@@ -153,14 +176,14 @@ impl Command {
         suite::run(&plan, interrupt, &Progress::new(plan.steps()))
     }
 
-    /// Fills in the defaults and refuses what means nothing.
+    /// Fills in the defaults and refuses contradictions.
     pub fn plan(&self) -> Result<Plan, Error> {
         self.check()?;
         let load = Load {
             workload: self.workload,
             size: self.size,
             window: self.window.unwrap_or(self.workload.window_default()),
-            seconds: self.seconds,
+            seconds: self.timing.seconds,
         };
         let idle = self.idle.unwrap_or(match self.layout {
             Layout::Paired | Layout::Embedded => Idle::Spin,
@@ -171,42 +194,27 @@ impl Command {
             contenders.insert(0, Contender::Clearway);
         }
         let mtu = self.mtu.unwrap_or(if self.wire == Wire::Veth { 1500 } else { 9000 });
-        let (wire, layout, runs) = (self.wire, self.layout, self.runs);
+        let (wire, layout, runs) = (self.wire, self.layout, self.timing.runs);
         Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
     }
 
     fn check(&self) -> Result<(), Error> {
-        let refuse = |message: String| Err(Error::Options(message));
-        if self.size > MESSAGE_BYTES_MAX {
-            return refuse(format!(
-                "--size {}: a message has at most {MESSAGE_BYTES_MAX} bytes",
-                self.size
-            ));
-        }
-        if let Some(window) = self.window.filter(|window| !(1..=WINDOW_MAX).contains(window)) {
-            return refuse(format!("--window {window}: choose 1 to {WINDOW_MAX}"));
-        }
+        let refuse = |message: &str| Err(Error::Options(message.into()));
         if self.workload == Workload::Rtt && self.window.is_some_and(|window| window != 1) {
-            return refuse("rtt has one message in flight; use `rate` for a --window".into());
-        }
-        if !(0.05..=3600.0).contains(&self.seconds) {
-            return refuse(format!("--seconds {}: choose 0.05 to 3600", self.seconds));
-        }
-        if !(1..=99).contains(&self.runs) {
-            return refuse(format!("--runs {}: choose 1 to 99", self.runs));
+            return refuse("rtt has one message in flight; use `rate` for a --window");
         }
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
-            return refuse("paired apps and engines have their cores to themselves and spin; use --layout hosts for --idle yield or block".into());
+            return refuse(
+                "paired apps and engines have their cores to themselves and spin; use --layout hosts for --idle yield or block",
+            );
         }
         if self.layout == Layout::Embedded && self.wire != Wire::Memif {
             return refuse(
-                "--layout embedded has an engine in each app, and only memif between them; use --wire memif".into(),
+                "--layout embedded has an engine in each app, and only memif between them; use --wire memif",
             );
         }
         if self.wire == Wire::Veth && !self.kernel_only && !rustix::process::geteuid().is_root() {
-            return refuse(
-                "--wire veth makes network namespaces and needs root; use --wire memif".into(),
-            );
+            return refuse("--wire veth makes network namespaces and needs root; use --wire memif");
         }
         Ok(())
     }

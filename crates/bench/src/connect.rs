@@ -24,16 +24,16 @@ mod world;
 
 use clearway_nic::fabric::Hash;
 
+use crate::arguments::whole;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::table::print;
+use crate::table::print_report;
 use report::Report;
 
 /// As many as have lanes between them.
 const ENGINES_MAX: usize = 64;
 /// As many queue pairs as a daemon gives a memif.
 const DAEMON_ENGINES_MAX: usize = 16;
-const COUNT_MAX: usize = 1_000_000;
 
 /// Open connections between hosts of many engines, over NICs with hidden RSS keys
 ///
@@ -44,13 +44,13 @@ const COUNT_MAX: usize = 1_000_000;
 #[derive(clap::Args, Clone, Debug)]
 pub struct ConnectCommand {
     /// Engines, and queues, of the host that connects.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(1..=ENGINES_MAX))]
     client_engines: usize,
     /// Engines, and queues, of the host that listens.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole(1..=ENGINES_MAX))]
     server_engines: usize,
     /// Connections to open, one after the other.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = whole(1..=1_000_000))]
     count: usize,
     /// How both NICs choose a queue: toeplitz, symmetric, folded, swapped, ports, crc32c, no-source-port
     /// or destination.
@@ -77,22 +77,14 @@ impl ConnectCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
         let interrupt = Interrupt::catch()?;
-        let engines_max = if self.processes { DAEMON_ENGINES_MAX } else { ENGINES_MAX };
-        for (option, value, max) in [
-            ("client-engines", self.client_engines, engines_max),
-            ("server-engines", self.server_engines, engines_max),
-            ("count", self.count, COUNT_MAX),
-        ] {
-            if !(1..=max).contains(&value) {
-                return Err(Error::Options(format!("--{option} {value}: choose 1 to {max}")));
-            }
+        if self.processes && self.client_engines.max(self.server_engines) > DAEMON_ENGINES_MAX {
+            let message = format!(
+                "--processes: choose at most {DAEMON_ENGINES_MAX} engines, as many as a daemon has queues for"
+            );
+            return Err(Error::Options(message));
         }
         let report = Report::new(self, &measure::run(self, &interrupt)?);
-        print(&if self.json {
-            serde_json::to_string_pretty(&report).expect("a report is plain data")
-        } else {
-            report.text()
-        })
+        print_report(self.json, &report, || report.text())
     }
 }
 

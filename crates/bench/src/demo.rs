@@ -3,7 +3,7 @@
 //! Small and large messages, one at a time and many at a time, through two real daemons, beside
 //! kernel TCP. It is a choice of benchmarks, not one of its own.
 
-use crate::arguments::{Command, Compare, Layout, Wire};
+use crate::arguments::{Command, Compare, Layout, Timing, Wire, seconds};
 use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -18,7 +18,7 @@ use comfy_table::Table;
 #[derive(clap::Args, Clone, Debug)]
 pub struct DemoCommand {
     /// Seconds per contender and run.
-    #[arg(long, default_value_t = 0.4)]
+    #[arg(long, default_value_t = 0.2, value_parser = seconds)]
     pub seconds: f64,
     /// Show only what the kernel does here.
     #[arg(long, hide = true)]
@@ -37,7 +37,7 @@ pub struct DemoPart {
 /// Sizes of messages, and how many of them are in flight for the rate.
 const SIZES_AND_WINDOWS: [(usize, usize); 2] = [(64, 32), (32 << 10, 8)];
 /// Runs of each contender.
-const RUNS: usize = 3;
+const RUNS: usize = 5;
 
 impl DemoCommand {
     /// Measures and prints.
@@ -81,8 +81,7 @@ impl DemoCommand {
             layout: Layout::Hosts,
             idle: None,
             compare: vec![Compare::Tcp],
-            seconds: self.seconds,
-            runs: RUNS,
+            timing: Timing { seconds: self.seconds, runs: RUNS },
             mtu: None,
             kernel_only: self.kernel_only,
             json: false,
@@ -104,8 +103,14 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
         first.rtt.idle,
         first.rtt.tcp_wire,
     );
-    for note in &first.rtt.notes {
+    for note in first.rtt.notes.iter().filter(|note| !first.rtt.summary.notes.contains(note)) {
         text.push_str(&format!("note: {note}\n"));
+    }
+    if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)
+    {
+        text.push_str(
+            "note: the cores changed their distance while this ran, and all times with it; `clearway bench` reports each apart\n",
+        );
     }
     text
 }
@@ -116,8 +121,8 @@ fn demo_table(parts: &[DemoPart]) -> Table {
         ["message", "through", "round trip p50 µs", "p99 µs", "p99.9 µs", "messages/s", "Gbit/s"],
     );
     for part in parts {
-        for (contender, rate) in &part.rate.contenders {
-            let rtt = part.rtt.figures(*contender);
+        for (contender, rate) in &part.rate.summary.found.contenders {
+            let rtt = part.rtt.summary.found.figures(*contender);
             let time = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), microseconds);
             table.add_row([
                 size_text(part.rtt.size),

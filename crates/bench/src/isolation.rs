@@ -15,10 +15,12 @@ mod app;
 mod pair;
 mod report;
 
+use crate::arguments::Timing;
 use crate::cpu::{Cores, pin};
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
-use crate::table::print;
+use crate::samples::Samples;
+use crate::table::print_report;
 use app::{Asker, Flooder};
 use pair::Pair;
 use report::{Outcome, Report};
@@ -32,12 +34,8 @@ const TURNS_PER_LOOK: u32 = 256;
 /// Time small messages beside a flood, on engines of their own and on shared ones
 #[derive(clap::Args, Clone, Debug)]
 pub struct IsolationCommand {
-    /// Seconds per setting and run, warm-up not counted.
-    #[arg(long, default_value_t = 2.0)]
-    seconds: f64,
-    /// How often each setting runs; the report gives medians.
-    #[arg(long, default_value_t = 5)]
-    runs: usize,
+    #[command(flatten)]
+    timing: Timing,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -70,30 +68,21 @@ impl IsolationCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
         let report = self.measure(&Interrupt::catch()?)?;
-        print(&if self.json {
-            serde_json::to_string_pretty(&report).expect("a report is plain data")
-        } else {
-            report.text()
-        })
+        print_report(self.json, &report, || report.text())
     }
 
     fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
-        if !(0.05..=3600.0).contains(&self.seconds) {
-            return Err(Error::Options(format!("--seconds {}: choose 0.05 to 3600", self.seconds)));
-        }
-        if !(1..=99).contains(&self.runs) {
-            return Err(Error::Options(format!("--runs {}: choose 1 to 99", self.runs)));
-        }
         let cores = Cores::choose();
-        let mut outcomes = Vec::new();
-        for _ in 0..self.runs {
+        let mut outcomes = Samples::new(cores, Setting::ALL);
+        for _ in 0..self.timing.runs {
             for setting in Setting::ALL {
                 interrupt.check()?;
-                let outcome = run_once(setting, self.seconds, cores).while_("running two hosts")?;
-                outcomes.push((setting, outcome));
+                outcomes.take(setting, || {
+                    run_once(setting, self.timing.seconds, cores).while_("running two hosts")
+                })?;
             }
         }
-        Ok(Report::new(self.seconds, self.runs, &outcomes, cores.shared()))
+        Ok(Report::new(self.timing, &outcomes))
     }
 }
 

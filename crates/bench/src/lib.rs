@@ -14,7 +14,8 @@
 //!
 //! The way through the code: [`Command`] → `suite` (what runs when) → `kernel` and `clearway`
 //! (which processes a contender needs) → `role` (what such a process does) → `load` (the
-//! workload) → `endpoint` (the transport under it) → [`Report`].
+//! workload) → `endpoint` (the transport under it) → [`Report`]. What all benchmarks with contenders share: `samples`,
+//! which keeps apart what was measured while the machine was another (`distance`).
 
 mod apps;
 mod arguments;
@@ -25,6 +26,7 @@ mod contender;
 mod cpu;
 mod demo;
 mod directory;
+mod distance;
 mod embedded;
 mod endpoint;
 mod error;
@@ -38,6 +40,7 @@ mod process;
 mod progress;
 mod report;
 mod role;
+mod samples;
 mod suite;
 mod table;
 mod threads;
@@ -45,7 +48,7 @@ mod transport;
 mod veth;
 mod vif;
 
-pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
+pub use arguments::{Command, Compare, Idle, Layout, Plan, Timing, Wire};
 pub use classify::{BenchCommand, ClassifyCommand};
 pub use connect::ConnectCommand;
 pub use contender::Contender;
@@ -55,8 +58,9 @@ pub use interrupt::Interrupt;
 pub use isolation::IsolationCommand;
 pub use load::{Load, Sample, Workload};
 pub use plot::{Bars, Series};
-pub use report::{Figures, Ratio, Report, Spread};
+pub use report::{Figures, Found, Ratio, Report, Spread};
 pub use role::{BenchHost, RoleCommand};
+pub use samples::{Distance, State, Summary};
 pub use table::report_text;
 pub use threads::ThreadsCommand;
 pub use transport::TransportCommand;

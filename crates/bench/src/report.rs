@@ -1,8 +1,9 @@
-//! What a comparison found: medians over the runs, their spread, and Clearway's ratios.
+//! What a comparison found: medians over the runs, their spread, and Clearway's ratios; of each state of the machine.
 
 use crate::arguments::Plan;
 use crate::contender::Contender;
 use crate::kernel::Outcome;
+use crate::samples::{Figure, Samples, Summary};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
@@ -31,14 +32,22 @@ pub struct Report {
     pub seconds: f64,
     /// Runs of each contender.
     pub runs: usize,
+    /// What was found.
+    #[serde(flatten)]
+    pub summary: Summary<Found>,
+    /// What the reader has to know.
+    pub notes: Vec<String>,
+}
+
+/// What was found in samples that may be compared.
+#[derive(Clone, Debug, Serialize)]
+pub struct Found {
     /// Each contender's figures.
     #[serde(serialize_with = "as_map")]
     pub contenders: Vec<(Contender, Figures)>,
     /// Clearway's figure divided by each other contender's.
     #[serde(serialize_with = "as_map")]
     pub ratio: Vec<(Contender, Ratio)>,
-    /// What the reader has to know.
-    pub notes: Vec<String>,
 }
 
 /// A contender's medians.
@@ -111,16 +120,13 @@ impl Report {
     /// Sums up the runs of each contender.
     pub(crate) fn new(
         plan: &Plan,
-        outcomes: &[(Contender, Vec<Outcome>)],
+        samples: &Samples<Contender, Outcome>,
         tcp_wire: &'static str,
         tcp_mtu: u16,
-        notes: Vec<String>,
+        mut notes: Vec<String>,
     ) -> Self {
-        let contenders: Vec<_> = outcomes
-            .iter()
-            .filter(|(_, runs)| !runs.is_empty())
-            .map(|(contender, runs)| (*contender, Figures::of(runs)))
-            .collect();
+        let summary = samples.sum_up(Found::of);
+        notes.extend_from_slice(&summary.notes);
         Self {
             workload: plan.load.workload.name(),
             size: plan.load.size,
@@ -133,10 +139,18 @@ impl Report {
             tcp_mtu,
             seconds: plan.load.seconds,
             runs: plan.runs,
-            ratio: ratios(&contenders),
-            contenders,
+            summary,
             notes,
         }
+    }
+}
+
+impl Found {
+    fn of(outcomes: &[(Contender, Vec<&Outcome>)]) -> Self {
+        let figures =
+            |(contender, runs): &(Contender, Vec<&Outcome>)| (*contender, Figures::of(runs));
+        let contenders: Vec<_> = outcomes.iter().map(figures).collect();
+        Self { ratio: ratios(&contenders), contenders }
     }
 
     /// The figures of one contender, if it took part.
@@ -175,13 +189,14 @@ impl Ratio {
 }
 
 impl Figures {
-    fn of(runs: &[Outcome]) -> Self {
-        let p50 = summary(runs, |run| run.sample.p50_ns as f64);
-        let p99 = summary(runs, |run| run.sample.p99_ns as f64);
-        let p999 = summary(runs, |run| run.sample.p999_ns as f64);
-        let rate = summary(runs, |run| significant(run.sample.rate_per_s, 6));
-        let gbit = summary(runs, |run| significant(run.sample.gbit_per_s, 4));
-        let cpu = summary(runs, |run| significant(run.cpu_s, 4));
+    fn of(runs: &[&Outcome]) -> Self {
+        let of = |figure: fn(&Outcome) -> f64| Figure::of(runs.iter().map(|run| figure(run)));
+        let p50 = of(|run| run.sample.p50_ns as f64);
+        let p99 = of(|run| run.sample.p99_ns as f64);
+        let p999 = of(|run| run.sample.p999_ns as f64);
+        let rate = of(|run| significant(run.sample.rate_per_s, 6));
+        let gbit = of(|run| significant(run.sample.gbit_per_s, 4));
+        let cpu = of(|run| significant(run.cpu_s, 4));
         let whole = |range: [f64; 2]| range.map(|figure| figure as u64);
         Self {
             p50_ns: p50.median as u64,
@@ -201,25 +216,6 @@ impl Figures {
             },
         }
     }
-}
-
-struct Summary {
-    median: f64,
-    range: [f64; 2],
-}
-
-/// Median, least and most of one figure; `runs` is not empty. Of an even number of runs, the median
-/// is the mean of the middle two.
-fn summary(runs: &[Outcome], figure: impl Fn(&Outcome) -> f64) -> Summary {
-    let mut figures: Vec<f64> = runs.iter().map(figure).collect();
-    figures.sort_by(f64::total_cmp);
-    let middle = figures.len() / 2;
-    let median = if figures.len() % 2 == 1 {
-        figures[middle]
-    } else {
-        f64::midpoint(figures[middle - 1], figures[middle])
-    };
-    Summary { median, range: [figures[0], figures[figures.len() - 1]] }
 }
 
 /// `figure` to so many significant digits: more would only pretend, and a fixed number of decimals

@@ -10,6 +10,7 @@ use crate::interrupt::Interrupt;
 use crate::kernel::{self, Outcome};
 use crate::progress::Progress;
 use crate::report::Report;
+use crate::samples::Samples;
 use crate::veth::VethPair;
 
 /// MTU of the kernel's veth pair when Clearway does not share it: Ethernet's own. TCP hands over
@@ -26,27 +27,24 @@ pub(crate) fn run(
 ) -> Result<Report, Error> {
     let cores = Cores::choose();
     let mut notes = plan.notes.clone();
-    if cores.shared() {
-        notes.push("only one core may be used: all processes share it".into());
-    }
     let veth = kernel_wire(plan, interrupt, &mut notes)?;
-    let mut outcomes: Vec<(Contender, Vec<Outcome>)> =
-        plan.contenders.iter().map(|&contender| (contender, Vec::new())).collect();
+    let mut samples = Samples::new(cores, plan.contenders.iter().copied());
     for _ in 0..plan.runs {
-        for (contender, runs) in &mut outcomes {
+        for &contender in &plan.contenders {
             progress.next(&format!(
                 "{} of {} B: {}",
                 plan.load.workload.name(),
                 plan.load.size,
                 contender.name()
             ));
-            runs.push(run_once(*contender, plan, cores, veth.as_ref(), interrupt)?);
+            samples
+                .take(contender, || run_once(contender, plan, cores, veth.as_ref(), interrupt))?;
             progress.done();
         }
     }
     let (tcp_wire, tcp_mtu) =
         if veth.is_some() { ("veth", veth_mtu(plan)) } else { ("loopback", LOOPBACK_MTU) };
-    Ok(Report::new(plan, &outcomes, tcp_wire, tcp_mtu, notes))
+    Ok(Report::new(plan, &samples, tcp_wire, tcp_mtu, notes))
 }
 
 fn run_once(

@@ -2,9 +2,10 @@
 
 use crate::contender::Contender;
 use crate::error::{Error, While};
-use crate::report::{Figures, Report};
+use crate::report::{Figures, Found, Report};
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
+use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 
@@ -13,11 +14,11 @@ use std::io::{ErrorKind, Write as _};
 pub fn report_text(report: &Report) -> String {
     let mut text = title(report);
     text.push('\n');
-    let _ = writeln!(text, "{}", figures_table(report));
+    text += &report.summary.text(|found| format!("{}\n", figures_table(found)));
     if report.runs > 1 {
         let _ = writeln!(text, "medians of {} runs; spread: least to most of p50", report.runs);
     }
-    if !report.ratio.is_empty() {
+    if !report.summary.found.ratio.is_empty() {
         let _ = writeln!(
             text,
             "ratio: Clearway's figure divided by this one's (time under 1, rate over 1 is better)"
@@ -45,7 +46,7 @@ fn title(report: &Report) -> String {
     )
 }
 
-fn figures_table(report: &Report) -> Table {
+fn figures_table(found: &Found) -> Table {
     let mut table = plain_table(
         1,
         [
@@ -62,8 +63,8 @@ fn figures_table(report: &Report) -> Table {
             "rate ratio",
         ],
     );
-    for (contender, figures) in &report.contenders {
-        table.add_row(row(report, *contender, figures));
+    for (contender, figures) in &found.contenders {
+        table.add_row(row(found, *contender, figures));
     }
     table
 }
@@ -78,8 +79,8 @@ pub(crate) fn plain_table<const COLUMNS: usize>(names: usize, header: [&str; COL
     table
 }
 
-fn row(report: &Report, contender: Contender, figures: &Figures) -> Vec<String> {
-    let ratio = report.ratio.iter().find(|(name, _)| *name == contender).map(|(_, ratio)| ratio);
+fn row(found: &Found, contender: Contender, figures: &Figures) -> Vec<String> {
+    let ratio = found.ratio.iter().find(|(name, _)| *name == contender).map(|(_, ratio)| ratio);
     let show =
         |figure: Option<f64>| figure.map_or_else(String::new, |figure| format!("{figure:.2}"));
     let [least, most] = figures.spread.p50_ns;
@@ -96,6 +97,19 @@ fn row(report: &Report, contender: Contender, figures: &Figures) -> Vec<String> 
         show(ratio.map(|ratio| ratio.p999)),
         show(ratio.map(|ratio| ratio.rate)),
     ]
+}
+
+/// Prints a result: as JSON for programs, or as text for people.
+pub(crate) fn print_report(
+    is_json: bool,
+    report: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<(), Error> {
+    print(&if is_json {
+        serde_json::to_string_pretty(report).expect("a report is plain data")
+    } else {
+        text()
+    })
 }
 
 /// Writes a result to standard output. A reader that has seen enough is no failure.

@@ -11,13 +11,14 @@
 mod apps;
 mod report;
 
+use crate::arguments::{seconds, whole};
 use crate::cpu::{Cores, pin, seconds_used};
 use crate::directory::Directory;
 use crate::error::{Error, While};
 use crate::interrupt::Interrupt;
 use crate::process::{RoleProcess, own_program};
 use crate::role::{Part, Role};
-use crate::table::print;
+use crate::table::print_report;
 use apps::{Crowd, Sender};
 use clearway_client::Waiting;
 use report::{Outcome, Report};
@@ -31,17 +32,18 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 #[derive(clap::Args, Clone, Debug)]
 pub struct ThreadsCommand {
     /// Threads, all on one core.
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = whole(1..=1000))]
     threads: usize,
     /// Messages per second, to all threads together; 0 for what it costs that they are there.
-    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000, 50_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000, 50_000],
+        value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     loads: Vec<u32>,
     /// How the threads wait. Hundreds that poll leave each other so little of a core that the daemon gives up
     /// those that are just attaching.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Wait::Block, Wait::Poll])]
     waiting: Vec<Wait>,
     /// Seconds per load.
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     seconds: f64,
     /// Write the plot to this file, as SVG.
     #[arg(long, value_name = "FILE")]
@@ -75,29 +77,10 @@ impl ThreadsCommand {
         if let Some(path) = &self.plot {
             std::fs::write(path, report.svg()).while_("writing the plot")?;
         }
-        print(&if self.json {
-            serde_json::to_string_pretty(&report).expect("a report is plain data")
-        } else {
-            report.text()
-        })
-    }
-
-    fn check(&self) -> Result<(), Error> {
-        let refuse = |message: String| Err(Error::Options(message));
-        if !(1..=1000).contains(&self.threads) {
-            return refuse(format!("--threads {}: choose 1 to 1000", self.threads));
-        }
-        if let Some(load) = self.loads.iter().find(|load| **load > 1_000_000) {
-            return refuse(format!("--loads {load}: choose 0 to 1000000"));
-        }
-        if !(0.05..=3600.0).contains(&self.seconds) {
-            return refuse(format!("--seconds {}: choose 0.05 to 3600", self.seconds));
-        }
-        Ok(())
+        print_report(self.json, &report, || report.text())
     }
 
     fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
-        self.check()?;
         let cores = Cores::choose();
         let mut outcomes = Vec::new();
         for waiting in self.waiting.iter().copied().map(Waiting::from) {

@@ -25,10 +25,11 @@ mod testpmd;
 pub(crate) use generator::GeneratorRole;
 pub(crate) use role::VifRole;
 
+use crate::arguments::Timing;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
-use crate::table::print;
-use report::Report;
+use crate::table::print_report;
+use clap::value_parser;
 
 /// Descriptors per ring, as a power of two.
 const RING_LOG2: u8 = 10;
@@ -40,14 +41,10 @@ const BURST_FRAMES: usize = 32;
 /// Move raw frames between memif and virtual interfaces, beside DPDK's testpmd
 #[derive(clap::Args, Clone, Debug)]
 pub struct VifCommand {
-    /// Seconds per contender and run, warm-up not counted.
-    #[arg(long, default_value_t = 1.0)]
-    seconds: f64,
-    /// How often each contender runs; the report gives medians.
-    #[arg(long, default_value_t = 3)]
-    runs: usize,
+    #[command(flatten)]
+    timing: Timing,
     /// Flows that frames are of, in turn.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u16).range(1..=i64::from(flows::FLOWS_MAX)))]
     flows: u16,
     /// Print JSON instead of a table.
     #[arg(long)]
@@ -57,25 +54,7 @@ pub struct VifCommand {
 impl VifCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
-        let report = self.measure(&Interrupt::catch()?)?;
-        print(&if self.json {
-            serde_json::to_string_pretty(&report).expect("a report is plain data")
-        } else {
-            report.text()
-        })
-    }
-
-    fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
-        if !(0.05..=3600.0).contains(&self.seconds) {
-            return Err(Error::Options(format!("--seconds {}: choose 0.05 to 3600", self.seconds)));
-        }
-        if !(1..=99).contains(&self.runs) {
-            return Err(Error::Options(format!("--runs {}: choose 1 to 99", self.runs)));
-        }
-        if !(1..=flows::FLOWS_MAX).contains(&self.flows) {
-            let (flows, flows_max) = (self.flows, flows::FLOWS_MAX);
-            return Err(Error::Options(format!("--flows {flows}: choose 1 to {flows_max}")));
-        }
-        round::run(self.seconds, self.runs, self.flows, interrupt)
+        let report = round::run(self.timing, self.flows, &Interrupt::catch()?)?;
+        print_report(self.json, &report, || report.text())
     }
 }

@@ -23,9 +23,13 @@ enum Top {
     BenchRole(RoleCommand),
 }
 
+/// What [`Top`] names. Anything else is from `cargo test`.
+const COMMANDS: [&str; 3] = ["bench", "demo", "bench-role"];
+
 fn main() -> ExitCode {
     // `cargo test` hands its own options and filters to every test program.
-    let result = match Program::try_parse().ok().and_then(|program| program.top) {
+    let is_command = std::env::args().nth(1).is_some_and(|first| COMMANDS.contains(&&*first));
+    let result = match is_command.then(Program::parse).and_then(|program| program.top) {
         Some(Top::Bench(command)) => command.execute(),
         Some(Top::Demo(command)) => command.execute(),
         Some(Top::BenchRole(role)) => role.run(|_| Err("this program has no engines".into())),

@@ -1,6 +1,8 @@
 //! What was measured: medians and ratios, for programs and for people.
 
 use super::Setting;
+use crate::arguments::Timing;
+use crate::samples::{Figure, Samples, Summary};
 use crate::table::{microseconds, plain_table, thousands};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -20,43 +22,55 @@ pub(super) struct Outcome {
 /// The whole result, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Report {
-    seconds: f64,
-    runs: usize,
+    #[serde(flatten)]
+    timing: Timing,
+    #[serde(flatten)]
+    summary: Summary<Found>,
+    notes: Vec<String>,
+}
+
+/// What was found in samples that may be compared.
+#[derive(Clone, Debug, Serialize)]
+struct Found {
     /// Medians of the runs.
     settings: BTreeMap<&'static str, Outcome>,
     /// The time of each setting divided by that of the app alone.
     p99_ratio: BTreeMap<&'static str, f64>,
-    notes: Vec<&'static str>,
 }
 
 impl Report {
-    pub(super) fn new(
-        seconds: f64,
-        runs: usize,
-        outcomes: &[(Setting, Outcome)],
-        is_shared: bool,
-    ) -> Self {
-        let of = |setting: Setting| {
-            let of_setting = outcomes.iter().filter(|(other, _)| *other == setting);
-            let of_setting: Vec<Outcome> = of_setting.map(|(_, outcome)| *outcome).collect();
-            (setting.name(), median(&of_setting))
-        };
-        let settings: BTreeMap<_, _> = Setting::ALL.map(of).into();
-        let alone_ns = settings[Setting::Alone.name()].p99_ns.max(1) as f64;
-        let ratio =
-            |(name, outcome): (&&'static str, &Outcome)| (*name, outcome.p99_ns as f64 / alone_ns);
-        let p99_ratio = settings.iter().map(ratio).collect();
+    pub(super) fn new(timing: Timing, outcomes: &Samples<Setting, Outcome>) -> Self {
+        let summary = outcomes.sum_up(Found::of);
         let mut notes = vec![
-            "64 B there and back over memif, one at a time; core 0: both its apps and engines, in turn",
-            "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines there (isolated) or on core 0 (shared)",
+            "64 B there and back over memif, one at a time; core 0: both its apps and engines, in turn".into(),
+            "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines there (isolated) or on core 0 (shared)".into(),
         ];
-        if is_shared {
-            notes.push("only one core may be used: both threads share it, and nothing is isolated");
-        }
-        Self { seconds, runs, settings, p99_ratio, notes }
+        notes.extend_from_slice(&summary.notes);
+        Self { timing, summary, notes }
     }
 
     pub(super) fn text(&self) -> String {
+        let Timing { seconds, runs } = self.timing;
+        let mut text = self.summary.text(Found::text);
+        text += &format!("medians of {runs} runs of {seconds} s\n");
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
+        }
+        text
+    }
+}
+
+impl Found {
+    fn of(outcomes: &[(Setting, Vec<&Outcome>)]) -> Self {
+        let of = |(setting, runs): &(Setting, Vec<&Outcome>)| (setting.name(), median(runs));
+        let settings: BTreeMap<_, _> = outcomes.iter().map(of).collect();
+        let alone_ns = settings[Setting::Alone.name()].p99_ns.max(1) as f64;
+        let ratio =
+            |(name, outcome): (&&'static str, &Outcome)| (*name, outcome.p99_ns as f64 / alone_ns);
+        Self { p99_ratio: settings.iter().map(ratio).collect(), settings }
+    }
+
+    fn text(&self) -> String {
         let header =
             ["setting", "p50", "p99", "p99.9", "answers/s", "flood Gbit/s", "p99 to alone"];
         let mut table = plain_table(1, header);
@@ -72,31 +86,20 @@ impl Report {
                 format!("{:.2}", self.p99_ratio[setting]),
             ]);
         }
-        let mut text = format!("{table}\nmedians of {} runs of {} s\n", self.runs, self.seconds);
-        for note in &self.notes {
-            text += &format!("- {note}\n");
-        }
-        text
+        format!("{table}\n")
     }
 }
 
 /// The median of each figure by itself.
-fn median(outcomes: &[Outcome]) -> Outcome {
-    let time = |figure: fn(&Outcome) -> u64| {
-        let mut figures: Vec<u64> = outcomes.iter().map(figure).collect();
-        figures.sort_unstable();
-        figures[figures.len() / 2]
-    };
-    let rate = |figure: fn(&Outcome) -> f64| {
-        let mut figures: Vec<f64> = outcomes.iter().map(figure).collect();
-        figures.sort_unstable_by(f64::total_cmp);
-        figures[figures.len() / 2]
+fn median(outcomes: &[&Outcome]) -> Outcome {
+    let of = |figure: fn(&Outcome) -> f64| {
+        Figure::of(outcomes.iter().map(|outcome| figure(outcome))).median
     };
     Outcome {
-        p50_ns: time(|outcome| outcome.p50_ns),
-        p99_ns: time(|outcome| outcome.p99_ns),
-        p999_ns: time(|outcome| outcome.p999_ns),
-        per_s: rate(|outcome| outcome.per_s),
-        flood_gbit_per_s: rate(|outcome| outcome.flood_gbit_per_s),
+        p50_ns: of(|outcome| outcome.p50_ns as f64) as u64,
+        p99_ns: of(|outcome| outcome.p99_ns as f64) as u64,
+        p999_ns: of(|outcome| outcome.p999_ns as f64) as u64,
+        per_s: of(|outcome| outcome.per_s),
+        flood_gbit_per_s: of(|outcome| outcome.flood_gbit_per_s),
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cpu::Cores;
 use crate::load::Sample;
 
 fn outcome(p50_ns: u64, rate_per_s: f64) -> Outcome {
@@ -22,8 +23,7 @@ fn report() -> Report {
         layout: crate::Layout::Paired,
         idle: None,
         compare: vec![crate::Compare::Tcp],
-        seconds: 1.0,
-        runs: 3,
+        timing: crate::Timing { seconds: 1.0, runs: 3 },
         mtu: None,
         kernel_only: false,
         json: true,
@@ -31,23 +31,25 @@ fn report() -> Report {
     let plan = command.plan().expect("the options agree");
     let ours = vec![outcome(2000, 400_000.0), outcome(1000, 500_000.0), outcome(3000, 450_000.0)];
     let theirs = vec![outcome(10_000, 90_000.0), outcome(8000, 110_000.0)];
-    let outcomes = [
-        (Contender::Clearway, ours),
-        (Contender::TcpSpin, theirs),
-        (Contender::TcpBlock, Vec::new()),
-    ];
-    Report::new(&plan, &outcomes, "veth", 1500, vec!["a note".into()])
+    let one_core = Cores { client: 0, server: 0 };
+    let mut samples = Samples::new(one_core, [Contender::Clearway, Contender::TcpSpin]);
+    for (contender, outcomes) in [(Contender::Clearway, ours), (Contender::TcpSpin, theirs)] {
+        for outcome in outcomes {
+            samples.take(contender, || Ok::<_, ()>(outcome)).expect("it was measured");
+        }
+    }
+    Report::new(&plan, &samples, "veth", 1500, vec!["a note".into()])
 }
 
 #[test]
 fn medians_spread_and_ratios() {
-    let report = report();
-    let ours = report.figures(Contender::Clearway).expect("took part");
+    let found = report().summary.found;
+    let ours = found.figures(Contender::Clearway).expect("took part");
     assert_eq!((ours.p50_ns, ours.spread.p50_ns, ours.lost), (2000, [1000, 3000], 3));
-    let theirs = report.figures(Contender::TcpSpin).expect("took part");
+    let theirs = found.figures(Contender::TcpSpin).expect("took part");
     assert_eq!((theirs.p50_ns, theirs.rate_per_s), (9000, 100_000.0));
-    assert!(report.figures(Contender::TcpBlock).is_none());
-    let [(Contender::TcpSpin, ratio)] = report.ratio[..] else { panic!("{:?}", report.ratio) };
+    assert!(found.figures(Contender::TcpBlock).is_none());
+    let [(Contender::TcpSpin, ratio)] = found.ratio[..] else { panic!("{:?}", found.ratio) };
     assert_eq!((ratio.p50, ratio.rate), (0.222, 4.5));
 }
 
@@ -71,6 +73,7 @@ fn json_has_the_promised_shape() {
         assert!(json["ratio"]["tcp_spin"][name].is_number(), "{name}");
     }
     assert_eq!(json["tcp_wire"], "veth");
+    assert_eq!(json["states"][0]["contenders"], json["contenders"]);
 }
 
 #[test]

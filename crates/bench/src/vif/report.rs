@@ -1,5 +1,7 @@
 //! What was measured: medians, spread, ratios, for programs and for people.
 
+use crate::arguments::Timing;
+use crate::samples::{Figure, Samples, Summary};
 use crate::table::plain_table;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -44,14 +46,21 @@ pub(super) struct Report {
     ring_descriptors: u32,
     burst_frames: usize,
     flows: u16,
-    seconds: f64,
-    runs: usize,
+    #[serde(flatten)]
+    timing: Timing,
+    #[serde(flatten)]
+    summary: Summary<Found>,
+    notes: Vec<String>,
+}
+
+/// What was found in samples that may be compared.
+#[derive(Clone, Debug, Serialize)]
+struct Found {
     contenders: BTreeMap<&'static str, Figures>,
     /// Each contender's rate divided by io-forward's.
     ratio: BTreeMap<&'static str, f64>,
     /// What part of the rate without checking is lost by checking.
     checking_costs: BTreeMap<&'static str, f64>,
-    notes: Vec<&'static str>,
 }
 
 /// One contender's rate.
@@ -63,14 +72,55 @@ struct Figures {
 }
 
 impl Report {
-    pub(super) fn new(
-        seconds: f64,
-        flows: u16,
-        rates: &[(Contender, Vec<f64>)],
-        is_shared: bool,
-    ) -> Self {
-        let contenders: BTreeMap<_, _> =
-            rates.iter().map(|(contender, rates)| (contender.name(), Figures::of(rates))).collect();
+    pub(super) fn new(timing: Timing, flows: u16, rates: &Samples<Contender, f64>) -> Self {
+        let summary = rates.sum_up(Found::of);
+        let mut notes = vec![
+            "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two ports and takes what comes back); core 1: engine and app in turn in one thread, or testpmd forwarding both ways".into(),
+            "counted by the receiving side: the app, rxonly, flowgen".into(),
+            "io-forward waits for flowgen much of the time: what it could do is more than what is shown".into(),
+            match flows {
+                1 => "all frames are of one flow: look-ups and caches are at their best".into(),
+                _ => "frames are of all flows in turn; those that come are from our own generator on core 0, not from txonly, which knows one flow".into(),
+            },
+        ];
+        notes.extend_from_slice(&summary.notes);
+        Self {
+            frame_bytes: super::FRAME_BYTES,
+            ring_descriptors: 1 << super::RING_LOG2,
+            burst_frames: super::BURST_FRAMES,
+            flows,
+            timing,
+            summary,
+            notes,
+        }
+    }
+
+    pub(super) fn text(&self) -> String {
+        let mut text = format!(
+            "frames of {} B, flows: {}, rings of {}, bursts of {}, {:.2} s each, medians of {} runs\n{}",
+            self.frame_bytes,
+            self.flows,
+            self.ring_descriptors,
+            self.burst_frames,
+            self.timing.seconds,
+            self.timing.runs,
+            self.summary.text(Found::text)
+        );
+        for note in &self.notes {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+}
+
+impl Found {
+    fn of(rates: &[(Contender, Vec<&f64>)]) -> Self {
+        let figures = |(contender, rates): &(Contender, Vec<&f64>)| {
+            let figure = Figure::of(rates.iter().map(|rate| rate.round()));
+            let figures = Figures { frames_per_s: figure.median, spread: figure.range };
+            (contender.name(), figures)
+        };
+        let contenders: BTreeMap<_, _> = rates.iter().map(figures).collect();
         let rate = |contender: Contender| contenders[contender.name()].frames_per_s;
         let cost = |way: fn(bool) -> Contender| 1.0 - rate(way(true)) / rate(way(false));
         let checking_costs = [
@@ -80,74 +130,23 @@ impl Report {
         let ratio = Contender::ALL.into_iter().skip(1);
         let ratio =
             ratio.map(|contender| (contender.name(), rate(contender) / rate(Contender::IoForward)));
-        let mut notes = vec![
-            "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two ports and takes what comes back); core 1: engine and app in turn in one thread, or testpmd forwarding both ways",
-            "counted by the receiving side: the app, rxonly, flowgen",
-            "io-forward waits for flowgen much of the time: what it could do is more than what is shown",
-            match flows {
-                1 => "all frames are of one flow: look-ups and caches are at their best",
-                _ => {
-                    "frames are of all flows in turn; those that come are from our own generator on core 0, not from txonly, which knows one flow"
-                }
-            },
-        ];
-        if is_shared {
-            notes.push("only one core may be used: all processes share it");
-        }
-        Self {
-            frame_bytes: super::FRAME_BYTES,
-            ring_descriptors: 1 << super::RING_LOG2,
-            burst_frames: super::BURST_FRAMES,
-            flows,
-            seconds,
-            runs: rates.first().map_or(0, |(_, rates)| rates.len()),
-            ratio: ratio.collect(),
-            checking_costs: checking_costs.into(),
-            contenders,
-            notes,
-        }
+        Self { ratio: ratio.collect(), checking_costs: checking_costs.into(), contenders }
     }
 
-    pub(super) fn text(&self) -> String {
+    fn text(&self) -> String {
         let mut table = plain_table(1, ["", "Mframes/s", "least..most", "of io-forward"]);
-        for contender in Contender::ALL {
-            let name = contender.name();
-            let figures = self.contenders[name];
-            let [least, most] = figures.spread.map(millions);
+        for name in Contender::ALL.map(Contender::name) {
+            let Figures { frames_per_s, spread } = self.contenders[name];
+            let [least, most] = spread.map(millions);
             let ratio = self.ratio.get(name).map_or_else(String::new, |it| format!("{it:.2}"));
-            let rate = millions(figures.frames_per_s);
+            let rate = millions(frames_per_s);
             table.add_row([name.to_owned(), rate, format!("{least}..{most}"), ratio]);
         }
-        let mut text = format!(
-            "frames of {} B, flows: {}, rings of {}, bursts of {}, {:.2} s each, medians of {} runs\n{table}\n",
-            self.frame_bytes,
-            self.flows,
-            self.ring_descriptors,
-            self.burst_frames,
-            self.seconds,
-            self.runs
-        );
+        let mut text = format!("{table}\n");
         for (way, cost) in &self.checking_costs {
             let _ = writeln!(text, "checking costs {:.0} % of {way}", cost * 100.0);
         }
-        for note in &self.notes {
-            let _ = writeln!(text, "note: {note}");
-        }
         text
-    }
-}
-
-impl Figures {
-    fn of(rates: &[f64]) -> Self {
-        let mut rates: Vec<f64> = rates.iter().map(|rate| rate.round()).collect();
-        rates.sort_by(f64::total_cmp);
-        let middle = rates.len() / 2;
-        let median = if rates.len() % 2 == 1 {
-            rates[middle]
-        } else {
-            f64::midpoint(rates[middle - 1], rates[middle])
-        };
-        Self { frames_per_s: median, spread: [rates[0], rates[rates.len() - 1]] }
     }
 }
 
@@ -158,16 +157,24 @@ fn millions(rate: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cpu::Cores;
 
     #[test]
     fn medians_ratios_and_costs() {
         let rates = [[8.0, 10.0, 12.0], [7.0, 7.0, 1.0], [14.0, 14.0, 14.0], [5.0; 3], [10.0; 3]];
-        let rates: Vec<_> =
-            Contender::ALL.into_iter().zip(rates.map(|rates| rates.to_vec())).collect();
-        let report = Report::new(1.0, 1, &rates, false);
-        assert_eq!(report.ratio["wire_to_vif"], 0.7);
-        assert_eq!(report.checking_costs["wire_to_vif"], 0.5);
-        assert_eq!(report.contenders["io_forward"].spread, [8.0, 12.0]);
+        let mut samples = Samples::new(Cores { client: 0, server: 0 }, Contender::ALL);
+        for (contender, rates) in Contender::ALL.into_iter().zip(rates) {
+            for rate in rates {
+                samples.take(contender, || Ok::<_, ()>(rate)).expect("it was measured");
+            }
+        }
+        let report = Report::new(Timing { seconds: 1.0, runs: 3 }, 1, &samples);
         assert!(report.text().contains("checking costs 50 % of vif_to_wire"));
+        let json = serde_json::to_value(report).expect("plain data");
+        assert_eq!(json["ratio"]["wire_to_vif"], 0.7);
+        assert_eq!(json["checking_costs"]["wire_to_vif"], 0.5);
+        assert_eq!(json["contenders"]["io_forward"]["spread"], serde_json::json!([8.0, 12.0]));
+        assert_eq!(json["states"][0]["ratio"], json["ratio"]);
+        assert_eq!((&json["runs"], &json["seconds"]), (&3.into(), &1.0.into()));
     }
 }

@@ -5,6 +5,7 @@ use super::generator::GeneratorRole;
 use super::report::{Contender, Report};
 use super::role::{Direction, VifRole};
 use super::testpmd::{self, Counted, Setup, Testpmd};
+use crate::arguments::Timing;
 use crate::cpu::Cores;
 use crate::directory::Directory;
 use crate::error::{Error, While};
@@ -12,6 +13,7 @@ use crate::interrupt::Interrupt;
 use crate::process::{Event, RoleProcess};
 use crate::progress::Progress;
 use crate::role::{Part, Role};
+use crate::samples::Samples;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -30,28 +32,24 @@ struct Round<'a> {
     interrupt: &'a Interrupt,
 }
 
-/// Measures all contenders `runs` times.
-pub(super) fn run(
-    seconds: f64,
-    runs: usize,
-    flows: u16,
-    interrupt: &Interrupt,
-) -> Result<Report, Error> {
+/// Measures all contenders in turn, as often as wanted.
+pub(super) fn run(timing: Timing, flows: u16, interrupt: &Interrupt) -> Result<Report, Error> {
     let Some(program) = testpmd::find() else {
         let message = "dpdk-testpmd is not installed; it generates and takes the frames: install Debian's package dpdk-dev (or dpdk)";
         return Err(Error::Options(message.into()));
     };
+    let Timing { seconds, runs } = timing;
     let round = Round { program, cores: Cores::choose(), seconds, flows, interrupt };
     let progress = Progress::new(runs * Contender::ALL.len());
-    let mut rates = Contender::ALL.map(|contender| (contender, Vec::new()));
+    let mut rates = Samples::new(round.cores, Contender::ALL);
     for _ in 0..runs {
-        for (contender, rates) in &mut rates {
+        for contender in Contender::ALL {
             progress.next(contender.name());
-            rates.push(round.measure(*contender)?);
+            rates.take(contender, || round.measure(contender))?;
             progress.done();
         }
     }
-    Ok(Report::new(seconds, flows, &rates, round.cores.shared()))
+    Ok(Report::new(timing, flows, &rates))
 }
 
 impl Round<'_> {
