@@ -12,7 +12,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{Time, TimerWheel};
+use clearway_base::{MILLISECOND, Time, TimerWheel};
 use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 
 use crate::app::{App, Owner, Reason};
@@ -46,6 +46,10 @@ const ENGINE_BITS: u32 = ENGINES_MAX.ilog2();
 const FAREWELLS_FIRST: u32 = 8;
 /// Flows of one endpoint, whatever the configuration says.
 const FLOWS_MAX: usize = 1 << SLOT_BITS;
+
+/// A host that has not looked at its packets for so long was away: stopped, suspended, or its core was another's.
+/// What it measures then says nothing about the network. Timers wait no longer before they ask again.
+const AWAY_NS: u64 = 100 * MILLISECOND;
 
 /// The state of so many flows, 2 KB each, stays in a cache of the second level beside all else.
 const FLOWS_AT_HAND: usize = 128;
@@ -134,6 +138,8 @@ struct Turn {
     began: Time,
     /// How long before that it had not: what is received in this turn may have waited so long.
     gap_ns: u64,
+    /// When it came back from being away.
+    returned: Time,
 }
 
 impl Endpoint {
@@ -173,16 +179,20 @@ impl Endpoint {
             peers: Peers::new(keyed),
             secrets: Secrets::new(secret, seed),
             counters: Counters::default(),
-            turn: Turn { began: now, gap_ns: 0 },
+            turn: Turn { began: now, gap_ns: 0, returned: Time::ZERO },
         }
     }
 
     /// The engine begins to look at what has come since it last called this. Packets may have waited
     /// for that long, which is no delay of the network; unless it `has_rested` until something came.
     /// One who does not call this is taken to have been there all the time.
-    pub const fn begin_turn(&mut self, now: Time, has_rested: bool) {
+    pub fn begin_turn(&mut self, now: Time, has_rested: bool) {
         let gap_ns = if has_rested { 0 } else { now.since(self.turn.began) };
-        self.turn = Turn { began: now, gap_ns };
+        let overslept = || self.next_timeout().is_some_and(|due| now.since(due) >= AWAY_NS);
+        if gap_ns >= AWAY_NS || (has_rested && overslept()) {
+            self.turn.returned = now;
+        }
+        (self.turn.began, self.turn.gap_ns) = (now, gap_ns);
         self.farewells_first = FAREWELLS_FIRST;
     }
 

@@ -10,7 +10,7 @@ use clearway_wire::{Ecn, Malformed};
 
 use super::strangers::Addresses;
 use super::table::find;
-use super::{Endpoint, FlowKey};
+use super::{Endpoint, FlowKey, Turn};
 use crate::app::{App, Reason};
 use crate::flow::{Dropped, Outcome, Reception};
 
@@ -48,7 +48,8 @@ impl Endpoint {
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
-                let reception = Reception { arrival, gap_ns: self.turn.gap_ns, ecn };
+                let Turn { gap_ns, returned, .. } = self.turn;
+                let reception = Reception { arrival, gap_ns, returned, ecn };
                 self.handle_data(now, between, &header, &packet, reception, app);
             }
             Ok(header) => {

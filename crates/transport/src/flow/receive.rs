@@ -1,6 +1,6 @@
 //! What a flow does with a data packet.
 
-use clearway_base::{SECOND, Time};
+use clearway_base::Time;
 use clearway_wire::clearway::{Ack, Frame, Header, Packet};
 use clearway_wire::{Ecn, Malformed};
 
@@ -14,16 +14,14 @@ use crate::outgoing::Outgoing;
 use crate::recovery::Recovery;
 use crate::rtt::HostDelay;
 
-/// A host that has not looked at its packets for so long was asleep; what it measures then says
-/// nothing about the network.
-const SUSPENDED_NS: u64 = SECOND;
-
 /// How a packet came.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reception {
     pub(crate) arrival: Arrival,
     /// For how long the host had not looked.
     pub(crate) gap_ns: u64,
+    /// When it came back, if it has been away: what was sent before may have been answered long ago.
+    pub(crate) returned: Time,
     pub(crate) ecn: Ecn,
 }
 
@@ -70,7 +68,7 @@ impl Flow {
         while let Some(Ok(frame)) = frames.next() {
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
-            match self.handle_frame(now, config, &frame, app) {
+            match self.handle_frame(now, config, reception, &frame, app) {
                 Ok(Outcome::Continue) => {}
                 Ok(ended) => outcome = ended,
                 Err(Refused::NoBuffer) => return Err(Dropped::NoBuffer),
@@ -97,6 +95,7 @@ impl Flow {
         &mut self,
         now: Time,
         config: &Config,
+        reception: Reception,
         frame: &Frame<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
@@ -112,7 +111,7 @@ impl Flow {
                 self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;
                 self.limit_due |= self.incoming.limit_is_worth_telling();
             }
-            Frame::Ack(ack) => return self.handle_ack(now, config, ack, app),
+            Frame::Ack(ack) => return self.handle_ack(now, config, reception, ack, app),
             rare => return self.handle_rare_frame(now, config, rare),
         }
         Ok(Outcome::Continue)
@@ -165,6 +164,7 @@ impl Flow {
         &mut self,
         now: Time,
         config: &Config,
+        reception: Reception,
         ack: &Ack<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
@@ -176,7 +176,7 @@ impl Flow {
             *close_acknowledged |= content.close;
         });
         let acked = acked.ok_or(Refused::Violation)?;
-        if let Some(sent) = acked.largest_sent.filter(|_| self.gap_ns < SUSPENDED_NS) {
+        if let Some(sent) = acked.largest_sent.filter(|sent| *sent >= reception.returned) {
             let delay = HostDelay { peer_ns: u64::from(ack.delay_ns), own_ns: self.gap_ns };
             self.rtt.sample(now.since(sent), delay, config.ack_delay_ns);
         }

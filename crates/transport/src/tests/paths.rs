@@ -131,6 +131,27 @@ fn hosts_that_were_asleep_for_an_hour_still_have_their_connection() {
     assert!(info.rtt_ns < 10 * MILLISECOND, "{info:?}");
 }
 
+#[test]
+fn what_waited_for_a_host_that_was_away_is_no_round_trip_in_whichever_turn_it_is_taken() {
+    for has_rested in [false, true] {
+        let mut network = Network::new(27, &Config::default(), Faults::default(), 1 << 20);
+        let keys = network.connected();
+        transfer(&mut network, keys, &[1000, 30_000], 2);
+        network.hosts[0].app.transmit_pool = vec![0; 5000];
+        network.hosts[0].endpoint.send(network.now, keys[0], 0, 5000);
+        network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
+        // Its acknowledgement is on its way, or soon will be.
+        network.now = network.now + 2 * SECOND;
+        let host = &mut network.hosts[0];
+        host.endpoint.begin_turn(network.now, has_rested);
+        network.now = network.now + MICROSECOND;
+        host.endpoint.begin_turn(network.now, false);
+        let flow = |network: &Network| network.hosts[0].endpoint.flows().next().expect("open");
+        network.run_until(|network| flow(network).in_flight_bytes == 0);
+        assert!(flow(&network).rtt_ns < MILLISECOND, "{:?}", flow(&network));
+    }
+}
+
 /// An engine that shares its core looks at its packets now and then only. That is no queue.
 #[test]
 fn a_host_that_is_away_for_a_while_is_no_congestion() {
