@@ -8,10 +8,12 @@
 //! ```
 //!
 //! - An update touches one bucket, or one slot: trees are never changed, but made anew.
-//! - That is done a slice at a time, one with each batch of packets, when what searching the hash tables
-//!   has cost since the last time is what making trees does. Meanwhile a rule may be found in both.
+//! - That is done a slice at a time, one with each batch of packets: soon if many rules are in hash tables, and
+//!   otherwise when searching these has cost about an eighth of what making trees does. Meanwhile a rule may
+//!   be found in both.
 
 mod cache;
+mod choice;
 mod cut;
 mod entry;
 mod plan;
@@ -41,9 +43,13 @@ const FLOWS_OF_EXACT: usize = 2;
 /// More exact rules than this, and than one in so many of all, are connections.
 const EXACT_FEW: usize = 64;
 const EXACT_PART: usize = 8;
-/// Trees are made anew when as many hash tables have been asked, in all batches since, as a quarter of the
-/// rules that they would hold: about then it has cost what making them does.
+/// Trees are made anew soon if more than one rule in so many is in the hash tables: when as many hash tables have
+/// been asked, in all batches since, as a quarter of the rules that the trees would hold.
+const NEW_PART: usize = 4;
 const DEBT_PART: usize = 4;
+/// With fewer, when as many have been asked for each slice that it took the last time: about then it has cost an
+/// eighth of what making trees does.
+const DEBT_PER_SLICE: usize = 32;
 /// Or when so many slots of rules that are gone are in lists, of all.
 const RETIRED_PART: usize = 2;
 /// So many slots are looked at in a slice when rules move.
@@ -77,6 +83,8 @@ pub struct Production {
     work: Work,
     /// How many hash tables have been asked since the trees were made, in all batches.
     debt: usize,
+    /// How many slices it took to make the trees.
+    slices: usize,
     places: HashMap<RuleId, Whereabouts>,
     /// Rules that are about one five-tuple.
     exact: usize,
@@ -106,6 +114,7 @@ impl Production {
             recent: Recent::new(),
             work: Work::None,
             debt: 0,
+            slices: 0,
             places: HashMap::new(),
             exact: 0,
             connections: 0,
@@ -166,12 +175,14 @@ impl Production {
         match &mut self.work {
             Work::None => {
                 if self.is_plan_due() {
-                    let plan = Plan::new(self.slots.begin(), &self.slots);
-                    self.work = Work::Plan(Box::new(plan));
+                    self.slots.begin();
+                    self.slices = 0;
+                    self.work = Work::Plan(Box::new(Plan::new()));
                 }
             }
             Work::Plan(plan) => {
-                if let Some(trees) = plan.step(&self.slots, &self.wide) {
+                self.slices += 1;
+                if let Some(trees) = plan.step(&mut self.slots, &self.wide) {
                     self.trees = trees;
                     self.slots.finish();
                     self.work = Work::Move(self.slots.entries().len());
@@ -187,7 +198,12 @@ impl Production {
 
     fn is_plan_due(&self) -> bool {
         let rules = self.places.len() - self.connections;
-        let is_debt_due = self.debt * DEBT_PART > rules && self.recent.count() > self.connections;
+        let new = self.recent.count() - self.connections;
+        let is_debt_due = match new {
+            0 => false,
+            _ if new * NEW_PART > rules => self.debt * DEBT_PART > rules,
+            _ => self.debt > self.slices * DEBT_PER_SLICE,
+        };
         is_debt_due || self.slots.retired() * RETIRED_PART > self.slots.entries().len()
     }
 

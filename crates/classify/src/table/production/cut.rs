@@ -68,28 +68,28 @@ impl Shape {
         (all & !mask, value)
     }
 
-    /// Under a window of a port: the first and the last child, if they are not all.
+    /// The first and the last child in which the rule is, if it is in all between.
     fn run(&self, window: Window) -> Option<(u32, u32)> {
-        let port = port_of(window)?;
-        let (first, last) = self.ports[port];
-        let shift = u32::from(window.shift) - PORTS[port];
-        let (first, last) = (u32::from(first) >> shift, u32::from(last) >> shift);
-        let all = window.children() - 1;
-        (first >> window.bits == last >> window.bits && (first & all, last & all) != (0, all))
-            .then_some((first & all, last & all))
+        if let Some(port) = port_of(window) {
+            let all = window.children() - 1;
+            let (first, last) = self.ports[port];
+            let shift = u32::from(window.shift) - PORTS[port];
+            let (first, last) = (u32::from(first) >> shift, u32::from(last) >> shift);
+            if first >> window.bits == last >> window.bits && (first & all, last & all) != (0, all)
+            {
+                return Some((first & all, last & all));
+            }
+        }
+        let (free, value) = self.part(window);
+        (free & (free + 1) == 0).then_some((value, value | free))
     }
 
     /// In how many children the rule is.
-    fn count(&self, window: Window) -> u32 {
+    pub(super) fn count(&self, window: Window) -> u32 {
         match self.run(window) {
             Some((first, last)) => last - first + 1,
             None => 1 << self.part(window).0.count_ones(),
         }
-    }
-
-    /// True if the rule is in every child.
-    pub(super) fn is_everywhere(&self, window: Window) -> bool {
-        self.count(window) == window.children()
     }
 
     /// The children in which the rule is.
@@ -146,20 +146,12 @@ pub(super) struct Cut {
     pub(super) left: f64,
     /// All places of all rules in the children, against the rules that there are.
     pub(super) growth: f64,
-    /// What part of the rules is in every child.
-    pub(super) everywhere: f64,
 }
 
 impl Cut {
     /// The better is less: a place costs a little, too.
     pub(super) fn cost(&self) -> f64 {
         self.left * (1.0 + PLACE_COST * self.growth)
-    }
-
-    /// The same, if rules that are in every child were not there.
-    pub(super) fn without_everywhere(self) -> Self {
-        let growth = self.growth - self.everywhere * f64::from(self.window.children());
-        Self { left: self.left - self.everywhere, growth: growth.max(0.0), ..self }
     }
 }
 
@@ -168,70 +160,110 @@ const PLACE_COST: f64 = 0.005;
 /// Tries cuts.
 #[derive(Debug)]
 pub(super) struct Chooser {
-    places: Vec<f32>,
-    weights: Vec<f32>,
+    /// How many of the rules are in a child, and how many of their packets come there: what the next
+    /// child has more than the one before.
+    places: Vec<f64>,
+    weights: Vec<f64>,
 }
 
 impl Chooser {
     pub(super) fn new() -> Self {
-        let children = 1 << Window::BITS_MAX;
+        let children = (1 << Window::BITS_MAX) + 1;
         Self { places: vec![0.0; children], weights: vec![0.0; children] }
     }
 
-    /// All cuts into up to `1 << bits_max` children that are worth a thought, of a node to which all packets
-    /// come with the same bits under `decided`.
-    pub(super) fn cuts(
-        &mut self,
-        shapes: &[Shape],
-        decided: &Mask,
-        bits_max: u8,
-        mut each: impl FnMut(Cut),
-    ) {
-        let telling = telling(shapes, decided);
-        for (word, from, to) in FIELDS {
-            let field = (telling[usize::from(word)] >> from) & ((1u64 << (to - from)) - 1);
-            if field != 0 {
-                let low = from + field.trailing_zeros() as u8;
-                let high = from + 64 - field.leading_zeros() as u8;
-                windows(low, high, bits_max, |shift, bits| {
-                    each(self.cut(shapes, Window { word, shift, bits }));
-                });
-            }
-        }
-    }
-
-    fn cut(&mut self, shapes: &[Shape], window: Window) -> Cut {
-        let children = window.children() as usize;
-        let (places, weights) = (&mut self.places[..children], &mut self.weights[..children]);
+    /// What a window would make of `count` rules, of which `shapes` are a sample.
+    pub(super) fn cut(&mut self, shapes: &[Shape], count: usize, window: Window) -> Cut {
+        let all = window.children() as usize;
+        let (places, weights) = (&mut self.places[..=all], &mut self.weights[..=all]);
         places.fill(0.0);
         weights.fill(0.0);
         let mut everywhere = 0.0;
         for shape in shapes {
-            let count = shape.count(window);
-            if count == window.children() {
+            let share = shape.count(window);
+            if share == window.children() {
                 everywhere += 1.0;
                 continue;
             }
-            let weight = 1.0 / count as f32;
-            shape.children(window, |child| {
-                places[child as usize] += 1.0;
-                weights[child as usize] += weight;
-            });
-        }
-        // Children with nothing but what is everywhere are one.
-        let (mut expected, mut total) = (0.0, everywhere);
-        for (&places, &weight) in places.iter().zip(&*weights) {
-            expected += (places + everywhere) * (weight + everywhere / children as f32);
-            total += if places > 0.0 { places + everywhere } else { 0.0 };
+            let weight = 1.0 / f64::from(share);
+            let mut add = |first: u32, last: u32| {
+                places[first as usize] += 1.0;
+                weights[first as usize] += weight;
+                places[last as usize + 1] -= 1.0;
+                weights[last as usize + 1] -= weight;
+            };
+            match shape.run(window) {
+                Some((first, last)) => add(first, last),
+                None => shape.children(window, |child| add(child, child)),
+            }
         }
         let rules = shapes.len() as f64;
+        let (expected, total) = sum(&places[..all], &weights[..all], everywhere);
+        let lists = if shapes.len() < count { total.lists_of_all() } else { total.lists };
+        let places_in_list = total.places / total.lists.max(1.0) + everywhere;
         Cut {
             window,
-            left: f64::from(expected) / rules / rules,
-            growth: f64::from(total) / rules,
-            everywhere: f64::from(everywhere) / rules,
+            left: expected / rules / rules,
+            growth: (lists * places_in_list + everywhere) / rules,
         }
     }
+}
+
+/// What is left where a packet goes on, of the rules and summed up over their packets; and the places.
+fn sum(places: &[f64], weights: &[f64], everywhere: f64) -> (f64, Places) {
+    let part = everywhere / places.len() as f64;
+    let (mut expected, mut total) = (0.0, Places::default());
+    let (mut here, mut weight) = (0.0, 0.0);
+    for (more, more_weight) in places.iter().zip(weights) {
+        here += more;
+        weight += more_weight;
+        expected += (here + everywhere) * (weight + part);
+        // Children next to each other with the same rules are one, and so are those with nothing but what
+        // is everywhere.
+        if *more_weight != 0.0 && here > 0.5 {
+            total.places += here;
+            total.lists += 1.0;
+            total.once += f64::from(u8::from(here < 1.5));
+            total.twice += f64::from(u8::from(here > 1.5 && here < 2.5));
+        }
+    }
+    (expected, total)
+}
+
+/// The places that a sample of the rules makes.
+#[derive(Debug, Default)]
+struct Places {
+    places: f64,
+    /// Different lists, and those of one rule and of two.
+    lists: f64,
+    once: f64,
+    twice: f64,
+}
+
+impl Places {
+    /// Where many lists have been met only once, there are more of which the sample knows nothing (the estimate
+    /// of unseen species of Chao, 1984).
+    fn lists_of_all(&self) -> f64 {
+        self.lists + self.once * self.once / (2.0 * (self.twice + 1.0))
+    }
+}
+
+/// All windows of up to `bits_max` bits that are worth a thought, of a node to which all packets come with
+/// the same bits under `decided`.
+pub(super) fn windows(shapes: &[Shape], decided: &Mask, bits_max: u8) -> Vec<Window> {
+    let telling = telling(shapes, decided);
+    let mut windows = Vec::new();
+    for (word, from, to) in FIELDS {
+        let field = (telling[usize::from(word)] >> from) & ((1u64 << (to - from)) - 1);
+        if field != 0 {
+            let low = from + field.trailing_zeros() as u8;
+            let high = from + 64 - field.leading_zeros() as u8;
+            windows_between(low, high, bits_max, |shift, bits| {
+                windows.push(Window { word, shift, bits });
+            });
+        }
+    }
+    windows
 }
 
 /// The bits at which rules differ, but for those that are `decided`.
@@ -261,7 +293,7 @@ fn ranges(shapes: &[Shape]) -> u64 {
 }
 
 /// Windows of several widths between two bits, the widest first.
-fn windows(low: u8, high: u8, bits_max: u8, mut each: impl FnMut(u8, u8)) {
+fn windows_between(low: u8, high: u8, bits_max: u8, mut each: impl FnMut(u8, u8)) {
     let mut bits = bits_max.min(high - low);
     loop {
         (low..=high - bits).rev().step_by(SHIFT_STEP).for_each(|shift| each(shift, bits));

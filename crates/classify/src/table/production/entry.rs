@@ -83,6 +83,12 @@ impl Entry {
         self.mask_0 & TUPLE == TUPLE && self.mask_3 == u64::MAX
     }
 
+    /// How many leading bits of the IPv4 addresses the rule asks for, of the source's and of the destination's.
+    pub(super) fn prefixes(&self) -> (u32, u32) {
+        let word = self.mask_3;
+        (((word >> 32) as u32).leading_ones(), (word as u32).leading_ones())
+    }
+
     #[inline]
     pub(super) fn is_wide(&self) -> bool {
         self.wide != Self::NARROW

@@ -5,6 +5,7 @@
 
 use super::entry::{Entry, Wide};
 use clearway_wire::digest::Digest;
+use std::ops::Range;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -67,14 +68,19 @@ impl Slots {
         self.named[slot as usize]
     }
 
-    /// New trees are begun, which name all rules that there are: says in which slots they are.
-    pub(super) fn begin(&mut self) -> Vec<u32> {
+    /// New trees are begun.
+    pub(super) fn begin(&mut self) {
         self.retired_before.append(&mut self.retired);
-        let slots = 1..self.entries.len();
-        let slots: Vec<u32> =
-            slots.filter(|&slot| !self.entries[slot].is_never()).map(|slot| slot as u32).collect();
-        slots.iter().for_each(|&slot| self.named[slot as usize] = true);
-        slots
+    }
+
+    /// They name the rules in these slots, as far as there are any.
+    pub(super) fn name(&mut self, slots: Range<usize>) -> impl Iterator<Item = u32> {
+        let slots = slots.start.max(1)..slots.end.min(self.entries.len());
+        let Self { entries, named, .. } = self;
+        slots.filter(|&slot| !entries[slot].is_never()).map(|slot| {
+            named[slot] = true;
+            slot as u32
+        })
     }
 
     /// The new trees are all there is.

@@ -76,6 +76,17 @@ pub(super) struct Trees {
 }
 
 impl Trees {
+    pub(super) fn with_capacity(nodes: usize, lists: usize) -> Self {
+        let (nodes, lists) = (Vec::with_capacity(nodes), Vec::with_capacity(lists));
+        Self { roots: Vec::new(), nodes, lists }
+    }
+
+    /// Gives memory back that there was more than needed.
+    pub(super) fn shrink(&mut self) {
+        self.nodes.shrink_to_fit();
+        self.lists.shrink_to_fit();
+    }
+
     /// Improves what `search` has found so far.
     #[inline]
     pub(super) fn search(
