@@ -3,6 +3,7 @@
 use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at};
 use crate::ethernet::{self, MacAddress, ether_type};
+use crate::view::view;
 use core::net::Ipv4Addr;
 
 /// The length of an ARP packet for IPv4 over Ethernet.
@@ -15,21 +16,12 @@ const PREAMBLE: [u8; 6] = {
     [hardware[0], hardware[1], protocol[0], protocol[1], 6, 4]
 };
 
-/// The bytes of an ARP packet.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of an ARP packet.
+    at_least LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// True if this is about IPv4 over Ethernet, and the addresses below mean something.
     #[must_use]
     pub fn is_ipv4_over_ethernet(&self) -> bool {

@@ -3,6 +3,7 @@
 
 use crate::Malformed;
 use crate::bytes::{array_at, head_mut, put, u16_at};
+use crate::view::view;
 use core::net::Ipv6Addr;
 
 /// An Ethernet address in transmission order.
@@ -41,22 +42,12 @@ pub const fn multicast_v6(group: Ipv6Addr) -> MacAddress {
     [0x33, 0x33, octets[12], octets[13], octets[14], octets[15]]
 }
 
-/// The bytes of a frame, without frame check sequence.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of a frame, without frame check sequence.
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough for a header.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// Where the frame goes.
     #[inline]
     #[must_use]

@@ -3,6 +3,7 @@
 use crate::Malformed;
 use crate::bytes::{array_at, put, u16_at};
 use crate::checksum::Sum;
+use crate::view::view;
 
 /// The fixed part of every message handled here.
 pub const HEADER_LENGTH: usize = 8;
@@ -26,21 +27,12 @@ pub mod unreachable {
     pub const FRAGMENTATION_NEEDED: u8 = 4;
 }
 
-/// The bytes of an ICMP message.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of an ICMP message.
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The type.
     #[must_use]
     pub fn message_type(&self) -> u8 {

@@ -4,6 +4,7 @@
 use crate::bytes::{array_at, put, u32_at};
 use crate::checksum::pseudo_header_v6;
 use crate::ethernet::{self, MacAddress};
+use crate::view::view;
 use crate::{Malformed, protocol};
 use core::net::Ipv6Addr;
 
@@ -54,21 +55,12 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
 }
 
-/// The bytes of an ICMPv6 message.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of an ICMPv6 message.
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough.
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The type.
     #[must_use]
     pub fn message_type(&self) -> u8 {

@@ -3,6 +3,7 @@
 
 use crate::bytes::{array_at, head_mut, put, u16_at};
 use crate::checksum::Sum;
+use crate::view::view;
 use crate::{Ecn, Malformed};
 use core::net::Ipv4Addr;
 
@@ -19,22 +20,12 @@ const DO_NOT_FRAGMENT: u16 = 1 << 14;
 const MORE_FRAGMENTS: u16 = 1 << 13;
 const FRAGMENT_OFFSET: u16 = (1 << 13) - 1;
 
-/// The bytes of an IPv4 packet; more may follow it (Ethernet pads short frames).
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of an IPv4 packet; more may follow it (Ethernet pads short frames).
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough for a header without options.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The version: 4, if this is what it should be.
     #[inline]
     #[must_use]

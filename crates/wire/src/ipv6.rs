@@ -2,6 +2,7 @@
 //! are refused as in IPv4.
 
 use crate::bytes::{array_at, head_mut, put, u16_at};
+use crate::view::view;
 use crate::{Ecn, Malformed};
 use core::net::Ipv6Addr;
 
@@ -33,22 +34,12 @@ pub const fn solicited_node(address: Ipv6Addr) -> Ipv6Addr {
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff00 | (b & 0xff), c)
 }
 
-/// The bytes of an IPv6 packet; more may follow it (Ethernet pads short frames).
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of an IPv6 packet; more may follow it (Ethernet pads short frames).
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough for the fixed header.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The version: 6, if this is what it should be.
     #[inline]
     #[must_use]

@@ -33,6 +33,7 @@ mod malformed;
 #[cfg(test)]
 mod tests;
 pub mod udp;
+mod view;
 pub mod vlan;
 
 pub use ecn::Ecn;

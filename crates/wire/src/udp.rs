@@ -2,6 +2,7 @@
 
 use crate::bytes::{head_mut, put, u16_at};
 use crate::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
+use crate::view::view;
 use crate::{Malformed, protocol};
 use core::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,22 +13,12 @@ pub const LENGTH_AT: usize = 4;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 6;
 
-/// The bytes of a UDP packet.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes of a UDP packet.
+    at_least HEADER_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough for a header.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < HEADER_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The port that the packet comes from.
     #[inline]
     #[must_use]

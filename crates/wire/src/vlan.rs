@@ -9,28 +9,19 @@
 
 use crate::Malformed;
 use crate::bytes::{head_mut, put, u16_at};
+use crate::view::view;
 
 /// The length of a tag, counted from behind the ether type that announces it.
 pub const TAG_LENGTH: usize = 4;
 /// The highest VLAN id; 0xfff is reserved. 0 says that the frame has a priority and no VLAN.
 pub const ID_MAX: u16 = 0xffe;
 
-/// The bytes that follow the ether type 0x8100.
-#[derive(Clone, Copy, Debug)]
-pub struct View<'a> {
-    bytes: &'a [u8],
+view! {
+    /// The bytes that follow the ether type 0x8100.
+    at_least TAG_LENGTH
 }
 
 impl<'a> View<'a> {
-    /// A view of `bytes`, if they are long enough for a tag.
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        if bytes.len() < TAG_LENGTH {
-            return Err(Malformed::Truncated);
-        }
-        Ok(Self { bytes })
-    }
-
     /// The priority code point, 0 to 7.
     #[inline]
     #[must_use]
