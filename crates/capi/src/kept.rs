@@ -2,6 +2,11 @@
 
 use std::mem::{MaybeUninit, size_of};
 
+use clearway_client::Channel;
+
+use crate::attach::clearway_channel;
+use crate::failure::call_int;
+
 /// What C carries around.
 pub(crate) type Words = [u64; 5];
 
@@ -36,4 +41,26 @@ pub(crate) unsafe fn look<T>(words: &Words) -> Option<&T> {
 pub(crate) unsafe fn take<T>(words: &Words) -> Option<T> {
     // SAFETY: the caller's promise.
     unsafe { words.as_ptr().cast::<Kept<T>>().read().assume_init() }
+}
+
+/// Takes what a structure holds, and gives it back to the channel, or drops it if there is none; nothing if it holds nothing.
+///
+/// # Safety
+/// `place` and `channel` are each null, or valid and nobody else's during the call.
+pub(crate) unsafe fn give_back<S, T>(
+    channel: *mut clearway_channel,
+    place: *mut S,
+    take: impl FnOnce(&mut S) -> Option<T>,
+    to_channel: impl FnOnce(&mut Channel, T),
+) {
+    let _ = call_int(|| {
+        // SAFETY: the caller's promise.
+        let Some(held) = unsafe { place.as_mut() }.and_then(take) else { return Ok(()) };
+        // SAFETY: the caller's promise.
+        match unsafe { channel.as_mut() } {
+            Some(channel) => to_channel(&mut channel.channel, held),
+            None => drop(held),
+        }
+        Ok(())
+    });
 }

@@ -3,10 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use clearway_client::{ConnectionId, Error, Message, SendBuffer};
+use clearway_client::{Channel, ConnectionId, Error, Message, SendBuffer};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
+use crate::kept::give_back;
 use crate::{kept, pointer};
 
 /// A received message in place. Valid until it is given to clearway_release. Do not copy it: the
@@ -153,17 +154,8 @@ pub unsafe extern "C" fn clearway_release(
     channel: *mut clearway_channel,
     message: *mut clearway_message,
 ) {
-    let _ = call_int(|| {
-        // SAFETY: the caller's promise.
-        let Some(message) = (unsafe { message.as_mut() }) else { return Ok(()) };
-        let Some(held) = message.take() else { return Ok(()) };
-        // SAFETY: the caller's promise.
-        match unsafe { channel.as_mut() } {
-            Some(channel) => channel.channel.release(held),
-            None => drop(held),
-        }
-        Ok(())
-    });
+    // SAFETY: the caller's promise.
+    unsafe { give_back(channel, message, clearway_message::take, Channel::release) };
 }
 
 /// Gets a buffer for a message of up to `length` bytes, to be filled in place. Waits up to

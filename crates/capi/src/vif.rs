@@ -4,10 +4,11 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use clearway_client::{BURST_FRAMES_MAX, Error, FrameRefusal, Frames, VifId, VifOptions};
+use clearway_client::{BURST_FRAMES_MAX, Channel, Error, FrameRefusal, Frames, VifId, VifOptions};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
+use crate::kept::give_back;
 use crate::{kept, pointer};
 
 /// What a virtual interface shall receive and send. All zeros means none of it; new fields are
@@ -335,17 +336,8 @@ pub unsafe extern "C" fn clearway_vif_release(
     channel: *mut clearway_channel,
     frames: *mut clearway_frames,
 ) {
-    let _ = call_int(|| {
-        // SAFETY: the caller's promise.
-        let Some(frames) = (unsafe { frames.as_mut() }) else { return Ok(()) };
-        let Some(held) = frames.take() else { return Ok(()) };
-        // SAFETY: the caller's promise.
-        match unsafe { channel.as_mut() } {
-            Some(channel) => channel.channel.release_frames(held),
-            None => drop(held),
-        }
-        Ok(())
-    });
+    // SAFETY: the caller's promise.
+    unsafe { give_back(channel, frames, clearway_frames::take, Channel::release_frames) };
 }
 
 fn check_list(list: *mut clearway_frame, capacity: usize) -> Result<(), Error> {
