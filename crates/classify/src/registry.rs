@@ -140,20 +140,10 @@ impl<T: Table> Registry<T> {
             self.copies.retain(|copy| copy.vif != id);
         }
         let usage = self.owners.get_mut(&entry.vif.owner).expect("who has a VIF has a usage");
-        if usage.leave(&entry.vif, id) {
+        if usage.leave(&entry.vif) {
             self.owners.remove(&entry.vif.owner);
         }
         true
-    }
-
-    /// Takes all VIFs of an owner out: "an app that dies loses its VIFs at once". Returns which.
-    pub fn remove_owner(&mut self, owner: OwnerId) -> Vec<VifId> {
-        let vifs: Vec<_> =
-            self.owners.get(&owner).into_iter().flat_map(|usage| usage.vifs()).collect();
-        for &vif in &vifs {
-            self.remove(vif);
-        }
-        vifs
     }
 
     /// The VIF that owns the packet of each digest. Copies come besides: see [`Registry::copies`].
@@ -325,7 +315,7 @@ impl<T: Table> Registry<T> {
             receive.into_iter().filter_map(|clause| self.insert_receive(clause, id)).collect();
         let entry = self.vifs.find_mut(id.0).expect("just inserted");
         (entry.send_rules, entry.receive_rules) = (send_rules, receive_rules);
-        self.owners.entry(entry.vif.owner).or_default().enter(&entry.vif, id);
+        self.owners.entry(entry.vif.owner).or_default().enter(&entry.vif);
         id
     }
 

@@ -1,6 +1,6 @@
 //! How much there may be, in all and of one owner.
 
-use super::{Filter, Refusal, Vif, VifId};
+use super::{Filter, Refusal, Vif};
 use clearway_wire::digest::PATTERN_WORDS;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ impl Limits {
 /// What an owner has.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
-    vifs: BTreeSet<VifId>,
+    vifs: usize,
     clauses: usize,
     masks: BTreeMap<[u64; PATTERN_WORDS], usize>,
 }
@@ -64,7 +64,7 @@ impl Usage {
         let new: BTreeSet<_> = clauses(vif).map(|clause| clause.pattern().mask()).collect();
         let new = new.iter().filter(|mask| !self.masks.contains_key(**mask)).count();
         let refuse = |what, limit| Err(Refusal::TooManyOfOwner { what, limit, owner: vif.owner });
-        if self.vifs.len() >= limits.vifs_of_owner {
+        if self.vifs >= limits.vifs_of_owner {
             return refuse("VIFs", limits.vifs_of_owner);
         }
         if self.clauses + clauses(vif).count() > limits.clauses_of_owner {
@@ -77,20 +77,16 @@ impl Usage {
     }
 
     /// Counts `vif` in.
-    pub(super) fn enter(&mut self, vif: &Vif, id: VifId) {
+    pub(super) fn enter(&mut self, vif: &Vif) {
         for clause in clauses(vif) {
             *self.masks.entry(*clause.pattern().mask()).or_default() += 1;
             self.clauses += 1;
         }
-        self.vifs.insert(id);
-    }
-
-    pub(super) fn vifs(&self) -> impl Iterator<Item = VifId> {
-        self.vifs.iter().copied()
+        self.vifs += 1;
     }
 
     /// Counts `vif` out. True if nothing is left.
-    pub(super) fn leave(&mut self, vif: &Vif, id: VifId) -> bool {
+    pub(super) fn leave(&mut self, vif: &Vif) -> bool {
         for clause in clauses(vif) {
             let mask = clause.pattern().mask();
             let count = self.masks.get_mut(mask).expect("it was counted in");
@@ -100,8 +96,8 @@ impl Usage {
             }
             self.clauses -= 1;
         }
-        self.vifs.remove(&id);
-        self.vifs.is_empty()
+        self.vifs -= 1;
+        self.vifs == 0
     }
 }
 

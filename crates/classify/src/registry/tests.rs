@@ -128,24 +128,25 @@ fn copies_deliver_and_go_on() {
     let other = udp(1, 1, 1, 54);
     assert_eq!(receiver(&mut registry, other), None);
     assert_eq!(registry.copies(&other, None).collect::<Vec<_>>(), [before, behind]);
-    registry.remove_owner(OwnerId(2));
+    assert!(registry.remove(before) && registry.remove(behind));
     assert!(!registry.has_copies());
 }
 
 #[test]
 fn a_dead_owner_leaves_nothing() {
     let mut registry = registry();
+    let mut of_owner = [Vec::new(), Vec::new()];
     for port in 1..100 {
         let text = format!("udp src port {port}");
-        registry.register(vif(port % 2, &text, &text.replace("src", "dst"))).unwrap();
+        let id = registry.register(vif(port % 2, &text, &text.replace("src", "dst"))).unwrap();
+        of_owner[port as usize % 2].push(id);
     }
-    let gone = registry.remove_owner(OwnerId(1));
-    assert_eq!(gone.len(), 50);
+    assert!(of_owner[1].iter().all(|id| registry.remove(*id)));
     assert_eq!(receiver(&mut registry, udp(1, 1, 1, 33)), None);
     assert!(receiver(&mut registry, udp(1, 1, 1, 34)).is_some());
     registry.register(vif(3, "udp src port 33", "udp dst port 33")).unwrap();
     assert!(registry.register(vif(3, "udp src port 34", "")).is_err());
-    assert!(registry.remove_owner(OwnerId(1)).is_empty());
+    assert!(!registry.remove(of_owner[1][0]));
 }
 
 #[test]
@@ -255,16 +256,15 @@ fn many_exact_vifs_register_quickly() {
     let count = 20_000;
     let mut registry = Registry::new(Limits::default(), NoTable);
     let started = Instant::now();
-    for number in 0..count {
+    let mut register = |number| {
         let (port, host) = (1 + number % 60_000, number / 60_000);
         let text = format!("src host 10.0.0.{host} and udp src port {port}");
-        registry.register(vif(number, &text, &text.replace("src", "dst"))).unwrap();
-    }
+        registry.register(vif(number, &text, &text.replace("src", "dst"))).unwrap()
+    };
+    let ids: Vec<_> = (0..count).map(&mut register).collect();
     let elapsed = started.elapsed();
     assert!(elapsed < Duration::from_secs(20), "{count} registrations took {elapsed:?}");
-    for number in 0..count {
-        assert_eq!(registry.remove_owner(OwnerId(number)).len(), 1);
-    }
+    assert!(ids.into_iter().all(|id| registry.remove(id)));
 }
 
 /// Finds nothing: for tests of what is around it.
