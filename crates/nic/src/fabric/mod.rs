@@ -125,11 +125,6 @@ impl Handle {
         lock(&self.0.ports[port].sends).set_faults(faults);
     }
 
-    /// Replaces the faults of frames that port `port` receives.
-    pub fn set_receive_faults(&self, port: usize, faults: Faults) {
-        lock(&self.0.ports[port].receives).set_faults(faults);
-    }
-
     /// Cuts the way from one port to another, or mends it; the way back stays as it is.
     pub fn set_cut(&self, from: usize, to: usize, cut: bool) {
         self.0.ports[from].cut[to].store(cut, Ordering::Release);
