@@ -4,13 +4,13 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, SECOND, Time};
-use clearway_channel::{AppEnd, Code, Command, DaemonEnd, Sizes};
+use clearway_channel::{Code, Command, Sizes};
 use clearway_engine::{
     CaptureSpec, Control, Engine, Event, Request, Snapshot, VifRefused, VifSpec,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
-use super::{App, address, config_of};
+use super::{App, address, config_of, events};
 
 /// An engine of a host, and what it has said.
 pub struct Member {
@@ -132,22 +132,15 @@ impl ManyWorld {
     pub fn attach(&mut self, at: Place, sizes: Sizes) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (end, handover) = DaemonEnd::create(sizes).expect("memory");
-        let app = format!("app-{channel}");
-        let end = Box::new(end);
-        self.post(at, Request::AddChannel { channel, app, end, connections_max: 64 });
-        App::new(at.host, channel, AppEnd::open(handover, sizes).expect("fits"))
+        let (app, request) = App::attaching(at.host, channel, sizes, 64);
+        self.post(at, request);
+        app
     }
 
     pub fn listen(&mut self, at: Place, app: &App, port: u16) -> Result<(), Code> {
         let channel = app.channel;
         self.post(at, Request::Listen { channel, listener: 1, address: None, port });
-        let events = &mut self.hosts[at.host].members[at.engine].events;
-        let index = events.iter().position(|event| matches!(event, Event::Listening { .. }));
-        let Event::Listening { result, .. } = events.remove(index.expect("answered")) else {
-            unreachable!("just found")
-        };
-        result?;
+        events::take_listening(self.events(at))?;
         self.note_listener(at, port, Some(at.engine));
         Ok(())
     }
@@ -176,7 +169,7 @@ impl ManyWorld {
     ) -> Result<(), VifRefused> {
         let channel = app.channel;
         self.post(at, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
-        self.take_vif_opened(at)?;
+        events::take_vif_opened(self.events(at))?;
         self.post_to_siblings(at, || Request::NoteVif {
             engine: at.engine,
             app: format!("app-{channel}"),
@@ -185,7 +178,7 @@ impl ManyWorld {
             spec: Box::new(spec.clone()),
         });
         for engine in (0..self.hosts[at.host].members.len()).filter(|other| *other != at.engine) {
-            self.take_vif_opened(Place { engine, ..at })?;
+            events::take_vif_opened(self.events(Place { engine, ..at }))?;
         }
         Ok(())
     }
@@ -200,27 +193,18 @@ impl ManyWorld {
             spec: Box::new(spec.clone()),
         });
         for engine in 0..self.hosts[at.host].members.len() {
-            self.take_vif_opened(Place { engine, ..at }).expect("captures are always opened");
+            let opened = events::take_vif_opened(self.events(Place { engine, ..at }));
+            opened.expect("captures are always opened");
         }
     }
 
-    fn take_vif_opened(&mut self, at: Place) -> Result<(), VifRefused> {
-        let events = &mut self.hosts[at.host].members[at.engine].events;
-        let index = events.iter().position(|event| matches!(event, Event::VifOpened { .. }));
-        match events.remove(index.expect("answered in one turn")) {
-            Event::VifOpened { result, .. } => result,
-            other => panic!("{other:?}"),
-        }
+    fn events(&mut self, at: Place) -> &mut Vec<Event> {
+        &mut self.hosts[at.host].members[at.engine].events
     }
 
     pub fn snapshot(&mut self, at: Place) -> Snapshot {
         self.post(at, Request::Snapshot { id: 0 });
-        let events = &mut self.hosts[at.host].members[at.engine].events;
-        let index = events.iter().position(|event| matches!(event, Event::Snapshot { .. }));
-        match events.remove(index.expect("answered in one turn")) {
-            Event::Snapshot { snapshot, .. } => *snapshot,
-            other => panic!("{other:?}"),
-        }
+        events::take_snapshot(self.events(at)).expect("answered in one turn")
     }
 
     /// What an engine has counted under a name.
@@ -235,15 +219,11 @@ impl ManyWorld {
     pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
         let peer = SocketAddr::new(address(server.host), port);
         client.submit(&Command::Connect { token: 1, peer });
-        let mut ids = (None, None);
         self.turn_until(|_| {
-            client.poll();
-            server.poll();
+            let has_met = client.has_met(server);
             assert_eq!(client.failed, []);
-            ids.0 = ids.0.or(client.connected.pop_front());
-            ids.1 = ids.1.or(server.accepted.pop_front());
-            ids.0.is_some() && ids.1.is_some()
+            has_met
         });
-        (ids.0.expect("connected"), ids.1.expect("accepted"))
+        client.ids_with(server)
     }
 }

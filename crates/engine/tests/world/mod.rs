@@ -5,6 +5,7 @@
     reason = "a module of several test programs, each of which uses a part"
 )]
 
+pub mod events;
 pub mod many;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -108,33 +109,22 @@ impl World {
     pub fn attach_with(&mut self, host: usize, sizes: Sizes, connections_max: u32) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (end, handover) = DaemonEnd::create(sizes).expect("memory");
-        let request = Request::AddChannel {
-            channel,
-            app: format!("app-{channel}"),
-            end: Box::new(end),
-            connections_max,
-        };
+        let (app, request) = App::attaching(host, channel, sizes, connections_max);
         self.post(host, request);
-        App::new(host, channel, AppEnd::open(handover, sizes).expect("fits"))
+        app
     }
 
     pub fn listen(&mut self, app: &App, port: u16) -> Result<(), Code> {
         let channel = app.channel;
         self.post(app.host, Request::Listen { channel, listener: 1, address: None, port });
-        let events = &mut self.hosts[app.host].events;
-        let index = events.iter().position(|event| matches!(event, Event::Listening { .. }));
-        match events.remove(index.expect("answered in one turn")) {
-            Event::Listening { result, .. } => result,
-            other => panic!("{other:?}"),
-        }
+        events::take_listening(&mut self.hosts[app.host].events)
     }
 
     /// Opens a virtual interface for `app`.
     pub fn open_vif(&mut self, app: &App, vif: u32, spec: VifSpec) -> Result<(), VifRefused> {
         let (channel, spec) = (app.channel, Box::new(spec));
         self.post(app.host, Request::OpenVif { channel, vif, spec });
-        self.vif_opened(app.host)
+        events::take_vif_opened(&mut self.hosts[app.host].events)
     }
 
     /// Opens a capture for `app`.
@@ -146,29 +136,18 @@ impl World {
     ) -> Result<(), VifRefused> {
         let (channel, spec) = (app.channel, Box::new(spec));
         self.post(app.host, Request::OpenCapture { channel, vif, spec });
-        self.vif_opened(app.host)
-    }
-
-    fn vif_opened(&mut self, host: usize) -> Result<(), VifRefused> {
-        let events = &mut self.hosts[host].events;
-        let index = events.iter().position(|event| matches!(event, Event::VifOpened { .. }));
-        match events.remove(index.expect("answered in one turn")) {
-            Event::VifOpened { result, .. } => result,
-            other => panic!("{other:?}"),
-        }
+        events::take_vif_opened(&mut self.hosts[app.host].events)
     }
 
     /// What the engine of a host says about itself.
     pub fn snapshot(&mut self, host: usize) -> Snapshot {
         self.post(host, Request::Snapshot { id: 0 });
-        let is_answer = |event: &Event| matches!(event, Event::Snapshot { .. });
-        self.turn_until(|world| world.hosts[host].events.iter().any(is_answer));
-        let events = &mut self.hosts[host].events;
-        let index = events.iter().position(is_answer);
-        match events.remove(index.expect("just seen")) {
-            Event::Snapshot { snapshot, .. } => *snapshot,
-            other => panic!("{other:?}"),
-        }
+        let mut snapshot = None;
+        self.turn_until(|world| {
+            snapshot = events::take_snapshot(&mut world.hosts[host].events);
+            snapshot.is_some()
+        });
+        snapshot.expect("just seen")
     }
 
     /// Connects `client` to `server`, which listens on `port`: the ids at both.
@@ -176,15 +155,8 @@ impl World {
     pub fn connect(&mut self, client: &mut App, server: &mut App, port: u16) -> (u64, u64) {
         let peer = SocketAddr::new(address(server.host), port);
         client.submit(&Command::Connect { token: 1, peer });
-        let mut ids = (None, None);
-        self.turn_until(|_| {
-            client.poll();
-            server.poll();
-            ids.0 = ids.0.or(client.connected.pop_front());
-            ids.1 = ids.1.or(server.accepted.pop_front());
-            ids.0.is_some() && ids.1.is_some()
-        });
-        (ids.0.expect("connected"), ids.1.expect("accepted"))
+        self.turn_until(|_| client.has_met(server));
+        client.ids_with(server)
     }
 }
 
@@ -256,8 +228,18 @@ pub struct Received {
 }
 
 impl App {
-    pub fn new(host: usize, channel: u32, end: AppEnd) -> Self {
-        Self {
+    /// An app, and what to post to the engine that serves it.
+    pub fn attaching(
+        host: usize,
+        channel: u32,
+        sizes: Sizes,
+        connections_max: u32,
+    ) -> (Self, Request) {
+        let (end, handover) = DaemonEnd::create(sizes).expect("memory");
+        let (app, end) = (format!("app-{channel}"), Box::new(end));
+        let request = Request::AddChannel { channel, app, end, connections_max };
+        let end = AppEnd::open(handover, sizes).expect("fits");
+        let app = Self {
             host,
             channel,
             end,
@@ -271,7 +253,21 @@ impl App {
             bursts: BTreeMap::new(),
             reports: BTreeMap::new(),
             vifs_closed: Vec::new(),
-        }
+        };
+        (app, request)
+    }
+
+    /// Whether this app and `server` have learnt that they are connected.
+    fn has_met(&mut self, server: &mut Self) -> bool {
+        self.poll();
+        server.poll();
+        !self.connected.is_empty() && !server.accepted.is_empty()
+    }
+
+    /// What the connection that was opened first is called at both.
+    fn ids_with(&mut self, server: &mut Self) -> (u64, u64) {
+        let (near, far) = (self.connected.pop_front(), server.accepted.pop_front());
+        (near.expect("connected"), far.expect("accepted"))
     }
 
     pub fn submit(&mut self, command: &Command) {
