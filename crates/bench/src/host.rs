@@ -1,8 +1,11 @@
-//! The configuration of a host that takes part in a benchmark, written as an operator would.
+//! The configuration of a host that takes part in a benchmark: of a daemon, written as an operator would; and of engines that
+//! a benchmark runs itself.
 
 use crate::arguments::{Idle, Plan, Wire};
 use crate::directory::Directory;
 use crate::veth::{CLIENT, INTERFACE, PREFIX_BITS, SERVER};
+use clearway_engine::{Congestion, EngineConfig, interface};
+use clearway_nic::MacAddress;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -84,6 +87,25 @@ fn configuration(
 pub(crate) fn buffer_bytes(mtu: u16) -> u32 {
     let lines = (u32::from(mtu) + FRAME_OVERHEAD_BYTES).div_ceil(LINE_BYTES);
     (lines | 1) * LINE_BYTES
+}
+
+/// A host at this address, whose engines the benchmark itself turns.
+pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
+    EngineConfig {
+        name: "bench".into(),
+        interface: interface::Config {
+            mac,
+            addresses: vec![(address, 24)],
+            routes: Vec::new(),
+            vlan: None,
+            mtu: 1500,
+            kernel_shares: false,
+            receive_checksum: false,
+        },
+        udp_port: 20707,
+        idle: clearway_engine::Idle::Spin,
+        congestion: Congestion::Swift,
+    }
 }
 
 #[cfg(test)]

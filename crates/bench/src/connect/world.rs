@@ -2,9 +2,7 @@
 
 use clearway_base::{Random, Time};
 use clearway_channel::Code;
-use clearway_engine::{
-    Clock, Control, Engine, EngineConfig, Event, FlowSnapshot, Idle, Request, interface,
-};
+use clearway_engine::{Clock, Control, Engine, Event, FlowSnapshot, Request};
 use clearway_nic::fabric::{self, Faults, Options, Port, RssOptions};
 use clearway_nic::{MacAddress, Queue};
 use std::io;
@@ -13,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use super::ConnectCommand;
 use super::app::App;
 use super::together::QUIET_NS;
+use crate::host::engine_config;
 
 /// The service port of the server's first engine; the next one's is one higher.
 const PORT: u16 = 5000;
@@ -141,7 +140,7 @@ impl Host {
         let queues = queues.into_iter().map(|queue| vec![Box::new(queue) as Box<dyn Queue>]);
         let mut random = Random::new(seed ^ u64::from(number) << 32);
         let secret = std::array::from_fn(|_| random.next_u32() as u8);
-        let config = engine_config(number);
+        let config = engine_config(mac(number), address(number));
         let opened = Engine::siblings(&config, queues.collect(), random.next_u64(), secret, now)?;
         let (mut engines, controls): (Vec<_>, Vec<_>) = opened.into_iter().unzip();
         let mut apps = Vec::new();
@@ -169,22 +168,4 @@ const fn mac(number: u8) -> MacAddress {
 
 const fn address(number: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(10, 9, 0, number))
-}
-
-fn engine_config(number: u8) -> EngineConfig {
-    EngineConfig {
-        name: "bench".into(),
-        interface: interface::Config {
-            mac: mac(number),
-            addresses: vec![(address(number), 24)],
-            routes: Vec::new(),
-            vlan: None,
-            mtu: 1500,
-            kernel_shares: false,
-            receive_checksum: false,
-        },
-        udp_port: 20707,
-        idle: Idle::Spin,
-        congestion: clearway_engine::Congestion::Swift,
-    }
 }

@@ -1,8 +1,9 @@
 //! Two hosts in this process, with two engines each, joined by a memif of two queues.
 
 use crate::directory::Directory;
+use crate::host::engine_config;
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Sizes};
-use clearway_engine::{Clock, Congestion, Control, Engine, EngineConfig, Idle, Request, interface};
+use clearway_engine::{Clock, Control, Engine, Request};
 use clearway_nic::{MacAddress, Queue, memif};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -10,7 +11,6 @@ use std::time::{Duration, Instant};
 
 /// Engines of each host, and so queues.
 const ENGINES: usize = 2;
-const UDP_PORT: u16 = 20707;
 /// How long hosts and apps may take to find each other.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -58,7 +58,13 @@ impl Pair {
             let queues = memif::open(config).map_err(io::Error::other)?;
             let each = queues.into_iter().map(|queue| vec![Box::new(queue) as Box<dyn Queue>]);
             let (seed, secret) = (host as u64, [host as u8; 16]);
-            Engine::siblings(&engine_config(host), each.collect(), seed, secret, clock.now())
+            Engine::siblings(
+                &engine_config(mac(host), address(host)),
+                each.collect(),
+                seed,
+                secret,
+                clock.now(),
+            )
         };
         let hosts = [open(0, memif::Role::Server)?, open(1, memif::Role::Client)?];
         Ok(Self { hosts, clock, channel_next: 1, _directory: directory })
@@ -147,22 +153,4 @@ fn address(host: usize) -> IpAddr {
 
 fn mac(host: usize) -> MacAddress {
     [2, 0, 0, 0, 0, host as u8 + 1]
-}
-
-fn engine_config(host: usize) -> EngineConfig {
-    EngineConfig {
-        name: "bench".into(),
-        interface: interface::Config {
-            mac: mac(host),
-            addresses: vec![(address(host), 24)],
-            routes: Vec::new(),
-            vlan: None,
-            mtu: 1500,
-            kernel_shares: false,
-            receive_checksum: false,
-        },
-        udp_port: UDP_PORT,
-        idle: Idle::Spin,
-        congestion: Congestion::Swift,
-    }
 }

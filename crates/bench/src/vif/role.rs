@@ -4,15 +4,13 @@
 use super::flows::{ADDRESS, Flows, MAC, MAC_TEXT, PORT};
 use super::{BURST_FRAMES, FRAME_BYTES, RING_LOG2};
 use crate::error::Error;
+use crate::host::engine_config;
 use crate::process::Event;
 use crate::role::tell;
 use clearway_base::Time;
 use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
-use clearway_engine::{
-    Checks, Clock, Control, Engine, EngineConfig, Event as EngineEvent, Idle, Request, VifSpec,
-    interface,
-};
+use clearway_engine::{Checks, Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
 use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -91,14 +89,14 @@ struct Station {
 
 impl Station {
     fn open(role: &VifRole) -> io::Result<Self> {
-        let mut config =
-            memif::Config::new(memif::Socket::Path(role.socket.clone()), memif::Role::Client, MAC);
-        config.ring_size_log2 = RING_LOG2;
-        let queues = memif::open(config).map_err(io::Error::other)?;
+        let socket = memif::Socket::Path(role.socket.clone());
+        let mut wire = memif::Config::new(socket, memif::Role::Client, MAC);
+        wire.ring_size_log2 = RING_LOG2;
+        let queues = memif::open(wire).map_err(io::Error::other)?;
         let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
         let clock = Clock::new();
-        let now = clock.now();
-        let (mut engine, control) = Engine::new(engine_config(), queues, 1, [1; 16], now)?;
+        let (config, now) = (engine_config(MAC, ADDRESS.into()), clock.now());
+        let (mut engine, control) = Engine::new(config, queues, 1, [1; 16], now)?;
         let (end, handover) = DaemonEnd::create(SIZES)?;
         let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
         let app = App::new(app_end, Flows::of_host(role.flows));
@@ -124,24 +122,6 @@ impl Station {
         }
         self.engine.turn(now);
         self.app.poll();
-    }
-}
-
-fn engine_config() -> EngineConfig {
-    EngineConfig {
-        name: "bench".into(),
-        interface: interface::Config {
-            mac: MAC,
-            addresses: vec![(ADDRESS.into(), 24)],
-            routes: Vec::new(),
-            vlan: None,
-            mtu: 1500,
-            kernel_shares: false,
-            receive_checksum: false,
-        },
-        udp_port: 20707,
-        idle: Idle::Spin,
-        congestion: clearway_engine::Congestion::Swift,
     }
 }
 
