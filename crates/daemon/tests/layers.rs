@@ -1,5 +1,4 @@
-//! The crates depend on each other as the table in `ARCHITECTURE.md` says, and on nothing else of the
-//! workspace.
+//! Of the workspace, a crate depends on nothing but those that its row in `ARCHITECTURE.md` names, and what these may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
