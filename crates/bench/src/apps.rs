@@ -29,7 +29,7 @@ pub(crate) enum AppHost {
 }
 
 /// How long hosts may take to find each other.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An app that listens, before it has met its client.
 pub(crate) struct Listening {
@@ -102,7 +102,7 @@ fn sizes(load: &Load) -> Sizes {
 }
 
 /// Tries again until it works or patience ends.
-fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> io::Result<T> {
+pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Error>) -> io::Result<T> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match attempt() {

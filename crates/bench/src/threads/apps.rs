@@ -1,6 +1,7 @@
 //! The threads that wait, and the one that sends to them.
 
 use super::report::Outcome;
+use crate::apps::patiently;
 use crate::cpu::{pin, seconds_used_by_thread};
 use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
 use hdrhistogram::Histogram;
@@ -62,7 +63,7 @@ impl Crowd {
             let (shared, (ready, is_ready)) = (Arc::clone(&crowd.shared), mpsc::channel());
             let thread = std::thread::Builder::new().stack_size(1 << 18).spawn(move || {
                 pin(core).map_err(io::Error::from)?;
-                let mut channel = attach(&options)?;
+                let mut channel = patiently(|| Channel::attach(&options))?;
                 channel.listen(FIRST_PORT + index as u16)?;
                 let _ = ready.send(rustix::thread::gettid().as_raw_nonzero().get());
                 shared.receive(&mut channel, index)
@@ -167,7 +168,8 @@ impl Sender {
         socket: &Path,
         addresses: impl Iterator<Item = SocketAddr>,
     ) -> io::Result<Self> {
-        let mut channel = attach(&options(socket)).map_err(io::Error::other)?;
+        let options = options(socket);
+        let mut channel = patiently(|| Channel::attach(&options))?;
         let connect = |address| channel.connect(address, Some(PATIENCE)).map_err(io::Error::other);
         let connections = addresses.map(connect).collect::<io::Result<_>>()?;
         Ok(Self { channel, connections, next: 0 })
@@ -215,15 +217,4 @@ impl Sender {
 
 fn options(socket: &Path) -> Options {
     Options { socket: socket.to_owned(), sizes: SIZES, ..Options::new("bench-thread") }
-}
-
-/// The daemon's socket exists before the daemon serves it.
-fn attach(options: &Options) -> Result<Channel, Error> {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match Channel::attach(options) {
-            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(2)),
-            attached => return attached,
-        }
-    }
 }
