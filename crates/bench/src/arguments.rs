@@ -41,9 +41,13 @@ pub struct Command {
     /// What to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp,unix")]
     pub compare: Vec<Compare>,
-    /// How long, and how often.
-    #[command(flatten)]
-    pub timing: Timing,
+    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it is meanwhile
+    // Not the flattened `Timing`: clap takes a group with another one in it for absent.
+    #[arg(long, default_value_t = SECONDS, value_parser = seconds)]
+    pub seconds: f64,
+    /// How often each contender runs; the report gives medians
+    #[arg(long, default_value_t = RUNS, value_parser = whole(1..=RUNS_MAX))]
+    pub runs: usize,
     /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
@@ -57,15 +61,17 @@ pub struct Command {
 
 /// How long contenders are measured, and how often.
 #[derive(clap::Args, Clone, Copy, Debug, Serialize)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it is meanwhile
-    #[arg(long, default_value_t = 0.3, value_parser = seconds)]
-    pub seconds: f64,
+    #[arg(long, default_value_t = SECONDS, value_parser = seconds)]
+    pub(crate) seconds: f64,
     /// How often each contender runs; the report gives medians
-    #[arg(long, default_value_t = 9, value_parser = whole(1..=RUNS_MAX))]
-    pub runs: usize,
+    #[arg(long, default_value_t = RUNS, value_parser = whole(1..=RUNS_MAX))]
+    pub(crate) runs: usize,
 }
 
+const SECONDS: f64 = 0.3;
+const RUNS: usize = 9;
 /// More are not more exact.
 const RUNS_MAX: usize = 99;
 
@@ -183,7 +189,7 @@ impl Command {
             workload: self.workload,
             size: self.size,
             window: self.window.unwrap_or(self.workload.window_default()),
-            seconds: self.timing.seconds,
+            seconds: self.seconds,
         };
         let idle = self.idle.unwrap_or(match self.layout {
             Layout::Paired | Layout::Embedded => Idle::Spin,
@@ -194,7 +200,7 @@ impl Command {
             contenders.insert(0, Contender::Clearway);
         }
         let mtu = self.mtu.unwrap_or(if self.wire == Wire::Veth { 1500 } else { 9000 });
-        let (wire, layout, runs) = (self.wire, self.layout, self.timing.runs);
+        let (wire, layout, runs) = (self.wire, self.layout, self.runs);
         Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
     }
 

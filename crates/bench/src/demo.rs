@@ -3,7 +3,7 @@
 //! Small and large messages, one at a time and many at a time, through two real daemons, beside
 //! kernel TCP. It is a choice of benchmarks, not one of its own.
 
-use crate::arguments::{Command, Compare, Layout, Timing, Wire, seconds};
+use crate::arguments::{Command, Compare, Layout, Wire, seconds};
 use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -81,7 +81,8 @@ impl DemoCommand {
             layout: Layout::Hosts,
             idle: None,
             compare: vec![Compare::Tcp],
-            timing: Timing { seconds: self.seconds, runs: RUNS },
+            seconds: self.seconds,
+            runs: RUNS,
             mtu: None,
             kernel_only: self.kernel_only,
             json: false,

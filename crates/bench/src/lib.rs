@@ -48,7 +48,7 @@ mod transport;
 mod veth;
 mod vif;
 
-pub use arguments::{Command, Compare, Idle, Layout, Plan, Timing, Wire};
+pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
 pub use classify::{BenchCommand, ClassifyCommand};
 pub use connect::ConnectCommand;
 pub use contender::Contender;

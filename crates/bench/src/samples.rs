@@ -175,7 +175,7 @@ impl<C: Copy + PartialEq, T> Samples<C, T> {
                 if left_out > 0 {
                     let _ = write!(
                         note,
-                        "; {left_out} of {all} samples are left out, when that was otherwise or changed"
+                        "; {left_out} of {all} samples are left out, taken when it was otherwise"
                     );
                 }
                 vec![note]

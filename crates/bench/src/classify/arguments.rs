@@ -8,14 +8,14 @@ use std::path::PathBuf;
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct BenchCommand {
     #[command(subcommand)]
-    special: Option<Special>,
+    pub(super) special: Option<Special>,
     #[command(flatten)]
-    messages: Option<crate::Command>,
+    pub(super) messages: Option<crate::Command>,
 }
 
 /// What is measured other than messages.
 #[derive(clap::Subcommand, Clone, Debug)]
-enum Special {
+pub(super) enum Special {
     Classify(ClassifyCommand),
     Isolation(crate::IsolationCommand),
     Threads(crate::ThreadsCommand),

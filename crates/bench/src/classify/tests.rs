@@ -101,7 +101,9 @@ fn the_command_line_keeps_messages_and_classify_apart() {
         ["rtt", "rtt --size 64", "classify --exact 5", "classify --rules a --trace b --json"]
     {
         let words = std::iter::once("bench").chain(good.split(' '));
-        assert!(Arguments::try_parse_from(words).is_ok(), "{good}");
+        let bench = Arguments::try_parse_from(words).expect(good).bench;
+        assert_eq!(bench.messages.is_some(), good.starts_with("rtt"), "{good}");
+        assert_eq!(bench.special.is_some(), good.starts_with("classify"), "{good}");
     }
     for bad in
         ["rtt --rules a", "classify --size 64", "classify --trace b", "classify --sets a --rules b"]
