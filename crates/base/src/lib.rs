@@ -5,10 +5,12 @@
 mod counters;
 mod random;
 mod ranges;
+mod short_queue;
 mod time;
 mod wheel;
 
 pub use random::Random;
 pub use ranges::RangeSet;
+pub use short_queue::ShortQueue;
 pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
 pub use wheel::TimerWheel;

@@ -9,131 +9,187 @@ use std::collections::VecDeque;
 /// at the end is constant time; elsewhere the place is found in logarithmic time, and what stands
 /// behind it is moved. The caller bounds the number of ranges, with [`RangeSet::forget_below`] or
 /// [`RangeSet::pop_first`] for instance.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+///
+/// A set of one range, which most are, has it in itself, and touches no other memory.
+#[derive(Clone, Debug, Default)]
 pub struct RangeSet {
-    ranges: VecDeque<Range<u64>>,
+    /// The only range, or an empty one if there is none, or if there are several.
+    only: Range<u64>,
+    /// All ranges if there are several; else empty. It stays once it is there.
+    #[expect(clippy::box_collection, reason = "few have one: a pointer, not four words")]
+    several: Option<Box<VecDeque<Range<u64>>>>,
 }
 
 impl RangeSet {
     /// The empty set.
     #[must_use]
     pub const fn new() -> Self {
-        Self { ranges: VecDeque::new() }
+        Self { only: 0..0, several: None }
     }
 
     /// Adds every number of `new`. Returns how many of them were missing.
+    #[inline]
     pub fn insert(&mut self, new: Range<u64>) -> u64 {
         if new.is_empty() {
             return 0;
         }
-        let length = new.end - new.start;
-        match self.ranges.back_mut() {
-            Some(last) if new.start < last.end => self.insert_before_the_end(new),
-            Some(last) if new.start == last.end => {
-                last.end = new.end;
-                length
+        if !self.has_several() {
+            let length = new.end - new.start;
+            if self.only.is_empty() {
+                self.only = new;
+                return length;
             }
-            _ => {
-                self.ranges.push_back(new);
-                length
+            if new.start == self.only.end {
+                self.only.end = new.end;
+                return length;
             }
         }
-    }
-
-    fn insert_before_the_end(&mut self, new: Range<u64>) -> u64 {
-        // Ranges before `first` end before `new` starts; those from `after` on start behind it.
-        let first = self.ranges.partition_point(|range| range.end < new.start);
-        let (mut after, mut joined, mut present) = (first, new, 0);
-        while let Some(range) = self.ranges.get(after).filter(|range| range.start <= joined.end) {
-            joined = joined.start.min(range.start)..joined.end.max(range.end);
-            present += range.end - range.start;
-            after += 1;
-        }
-        let added = joined.end - joined.start - present;
-        if first == after {
-            self.ranges.insert(first, joined);
-        } else {
-            self.ranges.drain(first + 1..after);
-            self.ranges[first] = joined;
-        }
-        added
+        self.change(|ranges| insert(ranges, new))
     }
 
     /// True if `value` is in the set.
     #[must_use]
+    #[inline]
     pub fn contains(&self, value: u64) -> bool {
-        self.ranges.iter().rev().any(|range| range.contains(&value))
+        self.iter().rev().any(|range| range.contains(&value))
     }
 
     /// The ranges, ascending.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = Range<u64>> + ExactSizeIterator + '_ {
-        self.ranges.iter().cloned()
+        (0..self.len()).map(|index| self.at(index))
     }
 
     /// The number of ranges.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> usize {
-        self.ranges.len()
+        match &self.several {
+            Some(several) if !several.is_empty() => several.len(),
+            _ => usize::from(!self.only.is_empty()),
+        }
     }
 
     /// True if the set has no number.
     #[must_use]
+    #[inline]
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.only.is_empty() && !self.has_several()
     }
 
     /// The lowest range.
     #[must_use]
     pub fn first(&self) -> Option<Range<u64>> {
-        self.ranges.front().cloned()
+        (!self.is_empty()).then(|| self.at(0))
     }
 
     /// The highest range.
     #[must_use]
+    #[inline]
     pub fn last(&self) -> Option<Range<u64>> {
-        self.ranges.back().cloned()
+        (!self.is_empty()).then(|| self.at(self.len() - 1))
     }
 
     /// Removes and returns the lowest range.
     pub fn pop_first(&mut self) -> Option<Range<u64>> {
-        self.ranges.pop_front()
+        self.change(VecDeque::pop_front)
     }
 
     /// Removes every number of `gone`.
     pub fn remove(&mut self, gone: Range<u64>) {
-        if gone.is_empty() {
-            return;
-        }
-        let mut index = self.ranges.partition_point(|range| range.end <= gone.start);
-        while index < self.ranges.len() && self.ranges[index].start < gone.end {
-            let range = self.ranges[index].clone();
-            let (head, tail) = (range.start..gone.start, gone.end..range.end);
-            match (head.is_empty(), tail.is_empty()) {
-                (true, true) => {
-                    self.ranges.remove(index);
-                }
-                (false, true) => {
-                    self.ranges[index] = head;
-                    index += 1;
-                }
-                (true, false) => self.ranges[index] = tail,
-                (false, false) => {
-                    self.ranges[index] = head;
-                    self.ranges.insert(index + 1, tail);
-                    index += 1;
-                }
-            }
+        if !gone.is_empty() && !self.is_empty() {
+            self.change(|ranges| remove(ranges, gone));
         }
     }
 
     /// Removes every number below `limit`.
     pub fn forget_below(&mut self, limit: u64) {
-        while let Some(first) = self.ranges.front_mut() {
-            if first.end <= limit {
-                self.ranges.pop_front();
-            } else {
-                first.start = first.start.max(limit);
-                return;
+        while let Some(first) = self.first().filter(|first| first.start < limit) {
+            self.remove(first.start..limit.min(first.end));
+        }
+    }
+
+    #[inline]
+    fn has_several(&self) -> bool {
+        self.several.as_ref().is_some_and(|several| !several.is_empty())
+    }
+
+    #[inline]
+    fn at(&self, index: usize) -> Range<u64> {
+        match &self.several {
+            Some(several) if !several.is_empty() => several[index].clone(),
+            _ => self.only.clone(),
+        }
+    }
+
+    /// Changes the set as a list of ranges.
+    #[inline(never)]
+    fn change<T>(&mut self, change: impl FnOnce(&mut VecDeque<Range<u64>>) -> T) -> T {
+        let several = self.several.get_or_insert_default();
+        if !self.only.is_empty() {
+            several.push_back(core::mem::take(&mut self.only));
+        }
+        let result = change(several);
+        if several.len() == 1
+            && let Some(only) = several.pop_front()
+        {
+            self.only = only;
+        }
+        result
+    }
+}
+
+fn insert(ranges: &mut VecDeque<Range<u64>>, new: Range<u64>) -> u64 {
+    let length = new.end - new.start;
+    match ranges.back_mut() {
+        Some(last) if new.start < last.end => insert_before_the_end(ranges, new),
+        Some(last) if new.start == last.end => {
+            last.end = new.end;
+            length
+        }
+        _ => {
+            ranges.push_back(new);
+            length
+        }
+    }
+}
+
+fn insert_before_the_end(ranges: &mut VecDeque<Range<u64>>, new: Range<u64>) -> u64 {
+    // Ranges before `first` end before `new` starts; those from `after` on start behind it.
+    let first = ranges.partition_point(|range| range.end < new.start);
+    let (mut after, mut joined, mut present) = (first, new, 0);
+    while let Some(range) = ranges.get(after).filter(|range| range.start <= joined.end) {
+        joined = joined.start.min(range.start)..joined.end.max(range.end);
+        present += range.end - range.start;
+        after += 1;
+    }
+    let added = joined.end - joined.start - present;
+    if first == after {
+        ranges.insert(first, joined);
+    } else {
+        ranges.drain(first + 1..after);
+        ranges[first] = joined;
+    }
+    added
+}
+
+fn remove(ranges: &mut VecDeque<Range<u64>>, gone: Range<u64>) {
+    let mut index = ranges.partition_point(|range| range.end <= gone.start);
+    while index < ranges.len() && ranges[index].start < gone.end {
+        let range = ranges[index].clone();
+        let (head, tail) = (range.start..gone.start, gone.end..range.end);
+        match (head.is_empty(), tail.is_empty()) {
+            (true, true) => {
+                ranges.remove(index);
+            }
+            (false, true) => {
+                ranges[index] = head;
+                index += 1;
+            }
+            (true, false) => ranges[index] = tail,
+            (false, false) => {
+                ranges[index] = head;
+                ranges.insert(index + 1, tail);
+                index += 1;
             }
         }
     }

@@ -12,7 +12,7 @@ pub(crate) const RANGES_MAX: usize = 32;
 const REORDERING_MAX: u64 = 2 * PACKETS_IN_FLIGHT_MAX as u64;
 /// RFC 9000, 13.2.2 acknowledges every second packet; LAN round trips are so short that bytes
 /// count more: an acknowledgement each 32 KB or 16 packets.
-const UNACKNOWLEDGED_BYTES_MAX: usize = 32 * 1024;
+const UNACKNOWLEDGED_BYTES_MAX: u32 = 32 * 1024;
 const UNACKNOWLEDGED_PACKETS_MAX: u32 = 16;
 
 /// The packets that arrived, and when the peer must hear of it.
@@ -23,7 +23,7 @@ pub(crate) struct Acks {
     floor: u64,
     largest_at: Time,
     unacknowledged_packets: u32,
-    unacknowledged_bytes: usize,
+    unacknowledged_bytes: u32,
     /// When an acknowledgement must leave; `Time::MAX` if there is nothing to acknowledge.
     due: Time,
 }
@@ -66,7 +66,7 @@ impl Acks {
             return;
         }
         self.unacknowledged_packets += 1;
-        self.unacknowledged_bytes += bytes;
+        self.unacknowledged_bytes += bytes as u32; // of a datagram
         // RFC 9000, 13.2.1: "an endpoint SHOULD generate and send an ACK frame without delay when
         // it receives an ack-eliciting packet" out of order, for the sake of loss detection.
         let at_once = number != next

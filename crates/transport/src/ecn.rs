@@ -28,7 +28,15 @@ enum State {
         marked: u32,
     },
     Capable,
-    Off(&'static str),
+    Off(Cause),
+}
+
+/// Why no packets are sent that could be marked: the path does this to them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    Clears,
+    MarksAll,
+    Drops,
 }
 
 impl Marking {
@@ -50,7 +58,9 @@ impl Marking {
         match self.state {
             State::Testing { .. } => "testing",
             State::Capable => "capable",
-            State::Off(why) => why,
+            State::Off(Cause::Clears) => "cleared on the path",
+            State::Off(Cause::MarksAll) => "all marked on the path",
+            State::Off(Cause::Drops) => "dropped on the path",
         }
     }
 
@@ -81,11 +91,11 @@ impl Marking {
             let acknowledged = acknowledged + packets;
             let marked = before + u32::from(marked);
             self.state = if !report.is_capable {
-                State::Off("cleared on the path")
+                State::Off(Cause::Clears)
             } else if acknowledged < TESTED_PACKETS {
                 State::Testing { acknowledged, marked }
             } else if marked >= acknowledged {
-                State::Off("all marked on the path")
+                State::Off(Cause::MarksAll)
             } else {
                 State::Capable
             };
@@ -96,7 +106,7 @@ impl Marking {
     /// Nothing has been heard for `count` probe timeouts.
     pub(crate) fn on_probe_timeouts(&mut self, count: u32) {
         if count >= PROBE_TIMEOUTS && matches!(self.state, State::Testing { acknowledged: 0, .. }) {
-            self.state = State::Off("dropped on the path");
+            self.state = State::Off(Cause::Drops);
         }
     }
 }

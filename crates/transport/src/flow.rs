@@ -139,7 +139,6 @@ pub(crate) struct Flow {
     /// The peer ends after this many messages.
     peer_close: Option<u32>,
     messages_sent: u64,
-    congestion: Control,
     /// Pacing holds data back until then; `Time::ZERO` if it does not.
     paced_until: Time,
     pacer: Pacer,
@@ -153,6 +152,7 @@ pub(crate) struct Flow {
     remote: SocketAddr,
     arrivals: Arrivals,
     ports: Ports,
+    congestion: Control,
     packets_lost: u64,
     /// The syn that opened the flow, if it is the peer's.
     request: Option<Request>,

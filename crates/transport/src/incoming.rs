@@ -33,7 +33,7 @@ struct Partial {
 /// where one in thirty is, with as many in flight as may be. What would leave more has to come again, when
 /// others have been filled: to find a place among them takes time, and a peer could make them of single
 /// bytes.
-const GAPS_MAX: usize = PACKETS_IN_FLIGHT_MAX / 32;
+const GAPS_MAX: u32 = PACKETS_IN_FLIGHT_MAX as u32 / 32;
 
 impl Partial {
     fn positions(&self) -> u64 {
@@ -46,7 +46,7 @@ impl Partial {
 
     /// Records that these bytes are here, unless that leaves more than `gaps_max` gaps in between.
     /// Returns how many of them were not.
-    fn insert(&mut self, at: u32, length: u32, gaps_max: usize) -> Result<u32, Refused> {
+    fn insert(&mut self, at: u32, length: u32, gaps_max: u32) -> Result<u32, Refused> {
         let range = u64::from(at)..u64::from(at) + u64::from(length);
         let new = self.received.insert(range.clone()) as u32; // at most `length`
         if self.gaps() > gaps_max {
@@ -59,8 +59,8 @@ impl Partial {
     }
 
     /// Gaps between the parts that are here.
-    fn gaps(&self) -> usize {
-        self.received.len().saturating_sub(1)
+    fn gaps(&self) -> u32 {
+        self.received.len().saturating_sub(1) as u32
     }
 }
 
@@ -70,8 +70,6 @@ pub(crate) struct Incoming {
     /// Sequence number of the next message to deliver, not wrapped.
     next: u64,
     partial: BTreeMap<u64, Partial>,
-    /// Gaps in all of these, at most [`GAPS_MAX`].
-    gaps: usize,
     /// Positions received: each message's overhead once, each byte once.
     received: u64,
     /// Positions of messages that the app has released.
@@ -86,6 +84,8 @@ pub(crate) struct Incoming {
     window: u64,
     /// The limit that was last announced.
     announced: u64,
+    /// Gaps in all of `partial`, at most [`GAPS_MAX`].
+    gaps: u32,
     /// A message was refused for want of memory: the sender must be told when there is some.
     starved: bool,
 }
@@ -105,12 +105,12 @@ impl Incoming {
         Self {
             next: 0,
             partial: BTreeMap::new(),
-            gaps: 0,
             received: 0,
             released: 0,
             largest: 0,
             window,
             announced: window,
+            gaps: 0,
             starved: false,
         }
     }

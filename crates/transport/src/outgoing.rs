@@ -9,10 +9,8 @@
 //! A packet carries one contiguous range of positions, so what was lost is a range again, however
 //! many messages it touches. Loss detection itself is not here; see `recovery.rs`.
 
+use clearway_base::{RangeSet, ShortQueue};
 use core::ops::Range;
-use std::collections::VecDeque;
-
-use clearway_base::RangeSet;
 
 use crate::config::MESSAGE_OVERHEAD;
 
@@ -56,7 +54,7 @@ impl Piece {
 /// Messages on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
-    messages: VecDeque<Message>,
+    messages: ShortQueue<Message>,
     /// Sequence number of the first of `messages`.
     first_sequence: u32,
     /// Index in `messages` of the one that holds `next`.
@@ -206,9 +204,6 @@ impl Outgoing {
         while self.messages.front().is_some_and(|message| message.end() <= self.acknowledged) {
             self.messages.pop_front();
             done += 1;
-        }
-        if self.messages.is_empty() {
-            self.messages.clear(); // begins at its first place again: one cache line for one message
         }
         self.first_sequence = self.first_sequence.wrapping_add(done);
         self.next_index -= done as usize;

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-use clearway_base::Time;
+use clearway_base::{ShortQueue, Time};
 use clearway_wire::clearway::Ack;
 
 use crate::config::{Config, PACKETS_IN_FLIGHT_MAX};
@@ -74,17 +74,19 @@ pub(crate) struct Lost {
 /// The sent packets of a flow and what became of them.
 #[derive(Debug)]
 pub(crate) struct Recovery {
-    packets: VecDeque<SentPacket>,
+    packets: ShortQueue<SentPacket>,
     /// Number of the first of `packets`.
     first: u64,
-    largest_acked: Option<u64>,
+    /// One more than the largest number that was acknowledged; 0 if none was.
+    acked_end: u64,
     in_flight_bytes: u64,
-    in_flight_packets: usize,
-    /// When a packet that was overtaken counts as lost.
-    loss_time: Option<Time>,
-    last_eliciting: Time,
+    in_flight_packets: u32,
     probes: u32,
-    reordering: Reordering,
+    /// When a packet that was overtaken counts as lost; `Time::MAX` if there is none.
+    loss_time: Time,
+    last_eliciting: Time,
+    /// Something has been lost before.
+    reordering: Option<Box<Reordering>>,
 }
 
 impl Recovery {
@@ -95,15 +97,15 @@ impl Recovery {
     /// Nothing in flight, and the next packet gets this number.
     pub(crate) const fn at(next_number: u64) -> Self {
         Self {
-            packets: VecDeque::new(),
+            packets: ShortQueue::new(),
             first: next_number,
-            largest_acked: None,
+            acked_end: 0,
             in_flight_bytes: 0,
             in_flight_packets: 0,
-            loss_time: None,
-            last_eliciting: Time::ZERO,
             probes: 0,
-            reordering: Reordering::new(),
+            loss_time: Time::MAX,
+            last_eliciting: Time::ZERO,
+            reordering: None,
         }
     }
 
@@ -156,10 +158,10 @@ impl Recovery {
             return None;
         }
         let mut acked = Acked::default();
-        if self.reordering.has_lost() {
-            acked.was_spurious = self.reordering.on_ack(ack, self.largest_acked);
+        if let Some(reordering) = &mut self.reordering {
+            acked.was_spurious = reordering.on_ack(ack, self.acked_end);
         }
-        let is_new = self.largest_acked.is_none_or(|before| ack.largest > before);
+        let is_new = ack.largest >= self.acked_end;
         for range in ack.ranges() {
             if range.end <= self.first {
                 break;
@@ -185,28 +187,26 @@ impl Recovery {
                 .largest
                 .checked_sub(self.first)
                 .filter(|_| is_new)
-                .map(|index| self.packets[index as usize].sent);
+                .and_then(|index| self.packets.get(index as usize))
+                .map(|packet| packet.sent);
         }
-        self.largest_acked = self.largest_acked.max(Some(ack.largest));
+        self.acked_end = self.acked_end.max(ack.largest + 1);
         self.pop_done();
         if !self.has_overtaken() {
-            self.loss_time = None;
+            self.loss_time = Time::MAX;
         }
         Some(acked)
     }
 
     /// True if there may be a packet in flight that was sent before one that is acknowledged.
-    pub(crate) fn has_overtaken(&self) -> bool {
-        self.largest_acked.is_some_and(|largest| self.first <= largest)
+    pub(crate) const fn has_overtaken(&self) -> bool {
+        self.first < self.acked_end
     }
 
     fn pop_done(&mut self) {
         while self.packets.front().is_some_and(|packet| !packet.is_outstanding()) {
             self.packets.pop_front();
             self.first += 1;
-        }
-        if self.packets.is_empty() {
-            self.packets.clear(); // begins at its first place again: one cache line for one packet
         }
     }
 
@@ -219,24 +219,28 @@ impl Recovery {
         granularity_ns: u64,
         mut on_lost: impl FnMut(&Content, u32),
     ) -> Lost {
-        self.loss_time = None;
+        self.loss_time = Time::MAX;
         let mut lost = Lost::default();
-        let Some(largest_acked) = self.largest_acked.filter(|largest| self.first <= *largest)
-        else {
+        if !self.has_overtaken() {
             return lost;
+        }
+        let largest_acked = self.acked_end - 1;
+        let (threshold_packets, eighths) = match &self.reordering {
+            Some(reordering) => (reordering.packets, reordering.eighths),
+            None => (PACKET_THRESHOLD, EIGHTHS),
         };
-        let loss_delay_ns = rtt.loss_delay_ns(granularity_ns, self.reordering.eighths);
+        let loss_delay_ns = rtt.loss_delay_ns(granularity_ns, eighths);
         let mut run = None;
         let overtaken = ((largest_acked - self.first) as usize).min(self.packets.len());
-        for (index, packet) in self.packets.range_mut(..overtaken).enumerate() {
+        for (index, packet) in self.packets.range_mut(0..overtaken).enumerate() {
             if !packet.is_outstanding() {
                 run = None;
                 continue;
             }
             let number = self.first + index as u64;
             let due = packet.sent + loss_delay_ns;
-            if due > now && number + self.reordering.packets > largest_acked {
-                self.loss_time = Some(self.loss_time.map_or(due, |earlier| earlier.min(due)));
+            if due > now && number + threshold_packets > largest_acked {
+                self.loss_time = self.loss_time.min(due);
                 continue;
             }
             self.in_flight_bytes -= u64::from(packet.bytes);
@@ -247,7 +251,7 @@ impl Recovery {
                 lost.last_sent = packet.sent;
                 let first_sent = *run.get_or_insert(packet.sent);
                 lost.span_ns = lost.span_ns.max(packet.sent.since(first_sent));
-                self.reordering.on_lost(number);
+                self.reordering.get_or_insert_default().on_lost(number);
             }
             on_lost(&packet.content, packet.bytes);
             packet.bytes = 0;
@@ -260,7 +264,7 @@ impl Recovery {
     /// Returns what they carried.
     pub(crate) fn give_up_larger(&mut self, bytes_max: u16) -> Vec<Content> {
         let mut given_up = Vec::new();
-        for packet in &mut self.packets {
+        for packet in self.packets.iter_mut() {
             if packet.bytes > u32::from(bytes_max) {
                 self.in_flight_bytes -= u64::from(packet.bytes);
                 self.in_flight_packets -= 1;
@@ -280,8 +284,8 @@ impl Recovery {
 
     /// When [`Recovery::on_timeout`] is to be called.
     pub(crate) fn timeout(&self, rtt: &RttEstimator, config: &Config) -> Option<Time> {
-        if self.loss_time.is_some() {
-            return self.loss_time;
+        if self.loss_time < Time::MAX {
+            return Some(self.loss_time);
         }
         if self.in_flight_packets == 0 {
             return None;
@@ -293,7 +297,7 @@ impl Recovery {
 
     /// True if it is loss detection, not a probe, that is due.
     pub(crate) fn is_loss_due(&self, now: Time) -> bool {
-        self.loss_time.is_some_and(|due| due <= now)
+        self.loss_time <= now
     }
 
     /// The probe timeout has expired. Returns what the oldest packet in flight carried: RFC 9002,
@@ -345,15 +349,13 @@ const EIGHTHS_MAX: u64 = 8;
 /// Losses that are remembered. Those that were real are never heard of again.
 const LOST_MAX: usize = 64;
 
-impl Reordering {
-    const fn new() -> Self {
+impl Default for Reordering {
+    fn default() -> Self {
         Self { packets: PACKET_THRESHOLD, eighths: EIGHTHS, lost: VecDeque::new() }
     }
+}
 
-    fn has_lost(&self) -> bool {
-        !self.lost.is_empty()
-    }
-
+impl Reordering {
     fn on_lost(&mut self, number: u64) {
         if self.lost.len() == LOST_MAX {
             self.lost.pop_front();
@@ -362,7 +364,10 @@ impl Reordering {
     }
 
     /// True if `ack` names a packet that had been given up; the next one gets more patience.
-    fn on_ack(&mut self, ack: &Ack<'_>, largest_before: Option<u64>) -> bool {
+    fn on_ack(&mut self, ack: &Ack<'_>, acked_end: u64) -> bool {
+        if self.lost.is_empty() {
+            return false;
+        }
         let mut was_spurious = false;
         for range in ack.ranges() {
             let from = self.lost.partition_point(|number| *number < range.start);
@@ -371,7 +376,7 @@ impl Reordering {
                 continue;
             }
             was_spurious = true;
-            let distance = largest_before.unwrap_or(0).saturating_sub(self.lost[from]) + 1;
+            let distance = acked_end.saturating_sub(self.lost[from] + 1) + 1;
             self.packets = self.packets.max(distance).min(PACKET_THRESHOLD_MAX);
             self.eighths = (self.eighths + 1).min(EIGHTHS_MAX);
             self.lost.drain(from..to);

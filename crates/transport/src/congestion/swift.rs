@@ -21,8 +21,9 @@ use super::{
     AckSample, COLLAPSED_PACKETS, CongestionControl, INITIAL_PACKETS, LossSample, MAX_BYTES,
 };
 
-/// The delay-based controller.
+/// The delay-based controller. What each acknowledgement touches stands first.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub struct Swift {
     window_bytes: f64,
     packet_bytes: f64,
@@ -30,19 +31,19 @@ pub struct Swift {
     /// The lowest round-trip time of the path: what it takes without any queue.
     base_rtt_ns: u64,
     standing: Standing,
+    /// The queue was too long and is being emptied.
+    drains: bool,
     slow_start: bool,
+    loss: LossRate,
+    /// Since when the window has been as small as it can be, and the lowest round trip since.
+    starving: Option<(Time, u64)>,
     /// The window that filled the path when there was last a queue.
     full_bytes: f64,
     /// How fast the window grows beyond that, as a part of itself per round trip; and when that was set.
     growth: f64,
     growth_since: Time,
-    /// The queue was too long and is being emptied.
-    drains: bool,
     /// No second decrease for what was in flight at the first.
     decreased: Option<Time>,
-    /// Since when the window has been as small as it can be, and the lowest round trip since.
-    starving: Option<(Time, u64)>,
-    loss: LossRate,
 }
 
 /// The lowest round-trip time of two stretches of half a round trip each.
@@ -55,9 +56,10 @@ struct Standing {
 
 /// What was lost of what was sent, over some packets.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
 struct LossRate {
-    acked_bytes: f64,
     lost_bytes: f64,
+    acked_bytes: f64,
 }
 
 /// The paper's algorithm 1: the multiplicative decrease factor and its bound per round trip.
@@ -149,7 +151,9 @@ impl Swift {
     fn learn_base(&mut self, now: Time, rtt_ns: u64) {
         self.base_rtt_ns = self.base_rtt_ns.min(rtt_ns);
         if self.window_bytes > MIN_PACKETS * self.packet_bytes {
-            self.starving = None;
+            if self.starving.is_some() {
+                self.starving = None;
+            }
             return;
         }
         let (since, least_ns) = self.starving.unwrap_or((now, rtt_ns));

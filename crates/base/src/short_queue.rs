@@ -1,0 +1,144 @@
+//! A queue that is short most of the time.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+/// A queue that has its first element in itself: one of no more than that touches no other memory. What
+/// stands behind it is a [`VecDeque`], whose memory stays once it is there.
+#[derive(Clone, Debug)]
+pub struct ShortQueue<T> {
+    /// There is one if there are any.
+    first: Option<T>,
+    #[expect(clippy::box_collection, reason = "few have one: a pointer, not four words")]
+    rest: Option<Box<VecDeque<T>>>,
+}
+
+impl<T> Default for ShortQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> ShortQueue<T> {
+    /// An empty queue.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { first: None, rest: None }
+    }
+
+    /// The number of elements.
+    #[must_use]
+    #[inline]
+    pub fn len(&self) -> usize {
+        match &self.first {
+            Some(_) => 1 + self.rest.as_ref().map_or(0, |rest| rest.len()),
+            None => 0,
+        }
+    }
+
+    /// True if there is none.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+
+    /// The first one.
+    #[must_use]
+    #[inline]
+    pub const fn front(&self) -> Option<&T> {
+        self.first.as_ref()
+    }
+
+    /// The one with so many before it.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&T> {
+        match index {
+            0 => self.first.as_ref(),
+            _ => self.rest.as_ref()?.get(index - 1),
+        }
+    }
+
+    /// Appends one.
+    #[inline]
+    pub fn push_back(&mut self, element: T) {
+        if self.first.is_none() {
+            self.first = Some(element);
+        } else {
+            self.rest.get_or_insert_default().push_back(element);
+        }
+    }
+
+    /// Removes the first one.
+    #[inline]
+    pub fn pop_front(&mut self) -> Option<T> {
+        let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
+        core::mem::replace(&mut self.first, next)
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(self.rest.iter().flat_map(|rest| rest.iter()))
+    }
+
+    /// All, in order, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.range_mut(0..self.len())
+    }
+
+    /// Those with indexes in `range`, in order, to be changed.
+    ///
+    /// # Panics
+    /// If `range` begins before an end beyond that of the queue.
+    #[inline]
+    pub fn range_mut(&mut self, range: Range<usize>) -> impl Iterator<Item = &mut T> {
+        let behind = range.start.saturating_sub(1)..range.end.saturating_sub(1);
+        let first = self.first.as_mut().filter(|_| range.contains(&0)).into_iter();
+        let rest = self.rest.as_mut().filter(|_| !behind.is_empty());
+        first.chain(rest.into_iter().flat_map(move |rest| rest.range_mut(behind.clone())))
+    }
+
+    /// How many at the beginning fulfil `is_before`, which no later one does.
+    pub fn partition_point(&self, mut is_before: impl FnMut(&T) -> bool) -> usize {
+        match &self.first {
+            Some(first) if is_before(first) => {
+                1 + self.rest.as_ref().map_or(0, |rest| rest.partition_point(is_before))
+            }
+            _ => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ShortQueue;
+    use crate::Random;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn agrees_with_a_queue() {
+        let mut random = Random::new(1);
+        let (mut queue, mut oracle) = (ShortQueue::new(), VecDeque::new());
+        for number in 0..10_000_u64 {
+            if random.chance(1, 2) {
+                queue.push_back(number);
+                oracle.push_back(number);
+            } else {
+                assert_eq!(queue.pop_front(), oracle.pop_front());
+            }
+            let length = oracle.len();
+            assert_eq!((queue.len(), queue.is_empty()), (length, oracle.is_empty()));
+            assert_eq!(queue.front(), oracle.front());
+            assert!(queue.iter().eq(&oracle));
+            assert!(queue.iter_mut().eq(&mut oracle));
+            let start = random.below(length as u64 + 1) as usize;
+            let end = start + random.below((length - start) as u64 + 1) as usize;
+            assert!(queue.range_mut(start..end).eq(oracle.range_mut(start..end)));
+            assert_eq!(queue.get(start), oracle.get(start));
+            let least = number.saturating_sub(random.below(20));
+            let is_before = |element: &u64| *element < least;
+            assert_eq!(queue.partition_point(is_before), oracle.partition_point(is_before));
+        }
+    }
+}
