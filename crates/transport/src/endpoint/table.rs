@@ -16,13 +16,23 @@ use crate::flow::{Flow, Outcome};
 /// everything else.
 const TIMEOUTS_BURST: usize = 256;
 
-/// A place for a flow.
-#[derive(Debug, Default)]
+/// A place for a flow, a cache line of its own.
+#[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Slot {
     pub(super) flow: Option<Box<Flow>>,
     /// The flow stands in `ready`.
     pub(super) is_ready: bool,
+    /// What the flow has said of its timers, unless it stands in `ready`. Most alarms ring too early, since deadlines
+    /// move away: with many flows they had better not fetch them from memory to find that out.
+    deadline: Time,
     alarms: Alarms,
+}
+
+impl Default for Slot {
+    fn default() -> Self {
+        Self { flow: None, is_ready: false, deadline: Time::MAX, alarms: Alarms::default() }
+    }
 }
 
 /// The timers of a slot that the wheel holds and that count: at most two; `Time::MAX` if not set. Without the second, each
@@ -45,7 +55,7 @@ impl Alarms {
         self.near.min(self.far)
     }
 
-    /// Sees to it that the wheel fires by `deadline`.
+    /// Sees to it that the wheel fires by `deadline`, if there is one.
     fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
         if self.earliest() <= deadline {
             return;
@@ -134,13 +144,11 @@ impl Endpoint {
     pub(super) fn set_alarm(&mut self, now: Time, index: usize) {
         let slot = &mut self.slots[index];
         let Some(flow) = &slot.flow else { return };
-        let deadline = flow.next_timeout(&self.config);
-        if deadline <= now && slot.is_ready {
+        slot.deadline = flow.next_timeout(&self.config);
+        if slot.deadline <= now && slot.is_ready {
             return; // it comes here again when it has had its turn
         }
-        if deadline < Time::MAX {
-            slot.alarms.set(&mut self.timers, index as u32, deadline);
-        }
+        slot.alarms.set(&mut self.timers, index as u32, slot.deadline);
     }
 
     // ---- time ----
@@ -168,7 +176,11 @@ impl Endpoint {
     }
 
     fn handle_timer(&mut self, now: Time, slot: usize, app: &mut impl App) {
-        let Some(flow) = &mut self.slots[slot].flow else { return };
+        let place = &mut self.slots[slot];
+        if !place.is_ready && place.deadline > now {
+            return place.alarms.set(&mut self.timers, slot as u32, place.deadline);
+        }
+        let Some(flow) = &mut place.flow else { return };
         let outcome = if flow.next_timeout(&self.config) <= now {
             flow.handle_timeout(now, &self.config)
         } else {
@@ -230,6 +242,7 @@ impl Endpoint {
 
     pub(super) fn remove(&mut self, slot: usize, app: &mut impl App) {
         if let Some(mut flow) = self.slots[slot].flow.take() {
+            self.slots[slot].deadline = Time::MAX;
             flow.discard(app);
             self.by_peer.remove(&(flow.remote().ip(), flow.peer_id()));
             self.free.push(slot as u32);
