@@ -720,6 +720,27 @@ fn a_busy_flow_keeps_few_timers() {
     }
 }
 
+/// Asked for after every few questions, as if a quarter of the window were in flight, acknowledgements would
+/// leave before the app has answered.
+#[test]
+fn a_question_and_its_answer_are_a_packet_each() {
+    let mut network = Network::new(15, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    let before = network.count;
+    for _ in 0..100 {
+        for (from, to) in [(0, 1), (1, 0)] {
+            network.hosts[from].app.transmit_pool = vec![1; 1000];
+            let now = network.now;
+            network.hosts[from].endpoint.send(now, keys[from], 0, 1000);
+            network.run_until(|network| !network.hosts[to].app.delivered.is_empty());
+            network.read_all(to, keys[to]);
+            network.transmit();
+        }
+    }
+    let packets = network.count - before;
+    assert!(packets <= 202, "{packets} packets, of which two may be of the handshake");
+}
+
 /// The idle timer starts with the question, not with what was heard an hour before.
 #[test]
 fn without_keep_alive_a_flow_may_be_silent_for_as_long_as_it_likes() {

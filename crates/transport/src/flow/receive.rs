@@ -176,6 +176,11 @@ impl Flow {
             *close_acknowledged |= content.close;
         });
         let acked = acked.ok_or(Refused::Violation)?;
+        if self.recovery.in_flight_bytes() == 0 {
+            // Nothing is left to ask for. Else every few messages of a flow that has one under way at a time would
+            // be acknowledged at once, in a packet of its own, and not with the answer.
+            self.unasked_bytes = 0;
+        }
         if let Some(sent) = acked.largest_sent.filter(|sent| *sent >= reception.returned) {
             let delay = HostDelay { peer_ns: u64::from(ack.delay_ns), own_ns: self.gap_ns };
             self.rtt.sample(now.since(sent), delay, config.ack_delay_ns);
