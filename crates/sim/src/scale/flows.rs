@@ -26,6 +26,8 @@ pub struct FlowCost {
     pub flows: u64,
     /// Time in the turns of both engines per message with its answer.
     pub cpu_ns_per_message: f64,
+    /// Frames of both, acknowledgements that found no message to travel with included.
+    pub frames_per_message: f64,
     /// Time in them per connection that was opened.
     pub cpu_ns_per_connection: f64,
 }
@@ -41,10 +43,12 @@ pub fn flows(flows: u64) -> FlowCost {
     let connecting_ns = pair.stage.cpu_ns;
     let messages = flows.max(MESSAGES_MIN);
     pair.exchange(messages);
+    let frames = pair.stage.network.frames();
     let cpu_ns_per_message = pair.exchange(messages);
     FlowCost {
         flows,
         cpu_ns_per_message,
+        frames_per_message: (pair.stage.network.frames() - frames) as f64 / messages as f64,
         cpu_ns_per_connection: connecting_ns as f64 / flows as f64,
     }
 }

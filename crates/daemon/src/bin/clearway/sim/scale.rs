@@ -119,8 +119,8 @@ fn flows(wanted: &Scale) -> Result<(), Failure> {
     for flows in &wanted.flows {
         let cost = clearway_sim::scale::flows(*flows);
         let text = format!(
-            "{flows:>6} flows: {:.0} ns per message, {:.0} ns per connection\n",
-            cost.cpu_ns_per_message, cost.cpu_ns_per_connection
+            "{flows:>6} flows: {:.0} ns and {:.2} frames per message, {:.0} ns per connection\n",
+            cost.cpu_ns_per_message, cost.frames_per_message, cost.cpu_ns_per_connection
         );
         wanted.show(&cost, text)?;
         costs.push(cost);
