@@ -47,12 +47,14 @@ pub(crate) fn round_trip_ns(cores: Cores) -> Option<f64> {
     Some(median(batches).unwrap_or(PATIENCE.as_nanos() as f64))
 }
 
-/// Makes each odd number even, until the end. Acquire and release are each other's partners; no data goes with them.
+/// Makes each odd number even, until the end, which may come while this is off its core: it must not be overwritten. Acquire and
+/// release are each other's partners; no data goes with them.
 fn answer(line: &Line) {
     let mut number = 0;
     while number != END {
         if number % 2 == 1 {
-            line.0.store(number + 1, Ordering::Release);
+            let _ =
+                line.0.compare_exchange(number, number + 1, Ordering::Release, Ordering::Relaxed);
         }
         number = line.0.load(Ordering::Acquire);
     }
@@ -99,6 +101,18 @@ fn median(mut batches: Vec<f64>) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_asks_may_give_up_at_any_time() {
+        for number in [0, 1, END] {
+            let line = Line(AtomicU32::new(number));
+            std::thread::scope(|scope| {
+                scope.spawn(|| answer(&line));
+                line.0.store(END, Ordering::Release);
+            });
+            assert_eq!(line.0.load(Ordering::Acquire), END);
+        }
+    }
 
     #[test]
     fn two_cores_are_apart_and_one_is_not() {
