@@ -38,7 +38,7 @@ use tree::Trees;
 
 /// The cache has room for as many flows per rule, and per rule that is about one flow: some room to
 /// spare, so that most find a place.
-const FLOWS: usize = 16;
+const FLOWS: usize = 12;
 const FLOWS_OF_EXACT: usize = 2;
 /// More exact rules than this, and than one in so many of all, are connections.
 const EXACT_FEW: usize = 64;

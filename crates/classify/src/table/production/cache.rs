@@ -41,8 +41,10 @@ const REGION_LINES: usize = 16;
 const PAUSE: u32 = 128;
 /// The cache is worth its while if this part of the questions (one in four) is answered.
 const WORTH: u32 = 4;
-/// A cache that is not worth it is out of use for as many periods.
-const PERIODS_OFF: u32 = 15;
+/// One line in so many is of the sample.
+const SAMPLE: usize = 16;
+/// So many lines of a cache are made with a batch.
+const MADE: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -65,6 +67,9 @@ pub(super) struct Questions {
     word_0: [u64; BATCH_MAX],
     word_3: [u64; BATCH_MAX],
     hash: [u64; BATCH_MAX],
+    /// Whether it is of the sample.
+    is_sampled: [bool; BATCH_MAX],
+    /// Whether the cache is to be asked.
     is_cacheable: [bool; BATCH_MAX],
     /// A rule, [`NO_RULE`], or [`EMPTY`] for what the cache does not know.
     answer: [u32; BATCH_MAX],
@@ -79,6 +84,7 @@ impl Questions {
             word_0: [0; BATCH_MAX],
             word_3: [0; BATCH_MAX],
             hash: [0; BATCH_MAX],
+            is_sampled: [false; BATCH_MAX],
             is_cacheable: [false; BATCH_MAX],
             answer: [EMPTY; BATCH_MAX],
             unknown: [0; BATCH_MAX],
@@ -110,13 +116,20 @@ pub(super) struct Cache {
     /// The other words of all questions in the cache, under the union; `None` if there are no questions.
     context: Option<[u64; WIDE_WORDS.len()]>,
     lines: Vec<Line>,
+    /// How many lines there are to be: none is asked before.
+    size: usize,
     /// The generation of each region.
     regions: Vec<u32>,
     generation: u32,
     /// Questions that go past it before it is asked again.
     pause: u32,
+    /// Of the sample, in this period.
     asked: u32,
     answered: u32,
+    /// True if a period has passed since everything became old.
+    is_warm: bool,
+    /// True if not only the sample is asked.
+    is_open: bool,
     /// Which way of a full line is next to go.
     turn: u32,
     is_disabled: bool,
@@ -128,8 +141,7 @@ impl Cache {
     /// A cache that is never used.
     pub(super) fn disable(&mut self) {
         self.is_disabled = true;
-        self.lines = Vec::new();
-        self.regions = Vec::new();
+        self.resize(0);
     }
 
     /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there may be
@@ -140,7 +152,7 @@ impl Cache {
         for (union, mask) in self.union.iter_mut().zip(looks_at) {
             *union |= mask;
         }
-        if self.resize(flows) || self.lines.is_empty() {
+        if self.resize(flows) || self.lines.len() < self.size || self.size == 0 {
             return;
         }
         let is_one_question = (self.union[0] ^ mask[0]) & !ANSWER == 0 && self.union[3] == mask[3];
@@ -163,7 +175,10 @@ impl Cache {
             self.lines.fill(NO_LINE);
             self.regions.fill(0);
         }
-        self.pause = self.pause.max(PAUSE);
+        self.pause = PAUSE;
+        // Where that comes too often, there is nothing to remember.
+        self.is_open &= self.is_warm || self.asked == 0;
+        self.is_warm = false;
         (self.asked, self.answered) = (0, 0);
     }
 
@@ -174,15 +189,17 @@ impl Cache {
             0..FLOWS_MIN => 0,
             flows => flows.next_power_of_two().min(SLOTS_MAX),
         };
-        let (lines, now) = (slots / WAYS, self.lines.len());
+        let lines = slots / WAYS;
         // It shrinks late, so that a rule that comes and goes does not move it.
-        if lines == now || (lines < now && lines * 4 > now) {
+        if lines == self.size || (lines < self.size && lines * 4 > self.size) {
             return false;
         }
-        self.lines = vec![NO_LINE; lines];
+        self.size = lines;
+        self.lines = Vec::with_capacity(lines);
         self.regions = vec![self.generation; lines.div_ceil(REGION_LINES)];
         self.context = None;
         (self.asked, self.answered) = (0, 0);
+        (self.is_warm, self.is_open) = (false, true);
         true
     }
 
@@ -198,6 +215,11 @@ impl Cache {
     /// True if it wants to be asked about the next `questions`.
     #[inline]
     pub(super) fn is_on(&mut self, questions: usize) -> bool {
+        if self.lines.len() < self.size {
+            let lines = (self.lines.len() + MADE).min(self.size);
+            self.lines.resize(lines, NO_LINE);
+            return false;
+        }
         if self.pause > 0 {
             self.pause = self.pause.saturating_sub(questions as u32);
             return false;
@@ -220,9 +242,13 @@ impl Cache {
             let word_3 = words[3] & self.union[3];
             let hash = hash(word_0, word_3);
             (questions.word_0[at], questions.word_3[at]) = (word_0, word_3);
-            questions.hash[at] = hash;
-            questions.is_cacheable[at] = self.is_cacheable(digest, &context);
-            self.refresh(self.first_line(hash));
+            let is_sampled = self.first_line(hash) < self.size / SAMPLE;
+            let is_asked = self.is_open | is_sampled;
+            // Where it is not asked, the first line is as good as any.
+            questions.hash[at] = if is_asked { hash } else { 0 };
+            questions.is_sampled[at] = is_sampled;
+            questions.is_cacheable[at] = is_asked & self.is_cacheable(digest, &context);
+            self.refresh(self.first_line(questions.hash[at]));
         }
         for at in 0..digests.len() {
             let answer = self.look_up(self.first_line(questions.hash[at]), questions, at);
@@ -232,19 +258,23 @@ impl Cache {
         if questions.unknown_count > 0 {
             self.ask_again(digests.len(), questions);
         }
-        self.watch(digests.len() as u32, (digests.len() - questions.unknown_count) as u32);
+        self.watch(digests.len(), questions);
     }
 
     /// Looks at the second lines of those that have no answer yet.
     fn ask_again(&mut self, count: usize, questions: &mut Questions) {
         for unknown in 0..questions.unknown_count {
             let at = usize::from(questions.unknown[unknown]);
-            self.refresh(self.second_line(questions.hash[at]));
+            if questions.is_cacheable[at] {
+                self.refresh(self.second_line(questions.hash[at]));
+            }
         }
         for unknown in 0..questions.unknown_count {
             let at = usize::from(questions.unknown[unknown]);
-            let answer = self.look_up(self.second_line(questions.hash[at]), questions, at);
-            questions.answer[at] = if questions.is_cacheable[at] { answer } else { EMPTY };
+            if questions.is_cacheable[at] {
+                let line = self.second_line(questions.hash[at]);
+                questions.answer[at] = self.look_up(line, questions, at);
+            }
         }
         questions.list_unknown(count);
     }
@@ -309,9 +339,11 @@ impl Cache {
         hash as usize & (self.lines.len() - 1)
     }
 
+    /// In the same sixteenth of the cache, so that the sample is a cache of its own.
     #[inline]
     fn second_line(&self, hash: u64) -> usize {
-        (hash >> 32) as usize & (self.lines.len() - 1)
+        let rest = self.lines.len() / SAMPLE - 1;
+        self.first_line(hash) & !rest | (hash >> 32) as usize & rest
     }
 
     /// Clears the region of a line if it is old.
@@ -326,21 +358,26 @@ impl Cache {
         }
     }
 
-    /// At the end of a period, which is long enough to fill the cache several times over, decides
-    /// whether it is worth it.
+    /// At the end of a period, in which the sample has been asked as often as it has places, decides whether
+    /// the cache is worth it. The first period only fills it.
     #[inline]
-    fn watch(&mut self, asked: u32, answered: u32) {
-        self.total.0 += u64::from(asked);
-        self.total.1 += u64::from(answered);
-        self.asked += asked;
-        self.answered += answered;
-        let period = (self.lines.len() * WAYS * 4) as u32;
-        if self.asked >= period {
-            if self.answered < self.asked / WORTH {
+    fn watch(&mut self, count: usize, questions: &Questions) {
+        self.total.0 += count as u64;
+        self.total.1 += (count - questions.unknown_count) as u64;
+        for at in 0..count {
+            self.asked += u32::from(questions.is_sampled[at]);
+            let is_answered = questions.is_sampled[at] & (questions.answer[at] != EMPTY);
+            self.answered += u32::from(is_answered);
+        }
+        if self.asked as usize >= self.size / SAMPLE * WAYS {
+            let is_worth = self.answered >= self.asked / WORTH;
+            if self.is_warm && !is_worth {
                 // Perhaps it is another context's turn after that.
-                self.forget();
-                self.pause = period * PERIODS_OFF;
+                self.is_open = false;
+                return self.forget();
             }
+            self.is_open |= self.is_warm;
+            self.is_warm = true;
             (self.asked, self.answered) = (0, 0);
         }
     }
