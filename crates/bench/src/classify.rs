@@ -2,7 +2,8 @@
 //!
 //! With `--sets DIR`, the paper's evaluation ("Revisiting User-Level Networking", section 4): its Table 1
 //! and Figure 5, and the production table beside DPDK's `librte_acl`. With `--rules` and `--trace`, one
-//! rule file and one trace, all tables. With `--exact`, as many connections as wanted.
+//! rule file and one trace, all tables. With `--exact`, as many connections as wanted. With `--generate`, it makes
+//! rule files.
 //!
 //! ```text
 //! rules.rs ── rule file ─┐
@@ -13,6 +14,7 @@
 mod acl;
 mod arguments;
 mod exact;
+mod generate;
 mod measure;
 mod outcome;
 mod rules;
@@ -34,8 +36,12 @@ impl ClassifyCommand {
     /// Runs it and prints what comes out.
     pub fn execute(&self) -> Result<(), Error> {
         match self.task()? {
-            Task::Sets { directory, aclbench, plots } => {
-                sets::run(&directory, aclbench.as_deref(), plots.as_deref(), self.json)
+            Task::Sets { directory, aclbench, plots, only } => {
+                let effort = Effort::FULL.only(only);
+                sets::run(&directory, aclbench.as_deref(), plots.as_deref(), effort, self.json)
+            }
+            Task::Generate { shape, count, seed } => {
+                print(generate::text(&generate::rules(&shape, count as usize, seed)?))
             }
             Task::One { rules, trace, only } => {
                 let (rules, headers) = read(&rules, trace.as_deref())?;

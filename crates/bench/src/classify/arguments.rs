@@ -65,8 +65,18 @@ pub struct ClassifyCommand {
     #[arg(long, requires = "rules")]
     trace: Option<PathBuf>,
     /// Only this table: linear, adaptive, tuple or production. [default: all]
-    #[arg(long, requires = "rules", value_parser = super::outcome::TABLES)]
+    #[arg(long, value_parser = super::outcome::TABLES)]
     table: Option<String>,
+    /// Print a rule file of this shape: acl1 to acl5, fw1 to fw5, ipc1 and ipc2 as ClassBench's seeds are, or nested,
+    /// ranges, anysource, fewmasks, manymasks and hot, which are meant to hurt.
+    #[arg(long, conflicts_with_all = ["sets", "rules", "exact", "json"])]
+    generate: Option<String>,
+    /// As many rules.
+    #[arg(long, requires = "generate", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// Another seed makes other rules.
+    #[arg(long, requires = "generate", default_value_t = 1)]
+    seed: u64,
     /// As many connections, each with a rule of its own.
     #[arg(long)]
     exact: Option<usize>,
@@ -81,9 +91,26 @@ pub struct ClassifyCommand {
 /// What is to be done.
 #[derive(Debug)]
 pub(super) enum Task {
-    Sets { directory: PathBuf, aclbench: Option<PathBuf>, plots: Option<PathBuf> },
-    One { rules: PathBuf, trace: Option<PathBuf>, only: Option<&'static str> },
-    Exact { connections: usize, patterns: usize },
+    Sets {
+        directory: PathBuf,
+        aclbench: Option<PathBuf>,
+        plots: Option<PathBuf>,
+        only: Option<&'static str>,
+    },
+    Generate {
+        shape: String,
+        count: u32,
+        seed: u64,
+    },
+    One {
+        rules: PathBuf,
+        trace: Option<PathBuf>,
+        only: Option<&'static str>,
+    },
+    Exact {
+        connections: usize,
+        patterns: usize,
+    },
 }
 
 /// Numbers of the second word of connections' addresses stay below this.
@@ -91,13 +118,21 @@ const EXACT_MAX: usize = 10_000_000;
 
 impl ClassifyCommand {
     pub(super) fn task(&self) -> Result<Task, Error> {
+        let only =
+            super::outcome::TABLES.into_iter().find(|name| self.table.as_deref() == Some(name));
+        if let Some(shape) = &self.generate {
+            return Ok(Task::Generate { shape: shape.clone(), count: self.count, seed: self.seed });
+        }
         if let Some(directory) = &self.sets {
             let (aclbench, plots) = (self.aclbench.clone(), self.plots.clone());
-            return Ok(Task::Sets { directory: directory.clone(), aclbench, plots });
+            if only.is_some_and(|only| only != "production" || plots.is_some()) {
+                return Err(Error::Options(
+                    "with --sets, write --table production, and no --plots, or no --table".into(),
+                ));
+            }
+            return Ok(Task::Sets { directory: directory.clone(), aclbench, plots, only });
         }
         if let Some(rules) = &self.rules {
-            let only =
-                super::outcome::TABLES.into_iter().find(|name| self.table.as_deref() == Some(name));
             return Ok(Task::One { rules: rules.clone(), trace: self.trace.clone(), only });
         }
         match self.exact {
@@ -106,7 +141,8 @@ impl ClassifyCommand {
             }
             Some(_) => Err(Error::Options(format!("write --exact 1 to --exact {EXACT_MAX}"))),
             None => Err(Error::Options(
-                "nothing to classify; write --rules FILE, --sets DIRECTORY or --exact NUMBER"
+                "nothing to classify; write --rules FILE, --sets DIRECTORY, --exact NUMBER or \
+                 --generate SHAPE"
                     .into(),
             )),
         }

@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 /// A line of a rule file; the flags at its end are ignored, as `aclbench` does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Line {
     pub(super) source: (u32, u32),
     pub(super) destination: (u32, u32),
@@ -101,6 +101,17 @@ impl Line {
             clause = clause.to_ports(ports).expect("nothing is said of this port yet");
         }
         clause
+    }
+}
+
+/// As in a rule file.
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let prefix = |(address, bits)| format!("{}/{bits}", Ipv4Addr::from_bits(address));
+        let (from, to) = (self.source_ports, self.destination_ports);
+        write!(f, "@{}\t{}\t", prefix(self.source), prefix(self.destination))?;
+        write!(f, "{} : {}\t{} : {}\t", from.0, from.1, to.0, to.1)?;
+        write!(f, "{:#04x}/{:#04X}\t0x0000/0x0000", self.protocol.0, self.protocol.1)
     }
 }
 

@@ -38,18 +38,20 @@ pub(super) fn run(
     directory: &Path,
     aclbench: Option<&Path>,
     plots: Option<&Path>,
+    effort: Effort,
     json: bool,
 ) -> Result<(), Error> {
     let mut sets = Vec::new();
     for path in files(directory)? {
         eprintln!("{} ...", path.display());
-        sets.push(set(&path, aclbench)?);
+        sets.push(set(&path, aclbench, effort)?);
     }
     sets.sort_by_key(|set| set.rules);
     if let Some(plots) = plots {
         write_plots(&sets, plots)?;
     }
-    print(if json { json_of(&sets) } else { text_of(&sets) })
+    let text = if json { json_of(&sets) } else { paper_text(&sets) + &production_text(&sets) };
+    print(text)
 }
 
 /// Files whose first line begins as a rule does; there may be others.
@@ -71,13 +73,13 @@ fn begins_as_rules(path: &Path) -> bool {
     path.is_file() && read.is_ok() && first == *b"@"
 }
 
-fn set(path: &Path, aclbench: Option<&Path>) -> Result<Set, Error> {
+fn set(path: &Path, aclbench: Option<&Path>, effort: Effort) -> Result<Set, Error> {
     let (rules, headers) = read(path, None)?;
     // Before, between and after: what the machine does meanwhile is no one's alone.
     let first = aclbench.map(|program| acl_of(program, path)).transpose()?;
-    let mut outcome = measure::all(&rules, &headers, Effort::FULL);
+    let mut outcome = measure::all(&rules, &headers, effort);
     let second = aclbench.map(|program| acl_of(program, path)).transpose()?;
-    let (again, without_cache) = measure::production(&rules, &headers, Effort::FULL);
+    let (again, without_cache) = measure::production(&rules, &headers, effort);
     let production = outcome.tables.get_mut("production").expect("it has been measured");
     production.ns_per_packet = production.ns_per_packet.midpoint(again.ns_per_packet);
     production.ns_per_packet_single =
@@ -131,7 +133,11 @@ fn json_of(sets: &[Set]) -> String {
     lines.collect()
 }
 
-fn text_of(sets: &[Set]) -> String {
+/// The paper's table and figure, if all tables have been measured.
+fn paper_text(sets: &[Set]) -> String {
+    if sets.iter().any(|set| set.outcome.tables.len() < TABLES.len()) {
+        return String::new();
+    }
     let mut text = String::from("Table 1: rule sets\n");
     let widths = [10, 8, 9, 9, 9, 9, 9];
     let head = ["set", "rules", "bitmasks", "values", "hashed:", "values", "packets"];
@@ -153,7 +159,6 @@ fn text_of(sets: &[Set]) -> String {
         let cells: Vec<_> = std::iter::once(set.name.clone()).chain(times).collect();
         row(&mut text, &cells, &widths);
     }
-    text += &production_text(sets);
     text
 }
 
