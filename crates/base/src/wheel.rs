@@ -21,6 +21,8 @@ pub struct TimerWheel {
     length: usize,
     /// Every timer before this tick has fired.
     tick: u64,
+    /// What [`TimerWheel::next_deadline`] says: it is asked far more often than it changes.
+    next: Option<Time>,
     /// Reused for timers on their way to a finer level.
     moving: Vec<Timer>,
 }
@@ -47,6 +49,7 @@ impl TimerWheel {
             occupied: [0; LEVELS],
             length: 0,
             tick: now.as_ns() >> TICK_NS_LOG2,
+            next: None,
             moving: Vec::new(),
         }
     }
@@ -58,6 +61,7 @@ impl TimerWheel {
         let tick = deadline.as_ns().div_ceil(1 << TICK_NS_LOG2).max(self.tick);
         self.insert(Timer { key, tick, name: tick });
         self.length += 1;
+        self.next = self.earliest();
         time_of(tick)
     }
 
@@ -76,7 +80,13 @@ impl TimerWheel {
     /// The time by which [`TimerWheel::advance`] is to be called next; never later than the
     /// earliest deadline rounded up to a tick. `None` if no timer is set.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<Time> {
+    #[inline]
+    pub const fn next_deadline(&self) -> Option<Time> {
+        self.next
+    }
+
+    /// When the first slot begins that holds a timer.
+    fn earliest(&self) -> Option<Time> {
         let mut earliest: Option<u64> = None;
         for level in 0..LEVELS {
             if self.occupied[level] == 0 {
@@ -94,7 +104,12 @@ impl TimerWheel {
 
     /// Calls `fire` with key and name (what [`TimerWheel::set`] returned) of every timer that is
     /// due at `now`.
-    pub fn advance(&mut self, now: Time, mut fire: impl FnMut(u32, Time)) {
+    pub fn advance(&mut self, now: Time, fire: impl FnMut(u32, Time)) {
+        self.fire_until(now, fire);
+        self.next = self.earliest();
+    }
+
+    fn fire_until(&mut self, now: Time, mut fire: impl FnMut(u32, Time)) {
         let now_tick = now.as_ns() >> TICK_NS_LOG2;
         while self.tick <= now_tick {
             let slot = self.tick as usize % SLOTS;
@@ -116,7 +131,7 @@ impl TimerWheel {
     /// Moves to the next tick that matters, at most `limit`, and brings timers of coarser levels
     /// down when their slot begins.
     fn step(&mut self, limit: u64) {
-        let next_event = self.next_deadline().map_or(limit, |t| t.as_ns() >> TICK_NS_LOG2);
+        let next_event = self.earliest().map_or(limit, |t| t.as_ns() >> TICK_NS_LOG2);
         self.tick = next_event.clamp(self.tick + 1, limit);
         for level in 1..LEVELS {
             let slot = (self.tick >> (SLOTS_LOG2 * level as u32)) as usize % SLOTS;
