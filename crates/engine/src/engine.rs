@@ -391,7 +391,9 @@ impl Engine {
             work += self.core.take_from_siblings(now, queue.as_mut());
         }
         self.core.handle_timeouts(now);
-        work += self.transmit(now);
+        if self.core.may_transmit() {
+            work += self.transmit(now);
+        }
         self.core.switch.end_turn(&mut self.core.channels);
         let told_apps = self.core.finish(now, work == 0);
         self.core.lanes.flush();
@@ -445,6 +447,15 @@ impl Engine {
 }
 
 impl Core {
+    /// False if there is surely nothing to send.
+    #[inline]
+    fn may_transmit(&self) -> bool {
+        self.endpoint.has_waiting()
+            || self.interface.has_output()
+            || self.switch.has_senders()
+            || !self.elsewhere.is_empty()
+    }
+
     fn handle_timeouts(&mut self, now: Time) {
         if self.endpoint.next_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeouts(now, &mut self.channels);

@@ -702,6 +702,25 @@ fn a_ping_tells_the_round_trip_time() {
     assert_eq!(network.hosts[0].app.pongs, [10 * MICROSECOND]);
 }
 
+#[test]
+fn only_the_packet_with_the_last_of_a_message_was_the_last() {
+    let mut network = Network::new(15, &Config::default(), Faults::default(), 1 << 20);
+    let [key, _] = network.connected();
+    network.transmit();
+    let host = &mut network.hosts[0];
+    host.app.transmit_pool = vec![1; 5000];
+    let mut next = |length: Option<u32>| {
+        let (now, mut bytes) = (network.now, [0; 9216]);
+        length.into_iter().for_each(|length| host.endpoint.send(now, key, 0, length));
+        let destination = host.endpoint.next_transmit(now).expect("a packet");
+        assert!(host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app) > 0);
+        host.endpoint.was_last()
+    };
+    assert!(next(Some(64)));
+    assert!(!next(Some(5000)), "the rest is still to come");
+    while !next(None) {}
+}
+
 /// Each deadline that came nearer once left a timer behind that set itself again for ever.
 #[test]
 fn a_busy_flow_keeps_few_timers() {

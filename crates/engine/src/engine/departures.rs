@@ -83,6 +83,11 @@ impl Core {
                 Transmit::Queued => {
                     sending.queued += 1;
                     sending.taken += 1;
+                    // Who waits for a lone message need not wait for what is noted about it.
+                    if self.endpoint.was_last() && !self.switch.has_senders() {
+                        queue.flush();
+                        sending.queued = 0;
+                    }
                 }
                 Transmit::Nothing => sending.taken += 1,
                 Transmit::Full => break,

@@ -20,6 +20,23 @@ impl Endpoint {
         !self.replies.is_empty() || !self.farewells.is_empty()
     }
 
+    /// False if [`Endpoint::next_transmit`] surely finds nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.ready.is_empty() || self.has_replies()
+    }
+
+    /// After [`Endpoint::poll_transmit`]: true if that was most likely the last packet for now.
+    #[inline]
+    #[must_use]
+    pub fn was_last(&self) -> bool {
+        let has_data = |slot: &u32| {
+            self.slots[*slot as usize].flow.as_ref().is_some_and(|flow| flow.has_data())
+        };
+        self.ready.len() <= 1 && !self.ready.front().is_some_and(has_data)
+    }
+
     /// Where the next packet goes; `None` if there is nothing to send.
     pub fn next_transmit(&mut self, now: Time) -> Option<Destination> {
         if !self.replies.is_empty() || (self.farewells_first > 0 && !self.farewells.is_empty()) {

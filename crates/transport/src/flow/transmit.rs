@@ -37,6 +37,11 @@ impl Flow {
         }
     }
 
+    /// True if messages wait, or parts of them.
+    pub(crate) fn has_data(&self) -> bool {
+        self.outgoing.has_data()
+    }
+
     fn ack_is_due(&self, now: Time) -> bool {
         self.acks.due() <= now
     }
