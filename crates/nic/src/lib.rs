@@ -22,6 +22,7 @@ pub mod seccomp;
 mod test_frames;
 
 pub use open_interface::{Opened, open_interface, open_xdp};
+use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
     BURST_FRAMES, Capabilities, Counters, ETHERNET_BYTES, Error, HEADER_BYTES_MAX, Info,
     LCD_DESCRIPTORS, MacAddress, Queue, Transmit, VLAN_TAG_BYTES,

@@ -27,7 +27,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::interface::{Device, KernelSteering, attach_filter, last_errno, set_option};
-use crate::{ETHERNET_BYTES, Error, Info, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES};
+use crate::{
+    ETHERNET_BYTES, Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES,
+};
 use queue::PacketQueue;
 use ring::Ring;
 use steering::PacketPatterns;
@@ -47,9 +49,9 @@ pub struct Config {
 }
 
 impl Config {
-    /// The descriptors that every NIC has.
+    /// As deep as the queues of AF_XDP.
     pub fn new(interface: &str) -> Config {
-        Config { interface: interface.to_owned(), descriptors: LCD_DESCRIPTORS, because: None }
+        Config { interface: interface.to_owned(), descriptors: KERNEL_DESCRIPTORS, because: None }
     }
 }
 

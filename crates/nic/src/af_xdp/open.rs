@@ -12,7 +12,9 @@ use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
 use crate::interface::{Device, KernelSteering};
-use crate::{ETHERNET_BYTES, Error, Info, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES};
+use crate::{
+    ETHERNET_BYTES, Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES,
+};
 
 /// Two VLAN tags, which the MTU does not count.
 const VLAN_TAGS_BYTES: usize = 2 * VLAN_TAG_BYTES;
@@ -48,12 +50,12 @@ pub struct Config {
 }
 
 impl Config {
-    /// The queues the interface has, the descriptors every NIC has, the fastest way there is.
+    /// The queues the interface has, and the fastest way there is.
     pub fn new(interface: &str) -> Config {
         Config {
             interface: interface.to_owned(),
             queues: None,
-            descriptors: LCD_DESCRIPTORS as u32,
+            descriptors: KERNEL_DESCRIPTORS as u32,
             mode: Mode::Auto,
         }
     }
