@@ -13,7 +13,9 @@ use clearway_nic::af_xdp;
 use clearway_nic::interface::{KernelSteering, Namespace, Steering};
 use clearway_nic::{Error, Queue};
 use conformance::Pair;
-use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, ping, wait_for_link};
+use veth::{
+    INTERFACE, IPV4, IPV6, Veth, bind_again, ends_with, ip, next_frame, ping, wait_for_link,
+};
 
 const PORT: u16 = 7117;
 
@@ -100,7 +102,7 @@ fn the_kernel_is_silent_about_registered_ports_only() {
         steering.unregister_udp_port(Some(here), PORT).expect("it was registered");
         steering.unregister_udp_port(None, PORT).expect("it was registered");
         steering.unregister_udp_port(None, PORT).expect("twice is once");
-        veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap().expect("it is free again");
+        bind_again(&veth.near, (here, PORT));
         registered.send(b"for nobody now").expect("sent");
         assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
     }

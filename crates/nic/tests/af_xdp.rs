@@ -16,7 +16,9 @@ use clearway_nic::interface::{
 use clearway_nic::{Error, Queue, Transmit, open_interface};
 use conformance::Pair;
 use rustix::thread::{CapabilitySet, CapabilitySets};
-use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, ping, until, wait_for_link};
+use veth::{
+    INTERFACE, IPV4, IPV6, Veth, bind_again, ends_with, ip, next_frame, ping, until, wait_for_link,
+};
 
 const PORT: u16 = 7117;
 const MODES: [Mode; 2] = [Mode::Generic, Mode::Copy];
@@ -139,13 +141,13 @@ fn ports_are_steered(veth: &Veth, mode: Mode, here: IpAddr, there: IpAddr) {
     kernel_gets(&others, b"for the kernel");
     assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
 
-    let bind = || UdpSocket::bind((here, PORT));
-    assert!(veth.near.within(bind).unwrap().is_err(), "a registered port is taken");
+    let bound = veth.near.within(|| UdpSocket::bind((here, PORT))).unwrap();
+    assert!(bound.is_err(), "a registered port is taken");
     let taken = steering.register_udp_port(Some(here), PORT + 1);
     assert!(matches!(taken, Err(Error::Invalid(_))), "a taken port cannot be registered");
 
     steering.unregister_udp_port(Some(here), PORT).expect("it was registered");
-    let socket = veth.near.within(bind).unwrap().expect("the port is free again");
+    let socket = bind_again(&veth.near, (here, PORT));
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
     sender.send_to(b"the kernel's again", (here, PORT)).expect("sent");
     kernel_gets(&socket, b"the kernel's again");

@@ -3,7 +3,7 @@
 //! The namespaces have no names and vanish with the process, whatever becomes of it.
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use clearway_nic::interface::Namespace;
@@ -71,6 +71,17 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
         std::thread::yield_now();
     }
+}
+
+/// A socket on a port that was given back. Until a process that another test starts runs its own program, it has a copy of
+/// what held the port.
+pub(crate) fn bind_again(space: &Namespace, address: (IpAddr, u16)) -> UdpSocket {
+    let mut socket = None;
+    until("the port is free again", || {
+        socket = space.within(|| UdpSocket::bind(address)).unwrap().ok();
+        socket.is_some()
+    });
+    socket.expect("until it is bound")
 }
 
 /// The next frame that `wanted` accepts; others are passed over.
