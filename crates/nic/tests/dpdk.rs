@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use clearway_nic::dpdk::{self, Config, DpdkQueue};
 use clearway_nic::interface::{KernelSteering, Namespace, Steering};
 use clearway_nic::memif::{self, Role};
-use clearway_nic::{Queue, af_packet};
+use clearway_nic::{LCD_DESCRIPTORS, Queue, af_packet};
 use conformance::Pair;
 use veth::{INTERFACE, IPV4, Veth, ip, wait_for_link};
 
@@ -99,9 +99,11 @@ fn tap() -> Pair {
     Pair { a: Box::new(a), b, cut: None, keep: Box::new((steering, space)) }
 }
 
-/// A packet socket on the interface of this namespace.
+/// A packet socket on the interface of this namespace, which can send no more at once than DPDK's port takes.
 fn packets(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
-    let opened = space.within(|| af_packet::open(&af_packet::Config::new(INTERFACE)));
+    let config =
+        af_packet::Config { descriptors: LCD_DESCRIPTORS, ..af_packet::Config::new(INTERFACE) };
+    let opened = space.within(|| af_packet::open(&config));
     let (mut queue, mut steering) = opened.expect("entered").expect("it can be opened");
     steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
     wait_for_link(&mut *queue);
