@@ -20,11 +20,11 @@ use std::collections::HashMap;
 const ROOM_PER_RULE: f64 = 100.0;
 const ROOM: f64 = 30_000.0;
 /// From how many bits on an address is asked for as a whole. Nothing is 33 bits long.
-const LENGTHS: [u32; 5] = [8, 16, 33, 12, 20];
+const LENGTHS: [u32; 5] = [33, 8, 16, 12, 20];
 /// Searching one more tree costs about what so many places in lists do.
-const TREE_COST: f64 = 4.0;
+const TREE_COST: f64 = 16.0;
 /// Nothing better is looked for if a packet meets no more places than that.
-const COST_GOOD: f64 = 12.0;
+const COST_GOOD: f64 = 24.0;
 /// A slice ends after so much work: some ten nanoseconds each.
 const SLICE: usize = 4000;
 /// To look at a rule, to tell where it belongs, to give it a place, to make a node, and to make a child.
