@@ -8,8 +8,12 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
+# What `make mutants` plants bugs in (tools/mutants.sh has the list), and which part of them, from 0 on, of how many.
+MUTANTS ?= transport channel classify switch policy
+SHARD ?= 0
+SHARDS ?= 1
 
-.PHONY: demo test own-stack build install lint deny loom miri fuzz soak soak-faults bench-classify clean
+.PHONY: demo test own-stack build install lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -65,6 +69,10 @@ soak:
 # Two hosts and a bad wire between them, likewise.
 soak-faults:
 	CLEARWAY_SOAK_MINUTES=$(SOAK_MINUTES) $(CARGO) test --release -p clearway-engine --test faults -- --nocapture soak
+
+# Bugs planted one by one in a copy of the tree (cargo-mutants): which of them does no test see? Takes hours; not in CI.
+mutants:
+	tools/mutants.sh "$(MUTANTS)" $(SHARD) $(SHARDS)
 
 # The tables of VIFs over the ClassBench rule files in SETS, beside librte_acl.
 SETS ?= bench/classify/sets
