@@ -21,6 +21,7 @@ missing_packages() {
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
+    command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
     pkg-config --exists libdpdk 2>/dev/null || echo libdpdk-dev # the driver dpdk
 }

@@ -1,6 +1,8 @@
 //! The test vectors of `docs/wire.md`, read out of the document itself, so that neither it nor the
 //! code can change alone. What each vector says stands here a second time.
 
+mod support;
+
 use clearway_wire::Malformed;
 use clearway_wire::clearway::{
     Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
@@ -9,36 +11,14 @@ use clearway_wire::clearway::{
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
+use support::vectors;
 
-const DOCUMENT: &str = include_str!("../../../docs/wire.md");
 const CLIENT: u64 = 0x1111_1111_2222_2222;
 const SERVER: u64 = 0x3333_3333_4444_4444;
 const TOKEN: u64 = 0x0102_0304_0506_0708;
 /// The UDP port that a syn came from.
 const PORT: u16 = 50_000;
 const COOKIE: &[u8] = b"24 bytes, as ours are...";
-
-/// What follows "```vector KIND " up to the next "```": names and bytes.
-fn vectors(kind: &str) -> BTreeMap<&'static str, Vec<u8>> {
-    let mut vectors = BTreeMap::new();
-    let mut lines = DOCUMENT.lines();
-    while let Some(line) = lines.next() {
-        let Some(rest) = line.strip_prefix("```vector ") else { continue };
-        let (this_kind, name) = rest.split_once(' ').expect("a vector has a kind and a name");
-        let body = lines.by_ref().take_while(|line| *line != "```");
-        let digits: String = body.map(|line| line.split('#').next().unwrap()).collect();
-        if this_kind == kind {
-            assert!(vectors.insert(name, bytes(&digits)).is_none(), "{name} stands there twice");
-        }
-    }
-    vectors
-}
-
-fn bytes(digits: &str) -> Vec<u8> {
-    let digits: Vec<u8> = digits.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
-    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
-    digits.chunks(2).map(octet).collect()
-}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
