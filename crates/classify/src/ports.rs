@@ -85,10 +85,21 @@ impl Ports {
         })
     }
 
+    /// The ports of the range that have `value` under `mask`, in rising order. Each costs the same, however
+    /// far it is from the one before.
+    pub fn under(self, mask: u16, value: u16) -> impl Iterator<Item = u16> {
+        let mut from = Some(self.first);
+        std::iter::from_fn(move || {
+            let port = least_from(from?, mask, value).filter(|port| *port <= self.last);
+            from = port.and_then(|port| port.checked_add(1));
+            port
+        })
+    }
+
     /// True if a port of the range has `value` under `mask`.
     #[must_use]
     pub fn meet(self, mask: u16, value: u16) -> bool {
-        least_from(self.first, mask, value).is_some_and(|port| port <= self.last)
+        self.under(mask, value).next().is_some()
     }
 }
 
@@ -129,6 +140,14 @@ mod tests {
         assert_eq!(Ports::one(65535).prefixes().collect::<Vec<_>>(), [(0xffff, 0xffff)]);
     }
 
+    #[test]
+    fn the_highest_port_is_one_too() {
+        let ports = Ports::new(65534, 65535).unwrap();
+        assert_eq!(ports.under(0, 0).collect::<Vec<_>>(), [65534, 65535]);
+        assert_eq!(ports.under(0xffff, 0xffff).collect::<Vec<_>>(), [65535]);
+        assert_eq!(ports.under(0xffff, 0xfffd).count(), 0);
+    }
+
     proptest! {
         #[test]
         fn prefixes_are_the_range(a: u16, b: u16, port: u16) {
@@ -143,6 +162,15 @@ mod tests {
             let mask = !(u16::MAX.checked_shr(bits).unwrap_or(0));
             let ports = Ports::of_prefix(mask, value & mask).unwrap();
             prop_assert_eq!(ports.as_prefix(), Some((mask, value & mask)));
+        }
+
+        #[test]
+        fn ports_under_a_mask_are_what_a_scan_finds(a: u16, b: u16, mask: u16, value: u16) {
+            let ports = Ports::new(a.min(b), a.max(b)).unwrap();
+            let value = value & mask;
+            let found: Vec<u16> =
+                (0..=u16::MAX).filter(|port| ports.contain(*port) && port & mask == value).collect();
+            prop_assert_eq!(ports.under(mask, value).collect::<Vec<_>>(), found);
         }
 
         #[test]

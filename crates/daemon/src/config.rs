@@ -257,8 +257,10 @@ pub struct Limits {
     pub vifs_total: usize,
     /// Virtual interfaces and captures of one user, if no rule says otherwise.
     pub vifs_per_user: usize,
-    /// Ports of addresses of the kernel's that the interfaces of one user may take, on each NIC: the
-    /// kernel's programs cannot have them meanwhile.
+    /// Ports of the host's addresses that one virtual interface may be about.
+    pub ports_per_vif: usize,
+    /// The same of all interfaces of one user, on each NIC. Where the kernel shares the NIC, its
+    /// programs cannot have them meanwhile.
     pub ports_per_user: usize,
 }
 
@@ -395,6 +397,7 @@ impl Default for Limits {
             listeners_per_channel: 64,
             vifs_total: 16_384,
             vifs_per_user: 4096,
+            ports_per_vif: 256,
             ports_per_user: 1024,
         }
     }

@@ -13,7 +13,7 @@ use nix::unistd::{Gid, Uid, User, getgrouplist};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::config::{People, Policy};
-pub(crate) use vif::{Grant, Place, Station};
+pub(crate) use vif::{Grant, HostPort, Place, Station};
 
 /// Without a rule, ports from here up are for everybody (RFC 6335, section 6: system ports end at
 /// 1023).

@@ -170,6 +170,54 @@ fn ports_of_kernel_programs_are_not_taken_from_them() {
     }
 }
 
+/// Sending from a port is having it, as receiving at it is: no other program's sockets are spoken for.
+#[test]
+fn ports_of_kernel_programs_are_not_sent_from() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    let mut channel = network.server.attach("forger");
+    let entered = "the namespace can be entered";
+    let bind_udp = || veth.spaces[1].within(|| UdpSocket::bind((IPV4[1], 4500))).expect(entered);
+    let bind_tcp = || veth.spaces[1].within(|| TcpListener::bind((IPV4[1], 4500))).expect(entered);
+    for protocol in ["udp", "tcp"] {
+        let filter = format!("src host own and {protocol} src port 4500");
+        let sending = VifOptions {
+            receive: Vec::new(),
+            transmit: Some(vec![filter]),
+            ..VifOptions::default()
+        };
+        let kernel = (bind_udp().expect("free"), bind_tcp().expect("free"));
+        let refused = channel.open_vif(&sending).expect_err("it is taken");
+        assert!(refused.to_string().contains("port 4500 of 10.78.0.2 is in use"), "{refused}");
+        drop(kernel);
+        let vif = channel.open_vif(&sending).expect("it is free");
+        assert_eq!(
+            (bind_udp().is_err(), bind_tcp().is_err()),
+            (protocol == "udp", protocol == "tcp")
+        );
+        channel.close_vif(vif.id).expect("closed");
+        eventually("the port is the kernel's again", || bind_udp().is_ok() && bind_tcp().is_ok());
+    }
+}
+
+/// A rule's range is a prefix, and a raw mask that is none leaves one port of it: that one is claimed.
+#[test]
+fn a_raw_mask_takes_no_port_from_a_kernel_program() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    let mut channel = network.server.attach("thief");
+    let entered = "the namespace can be entered";
+    let kernel = || veth.spaces[1].within(|| UdpSocket::bind((IPV4[1], 5001))).expect(entered);
+    let filter = "dst host own and udp dst portrange 4096-8191 and \
+                  digest[0] & 0x0fff00000000 = 0x038900000000";
+    let taken = kernel().expect("free");
+    let refused = channel.open_vif(&VifOptions::receiving(filter)).expect_err("it is taken");
+    assert!(refused.to_string().contains("port 5001 of 10.78.0.2 is in use"), "{refused}");
+    drop(taken);
+    channel.open_vif(&VifOptions::receiving(filter)).expect("it is free");
+    assert!(kernel().is_err(), "the kernel's programs cannot have it meanwhile");
+}
+
 /// Also the ports that only the mighty may bind: the policy says who may have them.
 #[test]
 fn low_ports_are_given_to_whom_the_policy_allows_them() {

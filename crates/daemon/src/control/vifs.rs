@@ -15,7 +15,8 @@
 
 mod steering;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::ops::Range;
 
 use clearway_channel::Code;
@@ -31,7 +32,7 @@ use super::requests::{not_attached, refusal};
 use super::session::{Session, Waiting};
 use super::{ControlPlane, NicSlot};
 use crate::filter::Template;
-use crate::policy::{Grant, Place, Station};
+use crate::policy::{Grant, HostPort, Place, Station};
 use steering::{Held, Steered};
 
 /// Captures on a NIC: every packet is compared with the filters of each.
@@ -64,6 +65,8 @@ struct Vif {
     answers_left: usize,
     /// Those answers are that it is closed.
     is_closing: bool,
+    /// Ports that are its: claimed from the kernel, where that shares the NIC.
+    claimed: HashSet<HostPort>,
     /// What the NIC was asked for.
     steered: Steered,
 }
@@ -74,7 +77,7 @@ impl ControlPlane {
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel) = (attached.engine, attached.channel);
         let (user, app) = (session.peer.user, attached.app.clone());
-        let place = self.nic_of(engine).place(self.facts.udp_port);
+        let place = self.place_of_vif(engine);
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
@@ -90,9 +93,18 @@ impl ControlPlane {
             unasked,
             answers_left: 0,
             is_closing: false,
+            claimed: HashSet::new(),
             steered,
         };
         let number = self.begin_opening(token, vif);
+        let ports_max = self.accounts.ports_per_user();
+        if let Err(refusal) = self.nic_of_mut(engine).claim(number, ports_max) {
+            self.forget_vif(token, engine, number);
+            if let Some(session) = self.sessions.get_mut(&token) {
+                session.waiting = Waiting::Nothing;
+            }
+            return Err(refusal);
+        }
         self.ask_engines(engine, number, 1);
         Ok(())
     }
@@ -129,6 +141,7 @@ impl ControlPlane {
             unasked,
             answers_left: 0,
             is_closing: false,
+            claimed: HashSet::new(),
             steered,
         };
         let number = self.begin_opening(token, vif);
@@ -251,6 +264,7 @@ impl ControlPlane {
         let reply = opened.map(Reply::VifOpened).unwrap_or_else(|refusal| {
             self.log_refusal(token, &refusal);
             self.close_at_engines(engine, channel, vif, None);
+            self.nic_of_mut(engine).unsteer(vif);
             self.forget_vif(token, engine, vif);
             Reply::Error(refusal)
         });
@@ -276,7 +290,7 @@ impl ControlPlane {
     /// The engines have it: now the NIC.
     fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
         let nic = &mut self.nics[self.engines[engine].nic];
-        nic.steer(vif, self.accounts.ports_per_user())?;
+        nic.steer(vif)?;
         let opened = nic.opened(vif);
         if self.log_budget.take() {
             let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
@@ -326,6 +340,12 @@ impl ControlPlane {
             self.tell_closed(*number);
         }
         self.accounts.close_vifs(user, numbers.len());
+    }
+
+    /// What the policy has to know of an engine's NIC, and of the host.
+    fn place_of_vif(&self, engine: usize) -> Place {
+        let host = self.nics.iter().flat_map(NicSlot::addresses).collect();
+        self.nic_of(engine).place(host, self.facts.udp_port)
     }
 
     pub(super) fn nic_of(&self, engine: usize) -> &NicSlot {
@@ -386,7 +406,7 @@ impl ControlPlane {
 
 impl NicSlot {
     /// What the policy has to know of this NIC.
-    fn place(&self, udp_port: u16) -> Place {
+    fn place(&self, host: Vec<IpAddr>, udp_port: u16) -> Place {
         let stations = self.vifs.table.values().filter_map(|vif| {
             let grant = vif.grant.as_ref().filter(|grant| grant.has_own_mac)?;
             let owner = format!("app \"{}\"", vif.app);
@@ -394,6 +414,7 @@ impl NicSlot {
         });
         Place {
             addresses: self.addresses(),
+            host,
             mac: self.ethernet.mac,
             vlan: self.ethernet.vlan,
             udp_port,
@@ -401,7 +422,7 @@ impl NicSlot {
         }
     }
 
-    fn addresses(&self) -> Vec<std::net::IpAddr> {
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
         self.networks.iter().map(|network| network.address).collect()
     }
 

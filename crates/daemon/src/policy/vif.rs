@@ -6,10 +6,12 @@
 //! nobody sends what the host's own services send. They also receive what is theirs before anybody else,
 //! to which the engine sees; who asks for nothing but that is told here.
 
+mod ports;
 mod rights;
 mod station;
 mod wanted;
 
+use std::collections::HashSet;
 use std::net::IpAddr;
 
 use clearway_channel::Code;
@@ -18,6 +20,8 @@ use clearway_classify::Filter;
 use clearway_nic::MacAddress;
 
 use super::{Accounts, Peer, limit_reached};
+pub(crate) use ports::HostPort;
+use ports::Side;
 use rights::Rights;
 use wanted::Wanted;
 
@@ -26,6 +30,8 @@ use wanted::Wanted;
 pub(crate) struct Place {
     /// The host's addresses there.
     pub(crate) addresses: Vec<IpAddr>,
+    /// The host's addresses on all its NICs, these included.
+    pub(crate) host: Vec<IpAddr>,
     pub(crate) mac: MacAddress,
     /// The VLAN whose tag the host's frames carry.
     pub(crate) vlan: Option<u16>,
@@ -50,6 +56,8 @@ pub(crate) struct Grant {
     pub(crate) receive: Vec<Filter>,
     pub(crate) copies: Vec<Filter>,
     pub(crate) transmit: Vec<Filter>,
+    /// Ports of the host's addresses that it receives at or sends from.
+    pub(crate) ports: HashSet<HostPort>,
     pub(crate) priority: u16,
     /// Its own, or the NIC's.
     pub(crate) mac: MacAddress,
@@ -74,16 +82,37 @@ impl Accounts {
         let wanted = Wanted::read(open, place, own.as_ref())?;
         rights.check(&wanted, place, own.as_ref())?;
         station::check_reserved(&wanted.receive, &wanted.transmit, place)?;
+        let ports = self.ports_of_vif(&wanted.receive, &wanted.transmit, place, own.is_some())?;
         Ok(Grant {
             receive: wanted.receive,
             copies: wanted.copies,
             transmit: wanted.transmit,
+            ports,
             priority: open.priority,
             mac: own.as_ref().map_or(place.mac, |own| own.mac),
             has_own_mac: own.is_some(),
             address: own.and_then(|own| own.address),
             rate_frames_per_s: rights.rate_frames_per_s(),
         })
+    }
+
+    /// The ports of the host's addresses that an interface with these filters is about. Frames to an
+    /// Ethernet address of its own are not the kernel's; those that come from one may well pass for a
+    /// port of the kernel's.
+    pub(crate) fn ports_of_vif(
+        &self,
+        receive: &[Filter],
+        transmit: &[Filter],
+        place: &Place,
+        has_own_mac: bool,
+    ) -> Result<HashSet<HostPort>, Refusal> {
+        let most = self.policy.limits.ports_per_vif;
+        let mut found = HashSet::new();
+        if !has_own_mac {
+            ports::find(receive, Side::Destination, place, most, &mut found)?;
+        }
+        ports::find(transmit, Side::Source, place, most, &mut found)?;
+        Ok(found)
     }
 
     /// Whether `peer` may see what passes.

@@ -159,6 +159,30 @@ fn interfaces_are_counted_and_given_back() {
     app.open(&port(2));
 }
 
+/// Also where no kernel has them: nobody takes all ports of an address, be it for sending only.
+#[test]
+fn one_user_leaves_ports_to_others() {
+    let host = Live::start(Limits { ports_per_vif: 4, ports_per_user: 6, ..Limits::default() });
+    let app = host.app();
+    let _end = app.attach();
+    let sending = |ports: &str| OpenVif {
+        transmit: Some(vec![format!("src host own and udp src portrange {ports}")]),
+        ..OpenVif::default()
+    };
+    for ports in ["21000-40000", "5000-5004"] {
+        let (code, message) = app.refused(&sending(ports));
+        assert!(code == Code::Limit && message.contains("ports_per_vif"), "{message}");
+    }
+    let four = app.open(&sending("5000-5003"));
+    let (code, message) = app.refused(&sending("6000-6002"));
+    assert!(code == Code::Limit && message.contains("ports_per_user"), "{message}");
+    // The same ports count once, and what is refused leaves nothing.
+    app.open(&receiving("dst host own and udp dst portrange 5000-5003 and src host 10.9.0.7"));
+    app.open(&sending("6000-6001"));
+    app.ask(&Request::CloseVif(CloseVif { vif: four.vif }));
+    assert_eq!(app.refused(&sending("7000-7000")).0, Code::Limit, "the other has them still");
+}
+
 #[test]
 fn captures_are_of_everything_or_of_an_app() {
     let host = Live::start(Limits::default());

@@ -12,6 +12,7 @@ fn place() -> Place {
     let other = Station { mac: OTHER, address: Some(ip("10.0.0.77")), owner: "app other".into() };
     Place {
         addresses: vec![ip("10.0.0.2"), ip("fd00::2")],
+        host: vec![ip("10.0.0.2"), ip("fd00::2"), ip("10.1.0.2")],
         mac: NIC,
         vlan: None,
         udp_port: 20707,
