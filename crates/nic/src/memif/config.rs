@@ -1,7 +1,10 @@
 //! What a memif is to be, and whether that is possible.
 
 use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::link::region_bytes;
 use super::message::SECRET_BYTES;
@@ -64,6 +67,13 @@ impl fmt::Display for Role {
     }
 }
 
+/// Connects to a server for a client whose process may not do so itself.
+pub trait Connect: fmt::Debug + Send + Sync {
+    /// The connection, non-blocking, of type `SOCK_SEQPACKET`. Never waits: an error of kind
+    /// `WouldBlock` means that it is on its way, and the client asks again later.
+    fn connect(&self) -> io::Result<OwnedFd>;
+}
+
 /// What a memif is to be.
 #[derive(Clone)]
 pub struct Config {
@@ -87,6 +97,8 @@ pub struct Config {
     pub frame_bytes_max: usize,
     /// Our name for the interface, shown to the peer; cut after 31 bytes.
     pub name: String,
+    /// Who connects to the server, if it is not this process.
+    pub connector: Option<Arc<dyn Connect>>,
 }
 
 impl fmt::Debug for Config {
@@ -121,6 +133,7 @@ impl Config {
             mac,
             frame_bytes_max: 1518,
             name: "clearway0".into(),
+            connector: None,
         }
     }
 

@@ -107,7 +107,11 @@ impl Control {
         if self.config.role == Role::Server || !self.peers.is_empty() {
             return;
         }
-        match connect_to(&self.config.socket) {
+        let connected = match &self.config.connector {
+            Some(connector) => connector.connect(),
+            None => connect_to(&self.config.socket),
+        };
+        match connected {
             Ok(socket) => self.add_peer(socket, Handshake::Client(ClientHandshake::default())),
             Err(error) => self.shared.explain(format!("waiting for the server: {error}")),
         }

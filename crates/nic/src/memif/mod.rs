@@ -40,7 +40,7 @@ mod sender;
 mod shared;
 mod socket;
 
-pub use config::{Config, Role, Socket};
+pub use config::{Config, Connect, Role, Socket};
 pub use queue::{LinkCounters, Queue};
 
 use crate::Error;
