@@ -52,6 +52,9 @@ pub struct Config {
     pub log: Log,
     /// A daemon gives up every system call and file that it has no use for, once it runs.
     pub confine: bool,
+    /// The user that a daemon becomes which root has started, by name; [`Config::USER_DEFAULT`] if
+    /// there is such a user and none is given.
+    pub user: Option<String>,
 }
 
 /// The control socket.
@@ -283,9 +286,28 @@ pub enum LogFormat {
 }
 
 impl Config {
+    /// The user that packages make for the daemon.
+    pub const USER_DEFAULT: &str = "clearway";
+
     /// True if any NIC is DPDK's.
     pub(crate) fn uses_dpdk(&self) -> bool {
         self.nics.iter().any(|nic| matches!(nic.driver, Driver::Dpdk(_)))
+    }
+
+    /// True if a kernel interface is, or may be, behind a NIC: DPDK's drivers may use one, too
+    /// (net_af_xdp, net_tap, mlx5).
+    pub(crate) fn uses_kernel_interfaces(&self) -> bool {
+        self.nics.iter().any(|nic| !matches!(nic.driver, Driver::Memif(_)))
+    }
+
+    /// The paths of all sockets that a daemon listens on.
+    pub(crate) fn listening_sockets(&self) -> impl Iterator<Item = &Path> {
+        let memif = self.nics.iter().filter_map(|nic| match &nic.driver {
+            Driver::Memif(link) if link.role == MemifRole::Server => Some(link.socket.as_str()),
+            _ => None,
+        });
+        let memif = memif.filter(|socket| !socket.starts_with('@')).map(Path::new);
+        std::iter::once(self.control.socket.as_path()).chain(memif)
     }
 
     /// Reads and checks a file. All problems are reported at once.
@@ -313,6 +335,7 @@ impl Default for Config {
             policy: Policy::default(),
             log: Log::default(),
             confine: true,
+            user: None,
         }
     }
 }

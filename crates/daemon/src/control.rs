@@ -12,10 +12,13 @@
 //! One request of a session is worked on at a time, and its socket is not read meanwhile: so a
 //! flood waits in the sender's own socket buffer, and the memory that a session can take is bounded.
 
+mod admission;
 mod engines;
 mod events;
+mod groups;
 mod listeners;
 mod log_budget;
+mod manager;
 mod neighbours;
 mod network;
 mod nics;
@@ -34,6 +37,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
+use crate::broker::Notice;
 use crate::config::Config;
 use crate::confinement::Confinement;
 use crate::policy::Accounts;
@@ -43,10 +47,13 @@ use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_engine::Clock;
 
+use admission::Admissions;
 use engines::ChannelNumbers;
 pub(crate) use engines::EngineSlot;
+use groups::GroupSource;
 use listeners::Listeners;
 use log_budget::LogBudget;
+use manager::Manager;
 pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
 use session::{Received, Session};
@@ -70,6 +77,7 @@ const ACCEPTS_PER_WAKE: usize = 16;
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
+const GROUPS: u64 = 3;
 const NEIGHBOURS: u64 = 1 << 8;
 const NEWS: u64 = 1 << 15;
 const ENGINES: u64 = 1 << 16;
@@ -87,12 +95,15 @@ pub struct ControlPlane {
     nics: Vec<NicSlot>,
     engines: Vec<EngineSlot>,
     accounts: Accounts,
+    admissions: Admissions,
+    group_source: GroupSource,
     sessions: HashMap<u64, Session>,
     /// How many of the sessions are refused.
     refused: usize,
     /// No connection is accepted until then.
     accept_again: Option<Instant>,
     log_budget: LogBudget,
+    manager: Option<Manager>,
     session_next: u64,
     channel_numbers: ChannelNumbers,
     /// The service ports of the host's apps.
@@ -128,10 +139,17 @@ impl ControlPlane {
             nics,
             engines,
             accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
+            admissions: Admissions::default(),
+            group_source: if config.policy.names_groups() {
+                GroupSource::ThisProcess
+            } else {
+                GroupSource::NotNeeded
+            },
             sessions: HashMap::new(),
             refused: 0,
             accept_again: None,
             log_budget: LogBudget::new(),
+            manager: None,
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
             listeners: Listeners::default(),
@@ -151,8 +169,10 @@ impl ControlPlane {
         self.stopper.clone()
     }
 
-    /// What `status` says about it.
-    pub(crate) fn set_confinement(&mut self, confinement: Confinement) {
+    /// The process has given up what it does not need, and may be another user's now. Before
+    /// [`ControlPlane::run`].
+    pub(crate) fn confined(&mut self, config: &Config, confinement: Confinement) {
+        self.accounts = Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw());
         self.facts.confinement = confinement;
     }
 
@@ -171,6 +191,7 @@ impl ControlPlane {
             engines = self.engines.len(),
             "ready for apps"
         );
+        self.tell_manager(Notice::Ready);
         while !self.finished() {
             self.turn()?;
         }
@@ -205,6 +226,7 @@ impl ControlPlane {
         self.advance_pings();
         self.advance_status();
         self.follow_networks();
+        self.advance_watchdog();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
             self.pause_accepting(false);
         }
@@ -218,6 +240,7 @@ impl ControlPlane {
             self.status_due(),
             self.accept_again,
             self.networks_due(),
+            self.watchdog_due(),
         ];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
@@ -232,6 +255,7 @@ impl ControlPlane {
                     self.begin_shutdown(name);
                 }
             }
+            GROUPS => self.take_groups(),
             NEIGHBOURS..NEWS => self.take_neighbours((token - NEIGHBOURS) as usize),
             NEWS..ENGINES => self.take_news((token - NEWS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
@@ -243,7 +267,7 @@ impl ControlPlane {
         for _ in 0..ACCEPTS_PER_WAKE {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((socket, peer)) => self.open_session(socket, peer),
+                Ok((socket, peer)) => self.admit(socket, peer),
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept an app; see `ulimit -n`");
@@ -359,6 +383,7 @@ impl ControlPlane {
             return;
         }
         tracing::info!(reason, "shutting down");
+        self.tell_manager(Notice::Stopping);
         self.shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIME);
         self.listener = None;
         let crashed = self.stopper.crashed();

@@ -1,13 +1,18 @@
 //! Opening a host: its NICs, the engines on each, and the control plane over them.
 
+use std::sync::Arc;
+
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
+use clearway_nic::memif::Connect;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use crate::broker::Broker;
 use crate::config::{Config, Network, Nic};
 use crate::confinement::Confinement;
 use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper};
 use crate::nic::OpenNic;
+use crate::privileges::OwnUser;
 use crate::socket::Listener;
 use crate::{Error, confinement, log, nic, privileges};
 
@@ -26,12 +31,18 @@ impl Host {
     /// Opens everything that the configuration names. Whoever runs the engines does so with the
     /// same `clock`; engines of several hosts may share a [`Group`] if their hosts share a clock.
     pub fn open(config: &Config, clock: &Clock) -> Result<Self, Error> {
+        Self::open_with(config, clock, None)
+    }
+
+    /// The same, for a process that will not be able to connect by itself.
+    fn open_with(config: &Config, clock: &Clock, broker: Option<&Broker>) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
         let (mut nics, mut groups, mut first) = (Vec::new(), Vec::new(), 0);
         let mut copies = Vec::new();
-        for nic in &config.nics {
-            let opened = open_nic(nic, config.udp_port)?;
+        for (index, nic) in config.nics.iter().enumerate() {
+            let connector = broker.and_then(|broker| broker.connector(index));
+            let opened = open_nic(nic, config.udp_port, connector)?;
             let settings = EngineConfig {
                 name: nic.name.clone(),
                 interface: opened.interface,
@@ -70,9 +81,13 @@ impl Host {
     }
 }
 
-fn open_nic(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
+fn open_nic(
+    nic: &Nic,
+    udp_port: u16,
+    connector: Option<Arc<dyn Connect>>,
+) -> Result<OpenNic, Error> {
     let failed = |source| Error::Nic { nic: nic.name.clone(), source };
-    let opened = nic::open(nic, udp_port).map_err(failed)?;
+    let opened = nic::open(nic, udp_port, connector).map_err(failed)?;
     if opened.queues.len() < nic.engines {
         return Err(failed(clearway_nic::Error::Invalid(format!(
             "{} engines need a queue each, and there are {}; lower `engines`, or give the interface more \
@@ -102,11 +117,13 @@ pub fn run(config: &Config) -> Result<(), Error> {
     raise_open_files();
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let clock = Clock::new();
-    let mut host = Host::open(config, &clock)?;
+    let user = own_user(config)?;
+    let broker = Broker::start(config, user.as_ref())?;
+    let mut host = Host::open_with(config, &clock, broker.as_ref())?;
     host.control.stop_on(signals)?;
-    privileges::drop_unneeded(config)
-        .map_err(|error| Error::resources("drop privileges", error))?;
-    host.control.set_confinement(confined(config));
+    give_up_privileges(config, user.as_ref())?;
+    host.control.confined(config, confined(config));
+    broker.map_or(Ok(()), |broker| host.control.serve_by(broker))?;
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
@@ -120,6 +137,37 @@ pub fn run(config: &Config) -> Result<(), Error> {
         let _ = thread.join();
     }
     Ok(())
+}
+
+/// The user to become, for whom the directory of the control socket is made.
+fn own_user(config: &Config) -> Result<Option<OwnUser>, Error> {
+    let user = OwnUser::wanted(config)
+        .and_then(|user| {
+            user.as_ref().map(|user| user.make_directory(&config.control.socket)).transpose()?;
+            Ok(user)
+        })
+        .map_err(|source| Error::System {
+            action: "cannot find out which user to become".to_owned(),
+            source,
+            remedy: "name one that there is as `user` in the configuration".to_owned(),
+        })?;
+    if user.is_none() && rustix::process::geteuid().is_root() {
+        tracing::warn!("{}", confinement::STILL_ROOT);
+    }
+    Ok(user)
+}
+
+fn give_up_privileges(config: &Config, user: Option<&OwnUser>) -> Result<(), Error> {
+    let given = user
+        .map_or(Ok(()), |user| config.listening_sockets().try_for_each(|socket| user.give(socket)));
+    given.and_then(|()| privileges::drop_unneeded(config, user)).map_err(|source| Error::System {
+        action: "cannot give up privileges".to_owned(),
+        source,
+        remedy:
+            "start it as root, or as the user that it is to run as, with the capabilities that \
+                 its NICs need"
+                .to_owned(),
+    })
 }
 
 fn confined(config: &Config) -> Confinement {

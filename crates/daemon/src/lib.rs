@@ -1,6 +1,7 @@
 //! The control plane of a host: configuration, policy, the control socket, and the `clearway`
 //! command.
 
+pub mod broker;
 pub mod config;
 mod confinement;
 mod control;

@@ -8,8 +8,11 @@ mod follower;
 mod kernel;
 mod memif;
 
+use std::sync::Arc;
+
 use clearway_engine::interface;
 use clearway_nic::interface::{Neighbours, Steering};
+use clearway_nic::memif::Connect;
 use clearway_nic::{Error, Queue};
 
 use crate::config::{Driver, Nic};
@@ -38,10 +41,15 @@ pub(crate) struct KernelSide {
     pub(crate) follower: Option<Follower>,
 }
 
-/// Opens a NIC and has packets to `udp_port` steered to it.
-pub(crate) fn open(nic: &Nic, udp_port: u16) -> Result<OpenNic, Error> {
+/// Opens a NIC and has packets to `udp_port` steered to it. A memif client connects by `connector`, if
+/// there is one.
+pub(crate) fn open(
+    nic: &Nic,
+    udp_port: u16,
+    connector: Option<Arc<dyn Connect>>,
+) -> Result<OpenNic, Error> {
     match &nic.driver {
-        Driver::Memif(link) => memif::open(nic, link),
+        Driver::Memif(link) => memif::open(nic, link, connector),
         Driver::Dpdk(device) => dpdk::open(nic, device),
         Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
     }

@@ -27,17 +27,32 @@ const NO_USER: u32 = u32::MAX - 7;
 pub(crate) struct Peer {
     pub(crate) user: u32,
     pub(crate) process: i32,
-    /// Its group, and those that the user database adds, if they were asked for.
+    /// Its group, and those that the user database adds, if they matter.
     pub(crate) groups: Vec<u32>,
 }
 
 impl Peer {
-    pub(crate) fn of(socket: impl std::os::fd::AsFd, groups: bool) -> std::io::Result<Self> {
+    /// With the one group that it has for certain.
+    pub(crate) fn of(socket: impl std::os::fd::AsFd) -> std::io::Result<Self> {
         let credentials = socket_peercred(socket)?;
         let user = credentials.uid.as_raw();
         let group = credentials.gid.as_raw();
-        let groups = if groups { groups_of(user, group) } else { vec![group] };
-        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups })
+        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups: vec![group] })
+    }
+
+    /// The groups of a user. One that is not in the user database has only the one it came with.
+    pub(crate) fn groups_of(user: u32, group: u32) -> Vec<u32> {
+        let listed = || {
+            let name = User::from_uid(Uid::from_raw(user)).ok().flatten()?.name;
+            let name = std::ffi::CString::new(name).ok()?;
+            getgrouplist(&name, Gid::from_raw(group)).ok()
+        };
+        let listed: Vec<Gid> = listed().unwrap_or_default();
+        let mut groups: Vec<u32> = listed.into_iter().map(Gid::as_raw).collect();
+        if !groups.contains(&group) {
+            groups.push(group);
+        }
+        groups
     }
 
     /// Asks the user database for somebody who is not in it, so that all parts of it that the C library
@@ -47,21 +62,6 @@ impl Peer {
         let _ = User::from_uid(nobody);
         let _ = getgrouplist(c"no user has this name", Gid::from_raw(NO_USER));
     }
-}
-
-/// The groups of a user. One that is not in the user database has only the one it came with.
-fn groups_of(user: u32, group: u32) -> Vec<u32> {
-    let listed = || {
-        let name = User::from_uid(Uid::from_raw(user)).ok().flatten()?.name;
-        let name = std::ffi::CString::new(name).ok()?;
-        getgrouplist(&name, Gid::from_raw(group)).ok()
-    };
-    let listed: Vec<Gid> = listed().unwrap_or_default();
-    let mut groups: Vec<u32> = listed.into_iter().map(Gid::as_raw).collect();
-    if !groups.contains(&group) {
-        groups.push(group);
-    }
-    groups
 }
 
 /// What users hold at the moment, against what they may hold.
@@ -131,10 +131,14 @@ impl Accounts {
         self.change(user, |account| account.sessions -= 1);
     }
 
+    /// Root and the daemon's own user, who may do everything and see everything.
+    pub(crate) fn is_administrator(&self, peer: &Peer) -> bool {
+        peer.user == 0 || peer.user == self.own_user
+    }
+
     fn may_attach(&self, peer: &Peer) -> bool {
         let policy = &self.policy;
-        peer.user == 0
-            || peer.user == self.own_user
+        self.is_administrator(peer)
             || policy.anybody
             || policy.users.contains(&peer.user)
             || peer.groups.iter().any(|group| policy.groups.contains(group))
@@ -142,7 +146,7 @@ impl Accounts {
 
     /// Whether this peer may have an engine that serves nobody else.
     pub(crate) fn may_have_engine(&self, peer: &Peer) -> Result<(), Refusal> {
-        if peer.user == 0 || peer.user == self.own_user || self.policy.exclusive.include(peer) {
+        if self.is_administrator(peer) || self.policy.exclusive.include(peer) {
             return Ok(());
         }
         let message = format!(

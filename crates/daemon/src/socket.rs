@@ -28,8 +28,6 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// Device and inode of the file, so that only the own one is ever removed.
     identity: (u64, u64),
-    /// The groups of those who connect matter.
-    with_groups: bool,
 }
 
 impl Listener {
@@ -57,15 +55,14 @@ impl Listener {
             .and_then(|()| fs::symlink_metadata(path))
             .map_err(|error| failed("set the mode of", error))?;
         let identity = (metadata.dev(), metadata.ino());
-        let with_groups = policy.names_groups();
-        Ok(Self { socket, path: path.to_owned(), identity, with_groups })
+        Ok(Self { socket, path: path.to_owned(), identity })
     }
 
     /// The next waiting connection and who is behind it.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = accept_with(&self.socket, flags)?;
-        let peer = Peer::of(&socket, self.with_groups)?;
+        let peer = Peer::of(&socket)?;
         Ok((socket, peer))
     }
 }

@@ -40,6 +40,7 @@ pub(super) fn read<T>(
 
 fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let confine = root.boolean("confine");
+    let user = user(&mut root, machine);
     let udp_port = root.integer("udp_port", 1..=u64::from(u16::MAX));
     let controls = Congestion::ALL.map(|control| (control.name(), control));
     let congestion = root.choice("congestion", &controls);
@@ -65,9 +66,23 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,
         confine: confine.unwrap_or(true),
+        user,
     };
     root.finish();
     config
+}
+
+/// The user that the daemon runs as, by name.
+fn user(root: &mut Section<'_>, machine: &dyn Machine) -> Option<String> {
+    let user = root.string("user")?;
+    if machine.user_id(&user.value).is_none() {
+        root.report(
+            &user.span,
+            format!("there is no user \"{}\"", user.value),
+            format!("name one that there is, or make it: useradd --system {}", user.value),
+        );
+    }
+    Some(user.value)
 }
 
 /// A flow's id has room for so many engines of a host.

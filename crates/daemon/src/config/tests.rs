@@ -13,7 +13,10 @@ impl Machine for Bench {
     }
 
     fn user_id(&self, name: &str) -> Option<u32> {
-        (name == "alice").then_some(1000)
+        [("alice", 1000), ("clearway", 400)]
+            .into_iter()
+            .find(|user| user.0 == name)
+            .map(|user| user.1)
     }
 
     fn group_id(&self, name: &str) -> Option<u32> {
@@ -38,6 +41,14 @@ fn shipped_example_is_valid_and_shows_the_defaults() {
     assert!(config.confine);
 }
 
+#[test]
+fn daemon_becomes_only_a_user_that_there_is() {
+    let nic = "[[nic]]\ninterface = \"eth0\"\n";
+    let problems = read(&format!("user = \"bob\"\n{nic}")).expect_err("nobody of that name");
+    assert!(problems.to_string().contains("useradd --system bob"), "{problems}");
+    assert_eq!(read(nic).expect("valid").user, None);
+}
+
 /// Each `#key = value` of the example is read as well, so that it cannot rot.
 #[test]
 fn shipped_example_is_valid_with_everything_uncommented() {
@@ -54,6 +65,7 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert_eq!(config.nics[0].routes.len(), 4);
     assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
     assert_eq!(config.policy.users, [1000, 1000]);
+    assert_eq!(config.user.as_deref(), Some("clearway"));
     assert_eq!(config.policy.groups, [400]);
     assert_eq!(config.policy.ports[0].allow, [80..=80, 8000..=8999]);
     assert!(config.policy.ports[1].people.anybody);

@@ -1,8 +1,14 @@
-//! Which system calls a running daemon may make.
+//! Which system calls a running daemon, and its broker, may make.
 //!
 //! Everything that is not named here is refused: starting programs, tracing, mounting, loading
 //! modules and BPF programs, becoming another user, making memory executable, and what the kernel
 //! will invent. Calls that are only allowed with some arguments are in [`conditional`].
+//!
+//! A daemon connects to nobody and sends to no address: `connect` is refused, `sendto` goes without
+//! an address, and there are no new sockets at all but those that its NICs need, and pairs of streams
+//! that are apps' doorbells. (`sendmsg` hides its address from a filter; but no socket that a daemon has
+//! or can make takes one, except UDP sockets where there is a kernel interface, and who has such a NIC
+//! can send any frame anyway.)
 
 use std::collections::BTreeMap;
 
@@ -19,18 +25,29 @@ use super::{ON, refusals};
 /// The rules as the library wants them: by number; an empty list allows the call as it is.
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
+/// Who is confined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A daemon whose NICs are shared memory only.
+    Daemon,
+    /// A daemon with a kernel interface, or with DPDK, which may use one.
+    DaemonOnInterface,
+    /// The process that connects for a daemon.
+    Broker,
+}
+
 /// Confines the calling thread, and says how well.
-pub(super) fn confine() -> Result<String, String> {
+pub(super) fn confine(who: Who) -> Result<String, String> {
     let missing = |error: seccompiler::Error| {
         format!("this kernel has no seccomp ({error}); Linux with CONFIG_SECCOMP_FILTER has")
     };
     let clone3 = compile(Rules::from([(Sysno::clone3 as i64, vec![])]), ALLOW, NOT_THERE)?;
     seccompiler::apply_filter(&clone3).map_err(missing)?;
-    match seccomp::install(&telling(&compile(allowed()?, TRAP, ALLOW)?)) {
+    match seccomp::install(&telling(&compile(allowed(who)?, TRAP, ALLOW)?)) {
         Ok(told) => refusals::answer(told).map(|()| ON.to_owned()),
         // Before Linux 5.0, or where somebody else listens already, as some containers do.
         Err(error) => {
-            let silent = compile(allowed()?, REFUSE, ALLOW)?;
+            let silent = compile(allowed(who)?, REFUSE, ALLOW)?;
             seccompiler::apply_filter(&silent).map_err(missing)?;
             Ok(format!("on, but refused calls are not logged ({error})"))
         }
@@ -65,9 +82,16 @@ fn telling(program: &BpfProgram) -> Vec<seccomp::Instruction> {
     program.iter().map(|i| (i.code, i.jt, i.jf, told(i.code, i.k))).collect()
 }
 
-fn allowed() -> Result<Rules, String> {
-    let mut rules: Rules = ALLOWED.iter().map(|call| (*call as i64, Vec::new())).collect();
-    rules.extend(conditional().map_err(|error| format!("{error}; please report this"))?);
+fn allowed(who: Who) -> Result<Rules, String> {
+    let own = match who {
+        Who::Daemon => &[][..],
+        Who::DaemonOnInterface => ON_INTERFACE,
+        Who::Broker => BROKERS,
+    };
+    let mut rules: Rules = ALLOWED.iter().chain(own).map(|call| (*call as i64, vec![])).collect();
+    let reported = |error| format!("{error}; please report this");
+    rules.extend(conditional().map_err(reported)?);
+    rules.extend(of_sockets(who).map_err(reported)?);
     Ok(rules)
 }
 
@@ -99,13 +123,8 @@ const ALLOWED: &[Sysno] = &[
     Sysno::unlinkat,
     Sysno::getdents64,
     Sysno::faccessat,
-    // Sockets; which families is below.
-    Sysno::bind,
-    Sysno::connect,
+    // Sockets that are there; new ones, and sending, are below.
     Sysno::accept4,
-    Sysno::sendto,
-    Sysno::sendmsg,
-    Sysno::sendmmsg,
     Sysno::recvfrom,
     Sysno::recvmsg,
     Sysno::recvmmsg,
@@ -182,9 +201,24 @@ const ALLOWED: &[Sysno] = &[
     Sysno::unlink,
 ];
 
-/// Families of sockets (linux/socket.h): Unix, IPv4, IPv6, netlink, packet, XDP. The kernel's UDP
-/// ports are claimed with plain sockets.
-const FAMILIES: [u64; 6] = [1, 2, 10, 16, 17, 44];
+/// Beside these, a daemon on a kernel interface claims the kernel's ports, and sends by AF_PACKET.
+const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
+/// Beside these, a broker connects. Name services ask for who they talk to, and send in several ways.
+const BROKERS: &[Sysno] = &[Sysno::connect, Sysno::sendmmsg];
+
+/// Families of sockets (linux/socket.h).
+const UNIX: u64 = 1;
+const INTERNET: [u64; 2] = [2, 10];
+const NETLINK: u64 = 16;
+const PACKET: u64 = 17;
+/// Types of sockets, without the flags that come with them.
+const STREAM: u64 = 1;
+const DATAGRAMS: u64 = 2;
+const TYPE_MASK: u64 = 0xf;
+/// `NETLINK_ROUTE` of linux/netlink.h; other protocols are about firewalls, auditing and the like.
+const ROUTE: u64 = 0;
+/// `MSG_FASTOPEN` of linux/socket.h, which connects.
+const FAST_OPEN: u64 = 0x2000_0000;
 /// Commands of bpf(2) (linux/bpf.h) that change the tables of a program that is there, or look it up;
 /// none that brings a program or a table into the kernel.
 const BPF_COMMANDS: [u64; 9] = [1, 2, 3, 4, 15, 24, 25, 26, 27];
@@ -206,8 +240,6 @@ fn conditional() -> Result<Rules, seccompiler::BackendError> {
     let process = u64::from(std::process::id());
     let not_executable = || Ok(vec![rule(2, MaskedEq(EXECUTABLE), 0)?]);
     Ok(Rules::from([
-        (Sysno::socket as i64, one_of(0, &FAMILIES)?),
-        (Sysno::socketpair as i64, one_of(0, &FAMILIES[..1])?),
         (Sysno::bpf as i64, one_of(0, &BPF_COMMANDS)?),
         (Sysno::prctl as i64, one_of(0, &PRCTL_OPTIONS)?),
         (Sysno::ioctl as i64, vec![rule(1, Ne, TYPE_ON_TERMINAL)?]),
@@ -221,12 +253,61 @@ fn conditional() -> Result<Rules, seccompiler::BackendError> {
     ]))
 }
 
+/// New sockets, and sending.
+fn of_sockets(who: Who) -> Result<Rules, seccompiler::BackendError> {
+    use SeccompCmpOp::{Eq, MaskedEq};
+    let no_fast_open = |argument| condition(argument, MaskedEq(FAST_OPEN), 0);
+    let no_address = SeccompCondition::new(4, SeccompCmpArgLen::Qword, Eq, 0)?;
+    let mut rules = Rules::from([
+        (Sysno::sendmsg as i64, vec![SeccompRule::new(vec![no_fast_open(2)?])?]),
+        (Sysno::sendto as i64, vec![SeccompRule::new(vec![no_fast_open(3)?, no_address])?]),
+        (Sysno::socketpair as i64, vec![of_type(UNIX, STREAM)?]),
+    ]);
+    match who {
+        Who::Daemon => {}
+        Who::DaemonOnInterface => {
+            rules.insert(Sysno::socket as i64, sockets_on_interface()?);
+        }
+        Who::Broker => {
+            rules.insert(Sysno::socket as i64, vec![rule(0, Eq, UNIX)?]);
+            rules.insert(Sysno::sendto as i64, vec![]);
+        }
+    }
+    Ok(rules)
+}
+
+/// Plain ones to claim the kernel's ports and to ask for interfaces, and those that ask the kernel about
+/// its network and for the frames of an interface.
+fn sockets_on_interface() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    use SeccompCmpOp::Eq;
+    let mut rules = vec![rule(0, Eq, PACKET)?];
+    for family in INTERNET {
+        rules.extend([of_type(family, STREAM)?, of_type(family, DATAGRAMS)?]);
+    }
+    let route = vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?];
+    rules.push(SeccompRule::new(route)?);
+    Ok(rules)
+}
+
+/// Sockets of this family and type.
+fn of_type(family: u64, kind: u64) -> Result<SeccompRule, seccompiler::BackendError> {
+    let family = condition(0, SeccompCmpOp::Eq, family)?;
+    SeccompRule::new(vec![family, condition(1, SeccompCmpOp::MaskedEq(TYPE_MASK), kind)?])
+}
+
 fn rule(
     argument: u8,
     operator: SeccompCmpOp,
     value: u64,
 ) -> Result<SeccompRule, seccompiler::BackendError> {
-    // All of these arguments are 32 bits wide, or their upper half does not matter.
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
-    SeccompRule::new(vec![condition])
+    SeccompRule::new(vec![condition(argument, operator, value)?])
+}
+
+/// For arguments that are 32 bits wide, or whose upper half does not matter.
+fn condition(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompCondition, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }

@@ -1,28 +1,77 @@
-//! Which files a running daemon may touch: none but its own sockets, which it removes at the end, its
-//! own program, for the names in a backtrace, and the user database if the policy names groups.
+//! Which files a running daemon may touch: none but its own sockets, which it removes at the end, and
+//! its own program, for the names in a backtrace. Its broker: the user database, if the policy names
+//! groups.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
-    PathBeneath, PathFd, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreated,
-    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
+    PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetError,
+    RulesetStatus, Scope,
 };
 
 use super::ON;
-use crate::config::{Config, Driver, MemifRole};
+use crate::broker::Task;
+use crate::config::Config;
 use crate::policy::Peer;
 
 /// Everything that this version of Landlock (Linux 6.12) can refuse is refused, as far as the running
-/// kernel can. Later ones refuse connections to Unix sockets, which memif's clients make.
+/// kernel can.
 const VERSION: ABI = ABI::V6;
 /// Where the user database may be, on its own or through a name service.
 const USER_DATABASE: [&str; 5] =
     ["/etc", "/run/nscd", "/run/systemd/userdb", "/var/lib/sss", "/usr/lib"];
 
-/// Confines the calling thread, and says how well.
+/// Confines the calling thread of a daemon, and says how well.
 pub(super) fn confine(config: &Config) -> Result<String, String> {
-    let status = restrict(config).map_err(|error| error.to_string())?;
+    let rules = no_files().and_then(|rules| rules.scope(Scope::AbstractUnixSocket)?.create());
+    outcome(rules.and_then(|rules| of_daemon(rules, config)))
+}
+
+/// Confines the calling thread of a broker, and says how well.
+pub(super) fn confine_broker(task: &Task) -> Result<String, String> {
+    let connects = task.notifies || task.connections.iter().any(|to| to.starts_with('@'));
+    let rules = no_files().and_then(|rules| {
+        if connects { rules.create() } else { rules.scope(Scope::AbstractUnixSocket)?.create() }
+    });
+    outcome(rules.and_then(|rules| of_broker(rules, task)))
+}
+
+/// Neither files nor signals nor TCP connections. (TCP ports are bound to keep them from others; nobody
+/// can listen there: `calls.rs`.)
+fn no_files() -> Result<Ruleset, RulesetError> {
+    Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(VERSION))?
+        .handle_access(AccessNet::ConnectTcp)?
+        .scope(Scope::Signal)
+}
+
+fn of_daemon(mut rules: RulesetCreated, config: &Config) -> Result<RulesetCreated, RulesetError> {
+    if let Ok(program) = std::env::current_exe() {
+        rules = allow(rules, &program, AccessFs::ReadFile.into())?;
+    }
+    for directory in config.listening_sockets().filter_map(Path::parent) {
+        rules = allow(rules, directory, AccessFs::RemoveFile.into())?;
+    }
+    Ok(rules)
+}
+
+fn of_broker(mut rules: RulesetCreated, task: &Task) -> Result<RulesetCreated, RulesetError> {
+    if task.groups {
+        Peer::prepare_groups();
+        for directory in USER_DATABASE {
+            let read = AccessFs::ReadFile | AccessFs::ReadDir;
+            rules = allow(rules, Path::new(directory), read)?;
+        }
+    }
+    Ok(rules)
+}
+
+/// Puts the rules into force, and says how well.
+fn outcome(rules: Result<RulesetCreated, RulesetError>) -> Result<String, String> {
+    let status =
+        rules.and_then(RulesetCreated::restrict_self).map_err(|error| error.to_string())?;
     match (status.ruleset, status.landlock) {
         (RulesetStatus::FullyEnforced, _) => Ok(ON.to_owned()),
         (RulesetStatus::PartiallyEnforced, _) => {
@@ -39,30 +88,6 @@ pub(super) fn confine(config: &Config) -> Result<String, String> {
     }
 }
 
-fn restrict(config: &Config) -> Result<RestrictionStatus, RulesetError> {
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(VERSION))?
-        // TCP ports are bound to keep them from others; nobody can listen there (`calls.rs`).
-        .handle_access(AccessNet::ConnectTcp)?
-        .scope(Scope::Signal)?
-        .create()?;
-    if let Ok(program) = std::env::current_exe() {
-        rules = allow(rules, &program, AccessFs::ReadFile.into())?;
-    }
-    for directory in directories(config) {
-        rules = allow(rules, &directory, AccessFs::RemoveFile.into())?;
-    }
-    if config.policy.names_groups() {
-        Peer::prepare_groups();
-        for directory in USER_DATABASE {
-            let read = AccessFs::ReadFile | AccessFs::ReadDir;
-            rules = allow(rules, Path::new(directory), read)?;
-        }
-    }
-    rules.restrict_self()
-}
-
 /// What is not there needs no rule.
 fn allow(
     rules: RulesetCreated,
@@ -73,16 +98,4 @@ fn allow(
         Ok(path) => rules.add_rule(PathBeneath::new(path, access)),
         Err(_) => Ok(rules),
     }
-}
-
-/// The directories of the sockets that the daemon listens on.
-fn directories(config: &Config) -> Vec<PathBuf> {
-    let memif = config.nics.iter().filter_map(|nic| match &nic.driver {
-        Driver::Memif(link) if link.role == MemifRole::Server && !link.socket.starts_with('@') => {
-            Some(Path::new(&link.socket))
-        }
-        _ => None,
-    });
-    let sockets = std::iter::once(config.control.socket.as_path()).chain(memif);
-    sockets.filter_map(Path::parent).map(Path::to_owned).collect()
 }

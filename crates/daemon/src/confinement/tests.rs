@@ -1,30 +1,44 @@
 //! In threads of their own, so that the other tests keep what they have.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IoSlice};
 use std::net::{TcpListener, UdpSocket};
 use std::os::unix::net::UnixListener;
 use std::process::Command;
 
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Protocol, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, connect, send, sendmsg, sendto, socket_with,
+};
+
 use super::*;
-use crate::config::{Memif, MemifRole, Network, Nic, Policy};
+use crate::config::{Driver, Interface, InterfaceDriver, Nic, XdpMode};
 use crate::privileges;
 
-/// Runs `work` confined by this configuration, if this kernel can do all of it.
+/// Runs `work` confined by this configuration. Only where the kernel itself says that it cannot do all
+/// of it, nothing is run.
 fn confined<T: Send + 'static>(
     config: Config,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let confined = move || {
-        privileges::drop_unneeded(&config).expect("dropping needs no privilege");
+        privileges::drop_unneeded(&config, None).expect("dropping needs no privilege");
         let state = confine(&config);
-        if state.system_calls != ON || state.files != ON {
+        if kernel_lacks(&state.files) {
             println!("skipped: {state:?}");
             return None;
         }
+        assert_eq!((state.system_calls.as_str(), state.files.as_str()), (ON, ON));
         Some(work())
     };
     std::thread::spawn(confined).join().expect("no panic")
+}
+
+/// An older kernel, or one that says itself that Landlock is switched off.
+fn kernel_lacks(files: &str) -> bool {
+    let off = ["not enabled", "has no Landlock"].iter().any(|lack| files.contains(lack));
+    off || privileges::kernel_version() < Some((6, 12))
 }
 
 fn refused<T>(outcome: std::io::Result<T>) {
@@ -40,6 +54,83 @@ fn confined_daemon_starts_no_program_and_opens_no_file() {
         refused(File::create(std::env::temp_dir().join("clearway-confined")));
         refused(fs::read_dir("/"));
         refused(UnixListener::bind(std::env::temp_dir().join("clearway-confined.sock")));
+        refused(TcpListener::bind(("127.0.0.1", 0)));
+    });
+}
+
+/// A configuration with a kernel interface, for which some sockets are allowed.
+fn on_interface() -> Config {
+    let kernel = Interface {
+        name: "eth0".into(),
+        driver: InterfaceDriver::Auto,
+        mode: XdpMode::Auto,
+        queues: None,
+    };
+    let nics = vec![Nic::new("e", Driver::Interface(kernel), Vec::new())];
+    Config { nics, ..Config::default() }
+}
+
+fn socket_is_refused(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) {
+    let outcome = socket_with(family, kind, SocketFlags::CLOEXEC, protocol);
+    let errno = outcome.expect_err("it was allowed");
+    assert_eq!(errno, Errno::PERM, "{family:?} {kind:?} {protocol:?}");
+}
+
+/// Neither a service manager nor anybody else can be asked for anything.
+#[test]
+fn confined_daemon_connects_to_nobody() {
+    for config in [Config::default(), on_interface()] {
+        let udp = UdpSocket::bind(("127.0.0.1", 0)).expect("not confined yet");
+        let to = udp.local_addr().expect("its address");
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("not confined yet");
+        let tcp = listener.local_addr().expect("its address");
+        let flags = SocketFlags::CLOEXEC;
+        let new = |family, kind| socket_with(family, kind, flags, None).expect("not confined yet");
+        let datagrams = new(AddressFamily::UNIX, SocketType::DGRAM);
+        let stream = new(AddressFamily::INET, SocketType::STREAM);
+        confined(config, move || {
+            refused(UdpSocket::connect(&udp, to));
+            refused(udp.send_to(b"x", to));
+            let name = SocketAddrUnix::new("/run/systemd/notify").expect("an address");
+            assert_eq!(connect(&datagrams, &name), Err(Errno::PERM));
+            assert_eq!(sendto(&datagrams, b"x", SendFlags::empty(), &name), Err(Errno::PERM));
+            // TCP Fast Open connects by sending; without an address, too.
+            let fast_open = SendFlags::from_bits_retain(0x2000_0000);
+            assert_eq!(send(&stream, b"x", fast_open), Err(Errno::PERM));
+            let mut nothing = SendAncillaryBuffer::default();
+            let sent = sendmsg(&stream, &[IoSlice::new(b"x")], &mut nothing, fast_open);
+            assert_eq!(sent, Err(Errno::PERM));
+            refused(std::net::TcpStream::connect(tcp));
+            socket_is_refused(AddressFamily::UNIX, SocketType::STREAM, None);
+            socket_is_refused(AddressFamily::UNIX, SocketType::DGRAM, None);
+            // What opens what was sent to one's own socket is one, too.
+            let pair = rustix::net::socketpair(
+                AddressFamily::UNIX,
+                SocketType::DGRAM,
+                SocketFlags::CLOEXEC,
+                None,
+            );
+            assert_eq!(pair.map(drop), Err(Errno::PERM));
+        });
+    }
+}
+
+/// Sockets that are no use to its NICs.
+#[test]
+fn confined_daemon_makes_no_sockets_but_those_of_its_nics() {
+    confined(Config::default(), || {
+        for family in [AddressFamily::INET, AddressFamily::NETLINK, AddressFamily::PACKET] {
+            socket_is_refused(family, SocketType::DGRAM, None);
+        }
+    });
+    confined(on_interface(), || {
+        UdpSocket::bind(("127.0.0.1", 0)).expect("ports may be claimed");
+        let route =
+            socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None);
+        route.expect("the kernel may be asked for its network");
+        let firewall = Protocol::from_raw(12.try_into().expect("not zero"));
+        socket_is_refused(AddressFamily::NETLINK, SocketType::RAW, Some(firewall));
+        socket_is_refused(AddressFamily::INET, SocketType::RAW, None);
         refused(TcpListener::bind(("127.0.0.1", 0)));
     });
 }
@@ -73,7 +164,6 @@ fn confined_daemon_does_its_work() {
         for thread in threads {
             assert_eq!(thread.expect("threads may be started").join().expect("no panic"), 8 << 20);
         }
-        UdpSocket::bind(("127.0.0.1", 0)).expect("ports may be claimed");
         fs::remove_file(&socket).expect("its own sockets are removed");
         File::open("/proc/thread-self/ns/net").expect("its network namespace can be told");
     });
@@ -89,15 +179,26 @@ fn backtrace_of_a_confined_daemon_has_names() {
     });
 }
 
-/// Groups are looked up in the user database, which the policy makes necessary.
+/// The broker, too, opens nothing; only where it looks up groups it reads the user database.
 #[test]
-fn user_database_is_open_to_who_needs_it() {
-    let policy = Policy { groups: vec![1], ..Policy::default() };
-    let link = Memif::new("@clearway-confined", MemifRole::Server);
-    let address = Network { address: [10, 9, 0, 1].into(), prefix_bits: 24 };
-    let nics = vec![Nic::memif("link", link, address)];
-    confined(Config { policy, nics, ..Config::default() }, || {
-        File::open("/etc/passwd").expect("it may be read");
-        refused(File::open("/proc/self/environ"));
-    });
+fn broker_reads_what_it_is_asked_about() {
+    for groups in [false, true] {
+        let task = Task { groups, ..Task::default() };
+        let confined = move || {
+            privileges::drop_all(None).expect("dropping needs no privilege");
+            let files = files::confine_broker(&task).unwrap_or_else(|why| why);
+            if kernel_lacks(&files) {
+                println!("skipped: {files}");
+                return;
+            }
+            assert_eq!((files, calls::confine(Who::Broker)), (ON.to_owned(), Ok(ON.to_owned())));
+            assert_eq!(File::open("/etc/passwd").is_ok(), groups);
+            refused(File::open("/proc/self/environ"));
+            refused(Command::new("true").status());
+            socket_is_refused(AddressFamily::INET, SocketType::STREAM, None);
+            let unix = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+            socket_with(unix.0, unix.1, unix.2, None).expect("that is what it is for");
+        };
+        std::thread::spawn(confined).join().expect("no panic");
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
 
 use clearway_engine::{Control, Event, Request};
 
@@ -13,6 +14,8 @@ pub(crate) struct EngineSlot {
     pub(super) nic: usize,
     control: Control,
     waiting: VecDeque<Request>,
+    /// Since when the first of those has waited.
+    waits_since: Option<Instant>,
     /// Channels that are in the engine, or on their way in or out.
     channels: HashMap<u32, Channel>,
     /// True once the engine has said so, or cannot any more.
@@ -60,6 +63,7 @@ impl EngineSlot {
             nic,
             control,
             waiting: VecDeque::new(),
+            waits_since: None,
             channels: HashMap::new(),
             ended: false,
         }
@@ -76,9 +80,17 @@ impl EngineSlot {
         while let Some(request) = self.waiting.pop_front() {
             if let Err(request) = self.control.post(request) {
                 self.waiting.push_front(request);
+                self.waits_since.get_or_insert_with(Instant::now);
                 return;
             }
+            self.waits_since = None;
         }
+    }
+
+    /// For how long a request has waited for room in the mailbox.
+    pub(super) fn has_waited(&self, now: Instant) -> Duration {
+        let since = self.waits_since.filter(|_| !self.ended);
+        since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since))
     }
 
     pub(super) fn acknowledge(&self) {

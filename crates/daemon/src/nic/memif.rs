@@ -1,15 +1,20 @@
 //! A NIC of driver memif: everything comes from the configuration.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use clearway_engine::interface;
-use clearway_nic::memif::{self, Role, Socket};
+use clearway_nic::memif::{self, Connect, Role, Socket};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
 use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
 use crate::config::{Memif, MemifRole, Nic};
 
-pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
+pub(super) fn open(
+    nic: &Nic,
+    link: &Memif,
+    connector: Option<Arc<dyn Connect>>,
+) -> Result<OpenNic, Error> {
     let mtu = nic.mtu_bytes.unwrap_or(MTU_BYTES_DEFAULT);
     let mac = link.mac.unwrap_or_else(|| default_mac(nic));
     let role = match link.role {
@@ -23,6 +28,7 @@ pub(super) fn open(nic: &Nic, link: &Memif) -> Result<OpenNic, Error> {
         buffer_bytes: link.buffer_bytes,
         frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         name: nic.name.clone(),
+        connector,
         ..memif::Config::new(Socket::from(link.socket.as_str()), role, mac)
     };
     let queues = memif::open(config)?;

@@ -108,7 +108,7 @@ fn first_rule_that_names_the_user_decides() {
 #[test]
 fn peer_credentials_are_those_of_the_process_that_connected() {
     let (one, _two) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
-    let peer = Peer::of(&one, true).expect("credentials");
+    let peer = Peer::of(&one).expect("credentials");
     assert_eq!(peer.user, rustix::process::getuid().as_raw());
     assert_eq!(peer.process, rustix::process::getpid().as_raw_pid());
     assert!(peer.groups.contains(&rustix::process::getgid().as_raw()));

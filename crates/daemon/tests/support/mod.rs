@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
 pub(crate) mod app;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod captive;
 pub(crate) mod fabric;
 pub(crate) mod traffic;
 pub(crate) mod veth;
@@ -48,6 +50,14 @@ impl Network {
         let directory = new_directory();
         let client = Daemon::on_memif(&directory, "client", "10.8.0.1", "");
         let server = Daemon::on_memif(&directory, "server", "10.8.0.2", policy);
+        Self { client, server, directory }
+    }
+
+    /// `keys`, or whatever else, is added to the configuration of both hosts.
+    pub(crate) fn with_policies(keys: &str) -> Self {
+        let directory = new_directory();
+        let server = Daemon::on_memif(&directory, "server", "10.8.0.2", keys);
+        let client = Daemon::on_memif(&directory, "client", "10.8.0.1", keys);
         Self { client, server, directory }
     }
 

@@ -51,7 +51,16 @@ impl Veth {
 
     /// Hosts whose `[[nic]]` sections have this beside the interface.
     pub(crate) fn hosts(&self, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
-        let section = |nic| format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n");
+        self.hosts_with("", nics, at)
+    }
+
+    /// The same, whose daemons become this user.
+    pub(crate) fn hosts_as(&self, user: &str, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
+        self.hosts_with(&format!("user = \"{user}\"\n"), nics, at)
+    }
+
+    fn hosts_with(&self, keys: &str, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
+        let section = |nic| format!("{keys}[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n");
         let nics = nics.map(section);
         let [first, second] = &self.spaces;
         Network::in_namespaces([first, second], [&nics[0], &nics[1]], at)

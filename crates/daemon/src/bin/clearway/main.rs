@@ -49,6 +49,8 @@ enum Command {
     /// Show in under a minute what Clearway does here, beside kernel TCP
     Demo(clearway_bench::DemoCommand),
     #[command(hide = true)]
+    Broker,
+    #[command(hide = true)]
     BenchRole(clearway_bench::RoleCommand),
 }
 
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
+        Command::Broker => clearway_daemon::broker::serve().map_err(Failure::failed),
         Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),
     };
     match result {

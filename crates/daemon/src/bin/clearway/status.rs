@@ -32,13 +32,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// daemon does not send stays empty.
 fn text(status: &Value) -> String {
     let mut text = format!(
-        "clearway {}, process {}, up {}, {} session(s)\ncontrol socket {}, UDP port {}\nconfined: system calls {}; files {}\n",
+        "clearway {}, process {}, up {}, {} session(s)\ncontrol socket {}, UDP port {}\nconfined: user {}; system calls {}; files {}\n",
         field(status, "version"),
         field(status, "process"),
         duration(status["uptime_seconds"].as_u64().unwrap_or(0)),
         field(status, "sessions"),
         field(status, "socket"),
         field(status, "udp_port"),
+        field(&status["confinement"], "user"),
         field(&status["confinement"], "system_calls"),
         field(&status["confinement"], "files"),
     );
@@ -214,7 +215,7 @@ mod tests {
         let status = json!({
             "version": "1.2.3", "process": 7, "uptime_seconds": 3700, "sessions": 2,
             "socket": "/run/x", "udp_port": 20707, "flows_omitted": 9,
-            "confinement": { "system_calls": "on", "files": "off: because" },
+            "confinement": { "user": "on, user 7", "system_calls": "on", "files": "off: because" },
             "apps": [{ "app": "echo", "user": 1, "process": 8, "engine": 0, "channel": 5 }],
             "engines": [{
                 "index": 0, "engine": "eth0", "addresses": ["10.0.0.1/24"], "idle": "adaptive",
@@ -228,7 +229,7 @@ mod tests {
         let text = text(&status);
         for part in [
             "clearway 1.2.3, process 7, up 1 h 1 min",
-            "confined: system calls on; files off: because",
+            "confined: user on, user 7; system calls on; files off: because",
             "ENGINE 0 \"eth0\": 10.0.0.1/24; idle adaptive",
             "copy: because",
             "echo",

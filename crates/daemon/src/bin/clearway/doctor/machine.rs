@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use clearway_daemon::config::{Machine, ThisMachine};
+use clearway_daemon::config::{Config, Machine, ThisMachine};
 use clearway_daemon::{Confinement, try_confinement};
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
@@ -26,6 +26,7 @@ pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
         memory(),
         privileges(),
         confinement(),
+        own_user(),
         open_files(),
         locked_memory(),
         hugepages(),
@@ -128,7 +129,7 @@ fn privileges() -> Finding {
 }
 
 fn confinement() -> Finding {
-    let Confinement { system_calls, files } = try_confinement();
+    let Confinement { system_calls, files, user: _ } = try_confinement();
     let text = format!("of system calls: {system_calls}; of files: {files}");
     if system_calls == "on" && files == "on" {
         return Finding::good("confinement", text);
@@ -137,6 +138,25 @@ fn confinement() -> Finding {
         "confinement",
         text,
         "the daemon works without, but one that has been taken over could then do more harm",
+    )
+}
+
+/// Whom a daemon that is started here would run as, unless the configuration says otherwise.
+fn own_user() -> Finding {
+    const SUBJECT: &str = "daemon's user";
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root || ThisMachine.user_id(Config::USER_DEFAULT).is_some() {
+        let name = if is_root { Config::USER_DEFAULT } else { "whoever starts it" };
+        return Finding::good(SUBJECT, name);
+    }
+    Finding::limited(
+        SUBJECT,
+        format!(
+            "there is no user \"{}\": a daemon that root starts stays root",
+            Config::USER_DEFAULT
+        ),
+        "useradd --system --user-group --no-create-home --shell /usr/sbin/nologin clearway, or name \
+         another as `user` in the configuration",
     )
 }
 

@@ -1,0 +1,191 @@
+//! The broker: a process beside the daemon that does the few things which a confined daemon may not.
+//!
+//! ```text
+//!  clearway daemon ── one socket per memif client ──▶ broker: connects, gives the connection back
+//!    (no connect,  ── one socket for look-ups ──────▶         the groups of a user
+//!     no files)    ── its standard input ───────────▶         tells the service manager
+//! ```
+//!
+//! The daemon starts it before it confines itself, from its own program, and tells it once what there
+//! is to do ([`Task`]). From then on nothing that the daemon says can change whom the broker connects to:
+//! each socket stands for one address of the configuration, and a request on it has no content. So a
+//! daemon that has been taken over reaches those addresses and nobody else. The broker runs as the
+//! daemon's user, without capabilities, confined as well (`crate::confinement`), and ends with the daemon.
+
+mod connector;
+mod groups;
+mod packet;
+mod serve;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clearway_nic::memif::Connect;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::config::{Config, Driver, MemifRole};
+use crate::privileges::OwnUser;
+pub(crate) use groups::{Groups, GroupsOf, LOOKUPS_AT_ONCE};
+pub use serve::serve;
+
+/// How long it may take to get ready.
+const START_TIME: Duration = Duration::from_secs(10);
+/// The hidden subcommand of `clearway` that is the broker.
+pub const SUBCOMMAND: &str = "broker";
+/// Where a service manager wants to be told, if there is one (sd_notify(3)).
+const NOTIFY: &str = "NOTIFY_SOCKET";
+
+/// What a broker is to do, all its life.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Task {
+    /// The user to become.
+    pub(crate) user: Option<String>,
+    /// The addresses to connect to, each for the socket of the same position.
+    pub(crate) connections: Vec<String>,
+    /// Whether groups are looked up, by the socket after those.
+    pub(crate) groups: bool,
+    /// Whether a service manager is told.
+    pub(crate) notifies: bool,
+}
+
+/// What a broker answers when it is ready, or cannot be.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answer {
+    problem: Option<String>,
+}
+
+/// The daemon's side of a broker.
+#[derive(Debug)]
+pub(crate) struct Broker {
+    /// One for each NIC of the configuration; `None` where there is nobody to connect to.
+    connectors: Vec<Option<Arc<dyn Connect>>>,
+    pub(crate) groups: Option<Groups>,
+    /// The broker's standard input. It ends when this is closed.
+    line: OwnedFd,
+    /// There is a service manager.
+    notifies: bool,
+}
+
+/// What a service manager can be told, and nothing else (sd_notify(3)).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    Ready,
+    Alive,
+    Stopping,
+}
+
+impl Broker {
+    /// Starts a broker, if there is anything for it to do.
+    pub(crate) fn start(config: &Config, user: Option<&OwnUser>) -> Result<Option<Self>, Error> {
+        let task = Task {
+            user: user.map(|user| user.name.clone()),
+            connections: config.nics.iter().filter_map(|nic| server_of(&nic.driver)).collect(),
+            groups: config.policy.names_groups(),
+            notifies: std::env::var_os(NOTIFY).is_some(),
+        };
+        if task.connections.is_empty() && !task.groups && !task.notifies {
+            return Ok(None);
+        }
+        Self::start_for(config, &task).map(Some).map_err(|source| Error::System {
+            action: "cannot start the broker, which connects for the daemon".to_owned(),
+            source,
+            remedy: "see that /proc is mounted and that this user may start another process \
+                     (ulimit -u)"
+                .to_owned(),
+        })
+    }
+
+    fn start_for(config: &Config, task: &Task) -> std::io::Result<Self> {
+        let (line, its_line) = pair(SocketFlags::empty())?;
+        let mut theirs = Vec::new();
+        let mut end = || -> std::io::Result<OwnedFd> {
+            let (ours, its) = pair(SocketFlags::empty())?;
+            rustix::io::ioctl_fionbio(&ours, true)?;
+            theirs.push(its);
+            Ok(ours)
+        };
+        let mut connectors: Vec<Option<Arc<dyn Connect>>> = Vec::new();
+        for nic in &config.nics {
+            connectors.push(match server_of(&nic.driver) {
+                Some(_) => Some(Arc::new(connector::Connector::new(end()?))),
+                None => None,
+            });
+        }
+        let groups = if task.groups { Some(Groups::new(end()?)) } else { None };
+        spawn(its_line)?;
+        let descriptors: Vec<_> = theirs.iter().map(AsFd::as_fd).collect();
+        packet::send(&line, &serde_json::to_vec(task)?, &descriptors)?;
+        await_ready(&line)?;
+        rustix::io::ioctl_fionbio(&line, true)?;
+        Ok(Self { connectors, groups, line, notifies: task.notifies })
+    }
+
+    /// Tells the service manager, if there is one. Never waits.
+    pub(crate) fn tell(&self, notice: Notice) {
+        if self.notifies
+            && let Err(error) = packet::send(&self.line, &[notice as u8], &[])
+        {
+            tracing::warn!(%error, ?notice, "the service manager cannot be told");
+        }
+    }
+
+    /// Who connects for the NIC of this position.
+    pub(crate) fn connector(&self, nic: usize) -> Option<Arc<dyn Connect>> {
+        self.connectors.get(nic).cloned().flatten()
+    }
+}
+
+impl Notice {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let all = [Self::Ready, Self::Alive, Self::Stopping];
+        all.into_iter().find(|notice| *bytes == [*notice as u8])
+    }
+
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Ready => "READY=1",
+            Self::Alive => "WATCHDOG=1",
+            Self::Stopping => "STOPPING=1",
+        }
+    }
+}
+
+/// The address to which the driver of a NIC connects.
+fn server_of(driver: &Driver) -> Option<String> {
+    match driver {
+        Driver::Memif(link) if link.role == MemifRole::Client => Some(link.socket.clone()),
+        _ => None,
+    }
+}
+
+/// Starts this program again, as a broker.
+fn spawn(line: OwnedFd) -> std::io::Result<()> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0("clearway").arg(SUBCOMMAND).env_clear().current_dir("/");
+    if let Some(socket) = std::env::var_os(NOTIFY) {
+        command.env(NOTIFY, socket);
+    }
+    // It ends when the daemon does; nobody waits for it.
+    command.stdin(line).stdout(Stdio::null()).spawn().map(drop)
+}
+
+fn await_ready(line: &OwnedFd) -> std::io::Result<()> {
+    set_socket_timeout(line, Timeout::Recv, Some(START_TIME))?;
+    let packet = packet::receive(line)?;
+    let answer: Answer = serde_json::from_slice(&packet.bytes)?;
+    match answer.problem {
+        None => Ok(()),
+        Some(problem) => Err(std::io::Error::other(problem)),
+    }
+}
+
+fn pair(flags: SocketFlags) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+    let flags = flags | SocketFlags::CLOEXEC;
+    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
+}

@@ -1,0 +1,134 @@
+//! The broker's side: become nobody in particular, confine oneself, serve until the daemon has gone.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use nix::sys::signal::{SigSet, Signal};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, sendto, socket_with,
+};
+use rustix::stdio::stdin;
+
+use super::connector::{CONNECT, answer_of};
+use super::{Answer, GroupsOf, LOOKUPS_AT_ONCE, NOTIFY, Notice, Task, packet};
+use crate::policy::Peer;
+use crate::privileges::{self, OwnUser};
+use crate::{Error, confinement};
+
+/// Is the broker of the daemon at the other end of standard input, until that has gone.
+pub fn serve() -> Result<(), Error> {
+    serve_task().map_err(|error| Error::resources("serve the daemon as its broker", error))
+}
+
+fn serve_task() -> std::io::Result<()> {
+    // What ends or reloads the daemon may be sent to its whole group of processes.
+    let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1];
+    SigSet::from_iter(signals).thread_block()?;
+    let packet = packet::receive(stdin())?;
+    let task: Task = serde_json::from_slice(&packet.bytes)?;
+    let ready = prepare(&task).and_then(|()| start(&task, packet.descriptors));
+    let answer = Answer { problem: ready.as_ref().err().map(ToString::to_string) };
+    packet::send(stdin(), &serde_json::to_vec(&answer)?, &[])?;
+    ready?;
+    tell_until_the_end(&task);
+    // Threads may be in the middle of a look-up that takes its time.
+    std::process::exit(0);
+}
+
+/// Gives everything up that the task does not need.
+fn prepare(task: &Task) -> std::io::Result<()> {
+    let user = task.user.as_deref().map(OwnUser::named).transpose()?.flatten();
+    privileges::drop_all(user.as_ref())?;
+    confinement::confine_broker(task);
+    Ok(())
+}
+
+fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
+    let mut descriptors = descriptors.into_iter();
+    for address in &task.connections {
+        let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
+        let address = parse_address(address)?;
+        spawn("connecting", move || connect_for(&socket, &address))?;
+    }
+    if task.groups {
+        let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
+        for _ in 0..LOOKUPS_AT_ONCE {
+            let socket = socket.try_clone()?;
+            spawn("looking up", move || look_up_for(&socket))?;
+        }
+    }
+    Ok(())
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+fn parse_address(text: &str) -> std::io::Result<SocketAddrUnix> {
+    Ok(match text.strip_prefix('@') {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(Path::new(text))?,
+    })
+}
+
+/// Answers each request on `socket` with a connection to `address`, or with the reason why not.
+fn connect_for(socket: &OwnedFd, address: &SocketAddrUnix) {
+    while let Ok(packet) = packet::receive(socket) {
+        if packet.bytes != CONNECT {
+            continue;
+        }
+        let outcome = connect_to(address);
+        let (errno, connection) = answer_of(&outcome);
+        if packet::send(socket, &errno, connection.as_slice()).is_err() {
+            return;
+        }
+    }
+}
+
+fn connect_to(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    connect(&socket, address)?;
+    Ok(socket)
+}
+
+/// Answers requests on `socket`, which other threads read as well.
+fn look_up_for(socket: &OwnedFd) {
+    while let Ok(packet) = packet::receive(socket) {
+        let Some(of) = GroupsOf::parse(&packet.bytes) else { continue };
+        let groups = Peer::groups_of(of.user, of.group);
+        if packet::send(socket, &of.answer(&groups), &[]).is_err() {
+            return;
+        }
+    }
+}
+
+/// Passes on what the daemon tells the service manager, until there is no daemon.
+fn tell_until_the_end(task: &Task) {
+    let manager = if task.notifies { Manager::from_environment() } else { None };
+    while let Ok(packet) = packet::receive(stdin()) {
+        if let (Some(manager), Some(notice)) = (&manager, Notice::parse(&packet.bytes)) {
+            manager.tell(notice.text().as_bytes());
+        }
+    }
+}
+
+/// The service manager's socket.
+struct Manager {
+    socket: OwnedFd,
+    address: SocketAddrUnix,
+}
+
+impl Manager {
+    fn from_environment() -> Option<Self> {
+        let address = parse_address(std::env::var(NOTIFY).ok()?.as_str()).ok()?;
+        let flags = SocketFlags::CLOEXEC;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None).ok()?;
+        Some(Self { socket, address })
+    }
+
+    /// A manager that has gone is no reason to end.
+    fn tell(&self, state: &[u8]) {
+        let _ = sendto(&self.socket, state, rustix::net::SendFlags::NOSIGNAL, &self.address);
+    }
+}
