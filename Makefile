@@ -13,7 +13,7 @@ MUTANTS ?= transport channel classify switch policy
 SHARD ?= 0
 SHARDS ?= 1
 
-.PHONY: demo test own-stack build install lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
+.PHONY: demo test own-stack build install uninstall lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -32,13 +32,23 @@ test:
 	@tools/setup.sh test
 	$(CARGO) test --workspace
 	@tools/test-dpdk.sh
+	@tools/test-install.sh
 	@tools/example.sh
 	@tools/own-stack.sh
 
-# Installs the daemon with its systemd unit, the C library, its header and its pkg-config file below PREFIX.
+# Installs the daemon with its systemd unit, the C library, documents and the Wireshark dissector below PREFIX;
+# tools/install.sh says what else can be chosen. With sudo, what the user has built is installed as it is: root
+# mostly has no toolchain.
 PREFIX ?= /usr/local
-install: build
-	PREFIX="$(PREFIX)" BUILD="$(TARGET)/release" tools/install.sh
+install: export PREFIX := $(PREFIX)
+install: export BUILD := $(TARGET)/release
+install: $(if $(and $(SUDO_USER),$(wildcard $(TARGET)/release/clearway)),,build)
+	@tools/install.sh
+
+# Takes away what `make install` with the same PREFIX and DESTDIR has installed.
+uninstall: export PREFIX := $(PREFIX)
+uninstall:
+	@tools/uninstall.sh
 
 lint:
 	@tools/setup.sh lint

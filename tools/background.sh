@@ -12,7 +12,7 @@ trap cleanup EXIT
 
 fail() {
     echo "$name: $*" >&2
-    cat "$work"/*.log >&2
+    cat "$work"/*.log >&2 2>/dev/null || true
     exit 1
 }
 # Waits up to ten seconds for a condition.
