@@ -10,13 +10,16 @@
 //! ```text
 //! ethernet ─┬─ (vlan) ─┬─ arp
 //!           └──────────┼─ ipv4 ─┬─ icmpv4
+//!                      │        ├─ tcp
 //!                      │        └─ udp ── clearway
 //!                      └─ ipv6 ─┬─ icmpv6
+//!                               ├─ tcp
 //!                               └─ udp ── clearway
 //! ```
 //!
 //! Everything is network byte order. Nothing here keeps state, allocates, or asks the operating
-//! system for anything; what to do with a packet is decided in `engine::interface` and `transport`.
+//! system for anything; what to do with a packet is decided in `engine::interface`, `transport`
+//! and `tcp`.
 
 pub mod arp;
 mod bytes;
@@ -30,6 +33,7 @@ pub mod icmpv6;
 pub mod ipv4;
 pub mod ipv6;
 mod malformed;
+pub mod tcp;
 #[cfg(test)]
 mod tests;
 pub mod udp;

@@ -1,0 +1,180 @@
+//! What is emitted is parsed back, no bytes panic, and bytes that others have sent mean what they say.
+
+use super::*;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+fn any_options() -> impl Strategy<Value = Options> {
+    let timestamps =
+        (any::<u32>(), any::<u32>()).prop_map(|(value, echo)| Timestamps { value, echo });
+    (
+        proptest::option::of(any::<u16>()),
+        proptest::option::of(0..=options::WINDOW_SCALE_MAX),
+        any::<bool>(),
+        proptest::option::of(timestamps),
+        vec(any::<(u32, u32)>(), 0..3),
+    )
+        .prop_map(|(maximum_segment_size, window_scale, sack_permitted, timestamps, blocks)| {
+            let mut sack = SackBlocks::default();
+            blocks.iter().for_each(|(left, right)| sack.push(*left, *right));
+            Options { maximum_segment_size, window_scale, sack_permitted, timestamps, sack }
+        })
+        .prop_filter("40 bytes at most", |options| options.length() <= 40)
+}
+
+fn any_repr() -> impl Strategy<Value = Repr> {
+    let ports = (1..=u16::MAX, 1..=u16::MAX);
+    let numbers = (any::<u32>(), any::<u32>(), any::<u16>(), any::<u16>(), any::<u16>());
+    (ports, numbers, any_options()).prop_map(|(ports, numbers, options)| Repr {
+        source_port: ports.0,
+        destination_port: ports.1,
+        sequence: numbers.0,
+        acknowledgement: numbers.1,
+        flags: Flags::from_bits(numbers.2),
+        window: numbers.3,
+        urgent: numbers.4,
+        options,
+    })
+}
+
+proptest! {
+    #[test]
+    fn round_trip(
+        repr in any_repr(),
+        payload in vec(any::<u8>(), 0..50),
+        v6 in any::<bool>(),
+        flip in any::<prop::sample::Index>(),
+    ) {
+        let (from, to): (IpAddr, IpAddr) = match v6 {
+            false => (Ipv4Addr::new(192, 0, 2, 1).into(), Ipv4Addr::new(192, 0, 2, 2).into()),
+            true => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into()),
+        };
+        let addresses = match (from, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
+            (IpAddr::V6(from), IpAddr::V6(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
+            _ => unreachable!(),
+        };
+        let mut bytes = vec![0xaa; HEADER_LENGTH_MAX];
+        let length = repr.emit(&mut bytes);
+        prop_assert_eq!(length, repr.length());
+        bytes.truncate(length);
+        bytes.extend_from_slice(&payload);
+        fill_checksum(&mut bytes, addresses);
+        let check = Check::Addresses(from, to);
+        let view = View::new(&bytes).unwrap();
+        prop_assert_eq!(Repr::parse(&view, check), Ok(repr));
+        prop_assert_eq!(view.payload(), &payload[..]);
+
+        let bit = flip.index(bytes.len() * 8);
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        prop_assert!(Repr::parse(&View::new(&bytes).unwrap(), check).is_err(), "bit {}", bit);
+    }
+
+    #[test]
+    fn no_bytes_panic(bytes in vec(any::<u8>(), 0..80)) {
+        if let Ok(view) = View::new(&bytes) {
+            let _ = (view.options(), view.payload());
+            if let Ok(repr) = Repr::parse(&view, Check::Skip) {
+                // Whatever was skipped, what was understood fits.
+                prop_assert!(repr.length() <= HEADER_LENGTH_MAX);
+                let mut emitted = [0; HEADER_LENGTH_MAX];
+                let length = repr.emit(&mut emitted);
+                let again = Repr::parse(&View::new(&emitted[..length]).unwrap(), Check::Skip);
+                prop_assert_eq!(again, Ok(repr));
+            }
+        }
+    }
+
+    #[test]
+    fn no_options_panic(bytes in vec(any::<u8>(), 0..=40)) {
+        prop_assert!(Options::parse(&bytes).length() <= 40);
+    }
+}
+
+/// A SYN of Linux 6 as it stood on the wire: MSS, SACK permitted, timestamps, window scale.
+const LINUX_SYN: &str = "b2 3c 00 50 3e 8c 4b 31 00 00 00 00 a0 02 fa f0 5c 2f 00 00 \
+     02 04 05 b4 04 02 08 0a 9a 1d 3e 2c 00 00 00 00 01 03 03 07";
+
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.split_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+}
+
+#[test]
+fn a_syn_of_linux() {
+    let bytes = bytes(LINUX_SYN);
+    let repr = Repr::parse(&View::new(&bytes).unwrap(), Check::Skip).unwrap();
+    assert_eq!((repr.source_port, repr.destination_port), (45628, 80));
+    assert_eq!((repr.flags, repr.window), (Flags::SYN, 64240));
+    assert_eq!(repr.options.maximum_segment_size, Some(1460));
+    assert_eq!(repr.options.window_scale, Some(7));
+    assert!(repr.options.sack_permitted);
+    assert_eq!(repr.options.timestamps, Some(Timestamps { value: 0x9a1d_3e2c, echo: 0 }));
+    // The same bytes come out again: options stand where Linux has them.
+    let mut emitted = [0; HEADER_LENGTH_MAX];
+    let length = repr.emit(&mut emitted);
+    emitted[CHECKSUM_AT..CHECKSUM_AT + 2].copy_from_slice(&bytes[CHECKSUM_AT..CHECKSUM_AT + 2]);
+    assert_eq!(emitted[..length], bytes[..]);
+}
+
+#[test]
+fn what_is_wrong_with_options_ends_them() {
+    let size = [2, 4, 5, 0xb4];
+    let parse = |tail: &[u8]| Options::parse(&[&size, tail].concat());
+    let only_size = Options { maximum_segment_size: Some(1460), ..Options::default() };
+    for tail in [
+        &[4, 0, 4, 2][..],            // RFC 9293, MUST-7: an illegal length
+        &[4, 1, 4, 2],                // shorter than itself
+        &[4, 9, 4, 2],                // longer than what is left
+        &[8],                         // without a length
+        &[0, 4, 2, 0],                // behind the end
+        &[3, 2, 1, 1],                // of a wrong length
+        &[28, 4, 0x80, 10],           // the user timeout of RFC 5482, which is skipped
+        &[34, 2, 30, 4, 0, 0],        // TCP Fast Open, MPTCP
+        &[5, 9, 0, 0, 0, 0, 0, 0, 0], // SACK with less than a block
+    ] {
+        assert_eq!(parse(tail), only_size, "{tail:?}");
+    }
+    assert!(parse(&[1, 1, 4, 2]).sack_permitted);
+    assert_eq!(parse(&[3, 3, 255, 0]).window_scale, Some(14));
+    // What comes twice counts as it comes last.
+    assert_eq!(parse(&[2, 4, 1, 0]).maximum_segment_size, Some(256));
+}
+
+#[test]
+fn four_blocks_of_sack_without_timestamps() {
+    let mut sack = SackBlocks::default();
+    (0..5).for_each(|block| sack.push(block * 10, block * 10 + 5));
+    assert_eq!(sack.len(), 4);
+    let options = Options { sack, ..Options::default() };
+    let mut bytes = [0; 36];
+    options.emit(&mut bytes);
+    assert_eq!(Options::parse(&bytes), options);
+    sack.truncate(1);
+    assert_eq!(sack[..], [(0, 5)]);
+}
+
+#[test]
+fn a_header_longer_than_its_segment_or_too_short_is_malformed() {
+    let mut bytes = bytes(LINUX_SYN);
+    for (offset, expected) in [(0xb0, Malformed::Length), (0x40, Malformed::Length)] {
+        bytes[12] = offset;
+        let view = View::new(&bytes).unwrap();
+        assert_eq!(Repr::parse(&view, Check::Skip), Err(expected));
+        assert_eq!((view.options(), view.payload()), (&[][..], &[][..]));
+    }
+    bytes[12] = 0xa0;
+    bytes[..2].fill(0);
+    let view = View::new(&bytes).unwrap();
+    assert_eq!(Repr::parse(&view, Check::Skip), Err(Malformed::Field));
+    assert_eq!(View::new(&bytes[..19]).err(), Some(Malformed::Truncated));
+}
+
+#[test]
+fn flags_are_written_as_tcpdump_does() {
+    assert_eq!((Flags::SYN | Flags::ACK).to_string(), "S.");
+    assert_eq!((Flags::FIN | Flags::PSH | Flags::ACK).to_string(), "FP.");
+    assert_eq!(Flags::from_letter('E'), Some(Flags::ECE));
+    assert!((Flags::FIN | Flags::ACK).intersects(Flags::FIN | Flags::SYN));
+    assert_eq!((Flags::FIN | Flags::ACK).without(Flags::ACK), Flags::FIN);
+}
