@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-
-use crate::congestion::Congestion;
+use clearway_congestion::Congestion;
 
 /// Positions of the sequence space that a message takes besides its bytes. It stands for the
 /// memory of a message's bookkeeping at both ends, so that a limit on positions also limits the

@@ -11,17 +11,16 @@
 use std::net::SocketAddr;
 
 use clearway_base::Time;
+use clearway_congestion::{Control, Pacer};
 
 use crate::acks::Acks;
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
-use crate::congestion::Control;
 use crate::ecn::Marking;
 use crate::endpoint::Arrival;
 use crate::incoming::Incoming;
 use crate::mtu::PathMtu;
 use crate::outgoing::Outgoing;
-use crate::pacer::Pacer;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 

@@ -6,13 +6,12 @@
 //! `clearway_wire::clearway`, described in `docs/wire.md`.
 //!
 //! Reading order: `endpoint` (which flow a packet belongs to), `flow` (one connection), then its
-//! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `congestion`
-//! and `pacer` (how fast), `mtu` (how large packets are), `ecn` (marks). What opens a flow is in `endpoint/handshake` and `flow/opening`.
+//! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `mtu` (how large packets are), `ecn` (marks). How fast is
+//! the crate `congestion`'s affair. What opens a flow is in `endpoint/handshake` and `flow/opening`.
 
 mod acks;
 mod app;
 mod config;
-mod congestion;
 mod control;
 mod cookie;
 mod ecn;
@@ -21,7 +20,6 @@ mod flow;
 mod incoming;
 mod mtu;
 mod outgoing;
-mod pacer;
 mod recovery;
 mod rtt;
 #[cfg(test)]
@@ -29,9 +27,9 @@ mod tests;
 mod unfinished;
 
 pub use app::{App, Buffer, Order, Owner, Reason};
+pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
-pub use congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
 pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
 pub use unfinished::Unfinished;

@@ -3,6 +3,7 @@
 //! `spray`.
 
 use clearway_base::Time;
+use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::clearway::{
     self, Challenge, HEADER_LENGTH, Header, PacketType, Syn, SynAck, VERSION,
 };
@@ -10,11 +11,9 @@ use clearway_wire::clearway::{
 use super::{Flow, Known, Outcome, Parameters, State};
 use crate::app::Reason;
 use crate::config::Config;
-use crate::congestion::CongestionControl;
 use crate::control::{VERSIONS, emit_control};
 use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
-use crate::pacer::Pacer;
 use crate::recovery::Content;
 use crate::rtt::HostDelay;
 

@@ -1,13 +1,13 @@
 //! What a flow does with a data packet.
 
 use clearway_base::Time;
+use clearway_congestion::{AckSample, CongestionControl};
 use clearway_wire::clearway::{Ack, Frame, Header, Packet};
 use clearway_wire::{Ecn, Malformed};
 
 use super::{Flow, Outcome, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::congestion::{AckSample, CongestionControl};
 use crate::endpoint::Arrival;
 use crate::incoming::Refused;
 use crate::outgoing::Outgoing;

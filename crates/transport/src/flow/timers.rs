@@ -1,11 +1,11 @@
 //! What a flow does because time has passed: losses, probes, keep-alive, giving up.
 
 use clearway_base::Time;
+use clearway_congestion::{CongestionControl, LossSample};
 
 use super::{Flow, Outcome, State};
 use crate::app::Reason;
 use crate::config::Config;
-use crate::congestion::{CongestionControl, LossSample};
 use crate::recovery::{Content, Lost};
 
 /// Unanswered probes without which silence is not the peer's: this host itself was away, suspended or

@@ -4,6 +4,7 @@
 use core::ops::Range;
 
 use clearway_base::Time;
+use clearway_congestion::Speed;
 use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
     MESSAGE_FRAME_LENGTH,
@@ -12,7 +13,6 @@ use clearway_wire::clearway::{
 use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::pacer::Speed;
 use crate::recovery::Content;
 
 /// Room for an acknowledgement is kept to this, so that data still fits beside it.

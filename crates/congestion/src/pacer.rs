@@ -6,7 +6,7 @@ use clearway_base::{MICROSECOND, SECOND, Time};
 /// A token bucket in bytes. Its rate is passed with each call, since window and round-trip time
 /// change all the time.
 #[derive(Clone, Debug)]
-pub(crate) struct Pacer {
+pub struct Pacer {
     /// Less than none after a packet that was larger than what was left.
     tokens_bytes: i64,
     burst_bytes: i64,
@@ -15,13 +15,15 @@ pub(crate) struct Pacer {
 
 /// What congestion control and the host say about the speed of a flow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Speed {
+pub struct Speed {
     /// The window, per this much time.
-    pub(crate) window_bytes: u64,
-    pub(crate) rtt_ns: u64,
-    pub(crate) packet_bytes: u16,
+    pub window_bytes: u64,
+    /// See `window_bytes`.
+    pub rtt_ns: u64,
+    /// The largest packet.
+    pub packet_bytes: u16,
     /// How long the host leaves the flow alone at a time: as much is sent at once when it comes back.
-    pub(crate) gap_ns: u64,
+    pub gap_ns: u64,
 }
 
 /// RFC 9002, 7.7: "Senders SHOULD limit bursts": to what the path carries in this time, which is less
@@ -35,13 +37,15 @@ const BURST_PACKETS_MAX: u64 = 256;
 const INITIAL_PACKETS: u64 = 10;
 
 impl Pacer {
-    pub(crate) fn new(now: Time, packet_bytes: u16) -> Self {
+    /// A bucket that is full.
+    #[must_use]
+    pub fn new(now: Time, packet_bytes: u16) -> Self {
         let burst_bytes = (INITIAL_PACKETS * u64::from(packet_bytes)) as i64;
         Self { tokens_bytes: burst_bytes, burst_bytes, updated: now }
     }
 
     /// True if a packet may leave now.
-    pub(crate) fn allows(&mut self, now: Time, speed: &Speed) -> bool {
+    pub fn allows(&mut self, now: Time, speed: &Speed) -> bool {
         if self.tokens_bytes <= self.burst_bytes / 2 {
             self.refill(now, speed);
         }
@@ -49,12 +53,14 @@ impl Pacer {
     }
 
     /// When the next packets may leave, if [`Pacer::allows`] has just said no.
-    pub(crate) fn next_allowed(&self, speed: &Speed) -> Time {
+    #[must_use]
+    pub fn next_allowed(&self, speed: &Speed) -> Time {
         let missing_bytes = self.burst_bytes / 4 - self.tokens_bytes;
         self.updated + (missing_bytes.max(1) as f64 / speed.bytes_per_ns()) as u64
     }
 
-    pub(crate) const fn on_sent(&mut self, bytes: u64) {
+    /// A packet has left.
+    pub const fn on_sent(&mut self, bytes: u64) {
         self.tokens_bytes -= bytes as i64;
     }
 

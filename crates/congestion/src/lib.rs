@@ -1,14 +1,18 @@
 //! Congestion control: how many bytes of a flow may be in flight. Here are the trait and the choice;
-//! `swift` goes by delay and is the default, `cubic` by loss. `docs/transport.md` compares them.
+//! `swift` goes by delay, `cubic` by loss. `docs/transport.md` compares them. How a window is spread
+//! over time is in `pacer`. For whoever has acknowledgements: `transport` and `tcp`.
+#![forbid(unsafe_code)]
 
 use clearway_base::Time;
 
 mod cubic;
+mod pacer;
 mod swift;
 #[cfg(test)]
 mod tests;
 
 pub use cubic::Cubic;
+pub use pacer::{Pacer, Speed};
 pub use swift::Swift;
 
 /// One acknowledgement as congestion control sees it.
@@ -87,7 +91,9 @@ impl Congestion {
         }
     }
 
-    pub(crate) fn control(self, packet_bytes: u16, delay_target_ns: u64) -> Control {
+    /// One that starts on a path that carries packets of `packet_bytes`.
+    #[must_use]
+    pub fn control(self, packet_bytes: u16, delay_target_ns: u64) -> Control {
         match self {
             Self::Swift => Control::Swift(Swift::new(packet_bytes, delay_target_ns)),
             Self::Cubic => Control::Cubic(Box::new(Cubic::new(packet_bytes))),
@@ -97,8 +103,10 @@ impl Congestion {
 
 /// The congestion control of a flow; the default one is kept in the flow itself, where it is at hand.
 #[derive(Clone, Debug)]
-pub(crate) enum Control {
+pub enum Control {
+    /// By delay.
     Swift(Swift),
+    /// By loss.
     Cubic(Box<Cubic>),
 }
 
