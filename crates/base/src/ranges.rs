@@ -51,7 +51,20 @@ impl RangeSet {
     #[must_use]
     #[inline]
     pub fn contains(&self, value: u64) -> bool {
-        self.iter().rev().any(|range| range.contains(&value))
+        self.range_of(value).is_some()
+    }
+
+    /// The range that has `value` in it.
+    #[must_use]
+    #[inline]
+    pub fn range_of(&self, value: u64) -> Option<Range<u64>> {
+        match &self.several {
+            Some(several) if !several.is_empty() => {
+                let index = several.partition_point(|range| range.end <= value);
+                several.get(index).filter(|range| range.contains(&value)).cloned()
+            }
+            _ => self.only.contains(&value).then(|| self.only.clone()),
+        }
     }
 
     /// The ranges, ascending.
@@ -221,6 +234,10 @@ mod tests {
                 let listed: Vec<u64> = ranges.iter().flatten().collect();
                 assert_eq!(listed, oracle.iter().copied().collect::<Vec<_>>(), "seed {seed}");
                 assert!(ranges.iter().zip(ranges.iter().skip(1)).all(|(a, b)| a.end < b.start));
+                let value = random.below(64);
+                let whole = ranges.iter().find(|range| range.contains(&value));
+                assert_eq!(ranges.range_of(value), whole, "seed {seed}");
+                assert_eq!(ranges.contains(value), oracle.contains(&value), "seed {seed}");
             }
         }
     }

@@ -50,6 +50,15 @@ impl<T> ShortQueue<T> {
         self.first.as_ref()
     }
 
+    /// The last one, to be changed.
+    #[inline]
+    pub fn back_mut(&mut self) -> Option<&mut T> {
+        match self.rest.as_mut().and_then(|rest| rest.back_mut()) {
+            Some(last) => Some(last),
+            None => self.first.as_mut(),
+        }
+    }
+
     /// The one with so many before it.
     #[must_use]
     #[inline]
@@ -130,6 +139,7 @@ mod tests {
             let length = oracle.len();
             assert_eq!((queue.len(), queue.is_empty()), (length, oracle.is_empty()));
             assert_eq!(queue.front(), oracle.front());
+            assert_eq!(queue.back_mut(), oracle.back_mut());
             assert!(queue.iter().eq(&oracle));
             assert!(queue.iter_mut().eq(&mut oracle));
             let start = random.below(length as u64 + 1) as usize;

@@ -1,0 +1,128 @@
+//! What can be set, of a stack and of a connection.
+
+use clearway_base::{MILLISECOND, SECOND};
+
+use clearway_congestion::Congestion;
+
+/// What is set for a whole [`crate::Stack`]. Its memory is bounded by the sum of its tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Connections, of all states but the next two.
+    pub connections_max: u32,
+    /// Connections that strangers have begun to open; what comes beyond that gets a cookie.
+    pub half_open_max: u32,
+    /// Connections in TIME-WAIT; beyond that the oldest ones are forgotten.
+    pub time_wait_max: u32,
+    /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
+    /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
+    pub time_wait_ns: u64,
+    /// How long a connection that its app has closed waits in FIN-WAIT-2 for the peer to close it, too.
+    pub fin_wait_ns: u64,
+    /// How often a SYN, and the SYN-ACK of a listener, is sent again.
+    pub syn_retries: u8,
+    /// See `syn_retries`.
+    pub syn_ack_retries: u8,
+    /// Answers per second to segments without a connection.
+    pub resets_per_s: u32,
+    /// The range of source ports that are chosen (RFC 6056, section 3.2).
+    pub ports: (u16, u16),
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            connections_max: 1 << 17,
+            half_open_max: 4096,
+            time_wait_max: 1 << 15,
+            time_wait_ns: 60 * SECOND,
+            fin_wait_ns: 60 * SECOND,
+            syn_retries: 6,
+            syn_ack_retries: 5,
+            resets_per_s: 1000,
+            ports: (32768, 60999),
+        }
+    }
+}
+
+/// What is set for a connection, or for those that a listener accepts.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// The window that the peer gets, at most: bytes received and not released.
+    pub receive_buffer_bytes: u32,
+    /// Extents that wait to be acknowledged, at most.
+    pub send_extents_max: u32,
+    /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
+    pub no_delay: bool,
+    /// Only full segments are sent.
+    pub cork: bool,
+    /// Window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// Timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018).
+    pub sack: bool,
+    /// Explicit congestion notification (RFC 3168).
+    pub ecn: bool,
+    /// The largest segment, if it is to be less than what the path takes.
+    pub segment_bytes_max: Option<u16>,
+    /// How long an acknowledgement may wait: RFC 9293, section 3.8.6.3, allows less than half a second.
+    pub ack_delay_ns: u64,
+    /// As many segments at the beginning are acknowledged at once, so that the peer's window grows.
+    pub quick_acks: u8,
+    /// RFC 6298, rules 2.4 and 2.5: bounds of the retransmission timeout.
+    pub rto_min_ns: u64,
+    /// See `rto_min_ns`.
+    pub rto_max_ns: u64,
+    /// Retransmissions of the same data until the connection is given up (R2 of RFC 9293, 3.8.3).
+    pub retries: u8,
+    /// How long data may go unacknowledged until the connection is given up (RFC 5482).
+    pub user_timeout_ns: Option<u64>,
+    /// Probes of a connection that is idle.
+    pub keep_alive: Option<KeepAlive>,
+    /// A window is spread over its round trip. The delay-based control needs it.
+    pub pacing: bool,
+    /// Which congestion control.
+    pub congestion: Congestion,
+}
+
+/// RFC 9293, section 3.8.4.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepAlive {
+    /// How long nothing comes until the first probe.
+    pub idle_ns: u64,
+    /// Between probes.
+    pub interval_ns: u64,
+    /// Probes without an answer until the connection is given up.
+    pub probes: u8,
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { idle_ns: 7200 * SECOND, interval_ns: 75 * SECOND, probes: 9 }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            receive_buffer_bytes: 1 << 20,
+            send_extents_max: 1024,
+            no_delay: false,
+            cork: false,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            ecn: false,
+            segment_bytes_max: None,
+            ack_delay_ns: 40 * MILLISECOND,
+            quick_acks: 16,
+            rto_min_ns: 200 * MILLISECOND,
+            rto_max_ns: 120 * SECOND,
+            retries: 15,
+            user_timeout_ns: None,
+            keep_alive: None,
+            pacing: false,
+            congestion: Congestion::Cubic,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What routers and the peer's host say. They can be anybody: RFC 5927.
+
+use clearway_base::Time;
+use clearway_congestion::CongestionControl;
+
+use super::Connection;
+use crate::event::End;
+use crate::seq;
+use crate::state::State;
+
+/// An ICMP error about a segment of this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IcmpError {
+    /// "Fragmentation needed" or "packet too big": what the next link takes.
+    TooBig(u32),
+    /// Nobody listens at that port, or the host does not speak TCP.
+    Refused,
+    /// The host or network cannot be reached, or not for now.
+    Unreachable,
+}
+
+impl Connection {
+    /// An error has come that quotes a segment with `sequence`.
+    pub(crate) fn handle_icmp(&mut self, now: Time, error: IcmpError, sequence: u32) {
+        // RFC 5927, section 4.1: "the TCP sequence number contained in the payload of the ICMP error
+        // message" has to be "within the range SND.UNA =< SEG.SEQ < SND.NXT".
+        let position = seq::position(self.snd.una(), sequence);
+        if position < self.snd.una() || position >= self.snd.next() {
+            return;
+        }
+        match error {
+            IcmpError::TooBig(mtu) => self.on_too_big(now, mtu),
+            // RFC 9293, section 3.9.2.2: hard errors "SHOULD abort the connection"; RFC 5461, section
+            // 4.1, and everybody: not once it is open, when they are more likely an attack.
+            IcmpError::Refused if self.is_opening() => self.finish(End::Refused),
+            // 3.9.2.2: "Since these Unreachable messages indicate soft error conditions, a TCP
+            // implementation MUST NOT abort the connection".
+            IcmpError::Refused | IcmpError::Unreachable => self.soft_error = Some(End::Unreachable),
+        }
+    }
+
+    const fn is_opening(&self) -> bool {
+        matches!(self.state, State::SynSent | State::SynReceived)
+    }
+
+    /// RFC 1191, section 6.4: what is too big is sent again at once, in smaller segments. RFC 8201, section
+    /// 5.4: it is no congestion.
+    fn on_too_big(&mut self, now: Time, mtu: u32) {
+        if !self.size.on_too_big(mtu) {
+            return;
+        }
+        let bytes = self.size.bytes();
+        self.control.set_packet_bytes(bytes as u16);
+        self.board.mark_longer_lost(bytes);
+        self.set_timers(now, false);
+    }
+}

@@ -1,0 +1,119 @@
+//! What can be told of a connection, as `ss -ti` does.
+
+use core::net::SocketAddr;
+
+use clearway_congestion::CongestionControl;
+
+use super::Connection;
+use crate::event::End;
+use crate::recovery::Phase;
+use crate::state::State;
+
+/// The state of a connection, for people and tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// Its state.
+    pub state: State,
+    /// Why there is no connection any more.
+    pub end: Option<End>,
+    /// This end.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Payload of a full segment.
+    pub segment_bytes: u32,
+    /// The path's MTU as it is known.
+    pub path_mtu: u16,
+    /// What congestion control allows to be in flight, and what is.
+    pub window_bytes: u64,
+    /// See `window_bytes`.
+    pub in_flight_bytes: u64,
+    /// What the peer has room for.
+    pub send_window_bytes: u64,
+    /// What this end has room for.
+    pub receive_window_bytes: u64,
+    /// By how much windows are shifted: those of the peer, and of this end.
+    pub window_scales: (u8, u8),
+    /// The smoothed round-trip time, its variation, and the lowest, in ns.
+    pub rtt_ns: u64,
+    /// See `rtt_ns`.
+    pub rtt_variation_ns: u64,
+    /// See `rtt_ns`.
+    pub min_rtt_ns: u64,
+    /// The retransmission timeout as it is now, and how often it has been doubled.
+    pub rto_ns: u64,
+    /// See `rto_ns`.
+    pub rto_doublings: u8,
+    /// Segments sent again, of all that were sent.
+    pub segments_retransmitted: u64,
+    /// Segments sent.
+    pub segments_sent: u64,
+    /// Segments that came.
+    pub segments_received: u64,
+    /// What is done about loss: "open", "recovery" or "loss".
+    pub recovery: &'static str,
+    /// Of what is outstanding, bytes that have arrived, and that are lost.
+    pub sacked_bytes: u64,
+    /// See `sacked_bytes`.
+    pub lost_bytes: u64,
+    /// Packets have been seen to overtake each other.
+    pub reordering: bool,
+    /// Bytes of the stream that are acknowledged, and that wait.
+    pub acknowledged_bytes: u64,
+    /// See `acknowledged_bytes`.
+    pub queued_bytes: u64,
+    /// Bytes of the stream that have come, and those of them that nobody has taken.
+    pub received_bytes: u64,
+    /// See `received_bytes`.
+    pub unread_bytes: u64,
+    /// Bytes that have come out of order.
+    pub out_of_order_bytes: u64,
+    /// Agreed upon: timestamps, selective acknowledgements, congestion notification.
+    pub timestamps: bool,
+    /// See `timestamps`.
+    pub sack: bool,
+    /// See `timestamps`.
+    pub ecn: bool,
+}
+
+impl Connection {
+    pub(crate) fn info(&self) -> Info {
+        Info {
+            state: self.state,
+            end: self.end,
+            local: self.local,
+            remote: self.remote,
+            segment_bytes: self.size.bytes(),
+            path_mtu: self.size.path_mtu(),
+            window_bytes: self.control.window_bytes(),
+            in_flight_bytes: self.board.in_flight_bytes(),
+            send_window_bytes: self.snd.window(),
+            receive_window_bytes: self.rcv.window(),
+            window_scales: (self.snd.scale(), self.rcv.scale()),
+            rtt_ns: self.rto.smoothed_ns().unwrap_or(0),
+            rtt_variation_ns: self.rto.variation_ns(),
+            min_rtt_ns: self.rto.min_ns(),
+            rto_ns: self.rto.timeout_ns(&self.settings),
+            rto_doublings: self.rto.doublings(),
+            segments_retransmitted: self.counters.retransmitted,
+            segments_sent: self.counters.segments_sent,
+            segments_received: self.counters.segments_received,
+            recovery: match self.recovery.phase() {
+                Phase::Open => "open",
+                Phase::Fast => "recovery",
+                Phase::Timeout => "loss",
+            },
+            sacked_bytes: self.board.sacked_bytes(),
+            lost_bytes: self.board.lost_bytes(),
+            reordering: self.rack.reordering_seen(),
+            acknowledged_bytes: self.snd.acknowledged_bytes(),
+            queued_bytes: self.snd.queued_bytes(),
+            received_bytes: self.rcv.received_bytes(),
+            unread_bytes: self.rcv.unread_bytes(),
+            out_of_order_bytes: self.rcv.ahead_bytes(),
+            timestamps: self.timestamps.is_some(),
+            sack: self.sack,
+            ecn: self.ecn.is_agreed(),
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The handshake: RFC 9293, section 3.5, and what is agreed on with it.
+
+use core::net::SocketAddr;
+
+use clearway_base::{SECOND, Time};
+use clearway_congestion::Pacer;
+use clearway_wire::tcp::{Flags, Options, Repr};
+
+use super::{Arrival, Connection, DELAY_TARGET_NS, Reply};
+use crate::config::{Config, Settings};
+use crate::ecn::{self, EcnState};
+use crate::event::{End, Readiness};
+use crate::extent::Memory;
+use crate::rcv::{Receive, scale_for};
+use crate::seq;
+use crate::snd::Send;
+use crate::state::State;
+use crate::table::Key;
+use crate::timers::Timer;
+use crate::timestamps::Timestamps;
+
+/// What a connection attempt starts from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connecting {
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) settings: Settings,
+    pub(crate) mtu: u16,
+    /// The initial sequence number.
+    pub(crate) isn: u32,
+    pub(crate) timestamp_offset: u32,
+}
+
+/// What is known of a connection that came to a listener, when its handshake is complete.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted {
+    pub(crate) connecting: Connecting,
+    /// The peer's initial sequence number, and what its SYN said.
+    pub(crate) peer_isn: u32,
+    pub(crate) options: Options,
+    pub(crate) ecn: bool,
+    /// When the SYN-ACK was sent, if it was sent once.
+    pub(crate) sent: Option<Time>,
+}
+
+impl Connection {
+    /// An attempt to open a connection.
+    pub(crate) fn connect(now: Time, connecting: &Connecting, config: &Config) -> Self {
+        let &Connecting { local, remote, settings, mtu, isn, timestamp_offset } = connecting;
+        let snd = Send::new(seq::first(isn));
+        // The window that a SYN offers; where it begins is not known yet.
+        let rcv = Receive::new(seq::first(0), settings.receive_buffer_bytes, 0);
+        let mut connection = Self::new(local, remote, settings, snd, rcv, mtu);
+        connection.timestamp_offset = timestamp_offset;
+        connection.fin_wait_ns = config.fin_wait_ns;
+        connection.retries_max = config.syn_retries;
+        connection.syn_due = true;
+        connection.last_heard = now;
+        connection
+    }
+
+    /// A connection whose peer has answered a listener's SYN-ACK: it is opened by the segment that
+    /// did, which is to be handled next.
+    pub(crate) fn accept(now: Time, accepted: &Accepted, config: &Config) -> Self {
+        let mut connection = Self::connect(now, &accepted.connecting, config);
+        connection.syn_due = false;
+        connection.state = State::SynReceived;
+        connection.agree(now, accepted.peer_isn, &accepted.options);
+        connection.ecn = EcnState::new(accepted.ecn);
+        connection.syn_sent = accepted.sent;
+        connection.acknowledged = connection.rcv.next();
+        connection
+    }
+
+    /// What the SYN of this end offers, and a SYN-ACK as far as the peer has offered it.
+    pub(super) fn syn_options(&self, now: Time) -> Options {
+        let settings = &self.settings;
+        let is_answer = self.state == State::SynReceived;
+        let scale = scale_for(settings.receive_buffer_bytes);
+        let scales = match is_answer {
+            true => self.scales,
+            false => settings.window_scaling,
+        };
+        let timestamps = match (&self.timestamps, is_answer) {
+            (Some(timestamps), true) => Some(timestamps.option(now)),
+            (None, false) if settings.timestamps => {
+                Some(Timestamps::new(self.timestamp_offset, 0, now).option(now))
+            }
+            _ => None,
+        };
+        Options {
+            maximum_segment_size: Some(self.size.offer(settings.segment_bytes_max)),
+            window_scale: scales.then_some(scale),
+            sack_permitted: if is_answer { self.sack } else { settings.sack },
+            timestamps,
+            ..Options::default()
+        }
+    }
+
+    /// Takes what the peer's SYN says.
+    fn agree(&mut self, now: Time, peer_isn: u32, options: &Options) {
+        let settings = &self.settings;
+        // RFC 7323, section 2.2: both ends "MUST send Window Scale options in their <SYN> segments to
+        // enable window scaling in either direction".
+        self.scales = settings.window_scaling && options.window_scale.is_some();
+        let scale = if self.scales { scale_for(settings.receive_buffer_bytes) } else { 0 };
+        self.rcv = Receive::new(seq::first(peer_isn), settings.receive_buffer_bytes, scale);
+        self.snd.set_scale(options.window_scale.filter(|_| self.scales).unwrap_or(0));
+        self.sack = settings.sack && options.sack_permitted;
+        self.timestamps = options
+            .timestamps
+            .filter(|_| settings.timestamps)
+            .map(|timestamps| Timestamps::new(self.timestamp_offset, timestamps.value, now));
+        let every = Options {
+            timestamps: self.timestamps.as_ref().map(|t| t.option(now)),
+            ..Options::default()
+        };
+        let most = settings.segment_bytes_max;
+        self.size.agree(options.maximum_segment_size, most, every.length());
+    }
+
+    /// RFC 9293, section 3.10.7.3: SYN-SENT.
+    pub(super) fn handle_syn_sent(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) -> Reply {
+        let repr = &arrival.repr;
+        let has_ack = repr.flags.contains(Flags::ACK);
+        let ack = seq::position(self.snd.next(), repr.acknowledgement);
+        // "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set [...])":
+        // nothing but the SYN has been sent.
+        let is_acceptable = has_ack && ack == self.snd.first() && self.syn_sent_once();
+        if has_ack && !is_acceptable {
+            return if repr.flags.contains(Flags::RST) { Reply::Nothing } else { Reply::Reset };
+        }
+        if repr.flags.contains(Flags::RST) {
+            // "If the ACK was acceptable, then signal to the user "error: connection reset" [...].
+            // Otherwise (no ACK), drop the segment and return."
+            if is_acceptable {
+                self.finish(End::Refused);
+            }
+            return Reply::Nothing;
+        }
+        if !repr.flags.contains(Flags::SYN) {
+            return Reply::Nothing; // "If neither of the SYN or RST bits is set, then drop the segment"
+        }
+        self.agree(now, repr.sequence, &repr.options);
+        self.last_heard = now;
+        if !has_ack {
+            return self.open_simultaneously(repr);
+        }
+        self.ecn = EcnState::new(self.settings.ecn && ecn::agrees(repr.flags));
+        self.establish(now, repr, ack);
+        self.ack.demand();
+        self.handle_rest_of_syn(now, key, arrival, memory);
+        Reply::Nothing
+    }
+
+    fn syn_sent_once(&self) -> bool {
+        !self.syn_due || self.retries > 0
+    }
+
+    /// RFC 9293, section 3.5, figure 7.
+    fn open_simultaneously(&mut self, repr: &Repr) -> Reply {
+        self.state = State::SynReceived;
+        self.ecn = EcnState::new(self.settings.ecn && ecn::asks(repr.flags));
+        self.syn_due = true;
+        Reply::Nothing
+    }
+
+    /// Data and FIN that came with a SYN.
+    fn handle_rest_of_syn(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        if arrival.payload_length > 0 || arrival.repr.flags.contains(Flags::FIN) {
+            let start = self.rcv.next();
+            self.handle_payload(now, key, start, arrival, memory);
+        }
+    }
+
+    /// This end's SYN is acknowledged.
+    pub(super) fn establish(&mut self, now: Time, repr: &Repr, ack: u64) {
+        self.state = State::Established;
+        self.syn_due = false;
+        let start = seq::position(self.rcv.next(), repr.sequence);
+        self.snd.acknowledge(ack);
+        self.snd.update_window(start, ack, repr.window, !repr.flags.contains(Flags::SYN));
+        self.timers.stop(Timer::Retransmit);
+        match self.syn_sent {
+            Some(sent) => self.rto.sample(now, now.since(sent), &self.settings),
+            None => self.rto.on_lost_syn(),
+        }
+        self.retries = 0;
+        self.retries_max = self.settings.retries;
+        self.stalled_since = None;
+        let bytes = self.size.bytes() as u16;
+        self.control = self.settings.congestion.control(bytes, DELAY_TARGET_NS);
+        self.pacer = Pacer::new(now, bytes);
+        self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
+        if let Some(keep_alive) = self.settings.keep_alive {
+            self.timers.set(Timer::KeepAlive, now + keep_alive.idle_ns);
+        }
+        if self.snd.is_finished() {
+            self.state = State::FinWait1;
+        }
+    }
+
+    /// How long the answer to a SYN may take.
+    pub(super) fn syn_timeout_ns(&self) -> u64 {
+        (SECOND << self.retries.min(10)).min(self.settings.rto_max_ns)
+    }
+}

@@ -1,0 +1,277 @@
+//! What a segment does: RFC 9293, section 3.10.7.4, in its order.
+
+use clearway_base::Time;
+use clearway_wire::Ecn;
+use clearway_wire::tcp::Flags;
+
+use super::{Arrival, Connection};
+use crate::ack::Due;
+use crate::event::{End, Readiness};
+use crate::extent::Memory;
+use crate::seq;
+use crate::state::State;
+use crate::table::Key;
+use crate::timers::Timer;
+
+/// What is answered at once, besides what [`Connection::poll_transmit`] will give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// Nothing.
+    Nothing,
+    /// A reset, made of the segment alone.
+    Reset,
+}
+
+impl Connection {
+    /// A segment has come from the peer.
+    #[inline]
+    pub(crate) fn handle_segment(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) -> Reply {
+        self.counters.segments_received += 1;
+        match self.state {
+            State::SynSent => self.handle_syn_sent(now, key, arrival, memory),
+            State::Closed | State::TimeWait => match arrival.repr.flags.contains(Flags::RST) {
+                true => Reply::Nothing,
+                false => Reply::Reset,
+            },
+            _ => self.handle_synchronized(now, key, arrival, memory),
+        }
+    }
+
+    #[inline]
+    fn handle_synchronized(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) -> Reply {
+        let repr = &arrival.repr;
+        let mut start = seq::position(self.rcv.next(), repr.sequence);
+        let mut flags = repr.flags;
+        if self.state == State::SynReceived && flags.contains(Flags::SYN) {
+            // The other's SYN once more, or its SYN-ACK after a simultaneous open.
+            if start + 1 != self.rcv.next() {
+                return self.handle_other_syn(now, start);
+            }
+            if !flags.contains(Flags::ACK) {
+                self.syn_due = true;
+                return Reply::Nothing;
+            }
+            (start, flags) = (start + 1, flags.without(Flags::SYN));
+        }
+        if !self.is_recent(now, arrival) {
+            return Reply::Nothing;
+        }
+        let length = arrival.length() - u64::from(flags != repr.flags);
+        if !self.rcv.is_acceptable(start, length) {
+            self.handle_unacceptable(now, flags, start, length);
+            return Reply::Nothing;
+        }
+        if flags.intersects(Flags::RST | Flags::SYN) || !flags.contains(Flags::ACK) {
+            self.handle_unusual(now, flags, start);
+            return Reply::Nothing;
+        }
+        let ack = seq::position(self.snd.una(), repr.acknowledgement);
+        if self.state == State::SynReceived {
+            // "If SND.UNA < SEG.ACK =< SND.NXT, then enter ESTABLISHED state [...]. If the segment
+            // acknowledgment is not acceptable, form a reset segment".
+            if ack != self.snd.first() {
+                return Reply::Reset;
+            }
+            self.establish(now, repr, ack);
+        }
+        // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range of
+        // ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT). All incoming segments whose ACK value
+        // doesn't satisfy the above condition MUST be discarded and an ACK sent back."
+        if ack > self.snd.next() || ack + self.snd.window_max() < self.snd.una() {
+            self.challenge(now);
+            return Reply::Nothing;
+        }
+        if let (Some(timestamps), Some(option)) = (&mut self.timestamps, repr.options.timestamps)
+            && start <= self.acknowledged
+        {
+            timestamps.update(now, option.value);
+        }
+        self.last_heard = now;
+        self.keep_alive_probes = 0;
+        if self.handle_ack(now, arrival, start, ack) == After::Gone {
+            return Reply::Nothing;
+        }
+        if length > 0 {
+            return self.handle_data(now, key, start, arrival, memory);
+        }
+        Reply::Nothing
+    }
+
+    /// RFC 7323, section 5.3, R1: "If there is a Timestamps option in the arriving segment,
+    /// SEG.TSval < TS.Recent, TS.Recent is valid [...], and if the RST bit is not set, then treat the
+    /// arriving segment as not acceptable". 3.2: "If a non-<RST> segment is received without a TSopt,
+    /// a TCP SHOULD silently drop the segment."
+    #[inline]
+    fn is_recent(&mut self, now: Time, arrival: &Arrival) -> bool {
+        let Some(timestamps) = &self.timestamps else {
+            return true;
+        };
+        if arrival.repr.flags.contains(Flags::RST) {
+            return true;
+        }
+        match arrival.repr.options.timestamps {
+            Some(option) if !timestamps.is_old(now, option.value) => true,
+            Some(_) => {
+                let start = seq::position(self.rcv.next(), arrival.repr.sequence);
+                self.acknowledge_unacceptable(now, start, arrival.length());
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply (unless
+    /// the RST bit is set, if so drop the segment and return)".
+    #[cold]
+    fn handle_unacceptable(&mut self, now: Time, flags: Flags, start: u64, length: u64) {
+        if !flags.contains(Flags::RST) {
+            self.acknowledge_unacceptable(now, start, length);
+        }
+    }
+
+    fn acknowledge_unacceptable(&mut self, now: Time, start: u64, length: u64) {
+        if self.sack {
+            self.rcv.note_old(start, length);
+        }
+        // What has a length is most often sent again for want of an acknowledgement; what has none is
+        // answered as rarely as a challenge, so that two ends never answer each other for ever.
+        if length > 0 {
+            self.ack.demand();
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    /// An acknowledgement that says where this end stands, to a segment that may be an attacker's.
+    pub(super) fn challenge(&mut self, now: Time) {
+        if self.challenges.allow(now) {
+            self.ack.demand();
+        }
+    }
+
+    /// Within the window, but a reset, a SYN, or without an acknowledgement.
+    #[cold]
+    fn handle_unusual(&mut self, now: Time, flags: Flags, start: u64) {
+        if flags.contains(Flags::RST) {
+            return self.handle_reset(now, start);
+        }
+        if flags.contains(Flags::SYN) {
+            // RFC 5961, section 4.2: "If the SYN bit is set, irrespective of the sequence number, TCP
+            // MUST send an ACK (also referred to as challenge ACK) to the remote peer".
+            self.challenge(now);
+        }
+        // "if the ACK bit is off, drop the segment and return"
+    }
+
+    /// RFC 5961, section 3.2: only "if the RST bit is set and the sequence number exactly matches the
+    /// next expected sequence number (RCV.NXT)"; if it is merely in the window, a challenge ACK.
+    fn handle_reset(&mut self, now: Time, start: u64) {
+        if start != self.rcv.next() {
+            if self.rcv.is_in_window(start) {
+                self.challenge(now);
+            }
+            return;
+        }
+        self.finish(match self.state {
+            State::SynReceived => End::Refused,
+            State::Closing | State::LastAck => End::Orderly,
+            _ => End::Reset,
+        });
+    }
+
+    /// A SYN in SYN-RECEIVED that is not the one that led to it.
+    #[cold]
+    fn handle_other_syn(&mut self, now: Time, start: u64) -> Reply {
+        if self.rcv.is_in_window(start) {
+            self.challenge(now);
+        } else {
+            self.acknowledge_unacceptable(now, start, 0);
+        }
+        Reply::Nothing
+    }
+
+    #[inline]
+    fn handle_data(
+        &mut self,
+        now: Time,
+        key: Key,
+        start: u64,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) -> Reply {
+        if !self.state.receives() {
+            // The peer's FIN has come; RFC 9293: "This should not occur since a FIN has been received
+            // from the remote side. Ignore the segment text." It may be the FIN again.
+            self.ack.demand();
+            return Reply::Nothing;
+        }
+        let end = start + u64::from(arrival.payload_length);
+        if self.is_closed && arrival.payload_length > 0 && end > self.rcv.next() {
+            // RFC 9293, section 3.6.1: data comes that nobody will read.
+            self.finish(End::Aborted);
+            return Reply::Reset;
+        }
+        self.handle_payload(now, key, start, arrival, memory);
+        Reply::Nothing
+    }
+
+    /// Takes data and FIN, which begin at `start`.
+    #[inline]
+    pub(super) fn handle_payload(
+        &mut self,
+        now: Time,
+        key: Key,
+        start: u64,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let flags = arrival.repr.flags;
+        let has_fin = flags.contains(Flags::FIN);
+        let received = self.rcv.handle(key, start, arrival.payload_length, has_fin, memory);
+        let is_marked = self.ecn.on_data(arrival.ecn, flags);
+        if received.advanced > 0 {
+            self.readiness |= Readiness::READABLE;
+        }
+        self.ack.on_data(arrival.payload_length, received.is_urgent || is_marked);
+        if received.is_finished {
+            self.handle_fin(now);
+        }
+        if self.ack.due() == Due::Later && !self.timers.is_set(Timer::AckDelay) {
+            self.timers.set(Timer::AckDelay, now + self.settings.ack_delay_ns);
+        }
+        debug_assert!(arrival.ecn != Ecn::Marked || !self.ecn.is_agreed() || flags != Flags::NONE);
+    }
+
+    /// The peer has sent all.
+    fn handle_fin(&mut self, now: Time) {
+        self.readiness |= Readiness::FINISHED | Readiness::READABLE;
+        match self.state {
+            State::SynReceived | State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.enter_time_wait(),
+            _ => {}
+        }
+        let _ = now;
+    }
+}
+
+/// What has become of a connection by an acknowledgement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum After {
+    /// It goes on.
+    Alive,
+    /// The last thing that there was to acknowledge is.
+    Gone,
+}

@@ -1,0 +1,146 @@
+//! What happens by itself.
+
+use clearway_base::Time;
+use clearway_congestion::{CongestionControl, LossSample};
+
+use super::{Connection, Probe};
+use crate::event::End;
+use crate::frto::Frto;
+use crate::recovery::Phase;
+use crate::state::State;
+use crate::timers::Timer;
+
+impl Connection {
+    /// Does what is due.
+    pub(crate) fn handle_timeouts(&mut self, now: Time) {
+        while let Some(timer) = self.timers.take_due(now) {
+            match timer {
+                Timer::Retransmit => self.on_retransmit(now),
+                Timer::TailProbe => self.probe = Some(Probe::Tail),
+                Timer::Reorder => self.on_reorder(now),
+                Timer::Persist => self.on_persist(now),
+                Timer::AckDelay => self.ack.demand(),
+                Timer::KeepAlive => self.on_keep_alive(now),
+                Timer::Close => self.finish(End::Orderly),
+                Timer::Pace => {} // there is something to transmit again
+            }
+        }
+    }
+
+    fn on_retransmit(&mut self, now: Time) {
+        if self.gives_up(now) {
+            return self.finish(self.soft_error.unwrap_or(End::TimedOut));
+        }
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            self.syn_due = true;
+            return;
+        }
+        if self.board.is_empty() {
+            return;
+        }
+        self.rto.double();
+        self.timers.stop(Timer::TailProbe);
+        self.timers.stop(Timer::Reorder);
+        self.probe = None;
+        self.tail.clear();
+        if self.snd.window() == 0 {
+            // RFC 9293, section 3.8.6: what was sent into a window that has been closed since is
+            // probed for, and is no sign of congestion.
+            self.board.mark_first_lost();
+            self.recovery.free_lost = 1;
+        } else {
+            self.on_timeout_of_data(now);
+        }
+        self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+    }
+
+    /// RFC 6298, 5.4 to 5.6, RFC 5681, section 3.1, and RFC 5682.
+    fn on_timeout_of_data(&mut self, now: Time) {
+        self.board.forget_sacked_if_taken_back();
+        let was_timeout = self.recovery.phase() == Phase::Timeout;
+        if !was_timeout {
+            // "When a TCP sender detects segment loss using the retransmission timer and the given
+            // segment has not yet been resent", the threshold goes down.
+            let bytes = self.board.in_flight_bytes();
+            self.control.on_loss(&LossSample { now, sent: now, bytes });
+            self.ecn.on_reduced(self.snd.next());
+        }
+        self.control.on_persistent_congestion();
+        let is_first = !was_timeout && self.sack;
+        self.recovery.begin_timeout(self.snd.next());
+        self.recovery.duplicates = 0;
+        if is_first {
+            // RFC 5682, section 3.1: only "when the RTO expires" and the data was not sent again.
+            self.recovery.frto = Frto::Retransmitted;
+            self.board.mark_first_lost();
+        } else {
+            self.recovery.frto = Frto::Off;
+            self.board.mark_all_lost();
+        }
+    }
+
+    /// RFC 9293, section 3.8.3 (R2), and RFC 5482.
+    fn gives_up(&mut self, now: Time) -> bool {
+        self.retries = self.retries.saturating_add(1);
+        match (self.settings.user_timeout_ns, self.stalled_since) {
+            (Some(timeout_ns), Some(since)) => now.since(since) >= timeout_ns,
+            _ => self.retries > self.retries_max && self.snd_is_heard_of(now),
+        }
+    }
+
+    /// "the sender of probes MUST allow the connection to stay open" as long as the peer answers them
+    /// (RFC 9293, section 3.8.6.1).
+    fn snd_is_heard_of(&self, now: Time) -> bool {
+        let answers = now.since(self.last_heard) < 2 * self.rto.timeout_ns(&self.settings);
+        !(answers && self.snd.window() == 0 && self.state.is_synchronized())
+    }
+
+    /// RFC 8985, section 6.3: what was taken for reordered is lost.
+    fn on_reorder(&mut self, now: Time) {
+        let lost = self.board.detect_lost(now, &self.rack, &self.rack_window());
+        self.timers.set(Timer::Reorder, lost.next.unwrap_or(Time::MAX));
+        if lost.bytes > 0 {
+            self.on_lost(now, &lost);
+        }
+    }
+
+    /// A window that is closed, or too small, has been so for a while.
+    fn on_persist(&mut self, now: Time) {
+        if !self.snd.has_unsent() && self.board.is_empty() {
+            return;
+        }
+        if self.gives_up(now) {
+            return self.finish(self.soft_error.unwrap_or(End::TimedOut));
+        }
+        if self.board.is_empty() {
+            self.probe = Some(Probe::Window);
+        } else {
+            self.board.mark_first_lost();
+            self.recovery.free_lost = 1;
+        }
+        // RFC 9293, 3.8.6.1: "SHOULD increase exponentially the interval between successive probes".
+        self.rto.double();
+        self.timers.set(Timer::Persist, now + self.rto.timeout_ns(&self.settings));
+    }
+
+    /// RFC 9293, section 3.8.4.
+    fn on_keep_alive(&mut self, now: Time) {
+        let Some(keep_alive) = self.settings.keep_alive.filter(|_| self.state.is_synchronized())
+        else {
+            return;
+        };
+        let idle_ns = now.since(self.last_heard);
+        let is_busy = !self.board.is_empty();
+        if is_busy || idle_ns < keep_alive.idle_ns {
+            let rest_ns = keep_alive.idle_ns.saturating_sub(if is_busy { 0 } else { idle_ns });
+            return self.timers.set(Timer::KeepAlive, now + rest_ns);
+        }
+        if self.keep_alive_probes >= keep_alive.probes {
+            self.reset_due = true;
+            return self.finish(End::TimedOut);
+        }
+        self.keep_alive_probes += 1;
+        self.probe = Some(Probe::KeepAlive);
+        self.timers.set(Timer::KeepAlive, now + keep_alive.interval_ns);
+    }
+}

@@ -1,0 +1,360 @@
+//! Which segment leaves next: lost data, new data, a probe, an acknowledgement.
+
+use core::net::SocketAddr;
+use core::ops::Range;
+
+use clearway_base::Time;
+use clearway_congestion::Speed;
+use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks};
+
+use super::{Connection, Probe};
+use crate::ack::Due;
+use crate::ecn;
+use crate::recovery::Phase;
+use crate::snd::Eagerness;
+use crate::state::State;
+use crate::table::Key;
+use crate::timers::Timer;
+
+/// A segment that is to leave: what its header says, and which bytes follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// From which address and port of this host.
+    pub from: SocketAddr,
+    /// To whom.
+    pub to: SocketAddr,
+    /// The header. The checksum is the caller's affair.
+    pub repr: Repr,
+    /// The connection, if the segment is of one.
+    pub connection: Option<Key>,
+    /// Which bytes follow: [`crate::Stack::extents`] says where they are.
+    pub payload: Range<u64>,
+    /// If more bytes than this follow, they are of several segments, each but the last with so many.
+    pub segment_bytes: u32,
+    /// The IP header says ECT(0): RFC 3168, section 5.
+    pub ecn_capable: bool,
+}
+
+impl Transmit {
+    /// A segment without payload.
+    pub(crate) const fn bare(from: SocketAddr, to: SocketAddr, repr: Repr) -> Self {
+        let (connection, payload) = (None, 0..0);
+        Self { from, to, repr, connection, payload, segment_bytes: 0, ecn_capable: false }
+    }
+}
+
+/// RFC 2018, section 3: what the 40 bytes of options have room for, and next to timestamps.
+const BLOCKS_MAX: usize = 4;
+const BLOCKS_MAX_WITH_TIMESTAMPS: usize = 3;
+
+impl Connection {
+    /// The next segment, with at most `most` bytes; more than fit into one are given only if `most`
+    /// allows it.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        let transmit = self.next_transmit(now, most)?;
+        self.counters.segments_sent += 1;
+        Some(transmit)
+    }
+
+    #[inline]
+    fn next_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        if core::mem::take(&mut self.reset_due) {
+            return Some(self.reset_segment(now));
+        }
+        if matches!(self.state, State::SynSent | State::SynReceived) && self.syn_due {
+            return Some(self.syn_segment(now));
+        }
+        if self.state.sends()
+            && let Some(transmit) = self.data_segment(now, most)
+        {
+            return Some(transmit);
+        }
+        if self.probe == Some(Probe::KeepAlive) {
+            self.probe = None;
+            let before = self.snd.next() - 1;
+            return Some(self.segment(now, before..before, Flags::NONE));
+        }
+        if self.ack.due() == Due::Now && !matches!(self.state, State::SynSent | State::Closed) {
+            let next = self.snd.next();
+            return Some(self.segment(now, next..next, Flags::NONE));
+        }
+        None
+    }
+
+    fn data_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        if self.probe.is_some()
+            && let Some(transmit) = self.probe_segment(now)
+        {
+            return Some(transmit);
+        }
+        if !self.board.has_lost() && !self.snd.has_unsent() {
+            return None;
+        }
+        if !self.may_leave_now(now) {
+            return None;
+        }
+        if self.board.has_lost()
+            && let Some(transmit) = self.lost_segment(now)
+        {
+            return Some(transmit);
+        }
+        self.new_segment(now, most)
+    }
+
+    /// Pacing: a window is spread over its round trip.
+    fn may_leave_now(&mut self, now: Time) -> bool {
+        let Some(rtt_ns) = self.rto.smoothed_ns().filter(|_| self.settings.pacing) else {
+            return true;
+        };
+        let packet_bytes = self.size.bytes() as u16;
+        let speed = Speed { window_bytes: self.window_bytes(), rtt_ns, packet_bytes, gap_ns: 0 };
+        if self.pacer.allows(now, &speed) {
+            return true;
+        }
+        self.window_filled = self.snd.next();
+        self.timers.set(Timer::Pace, self.pacer.next_allowed(&speed));
+        false
+    }
+
+    /// RFC 8985, 7.3, and RFC 9293, 3.8.6.1: what a probe has to say.
+    #[cold]
+    fn probe_segment(&mut self, now: Time) -> Option<Transmit> {
+        let probe = self.probe.filter(|probe| *probe != Probe::KeepAlive)?;
+        self.probe = None;
+        let bytes = self.size.bytes_with(self.options(now).length());
+        if probe == Probe::Window {
+            let next = self.snd.next();
+            let open = (self.snd.una() + self.snd.window()).saturating_sub(next);
+            let end = self.snd.limit().min(next + open.clamp(1, bytes.into()));
+            return (next < end).then(|| self.first_time(now, next..end));
+        }
+        let eager = Eagerness { no_delay: true, cork: false };
+        let new = self.snd.next_range(bytes, bytes, bytes.into(), eager);
+        let is_again = new.is_none();
+        let transmit = match new {
+            Some(range) => self.first_time(now, range),
+            None => {
+                let range = self.board.resend_last(now, bytes)?;
+                self.again(now, range)
+            }
+        };
+        self.tail.on_sent(self.snd.next(), is_again);
+        self.timers.stop(Timer::TailProbe);
+        self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+        Some(transmit)
+    }
+
+    /// What is lost comes first: RFC 6675, section 5, (C.1).
+    fn lost_segment(&mut self, now: Time) -> Option<Transmit> {
+        let bytes = self.size.bytes_with(self.options(now).length());
+        let in_flight = self.in_flight_bytes();
+        let has_room = in_flight == 0 || in_flight + u64::from(bytes) <= self.window_bytes();
+        // RFC 9293, section 3.8.6: with a window of zero there is only the probe.
+        let is_allowed = has_room && self.snd.window() > 0;
+        if !is_allowed && self.recovery.free_lost == 0 {
+            return None;
+        }
+        let range = self.board.resend_lost(now, bytes)?;
+        Some(self.again(now, range))
+    }
+
+    /// A segment that has been sent before.
+    fn again(&mut self, now: Time, range: Range<u64>) -> Transmit {
+        let bytes = range.end - range.start;
+        self.counters.retransmitted += 1;
+        let stamp = self.timestamps.as_ref().map_or(0, |timestamps| timestamps.value(now));
+        self.recovery.on_resent(stamp);
+        self.recovery.prr.on_sent(bytes);
+        self.pacer.on_sent(bytes);
+        if !self.timers.is_set(Timer::Retransmit) {
+            self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+        }
+        self.segment(now, range, Flags::NONE)
+    }
+
+    /// Data, and the FIN, that have never been sent.
+    #[inline]
+    fn new_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        if !self.snd.has_unsent() {
+            return None;
+        }
+        let bytes = self.size.bytes_with(self.options_length());
+        let in_flight = self.in_flight_bytes();
+        let mut room = self.window_bytes().saturating_sub(in_flight);
+        let is_free = in_flight == 0 || self.recovery.free_new > 0;
+        if is_free {
+            room = room.max(bytes.into());
+        }
+        let eagerness = Eagerness { no_delay: self.settings.no_delay, cork: self.settings.cork };
+        let range = self.snd.next_range(bytes, most.max(bytes), room, eagerness);
+        let Some(range) = range else {
+            self.on_held(now, room);
+            return None;
+        };
+        if range.end - range.start > room.saturating_sub(bytes.into()) {
+            self.window_filled = range.end;
+        }
+        self.recovery.free_new = self.recovery.free_new.saturating_sub(1);
+        Some(self.first_time(now, range))
+    }
+
+    /// There is something to send that has to wait.
+    fn on_held(&mut self, now: Time, room: u64) {
+        if room < self.snd.unsent_bytes().min(self.size.bytes().into()) {
+            self.window_filled = self.snd.next();
+        } else if self.board.is_empty() && !self.timers.is_set(Timer::Persist) {
+            // Nothing that comes by itself will change it.
+            self.timers.set(Timer::Persist, now + self.rto.timeout_ns(&self.settings));
+        }
+    }
+
+    /// Notes what leaves for the first time, a segment at a time.
+    #[inline]
+    fn first_time(&mut self, now: Time, range: Range<u64>) -> Transmit {
+        let bytes = u64::from(self.size.bytes_with(self.options_length()));
+        let was_empty = self.board.is_empty();
+        let (payload, fin) = self.snd.payload_of(&range);
+        let mut at = payload.start;
+        while payload.end - at > bytes {
+            self.board.push(now, at..at + bytes);
+            at += bytes;
+        }
+        self.board.push(now, at..payload.end + u64::from(fin));
+        self.snd.on_sent(range.end);
+        self.pacer.on_sent(range.end - range.start);
+        if self.recovery.phase() == Phase::Fast {
+            self.recovery.prr.on_sent(range.end - range.start);
+        }
+        if was_empty {
+            self.stalled_since.get_or_insert(now);
+            if self.snd.window() > 0 {
+                self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+                self.timers.stop(Timer::Persist);
+            }
+        }
+        if self.snd.window() > 0 {
+            self.set_tail_probe(now);
+        }
+        let new = if payload.is_empty() { Flags::NONE } else { self.ecn.flags(true) };
+        let mut transmit = self.segment(now, range, new);
+        transmit.ecn_capable = self.ecn.is_agreed() && !payload.is_empty();
+        transmit
+    }
+
+    /// A segment with what stands in `range`, which may be nothing.
+    #[inline]
+    fn segment(&mut self, now: Time, range: Range<u64>, new: Flags) -> Transmit {
+        let options = self.options(now);
+        let segment_bytes = self.size.bytes_with(options.length());
+        let (payload, fin) = self.snd.payload_of(&range);
+        let mut flags = Flags::ACK | new | self.ecn.flags(false);
+        if fin {
+            flags |= Flags::FIN;
+        }
+        // RFC 9293, section 3.9.1.2: "If the PSH flag is not set explicitly", it is "when the queue
+        // is empty".
+        if !payload.is_empty() && range.end >= self.snd.limit() - u64::from(self.snd.is_finished())
+        {
+            flags |= Flags::PSH;
+        }
+        let with_data = !payload.is_empty();
+        let repr = self.header(range.start, flags, options);
+        self.rcv.forget_duplicate();
+        self.ack.on_sent(with_data);
+        self.timers.stop(Timer::AckDelay);
+        self.acknowledged = self.rcv.next();
+        Transmit {
+            from: self.local,
+            to: self.remote,
+            repr,
+            connection: None,
+            payload: if with_data { payload } else { 0..0 },
+            segment_bytes,
+            ecn_capable: false,
+        }
+    }
+
+    fn header(&mut self, start: u64, flags: Flags, options: Options) -> Repr {
+        Repr {
+            source_port: self.local.port(),
+            destination_port: self.remote.port(),
+            sequence: start as u32,
+            acknowledgement: self.rcv.next() as u32,
+            flags,
+            window: self.rcv.offer(self.ack.segment_bytes()),
+            urgent: 0,
+            options,
+        }
+    }
+
+    /// The options of a segment that is no SYN.
+    #[inline]
+    fn options(&self, now: Time) -> Options {
+        let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
+        let mut options = Options { timestamps, ..Options::default() };
+        if self.sack && self.rcv.has_blocks() {
+            options.sack = self.blocks();
+        }
+        options
+    }
+
+    #[inline]
+    fn options_length(&self) -> usize {
+        match self.sack && self.rcv.has_blocks() {
+            true => self.options(Time::ZERO).length(),
+            false => 0, // none that the size of segments has not got
+        }
+    }
+
+    #[cold]
+    fn blocks(&self) -> SackBlocks {
+        let mut blocks = SackBlocks::default();
+        let mut push = |range: Range<u64>| blocks.push(range.start as u32, range.end as u32);
+        if let Some(duplicate) = self.rcv.duplicate() {
+            push(duplicate);
+        }
+        self.rcv.blocks().for_each(push);
+        blocks.truncate(match self.timestamps {
+            Some(_) => BLOCKS_MAX_WITH_TIMESTAMPS,
+            None => BLOCKS_MAX,
+        });
+        blocks
+    }
+
+    fn syn_segment(&mut self, now: Time) -> Transmit {
+        self.syn_due = false;
+        let is_answer = self.state == State::SynReceived;
+        let mut flags = Flags::SYN;
+        if is_answer {
+            flags |= Flags::ACK;
+            if self.ecn.is_agreed() {
+                flags |= Flags::ECE;
+            }
+        } else if self.settings.ecn && self.retries == 0 {
+            // RFC 3168, section 6.1.1.1: a SYN that is sent again has none of them, in case that it
+            // was lost because of them.
+            flags |= ecn::SETUP;
+        }
+        let options = self.syn_options(now);
+        let mut repr = self.header(self.snd.syn(), flags, options);
+        repr.window = self.rcv.offer_unscaled();
+        if !is_answer {
+            repr.acknowledgement = 0;
+        }
+        // Karn: a round-trip time is known only of what was sent once.
+        self.syn_sent = (self.retries == 0).then_some(now);
+        self.stalled_since.get_or_insert(now);
+        self.acknowledged = self.rcv.next();
+        self.timers.set(Timer::Retransmit, now + self.syn_timeout_ns());
+        self.ack.on_sent(false);
+        Transmit::bare(self.local, self.remote, repr)
+    }
+
+    fn reset_segment(&mut self, now: Time) -> Transmit {
+        let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
+        let options = Options { timestamps, ..Options::default() };
+        let repr = self.header(self.snd.next(), Flags::RST | Flags::ACK, options);
+        Transmit::bare(self.local, self.remote, Repr { window: 0, ..repr })
+    }
+}

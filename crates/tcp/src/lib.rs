@@ -1,0 +1,62 @@
+//! TCP for IPv4 and IPv6 (RFC 9293 and what belongs to it; `docs/tcp.md` has a row per RFC).
+//!
+//! No I/O, no clock, no randomness of its own: a [`Stack`] takes segments, times and a secret, and
+//! gives segments, deadlines and events. The IP layer is elsewhere, and so are bytes: what is sent
+//! is a queue of [`Extent`]s that the app filled, each given back when it is acknowledged; of what
+//! is received the core says which bytes belong to which place of the stream, the owner of the
+//! memory keeps them ([`Memory`]) and names them by an extent, and these come out in order. Whether
+//! the owner copies them or leaves them where the NIC put them is its own affair.
+//!
+//! Inside, sequence numbers have 64 bits (`seq`), so that nothing but the way in and out knows that
+//! they wrap.
+//!
+//! ```text
+//!              Stack ── table ─┬─ Connection ─┬─ rcv ── reassembly, ack
+//!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
+//!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, timers
+//!                ├── listen: half-open connections, cookies
+//!                └── time_wait
+//! ```
+//!
+//! Reading order: `stack` (whose a segment is), `connection` and its parts, in the order of the
+//! figure; then `listen` and `time_wait`.
+#![forbid(unsafe_code)]
+
+mod ack;
+mod config;
+mod connection;
+mod ecn;
+mod event;
+mod extent;
+mod frto;
+mod isn;
+mod listen;
+mod mtu;
+mod ports;
+mod prr;
+mod rack;
+mod rcv;
+mod reassembly;
+mod recovery;
+mod rto;
+mod scoreboard;
+mod seq;
+mod snd;
+mod stack;
+mod state;
+mod table;
+#[cfg(test)]
+mod tests;
+mod time_wait;
+mod timers;
+mod timestamps;
+mod tlp;
+
+pub use clearway_congestion::Congestion;
+pub use config::{Config, KeepAlive, Settings};
+pub use connection::{Arrival, IcmpError, Info, Transmit};
+pub use event::{End, Readiness};
+pub use extent::{Extent, Memory};
+pub use stack::{Counters, Error, Event, Listener, Stack};
+pub use state::State;
+pub use table::Key;

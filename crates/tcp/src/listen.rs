@@ -1,0 +1,243 @@
+//! Listeners, and connections that strangers have begun to open with them.
+//!
+//! ```text
+//! SYN ──▶ half-open (a few words) ──ACK──▶ connection, to be accepted
+//!  └───── too many: a cookie (nothing) ──ACK with the cookie──┘
+//! ```
+
+use core::net::{IpAddr, SocketAddr};
+use std::collections::VecDeque;
+
+use clearway_base::{SECOND, Time};
+use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
+
+use crate::config::Settings;
+use crate::connection::{Accepted, Arrival, Connecting, Transmit};
+use crate::isn::{Secret, Use};
+use crate::table::{Key, Tuple};
+use crate::{ecn, mtu, rcv};
+
+/// A port that connections may be opened to.
+#[derive(Debug)]
+pub(crate) struct ListenSocket {
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) mtu: u16,
+    pub(crate) settings: Settings,
+    /// Connections that are open and not accepted, at most; and that many half-open.
+    pub(crate) backlog: u32,
+    pub(crate) accepted: VecDeque<Key>,
+    pub(crate) half_open: u32,
+    /// When a cookie was last given out: only then is one that comes back looked at.
+    pub(crate) cookies_until: Time,
+}
+
+/// What is kept of a stranger that has sent a SYN.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HalfOpen {
+    pub(crate) tuple: Tuple,
+    pub(crate) listener: Key,
+    pub(crate) local: SocketAddr,
+    pub(crate) remote: SocketAddr,
+    pub(crate) isn: u32,
+    pub(crate) peer_isn: u32,
+    pub(crate) offer: Offer,
+    pub(crate) timestamp_offset: u32,
+    pub(crate) sent: Time,
+    pub(crate) retries: u8,
+}
+
+/// What a SYN offers, as far as this end wants it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Offer {
+    pub(crate) segment_bytes: Option<u16>,
+    pub(crate) window_scale: Option<u8>,
+    pub(crate) sack: bool,
+    /// The peer's clock.
+    pub(crate) timestamp: Option<u32>,
+    pub(crate) ecn: bool,
+}
+
+impl Offer {
+    pub(crate) fn of(repr: &Repr, settings: &Settings) -> Self {
+        let options = &repr.options;
+        Self {
+            segment_bytes: options.maximum_segment_size,
+            window_scale: options.window_scale.filter(|_| settings.window_scaling),
+            sack: options.sack_permitted && settings.sack,
+            timestamp: options
+                .timestamps
+                .filter(|_| settings.timestamps)
+                .map(|option| option.value),
+            ecn: settings.ecn && ecn::asks(repr.flags),
+        }
+    }
+
+    /// The same as options of a SYN.
+    fn options(&self) -> Options {
+        Options {
+            maximum_segment_size: self.segment_bytes,
+            window_scale: self.window_scale,
+            sack_permitted: self.sack,
+            timestamps: self.timestamp.map(|value| Timestamps { value, echo: 0 }),
+            ..Options::default()
+        }
+    }
+}
+
+impl HalfOpen {
+    /// The answer to the SYN, with a timestamp of `value`.
+    pub(crate) fn syn_ack(&self, socket: &ListenSocket, value: u32) -> Transmit {
+        let settings = &socket.settings;
+        let size = mtu::SegmentSize::new(self.remote.ip(), socket.mtu);
+        let scale = rcv::scale_for(settings.receive_buffer_bytes);
+        let options = Options {
+            maximum_segment_size: Some(size.offer(settings.segment_bytes_max)),
+            window_scale: self.offer.window_scale.map(|_| scale),
+            sack_permitted: self.offer.sack,
+            timestamps: self.offer.timestamp.map(|echo| Timestamps { value, echo }),
+            ..Options::default()
+        };
+        let mut flags = Flags::SYN | Flags::ACK;
+        if self.offer.ecn && self.retries == 0 {
+            flags |= Flags::ECE;
+        }
+        let repr = Repr {
+            source_port: self.local.port(),
+            destination_port: self.remote.port(),
+            sequence: self.isn,
+            acknowledgement: self.peer_isn.wrapping_add(1),
+            flags,
+            window: u16::try_from(settings.receive_buffer_bytes).unwrap_or(u16::MAX),
+            urgent: 0,
+            options,
+        };
+        Transmit::bare(self.local, self.remote, repr)
+    }
+
+    /// How long the next answer is waited for.
+    pub(crate) fn timeout(&self) -> Time {
+        self.sent + (SECOND << self.retries.min(6))
+    }
+
+    /// The stranger has shown that it receives at its address.
+    pub(crate) fn accepted(&self, socket: &ListenSocket) -> Accepted {
+        Accepted {
+            connecting: Connecting {
+                local: self.local,
+                remote: self.remote,
+                settings: socket.settings,
+                mtu: socket.mtu,
+                isn: self.isn,
+                timestamp_offset: self.timestamp_offset,
+            },
+            peer_isn: self.peer_isn,
+            options: self.offer.options(),
+            ecn: self.offer.ecn,
+            sent: (self.retries == 0).then_some(self.sent),
+        }
+    }
+}
+
+/// SYN cookies (RFC 4987, section 3.6): all that would be kept of a half-open connection travels in
+/// the SYN-ACK's sequence number, and what has no room there in its timestamp.
+///
+/// ```text
+/// sequence number  │ 5 bits of time │ 3 bits of segment size │ 24 bits of a keyed hash │
+/// timestamp        │ 26 bits of the clock │ ECN │ SACK │ 4 bits of window scale │
+/// ```
+pub(crate) mod cookie {
+    use super::{Offer, Secret, Time, Tuple, Use};
+    use clearway_base::SECOND;
+
+    /// How long a step of the cookies' clock is. A cookie is good for two of them.
+    const STEP_NS: u64 = 64 * SECOND;
+    /// How long cookies may come back after the last was given out.
+    pub(crate) const LIFETIME_NS: u64 = 2 * STEP_NS;
+    /// Segment sizes that are told apart: what is offered is rounded down.
+    const SIZES: [u16; 8] = [64, 512, 536, 1220, 1300, 1440, 1460, 8940];
+    const NO_SCALE: u32 = 15;
+
+    fn hash(secret: &Secret, tuple: &Tuple, peer_isn: u32, step: u64, size: usize) -> u32 {
+        secret.hash(Use::Cookie, &(tuple, peer_isn, step, size)) as u32 & 0xff_ffff
+    }
+
+    /// The sequence number for a SYN-ACK.
+    pub(crate) fn make(
+        secret: &Secret,
+        now: Time,
+        tuple: &Tuple,
+        peer_isn: u32,
+        segment_bytes: u16,
+    ) -> u32 {
+        let step = now.as_ns() / STEP_NS;
+        let size = SIZES.iter().rposition(|size| *size <= segment_bytes).unwrap_or(0);
+        let hash = hash(secret, tuple, peer_isn, step, size);
+        (step as u32 & 0x1f) << 27 | (size as u32) << 24 | hash
+    }
+
+    /// The segment size that a cookie stands for, if it is one that was made not long ago.
+    pub(crate) fn check(
+        secret: &Secret,
+        now: Time,
+        tuple: &Tuple,
+        peer_isn: u32,
+        cookie: u32,
+    ) -> Option<u16> {
+        let current = now.as_ns() / STEP_NS;
+        let size = (cookie >> 24 & 7) as usize;
+        let is_right = |step: &u64| {
+            cookie >> 27 == *step as u32 & 0x1f
+                && cookie & 0xff_ffff == hash(secret, tuple, peer_isn, *step, size)
+        };
+        let steps = [Some(current), current.checked_sub(1)];
+        steps.iter().flatten().any(is_right).then_some(SIZES[size])
+    }
+
+    /// The timestamp of a SYN-ACK with a cookie, no later than `clock`.
+    pub(crate) fn timestamp(clock: u32, offer: &Offer) -> u32 {
+        let scale = offer.window_scale.map_or(NO_SCALE, u32::from);
+        let bits = scale | u32::from(offer.sack) << 4 | u32::from(offer.ecn) << 5;
+        let value = clock & !0x3f | bits;
+        if value > clock { value.wrapping_sub(0x40) } else { value }
+    }
+
+    /// What such a timestamp says when it comes back, from a peer whose clock is `value`.
+    pub(crate) fn offer(echo: u32, value: u32) -> Offer {
+        let scale = echo & 0xf;
+        Offer {
+            segment_bytes: None,
+            window_scale: (scale <= 14).then_some(scale as u8),
+            sack: echo & 0x10 != 0,
+            timestamp: Some(value),
+            ecn: echo & 0x20 != 0,
+        }
+    }
+}
+
+/// A half-open connection as a cookie brings it back.
+pub(crate) fn from_cookie(
+    arrival: &Arrival,
+    segment_bytes: u16,
+    tuple: Tuple,
+    listener: Key,
+    timestamp_offset: u32,
+) -> HalfOpen {
+    let repr = &arrival.repr;
+    let offer = match repr.options.timestamps {
+        Some(option) => cookie::offer(option.echo, option.value),
+        None => Offer::default(),
+    };
+    HalfOpen {
+        tuple,
+        listener,
+        local: arrival.to,
+        remote: arrival.from,
+        isn: repr.acknowledgement.wrapping_sub(1),
+        peer_isn: repr.sequence.wrapping_sub(1),
+        offer: Offer { segment_bytes: Some(segment_bytes), ..offer },
+        timestamp_offset,
+        sent: Time::ZERO,
+        retries: 1, // the round-trip time is not known
+    }
+}

@@ -1,0 +1,90 @@
+//! How large segments are: RFC 9293, section 3.7.1, and RFC 6691; the path's MTU by RFC 1191 and RFC 8201.
+
+use core::net::IpAddr;
+
+use clearway_wire::{ipv4, ipv6, tcp};
+
+/// What bounds the size of a segment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SegmentSize {
+    /// IP and TCP headers without options.
+    headers: u16,
+    /// The MTU of the own interface, and what the path has been found to take.
+    link_mtu: u16,
+    path_mtu: u16,
+    /// The peer's MSS option, or the default.
+    peer_bytes: u16,
+    /// What every segment has in options.
+    options: u16,
+    is_v6: bool,
+}
+
+/// RFC 9293, section 3.7.1: "If an MSS Option is not received at connection setup, TCP implementations
+/// MUST assume a default send MSS of 536 (576 - 40) for IPv4 or 1220 (1280 - 60) for IPv6".
+const DEFAULT_V4: u16 = 536;
+const DEFAULT_V6: u16 = 1220;
+/// Less than this is an attack, whoever asks for it: a peer's MSS of 1 would make 60 times as many
+/// segments. Linux has 48 with 12 of options.
+const BYTES_MIN: u16 = 64;
+/// RFC 1191, section 3, and RFC 8200, section 5. IPv4 allows 68; no path has been seen with that.
+const MTU_MIN_V4: u16 = 552;
+const MTU_MIN_V6: u16 = 1280;
+
+impl SegmentSize {
+    pub(crate) fn new(remote: IpAddr, link_mtu: u16) -> Self {
+        let is_v6 = remote.is_ipv6();
+        let ip = if is_v6 { ipv6::HEADER_LENGTH } else { ipv4::HEADER_LENGTH };
+        Self {
+            headers: (ip + tcp::HEADER_LENGTH) as u16,
+            link_mtu,
+            path_mtu: link_mtu,
+            peer_bytes: if is_v6 { DEFAULT_V6 } else { DEFAULT_V4 },
+            options: 0,
+            is_v6,
+        }
+    }
+
+    /// What this end says in its MSS option.
+    pub(crate) fn offer(&self, most: Option<u16>) -> u16 {
+        let bytes = self.link_mtu.saturating_sub(self.headers);
+        most.map_or(bytes, |most| bytes.min(most)).max(BYTES_MIN)
+    }
+
+    /// What the peer, and the app, allow; and the options that every segment has.
+    pub(crate) fn agree(&mut self, peer: Option<u16>, most: Option<u16>, options: usize) {
+        if let Some(peer) = peer {
+            self.peer_bytes = peer;
+        }
+        self.peer_bytes = self.peer_bytes.min(most.unwrap_or(u16::MAX)).max(BYTES_MIN);
+        self.options = options as u16;
+    }
+
+    /// Payload of a full segment.
+    #[inline]
+    pub(crate) fn bytes(&self) -> u32 {
+        let path = self.path_mtu.saturating_sub(self.headers);
+        u32::from(self.peer_bytes.min(path).max(BYTES_MIN).saturating_sub(self.options).max(1))
+    }
+
+    /// The same, with `options` bytes of them in it.
+    #[inline]
+    pub(crate) fn bytes_with(&self, options: usize) -> u32 {
+        let more = (options as u32).saturating_sub(self.options.into());
+        self.bytes().saturating_sub(more).max(1)
+    }
+
+    /// A router says that packets of the path may have `mtu` bytes at most. True if that is news.
+    pub(crate) fn on_too_big(&mut self, mtu: u32) -> bool {
+        let least = if self.is_v6 { MTU_MIN_V6 } else { MTU_MIN_V4 };
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
+        let is_news = mtu < self.path_mtu;
+        if is_news {
+            self.path_mtu = mtu;
+        }
+        is_news
+    }
+
+    pub(crate) const fn path_mtu(&self) -> u16 {
+        self.path_mtu
+    }
+}

@@ -1,0 +1,312 @@
+//! The receiving half: which bytes are new, what the window is, when the peer has finished.
+
+use core::ops::Range;
+
+use crate::extent::{Extent, Memory};
+use crate::reassembly::Reassembly;
+use crate::table::Key;
+
+/// The receive sequence space (RFC 9293, section 3.3.1).
+#[derive(Debug)]
+pub(crate) struct Receive {
+    /// RCV.NXT.
+    next: u64,
+    /// RCV.NXT + RCV.WND as the peer knows it. It never goes back: RFC 9293, section 3.8.6, SHLD-14.
+    edge: u64,
+    /// Where the stream begins.
+    first: u64,
+    /// What the app has given back.
+    released: u64,
+    /// Where the peer's FIN stands, once it is known.
+    fin: Option<u64>,
+    queue: Reassembly,
+    /// What has come twice, to be reported (RFC 2883).
+    duplicate: Option<Range<u64>>,
+    buffer_bytes: u32,
+    scale: u8,
+}
+
+/// What a segment has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Received {
+    /// Bytes, and the FIN, that are in order now and were not before.
+    pub(crate) advanced: u64,
+    /// It is to be acknowledged at once: it came out of order, or again, or filled a hole, or
+    /// there was no room for it.
+    pub(crate) is_urgent: bool,
+    /// With it, all that the peer will ever send is here.
+    pub(crate) is_finished: bool,
+}
+
+impl Receive {
+    /// The peer's SYN stands at `syn`.
+    pub(crate) fn new(syn: u64, buffer_bytes: u32, scale: u8) -> Self {
+        let first = syn + 1;
+        Self {
+            next: first,
+            edge: first + u64::from(initial_window(buffer_bytes)),
+            first,
+            released: first,
+            fin: None,
+            queue: Reassembly::default(),
+            duplicate: None,
+            buffer_bytes,
+            scale,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) const fn window(&self) -> u64 {
+        self.edge.saturating_sub(self.next)
+    }
+
+    pub(crate) const fn scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// RFC 9293, section 3.10.7.4: "There are four cases for the acceptability test". One case more:
+    /// a segment without a length right behind the window is of a peer that has filled it, and
+    /// what it acknowledges is worth as much as before.
+    #[inline]
+    pub(crate) fn is_acceptable(&self, start: u64, length: u64) -> bool {
+        match (length, self.window()) {
+            (0, _) => (self.next..=self.edge).contains(&start),
+            // "If the RCV.WND is zero, no segments will be acceptable, but special allowance
+            // should be made to accept valid ACKs, URGs, and RSTs."
+            (_, 0) => start == self.next,
+            _ => start < self.edge && start + length > self.next,
+        }
+    }
+
+    /// True if a reset at `start` may be of this connection at all: RFC 5961, section 3.2.
+    pub(crate) const fn is_in_window(&self, start: u64) -> bool {
+        start == self.next || (start >= self.next && start < self.edge)
+    }
+
+    /// Takes the payload of a segment, `length` bytes at `start`, and its FIN.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        key: Key,
+        start: u64,
+        length: u32,
+        has_fin: bool,
+        memory: &mut impl Memory,
+    ) -> Received {
+        let is_next = start == self.next && start + u64::from(length) <= self.edge;
+        if is_next && !has_fin && self.fin.is_none() && self.queue.is_contiguous() {
+            return self.append(key, length, memory);
+        }
+        self.handle_any(key, start, length, has_fin, memory)
+    }
+
+    /// The common case: the next bytes, nothing out of order, no FIN.
+    #[inline]
+    fn append(&mut self, key: Key, length: u32, memory: &mut impl Memory) -> Received {
+        let Some(extent) = memory.keep(key, self.next - self.first, 0..length) else {
+            return Received { is_urgent: true, ..Received::default() };
+        };
+        debug_assert_eq!(extent.length, length);
+        self.queue.append(extent);
+        self.next += u64::from(length);
+        Received { advanced: u64::from(length), ..Received::default() }
+    }
+
+    fn handle_any(
+        &mut self,
+        key: Key,
+        start: u64,
+        length: u32,
+        has_fin: bool,
+        memory: &mut impl Memory,
+    ) -> Received {
+        let (before, had_holes) = (self.next, !self.queue.is_contiguous());
+        let whole = start..start + u64::from(length);
+        if has_fin {
+            self.learn_fin(whole.end);
+        }
+        let end = whole.end.min(self.edge).min(self.fin.unwrap_or(u64::MAX));
+        let wanted = start.max(self.next)..end;
+        if length > 0 {
+            self.note_duplicate(&whole, &wanted);
+        }
+        if !wanted.is_empty() {
+            self.keep_missing(key, start, &wanted, memory);
+            if wanted.start > self.next {
+                self.queue.touch(wanted.start);
+            }
+        }
+        if self.fin == Some(self.next) {
+            self.next += 1;
+        }
+        Received {
+            advanced: self.next - before,
+            // RFC 5681, section 4.2: out-of-order segments "SHOULD be acknowledged immediately",
+            // and so should one "that fills in all or part of a gap in the sequence space".
+            is_urgent: has_fin || had_holes || self.next < whole.end || start < before,
+            is_finished: self.is_finished() && before < self.next,
+        }
+    }
+
+    /// Where a FIN stands counts only if nothing has come from behind it.
+    fn learn_fin(&mut self, at: u64) {
+        if self.fin.is_none()
+            && at >= self.next
+            && at <= self.edge
+            && !self.queue.blocks().any(|block| block.end > at)
+        {
+            self.fin = Some(at);
+        }
+    }
+
+    fn keep_missing(
+        &mut self,
+        key: Key,
+        start: u64,
+        wanted: &Range<u64>,
+        memory: &mut impl Memory,
+    ) {
+        let mut at = wanted.start;
+        while let Some(part) = self.queue.missing(&(at..wanted.end)) {
+            let is_next = part.start == self.next;
+            if !is_next && !self.queue.has_room(self.buffer_bytes) {
+                return;
+            }
+            let of_payload = (part.start - start) as u32..(part.end - start) as u32;
+            let Some(extent) = memory.keep(key, part.start - self.first, of_payload) else {
+                return;
+            };
+            debug_assert_eq!(u64::from(extent.length), part.end - part.start);
+            if is_next {
+                self.queue.append(extent);
+                self.next = self.queue.advance(part.end);
+            } else {
+                self.queue.insert(part.start, extent);
+            }
+            at = part.end.max(self.next);
+        }
+    }
+
+    /// RFC 2883, section 4: what "has been received more than once" is reported in the first block.
+    fn note_duplicate(&mut self, whole: &Range<u64>, wanted: &Range<u64>) {
+        if whole.start < self.next {
+            self.duplicate = Some(whole.start..whole.end.min(self.next));
+        } else if !wanted.is_empty() && self.queue.missing(wanted).is_none() {
+            self.duplicate = Some(wanted.clone());
+        }
+    }
+
+    /// What has come twice and is not reported.
+    pub(crate) fn duplicate(&self) -> Option<Range<u64>> {
+        self.duplicate.clone()
+    }
+
+    /// It is reported.
+    #[inline]
+    pub(crate) fn forget_duplicate(&mut self) {
+        self.duplicate = None;
+    }
+
+    /// Reports a segment before the window as come twice.
+    pub(crate) fn note_old(&mut self, start: u64, length: u64) {
+        let end = (start + length).min(self.next);
+        if start < end {
+            self.duplicate = Some(start..end);
+        }
+    }
+
+    /// True if there is something for the options of an acknowledgement to say.
+    #[inline]
+    pub(crate) fn has_blocks(&self) -> bool {
+        self.duplicate.is_some() || !self.queue.is_contiguous()
+    }
+
+    /// What has come out of order, newest first.
+    pub(crate) fn blocks(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.queue.blocks()
+    }
+
+    /// The window for a segment that leaves now, shifted: RFC 9293, section 3.8.6.2.2, and RFC 7323,
+    /// section 2.3.
+    #[inline]
+    pub(crate) fn offer(&mut self, segment_bytes: u32) -> u16 {
+        let step = u64::from(self.buffer_bytes / 2).min(segment_bytes.into());
+        let candidate = self.released + u64::from(self.buffer_bytes);
+        if candidate >= self.edge + step {
+            self.edge = candidate;
+        }
+        // Rounded up: rounding down would take back what was promised (RFC 7323, section 2.4).
+        let shifted = self.window().div_ceil(1 << self.scale).min(u64::from(u16::MAX));
+        self.edge = self.edge.min(self.next + (u64::from(u16::MAX) << self.scale));
+        self.edge = self.edge.max(self.next + (shifted << self.scale));
+        shifted as u16
+    }
+
+    /// The window of a SYN, which is never shifted.
+    pub(crate) fn offer_unscaled(&self) -> u16 {
+        initial_window(self.buffer_bytes)
+    }
+
+    /// True if the peer should hear now that the window is larger: by two segments or half of the
+    /// buffer, or at all if it was nearly closed.
+    pub(crate) fn update_is_due(&self, segment_bytes: u32) -> bool {
+        let half = u64::from(self.buffer_bytes / 2);
+        let step = half.min(2 * u64::from(segment_bytes)).max(1);
+        let gain = (self.released + u64::from(self.buffer_bytes)).saturating_sub(self.edge);
+        let is_small = self.window() < half.min(segment_bytes.into());
+        gain >= step && (is_small || gain >= half || self.window() < half)
+    }
+
+    /// Hands over the next bytes in order.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<Extent> {
+        self.queue.take()
+    }
+
+    /// The app is done with `bytes` of what it has taken.
+    pub(crate) fn release(&mut self, bytes: u64) {
+        let taken = self.data_end() - self.queue.in_order_bytes();
+        self.released = (self.released + bytes).min(taken);
+    }
+
+    /// Behind the last byte in order.
+    fn data_end(&self) -> u64 {
+        if self.is_finished() { self.next - 1 } else { self.next }
+    }
+
+    pub(crate) fn is_finished(&self) -> bool {
+        self.fin.is_some_and(|fin| fin < self.next)
+    }
+
+    /// Bytes that have come in order and that nobody has taken.
+    pub(crate) const fn unread_bytes(&self) -> u64 {
+        self.queue.in_order_bytes()
+    }
+
+    /// Bytes that have come out of order.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.queue.ahead_bytes()
+    }
+
+    /// Bytes of the stream that have come in order.
+    pub(crate) fn received_bytes(&self) -> u64 {
+        self.data_end() - self.first
+    }
+
+    pub(crate) fn drain(&mut self, discard: impl FnMut(Extent)) {
+        self.queue.drain(discard);
+    }
+}
+
+fn initial_window(buffer_bytes: u32) -> u16 {
+    u16::try_from(buffer_bytes).unwrap_or(u16::MAX)
+}
+
+/// By how much the windows of a buffer have to be shifted.
+pub(crate) fn scale_for(buffer_bytes: u32) -> u8 {
+    (0..14).find(|scale| buffer_bytes >> scale <= u32::from(u16::MAX)).unwrap_or(14)
+}

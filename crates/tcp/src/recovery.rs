@@ -1,0 +1,87 @@
+//! What is done about loss: in which phase a connection is, from the first lost segment until all that
+//! was outstanding then is acknowledged.
+
+use crate::frto::Frto;
+use crate::prr::Prr;
+use crate::timestamps::is_before;
+
+/// The phases of RFC 5681 and RFC 6675.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Nothing is lost.
+    #[default]
+    Open,
+    /// Fast recovery.
+    Fast,
+    /// After a retransmission timeout.
+    Timeout,
+}
+
+/// The state of loss recovery.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Recovery {
+    phase: Phase,
+    /// What was sent when the phase began; it is over when that is acknowledged.
+    point: u64,
+    pub(crate) prr: Prr,
+    /// What may be in flight during fast recovery.
+    pub(crate) window_bytes: u64,
+    pub(crate) frto: Frto,
+    /// The timestamp of the first retransmission: an acknowledgement that echoes an older one is of the
+    /// original (the Eifel detection of RFC 3522).
+    first_stamp: Option<u32>,
+    /// Duplicate acknowledgements of a peer without SACK (RFC 5681, RFC 6582).
+    pub(crate) duplicates: u32,
+    /// Segments that may be sent whatever the window is: lost ones, and new ones.
+    pub(crate) free_lost: u8,
+    pub(crate) free_new: u8,
+}
+
+impl Recovery {
+    #[inline]
+    pub(crate) const fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    pub(crate) const fn point(&self) -> u64 {
+        self.point
+    }
+
+    /// Fast recovery begins. RFC 6675, section 5, step 4.3: the first lost segment is sent in any case.
+    pub(crate) fn begin_fast(&mut self, point: u64, in_flight_bytes: u64) {
+        (self.phase, self.point) = (Phase::Fast, point);
+        self.prr = Prr::new(in_flight_bytes);
+        self.free_lost = 1;
+        self.first_stamp = None;
+    }
+
+    /// A retransmission timeout.
+    pub(crate) fn begin_timeout(&mut self, point: u64) {
+        if self.phase != Phase::Timeout {
+            self.first_stamp = None;
+        }
+        (self.phase, self.point) = (Phase::Timeout, point);
+        (self.free_lost, self.free_new) = (1, 0);
+    }
+
+    /// Something is sent again for the first time, at `stamp` of the own clock.
+    pub(crate) fn on_resent(&mut self, stamp: u32) {
+        self.first_stamp.get_or_insert(stamp);
+        self.free_lost = self.free_lost.saturating_sub(1);
+    }
+
+    /// RFC 3522, section 3.2: "If the value of the Timestamp Echo Reply field [...] is smaller than
+    /// [...] RetransmitTS", the original has arrived.
+    pub(crate) fn is_of_the_original(&self, echo: u32) -> bool {
+        self.first_stamp.is_some_and(|stamp| echo != 0 && is_before(echo, stamp))
+    }
+
+    /// All that the phase was about is acknowledged, or it was for nothing.
+    pub(crate) fn end(&mut self) {
+        *self = Self { point: self.point, ..Self::default() };
+    }
+}

@@ -1,0 +1,412 @@
+//! What has been sent and is not acknowledged: when each segment left, what has arrived by selective
+//! acknowledgements (RFC 2018), what is lost (RFC 8985).
+//!
+//! ```text
+//! una                                                          nxt
+//!  │ record │ record │ record │ record │ record │ ... │ record │
+//!     lost    sacked   sacked   again    lost
+//! ```
+//!
+//! A record is a segment as it was last sent. A selective acknowledgement of a part of one counts for
+//! nothing: a peer that could split records could make many (CVE-2019-11477, "SACK panic"). What has
+//! arrived already is skipped as a whole, so that no acknowledgement makes us look at it again.
+
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use clearway_base::{RangeSet, Time};
+
+use crate::rack::{Rack, Sent, Window};
+
+/// One segment, as it was last sent.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    start: u64,
+    sent: Time,
+    length: u32,
+    /// It has been sent more than once.
+    again: bool,
+}
+
+impl Record {
+    const fn end(&self) -> u64 {
+        self.start + self.length as u64
+    }
+
+    const fn range(&self) -> Range<u64> {
+        self.start..self.end()
+    }
+
+    const fn as_sent(&self) -> Sent {
+        Sent { at: self.sent, end: self.end() }
+    }
+}
+
+/// All that is outstanding.
+#[derive(Debug, Default)]
+pub(crate) struct Scoreboard {
+    records: VecDeque<Record>,
+    bytes: u64,
+    /// Arrived, by selective acknowledgements.
+    sacked: RangeSet,
+    sacked_bytes: u64,
+    /// To be sent again.
+    lost: RangeSet,
+    lost_bytes: u64,
+    /// What has been sent again, in the order of time. What has been sent once is in that order as
+    /// records are.
+    resent: VecDeque<Sent>,
+    /// Of what has been sent once, all before this is acknowledged, or was found to be lost.
+    judged: u64,
+}
+
+/// What an acknowledgement says has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivered {
+    pub(crate) now: Time,
+    pub(crate) min_rtt_ns: u64,
+    /// What had not arrived before.
+    pub(crate) bytes: u64,
+    /// When the newest and, of what is acknowledged in order, the oldest of it were sent that were
+    /// sent once: others are ambiguous (Karn's algorithm).
+    pub(crate) newest: Option<Time>,
+    pub(crate) oldest: Option<Time>,
+    /// When the newest transmission of all left.
+    pub(crate) last_sent: Time,
+}
+
+impl Delivered {
+    pub(crate) const fn new(now: Time, min_rtt_ns: u64) -> Self {
+        let last_sent = Time::ZERO;
+        Self { now, min_rtt_ns, bytes: 0, newest: None, oldest: None, last_sent }
+    }
+
+    #[inline]
+    fn add(&mut self, record: &Record, rack: &mut Rack) {
+        self.last_sent = self.last_sent.max(record.sent);
+        if !record.again {
+            self.newest = self.newest.max(Some(record.sent));
+        }
+        rack.on_delivered(self.now, record.as_sent(), record.again, self.min_rtt_ns);
+    }
+}
+
+/// What has been found to be lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lost {
+    pub(crate) bytes: u64,
+    /// When the last of it was sent.
+    pub(crate) sent: Time,
+    /// When more of it may count as lost.
+    pub(crate) next: Option<Time>,
+}
+
+/// More holes than this are not kept in mind: selective acknowledgements are advice, and what is
+/// not noted is only sent again. A path that loses one of two segments makes as many with a
+/// window of 3 MB.
+const SACKED_RANGES_MAX: usize = 1024;
+
+impl Scoreboard {
+    /// A segment has been sent for the first time: what comes behind all others.
+    #[inline]
+    pub(crate) fn push(&mut self, now: Time, range: Range<u64>) {
+        debug_assert!(self.records.back().is_none_or(|last| last.end() == range.start));
+        let length = (range.end - range.start) as u32;
+        self.records.push_back(Record { start: range.start, sent: now, length, again: false });
+        self.bytes += u64::from(length);
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Segments outstanding.
+    pub(crate) fn segments(&self) -> usize {
+        self.records.len()
+    }
+
+    /// RFC 6675's pipe: what is thought to be in the network.
+    #[inline]
+    pub(crate) const fn in_flight_bytes(&self) -> u64 {
+        self.bytes - self.sacked_bytes - self.lost_bytes
+    }
+
+    pub(crate) const fn sacked_bytes(&self) -> u64 {
+        self.sacked_bytes
+    }
+
+    pub(crate) const fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
+    }
+
+    #[inline]
+    pub(crate) const fn has_lost(&self) -> bool {
+        self.lost_bytes > 0
+    }
+
+    /// All before `una` is acknowledged.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, una: u64, delivered: &mut Delivered, rack: &mut Rack) {
+        while let Some(record) = self.records.front_mut().filter(|record| record.start < una) {
+            let whole = *record;
+            let gone = (una.min(whole.end()) - whole.start) as u32;
+            if gone < whole.length {
+                record.start += u64::from(gone);
+                record.length -= gone;
+            } else {
+                self.records.pop_front();
+            }
+            self.count_out(&whole, gone.into(), delivered, rack);
+        }
+        if !self.sacked.is_empty() {
+            self.sacked.forget_below(una);
+        }
+        if !self.lost.is_empty() {
+            self.lost.forget_below(una);
+        }
+        if self.records.is_empty() {
+            self.resent.clear();
+        }
+    }
+
+    #[inline]
+    fn count_out(
+        &mut self,
+        record: &Record,
+        gone: u64,
+        delivered: &mut Delivered,
+        rack: &mut Rack,
+    ) {
+        self.bytes -= gone;
+        if self.sacked_bytes > 0 && self.sacked.contains(record.start) {
+            self.sacked_bytes -= gone;
+            return;
+        }
+        if self.lost_bytes > 0 && self.lost.contains(record.start) {
+            self.lost_bytes -= gone;
+        }
+        delivered.bytes += gone;
+        if !record.again {
+            delivered.oldest.get_or_insert(record.sent);
+        }
+        if gone == u64::from(record.length) {
+            delivered.add(record, rack);
+        }
+    }
+
+    /// The block `range`, all of which is outstanding, has arrived.
+    pub(crate) fn sack(&mut self, range: &Range<u64>, delivered: &mut Delivered, rack: &mut Rack) {
+        let mut index = self.records.partition_point(|record| record.start < range.start);
+        while let Some(start) = self.records.get(index).map(|record| record.start) {
+            if let Some(known) = self.sacked.range_of(start) {
+                if known.end >= range.end {
+                    return;
+                }
+                index = self.index_of(known.end);
+                continue;
+            }
+            let end = self.sack_run(index, range.end, delivered, rack);
+            if end == start {
+                return;
+            }
+            index = self.index_of(end);
+        }
+    }
+
+    /// The records from `index` on up to `limit` that had not arrived have. Returns where they end.
+    fn sack_run(
+        &mut self,
+        index: usize,
+        limit: u64,
+        delivered: &mut Delivered,
+        rack: &mut Rack,
+    ) -> u64 {
+        let start = self.records[index].start;
+        let known = self.sacked.iter().next_back().map_or(0, |last| last.end);
+        let is_bounded = self.sacked.len() < SACKED_RANGES_MAX;
+        let mut end = start;
+        for record in self.records.range(index..) {
+            let is_known = record.start < known && self.sacked.contains(record.start);
+            if record.end() > limit || is_known || !is_bounded {
+                break;
+            }
+            if self.lost_bytes > 0 && self.lost.contains(record.start) {
+                self.lost_bytes -= u64::from(record.length);
+                self.lost.remove(record.range());
+            }
+            delivered.bytes += u64::from(record.length);
+            delivered.add(record, rack);
+            end = record.end();
+        }
+        self.sacked_bytes += self.sacked.insert(start..end);
+        end
+    }
+
+    /// RACK_detect_loss (RFC 8985, section 6.2, step 5).
+    pub(crate) fn detect_lost(&mut self, now: Time, rack: &Rack, window: &Window) -> Lost {
+        let mut lost = Lost::default();
+        self.judge_sent_once(now, rack, window, &mut lost);
+        self.judge_resent(now, rack, window, &mut lost);
+        lost
+    }
+
+    fn judge_sent_once(&mut self, now: Time, rack: &Rack, window: &Window, lost: &mut Lost) {
+        let mut index = self.index_of(self.judged);
+        while let Some(record) = self.records.get(index).copied() {
+            if let Some(known) = self.sacked.range_of(record.start) {
+                self.judged = known.end;
+                index = self.index_of(known.end);
+                continue;
+            }
+            if !record.again && !self.lost.contains(record.start) {
+                if !rack.is_after(record.as_sent()) {
+                    return;
+                }
+                let deadline = rack.deadline(record.sent, window);
+                if deadline > now {
+                    lost.next = Some(deadline);
+                    return;
+                }
+                self.mark_lost(&record, lost);
+            }
+            self.judged = record.end();
+            index += 1;
+        }
+    }
+
+    fn judge_resent(&mut self, now: Time, rack: &Rack, window: &Window, lost: &mut Lost) {
+        while let Some(sent) = self.resent.front().copied() {
+            if let Some(record) = self.standing(sent) {
+                if !rack.is_after(sent) {
+                    return;
+                }
+                let deadline = rack.deadline(sent.at, window);
+                if deadline > now {
+                    lost.next = Some(lost.next.map_or(deadline, |next| next.min(deadline)));
+                    return;
+                }
+                self.mark_lost(&record, lost);
+            }
+            self.resent.pop_front();
+        }
+    }
+
+    /// The record whose last transmission is `sent`, if nothing has become of it.
+    fn standing(&self, sent: Sent) -> Option<Record> {
+        let record = *self.records.get(self.index_of(sent.end - 1))?;
+        let is_open = record.as_sent() == sent
+            && !self.sacked.contains(record.start)
+            && !self.lost.contains(record.start);
+        is_open.then_some(record)
+    }
+
+    fn mark_lost(&mut self, record: &Record, lost: &mut Lost) {
+        self.lost_bytes += self.lost.insert(record.range());
+        lost.bytes += u64::from(record.length);
+        lost.sent = lost.sent.max(record.sent);
+    }
+
+    /// The first segment counts as lost.
+    pub(crate) fn mark_first_lost(&mut self) -> Lost {
+        let mut lost = Lost::default();
+        if let Some(first) = self.records.front().copied()
+            && !self.lost.contains(first.start)
+        {
+            self.mark_lost(&first, &mut lost);
+        }
+        lost
+    }
+
+    /// All that has not arrived counts as lost.
+    pub(crate) fn mark_all_lost(&mut self) {
+        let mut lost = Lost::default();
+        for index in 0..self.records.len() {
+            let record = self.records[index];
+            if !self.sacked.contains(record.start) {
+                self.mark_lost(&record, &mut lost);
+            }
+        }
+        self.resent.clear();
+        self.judged = self.records.back().map_or(self.judged, Record::end);
+    }
+
+    /// Nothing was lost after all.
+    pub(crate) fn forget_lost(&mut self) {
+        (self.lost, self.lost_bytes) = (RangeSet::new(), 0);
+    }
+
+    /// What is longer than `most` has not passed a router: it is lost, and that is no congestion.
+    pub(crate) fn mark_longer_lost(&mut self, most: u32) {
+        let mut lost = Lost::default();
+        for index in 0..self.records.len() {
+            let record = self.records[index];
+            if record.length > most && !self.sacked.contains(record.start) {
+                self.mark_lost(&record, &mut lost);
+            }
+        }
+    }
+
+    /// RFC 2018, section 8: a receiver may take back what it has acknowledged selectively. It has if the
+    /// first segment is such.
+    pub(crate) fn forget_sacked_if_taken_back(&mut self) {
+        let first = self.records.front().map(|record| record.start);
+        if let Some(first) = first.filter(|first| self.sacked.contains(*first)) {
+            (self.sacked, self.sacked_bytes) = (RangeSet::new(), 0);
+            self.judged = first;
+        }
+    }
+
+    /// The first lost segment, or its first `most` bytes, is sent again now.
+    pub(crate) fn resend_lost(&mut self, now: Time, most: u32) -> Option<Range<u64>> {
+        let start = self.lost.first()?.start;
+        let index = self.index_of(start);
+        self.split(index, most);
+        Some(self.resend(now, index))
+    }
+
+    /// The last segment, or its last `most` bytes, is sent again now.
+    pub(crate) fn resend_last(&mut self, now: Time, most: u32) -> Option<Range<u64>> {
+        let last = self.records.back()?;
+        let ahead = last.length.saturating_sub(most);
+        self.split(self.records.len() - 1, if ahead == 0 { u32::MAX } else { ahead });
+        Some(self.resend(now, self.records.len() - 1))
+    }
+
+    fn resend(&mut self, now: Time, index: usize) -> Range<u64> {
+        let record = &mut self.records[index];
+        (record.sent, record.again) = (now, true);
+        let record = *record;
+        self.resent.push_back(record.as_sent());
+        if self.lost.contains(record.start) {
+            self.lost.remove(record.range());
+            self.lost_bytes -= u64::from(record.length);
+        }
+        record.range()
+    }
+
+    /// Makes two records of one that is longer than `most`.
+    fn split(&mut self, index: usize, most: u32) {
+        let record = &mut self.records[index];
+        if record.length > most {
+            let start = record.start + u64::from(most);
+            let behind = Record { start, length: record.length - most, ..*record };
+            record.length = most;
+            self.records.insert(index + 1, behind);
+        }
+    }
+
+    /// What has been sent has not been taken, and is as if it had not been sent.
+    pub(crate) fn clear(&mut self) {
+        *self = Self { judged: self.judged, ..Self::default() };
+    }
+
+    fn index_of(&self, position: u64) -> usize {
+        match self.records.front() {
+            Some(first) if position > first.start => {
+                self.records.partition_point(|record| record.end() <= position)
+            }
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The sending half: what the app has given, how far it has been sent, what the peer has room for.
+//!
+//! ```text
+//!  given back │ una   sent, not acknowledged   nxt │ not sent yet │ end
+//! ```
+
+use core::ops::Range;
+
+use clearway_base::ShortQueue;
+
+use crate::extent::Extent;
+
+/// The send sequence space (RFC 9293, section 3.3.1) and the extents in it.
+#[derive(Debug)]
+pub(crate) struct Send {
+    /// SND.UNA, SND.NXT, and behind the last byte that the app has given.
+    una: u64,
+    next: u64,
+    end: u64,
+    /// Where the stream begins.
+    first: u64,
+    /// SND.WND, the largest there has been, and when it was set: SND.WL1 and SND.WL2.
+    window: u64,
+    window_max: u64,
+    window_start: u64,
+    window_ack: u64,
+    queue: ShortQueue<Queued>,
+    /// A FIN stands at `end`.
+    fin: bool,
+    scale: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    start: u64,
+    extent: Extent,
+}
+
+impl Queued {
+    const fn end(&self) -> u64 {
+        self.start + self.extent.length as u64
+    }
+}
+
+/// What decides whether a segment that is not full is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Eagerness {
+    pub(crate) no_delay: bool,
+    pub(crate) cork: bool,
+}
+
+impl Send {
+    /// The own SYN stands at `syn`.
+    pub(crate) fn new(syn: u64) -> Self {
+        let first = syn + 1;
+        Self {
+            una: syn,
+            next: first,
+            end: first,
+            first,
+            window: 0,
+            window_max: 0,
+            window_start: 0,
+            window_ack: 0,
+            queue: ShortQueue::new(),
+            fin: false,
+            scale: 0,
+        }
+    }
+
+    #[inline]
+    pub(crate) const fn una(&self) -> u64 {
+        self.una
+    }
+
+    #[inline]
+    pub(crate) const fn next(&self) -> u64 {
+        self.next
+    }
+
+    pub(crate) const fn first(&self) -> u64 {
+        self.first
+    }
+
+    pub(crate) const fn syn(&self) -> u64 {
+        self.first - 1
+    }
+
+    #[inline]
+    pub(crate) const fn window(&self) -> u64 {
+        self.window
+    }
+
+    pub(crate) const fn window_max(&self) -> u64 {
+        self.window_max
+    }
+
+    pub(crate) const fn set_scale(&mut self, scale: u8) {
+        self.scale = scale;
+    }
+
+    pub(crate) const fn scale(&self) -> u8 {
+        self.scale
+    }
+
+    /// Extents that are not acknowledged.
+    pub(crate) fn extents_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Bytes that wait for an acknowledgement, sent or not.
+    pub(crate) const fn queued_bytes(&self) -> u64 {
+        self.end.saturating_sub(self.una)
+    }
+
+    pub(crate) const fn unsent_bytes(&self) -> u64 {
+        self.end.saturating_sub(self.next)
+    }
+
+    pub(crate) fn acknowledged_bytes(&self) -> u64 {
+        self.una.min(self.end).saturating_sub(self.first)
+    }
+
+    /// Appends what the app has given.
+    pub(crate) fn push(&mut self, extent: Extent) {
+        debug_assert!(!self.fin);
+        self.queue.push_back(Queued { start: self.end, extent });
+        self.end += u64::from(extent.length);
+    }
+
+    /// There will be no more.
+    pub(crate) const fn finish(&mut self) {
+        self.fin = true;
+    }
+
+    pub(crate) const fn is_finished(&self) -> bool {
+        self.fin
+    }
+
+    /// Behind all that is to be sent.
+    #[inline]
+    pub(crate) const fn limit(&self) -> u64 {
+        self.end + self.fin as u64
+    }
+
+    /// True if there is something that has never been sent.
+    #[inline]
+    pub(crate) const fn has_unsent(&self) -> bool {
+        self.next < self.limit()
+    }
+
+    pub(crate) const fn is_fin_acknowledged(&self) -> bool {
+        self.fin && self.una > self.end
+    }
+
+    /// The bytes, and whether there is a FIN, of what stands in `range`.
+    #[inline]
+    pub(crate) fn payload_of(&self, range: &Range<u64>) -> (Range<u64>, bool) {
+        let fin = !range.is_empty() && range.end > self.end;
+        (range.start..range.end.min(self.end), fin)
+    }
+
+    /// RFC 9293, section 3.10.7.4: "If (SND.WL1 < SEG.SEQ or (SND.WL1 = SEG.SEQ and SND.WL2 =<
+    /// SEG.ACK)), set SND.WND <- SEG.WND". True if it has changed.
+    #[inline]
+    pub(crate) fn update_window(&mut self, start: u64, ack: u64, window: u16, scale: bool) -> bool {
+        if (self.window_start, self.window_ack) > (start, ack) {
+            return false;
+        }
+        (self.window_start, self.window_ack) = (start, ack);
+        let shift = if scale { self.scale } else { 0 };
+        let window = u64::from(window) << shift;
+        self.window_max = self.window_max.max(window);
+        core::mem::replace(&mut self.window, window) != window
+    }
+
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, ack: u64) {
+        debug_assert!(ack <= self.next);
+        self.una = ack;
+    }
+
+    /// What to send next, `segment_bytes` a segment and `most` bytes in all, if `room` may be sent.
+    /// What is sent of a segment that is not full is for RFC 9293, sections 3.7.4 and 3.8.6.2.1, to say.
+    #[inline]
+    pub(crate) fn next_range(
+        &self,
+        segment_bytes: u32,
+        most: u32,
+        room: u64,
+        eagerness: Eagerness,
+    ) -> Option<Range<u64>> {
+        let segment_bytes = u64::from(segment_bytes);
+        let available = self.limit().checked_sub(self.next)?;
+        let open = (self.una + self.window).saturating_sub(self.next);
+        let length = available.min(open).min(room).min(most.into());
+        // A FIN takes no room in a segment.
+        if length >= segment_bytes && available > segment_bytes {
+            let whole = length - length % segment_bytes;
+            let is_end = length == available && self.may_be_small(length - whole, eagerness);
+            return Some(self.next..self.next + if is_end { length } else { whole });
+        }
+        if length == 0 {
+            return None;
+        }
+        let is_end = length == available;
+        // "if the maximum amount of data that can be sent now is at least some fraction of the maximum
+        // send window", one half.
+        let is_half = length == open && open >= self.window_max.div_ceil(2) && !eagerness.cork;
+        let goes = is_half || (is_end && self.may_be_small(length, eagerness));
+        goes.then(|| self.next..self.next + length)
+    }
+
+    /// True if what is left, `bytes` of it, may leave in a segment that is not full.
+    fn may_be_small(&self, bytes: u64, eagerness: Eagerness) -> bool {
+        // "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending TCP endpoint
+        // buffers all user data [...] until the outstanding data has been acknowledged or until
+        // [it] can send a full-sized segment". A FIN says that there will be none.
+        self.fin || bytes == 0 || (!eagerness.cork && (eagerness.no_delay || self.next == self.una))
+    }
+
+    #[inline]
+    pub(crate) const fn on_sent(&mut self, end: u64) {
+        self.next = end;
+    }
+
+    /// What has been sent was not taken.
+    pub(crate) const fn take_back(&mut self) {
+        self.next = self.una;
+    }
+
+    /// The next extent that is acknowledged, or, if `all`, not acknowledged either.
+    #[inline]
+    pub(crate) fn pop_acknowledged(&mut self, all: bool) -> Option<Extent> {
+        self.queue.front().filter(|queued| all || queued.end() <= self.una)?;
+        self.queue.pop_front().map(|queued| queued.extent)
+    }
+
+    /// True if there is one.
+    #[inline]
+    pub(crate) fn has_acknowledged(&self) -> bool {
+        self.queue.front().is_some_and(|queued| queued.end() <= self.una)
+    }
+
+    /// Where the bytes of `range` are, in order.
+    pub(crate) fn extents(&self, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
+        let mut index = self.queue.partition_point(|queued| queued.end() <= range.start);
+        let mut at = range.start;
+        core::iter::from_fn(move || {
+            let queued = self.queue.get(index).filter(|_| at < range.end)?;
+            let extent = queued.extent.without_first((at - queued.start) as u32);
+            let extent = extent.first(extent.length.min((range.end - at) as u32));
+            at += u64::from(extent.length);
+            index += 1;
+            Some(extent)
+        })
+    }
+}

@@ -1,0 +1,650 @@
+//! All of TCP on one engine: whose a segment is, and what leaves next.
+//!
+//! Call order: [`Stack::handle_segment`], [`Stack::handle_icmp`], [`Stack::handle_timeouts`] and what
+//! apps ask change the state; then [`Stack::poll_transmit`] until it gives nothing, and
+//! [`Stack::poll_event`] until it gives nothing; then [`Stack::next_timeout`].
+//!
+//! A connection's [`Key`] is its owner's until [`Stack::forget`]: nothing goes away behind its back.
+
+use core::net::{IpAddr, SocketAddr};
+use core::ops::Range;
+use std::collections::{HashMap, VecDeque};
+
+use clearway_base::{Random, SECOND, Time, TimerWheel, counters};
+use clearway_wire::tcp::{Flags, Options, Repr};
+
+use crate::config::{Config, Settings};
+use crate::connection::{
+    Arrival, Connecting, Connection, IcmpError, Info, Refused, Reply, Transmit,
+};
+use crate::event::Readiness;
+use crate::extent::{Extent, Memory};
+use crate::isn::Secret;
+use crate::listen::{HalfOpen, ListenSocket};
+use crate::ports::Ports;
+use crate::state::State;
+use crate::table::{Hashing, Key, Slab, Tuple, bits};
+use crate::time_wait::TimeWaits;
+
+mod strangers;
+
+/// Names a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Listener(pub(crate) Key);
+
+/// Something that has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// To a connection.
+    Connection(Key, Readiness),
+    /// A listener has connections to be accepted.
+    Acceptable(Listener),
+}
+
+/// Why something that is asked cannot be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// There is no such connection or listener, or not any more.
+    Unknown,
+    /// The connection takes no more data: its half is closed, or it is over.
+    Closed,
+    /// So much waits already: wait for [`Readiness::WRITABLE`].
+    Full,
+    /// The port, or every port, is in use; or the table is full.
+    InUse,
+    /// The two addresses are not of the same family.
+    Family,
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Unknown => "There is no such connection.",
+            Self::Closed => "The connection takes no more data.",
+            Self::Full => {
+                "Too much waits to be acknowledged: wait until the connection is writable."
+            }
+            Self::InUse => "The port is in use, or no more connections are allowed.",
+            Self::Family => "IPv4 and IPv6 addresses cannot be connected.",
+        })
+    }
+}
+
+impl core::error::Error for Error {}
+
+counters! {
+    /// What a stack counts.
+    pub struct Counters {
+        /// Segments that came.
+        segments_received,
+        /// Segments that left.
+        segments_sent,
+        /// Segments for which there was no connection.
+        segments_unknown,
+        /// Resets sent to such.
+        resets_sent,
+        /// Connections opened by this host, and by peers.
+        connections_opened,
+        /// See `connections_opened`.
+        connections_accepted,
+        /// SYNs that were answered with a cookie.
+        cookies_sent,
+        /// Cookies that came back, and that were wrong.
+        cookies_right,
+        /// See `cookies_right`.
+        cookies_wrong,
+        /// SYNs and connections dropped because a listener's backlog was full.
+        backlog_dropped,
+        /// Connections in TIME-WAIT forgotten before their time, because there were too many.
+        time_wait_dropped,
+    }
+}
+
+/// What is known under addresses and ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Entry {
+    Connection(Key),
+    HalfOpen(Key),
+    TimeWait(Key),
+}
+
+/// A connection and what the stack notes of it.
+#[derive(Debug)]
+struct Slot {
+    connection: Connection,
+    /// By when the wheel will name it.
+    armed: Time,
+    /// It waits in `ready`, in `changed`.
+    is_ready: bool,
+    is_changed: bool,
+    /// A listener has not given it to anybody yet.
+    is_forgotten: bool,
+}
+
+/// Timers of half-open connections have this bit, in the wheel that they share with others.
+const HALF_OPEN: u32 = 1 << 31;
+
+/// TCP, of one engine.
+#[derive(Debug)]
+pub struct Stack {
+    config: Config,
+    secret: Secret,
+    random: Random,
+    table: HashMap<Tuple, Entry, Hashing>,
+    connections: Slab<Slot>,
+    listeners: Slab<ListenSocket>,
+    listening: HashMap<(Option<u128>, u16), Key, Hashing>,
+    half_open: Slab<HalfOpen>,
+    time_waits: TimeWaits,
+    ports: Ports,
+    wheel: TimerWheel,
+    /// Connections that may have something to send, and that have something to tell.
+    ready: VecDeque<Key>,
+    changed: VecDeque<Key>,
+    acceptable: VecDeque<Listener>,
+    /// Answers that belong to no connection.
+    replies: VecDeque<Transmit>,
+    resets: Resets,
+    due: Vec<(u32, Time)>,
+    counters: Counters,
+}
+
+/// Resets, and other answers to strangers, are few.
+#[derive(Debug)]
+struct Resets {
+    since: Time,
+    count: u32,
+}
+
+/// Answers to strangers that wait for the queue: what does not fit is as if lost on the way.
+const REPLIES_MAX: usize = 256;
+
+impl Stack {
+    /// A stack without connections. `secret` is from the operating system's generator, and nobody
+    /// else's; `seed` need not be secret.
+    #[must_use]
+    pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
+        let hashing = Hashing { key: secret.map(|byte| byte ^ 0x5a) };
+        Self {
+            secret: Secret::new(secret),
+            random: Random::new(seed),
+            table: HashMap::with_hasher(hashing.clone()),
+            connections: Slab::new(config.connections_max.min(HALF_OPEN - 1)),
+            listeners: Slab::new(u32::from(u16::MAX)),
+            listening: HashMap::with_hasher(hashing),
+            half_open: Slab::new(config.half_open_max),
+            time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_ns),
+            ports: Ports::new(config.ports),
+            wheel: TimerWheel::new(now),
+            ready: VecDeque::new(),
+            changed: VecDeque::new(),
+            acceptable: VecDeque::new(),
+            replies: VecDeque::new(),
+            resets: Resets { since: now, count: 0 },
+            due: Vec::new(),
+            counters: Counters::default(),
+            config,
+        }
+    }
+
+    // What apps ask.
+
+    /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that of
+    /// the way there. [`Readiness::OPEN`] says that it is open.
+    pub fn connect(
+        &mut self,
+        now: Time,
+        local: SocketAddr,
+        remote: SocketAddr,
+        mtu: u16,
+        settings: Settings,
+    ) -> Result<Key, Error> {
+        if local.is_ipv4() != remote.is_ipv4() {
+            return Err(Error::Family);
+        }
+        let local = match local.port() {
+            0 => SocketAddr::new(local.ip(), self.free_port(local.ip(), remote)?),
+            _ => local,
+        };
+        let tuple = Tuple::new(local, remote);
+        let isn = match self.table.get(&tuple) {
+            None => self.secret.isn(now, &tuple),
+            // RFC 6191: the timestamps of the new connection will be later.
+            Some(Entry::TimeWait(key)) if settings.timestamps => self.end_time_wait(*key),
+            Some(_) => return Err(Error::InUse),
+        };
+        let timestamp_offset = self.secret.timestamp_offset(&tuple);
+        let connecting = Connecting { local, remote, settings, mtu, isn, timestamp_offset };
+        let connection = Connection::connect(now, &connecting, &self.config);
+        self.counters.connections_opened += 1;
+        self.insert(tuple, connection).ok_or(Error::InUse)
+    }
+
+    fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Result<u16, Error> {
+        let table = &self.table;
+        let is_free = |port| !table.contains_key(&Tuple::new(SocketAddr::new(local, port), remote));
+        self.ports.choose(&self.secret, local, remote, is_free).ok_or(Error::InUse)
+    }
+
+    fn end_time_wait(&mut self, key: Key) -> u32 {
+        let Some(entry) = self.time_waits.remove(key) else {
+            return self.random.next_u32();
+        };
+        self.table.remove(&entry.tuple);
+        entry.next_isn()
+    }
+
+    /// Listens at `port` of `address`, or of every address. `backlog` connections may wait to be
+    /// accepted.
+    pub fn listen(
+        &mut self,
+        address: Option<IpAddr>,
+        port: u16,
+        backlog: u32,
+        mtu: u16,
+        settings: Settings,
+    ) -> Result<Listener, Error> {
+        let place = (address.map(bits), port);
+        if self.listening.contains_key(&place) {
+            return Err(Error::InUse);
+        }
+        let socket = ListenSocket {
+            address,
+            port,
+            mtu,
+            settings,
+            backlog: backlog.max(1),
+            accepted: VecDeque::new(),
+            half_open: 0,
+            cookies_until: Time::ZERO,
+        };
+        let key = self.listeners.insert(socket).ok_or(Error::InUse)?;
+        self.listening.insert(place, key);
+        Ok(Listener(key))
+    }
+
+    /// Ends a listener. Connections that nobody has accepted are reset.
+    pub fn unlisten(&mut self, listener: Listener) {
+        let Some(socket) = self.listeners.remove(listener.0) else {
+            return;
+        };
+        self.listening.remove(&(socket.address.map(bits), socket.port));
+        for key in socket.accepted {
+            self.change(key, Connection::abort);
+            self.forget_soon(key);
+        }
+    }
+
+    /// A connection that a listener has for its owner, whose key it is from now on.
+    pub fn accept(&mut self, listener: Listener) -> Option<Key> {
+        let key = self.listeners.get_mut(listener.0)?.accepted.pop_front()?;
+        self.mark_changed(key);
+        Some(key)
+    }
+
+    /// Appends bytes to what a connection sends. They are the stack's until [`Stack::pop_sent`]
+    /// gives them back.
+    pub fn send(&mut self, key: Key, extent: Extent) -> Result<(), Error> {
+        let slot = self.connections.get_mut(key).ok_or(Error::Unknown)?;
+        slot.connection.send(extent).map_err(|refused| match refused {
+            Refused::Closed => Error::Closed,
+            Refused::Full => Error::Full,
+        })?;
+        self.mark_ready(key);
+        Ok(())
+    }
+
+    /// Extents that need not be kept any longer, in the order of [`Stack::send`]: acknowledged, or, if
+    /// the connection is over, of no use.
+    pub fn pop_sent(&mut self, key: Key) -> Option<Extent> {
+        self.connections.get_mut(key)?.connection.pop_sent()
+    }
+
+    /// The next bytes that have come. They are the caller's; the window stays smaller by them until
+    /// [`Stack::release`].
+    pub fn recv(&mut self, key: Key) -> Option<Extent> {
+        self.connections.get_mut(key)?.connection.recv()
+    }
+
+    /// The caller is done with so many bytes of what it got from [`Stack::recv`].
+    pub fn release(&mut self, key: Key, bytes: u64) {
+        self.change(key, |connection| connection.release(bytes));
+    }
+
+    /// There will be nothing more to send; what the peer sends is still received.
+    pub fn shutdown(&mut self, key: Key) {
+        self.change(key, Connection::shutdown);
+    }
+
+    /// Lets go of a connection: what was given to be sent is sent, and nothing more is received.
+    pub fn close(&mut self, now: Time, key: Key) {
+        self.change(key, |connection| connection.close(now));
+        self.settle(now, key);
+    }
+
+    /// Gives up a connection: the peer gets a reset.
+    pub fn abort(&mut self, now: Time, key: Key) {
+        self.change(key, Connection::abort);
+        self.settle(now, key);
+    }
+
+    /// The key will not be used again. What has been received and not taken goes back to `memory`;
+    /// what was to be sent, to whoever calls [`Stack::pop_sent`] before.
+    pub fn forget(&mut self, now: Time, key: Key, memory: &mut impl Memory) {
+        let Some(slot) = self.connections.get_mut(key) else {
+            return;
+        };
+        slot.connection.drain(|extent| memory.discard(key, extent));
+        if !matches!(slot.connection.state(), State::Closed | State::TimeWait) {
+            self.abort(now, key);
+        }
+        self.forget_soon(key);
+    }
+
+    /// What is set for a connection.
+    #[must_use]
+    pub fn settings(&self, key: Key) -> Option<&Settings> {
+        self.connections.get(key).map(|slot| slot.connection.settings())
+    }
+
+    /// Sets it anew. What is agreed on at the beginning stays as it is.
+    pub fn set_settings(&mut self, key: Key, settings: Settings) {
+        self.change(key, |connection| connection.set_settings(settings));
+    }
+
+    /// What can be told of a connection.
+    #[must_use]
+    pub fn info(&self, key: Key) -> Option<Info> {
+        self.connections.get(key).map(|slot| slot.connection.info())
+    }
+
+    /// All connections.
+    pub fn connections(&self) -> impl Iterator<Item = Key> + '_ {
+        self.connections.iter().map(|(key, _)| key)
+    }
+
+    /// What is counted.
+    #[must_use]
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// How many are half open, and in TIME-WAIT.
+    #[must_use]
+    pub fn waiting(&self) -> (usize, usize) {
+        (self.half_open.len(), self.time_waits.len())
+    }
+
+    // What comes.
+
+    /// A segment has come to an address of this host.
+    pub fn handle_segment(&mut self, now: Time, arrival: &Arrival, memory: &mut impl Memory) {
+        self.counters.segments_received += 1;
+        let tuple = Tuple::new(arrival.to, arrival.from);
+        match self.table.get(&tuple).copied() {
+            Some(Entry::Connection(key)) => self.handle_own(now, key, arrival, memory),
+            Some(Entry::HalfOpen(key)) => self.handle_half_open(now, key, arrival, memory),
+            Some(Entry::TimeWait(key)) => self.handle_time_wait(now, key, arrival, memory),
+            None => self.handle_stranger(now, tuple, arrival, memory),
+        }
+    }
+
+    fn handle_own(&mut self, now: Time, key: Key, arrival: &Arrival, memory: &mut impl Memory) {
+        let Some(slot) = self.connections.get_mut(key) else {
+            return;
+        };
+        let reply = slot.connection.handle_segment(now, key, arrival, memory);
+        self.mark_ready(key);
+        if reply == Reply::Reset {
+            self.reply_reset(now, arrival);
+        }
+        self.settle(now, key);
+    }
+
+    /// An ICMP error has come, about a segment that went from `local` to `remote` with `sequence`.
+    pub fn handle_icmp(
+        &mut self,
+        now: Time,
+        error: IcmpError,
+        local: SocketAddr,
+        remote: SocketAddr,
+        sequence: u32,
+    ) {
+        let Some(Entry::Connection(key)) = self.table.get(&Tuple::new(local, remote)).copied()
+        else {
+            return;
+        };
+        self.change(key, |connection| connection.handle_icmp(now, error, sequence));
+        self.settle(now, key);
+    }
+
+    /// Does what is due.
+    pub fn handle_timeouts(&mut self, now: Time) {
+        let mut due = core::mem::take(&mut self.due);
+        self.wheel.advance(now, |key, name| due.push((key, name)));
+        for (index, name) in due.drain(..) {
+            if index & HALF_OPEN != 0 {
+                self.on_half_open_timeout(now, index & !HALF_OPEN);
+            } else {
+                self.on_timeout(now, index, name);
+            }
+        }
+        self.due = due;
+        while let Some(tuple) = self.time_waits.pop_due(now) {
+            self.table.remove(&tuple);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time, index: u32, name: Time) {
+        let Some(key) = self.connections.key_at(index) else {
+            return;
+        };
+        let Some(slot) = self.connections.get_mut(key).filter(|slot| slot.armed == name) else {
+            return; // set for an earlier deadline since, or for another connection
+        };
+        slot.armed = Time::MAX;
+        if slot.connection.next_timeout() <= now {
+            slot.connection.handle_timeouts(now);
+            self.mark_ready(key);
+        }
+        self.settle(now, key);
+    }
+
+    /// When [`Stack::handle_timeouts`] is to be called.
+    #[must_use]
+    pub fn next_timeout(&self) -> Time {
+        let waiting = self.time_waits.next_timeout();
+        self.wheel.next_deadline().map_or(waiting, |next| next.min(waiting))
+    }
+
+    // What leaves.
+
+    /// The next segment, with at most `most` bytes of payload; what is more than one segment is given
+    /// only if `most` is more than that, for whoever can cut it.
+    pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
+        if let Some(reply) = self.replies.pop_front() {
+            self.counters.segments_sent += 1;
+            return Some(reply);
+        }
+        while let Some(key) = self.ready.front().copied() {
+            if let Some(transmit) = self.poll_connection(now, key, most) {
+                self.counters.segments_sent += 1;
+                return Some(transmit);
+            }
+            self.ready.pop_front();
+        }
+        None
+    }
+
+    fn poll_connection(&mut self, now: Time, key: Key, most: u32) -> Option<Transmit> {
+        let slot = self.connections.get_mut(key)?;
+        if let Some(transmit) = slot.connection.poll_transmit(now, most) {
+            return Some(Transmit { connection: Some(key), ..transmit });
+        }
+        slot.is_ready = false;
+        self.arm(key);
+        self.remove_forgotten(key);
+        None
+    }
+
+    /// Where the bytes `range` of a connection's [`Transmit`] are, in order.
+    pub fn extents(&self, key: Key, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
+        let slot = self.connections.get(key);
+        slot.into_iter().flat_map(move |slot| slot.connection.extents(range.clone()))
+    }
+
+    /// Something that has happened.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(listener) = self.acceptable.pop_front() {
+            return Some(Event::Acceptable(listener));
+        }
+        while let Some(key) = self.changed.pop_front() {
+            let Some(slot) = self.connections.get_mut(key) else {
+                continue;
+            };
+            slot.is_changed = false;
+            let readiness = slot.connection.take_readiness();
+            if !readiness.is_empty() && !slot.is_forgotten {
+                return Some(Event::Connection(key, readiness));
+            }
+        }
+        None
+    }
+
+    // Books.
+
+    fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<Key> {
+        let slot = Slot {
+            connection,
+            armed: Time::MAX,
+            is_ready: false,
+            is_changed: false,
+            is_forgotten: false,
+        };
+        let key = self.connections.insert(slot)?;
+        self.table.insert(tuple, Entry::Connection(key));
+        self.mark_ready(key);
+        Some(key)
+    }
+
+    fn change(&mut self, key: Key, change: impl FnOnce(&mut Connection)) {
+        if let Some(slot) = self.connections.get_mut(key) {
+            change(&mut slot.connection);
+            self.mark_ready(key);
+            self.mark_changed(key);
+        }
+    }
+
+    #[inline]
+    fn mark_ready(&mut self, key: Key) {
+        if let Some(slot) = self.connections.get_mut(key)
+            && !core::mem::replace(&mut slot.is_ready, true)
+        {
+            self.ready.push_back(key);
+        }
+    }
+
+    #[inline]
+    fn mark_changed(&mut self, key: Key) {
+        if let Some(slot) = self.connections.get_mut(key)
+            && !slot.connection.readiness().is_empty()
+            && !core::mem::replace(&mut slot.is_changed, true)
+        {
+            self.changed.push_back(key);
+        }
+    }
+
+    /// After something has happened to a connection: tells of it, and takes it from the table if it
+    /// is over.
+    #[inline]
+    fn settle(&mut self, now: Time, key: Key) {
+        self.mark_changed(key);
+        let Some(slot) = self.connections.get(key) else {
+            return;
+        };
+        let connection = &slot.connection;
+        if !matches!(connection.state(), State::Closed | State::TimeWait) {
+            return self.arm(key);
+        }
+        let tuple = Tuple::new(connection.local(), connection.remote());
+        if self.table.get(&tuple) != Some(&Entry::Connection(key)) {
+            return;
+        }
+        self.table.remove(&tuple);
+        if connection.state() == State::TimeWait {
+            let (waiting, gone) = self.time_waits.insert(now, tuple, connection.remains());
+            if let Some(gone) = gone {
+                self.table.remove(&gone);
+                self.counters.time_wait_dropped += 1;
+            }
+            self.table.insert(tuple, Entry::TimeWait(waiting));
+        }
+    }
+
+    /// Sets the wheel if a connection's next deadline is earlier than what it is set to.
+    #[inline]
+    fn arm(&mut self, key: Key) {
+        if let Some(slot) = self.connections.get_mut(key) {
+            let deadline = slot.connection.next_timeout();
+            if deadline < slot.armed {
+                slot.armed = self.wheel.set(key.index, deadline);
+            }
+        }
+    }
+
+    /// Takes a connection away as soon as it has sent the last that it has to.
+    fn forget_soon(&mut self, key: Key) {
+        if let Some(slot) = self.connections.get_mut(key) {
+            slot.is_forgotten = true;
+            self.mark_ready(key);
+        }
+    }
+
+    fn remove_forgotten(&mut self, key: Key) {
+        if self.connections.get(key).is_some_and(|slot| slot.is_forgotten) {
+            self.connections.remove(key);
+        }
+    }
+
+    /// RFC 9293, section 3.5.2: resets for what no connection is meant by, few per second.
+    fn reply_reset(&mut self, now: Time, arrival: &Arrival) {
+        if now.since(self.resets.since) >= SECOND {
+            self.resets = Resets { since: now, count: 0 };
+        }
+        self.resets.count += 1;
+        if self.resets.count <= self.config.resets_per_s {
+            self.counters.resets_sent += 1;
+            self.reply(reset_for(arrival));
+        }
+    }
+
+    fn reply(&mut self, reply: Transmit) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push_back(reply);
+        }
+    }
+}
+
+/// RFC 9293, section 3.10.7.1: "If the ACK bit is off, sequence number zero is used,
+/// <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>. If the ACK bit is on, <SEQ=SEG.ACK><CTL=RST>".
+fn reset_for(arrival: &Arrival) -> Transmit {
+    let repr = &arrival.repr;
+    let (sequence, acknowledgement, flags) = match repr.flags.contains(Flags::ACK) {
+        true => (repr.acknowledgement, 0, Flags::RST),
+        false => {
+            let end = repr.sequence.wrapping_add(arrival.length() as u32);
+            (0, end, Flags::RST | Flags::ACK)
+        }
+    };
+    let repr = Repr {
+        source_port: arrival.to.port(),
+        destination_port: arrival.from.port(),
+        sequence,
+        acknowledgement,
+        flags,
+        window: 0,
+        urgent: 0,
+        options: Options::default(),
+    };
+    Transmit::bare(arrival.to, arrival.from, repr)
+}

@@ -1,0 +1,284 @@
+//! Segments without a connection: those that want to open one, those of one that is over, and all others.
+
+use core::net::SocketAddr;
+
+use clearway_base::Time;
+use clearway_wire::tcp::Flags;
+
+use super::{Entry, HALF_OPEN, Listener, Stack};
+use crate::connection::{Arrival, Connection};
+use crate::extent::Memory;
+use crate::listen::{HalfOpen, Offer, cookie, from_cookie};
+use crate::table::{Key, Tuple, bits};
+use crate::time_wait::Verdict;
+use crate::timestamps::Timestamps;
+
+impl Stack {
+    /// RFC 9293, sections 3.10.7.1 and 3.10.7.2: CLOSED, and LISTEN.
+    pub(super) fn handle_stranger(
+        &mut self,
+        now: Time,
+        tuple: Tuple,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let flags = arrival.repr.flags;
+        if flags.contains(Flags::RST) {
+            return; // "An incoming segment containing a RST is discarded."
+        }
+        let Some(listener) = self.listener_at(arrival.to) else {
+            self.counters.segments_unknown += 1;
+            return self.reply_reset(now, arrival);
+        };
+        if flags.contains(Flags::ACK) {
+            return self.handle_cookie(now, listener, tuple, arrival, memory);
+        }
+        if flags.contains(Flags::SYN) {
+            self.handle_syn(now, listener, tuple, arrival, None);
+        }
+        // "Any other control or text-bearing segment [...] should not be acceptable": dropped.
+    }
+
+    fn listener_at(&self, to: SocketAddr) -> Option<Key> {
+        let at = self.listening.get(&(Some(bits(to.ip())), to.port()));
+        at.or_else(|| self.listening.get(&(None, to.port()))).copied()
+    }
+
+    /// A SYN for a listener; `isn` if it is a certain one.
+    fn handle_syn(
+        &mut self,
+        now: Time,
+        listener: Key,
+        tuple: Tuple,
+        arrival: &Arrival,
+        isn: Option<u32>,
+    ) {
+        let Some(socket) = self.listeners.get_mut(listener) else {
+            return;
+        };
+        if socket.accepted.len() >= socket.backlog as usize {
+            self.counters.backlog_dropped += 1;
+            return; // the peer will try again
+        }
+        let repr = &arrival.repr;
+        let offer = Offer::of(repr, &socket.settings);
+        let is_flood = self.half_open.is_full() || socket.half_open >= socket.backlog.max(16);
+        let timestamp_offset = self.secret.timestamp_offset(&tuple);
+        let isn = isn.unwrap_or_else(|| match is_flood {
+            true => {
+                let size = offer.segment_bytes.unwrap_or(536);
+                cookie::make(&self.secret, now, &tuple, repr.sequence, size)
+            }
+            false => self.secret.isn(now, &tuple),
+        });
+        let half_open = HalfOpen {
+            tuple,
+            listener,
+            local: arrival.to,
+            remote: arrival.from,
+            isn,
+            peer_isn: repr.sequence,
+            offer,
+            timestamp_offset,
+            sent: now,
+            retries: 0,
+        };
+        let clock = Timestamps::clock(now, timestamp_offset);
+        if is_flood {
+            socket.cookies_until = now + cookie::LIFETIME_NS;
+            let reply = half_open.syn_ack(socket, cookie::timestamp(clock, &offer));
+            self.counters.cookies_sent += 1;
+            return self.reply(reply);
+        }
+        let reply = half_open.syn_ack(socket, clock);
+        socket.half_open += 1;
+        if let Some(key) = self.half_open.insert(half_open) {
+            self.table.insert(tuple, Entry::HalfOpen(key));
+            self.wheel.set(HALF_OPEN | key.index, half_open.timeout());
+            self.reply(reply);
+        }
+    }
+
+    /// A segment of a stranger whose SYN has been answered: RFC 9293, section 3.10.7.4, SYN-RECEIVED.
+    pub(super) fn handle_half_open(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let Some(half_open) = self.half_open.get(key).copied() else {
+            return;
+        };
+        let repr = &arrival.repr;
+        let next = half_open.peer_isn.wrapping_add(1);
+        let window = self
+            .listeners
+            .get(half_open.listener)
+            .map_or(0, |socket| socket.settings.receive_buffer_bytes.min(u16::MAX.into()));
+        let ahead = i64::from(repr.sequence.wrapping_sub(next) as i32);
+        let is_in_window = (0..i64::from(window.max(1))).contains(&ahead);
+        if repr.flags.contains(Flags::RST) {
+            // RFC 5961, section 3.2, in SYN-RECEIVED, too: only the exact number counts.
+            if ahead == 0 {
+                self.drop_half_open(key);
+            } else if is_in_window {
+                self.answer_again(now, &half_open);
+            }
+            return;
+        }
+        if repr.flags.contains(Flags::SYN) {
+            return self.handle_syn_again(now, key, &half_open, arrival);
+        }
+        let ends_behind = ahead + arrival.length() as i64 > 0;
+        if !(is_in_window || ahead < 0 && ends_behind) {
+            return self.answer_again(now, &half_open);
+        }
+        if !repr.flags.contains(Flags::ACK) {
+            return;
+        }
+        // "If the segment acknowledgment is not acceptable, form a reset segment <SEQ=SEG.ACK><CTL=RST>".
+        if repr.acknowledgement != half_open.isn.wrapping_add(1) {
+            return self.reply_reset(now, arrival);
+        }
+        self.open(now, Some(key), &half_open, arrival, memory);
+    }
+
+    /// The same SYN again is answered again; another one is of a peer that has begun anew: "If the
+    /// connection was initiated with a passive OPEN, then return this connection to the LISTEN state".
+    fn handle_syn_again(&mut self, now: Time, key: Key, half_open: &HalfOpen, arrival: &Arrival) {
+        if arrival.repr.sequence == half_open.peer_isn {
+            return self.answer_again(now, half_open);
+        }
+        if arrival.repr.flags.contains(Flags::ACK) {
+            return self.reply_reset(now, arrival);
+        }
+        self.drop_half_open(key);
+        self.handle_syn(now, half_open.listener, half_open.tuple, arrival, None);
+    }
+
+    fn answer_again(&mut self, now: Time, half_open: &HalfOpen) {
+        if let Some(socket) = self.listeners.get(half_open.listener) {
+            let clock = Timestamps::clock(now, half_open.timestamp_offset);
+            let reply = half_open.syn_ack(socket, clock);
+            self.reply(reply);
+        }
+    }
+
+    /// The handshake is complete: there is a connection.
+    fn open(
+        &mut self,
+        now: Time,
+        key: Option<Key>,
+        half_open: &HalfOpen,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let Some(socket) = self.listeners.get_mut(half_open.listener) else {
+            key.into_iter().for_each(|key| self.drop_half_open(key));
+            return self.reply_reset(now, arrival);
+        };
+        if socket.accepted.len() >= socket.backlog as usize || self.connections.is_full() {
+            self.counters.backlog_dropped += 1;
+            return; // the SYN-ACK will be sent again, and so will this
+        }
+        let connection = Connection::accept(now, &half_open.accepted(socket), &self.config);
+        key.into_iter().for_each(|key| self.drop_half_open(key));
+        let Some(key) = self.insert(half_open.tuple, connection) else {
+            return;
+        };
+        self.counters.connections_accepted += 1;
+        if let Some(socket) = self.listeners.get_mut(half_open.listener) {
+            socket.accepted.push_back(key);
+            if socket.accepted.len() == 1 {
+                self.acceptable.push_back(Listener(half_open.listener));
+            }
+        }
+        self.handle_own(now, key, arrival, memory);
+    }
+
+    fn drop_half_open(&mut self, key: Key) {
+        if let Some(half_open) = self.half_open.remove(key) {
+            self.table.remove(&half_open.tuple);
+            if let Some(socket) = self.listeners.get_mut(half_open.listener) {
+                socket.half_open -= 1;
+            }
+        }
+    }
+
+    pub(super) fn on_half_open_timeout(&mut self, now: Time, index: u32) {
+        let Some(key) = self.half_open.key_at(index) else {
+            return;
+        };
+        let retries_max = self.config.syn_ack_retries;
+        let Some(half_open) = self.half_open.get_mut(key).filter(|it| it.timeout() <= now) else {
+            return;
+        };
+        if half_open.retries >= retries_max || self.listeners.get(half_open.listener).is_none() {
+            return self.drop_half_open(key);
+        }
+        half_open.retries += 1;
+        half_open.sent = now;
+        let half_open = *half_open;
+        self.wheel.set(HALF_OPEN | index, half_open.timeout());
+        self.answer_again(now, &half_open);
+    }
+
+    /// An acknowledgement for a listener: of a cookie, if any was given out, or of nothing.
+    fn handle_cookie(
+        &mut self,
+        now: Time,
+        listener: Key,
+        tuple: Tuple,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let repr = &arrival.repr;
+        let gives_out = self.listeners.get(listener).is_some_and(|it| it.cookies_until > now);
+        if !gives_out || repr.flags.contains(Flags::SYN) {
+            // "Any acknowledgment is bad if it arrives on a connection still in the LISTEN state."
+            return self.reply_reset(now, arrival);
+        }
+        let cookie = repr.acknowledgement.wrapping_sub(1);
+        let peer_isn = repr.sequence.wrapping_sub(1);
+        let Some(size) = cookie::check(&self.secret, now, &tuple, peer_isn, cookie) else {
+            self.counters.cookies_wrong += 1;
+            return self.reply_reset(now, arrival);
+        };
+        self.counters.cookies_right += 1;
+        let offset = self.secret.timestamp_offset(&tuple);
+        let half_open = from_cookie(arrival, size, tuple, listener, offset);
+        self.open(now, None, &half_open, arrival, memory);
+    }
+
+    /// A segment of a connection that is over.
+    pub(super) fn handle_time_wait(
+        &mut self,
+        now: Time,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) {
+        let Some(entry) = self.time_waits.get(key) else {
+            return;
+        };
+        let tuple = entry.tuple;
+        match entry.judge(now, arrival) {
+            Verdict::Drop => {}
+            Verdict::Acknowledge => {
+                let reply = entry.acknowledgement(now, arrival);
+                if arrival.repr.flags.contains(Flags::FIN) {
+                    self.time_waits.restart(now, key);
+                }
+                self.reply(reply);
+            }
+            Verdict::Reuse => {
+                let isn = self.end_time_wait(key);
+                match self.listener_at(arrival.to) {
+                    Some(listener) => self.handle_syn(now, listener, tuple, arrival, Some(isn)),
+                    None => self.handle_stranger(now, tuple, arrival, memory),
+                }
+            }
+        }
+    }
+}

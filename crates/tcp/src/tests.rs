@@ -1,0 +1,5 @@
+//! Two stacks on a link, and scripts against one.
+
+mod reassembly;
+mod transfer;
+mod world;

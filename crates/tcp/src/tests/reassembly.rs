@@ -1,0 +1,128 @@
+//! The receiving half against a byte array: segments of every place and length, in every order, overlapping,
+//! some with other bytes than those that came first.
+
+use clearway_base::Random;
+use proptest::prelude::*;
+
+use super::world::Store;
+use crate::extent::Memory;
+use crate::rcv::Receive;
+use crate::{Extent, Key};
+
+const KEY: Key = Key { index: 0, generation: 0 };
+const SYN: u64 = (1 << 32) + 0xffff_ff00;
+
+/// What the peer means to send: the byte at a place says which place it is.
+fn byte(at: u64) -> u8 {
+    (at * 7 + at / 256) as u8
+}
+
+fn take_all(rcv: &mut Receive, store: &mut Store, received: &mut Vec<u8>) {
+    while let Some(extent) = rcv.take() {
+        received.extend(store.take(extent));
+    }
+}
+
+proptest! {
+    #[test]
+    fn agrees_with_a_byte_array(
+        segments in proptest::collection::vec((0..600u64, 0..120u64, any::<u8>()), 1..120),
+        fin in proptest::option::of(200..400u64),
+        buffer in 300..600u32,
+    ) {
+        let (mut rcv, mut store) = (Receive::new(SYN, buffer, 0), Store::default());
+        let first = SYN + 1;
+        let limit = fin.unwrap_or(u64::MAX);
+        let mut known = vec![None; 2000];
+        let mut received = Vec::new();
+        for (start, length, other) in segments {
+            // A peer that is honest about where its stream ends, and not about its bytes.
+            let end = (start + length).min(limit);
+            let length = end.saturating_sub(start);
+            let bytes: Vec<u8> = (start..start + length)
+                .map(|at| if other < 64 { other } else { byte(at) })
+                .collect();
+            let has_fin = fin == Some(start + length);
+            let edge = rcv.next() + rcv.window() - first;
+            for (at, byte) in (start..).zip(&bytes).filter(|(at, _)| *at < edge) {
+                known[at as usize].get_or_insert(*byte);
+            }
+            store.set_payload(&bytes);
+            let before = rcv.next();
+            let outcome = rcv.handle(KEY, first + start, length as u32, has_fin, &mut store);
+            prop_assert_eq!(outcome.advanced, rcv.next() - before);
+            take_all(&mut rcv, &mut store, &mut received);
+            let expected: Vec<u8> = known.iter().map_while(|byte| *byte).collect();
+            prop_assert_eq!(&received, &expected);
+            for block in rcv.blocks() {
+                prop_assert!(block.start > rcv.next());
+                prop_assert!(block.clone().all(|at| known[(at - first) as usize].is_some()));
+            }
+            if rcv.is_finished() {
+                prop_assert_eq!(Some(received.len() as u64), fin);
+            }
+        }
+        rcv.drain(|extent| store.discard(KEY, extent));
+        prop_assert!(store.is_empty());
+    }
+}
+
+/// All orders in which five segments can come.
+#[test]
+fn every_order_of_five_segments() {
+    let mut orders = 0;
+    for seed in 0..500 {
+        let mut random = Random::new(seed);
+        let mut order: Vec<u64> = (0..5).collect();
+        (1..5).rev().for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
+        let (mut rcv, mut store) = (Receive::new(SYN, 1000, 0), Store::default());
+        let mut received = Vec::new();
+        for segment in order {
+            let range = segment * 10..segment * 10 + 10;
+            store.set_payload(&range.clone().map(byte).collect::<Vec<u8>>());
+            let is_last = segment == 4;
+            rcv.handle(KEY, SYN + 1 + range.start, 10, is_last, &mut store);
+        }
+        assert!(rcv.is_finished());
+        take_all(&mut rcv, &mut store, &mut received);
+        assert!(received.iter().copied().eq((0..50).map(byte)));
+        orders += 1;
+    }
+    assert_eq!(orders, 500);
+}
+
+/// An attacker's holes: memory is bounded by pieces, not by bytes alone.
+#[test]
+fn an_out_of_order_flood_of_single_bytes_is_bounded() {
+    let buffer = 1 << 20;
+    let (mut rcv, mut store) = (Receive::new(SYN, buffer, 5), Store::default());
+    rcv.offer(1460);
+    for at in 0..400_000u64 {
+        store.set_payload(&[1]);
+        rcv.handle(KEY, SYN + 3 + 2 * at, 1, false, &mut store);
+    }
+    assert!(store.kept <= 64 + buffer / 512 + 1, "{}", store.kept);
+    assert!(rcv.blocks().count() <= 4);
+    // What was refused counts as never received: the stream goes on when it comes again.
+    store.set_payload(&vec![2; 1000]);
+    let outcome = rcv.handle(KEY, SYN + 1, 1000, false, &mut store);
+    assert!(outcome.advanced >= 1000);
+}
+
+/// The owner of the memory may be out of it at any time.
+#[test]
+fn without_room_nothing_is_acknowledged() {
+    struct None_;
+    impl Memory for None_ {
+        fn keep(&mut self, _: Key, _: u64, _: core::ops::Range<u32>) -> Option<Extent> {
+            None
+        }
+        fn discard(&mut self, _: Key, _: Extent) {}
+    }
+    let mut rcv = Receive::new(SYN, 1000, 0);
+    for start in [0, 100] {
+        let outcome = rcv.handle(KEY, SYN + 1 + start, 100, false, &mut None_);
+        assert_eq!((outcome.advanced, outcome.is_urgent), (0, true));
+    }
+    assert_eq!((rcv.next(), rcv.blocks().count()), (SYN + 1, 0));
+}

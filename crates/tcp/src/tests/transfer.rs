@@ -1,0 +1,186 @@
+//! Streams both ways over links of all kinds: every byte arrives, once, in its place, and all memory comes
+//! back.
+
+use clearway_base::{MILLISECOND, Random, SECOND};
+
+use super::world::{Faults, World};
+use crate::*;
+
+/// One direction of a transfer.
+struct Flow {
+    key: Key,
+    content: Vec<u8>,
+    given: usize,
+    received: Vec<u8>,
+    is_shut: bool,
+    is_finished: bool,
+}
+
+impl Flow {
+    fn new(key: Key, length: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let content = (0..length).map(|_| random.next_u32() as u8).collect();
+        Self { key, content, given: 0, received: Vec::new(), is_shut: false, is_finished: false }
+    }
+}
+
+fn serve(world: &mut World, flows: &mut [Flow; 2], random: &mut Random, slow: bool) {
+    for (host, flow) in world.hosts.iter_mut().zip(flows) {
+        let key = flow.key;
+        while let Some(extent) = host.stack.pop_sent(key) {
+            host.store.take(extent);
+        }
+        while flow.given < flow.content.len() {
+            let rest = &flow.content[flow.given..];
+            let length = rest.len().min(1 + random.below(9000) as usize);
+            let extent = host.store.fill(&rest[..length]);
+            if host.stack.send(key, extent).is_err() {
+                host.store.take(extent);
+                break;
+            }
+            flow.given += length;
+        }
+        if flow.given == flow.content.len() && !flow.is_shut {
+            flow.is_shut = true;
+            host.stack.shutdown(key);
+        }
+        if slow && random.chance(2, 3) {
+            continue;
+        }
+        while let Some(extent) = host.stack.recv(key) {
+            let bytes = host.store.take(extent);
+            host.stack.release(key, bytes.len() as u64);
+            flow.received.extend(bytes);
+        }
+        while let Some(event) = host.stack.poll_event() {
+            if let Event::Connection(_, readiness) = event {
+                flow.is_finished |= readiness.contains(Readiness::FINISHED);
+            }
+        }
+    }
+}
+
+struct Plan {
+    seed: u64,
+    length: usize,
+    faults: Faults,
+    settings: [Settings; 2],
+    v6: bool,
+    slow: bool,
+    most: u32,
+    refuse_each: Option<u32>,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            length: 300_000,
+            faults: Faults::default(),
+            settings: [Settings::default(); 2],
+            v6: false,
+            slow: false,
+            most: 1,
+            refuse_each: None,
+        }
+    }
+}
+
+fn transfer(plan: &Plan) -> World {
+    let mut world = World::new(plan.seed, Config::default(), plan.faults, plan.v6);
+    for host in &mut world.hosts {
+        host.most = plan.most;
+        host.store.refuse_each = plan.refuse_each;
+    }
+    let (client, server, _) = world.open(plan.settings[0], plan.settings[1]);
+    let mut flows = [Flow::new(client, plan.length, 1), Flow::new(server, plan.length / 2, 2)];
+    let mut random = Random::new(plan.seed);
+    world.run(4000 * SECOND, |world| {
+        serve(world, &mut flows, &mut random, plan.slow);
+        flows.iter().all(|flow| flow.is_finished)
+            && (0..2).all(|side| flows[side].received.len() == flows[1 - side].content.len())
+    });
+    for side in 0..2 {
+        assert!(flows[side].received == flows[1 - side].content, "seed {}", plan.seed);
+    }
+    // All goes back: connections end, TIME-WAIT too, and no memory is in use.
+    world.run(4000 * SECOND, |world| {
+        serve(world, &mut flows, &mut random, false);
+        (0..2).all(|side| {
+            let state = world.hosts[side].stack.info(flows[side].key).expect("ours").state;
+            matches!(state, State::Closed | State::TimeWait)
+        })
+    });
+    for (host, flow) in world.hosts.iter_mut().zip(&flows) {
+        assert_eq!(host.stack.info(flow.key).expect("ours").end, Some(End::Orderly));
+        while let Some(extent) = host.stack.pop_sent(flow.key) {
+            host.store.take(extent);
+        }
+        host.stack.forget(world.now, flow.key, &mut host.store);
+        assert!(host.store.is_empty(), "seed {}", plan.seed);
+    }
+    world.run(400 * SECOND, |world| {
+        world
+            .hosts
+            .iter()
+            .all(|host| host.stack.connections().count() == 0 && host.stack.waiting() == (0, 0))
+    });
+    world
+}
+
+#[test]
+fn over_a_perfect_link_nothing_is_sent_twice() {
+    for v6 in [false, true] {
+        let world = transfer(&Plan { v6, ..Plan::default() });
+        assert_eq!(world.dropped, 0);
+        let sent: u64 = world.hosts.iter().map(|host| host.stack.counters().segments_sent).sum();
+        assert!(sent < 600, "{sent} segments");
+    }
+}
+
+#[test]
+fn in_large_pieces_for_a_nic_that_cuts_them() {
+    transfer(&Plan { most: 65_000, length: 3_000_000, ..Plan::default() });
+}
+
+#[test]
+fn over_links_with_faults() {
+    for seed in 0..60 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            lost: random.below(100),
+            doubled: random.below(50),
+            swapped: random.below(200),
+            marked: random.below(20),
+            delay_ns: 50_000 + random.below(20 * MILLISECOND),
+            bytes_per_ms: if random.chance(1, 2) { 1000 + random.below(100_000) } else { 0 },
+        };
+        let settings = || Settings {
+            sack: random.chance(3, 4),
+            timestamps: random.chance(3, 4),
+            window_scaling: random.chance(3, 4),
+            ecn: random.chance(1, 2),
+            no_delay: random.chance(1, 2),
+            pacing: random.chance(1, 2),
+            receive_buffer_bytes: 1000 + random.below(1 << 20) as u32,
+            congestion: if random.chance(1, 2) { Congestion::Swift } else { Congestion::Cubic },
+            segment_bytes_max: random.chance(1, 4).then_some(536),
+            ..Settings::default()
+        };
+        let settings = std::array::from_fn({
+            let mut settings = settings;
+            move |_| settings()
+        });
+        let mut random = Random::new(seed + 1000);
+        transfer(&Plan {
+            seed,
+            faults,
+            settings,
+            length: 1 + random.below(400_000) as usize,
+            v6: random.chance(1, 2),
+            slow: random.chance(1, 3),
+            most: if random.chance(1, 3) { 20_000 } else { 1 },
+            refuse_each: random.chance(1, 4).then_some(7),
+        });
+    }
+}

@@ -1,0 +1,175 @@
+//! TIME-WAIT: what guards the ports of a connection that is over, so that what is left of it in the
+//! network is not taken for a part of the next one. Far smaller than a connection.
+
+use std::collections::VecDeque;
+
+use clearway_base::Time;
+use clearway_wire::tcp::{Flags, Options, Repr};
+
+use crate::connection::{Arrival, Remains, Transmit};
+use crate::seq;
+use crate::table::{Key, Slab, Tuple};
+use crate::timestamps::is_before;
+
+/// One that is over.
+#[derive(Clone, Debug)]
+pub(crate) struct TimeWait {
+    pub(crate) tuple: Tuple,
+    remains: Remains,
+    until: Time,
+}
+
+/// What is to be done about a segment that comes for one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Drop,
+    /// Its FIN again, or something old: it is acknowledged.
+    Acknowledge,
+    /// A SYN that cannot be an old one: the ports are free for it.
+    Reuse,
+}
+
+impl TimeWait {
+    /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT.
+    pub(crate) fn judge(&self, now: Time, arrival: &Arrival) -> Verdict {
+        let repr = &arrival.repr;
+        let start = seq::position(self.remains.rcv_next, repr.sequence);
+        if repr.flags.contains(Flags::RST) {
+            // RFC 1337: a reset "in TIME-WAIT state" is ignored, lest it ends it too early, unless it
+            // is the one that RFC 5961 takes.
+            return Verdict::Drop;
+        }
+        if repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK) {
+            return if self.is_new_syn(start, arrival) {
+                Verdict::Reuse
+            } else {
+                Verdict::Acknowledge
+            };
+        }
+        let is_old = match (&self.remains.timestamps, repr.options.timestamps) {
+            (Some(timestamps), Some(option)) => timestamps.is_old(now, option.value),
+            _ => false,
+        };
+        match arrival.length() > 0 || is_old || start != self.remains.rcv_next {
+            true => Verdict::Acknowledge,
+            false => Verdict::Drop,
+        }
+    }
+
+    /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or without one
+    /// and with a sequence number "larger than the last sequence number".
+    fn is_new_syn(&self, start: u64, arrival: &Arrival) -> bool {
+        match (&self.remains.timestamps, arrival.repr.options.timestamps) {
+            (Some(timestamps), Some(option)) if option.value != timestamps.recent() => {
+                is_before(timestamps.recent(), option.value)
+            }
+            _ => start > self.remains.rcv_next,
+        }
+    }
+
+    /// The acknowledgement of all that there was.
+    pub(crate) fn acknowledgement(&self, now: Time, arrival: &Arrival) -> Transmit {
+        let remains = &self.remains;
+        let timestamps = remains.timestamps.as_ref().map(|timestamps| timestamps.option(now));
+        let window = (remains.rcv_window >> remains.rcv_scale).min(u64::from(u16::MAX)) as u16;
+        let repr = Repr {
+            source_port: arrival.to.port(),
+            destination_port: arrival.from.port(),
+            sequence: remains.snd_next,
+            acknowledgement: remains.rcv_next as u32,
+            flags: Flags::ACK,
+            window,
+            urgent: 0,
+            options: Options { timestamps, ..Options::default() },
+        };
+        Transmit::bare(arrival.to, arrival.from, repr)
+    }
+
+    /// An initial sequence number for the next connection that is behind all of this one: RFC 9293,
+    /// section 3.6.1 (MAY-2, 1).
+    pub(crate) const fn next_isn(&self) -> u32 {
+        self.remains.snd_next.wrapping_add(NEXT_ISN)
+    }
+}
+
+/// More than the window of any connection that was.
+const NEXT_ISN: u32 = 0x0010_0000;
+
+/// All of them. All wait for equally long, so the first to come is the first to go.
+#[derive(Debug)]
+pub(crate) struct TimeWaits {
+    slab: Slab<TimeWait>,
+    order: VecDeque<(Time, Key)>,
+    duration_ns: u64,
+}
+
+impl TimeWaits {
+    pub(crate) fn new(max: u32, duration_ns: u64) -> Self {
+        Self { slab: Slab::new(max.max(1)), order: VecDeque::new(), duration_ns }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(crate) fn get(&self, key: Key) -> Option<&TimeWait> {
+        self.slab.get(key)
+    }
+
+    /// Adds one. If there are too many, the oldest has to go: it is returned.
+    pub(crate) fn insert(
+        &mut self,
+        now: Time,
+        tuple: Tuple,
+        remains: Remains,
+    ) -> (Key, Option<Tuple>) {
+        let gone = if self.slab.is_full() { self.pop_oldest() } else { None };
+        let until = now + self.duration_ns;
+        let entry = TimeWait { tuple, remains, until };
+        let key = self.slab.insert(entry).expect("one has just gone if there was none");
+        self.order.push_back((until, key));
+        (key, gone.map(|gone| gone.tuple))
+    }
+
+    /// The peer's FIN has come again: "Restart the 2 MSL time-wait timeout."
+    pub(crate) fn restart(&mut self, now: Time, key: Key) {
+        if let Some(entry) = self.slab.get_mut(key) {
+            entry.until = now + self.duration_ns;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: Key) -> Option<TimeWait> {
+        self.slab.remove(key)
+    }
+
+    fn pop_oldest(&mut self) -> Option<TimeWait> {
+        loop {
+            let (_, key) = self.order.pop_front()?;
+            if let Some(entry) = self.slab.remove(key) {
+                return Some(entry);
+            }
+        }
+    }
+
+    /// One that has waited long enough.
+    pub(crate) fn pop_due(&mut self, now: Time) -> Option<Tuple> {
+        while let Some((due, key)) = self.order.front().copied().filter(|(due, _)| *due <= now) {
+            self.order.pop_front();
+            let Some(entry) = self.slab.get(key) else {
+                continue;
+            };
+            if entry.until > due {
+                let again = entry.until;
+                self.order.push_back((again, key)); // a little out of order, and so a little late
+                continue;
+            }
+            return self.slab.remove(key).map(|entry| entry.tuple);
+        }
+        None
+    }
+
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.order.front().map_or(Time::MAX, |(due, _)| *due)
+    }
+}
