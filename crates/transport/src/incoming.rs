@@ -2,12 +2,15 @@
 //! over in order. Detecting duplicate packets is not its job (see `acks.rs`), but every fragment
 //! may come twice, in another packet, and is then ignored.
 
+mod largest;
+
 use std::collections::BTreeMap;
 
 use clearway_base::RangeSet;
 
 use crate::app::{App, Buffer, Order, Owner};
 use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
+use largest::Largest;
 
 /// Why a packet's data was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,10 +40,14 @@ const GAPS_MAX: u32 = PACKETS_IN_FLIGHT_MAX as u32 / 32;
 
 impl Partial {
     fn positions(&self) -> u64 {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         MESSAGE_OVERHEAD + u64::from(self.buffer.length)
     }
 
     fn is_complete(&self) -> bool {
+        #[cfg(test)]
+        tests::LOOKS.set(tests::LOOKS.get() + 1);
         self.received_bytes == self.buffer.length
     }
 
@@ -74,12 +81,12 @@ pub(crate) struct Incoming {
     received: u64,
     /// Positions of messages that the app has released.
     released: u64,
-    /// At least the positions of the largest message in `partial`. A sender that may begin a message
+    /// The largest message in `partial`. A sender that may begin a message
     /// may also end it, however large; and no more than that, or a peer that never ends
     /// the first could send without limit. More than a window only while that message is there: else
     /// the sender could go on beyond another of that size of which nothing has come, and what comes
     /// early would lie where that one is to go.
-    largest: u64,
+    largest: Largest,
     /// Positions that the sender may use beyond those released.
     window: u64,
     /// The limit that was last announced.
@@ -107,7 +114,7 @@ impl Incoming {
             partial: BTreeMap::new(),
             received: 0,
             released: 0,
-            largest: 0,
+            largest: Largest::default(),
             window,
             announced: window,
             gaps: 0,
@@ -197,9 +204,9 @@ impl Incoming {
         let buffer = app.begin(owner, total, order);
         let buffer = self.expect_buffer(buffer)?;
         let partial = Partial { buffer, order, received: RangeSet::new(), received_bytes: 0 };
+        self.largest.begin(sequence, partial.positions(), self.window);
         self.partial.insert(sequence, partial);
         self.received += MESSAGE_OVERHEAD;
-        self.largest = self.largest.max(self.partial[&sequence].positions());
         Ok(())
     }
 
@@ -208,13 +215,12 @@ impl Incoming {
             if *entry.key() != self.next || !entry.get().is_complete() {
                 break;
             }
-            let Partial { buffer, order, .. } = entry.remove();
+            let (sequence, partial) = entry.remove_entry();
+            let is_last = self.partial.is_empty();
+            self.largest.end(sequence, partial.positions(), self.window, is_last);
             self.next += 1;
-            app.finish(owner, buffer, order);
-            app.deliver(owner, buffer);
-        }
-        if self.partial.is_empty() || self.largest > self.window {
-            self.largest = self.partial.values().map(Partial::positions).max().unwrap_or(0);
+            app.finish(owner, partial.buffer, partial.order);
+            app.deliver(owner, partial.buffer);
         }
     }
 
@@ -250,7 +256,7 @@ impl Incoming {
     }
 
     const fn limit(&self) -> u64 {
-        self.released + self.largest + self.window
+        self.released + self.largest.positions() + self.window
     }
 
     /// What it says of positions.
@@ -285,3 +291,6 @@ impl Incoming {
         self.next.checked_add_signed(i64::from(distance))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -25,7 +25,7 @@ struct Faults {
 }
 
 /// An app with a pool of limited size, whose receive buffers are plain vectors.
-struct TestApp {
+pub(crate) struct TestApp {
     transmit_pool: Vec<u8>,
     pool_bytes_free: u64,
     unfinished: Unfinished,
@@ -44,7 +44,7 @@ struct TestApp {
 }
 
 impl TestApp {
-    fn new(pool_bytes: u64) -> Self {
+    pub(crate) fn new(pool_bytes: u64) -> Self {
         Self {
             transmit_pool: Vec::new(),
             pool_bytes_free: pool_bytes,

@@ -1,0 +1,42 @@
+//! What a frame costs while much is outstanding, in looks at messages that wait.
+
+use core::cell::Cell;
+
+use super::Incoming;
+use crate::app::Owner;
+use crate::tests::TestApp;
+
+thread_local! {
+    /// How often a message that waits has been looked at.
+    pub(super) static LOOKS: Cell<u64> = const { Cell::new(0) };
+}
+
+const OWNER: Owner = Owner { channel: 0, connection: 0 };
+const POOL_BYTES: u64 = 64 << 20;
+const WINDOW: u64 = 1 << 20;
+
+/// A packet's worth of messages that are due, while a large one and `early` empty ones wait for
+/// those behind them. Returns how many looks each has cost.
+fn looks_per_message(early: u32) -> u64 {
+    const DUE: u32 = 120;
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(WINDOW));
+    let large = 2 * WINDOW as u32;
+    assert_eq!(incoming.fragment(&mut app, OWNER, DUE + 1, large, 0, &[0; 1000]), Ok(()));
+    incoming.announce_limit();
+    for sequence in DUE + 2..DUE + 2 + early {
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[]), Ok(()));
+    }
+    let before = LOOKS.get();
+    for sequence in 0..DUE {
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[]), Ok(()));
+    }
+    assert_eq!(incoming.messages_delivered(), DUE.into());
+    (LOOKS.get() - before) / u64::from(DUE)
+}
+
+#[test]
+fn a_message_that_is_due_looks_at_none_that_waits() {
+    for early in [10, 100, 10_000] {
+        assert_eq!(looks_per_message(early), 0, "with {early} early ones");
+    }
+}
