@@ -6,6 +6,7 @@ mod connection;
 mod early;
 mod line;
 mod parking;
+mod slots;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,6 +27,8 @@ counters! {
         messages_delivered,
         /// Of these, messages between two apps of this host.
         messages_local,
+        /// Tries to give an app a message of another one of this host that had to wait.
+        messages_retried,
         /// Messages that were submitted to a connection that had already ended.
         messages_to_closed,
         /// Connections that were refused because the app has as many as it may.

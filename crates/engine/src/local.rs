@@ -10,6 +10,26 @@ use clearway_transport::{MESSAGE_OVERHEAD, Owner};
 
 use crate::channels::{Channels, Link, Local, to_channel};
 
+/// Why a message waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blocked {
+    /// The app that it is for has as much unread as it may, or is gone.
+    Window,
+    /// There is no room in that app's pool, or somebody else has a claim to it.
+    Memory,
+}
+
+/// What came of trying the next message of a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tried {
+    /// It was sent, and there is another.
+    Sent,
+    /// There is no room for it.
+    Refused,
+    /// There is none that is worth another try.
+    Done,
+}
+
 fn link(peer: Owner) -> Link {
     Link::Local(Local { peer, waiting: VecDeque::new(), held: 0, closing: false })
 }
@@ -74,26 +94,27 @@ impl Channels {
     pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
-        let must_wait = !local.waiting.is_empty() || !self.copy(owner, peer, offset, length);
+        let must_wait =
+            !local.waiting.is_empty() || self.copy(owner, peer, offset, length).is_err();
         if must_wait && let Some(local) = self.local(owner) {
             local.waiting.push_back((offset, length));
         }
     }
 
-    /// The one copy. False if the peer has no room now.
-    fn copy(&mut self, from: Owner, to: Owner, offset: u32, length: u32) -> bool {
+    /// The one copy.
+    fn copy(&mut self, from: Owner, to: Owner, offset: u32, length: u32) -> Result<(), Blocked> {
         let positions = MESSAGE_OVERHEAD + u64::from(length);
-        let Some(receiver) = self.channel(to.channel) else { return false };
+        let receiver = self.channel(to.channel).ok_or(Blocked::Window)?;
         let window = receiver.window();
         let Some(Link::Local(local)) = receiver.connection(to.connection).map(|c| &mut c.link)
         else {
-            return false;
+            return Err(Blocked::Window);
         };
         // One message always fits, however large.
         if local.held > 0 && local.held + positions > window {
-            return false;
+            return Err(Blocked::Window);
         }
-        let Some(buffer) = receiver.allocate(to.connection, length) else { return false };
+        let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = self.local(to) {
             local.held += positions;
         }
@@ -112,43 +133,60 @@ impl Channels {
         if let Some(sender) = self.channel(from.channel) {
             sender.finished(from.connection, 1);
         }
-        true
+        Ok(())
     }
 
-    /// The app has released a message of `length` bytes: what waited for that goes on.
+    /// The app has released a message of `length` bytes: what waited for that may have room.
     pub(crate) fn release_local(&mut self, owner: Owner, length: u32) {
         let Some(local) = self.local(owner) else { return };
         local.held = local.held.saturating_sub(MESSAGE_OVERHEAD + u64::from(length));
         let sender = local.peer;
-        self.resume(sender);
+        let is_ready = self.local(sender).is_some_and(|local| !local.waiting.is_empty());
+        if is_ready && let Some(receiver) = self.channel(owner.channel) {
+            receiver.try_soon(owner.connection);
+        }
     }
 
-    fn resume(&mut self, sender: Owner) {
-        loop {
-            let Some(local) = self.local(sender) else { return };
-            let Some(&(offset, length)) = local.waiting.front() else { break };
-            let peer = local.peer;
-            if !self.copy(sender, peer, offset, length) {
-                return;
-            }
-            if let Some(local) = self.local(sender) {
-                local.waiting.pop_front();
+    /// Memory of this channel may have become free: senders of this host that wait for it are tried in
+    /// turn, until one finds none, and `tries_max` at most. Returns how many were.
+    pub(crate) fn retry_senders_to(&mut self, channel: u32, tries_max: usize) -> usize {
+        for tries in 0..tries_max {
+            let slot = self.channel(channel).and_then(|receiver| receiver.next_to_try());
+            let Some(slot) = slot else { return tries };
+            let tried = self.retry(Owner { channel, connection: slot });
+            let Some(receiver) = self.channel(channel) else { return tries + 1 };
+            let all_are_tried = receiver.tried(slot, tried != Tried::Done);
+            if tried == Tried::Refused && !all_are_tried {
+                return tries + 1;
             }
         }
-        if self.local(sender).is_some_and(|local| local.closing) {
+        tries_max
+    }
+
+    /// Tries the next message to `receiver` once more.
+    fn retry(&mut self, receiver: Owner) -> Tried {
+        self.counters.messages_retried += 1;
+        let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };
+        let next = self.local(sender).and_then(|local| local.waiting.front().copied());
+        let Some((offset, length)) = next else { return Tried::Done };
+        match self.copy(sender, receiver, offset, length) {
+            Ok(()) => self.go_on(sender),
+            Err(Blocked::Memory) => Tried::Refused,
+            Err(Blocked::Window) => Tried::Done,
+        }
+    }
+
+    /// The first message that waited has been sent.
+    fn go_on(&mut self, sender: Owner) -> Tried {
+        let Some(local) = self.local(sender) else { return Tried::Done };
+        local.waiting.pop_front();
+        if !local.waiting.is_empty() {
+            return Tried::Sent;
+        }
+        if local.closing {
             self.end_local(sender, Code::Closed);
         }
-    }
-
-    /// Memory of this channel has become free: senders that wait for it go on.
-    pub(crate) fn resume_senders_to(&mut self, channel: u32) {
-        let Some(receiver) = self.channel(channel) else { return };
-        for slot in receiver.open_slots() {
-            if let Some(local) = self.local(Owner { channel, connection: slot }) {
-                let sender = local.peer;
-                self.resume(sender);
-            }
-        }
+        Tried::Done
     }
 
     /// Closes in order: what was sent before still arrives.

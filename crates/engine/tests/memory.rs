@@ -213,3 +213,79 @@ fn a_sender_of_the_same_host_goes_on_when_a_peer_has_died_in_the_midst_of_its_me
     let message = server.received.pop_front().expect("just seen");
     assert!(server.bytes(&message).iter().all(|byte| *byte == 2));
 }
+
+/// Turns until all that the apps have said is taken, and nothing more comes of it.
+fn settle(world: &mut World) {
+    (0..1000).for_each(|_| world.turn());
+}
+
+/// What a release costs does not depend on how many wait, and each of them has its turn.
+#[test]
+fn a_release_tries_the_next_in_line_and_no_more() {
+    const SENDERS: usize = 4096;
+    const BYTES: usize = 4096;
+    const POOL: Sizes = Sizes { receive_pool_bytes: 64 << 10, ..SIZES };
+    let mut world = World::new(26, Faults::default());
+    let mut sender = world.attach_with(0, SIZES, SENDERS as u32);
+    let mut receiver = world.attach_with(0, POOL, SENDERS as u32);
+    world.listen(&receiver, 7000).expect("free");
+    let connections: Vec<u64> = (0..SENDERS)
+        .map(|_| world.connect(&mut sender, &mut receiver, 7000).0)
+        .collect();
+    for (index, connection) in connections.iter().enumerate() {
+        assert!(sender.send(*connection, &[index as u8; BYTES]));
+        world.turn();
+    }
+    settle(&mut world);
+    let retried = |world: &mut World| {
+        let counters = world.snapshot(0).counters;
+        counters.iter().find(|(name, _)| *name == "messages_retried").expect("counted").1
+    };
+    let fits = POOL.receive_pool_bytes as usize / BYTES;
+    receiver.poll();
+    assert_eq!(receiver.received.len(), fits, "the rest waits");
+    let (mut senders, before) = (Vec::new(), retried(&mut world));
+    while let Some(message) = receiver.received.pop_front() {
+        senders.push(message.connection);
+        receiver.release(&message);
+        (0..4).for_each(|_| world.turn());
+        receiver.poll();
+        if senders.len() % 256 == 0 {
+            let (tries, releases) = (retried(&mut world) - before, senders.len() as u64);
+            assert!(tries <= 2 * releases, "{tries} tries for {releases} releases");
+        }
+    }
+    senders.sort_unstable();
+    senders.dedup();
+    assert_eq!(senders.len(), SENDERS, "each had its turn");
+}
+
+/// Nor do many releases in one turn have all that wait tried in that turn.
+#[test]
+fn a_turn_tries_so_many_and_no_more() {
+    const SENDERS: usize = 1000;
+    const POOL: Sizes = Sizes { receive_pool_bytes: 64 << 10, ..SIZES };
+    let mut world = World::new(27, Faults::default());
+    let mut large = world.attach_with(0, SIZES, 1);
+    let mut small = world.attach_with(0, SIZES, SENDERS as u32);
+    let mut receiver = world.attach_with(0, POOL, 1 + SENDERS as u32);
+    world.listen(&receiver, 7000).expect("free");
+    let (first, _) = world.connect(&mut large, &mut receiver, 7000);
+    assert!(large.send(first, &[0; 64 << 10]));
+    for index in 0..SENDERS {
+        let (connection, _) = world.connect(&mut small, &mut receiver, 7000);
+        assert!(small.send(connection, &[index as u8; 10]));
+    }
+    settle(&mut world);
+    receiver.poll();
+    assert_eq!(receiver.received.len(), 1, "it takes the whole pool");
+    let message = receiver.received.pop_front().expect("just seen");
+    receiver.release(&message);
+    while receiver.received.len() < SENDERS {
+        let before = receiver.received.len();
+        world.turn_alone(0);
+        receiver.poll();
+        let given = receiver.received.len() - before;
+        assert!((1..=32).contains(&given), "{given} in one turn");
+    }
+}

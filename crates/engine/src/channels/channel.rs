@@ -47,9 +47,9 @@ pub(crate) struct Channel {
     pub(crate) can_park: bool,
     /// When its app last said or was told something.
     pub(crate) busy_at: Time,
-    /// A message was turned away because the receive pool was full.
+    /// Somebody in `line` is to be told or tried when there is memory.
     is_starved: bool,
-    /// Memory has become free by other ways than a release.
+    /// There may be some since they were last tried.
     has_freed: bool,
     line: Line,
     unfinished: Unfinished,
@@ -136,18 +136,14 @@ impl Channel {
     pub(crate) fn begin_close(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
         connection.closing = true;
-        if core::mem::take(&mut connection.is_in_line) {
-            self.leave_line(slot);
-        }
+        self.has_freed |= self.line.leave(slot);
     }
 
     /// Ends a connection: its sends are over. The app has been, or will be, told.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let connection = self.connections.remove(slot)?;
         debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
-        if connection.is_in_line {
-            self.leave_line(slot);
-        }
+        self.has_freed |= self.line.forget(slot);
         self.end.sends_finished(connection.outstanding());
         Some(connection)
     }
@@ -300,7 +296,8 @@ impl Channel {
         let buffer = buffer.filter(|buffer| order == Order::Due || self.take_early(*buffer));
         match order {
             Order::Due => self.note_turn(slot, length, buffer.is_some()),
-            Order::Ahead => self.is_starved |= buffer.is_none(),
+            Order::Ahead if buffer.is_none() => self.wait_for_memory(slot),
+            Order::Ahead => {}
         }
         let connection = self.connections.at(slot).filter(|_| buffer.is_some())?;
         connection.unfinished += 1;
@@ -325,7 +322,7 @@ impl Channel {
     pub(crate) fn discard(&mut self, slot: u32, buffer: Buffer, order: Order) {
         self.finish(slot, buffer, order);
         self.end.discard(buffer.id);
-        self.has_freed |= self.is_starved;
+        self.has_freed = true;
     }
 
     /// Memory, if there is some that is not claimed by who is first in line.
@@ -369,37 +366,65 @@ impl Channel {
 
     #[cold]
     fn move_in_line(&mut self, slot: u32, length: u32, is_served: bool) {
-        self.is_starved |= !is_served;
-        let Some(connection) = self.connections.at(slot) else { return };
-        if is_served && connection.is_in_line {
+        if is_served {
             self.line.leave(slot);
-        } else if !is_served && !connection.is_in_line {
+        } else {
             self.line.join(Claim { slot, length });
+            self.wait_for_memory(slot);
         }
-        connection.is_in_line = !is_served;
     }
 
-    /// The connection wants no more memory: those behind it may try.
-    fn leave_line(&mut self, slot: u32) {
-        self.line.leave(slot);
-        self.has_freed |= self.is_starved;
+    /// A message of this connection was turned away: its sender goes on when there is memory.
+    fn wait_for_memory(&mut self, slot: u32) {
+        match self.connections.peek(slot).map(|connection| &connection.link) {
+            Some(Link::Local(_)) => self.line.try_later(slot),
+            Some(Link::Flow(_)) => self.line.tell_later(slot),
+            Some(Link::Resolving) | None => return,
+        }
+        self.is_starved = true;
     }
 
-    /// True once after messages were turned away: the app has released a buffer, and there is memory for them.
+    /// The app has released a buffer.
     #[inline]
-    pub(crate) fn take_starved(&mut self) -> bool {
+    pub(crate) fn released(&mut self) {
         if self.is_starved {
             self.line.freed();
+            self.has_freed = true;
         }
-        core::mem::take(&mut self.is_starved)
     }
 
-    /// True if messages were turned away, and may try again although the app has not released anything.
+    /// The sender to this connection has a message that may have room now.
+    pub(crate) fn try_soon(&mut self, slot: u32) {
+        self.line.try_later(slot);
+        (self.is_starved, self.has_freed) = (true, true);
+    }
+
+    /// True if those who were turned away may try again: there is memory, or nobody has a claim to it.
     #[inline]
     pub(crate) fn may_try_again(&mut self, now: Time) -> bool {
-        let may = self.is_starved && (core::mem::take(&mut self.has_freed) || self.line.turn(now));
-        self.is_starved &= !may;
-        may
+        self.is_starved && (self.has_freed || self.line.turn(now))
+    }
+
+    /// The next connection over the wire whose peer is to be told that there is memory.
+    pub(crate) fn take_to_tell(&mut self) -> Option<u32> {
+        self.line.take_to_tell()
+    }
+
+    /// The next connection of this host whose sender is to be tried.
+    pub(crate) fn next_to_try(&self) -> Option<u32> {
+        self.line.next_to_try()
+    }
+
+    /// Its sender has been tried, and is ready for the next try or not. True if others are to be tried even
+    /// if this one was refused.
+    pub(crate) fn tried(&mut self, slot: u32, is_ready: bool) -> bool {
+        self.line.tried(slot, is_ready)
+    }
+
+    /// All were told and tried for whom there was time; `is_over`: for the others there is no memory.
+    pub(crate) fn have_tried(&mut self, is_over: bool) {
+        self.is_starved = self.line.has_starved();
+        self.has_freed = !is_over;
     }
 
     /// True if it is to be looked at until messages that were turned away have had their turn.

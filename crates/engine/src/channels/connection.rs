@@ -52,8 +52,6 @@ pub(crate) struct Connection {
     /// `sent` as the app knows it.
     pub(super) sent_told: u32,
     pub(super) is_untold: bool,
-    /// It stands in the line for memory.
-    pub(super) is_in_line: bool,
     /// Messages that lie in the app's memory before their turn.
     pub(super) early: u32,
     /// Messages that lie in the app's memory and are not complete, or not yet next.
@@ -72,7 +70,6 @@ impl Connection {
             received: 0,
             sent_told: 0,
             is_untold: false,
-            is_in_line: false,
             early: 0,
             unfinished: 0,
         }

@@ -8,10 +8,14 @@
 //! A claim that nothing comes of is not worth that: a peer may have begun a message that it never ends,
 //! or the app may keep what it has. When nothing has become free for a while the pool is everybody's,
 //! for as long, and then there is the claim again.
-
-use std::collections::VecDeque;
+//!
+//! When there is room again, peers are told, each once for each time that it was turned away, and senders of this
+//! host are tried, the next one first: one that finds no room ends that until something else has become
+//! free. So what a release costs does not depend on how many wait.
 
 use clearway_base::{MILLISECOND, Time};
+
+use super::slots::SlotQueue;
 
 /// How long a claim holds while nothing becomes free. Longer than a sender takes to try again
 /// (`probe_timeout_max_ns` and a round trip).
@@ -29,7 +33,14 @@ pub(super) struct Claim {
 /// The connections of a channel that wait for room.
 #[derive(Debug, Default)]
 pub(super) struct Line {
-    waiting: VecDeque<Claim>,
+    /// With the length of the message that was turned away.
+    waiting: SlotQueue<u32>,
+    /// Those over the wire that were turned away since they were last told that there is room.
+    to_tell: SlotQueue,
+    /// Those of this host whose sender has a message ready.
+    to_try: SlotQueue,
+    /// So many of these are tried even if others before them find no room.
+    sweep_left: usize,
     /// The claim is suspended.
     is_suspended: bool,
     /// Since when nothing has changed; set when somebody looks.
@@ -45,24 +56,33 @@ impl Line {
     /// The claim that others have to respect now.
     #[inline]
     pub(super) fn claim(&self) -> Option<Claim> {
-        self.waiting.front().copied().filter(|_| !self.is_suspended)
+        let (slot, length) = self.waiting.first().filter(|_| !self.is_suspended)?;
+        Some(Claim { slot, length })
     }
 
-    /// The last in line. The caller sees to it that nobody stands there twice.
+    /// The last in line, unless it stands there already.
     pub(super) fn join(&mut self, claim: Claim) {
-        self.waiting.push_back(claim);
-        if self.waiting.len() == 1 {
+        self.waiting.push(claim.slot, claim.length);
+        if self.waiting.count() == 1 {
             self.begin_claim();
         }
     }
 
-    /// The connection has got what it waited for, or has ended.
-    pub(super) fn leave(&mut self, slot: u32) {
-        let Some(place) = self.waiting.iter().position(|claim| claim.slot == slot) else { return };
-        self.waiting.remove(place);
-        if place == 0 {
+    /// The connection has got what it waited for, or wants it no more. False if it did not stand there.
+    pub(super) fn leave(&mut self, slot: u32) -> bool {
+        let has_claim = self.waiting.first().is_some_and(|(first, _)| first == slot);
+        let was_there = self.waiting.remove(slot);
+        if has_claim {
             self.begin_claim();
         }
+        was_there
+    }
+
+    /// The connection is over. True if it stood in line.
+    pub(super) fn forget(&mut self, slot: u32) -> bool {
+        self.to_tell.remove(slot);
+        self.to_try.remove(slot);
+        self.leave(slot)
     }
 
     /// Something has become free.
@@ -79,12 +99,56 @@ impl Line {
         }
         self.is_suspended = !self.is_suspended;
         self.since = Some(now);
+        if self.is_suspended {
+            self.sweep_left = self.to_try.count();
+        }
         self.is_suspended
     }
 
     fn begin_claim(&mut self) {
         self.is_suspended = false;
         self.since = None;
+    }
+
+    /// The peer of this connection is to be told when there is room.
+    pub(super) fn tell_later(&mut self, slot: u32) {
+        self.to_tell.push(slot, ());
+    }
+
+    /// The next peer to be told that there is room.
+    pub(super) fn take_to_tell(&mut self) -> Option<u32> {
+        let (slot, ()) = self.to_tell.first()?;
+        self.to_tell.remove(slot);
+        Some(slot)
+    }
+
+    /// The sender to this connection, which is of this host, is to be tried when there is room.
+    pub(super) fn try_later(&mut self, slot: u32) {
+        self.to_try.push(slot, ());
+    }
+
+    /// The connection whose sender is tried next: who has the claim goes first.
+    pub(super) fn next_to_try(&self) -> Option<u32> {
+        let claim = self.claim().map(|claim| claim.slot);
+        let claim = claim.filter(|slot| self.to_try.contains(*slot));
+        claim.or_else(|| Some(self.to_try.first()?.0))
+    }
+
+    /// Its sender has been tried: `is_ready` if there is a message left. It stands behind all others then.
+    /// True if those are to be tried too, even if this one found no room.
+    pub(super) fn tried(&mut self, slot: u32, is_ready: bool) -> bool {
+        self.to_try.remove(slot);
+        if is_ready {
+            self.to_try.push(slot, ());
+        }
+        let is_sweep = self.sweep_left > 0;
+        self.sweep_left = self.sweep_left.saturating_sub(1);
+        is_sweep
+    }
+
+    /// True if somebody is to be told or tried.
+    pub(super) fn has_starved(&self) -> bool {
+        !self.to_tell.is_empty() || !self.to_try.is_empty()
     }
 }
 
@@ -126,5 +190,35 @@ mod tests {
         line.leave(A.slot);
         line.join(B);
         assert_eq!(line.claim(), Some(B));
+    }
+
+    #[test]
+    fn who_has_the_claim_is_tried_first_and_the_others_in_turn() {
+        let mut line = Line::default();
+        [7, 8, 9].map(|slot| line.try_later(slot));
+        line.join(Claim { slot: 8, length: 1 });
+        assert_eq!(line.next_to_try(), Some(8));
+        assert!(!line.tried(8, true));
+        line.leave(8);
+        for slot in [7, 9, 8, 7] {
+            assert_eq!(line.next_to_try(), Some(slot));
+            line.tried(slot, true);
+        }
+        line.tried(9, false);
+        line.forget(8);
+        assert_eq!(line.next_to_try(), Some(7));
+        line.forget(7);
+        assert!(line.next_to_try().is_none() && !line.has_starved());
+    }
+
+    #[test]
+    fn all_are_tried_when_a_claim_is_suspended() {
+        let mut line = Line::default();
+        line.join(A);
+        [7, 8].map(|slot| line.try_later(slot));
+        let start = Time::from_ns(1);
+        assert!(!line.turn(start) && line.turn(start + PATIENCE_NS));
+        assert!(line.tried(7, true) && line.tried(8, true));
+        assert!(!line.tried(7, true), "each once");
     }
 }

@@ -10,6 +10,9 @@ use crate::channels::{Channel, Link};
 
 /// Commands taken from one app in one turn.
 const COMMAND_BURST: usize = 32;
+/// Peers that are told, and senders that are tried, in one turn when an app's memory has become free. Who
+/// finds none ends it for that turn: see `channels/line.rs`.
+const RETRIES_PER_TURN: usize = 32;
 
 impl Core {
     pub(super) fn take_commands(&mut self, now: Time) -> usize {
@@ -21,12 +24,17 @@ impl Core {
         taken
     }
 
+    fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
+        let taken = self.take_command_burst(now, id);
+        if self.channels.channel(id).is_some_and(|channel| channel.may_try_again(now)) {
+            return taken + self.retry(now, id);
+        }
+        taken
+    }
+
     /// Most commands lead to completions. An app that goes on asking without ever reading them finds its
     /// own ring full in the end.
-    fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
-        if self.channels.channel(id).is_some_and(|channel| channel.may_try_again(now)) {
-            self.memory_freed(now, id);
-        }
+    fn take_command_burst(&mut self, now: Time, id: u32) -> usize {
         for taken in 0..COMMAND_BURST {
             let channel = self.channels.channel(id);
             let served =
@@ -117,7 +125,7 @@ impl Core {
             Ok(released) => released,
             Err(violation) => return self.condemn(id, violation),
         };
-        let is_starved = channel.take_starved();
+        channel.released();
         if let Some(slot) = channel.find_tag(released.owner) {
             let flow = match channel.connection(slot).map(|connection| &connection.link) {
                 Some(Link::Flow(key)) => Some(*key),
@@ -130,21 +138,30 @@ impl Core {
                     .release_local(Owner { channel: id, connection: slot }, released.length),
             }
         }
-        if is_starved {
-            self.memory_freed(now, id);
-        }
     }
 
-    /// Everyone who was turned away because this app's pool was full may try again.
-    fn memory_freed(&mut self, now: Time, id: u32) {
-        let Some(channel) = self.channels.channel(id) else { return };
-        for slot in channel.open_slots() {
-            if let Some(Link::Flow(key)) =
-                channel.connection(slot).map(|connection| &connection.link)
-            {
-                self.endpoint.memory_freed(now, *key);
+    /// Those who were turned away because this app's pool was full may try again, some in each turn.
+    /// Returns how many did.
+    #[cold]
+    fn retry(&mut self, now: Time, id: u32) -> usize {
+        let told = self.tell_of_memory(now, id);
+        let tried = self.channels.retry_senders_to(id, RETRIES_PER_TURN);
+        if let Some(channel) = self.channels.channel(id) {
+            channel.have_tried(told < RETRIES_PER_TURN && tried < RETRIES_PER_TURN);
+        }
+        told + tried
+    }
+
+    /// Tells peers that there is memory. Returns how many.
+    fn tell_of_memory(&mut self, now: Time, id: u32) -> usize {
+        for told in 0..RETRIES_PER_TURN {
+            let Some(channel) = self.channels.channel(id) else { return told };
+            let Some(slot) = channel.take_to_tell() else { return told };
+            if let Some(Link::Flow(key)) = channel.connection(slot).map(|found| &found.link) {
+                let key = *key;
+                self.endpoint.memory_freed(now, key);
             }
         }
-        self.channels.resume_senders_to(id);
+        RETRIES_PER_TURN
     }
 }

@@ -1,0 +1,129 @@
+//! Slots in the order in which they came, each at most once, from whose middle any can leave. All of it in
+//! constant time: a list linked by slot numbers. It allocates only when a slot comes of a number that no other
+//! had.
+
+/// No slot.
+const NONE: u32 = u32::MAX;
+
+/// A queue of slots, with something to remember for each.
+#[derive(Debug)]
+pub(super) struct SlotQueue<T = ()> {
+    /// By slot.
+    links: Vec<Option<Link<T>>>,
+    first: u32,
+    last: u32,
+    count: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Link<T> {
+    previous: u32,
+    next: u32,
+    content: T,
+}
+
+impl<T> Default for SlotQueue<T> {
+    fn default() -> Self {
+        Self { links: Vec::new(), first: NONE, last: NONE, count: 0 }
+    }
+}
+
+impl<T: Copy> SlotQueue<T> {
+    #[inline]
+    pub(super) const fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn contains(&self, slot: u32) -> bool {
+        self.link(slot).is_some()
+    }
+
+    /// Who came first.
+    pub(super) fn first(&self) -> Option<(u32, T)> {
+        Some((self.first, self.link(self.first)?.content))
+    }
+
+    /// The last from now on, unless it is there already.
+    pub(super) fn push(&mut self, slot: u32, content: T) {
+        if self.contains(slot) {
+            return;
+        }
+        let index = slot as usize;
+        if self.links.len() <= index {
+            self.links.resize_with(index + 1, || None);
+        }
+        self.links[index] = Some(Link { previous: self.last, next: NONE, content });
+        match self.link_mut(self.last) {
+            Some(last) => last.next = slot,
+            None => self.first = slot,
+        }
+        self.last = slot;
+        self.count += 1;
+    }
+
+    /// Takes it out, wherever it stands. False if it was not there.
+    pub(super) fn remove(&mut self, slot: u32) -> bool {
+        let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) else {
+            return false;
+        };
+        match self.link_mut(link.previous) {
+            Some(previous) => previous.next = link.next,
+            None => self.first = link.next,
+        }
+        match self.link_mut(link.next) {
+            Some(next) => next.previous = link.previous,
+            None => self.last = link.previous,
+        }
+        self.count -= 1;
+        true
+    }
+
+    fn link(&self, slot: u32) -> Option<&Link<T>> {
+        self.links.get(slot as usize)?.as_ref()
+    }
+
+    fn link_mut(&mut self, slot: u32) -> Option<&mut Link<T>> {
+        self.links.get_mut(slot as usize)?.as_mut()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clearway_base::Random;
+    use std::collections::VecDeque;
+
+    #[test]
+    fn agrees_with_a_list() {
+        for seed in 0..100 {
+            let mut random = Random::new(seed);
+            let (mut queue, mut oracle) = (SlotQueue::default(), VecDeque::new());
+            for content in 0..200 {
+                let slot = random.below(16) as u32;
+                let place = oracle.iter().position(|(other, _)| *other == slot);
+                assert_eq!(queue.contains(slot), place.is_some(), "seed {seed}");
+                if random.chance(1, 2) {
+                    queue.push(slot, content);
+                    if place.is_none() {
+                        oracle.push_back((slot, content));
+                    }
+                } else {
+                    let gone = place.and_then(|place| oracle.remove(place));
+                    assert_eq!(queue.remove(slot), gone.is_some(), "seed {seed}");
+                }
+                assert_eq!(queue.first(), oracle.front().copied(), "seed {seed}");
+                assert_eq!(queue.count(), oracle.len(), "seed {seed}");
+                assert_eq!(queue.is_empty(), oracle.is_empty());
+            }
+            while let Some((slot, content)) = queue.first() {
+                assert_eq!(oracle.pop_front(), Some((slot, content)), "seed {seed}");
+                queue.remove(slot);
+            }
+            assert!(oracle.is_empty());
+        }
+    }
+}
