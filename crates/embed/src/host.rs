@@ -84,6 +84,7 @@ impl Host {
         engine.post(Request::AddChannel {
             channel: CHANNEL,
             app: options.app.clone(),
+            user: 0,
             end: Box::new(end),
             connections_max: CONNECTIONS_MAX,
         });

@@ -26,6 +26,8 @@ pub enum Request {
         channel: u32,
         /// The app's name, for status.
         app: String,
+        /// Whose the app is: what there is a limited number of is shared among users.
+        user: u32,
         /// The daemon's end; the engine owns it until [`Event::ChannelRemoved`].
         end: Box<DaemonEnd>,
         /// Connections that the app may have at a time.

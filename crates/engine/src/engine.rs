@@ -390,7 +390,7 @@ impl Engine {
         if let Some(queue) = self.queues.first_mut() {
             work += self.core.take_from_siblings(now, queue.as_mut());
         }
-        self.core.handle_timeouts(now);
+        work += self.core.handle_timeouts(now);
         if self.core.may_transmit() {
             work += self.transmit(now);
         }
@@ -456,7 +456,8 @@ impl Core {
             || !self.elsewhere.is_empty()
     }
 
-    fn handle_timeouts(&mut self, now: Time) {
+    /// Returns how many attempts to connect went on.
+    fn handle_timeouts(&mut self, now: Time) -> usize {
         if self.endpoint.next_timeout().is_some_and(|due| due <= now) {
             self.endpoint.handle_timeouts(now, &mut self.channels);
         }
@@ -468,7 +469,7 @@ impl Core {
                 other.interface.handle_timeout(now);
             }
         }
-        self.go_on_resolved(now);
+        self.go_on_resolved(now)
     }
 
     /// Ends a turn: wakes apps that have something new. True if any has.

@@ -3,7 +3,7 @@
 
 mod world;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command};
@@ -89,15 +89,17 @@ fn the_end_of_an_app_or_of_a_host_resets_every_connection() {
     }
 }
 
+/// An address on the link that nobody has.
+fn silent(number: u16) -> SocketAddr {
+    let address = [10, 7, 1 + (number / 200) as u8, 10 + (number % 200) as u8];
+    SocketAddr::from((address, 7000))
+}
+
 /// Each neighbour is asked for, and remembered, for seconds.
 #[test]
 fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
     let mut world = World::new(3, Faults::default());
-    let mut hostile = world.attach_with(0, SIZES, 4096);
-    let silent = |number: u16| {
-        let address = [10, 7, 1 + (number / 200) as u8, 10 + (number % 200) as u8];
-        SocketAddr::from((address, 7000))
-    };
+    let mut hostile = world.attach_as(0, 66, SIZES, 4096);
     world.set_prefix_bits(0, 16);
     for number in 0..1000 {
         hostile.submit(&Command::Connect { token: number.into(), peer: silent(number) });
@@ -105,7 +107,7 @@ fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
         hostile.poll();
     }
     let refused = hostile.failed.iter().filter(|code| **code == Code::Limit).count();
-    assert!((500..1000).contains(&refused), "{refused}");
+    assert_eq!(refused, 1000 - 1024 / 2, "half of the places, as nobody else wants one");
     assert_others_go_on(&mut world, 7000);
     let waiting = 1000 - refused;
     world.turn_until(|_| {
@@ -119,6 +121,53 @@ fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
     world.turn();
     hostile.poll();
     assert_eq!(hostile.failed.len(), 1000, "{:?}", hostile.failed.last());
+}
+
+/// One user with many channels goes on asking for silent neighbours. Others connect to neighbours that
+/// they have not met before, at once.
+#[test]
+fn a_user_that_asks_for_silent_neighbours_leaves_places_for_others() {
+    const CHANNELS: usize = 6;
+    const OTHERS: u8 = 20;
+    let mut world = World::new(6, Faults::default());
+    world.set_prefix_bits(0, 16);
+    let fresh = |number: u8| IpAddr::from([10, 7, 200, number]);
+    let addresses = (0..OTHERS).map(|number| (fresh(number), 16)).chain([(address(1), 16)]);
+    world.set_addresses(1, addresses.collect());
+    let mut hostile: Vec<App> =
+        (0..CHANNELS).map(|_| world.attach_as(0, 66, SIZES, 4096)).collect();
+    let (mut next, mut refused) = (0, 0);
+    let mut attack = |world: &mut World| {
+        for app in &mut hostile {
+            for _ in 0..8 {
+                next = (next + 1) % 30_000;
+                app.submit(&Command::Connect { token: 1, peer: silent(next) });
+            }
+            app.poll();
+            refused += app.failed.drain(..).filter(|code| *code == Code::Limit).count();
+        }
+        world.turn();
+    };
+    for number in 0..OTHERS {
+        (0..200).for_each(|_| attack(&mut world));
+        let user = 1000 + u32::from(number);
+        let mut client = world.attach_as(0, user, SIZES, 64);
+        let mut server = world.attach(1, SIZES);
+        let port = 7000 + u16::from(number);
+        world.listen(&server, port).expect("free");
+        let peer = SocketAddr::new(fresh(number), port);
+        client.submit(&Command::Connect { token: 1, peer });
+        let start = world.now;
+        while client.connected.is_empty() {
+            attack(&mut world);
+            client.poll();
+            server.poll();
+            assert!(client.failed.is_empty(), "{number}: {:?}", client.failed);
+            assert!(world.now.since(start) < SECOND / 100, "{number} waits");
+        }
+        world.now = world.now + SECOND; // the silent are asked again, and given up
+    }
+    assert!(refused > 10_000, "it asked for no more than it may have");
 }
 
 /// Its status takes more than one turn.

@@ -151,6 +151,7 @@ impl Host {
         let request = Request::AddChannel {
             channel,
             app: format!("app-{channel}"),
+            user: channel,
             end: Box::new(end),
             connections_max: 4096,
         };

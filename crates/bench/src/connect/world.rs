@@ -148,7 +148,7 @@ impl Host {
             let (app, end) = App::new()?;
             let channel = apps.len() as u32;
             let (name, end) = (format!("bench-{channel}"), Box::new(end));
-            let add = Request::AddChannel { channel, app: name, end, connections_max: 16 };
+            let add = Request::AddChannel { channel, app: name, user: 0, end, connections_max: 16 };
             control.post(add).map_err(|_| io::Error::other("an engine's mailbox is full"))?;
             engine.turn(now);
             apps.push(app);

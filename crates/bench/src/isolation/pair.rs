@@ -126,7 +126,7 @@ impl Pair {
         let (end, handover) = DaemonEnd::create(SIZES)?;
         let app = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
         let (name, end) = ("bench".into(), Box::new(end));
-        let add = Request::AddChannel { channel, app: name, end, connections_max: 8 };
+        let add = Request::AddChannel { channel, app: name, user: 0, end, connections_max: 8 };
         self.post(host, engine, add)?;
         Ok((app, channel))
     }

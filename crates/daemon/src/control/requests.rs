@@ -97,6 +97,7 @@ impl ControlPlane {
         engine.post(EngineRequest::AddChannel {
             channel,
             app: attach.app.clone(),
+            user,
             end: Box::new(end),
             connections_max: self.accounts.connections_per_channel(),
         });

@@ -30,6 +30,7 @@ const PENDING_MAX: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct Channel {
     pub(crate) app: String,
+    pub(crate) user: u32,
     pub(crate) end: Box<DaemonEnd>,
     connections: Connections,
     /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by what
@@ -59,11 +60,12 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(app: String, end: Box<DaemonEnd>, connections_max: u32) -> Self {
+    pub(crate) fn new(app: String, user: u32, end: Box<DaemonEnd>, connections_max: u32) -> Self {
         let unfinished = Unfinished::new(end.sizes().receive_pool_bytes);
         let early = Early::new(end.sizes().receive_pool_bytes);
         Self {
             app,
+            user,
             end,
             connections: Connections::new(connections_max),
             pending: VecDeque::new(),

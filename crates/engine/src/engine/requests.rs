@@ -17,8 +17,8 @@ impl Engine {
     pub(super) fn take_request(&mut self, now: Time) -> usize {
         let Some(request) = self.mailbox.take() else { return 0 };
         match request {
-            Request::AddChannel { channel, app, end, connections_max } => {
-                let mut added = Channel::new(app, end, connections_max);
+            Request::AddChannel { channel, app, user, end, connections_max } => {
+                let mut added = Channel::new(app, user, end, connections_max);
                 if let Err(error) = self.hear(channel, &added) {
                     added.can_park = false;
                     tracing::error!(channel, %error, "cannot wait for this app; its commands may be late");

@@ -16,10 +16,12 @@ use super::elsewhere::Way;
 use crate::channels::Link;
 use crate::interface::Resolution;
 
-/// Neighbours of which nothing is known that are asked for at the same time for one app; more of its
-/// attempts fail at once. A quarter of what the cache holds without an answer, so that one app that
-/// asks for silent ones does not push out those of all others.
-const ASKED_MAX: usize = 256;
+/// Neighbours of which nothing is known that are asked for at the same time for apps: as many as the
+/// cache holds without an answer (`UNANSWERED_MAX` of `interface/neighbours.rs`), or the oldest would be
+/// pushed out.
+const ASKED_MAX: usize = 1024;
+/// Attempts that go on in one turn. All that an app has may wait for one gateway.
+const GO_ON_PER_TURN: usize = 32;
 
 /// Something that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -51,35 +53,47 @@ pub(super) struct Resolving {
     neighbours: BTreeMap<NextHop, Neighbour>,
     /// For which of these each waits.
     waiting: BTreeMap<Waiting, NextHop>,
-    /// How many of the neighbours each app has asked for.
+    /// How many of the neighbours each user has asked for, and all together.
     asked: BTreeMap<u32, usize>,
+    asked_total: usize,
+    /// Those whose neighbour has been heard, or will not be.
+    settled: BTreeMap<Waiting, Settled>,
+}
+
+/// What came of waiting.
+#[derive(Clone, Copy, Debug)]
+struct Settled {
+    target: Target,
+    next_hop: NextHop,
+    is_known: bool,
 }
 
 /// A neighbour of which an answer is expected.
 #[derive(Debug)]
 struct Neighbour {
-    /// The app that asked for it first, if one did. It counts as its, even if it does not wait any more.
+    /// The user whose app asked for it first, if one did. It counts as its, even if it does not wait any
+    /// more.
     asked_by: Option<u32>,
     waiting: BTreeMap<Waiting, Target>,
 }
 
 impl Resolving {
-    /// True if the app of a channel may wait for this neighbour.
-    fn allows(&self, channel: u32, next_hop: NextHop) -> bool {
+    /// True if an app of this user may wait for this neighbour. A user may ask for half of what the others
+    /// leave, so that there is always room for one more: as for memory in `transport::Unfinished`.
+    fn allows(&self, user: u32, next_hop: NextHop) -> bool {
+        let asked = self.asked.get(&user).copied().unwrap_or(0);
+        let others = self.asked_total - asked;
         self.neighbours.contains_key(&next_hop)
-            || self.asked.get(&channel).is_none_or(|count| *count < ASKED_MAX)
+            || asked < ASKED_MAX.saturating_sub(others) / 2
     }
 
-    fn insert(&mut self, next_hop: NextHop, waiting: Waiting, target: Target) {
+    fn insert(&mut self, next_hop: NextHop, waiting: Waiting, target: Target, user: Option<u32>) {
         let neighbour = self.neighbours.entry(next_hop).or_insert_with(|| {
-            let asked_by = match waiting {
-                Waiting::Connect { channel, .. } => Some(channel),
-                Waiting::Ping { .. } => None,
-            };
-            if let Some(channel) = asked_by {
-                *self.asked.entry(channel).or_default() += 1;
+            if let Some(user) = user {
+                *self.asked.entry(user).or_default() += 1;
+                self.asked_total += 1;
             }
-            Neighbour { asked_by, waiting: BTreeMap::new() }
+            Neighbour { asked_by: user, waiting: BTreeMap::new() }
         });
         neighbour.waiting.insert(waiting, target);
         self.waiting.insert(waiting, next_hop);
@@ -87,27 +101,35 @@ impl Resolving {
 
     /// Waits no more.
     pub(super) fn remove(&mut self, waiting: &Waiting) {
+        self.settled.remove(waiting);
         let next_hop = self.waiting.remove(waiting);
         if let Some(neighbour) = next_hop.and_then(|next_hop| self.neighbours.get_mut(&next_hop)) {
             neighbour.waiting.remove(waiting);
         }
     }
 
-    /// All that waits for a neighbour of which no answer is expected any more.
-    fn take(&mut self, next_hop: NextHop) -> BTreeMap<Waiting, Target> {
-        let Some(neighbour) = self.neighbours.remove(&next_hop) else { return BTreeMap::new() };
-        if let Some(channel) = neighbour.asked_by
-            && let Some(count) = self.asked.get_mut(&channel)
+    /// No answer of a neighbour is expected any more.
+    fn settle(&mut self, next_hop: NextHop, is_known: bool) {
+        let Some(neighbour) = self.neighbours.remove(&next_hop) else { return };
+        if let Some(user) = neighbour.asked_by
+            && let Some(count) = self.asked.get_mut(&user)
         {
             *count -= 1;
+            self.asked_total -= 1;
             if *count == 0 {
-                self.asked.remove(&channel);
+                self.asked.remove(&user);
             }
         }
-        for waiting in neighbour.waiting.keys() {
-            self.waiting.remove(waiting);
+        for (waiting, target) in neighbour.waiting {
+            self.waiting.remove(&waiting);
+            self.settled.insert(waiting, Settled { target, next_hop, is_known });
         }
-        neighbour.waiting
+    }
+
+    /// True if some are to go on that waited.
+    #[inline]
+    fn has_settled(&self) -> bool {
+        !self.settled.is_empty()
     }
 }
 
@@ -123,10 +145,11 @@ impl Core {
     /// True if the app of a channel may begin to connect: the neighbour is known, or it has not asked for
     /// too many that are not.
     pub(super) fn may_resolve(&mut self, channel: u32, target: &Target) -> bool {
+        let user = self.channels.peek(channel).map_or(0, |channel| channel.user);
         let interface = self.interface_of(target.way);
         let Some(address) = interface.route(target.peer.ip()) else { return true };
         let next_hop = NextHop { way: target.way, address };
-        interface.knows(address) || self.resolving.allows(channel, next_hop)
+        interface.knows(address) || self.resolving.allows(user, next_hop)
     }
 
     /// Goes on at once if the neighbour is known, and else when it is.
@@ -140,34 +163,54 @@ impl Core {
                 self.begin(now, waiting, target);
             }
             (Resolution::Pending, Some(address)) => {
-                self.resolving.insert(NextHop { way, address }, waiting, target);
+                let user = self.user_of(waiting);
+                self.resolving.insert(NextHop { way, address }, waiting, target, user);
             }
             (Resolution::Pending | Resolution::Unreachable, _) => self.give_up(waiting),
         }
     }
 
-    /// Goes on with all that waited for neighbours that have been heard, or will not be.
-    #[inline]
-    pub(super) fn go_on_resolved(&mut self, now: Time) {
-        while let Some((address, is_known)) = self.interface.poll_settled() {
-            self.go_on(now, NextHop { way: Way::Own, address }, is_known);
-        }
-        for index in 0..self.elsewhere.len() {
-            while let Some((address, is_known)) = self.elsewhere[index].interface.poll_settled() {
-                self.go_on(now, NextHop { way: Way::Elsewhere(index), address }, is_known);
-            }
+    /// Whose app waits; `None` for the control plane.
+    fn user_of(&self, waiting: Waiting) -> Option<u32> {
+        match waiting {
+            Waiting::Connect { channel, .. } => Some(self.channels.peek(channel)?.user),
+            Waiting::Ping { .. } => None,
         }
     }
 
-    /// If a neighbour will not be heard, there may be another gateway.
-    fn go_on(&mut self, now: Time, next_hop: NextHop, is_known: bool) {
-        for (waiting, target) in self.resolving.take(next_hop) {
-            let address = self.interface_of(target.way).route(target.peer.ip());
-            if is_known || address != Some(next_hop.address) {
-                self.resolve(now, waiting, target);
-            } else {
-                self.give_up(waiting);
+    /// Goes on with what waited for neighbours that have been heard, or will not be. Returns how many
+    /// attempts that was.
+    #[inline]
+    pub(super) fn go_on_resolved(&mut self, now: Time) -> usize {
+        while let Some((address, is_known)) = self.interface.poll_settled() {
+            self.resolving.settle(NextHop { way: Way::Own, address }, is_known);
+        }
+        for (index, other) in self.elsewhere.iter_mut().enumerate() {
+            while let Some((address, is_known)) = other.interface.poll_settled() {
+                let way = Way::Elsewhere(index);
+                self.resolving.settle(NextHop { way, address }, is_known);
             }
+        }
+        if self.resolving.has_settled() { self.go_on_settled(now) } else { 0 }
+    }
+
+    #[cold]
+    fn go_on_settled(&mut self, now: Time) -> usize {
+        for taken in 0..GO_ON_PER_TURN {
+            let Some((waiting, settled)) = self.resolving.settled.pop_first() else { return taken };
+            self.go_on(now, waiting, settled);
+        }
+        GO_ON_PER_TURN
+    }
+
+    /// If a neighbour will not be heard, there may be another gateway.
+    fn go_on(&mut self, now: Time, waiting: Waiting, settled: Settled) {
+        let Settled { target, next_hop, is_known } = settled;
+        let address = self.interface_of(target.way).route(target.peer.ip());
+        if is_known || address != Some(next_hop.address) {
+            self.resolve(now, waiting, target);
+        } else {
+            self.give_up(waiting);
         }
     }
 

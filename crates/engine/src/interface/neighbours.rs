@@ -30,8 +30,9 @@ const ENTRIES_MAX: usize = 4096;
 const ENTRIES_BY_REQUEST_MAX: usize = ENTRIES_MAX / 2;
 /// Entries without an answer, at most; beyond that the oldest gives way.
 const UNANSWERED_MAX: usize = 1024;
-/// Questions that wait to be sent; what does not fit is asked a second later.
-const QUESTIONS_MAX: usize = 64;
+/// Questions that wait to be sent: all that can be asked at a time. What does not fit is asked a second
+/// later.
+const QUESTIONS_MAX: usize = ENTRIES_MAX;
 /// How many entries are looked at to find one that may go.
 const EVICTION_TRIES: usize = 16;
 
@@ -63,15 +64,13 @@ pub(super) struct Question {
 #[derive(Debug)]
 pub(super) struct Neighbours {
     entries: BTreeMap<IpAddr, Entry>,
-    /// Entries that wait for an answer or for their end: those whose state has a deadline.
-    waiting: BTreeSet<IpAddr>,
-    /// Entries without an answer, oldest first; some may have got one since.
-    unanswered: VecDeque<IpAddr>,
+    /// Entries that wait for an answer or for their end: those whose state has a deadline, by that.
+    deadlines: BTreeSet<(Time, IpAddr)>,
+    /// Entries without an answer, by the time since when they have none.
+    unanswered: BTreeSet<(Time, IpAddr)>,
     questions: VecDeque<Question>,
     /// Entries that were asked for, and whether their address is known now.
     settled: VecDeque<(IpAddr, bool)>,
-    /// Not after the earliest deadline.
-    timeout: Option<Time>,
     /// Where the search for an entry that may go goes on.
     hand: Option<IpAddr>,
     generation: u32,
@@ -86,6 +85,8 @@ struct Entry {
     doubted: Option<Time>,
     /// How often in a row nobody has answered.
     failures: u8,
+    /// Since when its address has not been known, if it is not.
+    unanswered: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +116,7 @@ impl State {
 
 impl Entry {
     fn new(state: State, used: Option<Time>) -> Self {
-        Self { state, used, doubted: None, failures: 0 }
+        Self { state, used, doubted: None, failures: 0, unanswered: None }
     }
 }
 
@@ -123,11 +124,10 @@ impl Neighbours {
     pub(super) fn new() -> Self {
         Self {
             entries: BTreeMap::new(),
-            waiting: BTreeSet::new(),
-            unanswered: VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            unanswered: BTreeSet::new(),
             questions: VecDeque::new(),
             settled: VecDeque::new(),
-            timeout: None,
             hand: None,
             generation: 0,
         }
@@ -180,9 +180,8 @@ impl Neighbours {
 
     /// The neighbour has been heard to receive what was sent to it.
     pub(super) fn confirm(&mut self, now: Time, next_hop: IpAddr) {
-        let Some(entry) = self.entries.get_mut(&next_hop) else { return };
-        if let Some(mac) = entry.state.mac() {
-            entry.state = State::Reachable { mac, until: now + REACHABLE_NS };
+        if let Some(mac) = self.known(next_hop) {
+            self.set_state(next_hop, State::Reachable { mac, until: now + REACHABLE_NS });
         }
     }
 
@@ -262,14 +261,14 @@ impl Neighbours {
     /// The link has just come up: whatever was asked before was lost, and who is there may be
     /// somebody else. Nobody is left to his wait, and what is known is verified when it is used.
     pub(super) fn handle_link_up(&mut self, now: Time) {
-        let all: Vec<IpAddr> = self.entries.keys().copied().collect();
-        for who in all {
-            let Some(entry) = self.entries.get_mut(&who) else { continue };
-            match entry.state {
+        let all: Vec<(IpAddr, State)> =
+            self.entries.iter().map(|(who, entry)| (*who, entry.state)).collect();
+        for (who, state) in all {
+            match state {
                 State::Reachable { mac, .. } => {
-                    entry.state = State::Reachable { mac, until: now };
+                    self.set_state(who, State::Reachable { mac, until: now });
                 }
-                State::Failed { .. } => entry.state = State::Failed { until: now },
+                State::Failed { .. } => self.set_state(who, State::Failed { until: now }),
                 State::Incomplete { .. } => {
                     self.push_question(Question { target: who, mac: None });
                 }
@@ -295,49 +294,46 @@ impl Neighbours {
 
     #[inline]
     pub(super) fn poll_timeout(&self) -> Option<Time> {
-        self.timeout
+        self.deadlines.first().map(|(deadline, _)| *deadline)
     }
 
     pub(super) fn handle_timeout(&mut self, now: Time) {
-        if self.timeout.is_none_or(|timeout| now < timeout) {
-            return;
-        }
-        self.timeout = None;
-        for who in core::mem::take(&mut self.waiting) {
-            let Some(state) = self.entries.get(&who).map(|entry| entry.state) else { continue };
-            let Some(deadline) = state.deadline() else { continue };
+        while let Some(&(deadline, who)) = self.deadlines.first() {
             if now < deadline {
-                self.wait_for(who, deadline);
-                continue;
+                return;
             }
-            match state {
-                State::Incomplete { tries, .. } if tries < TRIES_MAX => {
-                    self.ask_everybody(now, who, tries + 1);
-                }
-                State::Incomplete { .. } => self.give_up(now, who),
-                State::Probing { mac, tries, everybody, .. } if tries < TRIES_MAX => {
-                    self.probe(now, who, mac, tries + 1, everybody);
-                }
-                State::Probing { .. } => {
-                    self.forget_paths();
-                    self.push_unanswered(who);
-                    self.ask_everybody(now, who, 1);
-                }
-                State::Failed { .. } | State::Reachable { .. } => {
-                    self.entries.remove(&who);
-                }
+            self.deadlines.remove(&(deadline, who));
+            self.handle_deadline(now, who);
+        }
+    }
+
+    fn handle_deadline(&mut self, now: Time, who: IpAddr) {
+        let Some(state) = self.entries.get(&who).map(|entry| entry.state) else { return };
+        match state {
+            State::Incomplete { tries, .. } if tries < TRIES_MAX => {
+                self.ask_everybody(now, who, tries + 1);
             }
+            State::Incomplete { .. } => self.give_up(now, who),
+            State::Probing { mac, tries, everybody, .. } if tries < TRIES_MAX => {
+                self.probe(now, who, mac, tries + 1, everybody);
+            }
+            State::Probing { .. } => {
+                self.forget_paths();
+                self.push_unanswered(now, who);
+                self.ask_everybody(now, who, 1);
+            }
+            State::Failed { .. } | State::Reachable { .. } => self.remove(who),
         }
     }
 
     /// Enters `who`, if there is room, and asks for it.
     fn begin(&mut self, now: Time, who: IpAddr) {
-        self.push_unanswered(who);
         if self.entries.len() >= ENTRIES_MAX && !self.make_room(now) {
             return self.settle(who, false);
         }
-        let state = State::Incomplete { tries: 0, deadline: now };
+        let state = State::Failed { until: now };
         self.entries.insert(who, Entry::new(state, Some(now)));
+        self.push_unanswered(now, who);
         self.ask_everybody(now, who, 1);
     }
 
@@ -359,16 +355,29 @@ impl Neighbours {
         self.settled.push_back((who, is_known));
     }
 
-    fn push_unanswered(&mut self, who: IpAddr) {
-        self.unanswered.push_back(who);
+    /// The address of `who` is not known from now on. The one of which that has been so for longest gives
+    /// way if there are too many.
+    fn push_unanswered(&mut self, now: Time, who: IpAddr) {
+        if let Some(entry) = self.entries.get_mut(&who) {
+            entry.unanswered = Some(now);
+            self.unanswered.insert((now, who));
+        }
         if self.unanswered.len() <= UNANSWERED_MAX {
             return;
         }
-        if let Some(oldest) = self.unanswered.pop_front()
-            && self.entries.get(&oldest).is_some_and(|entry| entry.state.mac().is_none())
-        {
-            self.entries.remove(&oldest);
+        if let Some((_, oldest)) = self.unanswered.pop_first() {
+            self.remove(oldest);
             self.settle(oldest, false);
+        }
+    }
+
+    fn remove(&mut self, who: IpAddr) {
+        let Some(entry) = self.entries.remove(&who) else { return };
+        if let Some(deadline) = entry.state.deadline() {
+            self.deadlines.remove(&(deadline, who));
+        }
+        if let Some(since) = entry.unanswered {
+            self.unanswered.remove(&(since, who));
         }
     }
 
@@ -381,7 +390,7 @@ impl Neighbours {
             self.hand = next.map(|(who, _)| *who);
             let Some((&who, entry)) = next else { continue };
             if entry.used.is_none_or(|used| now.since(used) >= IN_USE_NS) {
-                self.entries.remove(&who);
+                self.remove(who);
                 return true;
             }
         }
@@ -410,6 +419,9 @@ impl Neighbours {
     fn set_mac(&mut self, who: IpAddr, mac: MacAddress, until: Time) {
         let Some(entry) = self.entries.get_mut(&who) else { return };
         entry.failures = 0;
+        if let Some(since) = entry.unanswered.take() {
+            self.unanswered.remove(&(since, who));
+        }
         match entry.state.mac() {
             Some(known) if known != mac => self.forget_paths(),
             Some(_) => {}
@@ -420,14 +432,12 @@ impl Neighbours {
 
     fn set_state(&mut self, who: IpAddr, state: State) {
         let Some(entry) = self.entries.get_mut(&who) else { return };
-        entry.state = state;
-        if let Some(deadline) = state.deadline() {
-            self.wait_for(who, deadline);
+        let before = core::mem::replace(&mut entry.state, state);
+        if let Some(deadline) = before.deadline() {
+            self.deadlines.remove(&(deadline, who));
         }
-    }
-
-    fn wait_for(&mut self, who: IpAddr, deadline: Time) {
-        self.waiting.insert(who);
-        self.timeout = Some(self.timeout.map_or(deadline, |timeout| timeout.min(deadline)));
+        if let Some(deadline) = state.deadline() {
+            self.deadlines.insert((deadline, who));
+        }
     }
 }

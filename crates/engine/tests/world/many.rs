@@ -132,7 +132,7 @@ impl ManyWorld {
     pub fn attach(&mut self, at: Place, sizes: Sizes) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (app, request) = App::attaching(at.host, channel, sizes, 64);
+        let (app, request) = App::attaching(at.host, channel, 0, sizes, 64);
         self.post(at, request);
         app
     }

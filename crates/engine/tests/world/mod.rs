@@ -102,14 +102,26 @@ impl World {
         self.post(host, Request::Network(Box::new(network)));
     }
 
+    /// Gives a host these addresses instead of its one.
+    pub fn set_addresses(&mut self, host: usize, addresses: Vec<(IpAddr, u8)>) {
+        let mut network = config_of(host, self.hosts[host].mac).interface;
+        network.addresses = addresses;
+        self.post(host, Request::Network(Box::new(network)));
+    }
+
     pub fn attach(&mut self, host: usize, sizes: Sizes) -> App {
         self.attach_with(host, sizes, 64)
     }
 
     pub fn attach_with(&mut self, host: usize, sizes: Sizes, connections_max: u32) -> App {
+        self.attach_as(host, 0, sizes, connections_max)
+    }
+
+    /// An app of this user.
+    pub fn attach_as(&mut self, host: usize, user: u32, sizes: Sizes, connections_max: u32) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (app, request) = App::attaching(host, channel, sizes, connections_max);
+        let (app, request) = App::attaching(host, channel, user, sizes, connections_max);
         self.post(host, request);
         app
     }
@@ -232,12 +244,13 @@ impl App {
     pub fn attaching(
         host: usize,
         channel: u32,
+        user: u32,
         sizes: Sizes,
         connections_max: u32,
     ) -> (Self, Request) {
         let (end, handover) = DaemonEnd::create(sizes).expect("memory");
         let (app, end) = (format!("app-{channel}"), Box::new(end));
-        let request = Request::AddChannel { channel, app, end, connections_max };
+        let request = Request::AddChannel { channel, app, user, end, connections_max };
         let end = AppEnd::open(handover, sizes).expect("fits");
         let app = Self {
             host,

@@ -86,6 +86,7 @@ impl Stage {
         let request = Request::AddChannel {
             channel,
             app: "scale".to_owned(),
+            user: channel,
             end: Box::new(end),
             connections_max: 200_000,
         };

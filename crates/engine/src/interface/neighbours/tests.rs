@@ -207,7 +207,7 @@ fn entries_in_use_survive_a_flood() {
         assert_eq!(cache.resolve(now, WHO), Resolution::Known(MAC_A));
         assert!(cache.entries.len() <= ENTRIES_MAX);
         assert!(cache.unanswered.len() <= UNANSWERED_MAX);
-        assert!(cache.waiting.len() <= ENTRIES_MAX);
+        assert!(cache.deadlines.len() <= cache.entries.len());
     }
     assert!(cache.entries.len() <= ENTRIES_BY_REQUEST_MAX + UNANSWERED_MAX + 1);
 }
@@ -243,5 +243,46 @@ fn questions_that_do_not_fit_are_asked_later() {
     }
     assert_eq!(core::iter::from_fn(|| cache.poll_question()).count(), QUESTIONS_MAX);
     cache.handle_timeout(at(1));
-    assert_eq!(core::iter::from_fn(|| cache.poll_question()).count(), QUESTIONS_MAX);
+    assert_eq!(core::iter::from_fn(|| cache.poll_question()).count(), UNANSWERED_MAX);
+}
+
+/// Each of as many as may be waited for at a time has its questions, however many are due at once.
+#[test]
+fn all_that_are_waited_for_are_asked() {
+    let mut cache = Neighbours::new();
+    for number in 0..UNANSWERED_MAX as u32 {
+        cache.resolve(at(0), host(number));
+    }
+    for second in 1..=3 {
+        let asked: BTreeSet<IpAddr> =
+            core::iter::from_fn(|| cache.poll_question()).map(|question| question.target).collect();
+        assert_eq!(asked.len(), UNANSWERED_MAX);
+        cache.handle_timeout(at(second));
+    }
+    assert!(!cache.has_questions());
+}
+
+/// Neighbours that answer take no place from those that do not yet.
+#[test]
+fn who_has_not_answered_yet_gives_way_only_to_others_that_have_not() {
+    let mut cache = Neighbours::new();
+    assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
+    for number in 0..2 * UNANSWERED_MAX as u32 {
+        cache.resolve(at(0), host(number));
+        assert!(cache.handle_answer(at(0), host(number), Some(MAC_B), true));
+    }
+    assert!(cache.handle_answer(at(0), WHO, Some(MAC_A), true), "was pushed out");
+}
+
+/// When the next deadline is, is known exactly: nothing is looked at before.
+#[test]
+fn a_deadline_goes_with_its_entry() {
+    let mut cache = Neighbours::new();
+    cache.resolve(at(0), host(1));
+    cache.resolve(at(0) + 5, host(2));
+    assert_eq!(cache.poll_timeout(), Some(at(1)));
+    assert!(cache.handle_answer(at(0) + 6, host(1), Some(MAC_A), true));
+    assert_eq!(cache.poll_timeout(), Some(at(1) + 5));
+    assert!(cache.handle_answer(at(0) + 6, host(2), Some(MAC_A), true));
+    assert_eq!((cache.poll_timeout(), cache.unanswered.len()), (None, 0));
 }
