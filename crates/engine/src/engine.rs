@@ -288,7 +288,7 @@ impl Engine {
             ..clearway_transport::Config::default()
         };
         let switch = Switch::new(interface.mac(), interface.entries(config.udp_port));
-        let core = Core {
+        let mut core = Core {
             interface,
             switch,
             endpoint: Endpoint::new(transport, now, seed, secret),
@@ -310,6 +310,7 @@ impl Engine {
             counters: EngineCounters::default(),
             config,
         };
+        core.note_own_addresses();
         let engine = Self {
             queues,
             copies: None,

@@ -229,9 +229,8 @@ fn a_release_tries_the_next_in_line_and_no_more() {
     let mut sender = world.attach_with(0, SIZES, SENDERS as u32);
     let mut receiver = world.attach_with(0, POOL, SENDERS as u32);
     world.listen(&receiver, 7000).expect("free");
-    let connections: Vec<u64> = (0..SENDERS)
-        .map(|_| world.connect(&mut sender, &mut receiver, 7000).0)
-        .collect();
+    let connections: Vec<u64> =
+        (0..SENDERS).map(|_| world.connect(&mut sender, &mut receiver, 7000).0).collect();
     for (index, connection) in connections.iter().enumerate() {
         assert!(sender.send(*connection, &[index as u8; BYTES]));
         world.turn();

@@ -101,7 +101,13 @@ impl Station {
         let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
         let app = App::new(app_end, Flows::of_host(role.flows));
         let (app_name, end) = ("bench".into(), Box::new(end));
-        let add = Request::AddChannel { channel: CHANNEL, app: app_name, user: 0, end, connections_max: 1 };
+        let add = Request::AddChannel {
+            channel: CHANNEL,
+            app: app_name,
+            user: 0,
+            end,
+            connections_max: 1,
+        };
         let open = Request::OpenVif { channel: CHANNEL, vif: VIF, spec: Box::new(vif_spec()) };
         for request in [add, open] {
             control.post(request).map_err(|_| io::Error::other("the mailbox is full"))?;

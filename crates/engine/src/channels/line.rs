@@ -195,7 +195,7 @@ mod tests {
     #[test]
     fn who_has_the_claim_is_tried_first_and_the_others_in_turn() {
         let mut line = Line::default();
-        [7, 8, 9].map(|slot| line.try_later(slot));
+        [7, 8, 9].into_iter().for_each(|slot| line.try_later(slot));
         line.join(Claim { slot: 8, length: 1 });
         assert_eq!(line.next_to_try(), Some(8));
         assert!(!line.tried(8, true));
@@ -215,7 +215,7 @@ mod tests {
     fn all_are_tried_when_a_claim_is_suspended() {
         let mut line = Line::default();
         line.join(A);
-        [7, 8].map(|slot| line.try_later(slot));
+        [7, 8].into_iter().for_each(|slot| line.try_later(slot));
         let start = Time::from_ns(1);
         assert!(!line.turn(start) && line.turn(start + PATIENCE_NS));
         assert!(line.tried(7, true) && line.tried(8, true));

@@ -100,6 +100,17 @@ impl Core {
         let other = self.elsewhere.iter_mut().find(|nic| nic.number == number);
         if let Some(other) = other {
             other.interface.reconfigure(network);
+            self.note_own_addresses();
+        }
+    }
+
+    /// Has each NIC's interface know all addresses of the host, so that nobody can send from one.
+    pub(super) fn note_own_addresses(&mut self) {
+        let others = self.elsewhere.iter().flat_map(|nic| nic.interface.own_addresses());
+        let all: Vec<IpAddr> = self.interface.own_addresses().chain(others).collect();
+        self.interface.set_elsewhere(&all);
+        for other in &mut self.elsewhere {
+            other.interface.set_elsewhere(&all);
         }
     }
 

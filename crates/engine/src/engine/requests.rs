@@ -144,6 +144,7 @@ impl Core {
     /// that is silent.
     fn set_network(&mut self, now: Time, network: interface::Config) {
         self.interface.reconfigure(&network);
+        self.note_own_addresses();
         let payload_bytes = network.mtu.saturating_sub(super::headers_length(&network));
         self.endpoint.set_packet_bytes_max(now, payload_bytes);
         self.switch.set_services(self.interface.entries(self.config.udp_port));

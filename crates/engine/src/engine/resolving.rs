@@ -83,8 +83,7 @@ impl Resolving {
     fn allows(&self, user: u32, next_hop: NextHop) -> bool {
         let asked = self.asked.get(&user).copied().unwrap_or(0);
         let others = self.asked_total - asked;
-        self.neighbours.contains_key(&next_hop)
-            || asked < ASKED_MAX.saturating_sub(others) / 2
+        self.neighbours.contains_key(&next_hop) || asked < ASKED_MAX.saturating_sub(others) / 2
     }
 
     fn insert(&mut self, next_hop: NextHop, waiting: Waiting, target: Target, user: Option<u32>) {

@@ -22,6 +22,10 @@ struct OwnV4 {
 pub(super) struct Addresses {
     v4: Vec<OwnV4>,
     v6: Vec<Ipv6Addr>,
+    /// Those of all NICs of the host, this one's included: what comes from one of these came from
+    /// nobody on the wire.
+    host_v4: Vec<Ipv4Addr>,
+    host_v6: Vec<Ipv6Addr>,
     routes: Routes,
 }
 
@@ -39,7 +43,23 @@ impl Addresses {
             routes.push(Route::on_link(LINK_LOCAL, LINK_LOCAL_PREFIX_BITS));
         }
         routes.extend(&config.routes);
-        Self { v4, v6, routes: Routes::new(routes) }
+        let host_v4 = v4.iter().map(|own: &OwnV4| own.address).collect();
+        let host_v6 = v6.clone();
+        Self { v4, v6, host_v4, host_v6, routes: Routes::new(routes) }
+    }
+
+    /// The host's other NICs have these addresses. Addresses of a link say nothing elsewhere: another host may
+    /// have them on this one (RFC 4007, section 6, RFC 3927, section 3).
+    pub(super) fn set_elsewhere(&mut self, elsewhere: &[IpAddr]) {
+        self.host_v4 = self.v4.iter().map(|own| own.address).collect();
+        self.host_v6.clone_from(&self.v6);
+        for address in elsewhere {
+            match *address {
+                own if self.is_own(own) || is_link_local(own) => {}
+                IpAddr::V4(address) => self.host_v4.push(address),
+                IpAddr::V6(address) => self.host_v6.push(address),
+            }
+        }
     }
 
     /// Own addresses.
@@ -65,24 +85,35 @@ impl Addresses {
         self.v6.contains(&address)
     }
 
+    /// True if a packet from the wire can come from this address: it is no martian (RFC 1812, section
+    /// 5.3.7), and none of the host's own, of whichever NIC. All that is taken from the wire passes here.
+    #[inline]
+    pub(super) fn may_be_source(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(address) => self.may_be_source_v4(address),
+            IpAddr::V6(address) => self.may_be_source_v6(address),
+        }
+    }
+
     /// RFC 1122, section 3.2.1.3: a source address must be "one of the IP addresses of a host", so
     /// no group, broadcast, loopback or "this host".
     #[inline]
-    pub(super) fn may_be_source_v4(&self, address: Ipv4Addr) -> bool {
+    fn may_be_source_v4(&self, address: Ipv4Addr) -> bool {
         address.octets()[0] != 0
             && !address.is_loopback()
             && !address.is_multicast()
-            && !self.is_own_v4(address)
+            && !self.host_v4.contains(&address)
             && !self.is_broadcast(address)
     }
 
-    /// `wire` has refused groups already.
+    /// RFC 4291, sections 2.5.2, 2.5.3, 2.5.5.2 and 2.7.
     #[inline]
-    pub(super) fn may_be_source_v6(&self, address: Ipv6Addr) -> bool {
+    fn may_be_source_v6(&self, address: Ipv6Addr) -> bool {
         !address.is_unspecified()
             && !address.is_loopback()
+            && !address.is_multicast()
             && address.to_ipv4_mapped().is_none()
-            && !self.is_own_v6(address)
+            && !self.host_v6.contains(&address)
     }
 
     /// True if `address` can be a neighbour: on the link, or a gateway, and another host's.
@@ -93,13 +124,7 @@ impl Addresses {
     /// The best ways to `destination`, in the order in which they are to be tried. None if it is
     /// no address of one other host.
     pub(super) fn routes(&self, destination: IpAddr) -> impl Iterator<Item = &Route> + Clone {
-        let is_of_a_host = match destination {
-            IpAddr::V4(destination) => self.may_be_source_v4(destination),
-            IpAddr::V6(destination) => {
-                !destination.is_multicast() && self.may_be_source_v6(destination)
-            }
-        };
-        let routes = is_of_a_host.then(|| self.routes.to(destination));
+        let routes = self.may_be_source(destination).then(|| self.routes.to(destination));
         routes.into_iter().flatten()
     }
 

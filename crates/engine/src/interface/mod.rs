@@ -155,6 +155,17 @@ impl Interface {
         self.announce(&added);
     }
 
+    /// The addresses of the host's other NICs, which nobody on this NIC's link can send from. To be said again
+    /// after [`Interface::reconfigure`].
+    pub fn set_elsewhere(&mut self, addresses: &[IpAddr]) {
+        self.addresses.set_elsewhere(addresses);
+    }
+
+    /// The host's own addresses on this NIC.
+    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        self.addresses.iter()
+    }
+
     /// The NIC's Ethernet address.
     #[must_use]
     pub fn mac(&self) -> MacAddress {

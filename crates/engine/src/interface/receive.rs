@@ -136,7 +136,7 @@ impl Interface {
         } else {
             let view = ipv6::View::new(packet)?;
             let ip = ipv6::Repr::parse(&view)?;
-            self.check_source_v6(&ip)?;
+            self.check_source(ip.source.into())?;
             let check = udp::Check::V6(ip.source, ip.destination);
             (ip.source.into(), ip.destination.into(), view.payload(), check, view.ecn())
         };
@@ -156,20 +156,13 @@ impl Interface {
     #[inline]
     fn ipv4(&self, view: &ipv4::View<'_>) -> Result<ipv4::Repr, DropReason> {
         let ip = ipv4::Repr::parse(view, self.verify_checksums)?;
-        if self.addresses.may_be_source_v4(ip.source) {
-            Ok(ip)
-        } else {
-            Err(DropReason::SourceAddress)
-        }
+        self.check_source(ip.source.into())?;
+        Ok(ip)
     }
 
     #[inline]
-    fn check_source_v6(&self, ip: &ipv6::Repr) -> Result<(), DropReason> {
-        if self.addresses.may_be_source_v6(ip.source) {
-            Ok(())
-        } else {
-            Err(DropReason::SourceAddress)
-        }
+    fn check_source(&self, source: IpAddr) -> Result<(), DropReason> {
+        if self.addresses.may_be_source(source) { Ok(()) } else { Err(DropReason::SourceAddress) }
     }
 
     fn handle_icmpv4<'a>(
@@ -218,7 +211,7 @@ impl Interface {
             if !self.addresses.is_own_v6(ip.destination) {
                 return Err(DropReason::Group);
             }
-            self.check_source_v6(ip)?;
+            self.check_source(from)?;
         }
         match message {
             // What this host tells a group comes back to it, by the switch.
@@ -351,6 +344,7 @@ impl Interface {
             self.handle_conflict(now, target, mac);
             return Err(DropReason::Conflict);
         }
+        self.check_source(ip.source.into())?;
         if !advertisement.is_solicited {
             if let Some(mac) = target_mac {
                 self.neighbours.handle_announcement(now, target, mac);

@@ -642,3 +642,34 @@ fn damaged_frames_never_panic() {
         frames_of(&mut receiver);
     }
 }
+
+/// Neither ARP, neighbour discovery nor a datagram is taken from an address of the host's other NIC.
+#[test]
+fn nobody_on_the_link_has_an_address_of_another_nic() {
+    let (mut host, mut stranger) = (Interface::new(&config(1)), Interface::new(&config(7)));
+    let datagrams = [(v4(7), v4(1)), (v6(7), v6(1))].map(|(from, to)| {
+        let mac = host.mac();
+        let source = Datagram {
+            source: to,
+            destination: from,
+            payload: &[],
+            ecn: Ecn::NotCapable,
+            source_mac: mac,
+            packet: &[],
+        };
+        datagram(&stranger.path_back(&source), b"")
+    });
+    host.set_elsewhere(&[v4(7).ip(), v6(7).ip()]);
+    for (from, to) in [(v4(7), v4(1)), (v6(7), v6(1))] {
+        assert_eq!(stranger.path(NOW, from, to).map(drop), Resolution::Pending);
+        for question in frames_of(&mut stranger) {
+            assert_eq!(receive(&mut host, NOW, &question), dropped(DropReason::SourceAddress));
+        }
+    }
+    for datagram in datagrams {
+        assert_eq!(receive(&mut host, NOW, &datagram), dropped(DropReason::SourceAddress));
+    }
+    host.set_elsewhere(&[]);
+    stranger.handle_timeout(NOW + SECOND);
+    assert_eq!(settle(NOW + SECOND, &mut stranger, &mut host), 4, "two questions, two answers");
+}
