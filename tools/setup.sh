@@ -16,6 +16,7 @@ missing_packages() {
     command -v clang >/dev/null || echo clang          # compiles the eBPF program
     command -v pkg-config >/dev/null || echo pkg-config # examples/hello.c
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo libc6-dev
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || ! command -v apt-get >/dev/null || echo ca-certificates # cargo
     if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it makes no namespaces
     case "$1" in demo | test) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
@@ -30,46 +31,83 @@ as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi
 }
 
+# May ask for a password, if there is somebody to ask.
+may_be_root() {
+    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }
+}
+
 install_packages() {
     [ $# -gt 0 ] || return 0
     command -v apt-get >/dev/null || fail "please install: $* (names as in Debian; this machine has no apt-get)"
-    if [ "$(id -u)" != 0 ] && ! sudo -n true 2>/dev/null && ! [ -t 0 ]; then
-        fail "please run: sudo apt-get install $*"
-    fi
+    may_be_root || fail "please let root run: apt-get install $*"
     say "installing $*"
     as_root apt-get update -qq
     as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
+is_new_enough() {
+    [ "$(printf '%s\n%s\n' "$RUST_MIN" "$1" | sort -V | head -n 1)" = "$RUST_MIN" ]
+}
+
 rust_is_new_enough() {
-    command -v cargo >/dev/null || return 1
-    local found
-    found=$(rustc --version | cut -d' ' -f2)
-    [ "$(printf '%s\n%s\n' "$RUST_MIN" "$found" | sort -V | head -n 1)" = "$RUST_MIN" ]
+    command -v cargo >/dev/null && is_new_enough "$(rustc --version 2>/dev/null | cut -d' ' -f2)"
+}
+
+# What apt-get would install of a package; nothing if there is none.
+candidate() {
+    apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'
+}
+
+# Packages that have a toolchain, the first that are there and new enough: rustup (Debian 13, Ubuntu 24.04), or
+# the compiler itself. Debian 12 has no rustup and an old rustc, but a new one as rustc-web, kept for browsers.
+rust_packages() {
+    if [ -n "$(candidate rustup)" ]; then echo rustup; return 0; fi
+    local suffix
+    for suffix in "" -web; do
+        if is_new_enough "$(candidate "rustc$suffix")"; then printf '%s\n' "rustc$suffix" "cargo$suffix"; return 0; fi
+    done
+}
+
+# The packages of a toolchain, if there is neither one nor a rustup to get one.
+missing_rust() {
+    rust_is_new_enough || command -v rustup >/dev/null || ! command -v apt-cache >/dev/null || rust_packages
+}
+
+# A machine that has just been set up knows of no packages yet.
+know_packages() {
+    command -v apt-cache >/dev/null && [ -z "$(candidate gcc)" ] || return 0
+    may_be_root || fail "please let root run: apt-get update"
+    as_root apt-get update -qq
 }
 
 install_rust() {
-    # A default toolchain of a rustup that is already there may only not be on the PATH yet.
-    [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
     rust_is_new_enough && return 0
-    command -v rustup >/dev/null || install_packages rustup || true
-    command -v rustup >/dev/null ||
-        fail "Rust $RUST_MIN or newer is needed; install it with rustup, and run this again"
+    command -v rustup >/dev/null || fail "Rust $RUST_MIN or newer is needed, and no package here has it. As any user," \
+        "install it with rustup, by the line on https://rustup.rs or by pip install rustup, and run this again"
+    install_toolchain
+    rust_is_new_enough || fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
+}
+
+install_toolchain() {
     say "installing the stable Rust toolchain with rustup"
     rustup toolchain install stable --profile minimal --component clippy --component rustfmt
     rustup default stable
-    rust_is_new_enough || fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
 }
 
 # A toolchain that did not come from here may lack the two.
 install_rust_linters() {
     cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 && return 0
-    command -v rustup >/dev/null || fail "please install clippy and rustfmt for $(rustc --version)"
+    command -v rustup >/dev/null ||
+        fail "clippy and rustfmt for $(rustc --version) are needed: rustup has them (https://rustup.rs)"
     say "installing clippy and rustfmt"
     rustup component add clippy rustfmt
 }
 
-mapfile -t packages < <(missing_packages "${1:-build}")
+what=${1:-build}
+# A toolchain that is already there may only not be on the PATH yet.
+if [ -f "$HOME/.cargo/env" ]; then . "$HOME/.cargo/env"; fi
+know_packages
+mapfile -t packages < <(missing_packages "$what"; missing_rust)
 install_packages "${packages[@]}"
 install_rust
-if [ "${1:-build}" = lint ]; then install_rust_linters; fi
+if [ "$what" = lint ]; then install_rust_linters; fi
