@@ -54,12 +54,15 @@ link() {
     record "$2"
 }
 
+# put_files DIRECTORY PATH: those whose names are read.
+put_files() {
+    local file
+    while read -r file; do put 644 "$file" "$2/${file#"$1"/}"; done
+}
+
 # put_tree DIRECTORY PATH: the files that git knows, or all where this is no work tree.
 put_tree() {
-    local file
-    { git ls-files -- "$1" 2>/dev/null | grep . || find "$1" -type f; } | while read -r file; do
-        put 644 "$file" "$2/${file#"$1"/}"
-    done
+    { git ls-files -- "$1" 2>/dev/null | grep . || find "$1" -type f; } | put_files "$1" "$2"
 }
 
 install_command() {
@@ -79,7 +82,10 @@ install_library() {
     put_filled crates/capi/clearway.pc.in "$libdir/pkgconfig/clearway.pc"
 }
 
+# Man pages and completions: the command writes its own.
 install_documents() {
+    "$build/clearway" documents "$work/share"
+    find "$work/share" -type f | put_files "$work/share" "$prefix/share"
     put 644 README.md "$doc/README.md"
     put 644 LICENSE "$doc/LICENSE"
     put_tree docs "$doc/docs"

@@ -19,6 +19,7 @@ complete() {
     local file sections
     for file in bin/clearway lib/systemd/system/clearway.service include/clearway.h \
         share/clearway/{clearway.toml,clearway.lua} \
+        share/man/man1/{clearway,clearway-ping}.1 share/bash-completion/completions/clearway \
         share/doc/clearway/{README.md,LICENSE,docs/wire.md,examples/hello.c}; do
         there "$1/$file"
     done

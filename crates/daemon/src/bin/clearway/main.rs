@@ -7,6 +7,7 @@ mod bench;
 mod client;
 mod daemon;
 mod doctor;
+mod documents;
 mod fabric;
 mod output;
 mod ping;
@@ -16,7 +17,7 @@ mod vif;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use output::Failure;
 
@@ -51,6 +52,8 @@ enum Command {
     #[command(hide = true)]
     Broker,
     #[command(hide = true)]
+    Documents(documents::Arguments),
+    #[command(hide = true)]
     BenchRole(clearway_bench::RoleCommand),
 }
 
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Fabric(arguments) => fabric::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Documents(place) => documents::run(&place, Arguments::command()),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
         Command::Broker => clearway_daemon::broker::serve().map_err(Failure::failed),
