@@ -34,6 +34,7 @@ test:
 	@tools/test-dpdk.sh
 	@tools/test-install.sh
 	@tools/example.sh
+	@tools/first-hour.sh
 	@tools/own-stack.sh
 
 # Installs the daemon with its systemd unit, the C library, documents and the Wireshark dissector below PREFIX;

@@ -32,3 +32,18 @@ wait_for grep -q listening "$work/server.log" || fail "the server did not start"
 answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail "the client failed"
 [ "$answer" = "hello, Clearway" ] || fail "the client got: $answer"
 echo "example: hello.c, built with pkg-config, got: $answer"
+
+# The event loop, beside it on the same host: it is connected to by Clearway and by TCP.
+kill "${pids[1]}"
+# shellcheck disable=SC2046
+cc -Wall -Wextra -Werror examples/epoll.c $(pkg-config --cflags --libs clearway) -o "$work/epoll"
+stdbuf -oL "$work/epoll" 0 >"$work/epoll.log" 2>&1 &
+pids+=($!)
+wait_for grep -q listening "$work/epoll.log" || fail "the event loop did not start"
+tcp_port=$(sed -n 's/.*TCP port //p' "$work/epoll.log")
+answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail "the client failed"
+[ "$answer" = Clearway ] || fail "the event loop sent back: $answer"
+exec 3<>"/dev/tcp/127.0.0.1/$tcp_port"
+echo "by TCP" >&3
+read -r -t 10 answer <&3 && [ "$answer" = "by TCP" ] || fail "the event loop sent back by TCP: $answer"
+echo "example: epoll.c sends back what comes by Clearway and by TCP"

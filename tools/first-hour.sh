@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Runs the blocks of docs/first-hour.md from start to end in one shell, as a newcomer would. What is different:
+# what `cargo build` makes is installed to a directory of its own, and names are those of nobody else. Needs root.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if [ "$(id -u)" != 0 ]; then
+    echo "first-hour: skipped: needs root to make network namespaces"
+    exit 0
+fi
+tools/cargo.sh build --quiet -p clearway-capi -p clearway-daemon
+home=/tmp/home
+make_install="PREFIX=\$PREFIX BUILD=$PWD/${CARGO_TARGET_DIR:-target}/debug tools/install.sh"
+blocks=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs/first-hour.md |
+    sed -e 's|^PREFIX=.*|PREFIX=/tmp/usr|' -e "s|^make install.*|$make_install|" \
+        -e 's|^make uninstall|tools/uninstall.sh|' -e '/^export PATH/s|$|; export PREFIX|')
+
+# A network, a /run for its namespaces and a /tmp of their own. Wireshark's plugins are then those of $HOME.
+status=0
+output=$(HOME=$home WIRESHARK_PLUGINS=$home/.local/lib/wireshark/plugins timeout 120 unshare --mount --net --pid --fork \
+    --mount-proc bash -euo pipefail -c "mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp; mkdir $home; $blocks" \
+    2>&1) || status=$?
+fail() {
+    printf '%s\nfirst-hour: %s\n' "$output" "$*" >&2
+    exit 1
+}
+[ "$status" = 0 ] || fail "the last command failed ($status)"
+for words in "3 answered" "hello, Clearway" "syn: to port 4000" "challenge" "syn-ack" "message 0 (8 bytes)"; do
+    [[ $output == *"$words"* ]] || fail "nothing says \"$words\""
+done
+[[ $output != *malformed* ]] || fail "something is malformed"
+echo "first-hour: docs/first-hour.md runs as written"
