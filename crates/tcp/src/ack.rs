@@ -20,13 +20,16 @@ pub(crate) struct AckPolicy {
     quick: u8,
     /// The largest segment that has come.
     segment_bytes: u32,
+    /// The largest that this end has said it takes: what is longer is several in one.
+    segment_bytes_max: u32,
     /// Received since the last acknowledgement.
     owed_bytes: u64,
 }
 
 impl AckPolicy {
-    pub(crate) const fn new(quick: u8) -> Self {
-        Self { due: Due::No, quick, segment_bytes: SEGMENT_BYTES_MIN, owed_bytes: 0 }
+    pub(crate) const fn new(quick: u8, segment_bytes_max: u32) -> Self {
+        let segment_bytes = SEGMENT_BYTES_MIN;
+        Self { due: Due::No, quick, segment_bytes, segment_bytes_max, owed_bytes: 0 }
     }
 
     pub(crate) const fn due(&self) -> Due {
@@ -41,7 +44,7 @@ impl AckPolicy {
     /// In-order data has come.
     #[inline]
     pub(crate) fn on_data(&mut self, length: u32, is_urgent: bool) {
-        self.segment_bytes = self.segment_bytes.max(length);
+        self.segment_bytes = self.segment_bytes.max(length.min(self.segment_bytes_max));
         self.owed_bytes += u64::from(length);
         // RFC 5681, 4.2: "an ACK SHOULD be generated for at least every second full-sized segment".
         let is_second = self.owed_bytes >= 2 * u64::from(self.segment_bytes);

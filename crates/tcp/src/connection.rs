@@ -203,7 +203,7 @@ impl Connection {
             scales: false,
             ecn: EcnState::default(),
             size,
-            ack: AckPolicy::new(settings.quick_acks),
+            ack: AckPolicy::new(settings.quick_acks, size.offer(settings.segment_bytes_max).into()),
             timers: Timers::new(),
             probe: None,
             syn_due: false,

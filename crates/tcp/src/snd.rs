@@ -193,9 +193,9 @@ impl Send {
         let segment_bytes = u64::from(segment_bytes);
         let available = self.limit().checked_sub(self.next)?;
         let open = (self.una + self.window).saturating_sub(self.next);
-        let length = available.min(open).min(room).min(most.into());
         // A FIN takes no room in a segment.
-        if length >= segment_bytes && available > segment_bytes {
+        let length = available.min(open).min(room).min(u64::from(most) + u64::from(self.fin));
+        if length >= segment_bytes {
             let whole = length - length % segment_bytes;
             let is_end = length == available && self.may_be_small(length - whole, eagerness);
             return Some(self.next..self.next + if is_end { length } else { whole });

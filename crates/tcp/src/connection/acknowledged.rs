@@ -75,7 +75,7 @@ impl Connection {
         if sacks {
             self.take_blocks(&arrival.repr.options.sack, &mut seen);
         }
-        if is_bare && !self.sack && !self.board.is_empty() {
+        if is_bare && !self.sack && self.snd.window() > 0 && !self.board.is_empty() {
             self.recovery.duplicates += 1;
         }
         self.measure(&seen, arrival);
@@ -116,6 +116,10 @@ impl Connection {
         self.rto.on_progress();
         self.retries = 0;
         self.soft_error = None;
+        if self.timers.is_set(Timer::Persist) {
+            let deadline = seen.now + self.rto.timeout_ns(&self.settings);
+            self.timers.set(Timer::Persist, deadline);
+        }
         self.stalled_since = (!self.board.is_empty()).then_some(seen.now);
         if self.snd.has_acknowledged() {
             self.readiness |= Readiness::WRITABLE;
@@ -355,6 +359,9 @@ impl Connection {
                 self.timers.stop(timer);
             }
             return;
+        }
+        if self.timers.is_set(Timer::Persist) {
+            return; // what is outstanding is a probe
         }
         if advances || !self.timers.is_set(Timer::Retransmit) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));

@@ -167,7 +167,7 @@ impl Connection {
         self.recovery.on_resent(stamp);
         self.recovery.prr.on_sent(bytes);
         self.pacer.on_sent(bytes);
-        if !self.timers.is_set(Timer::Retransmit) {
+        if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
         }
         self.segment(now, range, Flags::NONE)

@@ -1,0 +1,161 @@
+//! Hostile peers, and strangers: bounded memory, bounded work, and nobody else is hurt.
+
+use clearway_base::{SECOND, Time};
+use clearway_wire::Ecn;
+use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
+
+use super::script::begin::*;
+use super::world::Host;
+use crate::connection::Connection;
+use crate::*;
+
+fn host(config: Config, settings: Settings) -> (Host, Time) {
+    let now = Time::from_ns(1000 * SECOND);
+    let mut host = Host::new(config, "10.0.0.1:80".parse().expect("address"), now);
+    host.stack.listen(None, 80, 64, 1500, settings).expect("free");
+    (host, now)
+}
+
+fn segment(
+    host: &mut Host,
+    now: Time,
+    stranger: u32,
+    flags: Flags,
+    numbers: (u32, u32),
+    options: Options,
+) {
+    let from = std::net::SocketAddr::from(((0x0b00_0000 + stranger).to_be_bytes(), 999));
+    let repr = Repr {
+        source_port: 999,
+        destination_port: 80,
+        sequence: numbers.0,
+        acknowledgement: numbers.1,
+        flags,
+        window: 1000,
+        urgent: 0,
+        options,
+    };
+    let arrival = Arrival { from, to: host.address, repr, payload_length: 0, ecn: Ecn::NotCapable };
+    host.stack.handle_segment(now, &arrival, &mut host.store);
+}
+
+/// RFC 4987: a flood of SYNs takes no more memory than its bound, and who answers the cookie is served, with
+/// the window scale and SACK that it has offered.
+#[test]
+fn a_syn_flood_is_answered_with_cookies() {
+    let (mut host, now) = host(Config::default(), Settings::default());
+    let options = Options {
+        maximum_segment_size: Some(1400),
+        window_scale: Some(9),
+        sack_permitted: true,
+        timestamps: Some(Timestamps { value: 5, echo: 0 }),
+        ..Options::default()
+    };
+    let mut last = None;
+    for stranger in 0..10_000 {
+        segment(&mut host, now, stranger, Flags::SYN, (7, 0), options);
+        last = host.stack.poll_transmit(now, 1).or(last);
+    }
+    assert_eq!(host.stack.waiting().0, 64);
+    assert_eq!(host.stack.connections().count(), 0);
+    let syn_ack = last.expect("an answer").repr;
+    let clock = syn_ack.options.timestamps.expect("agreed").value;
+    let options =
+        Options { timestamps: Some(Timestamps { value: 6, echo: clock }), ..Options::default() };
+    // One who guesses is reset, and one who has seen the answer is in.
+    let ack = syn_ack.sequence.wrapping_add(1);
+    segment(&mut host, now, 9_999, Flags::ACK, (8, ack ^ 0x100), options);
+    assert!(host.stack.poll_transmit(now, 1).expect("a reset").repr.flags.contains(Flags::RST));
+    segment(&mut host, now, 9_999, Flags::ACK, (8, ack), options);
+    let key = host.stack.connections().next().expect("open");
+    let info = host.stack.info(key).expect("open");
+    assert_eq!((info.state, info.segment_bytes), (State::Established, 1300 - 12));
+    assert_eq!((info.window_scales.0, info.sack, info.timestamps), (9, true, true));
+    // A cookie is good for two minutes, and only for its own addresses and ports.
+    let late = now + 200 * SECOND;
+    segment(&mut host, late, 9_998, Flags::ACK, (8, ack), options);
+    assert_eq!(host.stack.connections().count(), 1);
+}
+
+/// Resets to strangers are limited in rate, and what waits for the queue is limited.
+#[test]
+fn strangers_get_few_resets() {
+    let (mut host, now) =
+        host(Config { resets_per_s: 10, ..Config::default() }, Settings::default());
+    for stranger in 0..1000 {
+        segment(&mut host, now, stranger, Flags::ACK, (1, 1), Options::default());
+    }
+    assert_eq!(host.transmit(now).len(), 10);
+}
+
+/// TIME-WAIT has a bound, beyond which the oldest go.
+#[test]
+fn time_wait_is_bounded() {
+    let config = Config { time_wait_max: 5, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    let mut ports = 0;
+    for stranger in 0..20 {
+        segment(&mut host, now, stranger, Flags::SYN, (7, 0), Options::default());
+        let syn_ack = host.stack.poll_transmit(now, 1).expect("an answer").repr;
+        let ack = syn_ack.sequence.wrapping_add(1);
+        segment(&mut host, now, stranger, Flags::ACK, (8, ack), Options::default());
+        let key = host.stack.connections().last().expect("open");
+        host.stack.close(now, key);
+        host.transmit(now);
+        segment(
+            &mut host,
+            now,
+            stranger,
+            Flags::FIN | Flags::ACK,
+            (8, ack.wrapping_add(1)),
+            Options::default(),
+        );
+        host.transmit(now);
+        assert_eq!(host.stack.info(key).expect("ours").state, State::TimeWait);
+        host.stack.forget(now, key, &mut host.store);
+        host.transmit(now);
+        ports += 1;
+    }
+    assert_eq!((ports, host.stack.waiting().1, host.stack.connections().count()), (20, 5, 0));
+    assert_eq!(host.stack.counters().time_wait_dropped, 15);
+}
+
+/// An idle connection takes less than 2 KB.
+#[test]
+fn an_idle_connection_is_small() {
+    let bytes = size_of::<Connection>();
+    assert!(bytes < 1500, "{bytes} bytes");
+}
+
+/// Zero-window hoarding: a peer that takes nothing costs the extents that the app has given it, and no more.
+#[test]
+fn what_a_peer_does_not_take_is_bounded() {
+    let mut script = established().play("< . 1:1(0) ack 1 win 0");
+    let key = script.key.expect("open");
+    let mut given = 0;
+    loop {
+        let extent = script.host.store.fill(&[0; 100]);
+        if script.host.stack.send(key, extent).is_err() {
+            break;
+        }
+        given += 1;
+    }
+    assert_eq!(given, script.settings.send_extents_max);
+}
+
+/// SACK walk: thousands of blocks that say the same take no time. As work, not as time: what has arrived is
+/// skipped as a whole.
+#[test]
+fn blocks_that_say_what_is_known_change_nothing() {
+    let mut script = established_with("sack", "mss 1000,sackOK").play(
+        "send 3000
+         > . 1:1001(1000) ack 1
+         > . 1001:2001(1000) ack 1
+         > P. 2001:3001(1000) ack 1
+         +0.001 < . 1:1(0) ack 1 <sack 1001:3001>
+         > . 1:1001(1000) ack 1",
+    );
+    for _ in 0..1000 {
+        script = script.play("< . 1:1(0) ack 1 <sack 1001:3001>");
+    }
+}

@@ -1,0 +1,574 @@
+//! Scripts against one stack: a line per segment, much as packetdrill has them.
+//!
+//! ```text
+//! < S 0:0(0) win 1000 <mss 1460>      this segment comes; numbers are relative to each side's first
+//! > S. 0:0(0) ack 1 <mss 1460>        this one leaves; options and window are compared if they stand there
+//! +0.2 > . 1:1001(1000) ack 1         ... 0.2 s after what stands before, within a millisecond
+//! +1 < . 1:1(0) ack 1001 win 1000     time passes, in which nothing leaves; then this comes
+//! +3                                  time passes, in which nothing leaves
+//! < [ce] P. 1:11(10) ack 1            the packet was marked; `> [ect]` one that may be
+//! send 1000                           the app's calls: connect, listen, accept, send, recv, release,
+//!                                     shutdown, close, abort; `fails` in front: it is refused
+//! state ESTAB                         the state, as `ss` writes it; `end Reset`: why there is none
+//! icmp too_big 1000 seq 1             an ICMP error about a segment
+//! set no_delay                        see `Script::set`
+//! window 10000                        the congestion window in bytes
+//! ```
+//!
+//! Every segment that leaves has to stand in the script. `//` begins a comment; `;` ends a line, too.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clearway_base::{MILLISECOND, SECOND, Time};
+use clearway_wire::Ecn;
+use clearway_wire::tcp::{self, Flags, Options, SackBlocks, Timestamps};
+
+use super::world::{Host, Packet};
+use crate::*;
+
+/// The peer's first sequence number.
+const PEER_ISN: u32 = 0xffff_f000;
+const TOLERANCE_NS: u64 = MILLISECOND;
+
+/// What the byte at a place of a stream is.
+pub(super) const fn byte(at: u32) -> u8 {
+    (at ^ (at >> 8)) as u8
+}
+
+/// A stack, the time, and what the script has seen of its peer.
+pub(super) struct Script {
+    pub(super) host: Host,
+    pub(super) now: Time,
+    peer: SocketAddr,
+    pub(super) settings: Settings,
+    listener: Option<Listener>,
+    pub(super) key: Option<Key>,
+    /// This side's first sequence number, and what its timestamps are ahead of the script's.
+    isn: Option<u32>,
+    clock: Option<u32>,
+    sent: VecDeque<(Time, Packet)>,
+    given: u32,
+    read: u32,
+    line: String,
+}
+
+impl Script {
+    /// A stack without connections, and settings without any options.
+    pub(super) fn new() -> Self {
+        Self::with(Config::default())
+    }
+
+    pub(super) fn with(config: Config) -> Self {
+        let now = Time::from_ns(1000 * SECOND);
+        let host = Host::new(config, "10.0.0.1:80".parse().expect("address"), now);
+        Self {
+            host,
+            now,
+            peer: "10.0.0.2:5000".parse().expect("address"),
+            settings: Settings {
+                receive_buffer_bytes: 10_000,
+                sack: false,
+                timestamps: false,
+                window_scaling: false,
+                quick_acks: 0,
+                ..Settings::default()
+            },
+            listener: None,
+            key: None,
+            isn: None,
+            clock: None,
+            sent: VecDeque::new(),
+            given: 1,
+            read: 1,
+            line: String::new(),
+        }
+    }
+
+    /// Plays the lines of `script`.
+    pub(super) fn play(mut self, script: &str) -> Self {
+        for line in script.split(['\n', ';']) {
+            let line = line.split("//").next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                line.clone_into(&mut self.line);
+                self.step(line);
+            }
+        }
+        "the end".clone_into(&mut self.line);
+        self.expect_silence();
+        self
+    }
+
+    fn step(&mut self, line: &str) {
+        let (delay, rest) = match line.strip_prefix('+') {
+            Some(line) => {
+                let (delay, rest) = line.split_once(' ').unwrap_or((line, ""));
+                let seconds: f64 = delay.parse().unwrap_or_else(|_| self.fail("a time"));
+                (Some((seconds * SECOND as f64) as u64), rest.trim())
+            }
+            None => (None, line),
+        };
+        if let Some(expected) = rest.strip_prefix("> ") {
+            return self.expect(delay, expected);
+        }
+        self.expect_silence();
+        if let Some(delay_ns) = delay {
+            self.advance(self.now + delay_ns, false);
+            self.expect_silence();
+        }
+        match rest.strip_prefix("< ") {
+            Some(segment) => self.inject(segment),
+            None if rest.is_empty() => {}
+            None => self.call(rest),
+        }
+        self.collect();
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        let info = self.key.and_then(|key| self.host.stack.info(key));
+        panic!("at \"{}\": {why}\n{info:?}", self.line);
+    }
+
+    fn collect(&mut self) {
+        for packet in self.host.transmit(self.now) {
+            self.sent.push_back((self.now, packet));
+        }
+    }
+
+    fn expect_silence(&mut self) {
+        if let Some((_, packet)) = self.sent.pop_front() {
+            let shown = self.show(&packet);
+            self.fail(&format!("sent but not in the script: {shown}"));
+        }
+    }
+
+    /// Lets time pass until `end`, or, if `once`, until something is sent.
+    fn advance(&mut self, end: Time, once: bool) {
+        loop {
+            let next = self.host.stack.next_timeout();
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.host.stack.handle_timeouts(self.now);
+            self.collect();
+            if once && !self.sent.is_empty() {
+                return;
+            }
+        }
+        self.now = self.now.max(end);
+    }
+
+    // Segments that leave.
+
+    fn expect(&mut self, delay: Option<u64>, expected: &str) {
+        let due = self.now + delay.unwrap_or(0);
+        if self.sent.is_empty() && delay.is_some() {
+            self.advance(due + TOLERANCE_NS, true);
+        }
+        let Some((at, packet)) = self.sent.pop_front() else {
+            self.fail("nothing is sent");
+        };
+        if at > due + TOLERANCE_NS || (delay.is_some() && at + TOLERANCE_NS < due) {
+            let late = at.as_ns() as f64 - due.as_ns() as f64;
+            self.fail(&format!("it is sent {} s later than that", late / SECOND as f64));
+        }
+        let shown = self.show(&packet);
+        let (expected, options) =
+            expected.split_once('<').map_or((expected, None), |(head, tail)| {
+                (head.trim(), Some(tail.trim_end_matches('>')))
+            });
+        let (has, has_options) = shown.split_once('<').expect("there are always brackets");
+        let mut has = has.trim().to_owned();
+        if !expected.contains(" win ") {
+            has = has.split(" win ").next().unwrap_or_default().to_owned();
+        }
+        let has_options = has_options.trim_end_matches('>');
+        if has != expected || options.is_some_and(|options| options != has_options) {
+            self.fail(&format!("it is {shown}"));
+        }
+        let view = tcp::View::new(&packet.bytes).expect("whole");
+        let first = self.relative(view.sequence());
+        for (at, has) in (first..).zip(view.payload()) {
+            assert_eq!(*has, byte(at), "at \"{}\": the byte at {at}", self.line);
+        }
+    }
+
+    fn relative(&self, sequence: u32) -> u32 {
+        sequence.wrapping_sub(self.isn.unwrap_or(0))
+    }
+
+    /// A segment of this side as a line.
+    fn show(&mut self, packet: &Packet) -> String {
+        let view = tcp::View::new(&packet.bytes).expect("whole");
+        let repr = tcp::Repr::parse(&view, tcp::Check::Skip).expect("valid");
+        if repr.flags.contains(Flags::SYN) && self.isn.is_none() {
+            self.isn = Some(repr.sequence);
+        }
+        if let Some(timestamps) = repr.options.timestamps {
+            let elapsed = ((self.now.as_ns() / MILLISECOND) as u32).wrapping_sub(1_000_000);
+            self.clock.get_or_insert(timestamps.value.wrapping_sub(elapsed).wrapping_sub(1000));
+        }
+        // The numbers of resets to segments of nothing are the peer's own.
+        let sequence =
+            if self.isn.is_none() { repr.sequence } else { self.relative(repr.sequence) };
+        let length = view.payload().len() as u32;
+        let ecn = if packet.ecn == Ecn::Capable { "[ect] " } else { "" };
+        let end = sequence.wrapping_add(length);
+        let mut line = format!("{ecn}{} {sequence}:{end}({length})", repr.flags);
+        if repr.flags.contains(Flags::ACK) {
+            line += &format!(" ack {}", repr.acknowledgement.wrapping_sub(PEER_ISN));
+        }
+        format!("{line} win {} <{}>", repr.window, self.show_options(&repr.options))
+    }
+
+    fn show_options(&self, options: &Options) -> String {
+        let mut shown = Vec::new();
+        if let Some(bytes) = options.maximum_segment_size {
+            shown.push(format!("mss {bytes}"));
+        }
+        if options.sack_permitted {
+            shown.push("sackOK".to_owned());
+        }
+        if let Some(timestamps) = options.timestamps {
+            let value = timestamps.value.wrapping_sub(self.clock.unwrap_or(0));
+            shown.push(format!("TS val {value} ecr {}", timestamps.echo));
+        }
+        if let Some(scale) = options.window_scale {
+            shown.push(format!("wscale {scale}"));
+        }
+        let blocks: Vec<String> = options
+            .sack
+            .iter()
+            .map(|(left, right)| {
+                format!("{}:{}", left.wrapping_sub(PEER_ISN), right.wrapping_sub(PEER_ISN))
+            })
+            .collect();
+        if !blocks.is_empty() {
+            shown.push(format!("sack {}", blocks.join(" ")));
+        }
+        shown.join(",")
+    }
+
+    // Segments that come.
+
+    fn inject(&mut self, line: &str) {
+        let (head, options) = line.split_once('<').unwrap_or((line, ""));
+        let mut words: VecDeque<&str> = head.split_whitespace().collect();
+        let mut ecn = Ecn::NotCapable;
+        if let Some(mark) = words.front().filter(|word| word.starts_with('[')) {
+            ecn = if *mark == "[ce]" { Ecn::Marked } else { Ecn::Capable };
+            words.pop_front();
+        }
+        let flags = words.pop_front().unwrap_or_else(|| self.fail("flags"));
+        let flags =
+            flags.chars().filter(|letter| *letter != '0').fold(Flags::NONE, |flags, letter| {
+                flags | Flags::from_letter(letter).unwrap_or_else(|| self.fail("a flag"))
+            });
+        let range = words.pop_front().unwrap_or_else(|| self.fail("a range"));
+        let (start, rest) = range.split_once(':').unwrap_or_else(|| self.fail("a range"));
+        let (_, length) = rest.split_once('(').unwrap_or_else(|| self.fail("a length"));
+        let start = self.number(start);
+        let length = self.number(length.trim_end_matches(')'));
+        let value = |name: &str| {
+            let at = words.iter().position(|word| *word == name)?;
+            Some(self.number(words[at + 1]))
+        };
+        let (ack, window, urgent) = (value("ack"), value("win"), value("urg"));
+        let bytes: Vec<u8> = (0..length).map(|at| byte(start.wrapping_add(at))).collect();
+        let repr = tcp::Repr {
+            source_port: self.peer.port(),
+            destination_port: self.host.address.port(),
+            sequence: PEER_ISN.wrapping_add(start),
+            acknowledgement: ack.map_or(0, |ack| self.isn.unwrap_or(0).wrapping_add(ack)),
+            flags,
+            window: window.unwrap_or(10_000) as u16,
+            urgent: urgent.unwrap_or(0) as u16,
+            options: self.options(options.trim_end_matches('>')),
+        };
+        let mut packet = vec![0; repr.length()];
+        repr.emit(&mut packet);
+        packet.extend(bytes);
+        let (from, to) = (self.peer, self.host.address);
+        self.host.receive(self.now, &Packet { from, to, bytes: packet, ecn });
+    }
+
+    fn number(&self, word: &str) -> u32 {
+        let number: i64 = word.parse().unwrap_or_else(|_| self.fail("a number"));
+        number as u32
+    }
+
+    fn options(&self, text: &str) -> Options {
+        let mut options = Options::default();
+        for option in text.split(',').map(str::trim) {
+            let words: Vec<&str> = option.split_whitespace().collect();
+            match words[..] {
+                [] | ["nop"] => {}
+                ["mss", bytes] => options.maximum_segment_size = Some(self.number(bytes) as u16),
+                ["wscale", scale] => options.window_scale = Some(self.number(scale) as u8),
+                ["sackOK"] => options.sack_permitted = true,
+                ["TS", "val", value, "ecr", echo] => {
+                    let echo = match self.number(echo) {
+                        0 => 0,
+                        echo => echo.wrapping_add(self.clock.unwrap_or(0)),
+                    };
+                    options.timestamps = Some(Timestamps { value: self.number(value), echo });
+                }
+                ["sack", ref blocks @ ..] => options.sack = self.blocks(blocks),
+                _ => self.fail("an option"),
+            }
+        }
+        options
+    }
+
+    fn blocks(&self, blocks: &[&str]) -> SackBlocks {
+        let isn = self.isn.unwrap_or(0);
+        let mut sack = SackBlocks::default();
+        for block in blocks {
+            let (left, right) = block.split_once(':').unwrap_or_else(|| self.fail("a block"));
+            let edge = |number: &str| isn.wrapping_add(self.number(number));
+            sack.push(edge(left), edge(right));
+        }
+        sack
+    }
+
+    // What the app does.
+
+    fn call(&mut self, line: &str) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (fails, words) = match words.split_first() {
+            Some((&"fails", rest)) => (true, rest),
+            _ => (false, &words[..]),
+        };
+        let outcome = self.call_words(words);
+        if outcome.is_err() != fails {
+            self.fail(&format!("{outcome:?}"));
+        }
+    }
+
+    fn call_words(&mut self, words: &[&str]) -> Result<(), String> {
+        let (now, settings) = (self.now, self.settings);
+        let stack = &mut self.host.stack;
+        let say = |error: Error| error.to_string();
+        match *words {
+            ["listen"] => {
+                let port = self.host.address.port();
+                self.listener = Some(stack.listen(None, port, 2, 1500, settings).map_err(say)?);
+            }
+            ["unlisten"] => stack.unlisten(self.listener.take().ok_or("no listener")?),
+            ["connect"] => {
+                let key = stack.connect(now, self.host.address, self.peer, 1500, settings);
+                self.key = Some(key.map_err(say)?);
+            }
+            ["accept"] => {
+                let listener = self.listener.ok_or("no listener")?;
+                self.key = Some(stack.accept(listener).ok_or("nothing to accept")?);
+            }
+            ["send", count] => {
+                let count = self.number(count);
+                let bytes: Vec<u8> = (self.given..self.given + count).map(byte).collect();
+                let extent = self.host.store.fill(&bytes);
+                let key = self.key()?;
+                self.host.stack.send(key, extent).map_err(say)?;
+                self.given += count;
+            }
+            ["recv", count] => self.receive(count, true)?,
+            ["take", count] => self.receive(count, false)?,
+            ["release", count] => {
+                let (key, count) = (self.key()?, self.number(count));
+                self.host.stack.release(key, count.into());
+            }
+            ["shutdown"] => self.host.stack.shutdown(self.key.ok_or("no connection")?),
+            ["close"] => self.host.stack.close(now, self.key.ok_or("no connection")?),
+            ["abort"] => self.host.stack.abort(now, self.key.ok_or("no connection")?),
+            ["icmp", error, "seq", sequence] => self.icmp(error, 0, sequence)?,
+            ["icmp", error, mtu, "seq", sequence] => {
+                let mtu = self.number(mtu);
+                self.icmp(error, mtu, sequence)?;
+            }
+            ["set", name] => self.set(name, true)?,
+            ["unset", name] => self.set(name, false)?,
+            _ => self.check(words)?,
+        }
+        Ok(())
+    }
+
+    fn key(&self) -> Result<Key, String> {
+        self.key.ok_or_else(|| "no connection".to_owned())
+    }
+
+    /// The app takes exactly so many bytes, which are the right ones.
+    fn receive(&mut self, count: &str, release: bool) -> Result<(), String> {
+        let (key, count) = (self.key()?, self.number(count));
+        let mut bytes = Vec::new();
+        while bytes.len() < count as usize
+            && let Some(extent) = self.host.stack.recv(key)
+        {
+            bytes.extend(self.host.store.take(extent));
+        }
+        if bytes.len() != count as usize
+            || !bytes.iter().copied().eq((self.read..).take(bytes.len()).map(byte))
+        {
+            return Err(format!("{} bytes, or wrong ones", bytes.len()));
+        }
+        self.read += count;
+        if release {
+            self.host.stack.release(key, count.into());
+        }
+        Ok(())
+    }
+
+    fn icmp(&mut self, error: &str, mtu: u32, sequence: &str) -> Result<(), String> {
+        let error = match error {
+            "too_big" => IcmpError::TooBig(mtu),
+            "refused" => IcmpError::Refused,
+            "unreachable" => IcmpError::Unreachable,
+            _ => return Err("an error".to_owned()),
+        };
+        let sequence = self.isn.unwrap_or(0).wrapping_add(self.number(sequence));
+        let (local, remote) = (self.host.address, self.peer);
+        self.host.stack.handle_icmp(self.now, error, local, remote, sequence);
+        Ok(())
+    }
+
+    /// Changes a setting, of the connection if there is one.
+    fn set(&mut self, name: &str, on: bool) -> Result<(), String> {
+        let settings = &mut self.settings;
+        let number = || name.split('=').nth(1).and_then(|number| number.parse::<u64>().ok());
+        match name.split('=').next().unwrap_or_default() {
+            "no_delay" => settings.no_delay = on,
+            "cork" => settings.cork = on,
+            "sack" => settings.sack = on,
+            "timestamps" => settings.timestamps = on,
+            "window_scaling" => settings.window_scaling = on,
+            "ecn" => settings.ecn = on,
+            "pacing" => settings.pacing = on,
+            "mss" => settings.segment_bytes_max = number().map(|bytes| bytes as u16),
+            "buffer" => settings.receive_buffer_bytes = number().ok_or("a number")? as u32,
+            "quick" => settings.quick_acks = number().ok_or("a number")? as u8,
+            "retries" => settings.retries = number().ok_or("a number")? as u8,
+            "user_timeout_ms" => {
+                settings.user_timeout_ns = number().map(|ms| ms * MILLISECOND);
+            }
+            "keep_alive_s" => {
+                let idle_ns = number().ok_or("a number")? * SECOND;
+                let (interval_ns, probes) = (10 * SECOND, 3);
+                settings.keep_alive = Some(KeepAlive { idle_ns, interval_ns, probes });
+            }
+            _ => return Err("a setting".to_owned()),
+        }
+        if let Some(key) = self.key {
+            self.host.stack.set_settings(key, self.settings);
+        }
+        Ok(())
+    }
+
+    fn check(&self, words: &[&str]) -> Result<(), String> {
+        let (half_open, waiting) = self.host.stack.waiting();
+        let counts = [("half_open", half_open), ("waiting", waiting)];
+        if let Some((_, count)) = counts.iter().find(|(name, _)| *name == words[0]) {
+            let is_right = words.get(1) == Some(&count.to_string().as_str());
+            return if is_right { Ok(()) } else { Err(format!("it is {count}")) };
+        }
+        let info = self.host.stack.info(self.key()?).ok_or("it is gone")?;
+        let (has, expected) = match *words {
+            ["state", state] => (info.state.name().to_owned(), state),
+            ["end", end] => (info.end.map_or("None".to_owned(), |end| format!("{end:?}")), end),
+            ["window", bytes] => (info.window_bytes.to_string(), bytes),
+            ["in_flight", bytes] => (info.in_flight_bytes.to_string(), bytes),
+            ["segment", bytes] => (info.segment_bytes.to_string(), bytes),
+            ["peer_window", bytes] => (info.send_window_bytes.to_string(), bytes),
+            ["unread", bytes] => (info.unread_bytes.to_string(), bytes),
+            ["recovery", phase] => (info.recovery.to_owned(), phase),
+            ["rto_ms", ms] => ((info.rto_ns / MILLISECOND).to_string(), ms),
+            ["rtt_ms", ms] => ((info.rtt_ns / MILLISECOND).to_string(), ms),
+            _ => return Err("what is that?".to_owned()),
+        };
+        if has == expected { Ok(()) } else { Err(format!("it is {has}")) }
+    }
+}
+
+/// Tests, each a sentence of an RFC, where it begins, and a script.
+macro_rules! cases {
+    ($($(#[doc = $sentence:literal])+ $name:ident: $begin:expr => $script:literal;)+) => {
+        $($(#[doc = $sentence])+ #[test] fn $name() {
+            $begin.play($script);
+        })+
+    };
+}
+
+pub(super) use cases;
+
+/// Stacks in each state, with a peer whose next number is 1 and to which nothing is owed. The peer's
+/// window is 10000, segments have 1000 bytes.
+pub(super) mod begin {
+    use super::Script;
+
+    const HANDSHAKE: &str = "
+        < S 0:0(0) win 10000 <mss 1000>
+        > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 win 10000
+        accept; state ESTAB";
+
+    pub(in crate::tests) fn closed() -> Script {
+        Script::new()
+    }
+
+    pub(in crate::tests) fn listening() -> Script {
+        Script::new().play("listen")
+    }
+
+    pub(in crate::tests) fn syn_sent() -> Script {
+        Script::new().play("connect; > S 0:0(0); state SYN-SENT")
+    }
+
+    pub(in crate::tests) fn half_open() -> Script {
+        listening().play("< S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1")
+    }
+
+    /// After a simultaneous open.
+    pub(in crate::tests) fn syn_received() -> Script {
+        syn_sent().play("< S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; state SYN-RECV")
+    }
+
+    pub(in crate::tests) fn established() -> Script {
+        listening().play(HANDSHAKE)
+    }
+
+    /// With settings, separated by spaces, and options of the peer's SYN.
+    pub(in crate::tests) fn established_with(set: &str, options: &str) -> Script {
+        let set: String = set.split_whitespace().map(|name| format!("set {name};")).collect();
+        let timestamps = if options.contains("TS") { "<TS val 100 ecr 1000>" } else { "" };
+        Script::new().play(&format!(
+            "{set} listen
+             < S 0:0(0) win 10000 <{options}>
+             > S. 0:0(0) ack 1
+             < . 1:1(0) ack 1 win 10000 {timestamps}
+             accept; state ESTAB"
+        ))
+    }
+
+    pub(in crate::tests) fn fin_wait_1() -> Script {
+        established().play("shutdown; > F. 1:1(0) ack 1; state FIN-WAIT-1")
+    }
+
+    pub(in crate::tests) fn fin_wait_2() -> Script {
+        fin_wait_1().play("< . 1:1(0) ack 2; state FIN-WAIT-2")
+    }
+
+    pub(in crate::tests) fn close_wait() -> Script {
+        established().play("< F. 1:1(0) ack 1; > . 1:1(0) ack 2; state CLOSE-WAIT")
+    }
+
+    pub(in crate::tests) fn closing() -> Script {
+        fin_wait_1().play("< F. 1:1(0) ack 1; > . 2:2(0) ack 2; state CLOSING")
+    }
+
+    pub(in crate::tests) fn last_ack() -> Script {
+        close_wait().play("shutdown; > F. 1:1(0) ack 2; state LAST-ACK")
+    }
+
+    pub(in crate::tests) fn time_wait() -> Script {
+        fin_wait_2().play("< F. 1:1(0) ack 2; > . 2:2(0) ack 2; state TIME-WAIT; waiting 1")
+    }
+}
