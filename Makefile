@@ -13,7 +13,7 @@ MUTANTS ?= transport channel classify switch policy
 SHARD ?= 0
 SHARDS ?= 1
 
-.PHONY: demo test own-stack build install uninstall lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
+.PHONY: demo test own-stack build install uninstall packages test-packages lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -50,6 +50,17 @@ install: $(if $(and $(SUDO_USER),$(wildcard $(TARGET)/release/clearway)),,build)
 uninstall: export PREFIX := $(PREFIX)
 uninstall:
 	@tools/uninstall.sh
+
+# .deb and .rpm packages, and the files of a container image, in target/packages.
+packages: export BUILD := $(TARGET)/release
+packages: build
+	@tools/setup.sh packages
+	@tools/packages.sh
+
+# Each package installed, used and removed in a clean root; needs root, mmdebstrap and some minutes.
+test-packages:
+	@tools/setup.sh packages
+	@tools/test-packages.sh
 
 lint:
 	@tools/setup.sh lint

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style (`lint`) or
-# to test it (`test`). Says what it does, changes nothing that is there already, and explains what to do where it
-# may not install.
+# Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style (`lint`), to
+# test it (`test`) or to make packages (`packages`). Says what it does, changes nothing that is there already, and
+# explains what to do where it may not install.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -18,6 +18,11 @@ missing_packages() {
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo libc6-dev
     [ -e /etc/ssl/certs/ca-certificates.crt ] || ! command -v apt-get >/dev/null || echo ca-certificates # cargo
     if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it makes no namespaces
+    if [ "$1" = packages ]; then
+        command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev
+        command -v rpmbuild >/dev/null || echo rpm
+        [ "$(id -u)" != 0 ] || command -v mmdebstrap >/dev/null || echo mmdebstrap # `make test-packages`
+    fi
     case "$1" in demo | test) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
     [ "$1" = test ] || return 0
