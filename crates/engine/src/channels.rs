@@ -1,6 +1,7 @@
 //! The apps of an engine: their channels and connections. Implements the transport's view of an
 //! app over the shared memory of its channel.
 
+mod audit;
 mod channel;
 mod connection;
 mod early;
@@ -86,10 +87,9 @@ impl Channels {
     /// True if a listener takes connections to this address of the host.
     pub(crate) fn listens_at(&self, listener: Owner, address: IpAddr) -> bool {
         let channel = self.peek(listener.channel);
-        let mut ports = channel.iter().flat_map(|channel| &channel.ports);
-        ports.any(|(_, id, only)| {
-            *id == listener.connection && only.is_none_or(|only| only == address)
-        })
+        let mut ports =
+            channel.into_iter().flat_map(|channel| channel.ports_of(listener.connection));
+        ports.any(|(_, only)| only.is_none_or(|only| only == address))
     }
 
     pub(crate) fn ids(&self) -> Vec<u32> {

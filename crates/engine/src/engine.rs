@@ -8,6 +8,7 @@
 //! This file is the engine and its turn; `engine/` has what a turn is made of.
 
 mod arrivals;
+mod audit;
 mod commands;
 mod connections;
 mod departures;

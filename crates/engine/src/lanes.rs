@@ -221,6 +221,28 @@ impl Lanes {
         }
     }
 
+    /// Whether the buffers in each lane from here are all that were made for it, while no engine is at its
+    /// turn.
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        for (engine, (ring, made)) in self.outward.iter().zip(&self.made).enumerate() {
+            let (full, empty) = (ring.full.len(), ring.empty.len());
+            if full + empty != *made || *made > LANE_FRAMES {
+                return Err(format!(
+                    "lane to {engine}: {made} buffers, {full} full, {empty} empty"
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all lanes from here are empty.
+    pub(crate) fn audit_rest(&self) -> Result<(), String> {
+        match self.outward.iter().position(|ring| !ring.full.is_empty()) {
+            Some(engine) => Err(format!("the lane to {engine} still has something")),
+            None => Ok(()),
+        }
+    }
+
     /// The lanes that have something, a bit for each.
     #[inline]
     pub(crate) fn pending(&mut self) -> u64 {

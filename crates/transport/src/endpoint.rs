@@ -20,6 +20,7 @@ use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters};
 
+mod audit;
 mod closed;
 mod counters;
 mod handshake;

@@ -64,6 +64,15 @@ impl Unfinished {
         self.book(order).remove(host(peer), piece_bytes(length));
     }
 
+    /// True if nobody holds anything.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        [&self.due, &self.ahead].iter().all(|book| {
+            let held: u64 = book.held_bytes.values().sum();
+            (held, book.total_bytes, book.held_bytes.len()) == (0, 0, 0)
+        })
+    }
+
     fn book(&mut self, order: Order) -> &mut Book {
         match order {
             Order::Due => &mut self.due,

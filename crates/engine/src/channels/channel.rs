@@ -1,6 +1,6 @@
 //! One attached app: its end of the shared memory, its connections, and what it is to be told.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
@@ -32,14 +32,14 @@ pub(crate) struct Channel {
     pub(crate) app: String,
     pub(crate) user: u32,
     pub(crate) end: Box<DaemonEnd>,
-    connections: Connections,
+    pub(super) connections: Connections,
     /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by what
     /// connections and interfaces may still have to tell: messages by their windows, and finished sends.
     pending: VecDeque<Completion>,
     /// Connections with finished sends that the app has not been told of.
     untold: Vec<u32>,
-    /// Service ports, with the listener's id and the address it is limited to.
-    pub(crate) ports: Vec<(u16, u32, Option<IpAddr>)>,
+    /// Service ports by the listener's id, with the address that each is limited to.
+    pub(crate) ports: BTreeMap<(u32, u16), Option<IpAddr>>,
     /// The app broke the contract; it is served no more.
     pub(crate) is_condemned: bool,
     /// It is not looked at until its app rings or it is told something.
@@ -49,12 +49,12 @@ pub(crate) struct Channel {
     /// When its app last said or was told something.
     pub(crate) busy_at: Time,
     /// Somebody in `line` is to be told or tried when there is memory.
-    is_starved: bool,
+    pub(super) is_starved: bool,
     /// There may be some since they were last tried.
     has_freed: bool,
-    line: Line,
-    unfinished: Unfinished,
-    early: Early,
+    pub(super) line: Line,
+    pub(super) unfinished: Unfinished,
+    pub(super) early: Early,
     messages_sent: u64,
     messages_received: u64,
 }
@@ -70,7 +70,7 @@ impl Channel {
             connections: Connections::new(connections_max),
             pending: VecDeque::new(),
             untold: Vec::new(),
-            ports: Vec::new(),
+            ports: BTreeMap::new(),
             is_condemned: false,
             is_parked: false,
             can_park: true,
@@ -89,6 +89,12 @@ impl Channel {
     pub(crate) fn window(&self) -> u64 {
         let part = u64::from(self.end.sizes().receive_pool_bytes) / WINDOW_PARTS;
         part.clamp(2 * MESSAGE_OVERHEAD, WINDOW_BYTES_MAX)
+    }
+
+    /// Its service ports with this listener's id, and the address that each is limited to.
+    pub(crate) fn ports_of(&self, listener: u32) -> impl Iterator<Item = (u16, Option<IpAddr>)> {
+        let ports = self.ports.range((listener, 0)..=(listener, u16::MAX));
+        ports.map(|((_, port), only)| (*port, *only))
     }
 
     /// A new connection; its slot, or `None` if the app has as many as it may.

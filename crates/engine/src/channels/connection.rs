@@ -112,6 +112,15 @@ impl Connections {
         self.count
     }
 
+    /// Whether those that are open and the free slots make up all slots.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        let (made, free, open) = (self.slots.len(), self.free.len(), self.iter().count());
+        if open + free == made && open == self.count as usize {
+            return Ok(());
+        }
+        Err(format!("{made} slots: {open} connections, {} counted, {free} free", self.count))
+    }
+
     /// A new one; its slot, or `None` if the app has as many as it may.
     pub(super) fn open(
         &mut self,

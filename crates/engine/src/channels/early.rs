@@ -39,6 +39,11 @@ impl Early {
         self.held[self.half(buffer)] -= 1;
     }
 
+    /// How many there are.
+    pub(super) const fn count(&self) -> u32 {
+        self.held[0] + self.held[1]
+    }
+
     const fn half(&self, buffer: Buffer) -> usize {
         (buffer.offset >= self.half_bytes) as usize
     }

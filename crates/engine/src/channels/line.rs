@@ -146,6 +146,11 @@ impl Line {
         is_sweep
     }
 
+    /// The slots of all who wait, for whatever.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        self.waiting.slots().chain(self.to_tell.slots()).chain(self.to_try.slots())
+    }
+
     /// True if somebody is to be told or tried.
     pub(super) fn has_starved(&self) -> bool {
         !self.to_tell.is_empty() || !self.to_try.is_empty()

@@ -82,6 +82,12 @@ impl<T: Copy> SlotQueue<T> {
         true
     }
 
+    /// All, the first first.
+    pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+        let next = |slot: &u32| self.link(*slot).map(|link| link.next);
+        std::iter::successors(Some(self.first), next).filter(|slot| *slot != NONE)
+    }
+
     fn link(&self, slot: u32) -> Option<&Link<T>> {
         self.links.get(slot as usize)?.as_ref()
     }

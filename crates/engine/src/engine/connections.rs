@@ -109,14 +109,15 @@ impl Core {
         let channel = self.channels.channel(id).ok_or(Code::Internal)?;
         let owner = Owner { channel: id, connection: listener };
         self.endpoint.listen(port, owner).map_err(|_| Code::AddressInUse)?;
-        channel.ports.push((port, listener, address));
+        channel.ports.insert((listener, port), address);
         Ok(())
     }
 
     pub(super) fn unlisten(&mut self, id: u32, listener: u32) {
         let Some(channel) = self.channels.channel(id) else { return };
-        if let Some(index) = channel.ports.iter().position(|(_, other, _)| *other == listener) {
-            let (port, _, _) = channel.ports.swap_remove(index);
+        let port = channel.ports_of(listener).next();
+        if let Some((port, _)) = port {
+            channel.ports.remove(&(listener, port));
             self.endpoint.unlisten(port);
         }
     }

@@ -85,8 +85,8 @@ impl Engine {
         self.core.end_connections(channel);
         self.core.switch.remove_channel(channel);
         let Some(mut removed) = self.core.channels.remove(channel) else { return };
-        for (port, _, _) in removed.ports.drain(..) {
-            self.core.endpoint.unlisten(port);
+        for (_, port) in removed.ports.keys() {
+            self.core.endpoint.unlisten(*port);
         }
         let _ = epoll::delete(&self.sleep, removed.end.doorbell()); // it was added with the channel
         removed.end.close();

@@ -125,6 +125,28 @@ impl Resolving {
         }
     }
 
+    /// Whether what each neighbour and each user is said to have adds up.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        let waiting: usize = self.neighbours.values().map(|n| n.waiting.len()).sum();
+        if waiting != self.waiting.len() {
+            return Err(format!("{} attempts wait, {waiting} at neighbours", self.waiting.len()));
+        }
+        let asked: usize = self.asked.values().sum();
+        let of_users = self.neighbours.values().filter(|n| n.asked_by.is_some()).count();
+        if asked != of_users || self.asked_total != of_users {
+            let total = self.asked_total;
+            return Err(format!(
+                "{of_users} neighbours asked for, {asked} by user, {total} in all"
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many attempts wait, and neighbours for which somebody did.
+    pub(super) fn count(&self) -> usize {
+        self.waiting.len() + self.settled.len() + self.neighbours.len()
+    }
+
     /// True if some are to go on that waited.
     #[inline]
     fn has_settled(&self) -> bool {

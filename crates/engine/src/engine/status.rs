@@ -140,10 +140,8 @@ impl Core {
     fn gather_channel(&self, snapshot: &mut Snapshot, channel: u32) {
         let Some(served) = self.channels.peek(channel) else { return };
         snapshot.channels.push(served.snapshot(channel));
-        let ports = served.ports.iter();
-        snapshot
-            .listeners
-            .extend(ports.map(|(port, _, _)| ListenerSnapshot { channel, port: *port }));
+        let ports = served.ports.keys();
+        snapshot.listeners.extend(ports.map(|(_, port)| ListenerSnapshot { channel, port: *port }));
     }
 
     fn flow(&self, info: &FlowInfo) -> FlowSnapshot {

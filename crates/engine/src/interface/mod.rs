@@ -322,6 +322,11 @@ impl Interface {
         }
     }
 
+    /// Whether the books of the neighbours agree: for audits.
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        self.neighbours.audit()
+    }
+
     /// When [`Interface::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {

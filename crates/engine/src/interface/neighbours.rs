@@ -326,6 +326,23 @@ impl Neighbours {
         }
     }
 
+    /// Whether each entry stands where it is looked for, and nowhere else.
+    pub(super) fn audit(&self) -> Result<(), String> {
+        let due = |(who, entry): (&IpAddr, &Entry)| Some((entry.state.deadline()?, *who));
+        let unanswered = |(who, entry): (&IpAddr, &Entry)| Some((entry.unanswered?, *who));
+        if !self.entries.iter().filter_map(due).collect::<BTreeSet<_>>().eq(&self.deadlines) {
+            return Err("a neighbour waits for a time at which nobody looks".to_owned());
+        }
+        let without: BTreeSet<_> = self.entries.iter().filter_map(unanswered).collect();
+        if without != self.unanswered || without.len() > UNANSWERED_MAX {
+            return Err(format!("{} neighbours have no address", without.len()));
+        }
+        if self.entries.len() > ENTRIES_MAX {
+            return Err(format!("{} neighbours", self.entries.len()));
+        }
+        Ok(())
+    }
+
     /// Enters `who`, if there is room, and asks for it.
     fn begin(&mut self, now: Time, who: IpAddr) {
         if self.entries.len() >= ENTRIES_MAX && !self.make_room(now) {

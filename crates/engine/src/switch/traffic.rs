@@ -83,6 +83,17 @@ impl Switch {
         self.senders.len()
     }
 
+    /// Bursts that VIFs of a channel have submitted and that are not sent: for audits.
+    pub(crate) fn bursts_of(&self, channel: u32) -> u32 {
+        let vifs = self.vifs.iter().flatten().filter(|vif| vif.channel == channel);
+        vifs.map(|vif| vif.bursts_left()).sum()
+    }
+
+    /// How many VIFs there are: for audits.
+    pub(crate) fn vif_count(&self) -> usize {
+        self.vifs.iter().flatten().count()
+    }
+
     /// What is left of the burst that a VIF is sending.
     pub(crate) fn burst(&mut self, key: VifKey) -> Option<SentBurst> {
         self.vif(key)?.bursts.front().copied()

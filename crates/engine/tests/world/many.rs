@@ -10,7 +10,7 @@ use clearway_engine::{
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
-use super::{App, address, config_of, events};
+use super::{App, address, audit, config_of, events};
 
 /// An engine of a host, and what it has said.
 pub struct Member {
@@ -98,6 +98,32 @@ impl ManyWorld {
                 member.events.push(event);
             }
         }
+    }
+
+    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
+    fn end(&mut self) {
+        for from in 0..=self.hosts.len() {
+            for to in 0..=self.hosts.len() {
+                self.fabric.set_cut(from, to, false);
+            }
+        }
+        for host in 0..self.hosts.len() {
+            for engine in 0..self.hosts[host].members.len() {
+                self.hosts[host].members[engine].is_stopped = false;
+                self.turn();
+                for channel in 0..self.next_channel {
+                    self.post(Place { host, engine }, Request::RemoveChannel { channel });
+                }
+            }
+        }
+        let turn = |world: &mut Self| {
+            world.now = world.now + audit::STEP_NS;
+            world.turn();
+        };
+        audit::until_rest(self, turn, |world| {
+            let members = world.hosts.iter().flat_map(|host| &host.members);
+            members.map(|member| &member.engine).collect()
+        });
     }
 
     /// Turns until `done`; panics if that takes longer than some minutes of the world's time.
@@ -225,5 +251,13 @@ impl ManyWorld {
             has_met
         });
         client.ids_with(server)
+    }
+}
+
+impl Drop for ManyWorld {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }

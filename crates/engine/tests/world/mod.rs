@@ -5,6 +5,7 @@
     reason = "a module of several test programs, each of which uses a part"
 )]
 
+pub mod audit;
 pub mod events;
 pub mod many;
 
@@ -73,6 +74,26 @@ impl World {
         self.now = self.now + MICROSECOND;
         self.fabric.set_time(self.now);
         self.hosts[host].engine.turn(self.now);
+    }
+
+    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
+    fn end(&mut self) {
+        for port in [0, 1] {
+            self.fabric.set_faults(port, fabric::Faults::default());
+            self.fabric.set_cut(port, 1 - port, false);
+        }
+        for host in 0..self.hosts.len() {
+            (0..self.next_channel).for_each(|channel| {
+                self.post(host, Request::RemoveChannel { channel });
+            });
+        }
+        let turn = |world: &mut Self| {
+            world.now = world.now + audit::STEP_NS;
+            world.turn();
+        };
+        audit::until_rest(self, turn, |world| {
+            world.hosts.iter().map(|host| &host.engine).collect()
+        });
     }
 
     /// Turns until `done`; panics if that takes longer than ten minutes of the world's time.
@@ -169,6 +190,14 @@ impl World {
         client.submit(&Command::Connect { token: 1, peer });
         self.turn_until(|_| client.has_met(server));
         client.ids_with(server)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.end();
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use core::hash::{BuildHasher, Hasher};
 use std::net::SocketAddr;
 
-use clearway_base::{Time, TimerWheel};
+use clearway_base::{MILLISECOND, Time, TimerWheel};
 use siphasher::sip::SipHasher13;
 
 use super::strangers::Addresses;
@@ -32,6 +32,20 @@ pub(super) struct Slot {
 impl Default for Slot {
     fn default() -> Self {
         Self { flow: None, is_ready: false, deadline: Time::MAX, alarms: Alarms::default() }
+    }
+}
+
+impl Slot {
+    /// True if its flow waits for a time at which no alarm rings.
+    pub(super) fn is_forgotten(&self, now: Time) -> bool {
+        let waits = self.flow.is_some() && !self.is_ready && self.deadline != Time::MAX;
+        // The wheel rounds up to its ticks.
+        waits && self.alarms.earliest() > self.deadline.max(now) + MILLISECOND
+    }
+
+    /// Timers that it has in the wheel, or that have come due, and that count.
+    pub(super) fn alarms_set(&self) -> usize {
+        [self.alarms.near, self.alarms.far].iter().filter(|at| **at != Time::MAX).count()
     }
 }
 

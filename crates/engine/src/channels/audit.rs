@@ -1,0 +1,49 @@
+//! Whether the books of all channels agree with each other, see `engine/audit.rs`.
+
+use super::{Channel, Channels};
+
+impl Channels {
+    /// `bursts_of` says how many bursts of frames a channel has submitted that are not sent.
+    pub(crate) fn audit(&self, bursts_of: impl Fn(u32) -> u32) -> Result<(), String> {
+        for (id, channel) in self.iter() {
+            channel.audit(bursts_of(id)).map_err(|what| format!("channel {id}: {what}"))?;
+        }
+        let parked = self.iter().filter(|(_, channel)| channel.is_parked).count();
+        let (all, polled) = (self.iter().count(), self.polled_count());
+        if parked != self.parked_count() || polled + parked != all {
+            let noted = self.parked_count();
+            return Err(format!("{all} channels: {polled} polled, {parked} parked, noted {noted}"));
+        }
+        Ok(())
+    }
+}
+
+impl Channel {
+    fn audit(&self, bursts: u32) -> Result<(), String> {
+        self.connections.audit()?;
+        let outstanding: u32 =
+            self.connections.iter().map(|(_, connection)| connection.outstanding()).sum();
+        let taken = self.end.counters().sends_outstanding;
+        if taken != outstanding + bursts {
+            return Err(format!(
+                "{taken} sends are taken: {outstanding} of connections, {bursts} bursts of frames"
+            ));
+        }
+        let early: u32 = self.connections.iter().map(|(_, connection)| connection.early).sum();
+        if early != self.early.count() {
+            return Err(format!("{early} early messages, {} counted", self.early.count()));
+        }
+        let unfinished = self.connections.iter().any(|(_, connection)| connection.unfinished > 0);
+        if !unfinished && !self.unfinished.is_empty() {
+            return Err("memory is held for messages that nobody will end".to_owned());
+        }
+        let is_over = |slot: u32| self.connections.peek(slot).is_none();
+        if let Some(slot) = self.line.slots().find(|slot| is_over(*slot)) {
+            return Err(format!("connection {slot} is over, and stands in line"));
+        }
+        if self.line.has_starved() && !self.is_starved {
+            return Err("nobody looks at those who wait for memory".to_owned());
+        }
+        Ok(())
+    }
+}
