@@ -1,4 +1,5 @@
-//! Time, seeded random numbers and bounded containers: what every crate above needs and nothing more.
+//! Time, seeded random numbers, bounded containers, and how to wait: what every crate above needs and
+//! nothing more.
 //!
 //! This crate performs no I/O and never asks the operating system for anything.
 
@@ -7,10 +8,12 @@ mod random;
 mod ranges;
 mod short_queue;
 mod time;
+mod waiting;
 mod wheel;
 
 pub use random::Random;
 pub use ranges::RangeSet;
 pub use short_queue::ShortQueue;
 pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
+pub use waiting::{CoreShare, Linger};
 pub use wheel::TimerWheel;

@@ -14,10 +14,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::Handover;
 use crate::doorbell::AppBells;
 use crate::layout::{
-    SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD, SYNC_DAEMON_SLEEPING,
-    SYNC_SUBMISSION_HEAD,
+    SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
+    SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
+use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
 use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier};
@@ -53,6 +54,7 @@ pub struct AppEnd {
     /// `arm` was called, and `disarm` not yet.
     armed: bool,
     fence: Fence,
+    whereabouts: Whereabouts,
     bells: AppBells,
     sizes: Sizes,
     memory: Arc<Memory>,
@@ -134,6 +136,7 @@ impl AppEnd {
             dirty: false,
             armed: false,
             fence,
+            whereabouts: Whereabouts::default(),
             bells,
             sizes,
             memory,
@@ -336,6 +339,17 @@ impl AppEnd {
         {
             self.bells.clear();
         }
+    }
+
+    /// Before waiting awake: says that the app waits on `processor`. True if the engine runs there,
+    /// too, as far as is known, so that nothing comes until it gets the core.
+    #[inline]
+    pub fn meet(&mut self, processor: u32) -> bool {
+        self.whereabouts.meet(
+            self.memory.sync_word(SYNC_APP_PROCESSOR),
+            self.memory.sync_word(SYNC_DAEMON_PROCESSOR),
+            processor,
+        )
     }
 
     /// Readable when the daemon has rung: to be waited on while armed.

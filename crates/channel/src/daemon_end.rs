@@ -8,10 +8,11 @@ use std::sync::Arc;
 
 use crate::doorbell::DaemonBells;
 use crate::layout::{
-    OUTSTANDING_SENDS_MAX, SYNC_APP_SLEEPING, SYNC_CLOSED, SYNC_COMPLETION_HEAD,
-    SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
+    OUTSTANDING_SENDS_MAX, SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED,
+    SYNC_COMPLETION_HEAD, SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
+use crate::processor::Whereabouts;
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
 use crate::sleep::{self, Fence};
 use crate::sync::Ordering;
@@ -48,6 +49,7 @@ pub struct DaemonEnd {
     fence: Fence,
     /// What the app did wrong outside of a command; `next_command` reports it.
     violation: Option<Violation>,
+    whereabouts: Whereabouts,
     bells: DaemonBells,
     bells_rung: u64,
     sizes: Sizes,
@@ -119,6 +121,7 @@ impl DaemonEnd {
             armed: false,
             fence: Fence::Own,
             violation: None,
+            whereabouts: Whereabouts::default(),
             bells,
             bells_rung: 0,
             sizes,
@@ -261,6 +264,17 @@ impl DaemonEnd {
             self.ring_if_asleep();
         }
         is_dirty
+    }
+
+    /// After [`flush`](Self::flush): says that the engine runs on `processor`. True if the app
+    /// waits there, too, as far as is known, and so for this core.
+    #[inline]
+    pub fn meet(&mut self, processor: u32) -> bool {
+        self.whereabouts.meet(
+            self.memory.sync_word(SYNC_DAEMON_PROCESSOR),
+            self.memory.sync_word(SYNC_APP_PROCESSOR),
+            processor,
+        )
     }
 
     /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.

@@ -38,8 +38,14 @@ pub(crate) const SYNC_SUBMISSION_HEAD: usize = PAGE_BYTES;
 pub(crate) const SYNC_COMPLETION_HEAD: usize = PAGE_BYTES + 128;
 /// Sync page: 1 while the daemon sleeps. The daemon sets it; whoever ends the sleep clears it.
 pub(crate) const SYNC_DAEMON_SLEEPING: usize = PAGE_BYTES + 256;
+/// Sync page, daemon writes, app reads: the processor that the engine runs on, plus one; 0 if unknown
+/// (`u32`). In the line that the app looks at before it rings.
+pub(crate) const SYNC_DAEMON_PROCESSOR: usize = SYNC_DAEMON_SLEEPING + 4;
 /// Sync page: 1 while the app sleeps. The app sets it; whoever ends the sleep clears it.
 pub(crate) const SYNC_APP_SLEEPING: usize = PAGE_BYTES + 384;
+/// Sync page, app writes, daemon reads: the processor that the app last waited on, plus one; 0 if
+/// unknown (`u32`). In the line that the engine looks at before it rings.
+pub(crate) const SYNC_APP_PROCESSOR: usize = SYNC_APP_SLEEPING + 4;
 /// Sync page, daemon writes, app reads: 1 when the daemon has closed the channel in good order.
 pub(crate) const SYNC_CLOSED: usize = PAGE_BYTES + 512;
 
@@ -125,6 +131,8 @@ pub const LAYOUT: u64 = {
         SYNC_COMPLETION_HEAD,
         SYNC_DAEMON_SLEEPING,
         SYNC_APP_SLEEPING,
+        SYNC_DAEMON_PROCESSOR,
+        SYNC_APP_PROCESSOR,
         SYNC_CLOSED,
         SUBMISSION_RING,
         ENTRY_WORDS,

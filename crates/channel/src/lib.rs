@@ -48,6 +48,7 @@ mod layout;
 #[cfg(not(loom))]
 mod memory;
 mod pool;
+mod processor;
 mod ring;
 mod sleep;
 mod sync;
@@ -67,4 +68,5 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use memory::fetch;
 pub use pool::{NotAllocated, Pool};
+pub use processor::current_processor;
 pub use violation::Violation;

@@ -15,7 +15,7 @@ use crate::event::Arrival;
 use crate::host::{Embedded, Host};
 use crate::session::{Session, gone, unexpected};
 use crate::vif::Vifs;
-use crate::wait::LifeCheck;
+use crate::wait::{Habits, LifeCheck};
 use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
 
 /// An app's access to one engine of the daemon. For one thread at a time: `Send`, not `Sync`.
@@ -30,6 +30,7 @@ pub struct Channel {
     pub(crate) vifs: Vifs,
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
+    pub(crate) habits: Habits,
     /// Why the daemon is not there any more.
     pub(crate) gone: Option<(Code, String)>,
     /// Arrived while something else was waited for: connections opened by peers,
@@ -124,6 +125,7 @@ impl Channel {
             vifs: Vifs::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),
+            habits: Habits::new(),
             gone: None,
             accepted: VecDeque::new(),
             inbox: VecDeque::new(),

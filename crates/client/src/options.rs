@@ -52,7 +52,9 @@ pub enum Waiting {
     Yield,
     /// Sleeps at once.
     Block,
-    /// Spins for 20 µs, yields until 70 µs, then sleeps.
+    /// Stays awake while that has paid lately, 100 µs at most, and then sleeps. Awake, it looks again
+    /// and again while the engine runs on another core, and gives this core away at once if the
+    /// engine, or somebody else, wants it.
     #[default]
     Adaptive,
 }

@@ -3,15 +3,15 @@
 
 use std::time::{Duration, Instant};
 
+use clearway_base::{CoreShare, Linger};
+use clearway_channel::current_processor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host::Host;
 use crate::{Channel, Error, Waiting};
 
-/// `Adaptive` spins this long at first.
-const SPIN: Duration = Duration::from_micros(20);
-/// Then it yields until this much time has passed since the beginning.
-const YIELD: Duration = Duration::from_micros(70);
+/// After so long without an answer the daemon is told of what else the app has for it.
+const PATIENCE: Duration = Duration::from_micros(20);
 /// Looks between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 32;
 /// How often a call that does not sleep asks whether the daemon lives.
@@ -39,11 +39,27 @@ impl LifeCheck {
     }
 }
 
+/// What `Adaptive` has learnt from the waits of a channel so far.
+pub(crate) struct Habits {
+    share: CoreShare,
+    linger: Linger,
+}
+
+impl Habits {
+    pub(crate) const fn new() -> Self {
+        Self { share: CoreShare::new(), linger: Linger::awake() }
+    }
+}
+
 /// The state of one waiting call.
 struct Wait {
     begun: Instant,
     deadline: Option<Instant>,
     looks: u32,
+    /// Since when `Adaptive` has kept the core.
+    held_since: Instant,
+    /// The engine cannot run before it gets this core.
+    engine_is_here: bool,
 }
 
 impl Channel {
@@ -75,13 +91,25 @@ impl Channel {
         }
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
-        let mut wait = Wait { begun, deadline, looks: 0 };
-        loop {
-            self.pause(&mut wait)?;
-            if let Some(found) = attempt(self)? {
-                return Ok(found);
+        let engine_is_here = self.waiting == Waiting::Adaptive && self.engine_is_here();
+        let mut wait = Wait { begun, deadline, looks: 0, held_since: begun, engine_is_here };
+        let result = loop {
+            if let Err(error) = self.pause(&mut wait) {
+                break Err(error);
             }
+            if let Some(result) = attempt(self).transpose() {
+                break result;
+            }
+        };
+        if self.waiting == Waiting::Adaptive {
+            self.habits.linger.paused(begun.elapsed().as_nanos() as u64);
         }
+        result
+    }
+
+    /// Whether the engine runs on this very processor, as far as is known.
+    fn engine_is_here(&mut self) -> bool {
+        !self.host.is_embedded() && self.end.meet(current_processor())
     }
 
     /// For callers that spin by themselves: sometimes does what a waiting call would do.
@@ -105,26 +133,39 @@ impl Channel {
             Waiting::Spin | Waiting::Adaptive if self.host.is_embedded() => {}
             Waiting::Spin | Waiting::Adaptive => std::hint::spin_loop(),
         }
-        if !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
+        if !wait.engine_is_here && !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
             return Ok(());
         }
         let now = Instant::now();
         let waited = now.saturating_duration_since(wait.begun);
-        if waited > SPIN {
+        if waited > PATIENCE {
             self.end.flush_releases();
         }
         self.check_time(wait, now)?;
         self.check_life(now)?;
-        if self.waiting == Waiting::Adaptive && waited > SPIN {
-            return if waited < YIELD { self.yield_core(wait) } else { self.sleep(wait) };
-        }
-        Ok(())
+        if self.waiting == Waiting::Adaptive { self.adapt(wait, now) } else { Ok(()) }
     }
 
-    /// The yielding part of `Adaptive`: each look is preceded by a yield.
-    fn yield_core(&mut self, wait: &mut Wait) -> Result<(), Error> {
-        wait.looks = LOOKS_PER_CLOCK - 1;
+    /// One step of `Adaptive`: keeps the core, lets others have it, or sleeps.
+    fn adapt(&mut self, wait: &mut Wait, now: Instant) -> Result<(), Error> {
+        let elapsed_ns = |since: Instant| now.saturating_duration_since(since).as_nanos() as u64;
+        if elapsed_ns(wait.begun) >= self.habits.linger.ns() {
+            return self.sleep(wait);
+        }
+        if self.host.is_embedded() {
+            return Ok(());
+        }
+        if !wait.engine_is_here && !CoreShare::is_due(elapsed_ns(wait.held_since)) {
+            return Ok(());
+        }
+        if self.habits.share.spares_yield() {
+            return self.sleep(wait);
+        }
         std::thread::yield_now();
+        wait.held_since = Instant::now();
+        let took = wait.held_since.saturating_duration_since(now);
+        self.habits.share.yielded(took.as_nanos() as u64);
+        wait.engine_is_here = self.engine_is_here();
         Ok(())
     }
 

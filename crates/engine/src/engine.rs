@@ -97,6 +97,8 @@ pub struct Turn {
     pub is_busy: bool,
     /// An app has something new to read.
     pub told_apps: bool,
+    /// One of those waits for the core that the engine runs on.
+    pub told_neighbour: bool,
 }
 
 /// How a frame came to where it is handled.
@@ -183,7 +185,18 @@ struct Core {
     /// Where the digests of a burst that has come are made.
     digests: Box<[Digest]>,
     checks: Checks,
+    /// Where the engine's thread runs, if it has one of its own.
+    processor: Option<u32>,
     counters: EngineCounters,
+}
+
+/// Which apps a turn has told something.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// Any.
+    apps: bool,
+    /// One that waits for this core.
+    neighbour: bool,
 }
 
 impl std::fmt::Debug for Engine {
@@ -308,6 +321,7 @@ impl Engine {
             staging: Staging::new(),
             digests: vec![Digest::default(); BURST_FRAMES].into(),
             checks: Checks::On,
+            processor: None,
             counters: EngineCounters::default(),
             config,
         };
@@ -366,6 +380,11 @@ impl Engine {
         self.has_rested = true;
     }
 
+    /// Tells apps, with what they are told next, that the engine runs on this processor.
+    pub fn runs_on(&mut self, processor: u32) {
+        self.core.processor = Some(processor);
+    }
+
     /// One turn.
     pub fn turn(&mut self, now: Time) -> Turn {
         let mut work = 0;
@@ -397,7 +416,7 @@ impl Engine {
             work += self.transmit(now);
         }
         self.core.switch.end_turn(&mut self.core.channels);
-        let told_apps = self.core.finish(now, work == 0);
+        let told = self.core.finish(now, work == 0);
         self.core.lanes.flush();
         if work == 0 {
             self.watch_link(now);
@@ -405,10 +424,10 @@ impl Engine {
         self.report_violations();
         self.end_if_due(now);
         self.tell_control();
-        let is_busy = work > 0 || told_apps;
+        let is_busy = work > 0 || told.apps;
         self.turns += 1;
         self.turns_busy += u64::from(is_busy);
-        Turn { is_busy, told_apps }
+        Turn { is_busy, told_apps: told.apps, told_neighbour: told.neighbour }
     }
 
     /// The part of a turn that an app waits for which has just submitted something: its commands are
@@ -474,9 +493,9 @@ impl Core {
         self.go_on_resolved(now)
     }
 
-    /// Ends a turn: wakes apps that have something new. True if any has.
-    fn finish(&mut self, now: Time, is_idle: bool) -> bool {
-        let mut told_apps = false;
+    /// Ends a turn: wakes apps that have something new.
+    fn finish(&mut self, now: Time, is_idle: bool) -> Told {
+        let mut told = Told::default();
         for index in 0..self.channels.polled_count() {
             let Some(channel) = self.channels.polled(index) else { continue };
             if channel.has_pending() {
@@ -487,11 +506,13 @@ impl Core {
             }
             if channel.end.flush() {
                 channel.busy_at = now;
-                told_apps = true;
+                told.apps = true;
+                told.neighbour |=
+                    self.processor.is_some_and(|processor| channel.end.meet(processor));
             }
         }
         self.channels.park_silent(now);
-        told_apps
+        told
     }
 
     /// The neighbour is not known: the packet counts as lost on the wire.

@@ -69,11 +69,12 @@ impl Group {
     /// Runs. Returns when every engine has ended.
     pub fn run(mut self) {
         let mut idler = Idler::new(self.idle, self.clock.now());
+        self.look_where();
         while !self.engines.is_empty() {
             let now = self.clock.now();
             let all = self.turn_at(now);
             if all.is_busy {
-                idler.was_busy(now, all.told_apps);
+                idler.was_busy(now, all.told_neighbour);
             }
             self.engines.retain(|engine| !engine.has_ended());
             if all.is_busy || self.engines.is_empty() {
@@ -83,11 +84,24 @@ impl Group {
                 // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
                 Step::Spin => {}
                 Step::Yield => {
+                    let before = self.clock.now();
                     std::thread::yield_now();
-                    idler.yielded(self.clock.now());
+                    idler.yielded(before, self.clock.now());
+                    self.look_where();
                 }
-                Step::Sleep => self.sleep(None),
+                Step::Sleep => {
+                    self.sleep(None);
+                    self.look_where();
+                }
             }
+        }
+    }
+
+    /// A thread that gave its core away may go on on another.
+    fn look_where(&mut self) {
+        let processor = clearway_channel::current_processor();
+        for engine in &mut self.engines {
+            engine.runs_on(processor);
         }
     }
 
@@ -126,6 +140,7 @@ impl Group {
             let turn = engine.turn(now);
             all.is_busy |= turn.is_busy;
             all.told_apps |= turn.told_apps;
+            all.told_neighbour |= turn.told_neighbour;
         }
         all
     }

@@ -1,31 +1,21 @@
 //! What an engine's thread does when there is nothing to do.
 
-use clearway_base::{MICROSECOND, Time};
-
-/// How long an engine that has nothing to do keeps the core before it lets others have it. A packet
-/// that comes meanwhile is served at once, where a switch away and back would cost some
-/// microseconds (`docs/performance.md` has the figures).
-const HOLD_NS: u64 = 10 * MICROSECOND;
-/// A blocking engine stays awake no longer than this, and only while work keeps coming within that time: about
-/// twice what it costs to wake a halted core, which is what a sleep so short would lead to.
-const LINGER_NS_MAX: u64 = 64 * MICROSECOND;
-/// The first step from sleeping at once to staying awake.
-const LINGER_NS_MIN: u64 = 16 * MICROSECOND;
-/// How long an adaptive engine spins and yields before it sleeps: about what waking up would cost.
-const AWAKE_NS: u64 = 100 * MICROSECOND;
+use clearway_base::{CoreShare, Linger, Time};
 
 /// The idle strategy of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Idle {
     /// Never gives the core away: lowest latency, one core per thread.
     Spin,
-    /// Never sleeps, but lets others run: at once when it has just told an app something, then every ten microseconds. For cores that engine and apps share.
+    /// Never sleeps, but lets others run: at once when an app that shares the core has been told
+    /// something, and else every ten microseconds. For cores that engine and apps share.
     Yield,
     /// Sleeps when there is nothing to do, until a doorbell, a frame or a timer. It stays awake for
     /// some microseconds first, like `Yield`, if work has lately come that soon, as in a conversation of
     /// short messages: a sleep would then end before the core has fallen asleep.
     Block,
-    /// Spins and yields like `Yield` while there was something to do lately, then sleeps.
+    /// Stays awake like `Yield` at first, then sleeps. It stays awake the shorter the less that has
+    /// been worth lately.
     #[default]
     Adaptive,
 }
@@ -40,6 +30,10 @@ impl Idle {
             Self::Block => "block",
             Self::Adaptive => "adaptive",
         }
+    }
+
+    const fn sleeps(self) -> bool {
+        matches!(self, Self::Block | Self::Adaptive)
     }
 }
 
@@ -59,52 +53,47 @@ pub(crate) struct Idler {
     busy_at: Time,
     /// The last time that others were let run.
     yielded_at: Time,
-    /// An app was told something since then.
+    /// An app that shares the core was told something since then.
     owes_yield: bool,
-    /// How long `Block` stays awake at present.
-    linger_ns: u64,
+    share: CoreShare,
+    linger: Linger,
 }
 
 impl Idler {
     pub(crate) const fn new(idle: Idle, now: Time) -> Self {
-        Self { idle, busy_at: now, yielded_at: now, owes_yield: false, linger_ns: 0 }
+        let linger = if matches!(idle, Idle::Block) { Linger::asleep() } else { Linger::awake() };
+        let share = CoreShare::new();
+        Self { idle, busy_at: now, yielded_at: now, owes_yield: false, share, linger }
     }
 
-    /// A turn that began at `now` did something. If it told an app something, that app may be
-    /// waiting for this core.
-    pub(crate) fn was_busy(&mut self, now: Time, told_apps: bool) {
-        self.learn(now.since(self.busy_at));
+    /// A turn that began at `now` did something. If it told an app something that shares this
+    /// core, that app is waiting for it.
+    pub(crate) fn was_busy(&mut self, now: Time, told_neighbour: bool) {
+        self.linger.paused(now.since(self.busy_at));
         self.busy_at = now;
-        self.owes_yield |= told_apps;
-    }
-
-    /// Staying awake pays only if work comes before a sleep would have been worth its end. So a
-    /// pause that was a little too long makes the engine wait longer the next time, and one that was
-    /// far too long makes it not wait at all.
-    fn learn(&mut self, pause_ns: u64) {
-        if pause_ns > LINGER_NS_MAX {
-            self.linger_ns = 0;
-        } else if pause_ns > self.linger_ns {
-            self.linger_ns = (self.linger_ns * 2).clamp(LINGER_NS_MIN, LINGER_NS_MAX);
-        }
+        self.owes_yield |= told_neighbour;
     }
 
     /// What to do after a turn that began at `now` and did nothing.
-    pub(crate) fn step(&self, now: Time) -> Step {
-        match self.idle {
-            Idle::Spin => Step::Spin,
-            Idle::Block if now.since(self.busy_at) >= self.linger_ns => Step::Sleep,
-            Idle::Adaptive if now.since(self.busy_at) >= AWAKE_NS => Step::Sleep,
-            Idle::Yield | Idle::Adaptive | Idle::Block => {
-                let is_due = self.owes_yield || now.since(self.yielded_at) >= HOLD_NS;
-                if is_due { Step::Yield } else { Step::Spin }
-            }
+    pub(crate) fn step(&mut self, now: Time) -> Step {
+        if self.idle == Idle::Spin {
+            return Step::Spin;
+        }
+        if self.idle.sleeps() && now.since(self.busy_at) >= self.linger.ns() {
+            return Step::Sleep;
+        }
+        let is_due = self.owes_yield || CoreShare::is_due(now.since(self.yielded_at));
+        match is_due {
+            false => Step::Spin,
+            true if self.idle.sleeps() && self.share.spares_yield() => Step::Sleep,
+            true => Step::Yield,
         }
     }
 
-    /// Others have had the core until `now`.
-    pub(crate) const fn yielded(&mut self, now: Time) {
-        self.yielded_at = now;
+    /// Others could have the core from `before` until `after`.
+    pub(crate) fn yielded(&mut self, before: Time, after: Time) {
+        self.share.yielded(after.since(before));
+        self.yielded_at = after;
         self.owes_yield = false;
     }
 }
@@ -116,36 +105,68 @@ mod tests {
 
     const START: Time = Time::from_ns(1_000_000);
 
+    /// Offers the core at `from`, and has it again `took_ns` later.
+    fn offer(idler: &mut Idler, from: Time, took_ns: u64) -> Time {
+        assert_eq!(idler.step(from), Step::Yield);
+        idler.yielded(from, from + took_ns);
+        from + took_ns
+    }
+
     #[test]
-    fn adaptive_yields_once_then_holds_the_core_then_yields_again_then_sleeps() {
+    fn an_app_on_the_same_core_gets_it_at_once() {
         let mut idler = Idler::new(Idle::Adaptive, START);
         idler.was_busy(START, true);
-        assert_eq!(idler.step(START + 1), Step::Yield);
-        idler.yielded(START + 2_000);
-        assert_eq!(idler.step(START + 2_001), Step::Spin);
-        assert_eq!(idler.step(START + 11_999), Step::Spin);
-        assert_eq!(idler.step(START + 12_000), Step::Yield);
+        let now = offer(&mut idler, START + 1, 500);
+        assert_eq!(idler.step(now), Step::Spin, "nobody wanted it");
+        idler.was_busy(now, false);
+        assert_eq!(idler.step(now + 1), Step::Spin, "nobody here was told anything");
+    }
+
+    #[test]
+    fn the_core_is_held_for_a_while_and_then_offered() {
+        let mut idler = Idler::new(Idle::Yield, START);
+        assert_eq!(idler.step(START + 9_999), Step::Spin);
+        let now = offer(&mut idler, START + 10_000, 2_000);
+        assert_eq!(idler.step(now + 9_999), Step::Spin);
+        assert_eq!(idler.step(now + 10_000), Step::Yield);
+    }
+
+    #[test]
+    fn beside_a_hog_who_may_sleep_sleeps() {
+        for (idle, expected) in [(Idle::Adaptive, Step::Sleep), (Idle::Yield, Step::Yield)] {
+            let mut idler = Idler::new(idle, START);
+            let now = offer(&mut idler, START + 10_000, 3_000_000);
+            idler.was_busy(now, false);
+            assert_eq!(idler.step(now + 10_000), expected);
+        }
+    }
+
+    #[test]
+    fn adaptive_sleeps_after_a_while_and_sooner_if_that_was_for_nothing() {
+        let mut idler = Idler::new(Idle::Adaptive, START);
+        idler.was_busy(START, false);
+        assert_ne!(idler.step(START + 99_999), Step::Sleep);
         assert_eq!(idler.step(START + 100_000), Step::Sleep);
+        let mut now = START;
+        for _ in 0..4 {
+            now = now + 1_000_000;
+            idler.was_busy(now, false);
+        }
+        assert_eq!(idler.step(now + 1), Step::Sleep);
     }
 
     #[test]
     fn a_blocking_engine_stays_awake_only_while_work_comes_soon() {
         let mut idler = Idler::new(Idle::Block, START);
-        idler.was_busy(START, true);
+        idler.was_busy(START, false);
         assert_eq!(idler.step(START + 1), Step::Sleep, "nothing is known yet");
         let mut now = START;
         for _ in 0..3 {
             now = now + 40_000;
-            idler.was_busy(now, true);
+            idler.was_busy(now, false);
         }
-        assert_eq!(idler.step(now + 1), Step::Yield, "the app first");
-        idler.yielded(now + 2_000);
-        assert_eq!(idler.step(now + 3_000), Step::Spin);
-        assert_eq!(idler.step(now + 63_999), Step::Yield);
+        assert_ne!(idler.step(now + 63_999), Step::Sleep);
         assert_eq!(idler.step(now + 64_000), Step::Sleep, "and no longer");
-        now = now + 1_000_000;
-        idler.was_busy(now, false);
-        assert_eq!(idler.step(now + 1), Step::Sleep, "it came too late to have been waited for");
     }
 
     #[test]

@@ -262,3 +262,26 @@ fn shutting_down_resets_every_connection_and_closes_every_channel() {
     });
     assert_eq!(server.closed, [(far, Code::Reset)]);
 }
+
+#[test]
+fn an_engine_knows_which_of_the_apps_that_it_has_told_something_waits_for_its_core() {
+    for (app_processor, is_neighbour) in [(Some(3), true), (Some(4), false), (None, false)] {
+        let mut world = World::new(9, Faults::default());
+        let (mut client, mut server) = (world.attach(0, SIZES), world.attach(0, SIZES));
+        world.listen(&server, 7000).expect("free");
+        let (near, _) = world.connect(&mut client, &mut server, 7000);
+        let engine = &mut world.hosts[0].engine;
+        engine.runs_on(3);
+        if let Some(processor) = app_processor {
+            server.end.meet(processor);
+        }
+        assert!(client.send(near, b"local"));
+        let now = world.now + 1;
+        let told = std::iter::repeat_with(|| world.hosts[0].engine.turn(now)).take(3);
+        let told = told.map(|turn| (turn.told_apps, turn.told_neighbour));
+        assert!(told.collect::<Vec<_>>().contains(&(true, is_neighbour)));
+        if let Some(processor) = app_processor {
+            assert_eq!(server.end.meet(processor), is_neighbour, "it was told in turn");
+        }
+    }
+}

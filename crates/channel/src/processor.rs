@@ -1,0 +1,51 @@
+//! On which processor each side runs, so that whoever waits knows whether the other side can run
+//! meanwhile, or waits for this very core.
+//!
+//! Each side writes its own word when that has changed, and reads the other's. Both are hints: a
+//! thread may be moved at any time, and a side that lies makes only itself wait for a core.
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// The processor that the calling thread runs on at this moment.
+#[must_use]
+pub fn current_processor() -> u32 {
+    rustix::thread::sched_getcpu() as u32
+}
+
+/// One side's view of where the two run.
+#[derive(Debug, Default)]
+pub(crate) struct Whereabouts {
+    /// What the own word says.
+    told: u32,
+}
+
+impl Whereabouts {
+    /// Says in `own` that this side runs on `processor`. True if `other` says that the other side
+    /// does, too.
+    #[inline]
+    pub(crate) fn meet(&mut self, own: &AtomicU32, other: &AtomicU32, processor: u32) -> bool {
+        let word = processor.wrapping_add(1);
+        if self.told != word {
+            self.told = word;
+            // Relaxed, as the load below: nothing else is ordered by these words.
+            own.store(word, Ordering::Relaxed);
+        }
+        other.load(Ordering::Relaxed) == word
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_a_processor_knows_it_and_who_is_unknown_shares_none() {
+        let words = [AtomicU32::new(0), AtomicU32::new(0)];
+        let (mut daemon, mut app) = (Whereabouts::default(), Whereabouts::default());
+        assert!(!daemon.meet(&words[0], &words[1], 0), "nothing is known of the app");
+        assert!(app.meet(&words[1], &words[0], 0));
+        assert!(daemon.meet(&words[0], &words[1], 0));
+        assert!(!daemon.meet(&words[0], &words[1], 1), "it was moved");
+        assert!(!app.meet(&words[1], &words[0], 0));
+    }
+}
