@@ -2,7 +2,7 @@
 
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
-use crate::endpoint::Clearway;
+use crate::endpoint::{Calls, Clearway};
 use crate::load::Load;
 use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
 use serde::{Deserialize, Serialize};
@@ -34,7 +34,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// An app that listens, before it has met its client.
 pub(crate) struct Listening {
     channel: Channel,
-    idle: Idle,
     load: Load,
 }
 
@@ -42,30 +41,35 @@ impl Listening {
     pub(crate) fn open(place: &AppPlace, load: &Load, at: SocketAddr) -> io::Result<Self> {
         let mut channel = attach("bench-server", place, load)?;
         channel.listen(at).map_err(io::Error::other)?;
-        Ok(Self { channel, idle: place.idle, load: *load })
+        Ok(Self { channel, load: *load })
     }
 
     /// The connection that was opened last.
-    pub(crate) fn accept(mut self) -> io::Result<Clearway> {
+    pub(crate) fn accept(mut self, calls: Calls) -> io::Result<Clearway> {
         let mut accepted = self.channel.accept(None).map_err(io::Error::other)?;
         while let Ok(newer) = self.channel.accept(Some(Duration::ZERO)) {
             accepted = newer;
         }
         let Load { size, window, .. } = self.load;
-        Ok(Clearway::new(self.channel, accepted.connection, self.idle, size, window))
+        Ok(Clearway::new(self.channel, accepted.connection, calls, size, window))
     }
 
     /// Accepts again: the connection was an attempt that its client gave up.
-    pub(crate) fn again(endpoint: Clearway, place: &AppPlace, load: &Load) -> Self {
-        Self { channel: endpoint.into_channel(), idle: place.idle, load: *load }
+    pub(crate) fn again(endpoint: Clearway, load: &Load) -> Self {
+        Self { channel: endpoint.into_channel(), load: *load }
     }
 }
 
 /// An app that has connected to the server's.
-pub(crate) fn connect(place: &AppPlace, load: &Load, to: SocketAddr) -> io::Result<Clearway> {
+pub(crate) fn connect(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+) -> io::Result<Clearway> {
     let mut channel = attach("bench-client", place, load)?;
     let connection = connect_patiently(&mut channel, to)?;
-    Ok(Clearway::new(channel, connection, place.idle, load.answer_bytes(), load.window))
+    Ok(Clearway::new(channel, connection, calls, load.answer_bytes(), load.window))
 }
 
 /// The link between the hosts may still be coming up.
@@ -79,6 +83,7 @@ fn attach(name: &str, place: &AppPlace, load: &Load) -> io::Result<Channel> {
         Idle::Spin => Waiting::Spin,
         Idle::Yield => Waiting::Yield,
         Idle::Block => Waiting::Block,
+        Idle::Adaptive => Waiting::Adaptive,
     };
     let options = Options { waiting, sizes: sizes(load), ..Options::new(name) };
     match &place.host {

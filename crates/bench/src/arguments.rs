@@ -29,13 +29,15 @@ pub struct Command {
     /// Messages in flight. [default: 1 for rtt, 32 for rate, 8 for stream]
     #[arg(long, value_parser = whole(1..=WINDOW_MAX))]
     pub window: Option<usize>,
-    /// paired: both apps in one process on one core, both engines on another.
+    /// unpinned: two daemons and two apps, each a process of its own, on whatever cores the kernel
+    /// chooses: what ships. The kernel's contenders are not pinned either.
     /// hosts: the client's app and engine share one core, the server's another.
+    /// paired: both apps in one process on one core, both engines on another.
     /// embedded: without daemons; the client's engine is in its app's thread, the server's in its own.
-    #[arg(long, value_enum, default_value = "paired")]
+    #[arg(long, value_enum, default_value = "unpinned")]
     pub layout: Layout,
     /// What Clearway's apps and engines do when there is nothing to do.
-    /// [default: yield when hosts, else spin]
+    /// [default: adaptive when unpinned or hosts, else spin]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
     /// What to compare with.
@@ -105,12 +107,21 @@ pub enum Wire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layout {
+    /// Daemons and apps are processes of their own, and nothing is pinned.
+    Unpinned,
     /// Both apps in turn on one core, both engines in turn on the other.
     Paired,
     /// Client app and engine on one core, server app and engine on the other.
     Hosts,
     /// Client app and engine in one thread on one core, those of the server in one on the other.
     Embedded,
+}
+
+impl Layout {
+    /// Whether each process has a core that it may not leave.
+    pub(crate) const fn is_pinned(self) -> bool {
+        !matches!(self, Self::Unpinned)
+    }
 }
 
 /// What to do when there is nothing to do.
@@ -123,6 +134,8 @@ pub enum Idle {
     Yield,
     /// Sleep until woken.
     Block,
+    /// What daemons and apps do unless told otherwise.
+    Adaptive,
 }
 
 /// A family of contenders of the kernel.
@@ -193,7 +206,7 @@ impl Command {
         };
         let idle = self.idle.unwrap_or(match self.layout {
             Layout::Paired | Layout::Embedded => Idle::Spin,
-            Layout::Hosts => Idle::Yield,
+            Layout::Unpinned | Layout::Hosts => Idle::Adaptive,
         });
         let (mut contenders, notes) = Contender::of_kernel(&self.compare, &load);
         if !self.kernel_only {
@@ -211,7 +224,7 @@ impl Command {
         }
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
             return refuse(
-                "paired apps and engines have their cores to themselves and spin; use --layout hosts for --idle yield or block",
+                "paired apps and engines have their cores to themselves and spin; use --layout hosts or unpinned for another --idle",
             );
         }
         if self.layout == Layout::Embedded && self.wire != Wire::Memif {

@@ -1,6 +1,7 @@
 //! One run of Clearway: its hosts and its apps, in the layout that was asked for.
 //!
 //! ```text
+//!  unpinned: two daemons, client app, server app, each wherever the kernel puts it
 //!  hosts:  core 0: daemon, client app    core 1: daemon, server app
 //!  paired: core 0: both apps in turn     core 1: the engines of both hosts in turn
 //!  embedded: core 0: client app with its engine    core 1: server app with its engine
@@ -11,7 +12,7 @@
 
 use crate::apps::{AppHost, AppPlace};
 use crate::arguments::{Layout, Plan, Wire};
-use crate::cpu::Cores;
+use crate::cpu::Pins;
 use crate::directory::Directory;
 use crate::embedded::EmbeddedHost;
 use crate::error::{Error, While};
@@ -32,16 +33,16 @@ struct Hosts {
 /// Runs Clearway once.
 pub(crate) fn run_once(
     plan: &Plan,
-    cores: Cores,
+    pins: Pins,
     veth: Option<&VethPair>,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     let directory = Directory::create().while_("making a directory for sockets")?;
     if plan.layout == Layout::Embedded {
-        return run_embedded(plan, cores, &directory, interrupt);
+        return run_embedded(plan, pins, &directory, interrupt);
     }
-    let mut hosts = start_hosts(plan, cores, veth, &directory, interrupt)?;
-    let outcome = run_apps(plan, cores, &hosts, interrupt);
+    let mut hosts = start_hosts(plan, pins, veth, &directory, interrupt)?;
+    let outcome = run_apps(plan, pins, &hosts, interrupt);
     for process in &mut hosts.processes {
         process.terminate();
     }
@@ -50,7 +51,7 @@ pub(crate) fn run_once(
 
 fn start_hosts(
     plan: &Plan,
-    cores: Cores,
+    pins: Pins,
     veth: Option<&VethPair>,
     directory: &Directory,
     interrupt: &Interrupt,
@@ -59,25 +60,25 @@ fn start_hosts(
         HostFiles::write(directory, name, plan, core).while_("writing a configuration")
     };
     if plan.wire == Wire::Local {
-        let host = files("server", cores.server)?;
-        let process = daemon(&host, cores.server, None, interrupt)?;
+        let host = files("server", pins.server)?;
+        let process = daemon(&host, pins.server, None, interrupt)?;
         return Ok(Hosts { client: host.clone(), server: host, processes: vec![process] });
     }
     let client_namespace = veth.map(VethPair::client_namespace);
     let server_namespace = veth.map(VethPair::server_namespace);
-    let client_core = if plan.layout == Layout::Paired { cores.server } else { cores.client };
-    let (client, server) = (files("client", client_core)?, files("server", cores.server)?);
+    let client_core = if plan.layout == Layout::Paired { pins.server } else { pins.client };
+    let (client, server) = (files("client", client_core)?, files("server", pins.server)?);
     let processes = match plan.layout {
-        Layout::Hosts => vec![
-            daemon(&server, cores.server, server_namespace, interrupt)?,
-            daemon(&client, cores.client, client_namespace, interrupt)?,
+        Layout::Unpinned | Layout::Hosts => vec![
+            daemon(&server, pins.server, server_namespace, interrupt)?,
+            daemon(&client, pins.client, client_namespace, interrupt)?,
         ],
         Layout::Paired => {
             let hosts = vec![
                 BenchHost { config: server.config.clone(), namespace_of: server_namespace },
                 BenchHost { config: client.config.clone(), namespace_of: client_namespace },
             ];
-            vec![engines(hosts, &[&server, &client], cores.server, interrupt)?]
+            vec![engines(hosts, &[&server, &client], pins.server, interrupt)?]
         }
         Layout::Embedded => Vec::new(),
     };
@@ -87,7 +88,7 @@ fn start_hosts(
 /// A daemon of its own, as an operator would start it.
 fn daemon(
     host: &HostFiles,
-    core: usize,
+    core: Option<usize>,
     namespace_of: Option<u32>,
     interrupt: &Interrupt,
 ) -> Result<RoleProcess, Error> {
@@ -104,7 +105,7 @@ fn daemon(
 fn engines(
     hosts: Vec<BenchHost>,
     files: &[&HostFiles],
-    core: usize,
+    core: Option<usize>,
     interrupt: &Interrupt,
 ) -> Result<RoleProcess, Error> {
     let role = Role::new(Part::Engines { hosts }).on_core(core);
@@ -116,7 +117,7 @@ fn engines(
 
 fn run_apps(
     plan: &Plan,
-    cores: Cores,
+    pins: Pins,
     hosts: &Hosts,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
@@ -129,13 +130,13 @@ fn run_apps(
     if plan.layout == Layout::Paired {
         let part = Part::ClearwayPair { client, server, load, to };
         let apps =
-            RoleProcess::start("the apps of Clearway", &Role::new(part).on_core(cores.client))?;
+            RoleProcess::start("the apps of Clearway", &Role::new(part).on_core(pins.client))?;
         return watch(apps, &others, load, interrupt);
     }
-    let server = start_server(plan, server, to, cores, interrupt)?;
+    let server = start_server(plan, server, to, pins, interrupt)?;
     others.push(server.id());
     let part = Part::ClearwayClient { client, load, to };
-    let role = Role::new(part).on_core(cores.client);
+    let role = Role::new(part).on_core(pins.client);
     let client = RoleProcess::start("the client of Clearway", &role)?;
     watch(client, &others, load, interrupt)
 }
@@ -144,11 +145,11 @@ fn start_server(
     plan: &Plan,
     server: AppPlace,
     at: std::net::SocketAddr,
-    cores: Cores,
+    pins: Pins,
     interrupt: &Interrupt,
 ) -> Result<RoleProcess, Error> {
     let part = Part::ClearwayServer { server, load: plan.load, at };
-    let role = Role::new(part).on_core(cores.server);
+    let role = Role::new(part).on_core(pins.server);
     let mut server = RoleProcess::start("the server of Clearway", &role)?;
     server.ready(START_PATIENCE, interrupt)?;
     Ok(server)
@@ -157,16 +158,16 @@ fn start_server(
 /// Two processes, and nothing else.
 fn run_embedded(
     plan: &Plan,
-    cores: Cores,
+    pins: Pins,
     directory: &Directory,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
     let to = server.address().while_("choosing an address")?;
     let place = |host| AppPlace { host: AppHost::Embedded(host), idle: plan.idle };
-    let server = start_server(plan, place(server), to, cores, interrupt)?;
+    let server = start_server(plan, place(server), to, pins, interrupt)?;
     let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
-    let role = Role::new(part).on_core(cores.client);
+    let role = Role::new(part).on_core(pins.client);
     let client = RoleProcess::start("the client of Clearway", &role)?;
     watch(client, &[server.id()], plan.load, interrupt)
 }

@@ -1,5 +1,6 @@
 //! The CPU time of running processes, and which cores there are to pin them to.
 
+use crate::arguments::Layout;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fs;
@@ -62,9 +63,22 @@ impl Cores {
         Self { client, server: cores.next().unwrap_or(client) }
     }
 
+    /// What each side's processes are kept on in this layout.
+    pub(crate) fn pins(self, layout: Layout) -> Pins {
+        let pin = |core| layout.is_pinned().then_some(core);
+        Pins { client: pin(self.client), server: pin(self.server) }
+    }
+
     pub(crate) fn shared(self) -> bool {
         self.client == self.server
     }
+}
+
+/// The core that the processes of each side are kept on. `None`: whichever the kernel chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Pins {
+    pub(crate) client: Option<usize>,
+    pub(crate) server: Option<usize>,
 }
 
 /// Keeps the calling thread, and all that it starts from now on, on one core.

@@ -78,7 +78,7 @@ impl DemoCommand {
             wire: if root { Wire::Veth } else { Wire::Memif },
             size,
             window: Some(window),
-            layout: Layout::Hosts,
+            layout: Layout::Unpinned,
             idle: None,
             compare: vec![Compare::Tcp],
             seconds: self.seconds,
@@ -96,7 +96,7 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let mut text = format!(
         "{}\nround trip: one message in flight; messages/s: {} in flight; medians of {RUNS} runs\n\
-         {} CPU cores; Clearway over {:?}: two daemons and two apps on two cores, idle {:?}; TCP over {}\n",
+         {} CPU cores; Clearway over {:?}: two daemons and two apps as they ship, idle {:?}; nothing pinned; TCP over {}\n",
         demo_table(parts),
         parts.iter().map(|part| part.rate.window.to_string()).collect::<Vec<_>>().join(" and "),
         std::thread::available_parallelism().map_or(1, usize::from),

@@ -6,7 +6,7 @@ mod datagram;
 mod per_message;
 
 pub(crate) use batch::Batch;
-pub(crate) use clearway::Clearway;
+pub(crate) use clearway::{Calls, Clearway};
 pub(crate) use datagram::Datagram;
 pub(crate) use per_message::PerMessage;
 
@@ -19,8 +19,10 @@ use std::io;
 pub(crate) trait Endpoint {
     /// Messages may be lost, and then nobody says so.
     const LOSSY: bool = false;
-    /// `receive` sleeps until something comes.
-    const BLOCKS: bool = false;
+    /// Whether `receive` waits until something comes.
+    fn waits(&self) -> bool {
+        false
+    }
 
     /// How many messages are to be handled before the other direction has its turn: one where each
     /// costs a call, all that wait where they share one.

@@ -33,12 +33,12 @@ pub(crate) struct HostFiles {
 }
 
 impl HostFiles {
-    /// Writes the configuration of the host `name`, whose engine is pinned to `core`.
+    /// Writes the configuration of the host `name`, whose engine is pinned to `core`, if there is one.
     pub(crate) fn write(
         directory: &Directory,
         name: &'static str,
         plan: &Plan,
-        core: usize,
+        core: Option<usize>,
     ) -> io::Result<Self> {
         let address = if name == "client" { CLIENT } else { SERVER };
         let address: IpAddr = address.parse().map_err(io::Error::other)?;
@@ -55,7 +55,7 @@ fn configuration(
     socket: &Path,
     name: &str,
     plan: &Plan,
-    core: usize,
+    core: Option<usize>,
     address: IpAddr,
 ) -> String {
     let mut text = format!(
@@ -73,12 +73,16 @@ fn configuration(
         Idle::Spin => "spin",
         Idle::Yield => "yield",
         Idle::Block => "block",
+        Idle::Adaptive => "adaptive",
     };
     let _ = writeln!(
         text,
-        "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"\ncores = [{core}]",
+        "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"",
         plan.mtu
     );
+    if let Some(core) = core {
+        let _ = writeln!(text, "cores = [{core}]");
+    }
     text
 }
 

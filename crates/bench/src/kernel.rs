@@ -1,7 +1,7 @@
 //! One run of one of the kernel's contenders: a server on one core, a client on another.
 
 use crate::contender::Contender;
-use crate::cpu::{Cores, seconds_used};
+use crate::cpu::{Pins, seconds_used};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::load::{Load, Sample};
@@ -26,7 +26,7 @@ const EXTRA_PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn run_once(
     contender: Contender,
     load: Load,
-    cores: Cores,
+    pins: Pins,
     veth: Option<&VethPair>,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
@@ -37,12 +37,12 @@ pub(crate) fn run_once(
         (_, None) => "127.0.0.1:0".to_owned(),
     };
     let server = Role::new(Part::Server { contender, load, bind })
-        .on_core(cores.server)
+        .on_core(pins.server)
         .in_namespace_of(veth.map(VethPair::server_namespace));
     let mut server = RoleProcess::start(&format!("the server of {}", contender.name()), &server)?;
     let address = server.ready(START_PATIENCE, interrupt)?;
     let client = Role::new(Part::Client { contender, load, server: address })
-        .on_core(cores.client)
+        .on_core(pins.client)
         .in_namespace_of(veth.map(VethPair::client_namespace));
     let client = RoleProcess::start(&format!("the client of {}", contender.name()), &client)?;
     watch(client, &[server.id()], load, interrupt)

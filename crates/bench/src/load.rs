@@ -187,7 +187,7 @@ impl Client {
         if fresh {
             self.empty_turns = 0;
         } else {
-            self.look_at_clock_sometimes::<E>()?;
+            self.look_at_clock_sometimes(endpoint)?;
         }
         self.send(endpoint, fresh)?;
         endpoint.flush()?;
@@ -274,9 +274,9 @@ impl Client {
         Ok(())
     }
 
-    fn look_at_clock_sometimes<E: Endpoint>(&mut self) -> io::Result<()> {
+    fn look_at_clock_sometimes<E: Endpoint>(&mut self, endpoint: &E) -> io::Result<()> {
         self.empty_turns += 1;
-        if self.empty_turns < EMPTY_TURNS_PER_LOOK && !E::BLOCKS {
+        if self.empty_turns < EMPTY_TURNS_PER_LOOK && !endpoint.waits() {
             return Ok(());
         }
         self.empty_turns = 0;

@@ -6,7 +6,7 @@
 use crate::apps::{self, AppPlace, Listening};
 use crate::contender::Contender;
 use crate::cpu::pin;
-use crate::endpoint::{Batch, Datagram, Endpoint, PerMessage};
+use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
 use crate::error::{Error, While};
 use crate::load::{Client, Load, Server};
 use crate::process::Event;
@@ -91,8 +91,8 @@ impl Role {
         Self { parent: std::process::id(), core: None, namespace_of: None, part }
     }
 
-    pub(crate) fn on_core(mut self, core: usize) -> Self {
-        self.core = Some(core);
+    pub(crate) fn on_core(mut self, core: impl Into<Option<usize>>) -> Self {
+        self.core = core.into();
         self
     }
 
@@ -185,9 +185,11 @@ impl Part {
             Self::ClearwayServer { server, load, at } => {
                 serve_clearway(&server, &load, at).while_("serving through Clearway")
             }
-            Self::ClearwayClient { client, load, to } => apps::connect(&client, &load, to)
-                .and_then(|mut endpoint| measure(load, &mut endpoint))
-                .while_("requesting through Clearway"),
+            Self::ClearwayClient { client, load, to } => {
+                apps::connect(&client, &load, to, Calls::Waiting)
+                    .and_then(|mut endpoint| measure(load, &mut endpoint))
+                    .while_("requesting through Clearway")
+            }
             Self::ClearwayPair { client, server, load, to } => {
                 measure_pair(&client, &server, load, to).while_("running both apps")
             }
@@ -266,11 +268,11 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
     let mut listening = Listening::open(place, load, at)?;
     tell(&Event::Ready(at.to_string()));
     loop {
-        let mut endpoint = listening.accept()?;
+        let mut endpoint = listening.accept(Calls::Waiting)?;
         if answer(load, &mut endpoint)? > 0 {
             return Ok(());
         }
-        listening = Listening::again(endpoint, place, load);
+        listening = Listening::again(endpoint, load);
     }
 }
 
@@ -282,8 +284,8 @@ fn measure_pair(
     to: InternetAddress,
 ) -> io::Result<()> {
     let listening = Listening::open(server_place, &load, to)?;
-    let mut client_end = apps::connect(client_place, &load, to)?;
-    let mut server_end = listening.accept()?;
+    let mut client_end = apps::connect(client_place, &load, to, Calls::Polling)?;
+    let mut server_end = listening.accept(Calls::Polling)?;
     let mut client = Client::new(load);
     let mut server = Server::new(&load);
     timetable(&mut client, load, |client| {

@@ -4,7 +4,7 @@
 use crate::arguments::{Plan, Wire};
 use crate::clearway;
 use crate::contender::Contender;
-use crate::cpu::Cores;
+use crate::cpu::{Cores, Pins};
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::kernel::{self, Outcome};
@@ -26,6 +26,7 @@ pub(crate) fn run(
     progress: &Progress,
 ) -> Result<Report, Error> {
     let cores = Cores::choose();
+    let pins = cores.pins(plan.layout);
     let mut notes = plan.notes.clone();
     let veth = kernel_wire(plan, interrupt, &mut notes)?;
     let mut samples = Samples::new(cores, plan.contenders.iter().copied());
@@ -38,7 +39,7 @@ pub(crate) fn run(
                 contender.name()
             ));
             samples
-                .take(contender, || run_once(contender, plan, cores, veth.as_ref(), interrupt))?;
+                .take(contender, || run_once(contender, plan, pins, veth.as_ref(), interrupt))?;
             progress.done();
         }
     }
@@ -50,15 +51,15 @@ pub(crate) fn run(
 fn run_once(
     contender: Contender,
     plan: &Plan,
-    cores: Cores,
+    pins: Pins,
     veth: Option<&VethPair>,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     if contender == Contender::Clearway {
         let veth = veth.filter(|_| plan.wire == Wire::Veth);
-        return clearway::run_once(plan, cores, veth, interrupt);
+        return clearway::run_once(plan, pins, veth, interrupt);
     }
-    kernel::run_once(contender, plan.load, cores, veth, interrupt)
+    kernel::run_once(contender, plan.load, pins, veth, interrupt)
 }
 
 /// The veth pair, where this process may make one.

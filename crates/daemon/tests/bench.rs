@@ -43,7 +43,7 @@ fn missing_figures(report: &Value) -> String {
 
 /// Every workload and layout over `wire`; small messages, and large ones that need many packets.
 fn check_all(wire: &str) {
-    for layout in ["paired", "hosts"] {
+    for layout in ["paired", "hosts", "unpinned"] {
         check(&["rtt", "--wire", wire, "--layout", layout]);
         check(&["rate", "--wire", wire, "--layout", layout, "--size", "1000"]);
         check(&["stream", "--wire", wire, "--layout", layout, "--size", "32768"]);

@@ -2,22 +2,31 @@
 //! received in place.
 
 use super::{Endpoint, closed};
-use crate::arguments::Idle;
 use clearway_client::{Channel, Code, ConnectionId, Error, Message};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::time::Duration;
 
 /// Up to this size, copying a message out is cheaper than holding on to it.
 const COPY_BYTES_MAX: usize = 1024;
-/// A sleep never lasts longer, so that a stall is noticed.
-const SLEEP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// A call never waits longer, so that a stall is noticed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How the library is called for the first message of a turn; for the others nobody waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Calls {
+    /// The call waits, as the channel's options say.
+    Waiting,
+    /// It does not: another app has the same thread.
+    Polling,
+}
 
 /// One end of a Clearway connection.
 pub(crate) struct Clearway {
     channel: Channel,
     connection: ConnectionId,
-    idle: Idle,
+    calls: Calls,
+    /// A message was received in this turn.
+    has_received: bool,
     current: Current,
     burst: usize,
 }
@@ -35,7 +44,7 @@ impl Clearway {
     pub(crate) fn new(
         channel: Channel,
         connection: ConnectionId,
-        idle: Idle,
+        calls: Calls,
         message_bytes_max: usize,
         window: usize,
     ) -> Self {
@@ -44,16 +53,24 @@ impl Clearway {
         } else {
             Current::InPlace(None)
         };
-        Self { channel, connection, idle, current, burst: window }
+        Self { channel, connection, calls, has_received: false, current, burst: window }
     }
 
     /// The channel, without the connection.
     pub(crate) fn into_channel(self) -> Channel {
         self.channel
     }
+
+    fn time_to_wait(&self) -> Duration {
+        if self.waits() && !self.has_received { PATIENCE } else { Duration::ZERO }
+    }
 }
 
 impl Endpoint for Clearway {
+    fn waits(&self) -> bool {
+        self.calls == Calls::Waiting
+    }
+
     fn burst(&self) -> usize {
         self.burst
     }
@@ -65,19 +82,22 @@ impl Endpoint for Clearway {
 
     #[inline]
     fn receive(&mut self) -> io::Result<Option<&[u8]>> {
-        match &mut self.current {
+        let timeout = Some(self.time_to_wait());
+        let message = match &mut self.current {
             Current::Copied(buffer) => {
-                let received = self.channel.recv(buffer, Some(Duration::ZERO));
-                Ok(there_is(received)?.map(|(_, length)| &buffer[..length]))
+                let received = self.channel.recv(buffer, timeout);
+                there_is(received)?.map(|(_, length)| &buffer[..length])
             }
             Current::InPlace(message) => {
                 if let Some(last) = message.take() {
                     self.channel.release(last);
                 }
-                *message = there_is(self.channel.recv_zero_copy(Some(Duration::ZERO)))?;
-                Ok(message.as_deref())
+                *message = there_is(self.channel.recv_zero_copy(timeout))?;
+                message.as_deref()
             }
-        }
+        };
+        self.has_received = message.is_some();
+        Ok(message)
     }
 
     #[inline]
@@ -89,29 +109,23 @@ impl Endpoint for Clearway {
         there_is(self.channel.try_send(self.connection, message)).map(|sent| sent.is_some())
     }
 
+    fn flush(&mut self) -> io::Result<()> {
+        self.has_received = false;
+        Ok(())
+    }
+
     fn idle(&mut self) -> io::Result<()> {
-        match self.idle {
-            // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
-            Idle::Spin => {}
-            Idle::Yield => std::thread::yield_now(),
-            Idle::Block => {
-                if self.channel.arm() {
-                    let mut doorbell = [PollFd::new(&self.channel, PollFlags::IN)];
-                    let _ = poll(&mut doorbell, Some(&SLEEP));
-                }
-                self.channel.disarm();
-            }
-        }
+        // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
         Ok(())
     }
 }
 
-/// The result of a call that does not wait, as [`Endpoint`] wants it.
+/// The result of a call, as [`Endpoint`] wants it.
 #[inline]
 fn there_is<T>(result: Result<T, Error>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(Error::WouldBlock) => Ok(None),
+        Err(Error::WouldBlock | Error::TimedOut) => Ok(None),
         Err(error) => Err(failure(error)),
     }
 }

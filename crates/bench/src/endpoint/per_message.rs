@@ -109,7 +109,9 @@ impl<const BLOCKING: bool> PerMessage<BLOCKING> {
 const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
 
 impl<const BLOCKING: bool> Endpoint for PerMessage<BLOCKING> {
-    const BLOCKS: bool = BLOCKING;
+    fn waits(&self) -> bool {
+        BLOCKING
+    }
 
     fn send(&mut self, message: &[u8]) -> io::Result<bool> {
         Ok(self.drained()? && self.send_frame(header(message.len()), message)?)
