@@ -97,6 +97,8 @@ pub(crate) struct Connection {
     recovery: Recovery,
     tail: TailProbe,
     control: Control,
+    /// As it was before a timeout, which may have been for nothing.
+    control_before: Option<Box<Control>>,
     pacer: Pacer,
     /// If both ends have agreed on them.
     timestamps: Option<Timestamps>,
@@ -196,6 +198,7 @@ impl Connection {
             recovery: Recovery::default(),
             tail: TailProbe::default(),
             control: settings.congestion.control(size.bytes() as u16, DELAY_TARGET_NS),
+            control_before: None,
             pacer: Pacer::new(Time::ZERO, size.bytes() as u16),
             timestamps: None,
             timestamp_offset: 0,

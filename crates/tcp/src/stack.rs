@@ -117,7 +117,9 @@ struct Slot {
     /// It waits in `ready`, in `changed`.
     is_ready: bool,
     is_changed: bool,
-    /// A listener has not given it to anybody yet.
+    /// A listener has not given it to anybody yet: its events wait.
+    is_offered: bool,
+    /// Its owner has let go of it.
     is_forgotten: bool,
 }
 
@@ -278,6 +280,9 @@ impl Stack {
     /// A connection that a listener has for its owner, whose key it is from now on.
     pub fn accept(&mut self, listener: Listener) -> Option<Key> {
         let key = self.listeners.get_mut(listener.0)?.accepted.pop_front()?;
+        if let Some(slot) = self.connections.get_mut(key) {
+            slot.is_offered = false;
+        }
         self.mark_changed(key);
         Some(key)
     }
@@ -503,6 +508,9 @@ impl Stack {
                 continue;
             };
             slot.is_changed = false;
+            if slot.is_offered {
+                continue;
+            }
             let readiness = slot.connection.take_readiness();
             if !readiness.is_empty() && !slot.is_forgotten {
                 return Some(Event::Connection(key, readiness));
@@ -519,6 +527,7 @@ impl Stack {
             armed: Time::MAX,
             is_ready: false,
             is_changed: false,
+            is_offered: false,
             is_forgotten: false,
         };
         let key = self.connections.insert(slot)?;

@@ -223,12 +223,16 @@ impl Connection {
             return false;
         }
         self.rack.on_recovered();
+        self.control_before = None;
         self.recovery.end();
         true
     }
 
     fn on_spurious(&mut self) {
-        self.control.on_spurious_loss();
+        match self.control_before.take() {
+            Some(before) => self.control = *before,
+            None => self.control.on_spurious_loss(),
+        }
         self.board.forget_lost();
         self.recovery.end();
     }

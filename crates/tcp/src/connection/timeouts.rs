@@ -62,6 +62,7 @@ impl Connection {
             // "When a TCP sender detects segment loss using the retransmission timer and the given
             // segment has not yet been resent", the threshold goes down.
             let bytes = self.board.in_flight_bytes();
+            self.control_before = Some(Box::new(self.control.clone()));
             self.control.on_loss(&LossSample { now, sent: now, bytes });
             self.ecn.on_reduced(self.snd.next());
         }

@@ -188,6 +188,9 @@ impl Stack {
             return;
         };
         self.counters.connections_accepted += 1;
+        if let Some(slot) = self.connections.get_mut(key) {
+            slot.is_offered = true;
+        }
         if let Some(socket) = self.listeners.get_mut(half_open.listener) {
             socket.accepted.push_back(key);
             if socket.accepted.len() == 1 {

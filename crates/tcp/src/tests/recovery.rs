@@ -445,4 +445,46 @@ cases! {
         < . 1:1(0) ack 101; < . 1:1(0) ack 201; < . 1:1(0) ack 301; < . 1:1(0) ack 401; < . 1:1(0) ack 501
         < . 1:1(0) ack 601; < . 1:1(0) ack 701; < . 1:1(0) ack 801; < . 1:1(0) ack 901; < . 1:1(0) ack 1001
         window 10000";
+
+    /// RFC 5682, 3.1: after a timeout and one acknowledgement "transmit up to two new [...] segments"; when the
+    /// next acknowledges what was sent once, "the timeout was spurious".
+    f_rto_finds_a_timeout_that_was_for_nothing: established_with("sack", "mss 1000,sackOK") => "
+        +0 send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        recovery loss
+        send 3000
+        < . 1:1(0) ack 1001
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        < . 1:1(0) ack 2001
+        > P. 5001:6001(1000) ack 1
+        recovery open; window 11000";
+
+    /// The same: "revert to conventional recovery" when it is not.
+    f_rto_goes_on_after_a_real_loss: established_with("sack", "mss 1000,sackOK") => "
+        send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.002 > P. 2001:3001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1001
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        recovery loss
+        < . 1:1(0) ack 3001
+        recovery open";
+
+    /// RFC 3522, 3.2: an acknowledgement of a retransmission that echoes an older timestamp is of the original.
+    timestamps_undo_a_retransmission_for_nothing: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+        send 900
+        > P. 1:901(900) ack 1
+        +0.2 > P. 1:901(900) ack 1
+        recovery loss
+        +0.01 < . 1:1(0) ack 901 <TS val 300 ecr 1000>
+        recovery open; in_flight 0";
 }

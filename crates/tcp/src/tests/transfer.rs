@@ -184,3 +184,27 @@ fn over_links_with_faults() {
         });
     }
 }
+
+/// Nobody knows of a connection that is not accepted: what happens to it is announced when it is.
+#[test]
+fn what_came_before_a_connection_was_accepted_is_announced_then() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let [client, server] = &mut world.hosts;
+    let (from, to) = (client.address, server.address);
+    let settings = Settings::default();
+    let listener = server.stack.listen(None, to.port(), 4, 1500, settings).expect("free");
+    let key = client.stack.connect(world.now, from, to, 1500, settings).expect("room");
+    let extent = client.store.fill(b"early");
+    client.stack.send(key, extent).expect("room");
+    let mut events = Vec::new();
+    world.run(SECOND, |world| {
+        let stack = &mut world.hosts[1].stack;
+        events.extend(std::iter::from_fn(|| stack.poll_event()));
+        stack.connections().any(|key| stack.info(key).is_some_and(|info| info.unread_bytes == 5))
+    });
+    assert_eq!(events, [Event::Acceptable(listener)]);
+    let stack = &mut world.hosts[1].stack;
+    let key = stack.accept(listener).expect("open");
+    let readiness = Readiness::OPEN | Readiness::READABLE | Readiness::WRITABLE;
+    assert_eq!(stack.poll_event(), Some(Event::Connection(key, readiness)));
+}
