@@ -13,6 +13,7 @@
 //! flood waits in the sender's own socket buffer, and the memory that a session can take is bounded.
 
 mod admission;
+mod descriptors;
 mod engines;
 mod events;
 mod groups;
@@ -30,6 +31,7 @@ mod signals;
 mod status;
 mod stop;
 mod vifs;
+mod workers;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,6 +50,7 @@ use clearway_channel::control::Refusal;
 use clearway_engine::Clock;
 
 use admission::Admissions;
+use descriptors::Descriptors;
 use engines::ChannelNumbers;
 pub(crate) use engines::EngineSlot;
 use groups::GroupSource;
@@ -60,6 +63,7 @@ use session::{Received, Session};
 pub(crate) use signals::Signals;
 use status::{Facts, Rounds};
 pub use stop::Stopper;
+use workers::Workers;
 
 /// How long engines may take to say goodbye to their peers before the process ends without them.
 const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
@@ -68,6 +72,8 @@ const EVENTS_PER_WAIT: usize = 64;
 /// Peers that are not served and wait to be told why, when they ask for something. More are told and
 /// closed at once, which their first request may race with.
 const REFUSED_MAX: usize = 64;
+/// Of these, one user's.
+const REFUSED_PER_USER_MAX: usize = 8;
 /// How long no connection is accepted after that has failed, for want of descriptors as a rule.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
@@ -78,6 +84,7 @@ const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
 const GROUPS: u64 = 3;
+const WORK: u64 = 4;
 const NEIGHBOURS: u64 = 1 << 8;
 const NEWS: u64 = 1 << 15;
 const ENGINES: u64 = 1 << 16;
@@ -104,6 +111,8 @@ pub struct ControlPlane {
     accept_again: Option<Instant>,
     log_budget: LogBudget,
     manager: Option<Manager>,
+    workers: Workers,
+    descriptors: Descriptors,
     session_next: u64,
     channel_numbers: ChannelNumbers,
     /// The service ports of the host's apps.
@@ -150,6 +159,8 @@ impl ControlPlane {
             accept_again: None,
             log_budget: LogBudget::new(),
             manager: None,
+            workers: Workers::new().map_err(failed)?,
+            descriptors: Descriptors::of_this_process(),
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
             listeners: Listeners::default(),
@@ -191,6 +202,7 @@ impl ControlPlane {
             engines = self.engines.len(),
             "ready for apps"
         );
+        self.workers.start().map_err(|error| Error::resources("start a thread", error))?;
         self.tell_manager(Notice::Ready);
         while !self.finished() {
             self.turn()?;
@@ -256,6 +268,7 @@ impl ControlPlane {
                 }
             }
             GROUPS => self.take_groups(),
+            WORK => self.take_work(),
             NEIGHBOURS..NEWS => self.take_neighbours((token - NEIGHBOURS) as usize),
             NEWS..ENGINES => self.take_news((token - NEWS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
@@ -290,8 +303,12 @@ impl ControlPlane {
 
     fn open_session(&mut self, socket: OwnedFd, peer: policy::Peer) {
         let mut session = Session::new(socket, peer);
-        if let Err(refusal) = self.accounts.open_session(&session.peer) {
-            if self.refused >= REFUSED_MAX {
+        if let Err(refusal) = self.may_open_session(&session) {
+            let of_user = |other: &&Session| other.peer.user == session.peer.user;
+            let refused = self.sessions.values().filter(|other| other.refused.is_some());
+            if self.refused >= REFUSED_MAX
+                || refused.filter(of_user).count() >= REFUSED_PER_USER_MAX
+            {
                 session.refuse(&refusal);
                 return;
             }
@@ -305,6 +322,14 @@ impl ControlPlane {
         if let Err(error) = watched {
             self.end_session(token, &format!("it cannot be watched: {error}"));
         }
+    }
+
+    /// Counts a session, if there is room for it.
+    fn may_open_session(&mut self, session: &Session) -> Result<(), Refusal> {
+        if !self.accounts.is_administrator(&session.peer) {
+            self.descriptors.check(session.as_fd())?;
+        }
+        self.accounts.open_session(&session.peer)
     }
 
     /// Reads one request, or notices that the app is gone.
@@ -351,7 +376,7 @@ impl ControlPlane {
                 self.forget_listeners(engine, channel);
                 self.forget_vifs(session.peer.user, engine, channel);
                 self.engines[engine].remove_channel(channel);
-                if self.log_budget.take() {
+                if self.log_budget.take(session.peer.user) {
                     let app = &attached.app;
                     tracing::info!(app, process, channel, reason, "session ended");
                 }
@@ -370,7 +395,7 @@ impl ControlPlane {
 
     fn log_refusal(&mut self, token: u64, refusal: &Refusal) {
         if let Some(session) = self.sessions.get(&token)
-            && self.log_budget.take()
+            && self.log_budget.take(session.peer.user)
         {
             let (user, process) = (session.peer.user, session.peer.process);
             tracing::info!(user, process, "refused: {}", refusal.message);
@@ -403,6 +428,7 @@ impl ControlPlane {
             self.watch(listener.as_fd(), LISTENER)?;
         }
         self.watch(self.stopper.as_fd(), STOP)?;
+        self.watch(self.workers.as_fd(), WORK)?;
         for (index, engine) in self.engines.iter().enumerate() {
             self.watch(engine.as_fd(), ENGINES + index as u64)?;
         }

@@ -14,6 +14,7 @@ mod nic;
 mod policy;
 mod privileges;
 mod socket;
+pub mod text;
 
 pub use config::Config;
 pub use confinement::{Confinement, try_confinement};

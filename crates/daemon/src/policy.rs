@@ -19,6 +19,9 @@ pub(crate) use vif::{Grant, HostPort, Place, Station};
 /// 1023).
 const USER_PORT_MIN: u16 = 1024;
 
+/// Sessions beyond `sessions_total` that administrators have when users have taken all others.
+const ADMINISTRATOR_SESSIONS: usize = 16;
+
 /// A user that there is nowhere.
 const NO_USER: u32 = u32::MAX - 7;
 
@@ -111,7 +114,8 @@ impl Accounts {
         }
         let limits = &self.policy.limits;
         let account = self.account(user);
-        let full = if self.total.sessions >= limits.sessions_total {
+        let reserved = if self.is_administrator(peer) { ADMINISTRATOR_SESSIONS } else { 0 };
+        let full = if self.total.sessions >= limits.sessions_total + reserved {
             Some(("sessions_total", limits.sessions_total))
         } else if account.sessions >= limits.sessions_per_user {
             Some(("sessions_per_user", limits.sessions_per_user))

@@ -44,13 +44,6 @@ fn is_on(daemon: &Daemon, part: &str) -> bool {
     state.starts_with("on")
 }
 
-/// The processes that it has started.
-fn children(daemon: &Daemon) -> Vec<u32> {
-    let id = daemon.process_id();
-    let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("children");
-    text.split_whitespace().map(|id| id.parse().expect("a number")).collect()
-}
-
 fn is_root() -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -82,9 +75,9 @@ fn daemon_that_root_starts_becomes_its_user() {
     eventually("the link is up", || {
         network.client.status()["engines"][0]["queues"][0]["link_up"] == true
     });
-    let brokers = children(&network.client);
+    let brokers = network.client.children();
     assert_eq!(brokers.len(), 1, "one broker");
-    assert!(children(&network.server).is_empty(), "who connects to nobody needs no broker");
+    assert!(network.server.children().is_empty(), "who connects to nobody needs no broker");
     for process in [network.client.process_id(), network.server.process_id(), brokers[0]] {
         let id = USER_ID.to_string();
         for (field, wanted) in [("Uid", &*id), ("Gid", &id), ("Groups", &id), ("Seccomp", "2")] {

@@ -5,8 +5,11 @@ mod support;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
 
-use support::{Daemon, Network};
+use clearway_channel::control::{Attach, Request};
+use support::app::App;
+use support::{Daemon, Network, SMALL, eventually};
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65534;
@@ -135,4 +138,112 @@ fn a_rule_gives_users_what_it_says() {
     }
     let text = refused_to_nobody(&network.server, &["open", "dst host own and udp dst port 5353"]);
     assert!(text.contains("rule of the daemon's configuration that names the user"), "{text}");
+}
+
+/// Becomes an app when this program is started as one.
+#[test]
+fn app_process() {
+    support::app::play();
+}
+
+fn for_nobody() -> Network {
+    Network::with_server_policy(&format!("[policy]\nusers = [{NOBODY}]\n"))
+}
+
+/// A user sees what is its own, an administrator everything.
+#[test]
+fn status_shows_a_user_what_is_its_own() {
+    if !root() {
+        return;
+    }
+    let network = for_nobody();
+    let mut app = network.server.attach("of-root");
+    app.listen(4000).expect("listening");
+    let mut client = network.client.attach("client");
+    client.connect(network.server.at(4000), Some(support::PATIENCE)).expect("connected");
+    let lengths = |status: &serde_json::Value| {
+        let engine = &status["engines"][0];
+        let lists = [&status["apps"], &engine["channels"], &engine["listeners"], &engine["flows"]];
+        lists.map(|list| list.as_array().map_or(usize::MAX, Vec::len))
+    };
+    assert_eq!(lengths(&network.server.status()), [1, 1, 1, 1]);
+    let output = as_nobody(&network.server, &["status", "--json"]);
+    let status = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(lengths(&status), [0; 4], "{status:#}");
+    assert_eq!(status["sessions"], 1, "its own");
+}
+
+/// Making and unmaking gigabytes for one user holds up nobody else: neither a status nor an attach.
+#[test]
+fn memory_of_one_user_holds_up_nobody_else() {
+    if !root() {
+        return;
+    }
+    let network = for_nobody();
+    // How long two gigabytes take here and now, for who has to wait for them.
+    let sizes = clearway_client::Sizes {
+        transmit_pool_bytes: 1 << 30,
+        receive_pool_bytes: 1 << 30,
+        ..SMALL
+    };
+    let began = Instant::now();
+    drop(network.server.try_attach("measure", sizes).expect("there is memory"));
+    let alone = began.elapsed();
+    let _hog = App::start_as(NOBODY, "hog", &network.server);
+    let mut waits: Vec<Duration> = Vec::new();
+    while waits.len() < 40 {
+        let began = Instant::now();
+        network.server.status();
+        drop(network.server.attach("neighbour"));
+        waits.push(began.elapsed());
+    }
+    waits.sort();
+    let median = waits[waits.len() / 2];
+    println!("status and attach: median {median:?}, at most {:?}; the hog: {alone:?}", waits[39]);
+    assert!(median < alone / 2, "status and attach wait {median:?}, for memory of {alone:?}");
+}
+
+/// A user database that does not answer holds up who is looked up there, and nobody else.
+#[test]
+fn slow_user_database_holds_up_only_who_is_looked_up() {
+    if !root() {
+        return;
+    }
+    let policy = format!("[policy]\ngroups = [{NOBODY}]\n");
+    let network = Network::with_server_policy(&policy);
+    let broker = network.server.children()[0];
+    let to_broker = |name: &str| {
+        let signal: nix::sys::signal::Signal = name.parse().expect("a signal");
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(broker as i32), signal).expect("sent");
+    };
+    to_broker("SIGSTOP");
+    std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| status_as_nobody(&network.server));
+        eventually("a user waits to be let in", || network.server.status()["waiting"] == 1);
+        drop(network.server.attach("of-root"));
+        assert!(!waiting.is_finished());
+        to_broker("SIGCONT");
+        let output = waiting.join().expect("no panic");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    });
+}
+
+/// Whatever a stranger sends, a line of the log is one that the daemon has written.
+#[test]
+fn log_lines_cannot_be_forged() {
+    let network = Network::with_server_policy("");
+    let forged = "2026-01-01T00:00:00Z  WARN clearway_daemon: all is lost";
+    for ending in ["\n", "\r\n", "\u{2028}", "\u{1b}[2K\u{1b}[1G", "\u{202e}"] {
+        let engine = format!("x{ending}{forged}");
+        let request = Request::Attach(Attach::new("app", Some(engine), SMALL));
+        let refused = network.server.ask(&request);
+        assert!(refused.contains("there is no engine"), "{refused}");
+    }
+    network.server.ask(&Request::Attach(Attach::new("a\u{202e}b", Some("x".into()), SMALL)));
+    let log = network.server.log();
+    assert_eq!(log.matches("all is lost").count(), 5, "{log}");
+    assert!(!log.lines().any(|line| line.starts_with(forged)), "{log}");
+    let harmless =
+        |c: char| c == '\n' || !c.is_control() && !('\u{2028}'..='\u{202e}').contains(&c);
+    assert!(log.chars().all(harmless), "{log:?}");
 }

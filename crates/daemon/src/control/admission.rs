@@ -65,6 +65,11 @@ impl Admissions {
         Admission::Waits
     }
 
+    /// Connections that wait.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting_count
+    }
+
     /// What to ask the broker now: about each user once at a time.
     pub(super) fn next_question(&mut self) -> Option<GroupsOf> {
         if self.asked.len() >= LOOKUPS_AT_ONCE {

@@ -5,6 +5,7 @@ use clearway_engine::Event;
 
 use super::ControlPlane;
 use super::requests::refusal;
+use super::workers::ChannelPlace;
 
 impl ControlPlane {
     pub(super) fn take_events(&mut self, engine: usize) {
@@ -26,11 +27,7 @@ impl ControlPlane {
             }
             Event::VifClosed { channel, vif } => self.vif_closed(engine, channel, vif),
             Event::ChannelRemoved { channel: number, end } => {
-                drop(end);
-                if let Some(channel) = self.engines[engine].forget_channel(number) {
-                    self.accounts.close_channel(channel.user, channel.memory_bytes);
-                    self.channel_numbers.give_back(number);
-                }
+                self.give_back(ChannelPlace { engine, channel: number }, end);
             }
             Event::Violation { channel, violation } => self.violation(engine, channel, violation),
             Event::Resolve { nic, address } => self.resolve(engine, nic, address),
@@ -47,7 +44,7 @@ impl ControlPlane {
 
     fn violation(&mut self, engine: usize, channel: u32, violation: Violation) {
         let Some(record) = self.engines[engine].channel(channel) else { return };
-        if self.log_budget.take() {
+        if self.log_budget.take(record.user) {
             tracing::warn!(
                 engine = self.engines[engine].name,
                 channel,

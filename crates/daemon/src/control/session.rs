@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use clearway_channel::control::{self, Refusal, Reply, Request};
+use clearway_channel::control::{self, Attach, Refusal, Reply, Request};
 use clearway_channel::{Code, Handover};
 use rustix::event::epoll::EventFlags;
 
@@ -42,6 +42,8 @@ pub(super) enum Waiting {
     /// For nothing: the next request may come.
     #[default]
     Nothing,
+    /// The memory of its channel is being made.
+    Attaching(Box<Attach>),
     /// The engines have been asked to listen.
     Listening(super::listeners::Opening),
     /// The engines have been asked to open a virtual interface or a capture.
@@ -83,12 +85,18 @@ impl Session {
         matches!(self.waiting, Waiting::Telling(_))
     }
 
+    /// True if it waits for the state, or for room to be told more of it.
+    pub(super) fn is_told_status(&self) -> bool {
+        matches!(self.waiting, Waiting::Status(_) | Waiting::Telling(_))
+    }
+
     /// What its socket is watched for.
     pub(super) fn waits_for(&self) -> EventFlags {
         match self.waiting {
             Waiting::Nothing => EventFlags::IN,
             Waiting::Telling(_) => EventFlags::OUT,
-            Waiting::Listening(_)
+            Waiting::Attaching(_)
+            | Waiting::Listening(_)
             | Waiting::OpeningVif(_)
             | Waiting::ClosingVif(_)
             | Waiting::Status(_)

@@ -1,14 +1,17 @@
 //! The state of a host, as `clearway status --json` shows it.
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{Reply, STATUS_PART_BYTES_MAX, StatusPart};
+use clearway_channel::Code;
+use clearway_channel::control::{Refusal, Reply, STATUS_PART_BYTES_MAX, StatusPart};
 use clearway_engine::{Clock, Request as EngineRequest, Snapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
+use super::requests::refusal;
 use super::session::{Session, Waiting};
 use crate::config::Config;
 use crate::confinement::Confinement;
@@ -20,6 +23,8 @@ const ROUND_TIME: Duration = Duration::from_millis(100);
 const STATUS_BYTES_MAX: usize = 1 << 20;
 /// No more flows fit in there, as each takes at least this many bytes.
 const FLOWS_MAX: usize = STATUS_BYTES_MAX / 200;
+/// Sessions of one user that wait for a state, or hold one that they have not read yet.
+const STATUS_PER_USER_MAX: usize = 8;
 
 /// What does not change while the host runs.
 #[derive(Debug)]
@@ -39,6 +44,14 @@ pub(super) struct Rounds {
     current: Option<Round>,
     /// No other begins before.
     next: Option<Instant>,
+}
+
+/// What somebody may see: an administrator everything, a user the own apps and what is theirs. What is
+/// the host's, as NICs and counters are, all see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum View {
+    Everything,
+    Of(u32),
 }
 
 /// Snapshots that sessions wait for.
@@ -69,6 +82,8 @@ struct Status {
     udp_port: u16,
     confinement: Confinement,
     sessions: usize,
+    /// Connections that wait until the groups of their user are known.
+    waiting: usize,
     apps: Vec<App>,
     engines: Vec<Engine>,
     /// Flows that are not shown because the answer would have been too large.
@@ -122,11 +137,22 @@ impl Facts {
 
 impl ControlPlane {
     /// The next round is for this session, too.
-    pub(super) fn gather_status(&mut self, token: u64) {
+    pub(super) fn gather_status(&mut self, token: u64) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        let user = session.peer.user;
+        let asks = |other: &&Session| other.peer.user == user && other.is_told_status();
+        if !self.accounts.is_administrator(&session.peer)
+            && self.sessions.values().filter(asks).count() >= STATUS_PER_USER_MAX
+        {
+            let text =
+                "other sessions of this user are being told the state already; read it there";
+            return Err(refusal(Code::Limit, text));
+        }
         if let Some(session) = self.sessions.get_mut(&token) {
             session.waiting = Waiting::Status(None);
         }
         self.advance_status();
+        Ok(())
     }
 
     /// When [`ControlPlane::advance_status`] has something to do.
@@ -178,12 +204,50 @@ impl ControlPlane {
             engines.all(|(engine, snapshot)| engine.ended || snapshot.is_some())
         };
         let Some(round) = self.rounds.current.take_if(is_whole) else { return };
-        let text: Arc<str> = fitting(self.status(round.snapshots)).into();
         let waits = |session: &Session| matches!(session.waiting, Waiting::Status(Some(id)) if id == round.id);
         let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
-        for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
-            self.tell_status(token, Arc::clone(&text));
+        let mut views: HashMap<View, Vec<u64>> = HashMap::new();
+        for (token, session) in waiting {
+            views.entry(self.view_of(session)).or_default().push(*token);
         }
+        for (view, tokens) in views {
+            let text: Arc<str> = fitting(self.status(&round.snapshots, view)).into();
+            for token in tokens {
+                self.tell_status(token, Arc::clone(&text));
+            }
+        }
+    }
+
+    fn view_of(&self, session: &Session) -> View {
+        if self.accounts.is_administrator(&session.peer) {
+            View::Everything
+        } else {
+            View::Of(session.peer.user)
+        }
+    }
+
+    /// True if who has this view may see this channel, and what is its.
+    fn shows(&self, view: View, engine: usize, channel: u32) -> bool {
+        let is_of = |user| self.engines[engine].channel(channel).is_some_and(|c| c.user == user);
+        match view {
+            View::Everything => true,
+            View::Of(user) => is_of(user),
+        }
+    }
+
+    /// What an engine has said, as far as it may be seen.
+    fn shown(&self, view: View, engine: usize, snapshot: &Snapshot) -> Snapshot {
+        let mut snapshot = snapshot.clone();
+        if view == View::Everything {
+            return snapshot;
+        }
+        let shows = |channel| self.shows(view, engine, channel);
+        snapshot.channels.retain(|channel| shows(channel.channel));
+        snapshot.listeners.retain(|listener| shows(listener.channel));
+        snapshot.vifs.retain(|vif| shows(vif.channel));
+        snapshot.captures.retain(|capture| shows(capture.channel));
+        snapshot.flows.retain(|flow| shows(flow.channel));
+        snapshot
     }
 
     fn tell_status(&mut self, token: u64, text: Arc<str>) {
@@ -220,12 +284,17 @@ impl ControlPlane {
         self.watch_again(token);
     }
 
-    fn status(&self, snapshots: Vec<Option<Snapshot>>) -> Status {
-        let engines = snapshots.into_iter().enumerate().filter_map(|(index, snapshot)| {
+    fn status(&self, snapshots: &[Option<Snapshot>], view: View) -> Status {
+        let engines = snapshots.iter().enumerate().filter_map(|(index, snapshot)| {
             let nic = &self.nics[self.engines[index].nic];
             let addresses = nic.networks.iter().map(ToString::to_string).collect();
-            Some(Engine { index, nic: nic.name.clone(), addresses, snapshot: snapshot? })
+            let snapshot = self.shown(view, index, snapshot.as_ref()?);
+            Some(Engine { index, nic: nic.name.clone(), addresses, snapshot })
         });
+        let is_shown = |session: &&Session| match view {
+            View::Everything => true,
+            View::Of(user) => session.peer.user == user,
+        };
         Status {
             version: env!("CARGO_PKG_VERSION"),
             process: std::process::id(),
@@ -234,18 +303,19 @@ impl ControlPlane {
             socket: self.facts.socket.clone(),
             udp_port: self.facts.udp_port,
             confinement: self.facts.confinement.clone(),
-            sessions: self.sessions.len(),
-            apps: self.apps(),
+            sessions: self.sessions.values().filter(is_shown).count(),
+            waiting: if view == View::Everything { self.admissions.waiting() } else { 0 },
+            apps: self.apps(view),
             engines: engines.collect(),
             flows_omitted: 0,
         }
     }
 
-    fn apps(&self) -> Vec<App> {
+    fn apps(&self, view: View) -> Vec<App> {
         let apps = self.sessions.values().filter_map(|session| {
             let attached = session.attached.as_ref()?;
             let record = self.engines[attached.engine].channel(attached.channel)?;
-            Some(App {
+            self.shows(view, attached.engine, attached.channel).then(|| App {
                 app: attached.app.clone(),
                 user: session.peer.user,
                 process: session.peer.process,
@@ -337,6 +407,7 @@ mod tests {
             udp_port: 0,
             confinement: Confinement::off("a test"),
             sessions: 0,
+            waiting: 0,
             apps: Vec::new(),
             engines: vec![Engine { index: 0, nic: String::new(), addresses: Vec::new(), snapshot }],
             flows_omitted: 0,

@@ -292,7 +292,8 @@ impl ControlPlane {
         let nic = &mut self.nics[self.engines[engine].nic];
         nic.steer(vif)?;
         let opened = nic.opened(vif);
-        if self.log_budget.take() {
+        let user = nic.vifs.table.get(&vif).map_or(0, |vif| vif.user);
+        if self.log_budget.take(user) {
             let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
             let engine = &self.engines[engine].name;
             tracing::info!(app, engine, vif, receive = ?opened.receive, "interface open");

@@ -75,6 +75,20 @@ fn sessions_are_limited_in_all_and_per_user() {
     accounts.open_session(&peer(2, &[])).expect("there is room again");
 }
 
+/// Or nobody could see who has taken all, and do something about it.
+#[test]
+fn administrators_find_a_session_when_users_have_taken_all() {
+    let limits = Limits { sessions_total: 3, ..Limits::default() };
+    let mut accounts = accounts(Policy { anybody: true, limits, ..Policy::default() });
+    let attempts = (0..10).map(|_| accounts.open_session(&peer(500, &[])));
+    assert_eq!(attempts.filter(Result::is_ok).count(), 3);
+    for administrator in [0, 1000] {
+        accounts.open_session(&peer(administrator, &[])).expect("a reserved one");
+    }
+    let more = (0..100).map(|_| accounts.open_session(&peer(0, &[])));
+    assert_eq!(more.filter(Result::is_ok).count(), ADMINISTRATOR_SESSIONS - 2, "bounded as well");
+}
+
 #[test]
 fn low_ports_are_for_root_unless_a_rule_says_otherwise() {
     let accounts = accounts(Policy::default());

@@ -228,10 +228,40 @@ impl Daemon {
     fn stop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+        if std::thread::panicking() {
+            println!("the log of {}:\n{}", self.config.display(), self.log());
+        }
+    }
+
+    /// All that it has logged.
+    pub(crate) fn log(&self) -> String {
+        let bytes = fs::read(log_of(&self.config)).expect("the log");
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     pub(crate) fn process_id(&self) -> u32 {
         self.process.id()
+    }
+
+    /// The processes that it has started.
+    pub(crate) fn children(&self) -> Vec<u32> {
+        let id = self.process_id();
+        let text = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).expect("children");
+        text.split_whitespace().map(|id| id.parse().expect("a number")).collect()
+    }
+
+    /// What the daemon answers to a request, as it is.
+    pub(crate) fn ask(&self, request: &clearway_channel::control::Request) -> String {
+        use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+        let flags = SocketFlags::CLOEXEC;
+        let socket =
+            rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let socket = socket.expect("a socket");
+        let address = SocketAddrUnix::new(&self.socket).expect("an address");
+        rustix::net::connect(&socket, &address).expect("connected");
+        clearway_channel::control::send(&socket, request, &[]).expect("sent");
+        let packet = clearway_channel::control::receive(&socket).expect("received");
+        String::from_utf8(packet.expect("an answer").bytes).expect("JSON")
     }
 
     /// What `clearway status --json` says.
@@ -283,13 +313,19 @@ impl Daemon {
 }
 
 fn spawn(config: &Path) -> Child {
+    let log = fs::File::options().create(true).append(true).open(log_of(config)).expect("a log");
     Command::new(env!("CARGO_BIN_EXE_clearway"))
         .args(["daemon", "--config"])
         .arg(config)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(log)
         .spawn()
         .expect("the daemon starts")
+}
+
+fn log_of(config: &Path) -> PathBuf {
+    config.with_extension("log")
 }
 
 /// Runs the `clearway` command against a daemon.

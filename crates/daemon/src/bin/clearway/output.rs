@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use clearway_daemon::text::escaped_lines;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Why the command did not do what it was asked for.
@@ -28,15 +29,16 @@ impl Failure {
             Self::Usage(message) => (2, message.clone()),
             Self::Bench(error) => (error.exit_status(), error.to_string()),
         };
-        let _ = writeln!(std::io::stderr(), "clearway: {message}");
+        let _ = writeln!(std::io::stderr(), "clearway: {}", escaped_lines(&message));
         ExitCode::from(code)
     }
 }
 
-/// Writes a text to standard output. A reader that has seen enough (`| head`) is no failure.
+/// Writes a text to standard output. Names in it are whatever their owners like, and do nothing to the
+/// terminal; what stands in a line has to be escaped before. A reader that has seen enough (`| head`) is no failure.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     let mut output = std::io::stdout().lock();
-    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+    match output.write_all(escaped_lines(text).as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Failed(format!("cannot write to standard output: {error}")))
         }

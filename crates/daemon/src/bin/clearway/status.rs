@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clearway_daemon::text::escaped;
 use serde_json::Value;
 
 use crate::client::Client;
@@ -190,7 +191,7 @@ fn show(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escaped(text).into_owned(),
         other => other.to_string(),
     }
 }

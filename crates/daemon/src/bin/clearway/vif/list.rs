@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clearway_daemon::text::escaped;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -129,7 +130,7 @@ pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
 pub(super) fn show(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escaped(text).into_owned(),
         other => other.to_string(),
     }
 }

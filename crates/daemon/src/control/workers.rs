@@ -1,0 +1,234 @@
+//! Threads for what takes time and is nobody's but one user's: making the memory of channels, and
+//! giving it back. A gigabyte takes half a second, and nothing else may wait for that.
+//!
+//! Each user has a queue of its own, of which one job at a time is worked on, and users take turns. So
+//! a user waits for others only if as many as there are threads have jobs in work. Queues are bounded
+//! by the limits of the policy: a session has one request in work, and a channel is given back once.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use clearway_channel::{DaemonEnd, Handover, Sizes};
+use rustix::event::{EventfdFlags, eventfd};
+
+/// One user can hold up one of them.
+const THREADS: usize = 3;
+
+/// The threads, and what they have done.
+#[derive(Debug)]
+pub(super) struct Workers {
+    shared: Arc<Shared>,
+    /// Given away to the threads when they start.
+    tells: Option<Sender<Done>>,
+    done: Receiver<Done>,
+}
+
+/// A job of one user.
+pub(super) enum Job {
+    /// Memory for this channel of this engine.
+    Make { place: ChannelPlace, sizes: Sizes },
+    /// The memory of a channel that has ended.
+    GiveBack { place: ChannelPlace, end: Box<DaemonEnd> },
+}
+
+/// The engine of a channel, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChannelPlace {
+    pub(super) engine: usize,
+    pub(super) channel: u32,
+}
+
+/// What has become of a job.
+pub(super) enum Done {
+    Made { place: ChannelPlace, made: io::Result<(Box<DaemonEnd>, Handover)> },
+    GivenBack(ChannelPlace),
+}
+
+#[derive(Debug)]
+struct Shared {
+    queues: Mutex<Queues<Job>>,
+    wake: Condvar,
+    /// Readable when something is done.
+    bell: OwnedFd,
+}
+
+/// The queues of all users.
+struct Queues<J> {
+    of_users: HashMap<u32, VecDeque<J>>,
+    /// Users of whom a job may be begun, in the order of their turns: each once, and none of whom one is
+    /// in work.
+    turns: VecDeque<u32>,
+    /// Nobody will need anything any more.
+    closed: bool,
+}
+
+impl Workers {
+    pub(super) fn new() -> io::Result<Self> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (tells, done) = channel();
+        let shared = Shared { queues: Mutex::default(), wake: Condvar::new(), bell };
+        Ok(Self { shared: Arc::new(shared), tells: Some(tells), done })
+    }
+
+    /// Starts the threads, which are confined if the caller is.
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        let Some(tells) = self.tells.take() else { return Ok(()) };
+        for number in 0..THREADS {
+            let (shared, tells) = (Arc::clone(&self.shared), tells.clone());
+            let name = format!("worker {number}");
+            std::thread::Builder::new().name(name).spawn(move || work(&shared, &tells))?;
+        }
+        Ok(())
+    }
+
+    /// Has a job of `user` done.
+    pub(super) fn post(&self, user: u32, job: Job) {
+        self.shared.queues().push(user, job);
+        self.shared.wake.notify_one();
+    }
+
+    /// The next job that is done.
+    pub(super) fn next_done(&self) -> Option<Done> {
+        self.done.try_recv().ok()
+    }
+
+    pub(super) fn acknowledge(&self) {
+        let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
+    }
+}
+
+impl AsFd for Workers {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.shared.bell.as_fd()
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.shared.queues().closed = true;
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    /// A thread that has panicked has left nothing half done here: it holds no lock while it works.
+    fn queues(&self) -> MutexGuard<'_, Queues<Job>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job and whose it is, waiting for one; `None` if there will be none.
+    fn next(&self) -> Option<(u32, Job)> {
+        let mut queues = self.queues();
+        loop {
+            if queues.closed {
+                return None;
+            }
+            if let Some(next) = queues.begin() {
+                return Some(next);
+            }
+            queues = self.wake.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+fn work(shared: &Shared, tells: &Sender<Done>) {
+    while let Some((user, job)) = shared.next() {
+        let told = tells.send(job.work());
+        shared.queues().end(user);
+        shared.wake.notify_one();
+        if told.is_err() {
+            return;
+        }
+        // An eventfd only refuses a one when it is full, and then it is readable anyway.
+        let _ = rustix::io::write(&shared.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Job {
+    fn work(self) -> Done {
+        match self {
+            Self::Make { place, sizes } => {
+                let made = DaemonEnd::create(sizes);
+                Done::Made { place, made: made.map(|(end, handover)| (Box::new(end), handover)) }
+            }
+            Self::GiveBack { place, end } => {
+                drop(end);
+                Done::GivenBack(place)
+            }
+        }
+    }
+}
+
+impl<J> Queues<J> {
+    fn push(&mut self, user: u32, job: J) {
+        // A user with an entry waits for a turn already, or has a job in work.
+        let queue = self.of_users.entry(user).or_insert_with(|| {
+            self.turns.push_back(user);
+            VecDeque::new()
+        });
+        queue.push_back(job);
+    }
+
+    /// The job whose turn it is.
+    fn begin(&mut self) -> Option<(u32, J)> {
+        let user = self.turns.pop_front()?;
+        let job = self.of_users.get_mut(&user)?.pop_front()?;
+        Some((user, job))
+    }
+
+    /// The job of this user that was in work is done: the next is, when it is the user's turn again.
+    fn end(&mut self, user: u32) {
+        if self.of_users.get(&user).is_some_and(VecDeque::is_empty) {
+            self.of_users.remove(&user);
+        } else {
+            self.turns.push_back(user);
+        }
+    }
+}
+
+impl<J> Default for Queues<J> {
+    fn default() -> Self {
+        Self { of_users: HashMap::new(), turns: VecDeque::new(), closed: false }
+    }
+}
+
+impl<J> std::fmt::Debug for Queues<J> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queues").field("turns", &self.turns).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a user with a hundred jobs, one is in work, whatever the others do; and they come next.
+    #[test]
+    fn users_take_turns_and_have_one_job_in_work_each() {
+        let mut queues = Queues::default();
+        (0..100).for_each(|job| queues.push(1, job));
+        assert_eq!(queues.begin(), Some((1, 0)));
+        assert_eq!(queues.begin(), None, "one at a time");
+        queues.push(2, 0);
+        queues.push(2, 1);
+        assert_eq!(queues.begin(), Some((2, 0)));
+        queues.end(1);
+        queues.push(3, 0);
+        queues.end(2);
+        let order: Vec<(u32, i32)> = std::iter::from_fn(|| {
+            let next = queues.begin()?;
+            queues.end(next.0);
+            Some(next)
+        })
+        .take(5)
+        .collect();
+        assert_eq!(order, [(1, 1), (3, 0), (2, 1), (1, 2), (1, 3)]);
+        while let Some((user, _)) = queues.begin() {
+            queues.end(user);
+        }
+        assert!(queues.of_users.is_empty() && queues.turns.is_empty(), "nothing is left behind");
+    }
+}
