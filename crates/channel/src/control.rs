@@ -65,6 +65,9 @@ pub enum Request {
     Status(Empty),
     /// Measures round trips to a peer's daemon. Needs no `attach`.
     Ping(Ping),
+    /// Has the daemon read its configuration again. For root and the daemon's own user; needs no
+    /// `attach`.
+    Reload(Empty),
 }
 
 /// What the daemon answers.
@@ -85,6 +88,8 @@ pub enum Reply {
     Status(StatusPart),
     /// The round trips.
     Pong(Pong),
+    /// The configuration was read.
+    Reloaded(Reloaded),
     /// The request was refused.
     Error(Refusal),
 }
@@ -191,6 +196,16 @@ pub struct Pong {
     pub round_trips_ns: Vec<u64>,
 }
 
+/// What has become of a configuration that was read again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reloaded {
+    /// What the daemon has taken over, as it is written in the configuration.
+    pub taken: Vec<String>,
+    /// What stays as it was until the daemon is started again.
+    pub needs_restart: Vec<String>,
+}
+
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -233,7 +248,8 @@ impl Request {
             | Self::Unlisten(_)
             | Self::CloseVif(_)
             | Self::RevokeVif(_)
-            | Self::Status(_) => {}
+            | Self::Status(_)
+            | Self::Reload(_) => {}
         }
         Ok(request)
     }

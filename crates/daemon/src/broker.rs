@@ -3,7 +3,8 @@
 //! ```text
 //!  clearway daemon ── one socket per memif client ──▶ broker: connects, gives the connection back
 //!    (no connect,  ── one socket for look-ups ──────▶         the groups of a user
-//!     no files)    ── its standard input ───────────▶         tells the service manager
+//!     no files)    ── its standard input ───────────▶         tells the service manager, reads the
+//!                                                             configuration, opens the control socket
 //! ```
 //!
 //! The daemon starts it before it confines itself, from its own program, and tells it once what there
@@ -17,8 +18,9 @@ mod groups;
 mod packet;
 mod serve;
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +31,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::config::{Config, Driver, MemifRole};
+use crate::config::{Config, Driver, MemifRole, RecordedMachine};
 use crate::privileges::OwnUser;
 pub(crate) use groups::{Groups, GroupsOf, LOOKUPS_AT_ONCE};
 pub use serve::serve;
@@ -46,10 +48,13 @@ const NOTIFY: &str = "NOTIFY_SOCKET";
 pub(crate) struct Task {
     /// The user to become.
     pub(crate) user: Option<String>,
-    /// The addresses to connect to, each for the socket of the same position.
+    /// The addresses to connect to, each for the socket of the same position. The socket after those
+    /// is for groups.
     pub(crate) connections: Vec<String>,
-    /// Whether groups are looked up, by the socket after those.
-    pub(crate) groups: bool,
+    /// The configuration, which can be read again.
+    pub(crate) config: PathBuf,
+    /// The control socket, which can be opened to everybody.
+    pub(crate) control: PathBuf,
     /// Whether a service manager is told.
     pub(crate) notifies: bool,
 }
@@ -65,34 +70,50 @@ struct Answer {
 pub(crate) struct Broker {
     /// One for each NIC of the configuration; `None` where there is nobody to connect to.
     connectors: Vec<Option<Arc<dyn Connect>>>,
-    pub(crate) groups: Option<Groups>,
+    pub(crate) groups: Groups,
     /// The broker's standard input. It ends when this is closed.
     line: OwnedFd,
     /// There is a service manager.
     notifies: bool,
 }
 
-/// What a service manager can be told, and nothing else (sd_notify(3)).
+/// All that a broker can be told by its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Notice {
+pub(crate) enum Order {
+    /// Three things that a service manager wants to hear (sd_notify(3)).
     Ready,
     Alive,
     Stopping,
+    /// Read the configuration again. The only one that is answered, with a [`Reread`].
+    Reread,
+    /// Let everybody connect to the control socket, or its owner only.
+    OpenSocket,
+    CloseSocket,
+}
+
+/// A configuration as it is now, and what this machine says of the names in it; or why not.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Reread {
+    Text { text: String, machine: RecordedMachine },
+    Problem(String),
 }
 
 impl Broker {
-    /// Starts a broker, if there is anything for it to do.
-    pub(crate) fn start(config: &Config, user: Option<&OwnUser>) -> Result<Option<Self>, Error> {
+    /// Starts the broker of a daemon whose configuration was read from `path`.
+    pub(crate) fn start(
+        config: &Config,
+        path: &Path,
+        user: Option<&OwnUser>,
+    ) -> Result<Self, Error> {
         let task = Task {
             user: user.map(|user| user.name.clone()),
             connections: config.nics.iter().filter_map(|nic| server_of(&nic.driver)).collect(),
-            groups: config.policy.names_groups(),
+            // It does not stay where the daemon is.
+            config: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            control: config.control.socket.clone(),
             notifies: std::env::var_os(NOTIFY).is_some(),
         };
-        if task.connections.is_empty() && !task.groups && !task.notifies {
-            return Ok(None);
-        }
-        Self::start_for(config, &task).map(Some).map_err(|source| Error::System {
+        Self::start_for(config, &task).map_err(|source| Error::System {
             action: "cannot start the broker, which connects for the daemon".to_owned(),
             source,
             remedy: "see that /proc is mounted and that this user may start another process \
@@ -117,7 +138,7 @@ impl Broker {
                 None => None,
             });
         }
-        let groups = if task.groups { Some(Groups::new(end()?)) } else { None };
+        let groups = Groups::new(end()?);
         spawn(its_line)?;
         let descriptors: Vec<_> = theirs.iter().map(AsFd::as_fd).collect();
         packet::send(&line, &serde_json::to_vec(task)?, &descriptors)?;
@@ -126,12 +147,22 @@ impl Broker {
         Ok(Self { connectors, groups, line, notifies: task.notifies })
     }
 
-    /// Tells the service manager, if there is one. Never waits.
-    pub(crate) fn tell(&self, notice: Notice) {
-        if self.notifies
-            && let Err(error) = packet::send(&self.line, &[notice as u8], &[])
-        {
-            tracing::warn!(%error, ?notice, "the service manager cannot be told");
+    /// Tells the broker to do something. Never waits.
+    pub(crate) fn tell(&self, order: Order) {
+        if !self.notifies && order.notice().is_some() {
+            return;
+        }
+        if let Err(error) = packet::send(&self.line, &[order as u8], &[]) {
+            tracing::warn!(%error, ?order, "the broker takes no orders; restart the daemon");
+        }
+    }
+
+    /// The configuration that the broker has read, if it is there yet.
+    pub(crate) fn reread(&self) -> std::io::Result<Option<Reread>> {
+        match packet::receive(&self.line) {
+            Ok(packet) => Ok(Some(serde_json::from_slice(&packet.bytes)?)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -141,17 +172,34 @@ impl Broker {
     }
 }
 
-impl Notice {
+impl AsFd for Broker {
+    /// Readable when the configuration has been read.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.line.as_fd()
+    }
+}
+
+impl Order {
+    const ALL: [Self; 6] = [
+        Self::Ready,
+        Self::Alive,
+        Self::Stopping,
+        Self::Reread,
+        Self::OpenSocket,
+        Self::CloseSocket,
+    ];
+
     fn parse(bytes: &[u8]) -> Option<Self> {
-        let all = [Self::Ready, Self::Alive, Self::Stopping];
-        all.into_iter().find(|notice| *bytes == [*notice as u8])
+        Self::ALL.into_iter().find(|order| *bytes == [*order as u8])
     }
 
-    const fn text(self) -> &'static str {
+    /// What the service manager is told, if it is.
+    const fn notice(self) -> Option<&'static str> {
         match self {
-            Self::Ready => "READY=1",
-            Self::Alive => "WATCHDOG=1",
-            Self::Stopping => "STOPPING=1",
+            Self::Ready => Some("READY=1"),
+            Self::Alive => Some("WATCHDOG=1"),
+            Self::Stopping => Some("STOPPING=1"),
+            Self::Reread | Self::OpenSocket | Self::CloseSocket => None,
         }
     }
 }

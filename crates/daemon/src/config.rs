@@ -5,6 +5,7 @@
 //! `reader` walks it with line numbers, and `problem` is what is told to the user. What the values
 //! mean to others (who may attach, who may listen) is decided in `crate::policy`.
 
+mod change;
 mod fabric;
 mod machine;
 mod parse;
@@ -21,8 +22,9 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+pub use change::Change;
 pub use fabric::{Fabric, FabricPort};
-pub use machine::{Machine, ThisMachine};
+pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
 pub use parse::parse;
 pub use problem::{Problem, Problems};
 pub use vif_rule::VifRule;

@@ -25,6 +25,7 @@ mod network;
 mod nics;
 mod ping;
 mod placing;
+mod reload;
 mod requests;
 mod session;
 mod signals;
@@ -39,7 +40,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
-use crate::broker::Notice;
+use crate::broker::Order;
 use crate::config::Config;
 use crate::confinement::Confinement;
 use crate::policy::Accounts;
@@ -61,6 +62,7 @@ pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
+pub use signals::hold_signals;
 use status::{Facts, Rounds};
 pub use stop::Stopper;
 use workers::Workers;
@@ -85,6 +87,7 @@ const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
 const GROUPS: u64 = 3;
 const WORK: u64 = 4;
+const BROKER: u64 = 5;
 const NEIGHBOURS: u64 = 1 << 8;
 const NEWS: u64 = 1 << 15;
 const ENGINES: u64 = 1 << 16;
@@ -101,6 +104,8 @@ pub struct ControlPlane {
     signals: Option<Signals>,
     nics: Vec<NicSlot>,
     engines: Vec<EngineSlot>,
+    /// What is in force.
+    config: Config,
     accounts: Accounts,
     admissions: Admissions,
     group_source: GroupSource,
@@ -147,13 +152,10 @@ impl ControlPlane {
             signals: None,
             nics,
             engines,
+            config: config.clone(),
             accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
             admissions: Admissions::default(),
-            group_source: if config.policy.names_groups() {
-                GroupSource::ThisProcess
-            } else {
-                GroupSource::NotNeeded
-            },
+            group_source: GroupSource::ThisProcess,
             sessions: HashMap::new(),
             refused: 0,
             accept_again: None,
@@ -187,7 +189,7 @@ impl ControlPlane {
         self.facts.confinement = confinement;
     }
 
-    /// Lets `SIGTERM` and `SIGINT` end [`ControlPlane::run`].
+    /// Lets `SIGTERM` and `SIGINT` end [`ControlPlane::run`], and `SIGHUP` reload.
     pub(crate) fn stop_on(&mut self, signals: Signals) -> Result<(), Error> {
         self.watch(signals.as_fd(), SIGNALS)
             .map_err(|error| Error::resources("wait for signals", error))?;
@@ -203,7 +205,7 @@ impl ControlPlane {
             "ready for apps"
         );
         self.workers.start().map_err(|error| Error::resources("start a thread", error))?;
-        self.tell_manager(Notice::Ready);
+        self.order(Order::Ready);
         while !self.finished() {
             self.turn()?;
         }
@@ -262,13 +264,10 @@ impl ControlPlane {
         match token {
             LISTENER => self.accept(),
             STOP => self.begin_shutdown("asked to"),
-            SIGNALS => {
-                if let Some(name) = self.signals.as_ref().and_then(Signals::take) {
-                    self.begin_shutdown(name);
-                }
-            }
+            SIGNALS => self.take_signals(),
             GROUPS => self.take_groups(),
             WORK => self.take_work(),
+            BROKER => self.take_configuration(),
             NEIGHBOURS..NEWS => self.take_neighbours((token - NEIGHBOURS) as usize),
             NEWS..ENGINES => self.take_news((token - NEWS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
@@ -408,7 +407,7 @@ impl ControlPlane {
             return;
         }
         tracing::info!(reason, "shutting down");
-        self.tell_manager(Notice::Stopping);
+        self.order(Order::Stopping);
         self.shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIME);
         self.listener = None;
         let crashed = self.stopper.crashed();

@@ -1,5 +1,6 @@
 //! Opening a host: its NICs, the engines on each, and the control plane over them.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
@@ -112,18 +113,21 @@ fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
 
 /// Runs a host on this process: the control plane on the calling thread, each engine on one of its
 /// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
-pub fn run(config: &Config) -> Result<(), Error> {
+///
+/// `path` is where the configuration was read, and will be read again. The process is to be one of
+/// `clearway`: another of it is started as [`crate::broker`].
+pub fn run(config: &Config, path: &Path) -> Result<(), Error> {
     log::start(&config.log);
     raise_open_files();
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let clock = Clock::new();
     let user = own_user(config)?;
-    let broker = Broker::start(config, user.as_ref())?;
-    let mut host = Host::open_with(config, &clock, broker.as_ref())?;
+    let broker = Broker::start(config, path, user.as_ref())?;
+    let mut host = Host::open_with(config, &clock, Some(&broker))?;
     host.control.stop_on(signals)?;
     give_up_privileges(config, user.as_ref())?;
     host.control.confined(config, confined(config));
-    broker.map_or(Ok(()), |broker| host.control.serve_by(broker))?;
+    host.control.serve_by(broker)?;
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));

@@ -18,6 +18,6 @@ pub mod text;
 
 pub use config::Config;
 pub use confinement::{Confinement, try_confinement};
-pub use control::{ControlPlane, Stopper};
+pub use control::{ControlPlane, Stopper, hold_signals};
 pub use error::Error;
 pub use host::{Host, run, run_together};

@@ -135,6 +135,11 @@ impl Accounts {
         self.change(user, |account| account.sessions -= 1);
     }
 
+    /// Another policy holds from now on. Nobody loses what they have.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = policy;
+    }
+
     /// Root and the daemon's own user, who may do everything and see everything.
     pub(crate) fn is_administrator(&self, peer: &Peer) -> bool {
         peer.user == 0 || peer.user == self.own_user

@@ -77,7 +77,6 @@ fn daemon_that_root_starts_becomes_its_user() {
     });
     let brokers = network.client.children();
     assert_eq!(brokers.len(), 1, "one broker");
-    assert!(network.server.children().is_empty(), "who connects to nobody needs no broker");
     for process in [network.client.process_id(), network.server.process_id(), brokers[0]] {
         let id = USER_ID.to_string();
         for (field, wanted) in [("Uid", &*id), ("Gid", &id), ("Groups", &id), ("Seccomp", "2")] {

@@ -162,7 +162,7 @@ fn terminated_daemon_says_goodbye_and_leaves_nothing() {
     let error = client.recv_zero_copy(Some(PATIENCE)).expect_err("the peer is gone");
     assert!(matches!(error, Error::Connection { .. }), "{error}");
     assert!(network.client.terminate(), "the daemon did not end in good order");
-    assert_eq!(network.files(), ["client.toml", "server.toml"]);
+    assert_eq!(network.files(), ["client.log", "client.toml", "server.log", "server.toml"]);
 }
 
 /// The stopped app's peer is slowed down, and nobody else; nothing is lost.

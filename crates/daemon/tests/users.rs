@@ -3,35 +3,16 @@
 
 mod support;
 
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use clearway_channel::control::{Attach, Request};
 use support::app::App;
-use support::{Daemon, Network, SMALL, eventually};
-
-/// The user that owns nothing.
-const NOBODY: u32 = 65534;
+use support::{Daemon, NOBODY, Network, SMALL, as_nobody, eventually};
 
 /// Runs `clearway status` as nobody.
 fn status_as_nobody(daemon: &Daemon) -> Output {
     as_nobody(daemon, &["status"])
-}
-
-/// Runs a command as nobody.
-fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Output {
-    // The program itself lies where nobody may not look, so it is opened before.
-    Command::new("/proc/self/fd/0")
-        .arg0("clearway")
-        .args(arguments)
-        .arg("--socket")
-        .arg(&daemon.socket)
-        .stdin(std::fs::File::open(env!("CARGO_BIN_EXE_clearway")).expect("the program"))
-        .uid(NOBODY)
-        .gid(NOBODY)
-        .output()
-        .expect("the command starts")
 }
 
 fn root() -> bool {
@@ -231,7 +212,10 @@ fn slow_user_database_holds_up_only_who_is_looked_up() {
 /// Whatever a stranger sends, a line of the log is one that the daemon has written.
 #[test]
 fn log_lines_cannot_be_forged() {
-    let network = Network::with_server_policy("");
+    let network = Network::start();
+    let quiet = "log.level = \"warn\"";
+    network.server.rewrite_config(|text| text.replace(quiet, "log.level = \"info\""));
+    assert!(support::clearway(&["reload"], &network.server).status.success());
     let forged = "2026-01-01T00:00:00Z  WARN clearway_daemon: all is lost";
     for ending in ["\n", "\r\n", "\u{2028}", "\u{1b}[2K\u{1b}[1G", "\u{202e}"] {
         let engine = format!("x{ending}{forged}");

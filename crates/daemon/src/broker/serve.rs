@@ -1,6 +1,7 @@
 //! The broker's side: become nobody in particular, confine oneself, serve until the daemon has gone.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -10,10 +11,17 @@ use rustix::net::{
 use rustix::stdio::stdin;
 
 use super::connector::{CONNECT, answer_of};
-use super::{Answer, GroupsOf, LOOKUPS_AT_ONCE, NOTIFY, Notice, Task, packet};
+use super::{Answer, GroupsOf, LOOKUPS_AT_ONCE, NOTIFY, Order, Reread, Task, packet};
+use crate::config::{self, Recorder};
 use crate::policy::Peer;
 use crate::privileges::{self, OwnUser};
 use crate::{Error, confinement};
+
+/// The longest configuration that can be read again: with what escapes take, it fits in a packet.
+const CONFIG_BYTES_MAX: usize = packet::PACKET_BYTES_MAX / 2;
+/// What is said to the daemon, whose group of processes the broker is in.
+const SIGNALS: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
 
 /// Is the broker of the daemon at the other end of standard input, until that has gone.
 pub fn serve() -> Result<(), Error> {
@@ -22,15 +30,14 @@ pub fn serve() -> Result<(), Error> {
 
 fn serve_task() -> std::io::Result<()> {
     // What ends or reloads the daemon may be sent to its whole group of processes.
-    let signals = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1];
-    SigSet::from_iter(signals).thread_block()?;
+    SigSet::from_iter(SIGNALS).thread_block()?;
     let packet = packet::receive(stdin())?;
     let task: Task = serde_json::from_slice(&packet.bytes)?;
     let ready = prepare(&task).and_then(|()| start(&task, packet.descriptors));
     let answer = Answer { problem: ready.as_ref().err().map(ToString::to_string) };
     packet::send(stdin(), &serde_json::to_vec(&answer)?, &[])?;
     ready?;
-    tell_until_the_end(&task);
+    obey_until_the_end(&task);
     // Threads may be in the middle of a look-up that takes its time.
     std::process::exit(0);
 }
@@ -50,12 +57,10 @@ fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
         let address = parse_address(address)?;
         spawn("connecting", move || connect_for(&socket, &address))?;
     }
-    if task.groups {
-        let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
-        for _ in 0..LOOKUPS_AT_ONCE {
-            let socket = socket.try_clone()?;
-            spawn("looking up", move || look_up_for(&socket))?;
-        }
+    let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
+    for _ in 0..LOOKUPS_AT_ONCE {
+        let socket = socket.try_clone()?;
+        spawn("looking up", move || look_up_for(&socket))?;
     }
     Ok(())
 }
@@ -103,14 +108,55 @@ fn look_up_for(socket: &OwnedFd) {
     }
 }
 
-/// Passes on what the daemon tells the service manager, until there is no daemon.
-fn tell_until_the_end(task: &Task) {
+/// Does what the daemon orders, until there is no daemon.
+fn obey_until_the_end(task: &Task) {
     let manager = if task.notifies { Manager::from_environment() } else { None };
     while let Ok(packet) = packet::receive(stdin()) {
-        if let (Some(manager), Some(notice)) = (&manager, Notice::parse(&packet.bytes)) {
-            manager.tell(notice.text().as_bytes());
+        let Some(order) = Order::parse(&packet.bytes) else { continue };
+        if let (Some(manager), Some(notice)) = (&manager, order.notice()) {
+            manager.tell(notice.as_bytes());
+        }
+        let done = match order {
+            Order::Reread => answer_with(&reread(&task.config)),
+            Order::OpenSocket => set_mode(&task.control, 0o666),
+            Order::CloseSocket => set_mode(&task.control, 0o600),
+            Order::Ready | Order::Alive | Order::Stopping => Ok(()),
+        };
+        if let Err(error) = done {
+            tracing::warn!(%error, ?order, "the broker could not do it");
         }
     }
+}
+
+/// The configuration as it is now. Users and groups are looked up here, where the user database may be
+/// read; everything else is checked by the daemon.
+fn reread(path: &Path) -> Reread {
+    let name = path.display().to_string();
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) if text.len() <= CONFIG_BYTES_MAX => text,
+        Ok(_) => {
+            return Reread::Problem(format!("{name}: it is longer than {CONFIG_BYTES_MAX} bytes"));
+        }
+        Err(error) => {
+            return Reread::Problem(format!(
+                "{name}: cannot read it: {error}\n    remedy: the daemon's user has to be able to: \
+                 chgrp clearway {name}; chmod 640 {name}"
+            ));
+        }
+    };
+    let recorder = Recorder::new();
+    match config::parse(&text, &name, &recorder) {
+        Ok(_) => Reread::Text { text, machine: recorder.into_record() },
+        Err(problems) => Reread::Problem(problems.to_string()),
+    }
+}
+
+fn answer_with(reread: &Reread) -> std::io::Result<()> {
+    packet::send(stdin(), &serde_json::to_vec(reread)?, &[])
+}
+
+fn set_mode(socket: &Path, mode: u32) -> std::io::Result<()> {
+    std::fs::set_permissions(socket, std::fs::Permissions::from_mode(mode))
 }
 
 /// The service manager's socket.

@@ -1,7 +1,11 @@
 //! What a configuration is checked against: the interfaces, cores, users and groups of a machine.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use nix::net::if_::if_nameindex;
 use nix::unistd::{Group, User};
+use serde::{Deserialize, Serialize};
 
 /// The facts that a configuration refers to by name. A trait so that tests bring their own.
 pub trait Machine {
@@ -43,5 +47,82 @@ impl Machine for ThisMachine {
 
     fn group_id(&self, name: &str) -> Option<u32> {
         Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw())
+    }
+}
+
+/// What a machine said when it was asked, for somebody who cannot ask it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedMachine {
+    interfaces: Vec<String>,
+    cores: Vec<usize>,
+    users: BTreeMap<String, Option<u32>>,
+    groups: BTreeMap<String, Option<u32>>,
+}
+
+/// Asks this machine, and takes down what it says.
+#[derive(Debug)]
+pub struct Recorder {
+    record: RefCell<RecordedMachine>,
+}
+
+impl Recorder {
+    /// Nobody has been asked about yet.
+    #[must_use]
+    pub fn new() -> Self {
+        let (interfaces, cores) = (ThisMachine.interfaces(), ThisMachine.cores());
+        let record = RecordedMachine { interfaces, cores, ..RecordedMachine::default() };
+        Self { record: RefCell::new(record) }
+    }
+
+    /// All that was said.
+    #[must_use]
+    pub fn into_record(self) -> RecordedMachine {
+        self.record.into_inner()
+    }
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Machine for Recorder {
+    fn interfaces(&self) -> Vec<String> {
+        self.record.borrow().interfaces.clone()
+    }
+
+    fn cores(&self) -> Vec<usize> {
+        self.record.borrow().cores.clone()
+    }
+
+    fn user_id(&self, name: &str) -> Option<u32> {
+        let id = ThisMachine.user_id(name);
+        self.record.borrow_mut().users.insert(name.to_owned(), id);
+        id
+    }
+
+    fn group_id(&self, name: &str) -> Option<u32> {
+        let id = ThisMachine.group_id(name);
+        self.record.borrow_mut().groups.insert(name.to_owned(), id);
+        id
+    }
+}
+
+impl Machine for RecordedMachine {
+    fn interfaces(&self) -> Vec<String> {
+        self.interfaces.clone()
+    }
+
+    fn cores(&self) -> Vec<usize> {
+        self.cores.clone()
+    }
+
+    fn user_id(&self, name: &str) -> Option<u32> {
+        self.users.get(name).copied().flatten()
+    }
+
+    fn group_id(&self, name: &str) -> Option<u32> {
+        self.groups.get(name).copied().flatten()
     }
 }

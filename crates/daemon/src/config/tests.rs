@@ -292,3 +292,39 @@ fn confinement_can_be_switched_off() {
     let problems = with("confine = \"no\"").expect_err("a wrong type").to_string();
     assert!(problems.contains("test.toml:1:") && problems.contains("true or false"), "{problems}");
 }
+
+#[test]
+fn reload_takes_what_it_can_and_names_the_rest() {
+    let nic = "[[nic]]\ninterface = \"eth0\"\n";
+    let mut config = read(nic).expect("valid");
+    let first = config.clone();
+    assert_eq!(config.reload(&first), Change::default());
+    let new = format!(
+        "udp_port = 1\nuser = \"alice\"\n{nic}engines = 2\n[[nic]]\ninterface = \"lo\"\n\
+         [policy]\nusers = [\"alice\"]\n[policy.limits]\nvifs_total = 7\n\
+         [log]\nlevel = \"debug\"\nformat = \"json\"\n"
+    );
+    let new = read(&new).expect("valid");
+    let change = config.reload(&new);
+    assert_eq!(change.taken, ["[policy]", "[log] level"]);
+    let restart = ["udp_port", "[log] format", "user", "[[nic]] eth0", "[[nic]] lo"];
+    assert_eq!(change.needs_restart, restart);
+    assert_eq!((&config.policy, config.policy.limits.vifs_total), (&new.policy, 7));
+    assert_eq!(config.nics, first.nics, "the NICs are those that are open");
+    assert!(config.reload(&first).needs_restart.is_empty(), "and what runs is as it was");
+    let without = Config { nics: Vec::new(), ..first.clone() };
+    assert_eq!(config.reload(&without).needs_restart, ["[[nic]] eth0, which is gone"]);
+}
+
+/// Whoever cannot ask the machine reads the same.
+#[test]
+fn recorded_machine_says_the_same() {
+    let text = "user = \"root\"\n[[nic]]\ninterface = \"lo\"\ncores = [0]\n\
+                [policy]\nusers = [\"root\", 7]\ngroups = [\"root\"]\n";
+    let recorder = Recorder::new();
+    let here = parse(text, "test.toml", &recorder);
+    let record = serde_json::to_vec(&recorder.into_record()).expect("JSON");
+    let record: RecordedMachine = serde_json::from_slice(&record).expect("a machine");
+    assert_eq!(parse(text, "test.toml", &record), here);
+    assert!(here.is_ok(), "{here:?}");
+}

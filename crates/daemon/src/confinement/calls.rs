@@ -204,7 +204,14 @@ const ALLOWED: &[Sysno] = &[
 /// Beside these, a daemon on a kernel interface claims the kernel's ports, and sends by AF_PACKET.
 const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
 /// Beside these, a broker connects. Name services ask for who they talk to, and send in several ways.
-const BROKERS: &[Sysno] = &[Sysno::connect, Sysno::sendmmsg];
+/// And it changes the mode of the control socket, as far as Landlock lets it.
+const BROKERS: &[Sysno] = &[
+    Sysno::connect,
+    Sysno::sendmmsg,
+    Sysno::fchmodat,
+    #[cfg(target_arch = "x86_64")]
+    Sysno::chmod,
+];
 
 /// Families of sockets (linux/socket.h).
 const UNIX: u64 = 1;

@@ -1,6 +1,6 @@
 //! Which files a running daemon may touch: none but its own sockets, which it removes at the end, and
-//! its own program, for the names in a backtrace. Its broker: the user database, if the policy names
-//! groups.
+//! its own program, for the names in a backtrace. Its broker reads the user database and the
+//! configuration.
 
 use std::path::Path;
 
@@ -58,12 +58,11 @@ fn of_daemon(mut rules: RulesetCreated, config: &Config) -> Result<RulesetCreate
 }
 
 fn of_broker(mut rules: RulesetCreated, task: &Task) -> Result<RulesetCreated, RulesetError> {
-    if task.groups {
-        Peer::prepare_groups();
-        for directory in USER_DATABASE {
-            let read = AccessFs::ReadFile | AccessFs::ReadDir;
-            rules = allow(rules, Path::new(directory), read)?;
-        }
+    Peer::prepare_groups();
+    // An editor puts a new file in the place of the old one.
+    let config = task.config.parent().unwrap_or(Path::new("/"));
+    for directory in USER_DATABASE.map(Path::new).into_iter().chain([config]) {
+        rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     Ok(rules)
 }

@@ -179,26 +179,26 @@ fn backtrace_of_a_confined_daemon_has_names() {
     });
 }
 
-/// The broker, too, opens nothing; only where it looks up groups it reads the user database.
+/// The broker reads the user database and the configuration, and nothing else.
 #[test]
 fn broker_reads_what_it_is_asked_about() {
-    for groups in [false, true] {
-        let task = Task { groups, ..Task::default() };
-        let confined = move || {
-            privileges::drop_all(None).expect("dropping needs no privilege");
-            let files = files::confine_broker(&task).unwrap_or_else(|why| why);
-            if kernel_lacks(&files) {
-                println!("skipped: {files}");
-                return;
-            }
-            assert_eq!((files, calls::confine(Who::Broker)), (ON.to_owned(), Ok(ON.to_owned())));
-            assert_eq!(File::open("/etc/passwd").is_ok(), groups);
-            refused(File::open("/proc/self/environ"));
-            refused(Command::new("true").status());
-            socket_is_refused(AddressFamily::INET, SocketType::STREAM, None);
-            let unix = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
-            socket_with(unix.0, unix.1, unix.2, None).expect("that is what it is for");
-        };
-        std::thread::spawn(confined).join().expect("no panic");
-    }
+    let task = Task { config: "/usr/share/doc/clearway.toml".into(), ..Task::default() };
+    let confined = move || {
+        privileges::drop_all(None).expect("dropping needs no privilege");
+        let files = files::confine_broker(&task).unwrap_or_else(|why| why);
+        if kernel_lacks(&files) {
+            println!("skipped: {files}");
+            return;
+        }
+        assert_eq!((files, calls::confine(Who::Broker)), (ON.to_owned(), Ok(ON.to_owned())));
+        File::open("/etc/passwd").expect("the user database");
+        fs::read_dir("/usr/share/doc").expect("the configuration's directory");
+        refused(File::open("/proc/self/environ"));
+        refused(File::create("/etc/clearway-test"));
+        refused(Command::new("true").status());
+        socket_is_refused(AddressFamily::INET, SocketType::STREAM, None);
+        let unix = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        socket_with(unix.0, unix.1, unix.2, None).expect("that is what it is for");
+    };
+    std::thread::spawn(confined).join().expect("no panic");
 }

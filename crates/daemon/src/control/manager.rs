@@ -1,15 +1,17 @@
 //! What the service manager is told: that the daemon is ready, still alive, and about to end.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use super::ControlPlane;
+use super::groups::GroupSource;
+use super::{BROKER, ControlPlane, GROUPS};
 use crate::Error;
-use crate::broker::{Broker, Notice};
+use crate::broker::{Broker, Order};
 
 /// The broker, by which the manager is told, and when it is told next.
 #[derive(Debug)]
 pub(super) struct Manager {
-    broker: Broker,
+    pub(super) broker: Broker,
     watchdog: Option<Watchdog>,
 }
 
@@ -37,17 +39,30 @@ fn watchdog_period() -> Option<Duration> {
 
 impl ControlPlane {
     /// What this process may not do itself, the broker does from now on. Before [`ControlPlane::run`].
-    pub(crate) fn serve_by(&mut self, mut broker: Broker) -> Result<(), Error> {
-        if let Some(groups) = broker.groups.take() {
-            self.look_up_by(groups)?;
-        }
+    pub(crate) fn serve_by(&mut self, broker: Broker) -> Result<(), Error> {
+        self.watch(broker.groups.as_fd(), GROUPS)
+            .and_then(|()| self.watch(broker.as_fd(), BROKER))
+            .map_err(|error| Error::resources("wait for the broker", error))?;
+        self.group_source = GroupSource::Broker;
         self.manager = Some(Manager::new(broker));
         Ok(())
     }
 
-    pub(super) fn tell_manager(&self, notice: Notice) {
+    pub(super) fn order(&self, order: Order) {
         if let Some(manager) = &self.manager {
-            manager.broker.tell(notice);
+            manager.broker.tell(order);
+        }
+    }
+
+    /// The broker is no more: what it alone can do is not done any more.
+    pub(super) fn lose_broker(&mut self, error: &std::io::Error) {
+        if self.manager.take().is_some() {
+            tracing::error!(
+                %error,
+                "the broker has gone: of users that the policy names by group only those who are known \
+                 may attach, memif clients do not connect again, and nothing is reloaded; restart \
+                 the daemon"
+            );
         }
     }
 
@@ -60,7 +75,7 @@ impl ControlPlane {
         watchdog.next = now + watchdog.period;
         let period = watchdog.period;
         match self.engines.iter().find(|engine| engine.has_waited(now) > period) {
-            None => self.tell_manager(Notice::Alive),
+            None => self.order(Order::Alive),
             Some(engine) => {
                 let engine = &engine.name;
                 tracing::error!(

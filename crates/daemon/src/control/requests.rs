@@ -18,6 +18,7 @@ impl ControlPlane {
             Request::Listen(listen) => self.listen(token, &listen),
             Request::Unlisten(unlisten) => self.unlisten(token, &unlisten),
             Request::Status(Empty {}) => self.gather_status(token),
+            Request::Reload(Empty {}) => self.begin_reload(token),
             Request::Ping(ping) => self.begin_ping(token, &ping),
             Request::OpenVif(open) => self.open_vif(token, &open),
             Request::OpenCapture(open) => self.open_capture(token, &open),

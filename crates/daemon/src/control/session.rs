@@ -52,6 +52,8 @@ pub(super) enum Waiting {
     ClosingVif(u32),
     /// Engines have been asked for their state in the round of this number, or will be in the next.
     Status(Option<u64>),
+    /// The configuration is being read.
+    Reload,
     /// The state is on its way; the app has to take a part before the next is sent.
     Telling(super::status::Telling),
     /// Probes are on their way.
@@ -100,6 +102,7 @@ impl Session {
             | Waiting::OpeningVif(_)
             | Waiting::ClosingVif(_)
             | Waiting::Status(_)
+            | Waiting::Reload
             | Waiting::Pong(_) => EventFlags::empty(),
         }
     }

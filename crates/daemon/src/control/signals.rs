@@ -1,33 +1,54 @@
-//! `SIGTERM` and `SIGINT` as something to wait for.
+//! Signals as something to wait for.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-/// The signals that end a daemon.
+/// The signals that mean something to a daemon, or that it is not to die of.
+const SIGNALS: [Signal; 5] =
+    [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// The signals of a daemon.
 #[derive(Debug)]
 pub(crate) struct Signals {
     descriptor: SignalFd,
 }
 
+/// What a signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// The end, by the signal of this name.
+    End(&'static str),
+    /// To read the configuration again.
+    Reload,
+    /// Nothing, by the signal of this name.
+    Nothing(&'static str),
+}
+
+/// Blocks the signals for this thread and for all that it starts from now on: they wait until there is a
+/// daemon that takes them.
+pub fn hold_signals() -> std::io::Result<()> {
+    Ok(SigSet::from_iter(SIGNALS).thread_block()?)
+}
+
 impl Signals {
-    /// Blocks the signals for this thread and for all that it starts from now on, and takes them
-    /// from a descriptor instead.
+    /// Takes the signals from a descriptor instead.
     pub(crate) fn block() -> std::io::Result<Self> {
-        let mut set = SigSet::empty();
-        set.add(Signal::SIGTERM);
-        set.add(Signal::SIGINT);
-        set.thread_block()?;
+        hold_signals()?;
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        Ok(Self { descriptor: SignalFd::with_flags(&set, flags)? })
+        Ok(Self { descriptor: SignalFd::with_flags(&SigSet::from_iter(SIGNALS), flags)? })
     }
 
-    /// The name of the signal that has come, if one has.
-    pub(super) fn take(&self) -> Option<&'static str> {
+    /// What the next signal wants, if one has come.
+    pub(super) fn take(&self) -> Option<Wish> {
         let info = self.descriptor.read_signal().ok().flatten()?;
-        let signal = i32::try_from(info.ssi_signo).ok()?;
-        Signal::try_from(signal).ok().map(Signal::as_str)
+        let signal = Signal::try_from(i32::try_from(info.ssi_signo).ok()?).ok()?;
+        Some(match signal {
+            Signal::SIGTERM | Signal::SIGINT => Wish::End(signal.as_str()),
+            Signal::SIGHUP => Wish::Reload,
+            other => Wish::Nothing(other.as_str()),
+        })
     }
 }
 

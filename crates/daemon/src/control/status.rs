@@ -35,6 +35,8 @@ pub(super) struct Facts {
     /// That of the engines.
     clock: Clock,
     pub(super) confinement: Confinement,
+    /// What the configuration says since it was read again, and the daemon does not do.
+    pub(super) needs_restart: Vec<String>,
 }
 
 /// When the engines are asked for their state: for all who want to know at once, and not too often,
@@ -81,6 +83,7 @@ struct Status {
     socket: PathBuf,
     udp_port: u16,
     confinement: Confinement,
+    needs_restart: Vec<String>,
     sessions: usize,
     /// Connections that wait until the groups of their user are known.
     waiting: usize,
@@ -131,7 +134,14 @@ impl Facts {
     pub(super) fn new(config: &Config, clock: Clock) -> Self {
         let socket = config.control.socket.clone();
         let confinement = Confinement::off("the host is part of another program");
-        Self { socket, udp_port: config.udp_port, started: Instant::now(), clock, confinement }
+        Self {
+            socket,
+            udp_port: config.udp_port,
+            started: Instant::now(),
+            clock,
+            confinement,
+            needs_restart: Vec::new(),
+        }
     }
 }
 
@@ -303,6 +313,7 @@ impl ControlPlane {
             socket: self.facts.socket.clone(),
             udp_port: self.facts.udp_port,
             confinement: self.facts.confinement.clone(),
+            needs_restart: self.facts.needs_restart.clone(),
             sessions: self.sessions.values().filter(is_shown).count(),
             waiting: if view == View::Everything { self.admissions.waiting() } else { 0 },
             apps: self.apps(view),
@@ -406,6 +417,7 @@ mod tests {
             socket: PathBuf::new(),
             udp_port: 0,
             confinement: Confinement::off("a test"),
+            needs_restart: Vec::new(),
             sessions: 0,
             waiting: 0,
             apps: Vec::new(),

@@ -239,6 +239,16 @@ impl Daemon {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
+    pub(crate) fn signal(&self, name: &str) {
+        signal(&self.process, name);
+    }
+
+    /// Changes its configuration, which it has read already.
+    pub(crate) fn rewrite_config(&self, change: impl FnOnce(String) -> String) {
+        let text = fs::read_to_string(&self.config).expect("the configuration");
+        fs::write(&self.config, change(text)).expect("the configuration");
+    }
+
     pub(crate) fn process_id(&self) -> u32 {
         self.process.id()
     }
@@ -334,6 +344,25 @@ pub(crate) fn clearway(arguments: &[&str], daemon: &Daemon) -> Output {
         .args(arguments)
         .arg("--socket")
         .arg(&daemon.socket)
+        .output()
+        .expect("the command starts")
+}
+
+/// The user that owns nothing.
+pub(crate) const NOBODY: u32 = 65534;
+
+/// Runs the `clearway` command against a daemon as nobody.
+pub(crate) fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Output {
+    use std::os::unix::process::CommandExt;
+    // The program itself lies where nobody may not look, so it is opened before.
+    Command::new("/proc/self/fd/0")
+        .arg0("clearway")
+        .args(arguments)
+        .arg("--socket")
+        .arg(&daemon.socket)
+        .stdin(fs::File::open(env!("CARGO_BIN_EXE_clearway")).expect("the program"))
+        .uid(NOBODY)
+        .gid(NOBODY)
         .output()
         .expect("the command starts")
 }

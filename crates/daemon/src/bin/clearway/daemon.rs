@@ -17,6 +17,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    // From here on no signal kills it; those that come wait until it can serve them.
+    clearway_daemon::hold_signals().map_err(Failure::failed)?;
     let config =
         Config::load(&arguments.config).map_err(|error| Failure::Usage(error.to_string()))?;
     if arguments.check {
@@ -29,5 +31,5 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
             config.control.socket.display()
         ));
     }
-    clearway_daemon::run(&config).map_err(Failure::failed)
+    clearway_daemon::run(&config, &arguments.config).map_err(Failure::failed)
 }

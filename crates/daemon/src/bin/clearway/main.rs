@@ -11,6 +11,7 @@ mod documents;
 mod fabric;
 mod output;
 mod ping;
+mod reload;
 mod sim;
 mod status;
 mod vif;
@@ -35,6 +36,8 @@ enum Command {
     Daemon(daemon::Arguments),
     /// Show the engines, apps, flows and counters of a running daemon
     Status(status::Arguments),
+    /// Have a running daemon read its configuration again
+    Reload(reload::Arguments),
     /// Measure the round trip to the daemon of another host
     Ping(ping::Arguments),
     /// List and open virtual interfaces, and capture what passes
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Reload(arguments) => reload::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Vif(arguments) => vif::run(&arguments),
         Command::Fabric(arguments) => fabric::run(&arguments),

@@ -44,6 +44,10 @@ fn text(status: &Value) -> String {
         field(&status["confinement"], "system_calls"),
         field(&status["confinement"], "files"),
     );
+    let waiting: Vec<String> = list(status, "needs_restart").iter().map(show).collect();
+    if !waiting.is_empty() {
+        text += &format!("needs a restart to take effect: {}\n", waiting.join(", "));
+    }
     let engines = list(status, "engines");
     text += &engines_text(engines);
     text += &apps_text(list(status, "apps"), engines);
