@@ -6,6 +6,7 @@
 //! mean to others (who may attach, who may listen) is decided in `crate::policy`.
 
 mod change;
+mod check;
 mod fabric;
 mod machine;
 mod parse;
@@ -23,6 +24,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 pub use change::Change;
+pub use check::check;
 pub use fabric::{Fabric, FabricPort};
 pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
 pub use parse::parse;

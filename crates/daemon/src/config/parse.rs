@@ -129,11 +129,11 @@ pub(super) fn check_socket_path(section: &Section<'_>, path: Placed<String>) -> 
 fn log(mut section: Section<'_>) -> Log {
     let mut log = Log::default();
     if let Some(level) = section.string("level") {
-        match level.value.parse::<tracing_subscriber::filter::EnvFilter>() {
-            Ok(_) => log.level = level.value,
-            Err(error) => section.report(
+        match check_level(&level.value) {
+            Ok(()) => log.level = level.value,
+            Err(why) => section.report(
                 &level.span,
-                format!("`level = \"{}\"` is not a log level: {error}", level.value),
+                format!("`level = \"{}\"` is not a log level: {why}", level.value),
                 "write error, warn, info, debug or trace, or a filter such as \
                  \"info,clearway_nic=debug\"",
             ),
@@ -145,4 +145,18 @@ fn log(mut section: Section<'_>) -> Log {
     }
     section.finish();
     log
+}
+
+/// A filter takes a word that is no level for the name of a part of the program: that part logs
+/// everything, and all others nothing. Which is never what is meant.
+fn check_level(level: &str) -> Result<(), String> {
+    let filter = level.parse::<tracing_subscriber::filter::EnvFilter>();
+    filter.map_err(|error| error.to_string())?;
+    let is_level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let is_meant =
+        |word: &&str| word.contains(['=', '[']) || is_level(word) || word.starts_with("clearway");
+    match level.split(',').map(str::trim).find(|word| !is_meant(word)) {
+        None => Ok(()),
+        Some(word) => Err(format!("there is no level \"{word}\"")),
+    }
 }

@@ -5,7 +5,7 @@ struct Bench;
 
 impl Machine for Bench {
     fn interfaces(&self) -> Vec<String> {
-        vec!["eth0".to_owned(), "lo".to_owned()]
+        ["eth0", "eth1", "lo"].map(str::to_owned).to_vec()
     }
 
     fn cores(&self) -> Vec<usize> {
@@ -300,14 +300,14 @@ fn reload_takes_what_it_can_and_names_the_rest() {
     let first = config.clone();
     assert_eq!(config.reload(&first), Change::default());
     let new = format!(
-        "udp_port = 1\nuser = \"alice\"\n{nic}engines = 2\n[[nic]]\ninterface = \"lo\"\n\
+        "udp_port = 1\nuser = \"alice\"\n{nic}engines = 2\n[[nic]]\ninterface = \"eth1\"\n\
          [policy]\nusers = [\"alice\"]\n[policy.limits]\nvifs_total = 7\n\
          [log]\nlevel = \"debug\"\nformat = \"json\"\n"
     );
     let new = read(&new).expect("valid");
     let change = config.reload(&new);
     assert_eq!(change.taken, ["[policy]", "[log] level"]);
-    let restart = ["udp_port", "[log] format", "user", "[[nic]] eth0", "[[nic]] lo"];
+    let restart = ["udp_port", "[log] format", "user", "[[nic]] eth0", "[[nic]] eth1"];
     assert_eq!(change.needs_restart, restart);
     assert_eq!((&config.policy, config.policy.limits.vifs_total), (&new.policy, 7));
     assert_eq!(config.nics, first.nics, "the NICs are those that are open");
@@ -319,7 +319,8 @@ fn reload_takes_what_it_can_and_names_the_rest() {
 /// Whoever cannot ask the machine reads the same.
 #[test]
 fn recorded_machine_says_the_same() {
-    let text = "user = \"root\"\n[[nic]]\ninterface = \"lo\"\ncores = [0]\n\
+    let text = "user = \"root\"\n[[nic]]\ndriver = \"memif\"\n\
+                socket = \"/x\"\nrole = \"client\"\naddresses = [\"10.0.0.1/24\"]\n\
                 [policy]\nusers = [\"root\", 7]\ngroups = [\"root\"]\n";
     let recorder = Recorder::new();
     let here = parse(text, "test.toml", &recorder);
@@ -327,4 +328,24 @@ fn recorded_machine_says_the_same() {
     let record: RecordedMachine = serde_json::from_slice(&record).expect("a machine");
     assert_eq!(parse(text, "test.toml", &record), here);
     assert!(here.is_ok(), "{here:?}");
+}
+
+/// `verbose` would silence everything.
+#[test]
+fn log_level_has_to_be_one() {
+    let with =
+        |level: &str| read(&format!("log.level = \"{level}\"\n[[nic]]\ninterface = \"eth0\"\n"));
+    for fine in ["info", "TRACE", "off", "warn,clearway_nic=debug", "clearway_daemon", "a=1"] {
+        with(fine).unwrap_or_else(|problems| panic!("{fine}: {problems}"));
+    }
+    for wrong in ["verbose", "infos", "info,loud", "a=verbose"] {
+        let problems = with(wrong).expect_err(wrong).to_string();
+        assert!(problems.contains("is not a log level") && problems.contains(":1:"), "{problems}");
+    }
+}
+
+#[test]
+fn loopback_is_no_nic() {
+    let problems = read("[[nic]]\ninterface = \"lo\"\n").expect_err("refused").to_string();
+    assert!(problems.contains("leads to no other host"), "{problems}");
 }

@@ -1,0 +1,249 @@
+//! What can be found wrong with a configuration without starting the daemon, beside what is wrong in the
+//! text itself: it is held against the files, interfaces and daemons that there are now.
+//!
+//! It looks and changes nothing. What is wrong now may be right when the daemon starts, so only
+//! `--check` asks.
+
+use std::fs;
+use std::net::IpAddr;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+use clearway_nic::interface::{Device, Facts};
+use rustix::fs::{Access, access};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::{
+    Config, Driver, Interface, InterfaceDriver, Machine, MemifRole, Nic, Problem, Problems,
+    ThisMachine, XdpMode,
+};
+
+/// Drivers of the kernel that have no buffers to receive into, and so no zero-copy.
+const WITHOUT_ZERO_COPY: [&str; 8] =
+    ["veth", "bridge", "dummy", "bonding", "tun", "macvlan", "ipvlan", "loopback"];
+
+/// What is in the way of a daemon with this configuration, which was read from `path`. If nothing is:
+/// what is worth knowing.
+pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
+    let mut found = Found::default();
+    let control = config.control.socket.as_path();
+    found.directory(control, Kind::Control);
+    found.file(control, Kind::Control);
+    found.secrets(config, path);
+    for nic in &config.nics {
+        match &nic.driver {
+            Driver::Memif(link) if !link.socket.starts_with('@') => {
+                let socket = Path::new(&link.socket);
+                let kind = match link.role {
+                    MemifRole::Server => Kind::Server,
+                    MemifRole::Client => Kind::Client,
+                };
+                if socket.parent() != control.parent() {
+                    found.directory(socket, kind);
+                }
+                found.file(socket, kind);
+            }
+            Driver::Interface(interface) => found.interface(nic, interface),
+            Driver::Memif(_) | Driver::Dpdk(_) => {}
+        }
+    }
+    found.finish(path)
+}
+
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The daemon makes it, and the directory if need be.
+    Control,
+    /// The daemon makes it.
+    Server,
+    /// Somebody else makes it, perhaps later.
+    Client,
+}
+
+impl Kind {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Control => "the control socket",
+            Self::Server | Self::Client => "the memif socket",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Found {
+    problems: Vec<Problem>,
+    notes: Vec<String>,
+}
+
+impl Found {
+    fn add(&mut self, cause: impl Into<String>, remedy: impl Into<String>) {
+        let (cause, remedy) = (cause.into(), remedy.into());
+        self.problems.push(Problem { line: 0, column: 0, cause, remedy });
+    }
+
+    fn finish(self, path: &Path) -> Result<Vec<String>, Problems> {
+        let file = path.display().to_string();
+        if self.problems.is_empty() {
+            Ok(self.notes)
+        } else {
+            Err(Problems { file, list: self.problems })
+        }
+    }
+
+    /// What is in the place of a socket already.
+    fn file(&mut self, socket: &Path, kind: Kind) {
+        let (what, name) = (kind.name(), socket.display());
+        let Ok(metadata) = fs::symlink_metadata(socket) else { return };
+        if !metadata.file_type().is_socket() {
+            let cause = format!("{what} {name} is there already, and is no socket");
+            self.add(cause, "remove the file, or choose another path");
+        } else if kind == Kind::Control && somebody_listens(socket) {
+            // Perhaps the one that is to be started again with this configuration.
+            self.notes.push(format!("at {what} {name} a daemon is running"));
+        }
+    }
+
+    /// The directory of a socket, or the one above if it will be made there.
+    fn directory(&mut self, socket: &Path, kind: Kind) {
+        let Some(directory) = socket.parent() else { return };
+        let (what, name, shown) = (kind.name(), socket.display(), directory.display());
+        let there = match directory.metadata() {
+            Ok(metadata) if metadata.is_dir() => Some(directory),
+            Ok(_) => {
+                let cause = format!("{shown}, where {what} {name} is to be, is no directory");
+                return self.add(cause, "choose another path");
+            }
+            Err(_) if kind == Kind::Control => directory.parent().filter(|above| above.is_dir()),
+            Err(_) => None,
+        };
+        let may_make = |there| access(there, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+        match there {
+            None => {
+                let cause = format!("there is no directory {shown} for {what} {name}");
+                self.add(cause, format!("make it: mkdir -p {shown}"));
+            }
+            Some(there) if kind != Kind::Client && !may_make(there) => {
+                let cause = format!("this user may make no socket in {shown} ({what} {name})");
+                self.add(cause, "choose a directory of the daemon's user, such as /run/clearway");
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// Whoever can read a memif's secret needs none.
+    fn secrets(&mut self, config: &Config, path: &Path) {
+        let is_secret = |nic: &Nic| matches!(&nic.driver, Driver::Memif(m) if !m.secret.is_empty());
+        let Some(nic) = config.nics.iter().find(|nic| is_secret(nic)) else { return };
+        if path.metadata().is_ok_and(|metadata| metadata.mode() & 0o004 != 0) {
+            let cause = format!("everybody can read the `secret` of the NIC \"{}\"", nic.name);
+            self.add(cause, format!("chmod o-r {}", path.display()));
+        }
+    }
+
+    /// An interface of the kernel that is not there yet will be waited for.
+    fn interface(&mut self, nic: &Nic, interface: &Interface) {
+        let Ok(facts) = Facts::of(&interface.name) else {
+            return self.notes.push(format!(
+                "there is no interface \"{}\" in this network namespace, and the daemon would wait for \
+                 it; those there are: {} (see `ip link`)",
+                interface.name,
+                ThisMachine.interfaces().join(", ")
+            ));
+        };
+        self.queues(nic, interface);
+        self.mtu(nic, &facts);
+        self.mode(nic, interface, &facts);
+        self.gateways(nic, &facts);
+        self.addresses(nic, &facts);
+    }
+
+    fn queues(&mut self, nic: &Nic, interface: &Interface) {
+        let Ok(device) = Device::open(&interface.name) else { return };
+        let (name, channels) = (&interface.name, device.channels());
+        let queues = match interface.driver {
+            // It has one.
+            InterfaceDriver::AfPacket => 1,
+            InterfaceDriver::Auto | InterfaceDriver::AfXdp => channels.pairs() as usize,
+        };
+        let wanted = nic.engines.max(interface.queues.unwrap_or(0));
+        if wanted > queues {
+            self.add(
+                format!("the NIC \"{}\" wants {wanted} queues, and there are {queues}", nic.name),
+                format!(
+                    "lower `engines` and `queues`, or give the interface more, of at most {}: \
+                     ethtool -L {name} combined {wanted}",
+                    channels.pairs_max()
+                ),
+            );
+        }
+    }
+
+    fn mtu(&mut self, nic: &Nic, facts: &Facts) {
+        if let Some(wanted) = nic.mtu_bytes.filter(|wanted| usize::from(*wanted) > facts.mtu) {
+            let (name, mtu) = (&facts.name, facts.mtu);
+            let cause = format!("mtu_bytes = {wanted} is more than the MTU {mtu} of {name}");
+            self.add(
+                cause,
+                format!("lower it, or raise the other: ip link set {name} mtu {wanted}"),
+            );
+        }
+    }
+
+    fn mode(&mut self, nic: &Nic, interface: &Interface, facts: &Facts) {
+        let (name, driver) = (&facts.name, facts.driver.as_deref().unwrap_or("unknown"));
+        if interface.mode == XdpMode::ZeroCopy && WITHOUT_ZERO_COPY.contains(&driver) {
+            let cause = format!("{driver}, the driver of {name}, has no zero-copy");
+            self.add(cause, format!("leave `mode` of the NIC \"{}\" away, or \"copy\"", nic.name));
+        }
+    }
+
+    /// Those that are reached by the kernel's addresses; the others were checked with the text.
+    fn gateways(&mut self, nic: &Nic, facts: &Facts) {
+        if !nic.addresses.is_empty() || facts.addresses.is_empty() {
+            return;
+        }
+        let on_link = |gateway: IpAddr| {
+            let networks = facts
+                .addresses
+                .iter()
+                .map(|own| super::Network { address: own.address, prefix_bits: own.prefix_bits });
+            networks.into_iter().any(|network| network.on_link(gateway))
+        };
+        for gateway in nic.routes.iter().filter_map(|route| route.via).filter(|g| !on_link(*g)) {
+            let cause = format!("the gateway {gateway} is on no network of {}", facts.name);
+            self.add(cause, "name one that is, or give the interface an address there");
+        }
+    }
+
+    /// An address that the kernel has elsewhere would be two hosts' at once.
+    fn addresses(&mut self, nic: &Nic, facts: &Facts) {
+        let own = |address: IpAddr| facts.addresses.iter().any(|own| own.address == address);
+        let Ok(interfaces) = nix::ifaddrs::getifaddrs() else { return };
+        let elsewhere: Vec<(String, IpAddr)> = interfaces
+            .filter(|other| other.interface_name != facts.name)
+            .filter_map(|other| Some((other.interface_name, ip_of(&other.address?)?)))
+            .collect();
+        for network in nic.addresses.iter().filter(|network| !own(network.address)) {
+            let taken = elsewhere.iter().find(|(_, address)| *address == network.address);
+            if let Some((interface, address)) = taken {
+                let cause = format!("the kernel has the address {address} on {interface} already");
+                self.add(cause, format!("give the NIC \"{}\" another", nic.name));
+            }
+        }
+    }
+}
+
+fn ip_of(address: &nix::sys::socket::SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| IpAddr::V4(address.ip()));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::V6(address.ip())))
+}
+
+fn somebody_listens(socket: &Path) -> bool {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let attempt = || -> rustix::io::Result<()> {
+        let one = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        connect(one, &SocketAddrUnix::new(socket)?)
+    };
+    !matches!(attempt(), Err(rustix::io::Errno::CONNREFUSED | rustix::io::Errno::NOENT))
+}
