@@ -80,10 +80,12 @@ pub(crate) struct Broker {
 /// All that a broker can be told by its standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Three things that a service manager wants to hear (sd_notify(3)).
+    /// What a service manager wants to hear (sd_notify(3)).
     Ready,
     Alive,
     Stopping,
+    /// It waits for its interfaces.
+    Waiting,
     /// Read the configuration again. The only one that is answered, with a [`Reread`].
     Reread,
     /// Let everybody connect to the control socket, or its owner only.
@@ -180,10 +182,11 @@ impl AsFd for Broker {
 }
 
 impl Order {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Ready,
         Self::Alive,
         Self::Stopping,
+        Self::Waiting,
         Self::Reread,
         Self::OpenSocket,
         Self::CloseSocket,
@@ -196,9 +199,10 @@ impl Order {
     /// What the service manager is told, if it is.
     const fn notice(self) -> Option<&'static str> {
         match self {
-            Self::Ready => Some("READY=1"),
+            Self::Ready => Some("READY=1\nSTATUS=Serving apps"),
             Self::Alive => Some("WATCHDOG=1"),
             Self::Stopping => Some("STOPPING=1"),
+            Self::Waiting => Some("STATUS=Waiting for its interfaces to be there and up"),
             Self::Reread | Self::OpenSocket | Self::CloseSocket => None,
         }
     }

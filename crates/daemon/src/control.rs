@@ -128,6 +128,8 @@ pub struct ControlPlane {
     vif_next: u32,
     facts: Facts,
     rounds: Rounds,
+    /// The NIC whose interface was removed and made again.
+    replaced: Option<String>,
     /// Set when the host has been told to end.
     shutdown_deadline: Option<Instant>,
 }
@@ -170,6 +172,7 @@ impl ControlPlane {
             vif_next: 1,
             facts: Facts::new(config, clock),
             rounds: Rounds::default(),
+            replaced: None,
             shutdown_deadline: None,
         };
         plane.watch_all().map_err(errno)?;
@@ -211,6 +214,9 @@ impl ControlPlane {
         }
         if let Some(engine) = self.stopper.crashed() {
             return Err(Error::EngineCrashed(engine));
+        }
+        if let Some(nic) = self.replaced {
+            return Err(Error::InterfaceReplaced(nic));
         }
         match self.engines.iter().find(|engine| !engine.ended) {
             Some(engine) => Err(Error::EngineStuck(engine.name.clone())),

@@ -5,17 +5,22 @@ use std::sync::Arc;
 
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
 use clearway_nic::memif::Connect;
+use nix::net::if_::InterfaceFlags;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::broker::Broker;
-use crate::config::{Config, Network, Nic};
+use crate::broker::{Broker, Order};
+use crate::config::{Config, Driver, Network, Nic};
 use crate::confinement::Confinement;
 use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper};
 use crate::nic::OpenNic;
 use crate::privileges::OwnUser;
 use crate::socket::Listener;
 use crate::{Error, confinement, log, nic, privileges};
+
+/// Time between two looks for interfaces that are not there yet.
+const INTERFACES_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// A host that is open: the control socket takes connections and the NICs take frames, but nobody
 /// serves them yet.
@@ -123,6 +128,9 @@ pub fn run(config: &Config, path: &Path) -> Result<(), Error> {
     let clock = Clock::new();
     let user = own_user(config)?;
     let broker = Broker::start(config, path, user.as_ref())?;
+    if !await_interfaces(config, &signals, &broker)? {
+        return Ok(());
+    }
     let mut host = Host::open_with(config, &clock, Some(&broker))?;
     host.control.stop_on(signals)?;
     give_up_privileges(config, user.as_ref())?;
@@ -141,6 +149,49 @@ pub fn run(config: &Config, path: &Path) -> Result<(), Error> {
         let _ = thread.join();
     }
     Ok(())
+}
+
+/// Waits until all interfaces are there and up: what is opened is opened before the daemon confines
+/// itself. False if it is to end before.
+fn await_interfaces(config: &Config, signals: &Signals, broker: &Broker) -> Result<bool, Error> {
+    let failed = |error: rustix::io::Errno| Error::resources("wait for signals", error);
+    let mut told: Vec<&str> = Vec::new();
+    loop {
+        let missing = missing_interfaces(config);
+        if missing.is_empty() {
+            return Ok(true);
+        }
+        if missing != told {
+            tracing::warn!("waiting for interfaces to be there and up: {}", missing.join(", "));
+            broker.tell(Order::Waiting);
+            told = missing;
+        }
+        let mut signal = [PollFd::new(signals, PollFlags::IN)];
+        match poll(&mut signal, Some(&INTERFACES_PAUSE)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        if signals.want_the_end() {
+            return Ok(false);
+        }
+    }
+}
+
+/// The kernel's interfaces of the configuration that nobody can send through.
+fn missing_interfaces(config: &Config) -> Vec<&str> {
+    let there: Vec<String> = match nix::ifaddrs::getifaddrs() {
+        Ok(interfaces) => interfaces
+            .filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP))
+            .map(|interface| interface.interface_name)
+            .collect(),
+        // Then opening them says what is wrong.
+        Err(_) => return Vec::new(),
+    };
+    let names = config.nics.iter().filter_map(|nic| match &nic.driver {
+        Driver::Interface(interface) => Some(interface.name.as_str()),
+        Driver::Memif(_) | Driver::Dpdk(_) => None,
+    });
+    names.filter(|name| there.iter().all(|other| other != name)).collect()
 }
 
 /// The user to become, for whom the directory of the control socket is made.

@@ -332,3 +332,93 @@ fn messages_go_in_jumbo_frames() {
         assert!(mean > 700, "{driver}: frames of {mean} bytes");
     }
 }
+
+/// `--check` holds a configuration against the interface.
+#[test]
+fn check_finds_what_an_interface_cannot_do() {
+    let Some(veth) = Veth::new() else { return };
+    veth.ip(0, "link add cw9 type dummy");
+    veth.ip(0, "addr add 10.99.0.1/24 dev cw9");
+    let path = std::env::temp_dir().join(format!("clearway-check-if-{}", std::process::id()));
+    let socket = path.with_extension("sock");
+    let checked = |keys: &str| {
+        let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{keys}\n");
+        fs::write(&path, format!("control.socket = {socket:?}\n{nic}")).expect("written");
+        let output = veth.spaces[0].within(|| {
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_clearway"));
+            command.args(["daemon", "--check", "--config"]).arg(&path).output().expect("it starts")
+        });
+        let output = output.expect("the namespace can be entered");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    assert_eq!(checked("").0, Some(0), "{}", checked("").1);
+    let wrong = [
+        ("engines = 64", "wants 64 queues"),
+        ("driver = \"af_packet\"\nengines = 2", "wants 2 queues, and there are 1"),
+        ("mtu_bytes = 9000", "ip link set cw0 mtu 9000"),
+        ("mode = \"zero-copy\"", "has no zero-copy"),
+        ("gateway = \"10.99.1.1\"", "is on no network of cw0"),
+        ("addresses = [\"10.99.0.1/24\"]", "10.99.0.1 on cw9 already"),
+    ];
+    for (keys, part) in wrong {
+        let (code, text) = checked(keys);
+        assert_eq!(code, Some(2), "{keys}: {text}");
+        assert!(text.contains(part), "{keys}: {part} is missing in {text}");
+    }
+    fs::remove_file(&path).expect("removed");
+}
+
+/// A daemon that is started first waits for its interface, and for an address.
+#[test]
+fn daemon_waits_for_its_interface_and_its_address() {
+    let Some(veth) = Veth::new() else { return };
+    veth.ip(0, &format!("link del {INTERFACE}"));
+    for (nic, port) in [("driver = \"af_xdp\"", 4000), ("driver = \"af_packet\"", 4001)] {
+        let mut late = veth.hosts_not_ready([nic, nic], IPV4.map(IpAddr::V4));
+        eventually("it says what it waits for", || {
+            late.server.log().contains("waiting for interfaces to be there and up: cw0")
+        });
+        let peer = format!("peer name {INTERFACE} netns {}", veth.spaces[1].path().display());
+        veth.ip(0, &format!("link add {INTERFACE} type veth {peer}"));
+        for index in [0, 1] {
+            veth.ip(index, &format!("link set {INTERFACE} up"));
+        }
+        late.wait_until_ready();
+        assert_eq!(late.server.status()["engines"][0]["addresses"], serde_json::json!([]));
+        for index in [0, 1] {
+            veth.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
+        }
+        for daemon in [&late.client, &late.server] {
+            eventually("it has an address", || has_address(daemon, "10.78"));
+        }
+        Traffic::start(&late, port).goes_on();
+        assert!(late.server.terminate() && late.client.terminate());
+        veth.ip(0, &format!("link del {INTERFACE}"));
+    }
+}
+
+/// An interface that is removed is shown as such, and when another comes in its place, the daemon ends
+/// with an error, so that its service manager starts it again: and everything works.
+#[test]
+fn interface_that_is_made_again_is_noticed_and_opened_by_the_next_daemon() {
+    let Some(veth) = Veth::new() else { return };
+    let mut network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
+    Traffic::start(&network, 4000).goes_on();
+    veth.ip(0, &format!("link del {INTERFACE}"));
+    for daemon in [&network.client, &network.server] {
+        eventually("it notices", || daemon.status()["engines"][0]["interface_gone"] == true);
+    }
+    let peer = format!("peer name {INTERFACE} netns {}", veth.spaces[1].path().display());
+    veth.ip(0, &format!("link add {INTERFACE} type veth {peer}"));
+    for index in [0, 1] {
+        veth.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
+        veth.ip(index, &format!("link set {INTERFACE} up"));
+    }
+    let entered = "the namespace can be entered";
+    for (space, daemon) in veth.spaces.iter().zip([&mut network.client, &mut network.server]) {
+        assert_eq!(daemon.exit_code(), Some(1), "as on a failure: {}", daemon.log());
+        space.within(|| daemon.restart()).expect(entered);
+    }
+    Traffic::start(&network, 4001).goes_on();
+}

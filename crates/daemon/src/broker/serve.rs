@@ -120,7 +120,7 @@ fn obey_until_the_end(task: &Task) {
             Order::Reread => answer_with(&reread(&task.config)),
             Order::OpenSocket => set_mode(&task.control, 0o666),
             Order::CloseSocket => set_mode(&task.control, 0o600),
-            Order::Ready | Order::Alive | Order::Stopping => Ok(()),
+            Order::Ready | Order::Alive | Order::Stopping | Order::Waiting => Ok(()),
         };
         if let Err(error) = done {
             tracing::warn!(%error, ?order, "the broker could not do it");

@@ -22,17 +22,47 @@ const SETTLE_TIME: Duration = Duration::from_millis(10);
 /// Time between two readings.
 const READING_PAUSE: Duration = Duration::from_millis(200);
 
+/// Time between two looks for an interface that has gone.
+const GONE_PAUSE: Duration = Duration::from_millis(500);
+
+/// What has become of a network.
+enum Followed {
+    Same,
+    Changed(interface::Config),
+    /// The interface was removed just now.
+    Lost,
+    /// It was, and another of its name has been made.
+    Replaced,
+}
+
 /// The follower of a NIC, and when it is to read.
 #[derive(Debug)]
 pub(super) struct Following {
     follower: Follower,
     read_at: Option<Instant>,
     last_read: Option<Instant>,
+    /// The interface was removed.
+    is_gone: bool,
 }
 
 impl Following {
     pub(super) fn new(follower: Follower) -> Self {
-        Self { follower, read_at: None, last_read: None }
+        Self { follower, read_at: None, last_read: None, is_gone: false }
+    }
+
+    /// The interface was removed, as far as is known.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    /// There is no interface any more: looks whether another has come in its place, until one has.
+    fn lose(&mut self, now: Instant) -> Followed {
+        if self.follower.is_there() {
+            return Followed::Replaced;
+        }
+        self.read_at = Some(now + GONE_PAUSE);
+        let was_gone = std::mem::replace(&mut self.is_gone, true);
+        if was_gone { Followed::Same } else { Followed::Lost }
     }
 
     /// There are news: reads soon.
@@ -74,16 +104,26 @@ impl ControlPlane {
             if read_at.is_none_or(|due| now < due) {
                 continue;
             }
-            if let Some(network) = nic.follow(now, self.facts.udp_port) {
-                for engine in &mut self.engines {
-                    let network = Box::new(network.clone());
-                    engine.post(if engine.nic == index {
-                        EngineRequest::Network(network)
-                    } else {
-                        EngineRequest::NetworkElsewhere { nic: index, network }
-                    });
+            match nic.follow(now, self.facts.udp_port) {
+                Followed::Same => {}
+                Followed::Changed(network) => {
+                    for engine in &mut self.engines {
+                        let network = Box::new(network.clone());
+                        engine.post(if engine.nic == index {
+                            EngineRequest::Network(network)
+                        } else {
+                            EngineRequest::NetworkElsewhere { nic: index, network }
+                        });
+                    }
                 }
+                Followed::Lost => {
+                    tracing::error!(nic = nic.name, "the interface was removed; it is waited for");
+                }
+                Followed::Replaced => self.replaced = Some(nic.name.clone()),
             }
+        }
+        if self.replaced.is_some() {
+            self.begin_shutdown("an interface was removed and made again");
         }
     }
 
@@ -100,23 +140,26 @@ impl ControlPlane {
 }
 
 impl NicSlot {
-    /// Reads the facts again. Returns the network if it has become another one.
-    fn follow(&mut self, now: Instant, udp_port: u16) -> Option<interface::Config> {
-        let following = self.following.as_mut()?;
+    /// Reads the facts again.
+    fn follow(&mut self, now: Instant, udp_port: u16) -> Followed {
+        let Some(following) = self.following.as_mut() else { return Followed::Same };
         (following.read_at, following.last_read) = (None, Some(now));
         let change = match following.follower.read() {
             Ok(change) => change,
             Err(error) => {
-                tracing::warn!(nic = self.name, %error, "the network stays as it was");
-                return None;
+                tracing::debug!(nic = self.name, %error, "the interface cannot be read");
+                return following.lose(now);
             }
         };
         if let Some(is_up) = change.carrier {
             tracing::info!(nic = self.name, "the link is {}", if is_up { "up" } else { "down" });
         }
         let of_kernel = following.follower.is_of_kernel();
-        let network = change.is_other.then(|| following.follower.network().clone())?;
-        Some(self.set_network(network, of_kernel, udp_port))
+        if !change.is_other {
+            return Followed::Same;
+        }
+        let network = following.follower.network().clone();
+        Followed::Changed(self.set_network(network, of_kernel, udp_port))
     }
 
     /// Has packets to new addresses steered here, and those to old ones not any more. Returns what the

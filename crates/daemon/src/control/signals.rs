@@ -40,6 +40,11 @@ impl Signals {
         Ok(Self { descriptor: SignalFd::with_flags(&SigSet::from_iter(SIGNALS), flags)? })
     }
 
+    /// True if one has come that ends the daemon. Others that have come are forgotten.
+    pub(crate) fn want_the_end(&self) -> bool {
+        std::iter::from_fn(|| self.take()).any(|wish| matches!(wish, Wish::End(_)))
+    }
+
     /// What the next signal wants, if one has come.
     pub(super) fn take(&self) -> Option<Wish> {
         let info = self.descriptor.read_signal().ok().flatten()?;

@@ -11,6 +11,7 @@ use clearway_engine::{Clock, Request as EngineRequest, Snapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
+use super::network::Following;
 use super::requests::refusal;
 use super::session::{Session, Waiting};
 use crate::config::Config;
@@ -113,6 +114,8 @@ struct Engine {
     index: usize,
     /// The NIC that it serves.
     nic: String,
+    /// Its interface was removed.
+    interface_gone: bool,
     addresses: Vec<String>,
     #[serde(flatten)]
     snapshot: Snapshot,
@@ -299,7 +302,8 @@ impl ControlPlane {
             let nic = &self.nics[self.engines[index].nic];
             let addresses = nic.networks.iter().map(ToString::to_string).collect();
             let snapshot = self.shown(view, index, snapshot.as_ref()?);
-            Some(Engine { index, nic: nic.name.clone(), addresses, snapshot })
+            let interface_gone = nic.following.as_ref().is_some_and(Following::is_gone);
+            Some(Engine { index, nic: nic.name.clone(), interface_gone, addresses, snapshot })
         });
         let is_shown = |session: &&Session| match view {
             View::Everything => true,
@@ -421,7 +425,13 @@ mod tests {
             sessions: 0,
             waiting: 0,
             apps: Vec::new(),
-            engines: vec![Engine { index: 0, nic: String::new(), addresses: Vec::new(), snapshot }],
+            engines: vec![Engine {
+                index: 0,
+                nic: String::new(),
+                interface_gone: false,
+                addresses: Vec::new(),
+                snapshot,
+            }],
             flows_omitted: 0,
         };
         let text = fitting(status);

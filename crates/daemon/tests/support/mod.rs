@@ -63,14 +63,31 @@ impl Network {
 
     /// Two hosts with a NIC each, as `nics` describes them, which are started in two namespaces.
     pub(crate) fn in_namespaces(spaces: [&Namespace; 2], nics: [&str; 2], at: [IpAddr; 2]) -> Self {
+        let network = Self::in_namespaces_not_ready(spaces, nics, at);
+        network.wait_until_ready();
+        network
+    }
+
+    /// The same, without waiting until they answer.
+    pub(crate) fn in_namespaces_not_ready(
+        spaces: [&Namespace; 2],
+        nics: [&str; 2],
+        at: [IpAddr; 2],
+    ) -> Self {
         let directory = new_directory();
         let start = |index: usize, role: &str| {
-            let files = Files::new(&directory, role, nics[index]);
-            let spawned = spaces[index].within(|| spawn(&files.config));
-            Daemon::new(spawned.expect("the namespace can be entered"), files, at[index])
+            let Files { socket, config } = Files::new(&directory, role, nics[index]);
+            let spawned = spaces[index].within(|| spawn(&config));
+            let process = spawned.expect("the namespace can be entered");
+            Daemon { process, address: at[index], socket, config }
         };
         let (client, server) = (start(0, "client"), start(1, "server"));
         Self { client, server, directory }
+    }
+
+    pub(crate) fn wait_until_ready(&self) {
+        self.client.wait_until_ready();
+        self.server.wait_until_ready();
     }
 
     /// Two hosts joined by memif, with these keys in their `[[nic]]` sections.
@@ -211,6 +228,16 @@ impl Daemon {
     pub(crate) fn restart(&mut self) {
         self.process = spawn(&self.config);
         self.wait_until_ready();
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn exit_code(&mut self) -> Option<i32> {
+        let mut status = None;
+        eventually("the daemon ends", || {
+            status = self.process.try_wait().expect("its state");
+            status.is_some()
+        });
+        status.and_then(|status| status.code())
     }
 
     /// As `kill -9` does.

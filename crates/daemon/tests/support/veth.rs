@@ -59,6 +59,14 @@ impl Veth {
         self.hosts_with(&format!("user = \"{user}\"\n"), nics, at)
     }
 
+    /// The same, which have not answered yet when this returns.
+    pub(crate) fn hosts_not_ready(&self, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
+        let section = |nic| format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n");
+        let nics = nics.map(section);
+        let [first, second] = &self.spaces;
+        Network::in_namespaces_not_ready([first, second], [&nics[0], &nics[1]], at)
+    }
+
     fn hosts_with(&self, keys: &str, nics: [&str; 2], at: [IpAddr; 2]) -> Network {
         let section = |nic| format!("{keys}[[nic]]\ninterface = \"{INTERFACE}\"\n{nic}\n");
         let nics = nics.map(section);

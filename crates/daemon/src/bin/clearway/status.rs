@@ -116,7 +116,11 @@ fn engines_text(engines: &[Value]) -> String {
             "\nENGINE {} \"{}\": {}; idle {}; congestion {}; {} of {} turns busy\n",
             field(engine, "index"),
             field(engine, "engine"),
-            addresses.join(", "),
+            match (engine["interface_gone"].as_bool(), addresses.is_empty()) {
+                (Some(true), _) => "its interface was removed".to_owned(),
+                (_, true) => "no address yet".to_owned(),
+                _ => addresses.join(", "),
+            },
             field(engine, "idle"),
             field(engine, "congestion"),
             field(engine, "turns_busy"),
