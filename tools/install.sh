@@ -147,4 +147,5 @@ take_over
 record "$share/installed"
 LC_ALL=C sort -u "$work/installed" >"$manifest"
 tell_the_linker
-[ -n "$destdir" ] || say "done; the configuration to begin with: cp $share/clearway.toml /etc/clearway.toml"
+[ -n "$destdir" ] || say "done; the daemon's user: systemd-sysusers $prefix/lib/sysusers.d/clearway.conf;" \
+    "the configuration to begin with: cp $share/clearway.toml /etc/clearway.toml"

@@ -17,7 +17,7 @@ there() { [ -e "$1" ] || fail "$1 is not there"; }
 # complete ROOT LIBDIR PLUGINS
 complete() {
     local file sections
-    for file in bin/clearway lib/systemd/system/clearway.service include/clearway.h \
+    for file in bin/clearway lib/systemd/system/clearway.service lib/sysusers.d/clearway.conf include/clearway.h \
         share/clearway/{clearway.toml,clearway.lua} \
         share/man/man1/{clearway,clearway-ping}.1 share/bash-completion/completions/clearway \
         share/doc/clearway/{README.md,LICENSE,docs/wire.md,examples/hello.c}; do
