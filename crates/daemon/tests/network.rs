@@ -337,7 +337,7 @@ fn messages_go_in_jumbo_frames() {
 #[test]
 fn check_finds_what_an_interface_cannot_do() {
     let Some(veth) = Veth::new() else { return };
-    veth.ip(0, "link add cw9 type dummy");
+    veth.ip(0, "link add cw9 type veth peer name cw8");
     veth.ip(0, "addr add 10.99.0.1/24 dev cw9");
     let path = std::env::temp_dir().join(format!("clearway-check-if-{}", std::process::id()));
     let socket = path.with_extension("sock");

@@ -161,10 +161,10 @@ fn memory_of_one_user_holds_up_nobody_else() {
         return;
     }
     let network = for_nobody();
-    // How long two gigabytes take here and now, for who has to wait for them.
+    // How long half a gigabyte takes here and now, for who has to wait for it.
     let sizes = clearway_client::Sizes {
-        transmit_pool_bytes: 1 << 30,
-        receive_pool_bytes: 1 << 30,
+        transmit_pool_bytes: 1 << 28,
+        receive_pool_bytes: 1 << 28,
         ..SMALL
     };
     let began = Instant::now();

@@ -104,7 +104,7 @@ fn attach(socket: &Path, role: &str) -> Channel {
 
 /// Attaches and detaches as much memory as it can, again and again.
 fn hog(socket: &Path) {
-    let sizes = Sizes { transmit_pool_bytes: 1 << 30, receive_pool_bytes: 1 << 30, ..SMALL };
+    let sizes = Sizes { transmit_pool_bytes: 1 << 28, receive_pool_bytes: 1 << 28, ..SMALL };
     let options = Options { socket: socket.to_owned(), sizes, ..Options::new("hog") };
     for round in 0.. {
         match Channel::attach(&options) {
