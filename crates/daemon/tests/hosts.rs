@@ -272,7 +272,7 @@ fn two_apps_of_one_host_exchange_without_the_wire() {
 fn configuration_is_checked_before_anything_is_opened() {
     let network = Network::start();
     let file = network.client.socket.with_file_name("bad.toml");
-    std::fs::write(&file, "[[nic]]\ninterface = \"nope0\"\nidel = 1\n").expect("written");
+    std::fs::write(&file, "[[nic]]\ninterface = \"lo\"\nidel = 1\n").expect("written");
     for extra in [&["--check"][..], &[]] {
         let output = std::process::Command::new(env!("CARGO_BIN_EXE_clearway"))
             .args(["daemon", "--config"])
@@ -282,7 +282,7 @@ fn configuration_is_checked_before_anything_is_opened() {
             .expect("the command starts");
         assert_eq!(output.status.code(), Some(2));
         let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains("bad.toml:2:13: there is no interface \"nope0\""), "{text}");
+        assert!(text.contains("bad.toml:2:13: \"lo\" leads to no other host"), "{text}");
         assert!(text.contains("bad.toml:3:1: unknown key `idel`"), "{text}");
         assert!(text.contains("did you mean `idle`?"), "{text}");
     }
