@@ -119,7 +119,7 @@ test_rpms() {
     cp "$packages"/*.rpm "$root/tmp/"
     in_root "$root" sh -c 'rpm --install --nodeps /tmp/*.rpm' >"$work/rpm.log" 2>&1 || fail "rpm cannot install the packages"
     runs "$root"
-    in_root "$root" rpm --erase clearway-devel clearway-libs clearway
+    in_root "$root" rpm --erase clearway-devel clearway-libs clearway >"$work/rpm.log" 2>&1 || fail "rpm cannot remove them"
     nothing_left "$root"
     say "the .rpm packages were installed, used and removed"
 }
