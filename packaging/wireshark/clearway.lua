@@ -114,6 +114,7 @@ local malformed = {
     field = "A field that has only one right value has another",
     frame_type = "A frame of a type that this version does not know",
     ack_range = "An acknowledgement of numbers below zero, or with an empty range or gap",
+    second_ack = "A second acknowledgement in one packet",
     message_length = "A message that is longer than its packet",
     fragment_extent = "A fragment that is empty, or outside of its message, or of one too long",
     flow_id = "A flow id of zero where the sender had to choose one",
@@ -486,10 +487,13 @@ bodies[0] = function(context) -- data
     local tvb, at = context.tvb, HEADER_BYTES
     on_data(context, tvb:raw(8, 8))
     show_connection(context)
+    local has_ack = false
     while at < tvb:len() do
         local octet = tvb(at, 1):uint()
         local tree = context.tree:add(f.frame, tvb(at, 1))
         ensure(frames[octet], "frame_type")
+        ensure(octet ~= ACK or not has_ack, "second_ack")
+        has_ack = has_ack or octet == ACK
         tree:set_text("Frame: " .. frame_types[octet])
         at = frames[octet](context, tree, at)
     end

@@ -51,6 +51,8 @@ reasons! {
     FrameType = "frame_type",
     /// An acknowledgement of packet numbers below zero, or with an empty range or gap.
     AckRange = "ack_range",
+    /// A second acknowledgement in one packet.
+    SecondAck = "second_ack",
     /// A message that is longer than its packet.
     MessageLength = "message_length",
     /// A fragment that is empty, reaches beyond its message, or belongs to one that is too long.

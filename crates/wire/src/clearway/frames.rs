@@ -83,6 +83,7 @@ pub struct Fragment<'a> {
 #[derive(Clone, Debug)]
 pub struct Frames<'a> {
     rest: &'a [u8],
+    has_ack: bool,
 }
 
 impl<'a> Frames<'a> {
@@ -90,13 +91,13 @@ impl<'a> Frames<'a> {
     #[inline]
     #[must_use]
     pub const fn new(body: &'a [u8]) -> Self {
-        Self { rest: body }
+        Self { rest: body, has_ack: false }
     }
 
     /// Says whether all frames can be read, and if not, why. Cheaper than reading them.
     #[inline]
     pub fn check(&self) -> Result<(), Malformed> {
-        let mut rest = self.rest;
+        let (mut rest, mut has_ack) = (self.rest, self.has_ack);
         while let Some(&octet) = rest.first() {
             rest = match octet {
                 frame_type::PADDING => &rest[1..],
@@ -104,7 +105,11 @@ impl<'a> Frames<'a> {
                     let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(rest)?;
                     split_payload(rest, u32_at(head, 8))?.1
                 }
-                _ => split_frame(octet, rest)?.1,
+                frame_type::ACK if has_ack => return Err(Malformed::SecondAck),
+                _ => {
+                    has_ack |= octet == frame_type::ACK;
+                    split_frame(octet, rest)?.1
+                }
             };
         }
         Ok(())
@@ -121,9 +126,11 @@ impl<'a> Iterator for Frames<'a> {
         }
         let octet = *self.rest.first()?;
         let (frame, rest) = match split_frame(octet, self.rest) {
+            _ if self.has_ack && octet == frame_type::ACK => (Err(Malformed::SecondAck), &[][..]),
             Ok((frame, rest)) => (Ok(frame), rest),
             Err(reason) => (Err(reason), &[][..]),
         };
+        self.has_ack |= octet == frame_type::ACK;
         self.rest = rest;
         Some(frame)
     }

@@ -268,6 +268,21 @@ fn wrong_acks_are_malformed() {
 }
 
 #[test]
+fn a_second_ack_in_a_packet_is_malformed() {
+    let mut bytes = [0; 128];
+    let mut end = 0;
+    for count in 1..=3 {
+        end += emit_ack(&mut bytes[end..], 0, EcnReport::default(), [count..count + 1]);
+        end += emit_ping(&mut bytes[end..]);
+        let frames = Frames::new(&bytes[..end]);
+        let error = (count > 1).then_some(Malformed::SecondAck);
+        assert_eq!(frames.check().err(), error);
+        assert_eq!(frames.clone().find_map(Result::err), error);
+        assert_eq!(frames.filter(Result::is_ok).count(), 2, "the first of them, and a ping");
+    }
+}
+
+#[test]
 fn ack_ranges_beyond_32_bits_are_cut() {
     let far = 1u64 << 40;
     let mut bytes = [0; 64];
