@@ -72,6 +72,17 @@ impl RangeSet {
         (0..self.len()).map(|index| self.at(index))
     }
 
+    /// The ranges that have a number in `within`, ascending. Those before it are not looked at.
+    pub fn overlapping(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        let first = match &self.several {
+            Some(several) => several.partition_point(|range| range.end <= within.start),
+            None => 0,
+        };
+        let rest = (first..self.len()).map(|index| self.at(index));
+        rest.skip_while(move |range| range.end <= within.start)
+            .take_while(move |range| range.start < within.end && !within.is_empty())
+    }
+
     /// The number of ranges.
     #[must_use]
     #[inline]
@@ -238,6 +249,9 @@ mod tests {
                 let whole = ranges.iter().find(|range| range.contains(&value));
                 assert_eq!(ranges.range_of(value), whole, "seed {seed}");
                 assert_eq!(ranges.contains(value), oracle.contains(&value), "seed {seed}");
+                let within = ranges.overlapping(start..end);
+                let expected = ranges.iter().filter(|range| range.start < end && start < range.end);
+                assert!(within.eq(expected.filter(|_| start < end)), "seed {seed}");
             }
         }
     }

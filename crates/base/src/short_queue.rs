@@ -69,6 +69,16 @@ impl<T> ShortQueue<T> {
         }
     }
 
+    /// The one with so many before it, to be changed.
+    #[must_use]
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut T> {
+        match index {
+            0 => self.first.as_mut(),
+            _ => self.rest.as_mut()?.get_mut(index - 1),
+        }
+    }
+
     /// Appends one.
     #[inline]
     pub fn push_back(&mut self, element: T) {
@@ -146,6 +156,7 @@ mod tests {
             let end = start + random.below((length - start) as u64 + 1) as usize;
             assert!(queue.range_mut(start..end).eq(oracle.range_mut(start..end)));
             assert_eq!(queue.get(start), oracle.get(start));
+            assert_eq!(queue.get_mut(start), oracle.get_mut(start));
             let least = number.saturating_sub(random.below(20));
             let is_before = |element: &u64| *element < least;
             assert_eq!(queue.partition_point(is_before), oracle.partition_point(is_before));

@@ -65,6 +65,13 @@ impl TimerWheel {
         time_of(tick)
     }
 
+    /// `deadline` as the wheel knows it: rounded up to a tick.
+    #[must_use]
+    #[inline]
+    pub const fn rounded(deadline: Time) -> Time {
+        time_of(deadline.as_ns().div_ceil(1 << TICK_NS_LOG2))
+    }
+
     /// Timers that have not fired yet.
     #[must_use]
     pub const fn len(&self) -> usize {

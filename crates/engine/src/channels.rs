@@ -175,7 +175,7 @@ impl App for Channels {
             return None;
         }
         let channel = self.channel(listener.channel)?;
-        let Some(slot) = channel.open(peer, Link::Flow(flow), None) else {
+        let Some(slot) = channel.accept(peer, Link::Flow(flow)) else {
             self.counters.connections_refused += 1;
             return None;
         };

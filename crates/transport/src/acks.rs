@@ -120,3 +120,6 @@ impl Acks {
         self.unacknowledged_bytes = 0;
     }
 }
+
+#[cfg(test)]
+mod tests;

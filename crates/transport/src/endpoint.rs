@@ -19,6 +19,7 @@ use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
 use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters};
+use crate::shares::Shares;
 
 mod audit;
 mod closed;
@@ -27,6 +28,8 @@ mod handshake;
 mod path;
 mod peers;
 mod receive;
+#[cfg(test)]
+mod recount;
 mod strangers;
 mod table;
 mod transmit;
@@ -107,6 +110,8 @@ pub struct Endpoint {
     free: Vec<u32>,
     /// Flows by the peer's address and the flow id that it chose.
     by_peer: HashMap<(IpAddr, u64), u32, Keyed>,
+    /// Which hosts have opened the flows that were not begun here.
+    shares: Shares,
     closed: Closed,
     listeners: HashMap<u16, Owner, Keyed>,
     /// Service ports that another engine of this host listens on.
@@ -164,6 +169,7 @@ impl Endpoint {
             slots: Vec::new(),
             free: Vec::new(),
             by_peer: HashMap::with_hasher(keyed),
+            shares: Shares::default(),
             closed: Closed::new(keyed),
             listeners: HashMap::with_hasher(keyed),
             elsewhere: HashSet::with_hasher(keyed),

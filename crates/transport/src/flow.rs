@@ -25,6 +25,8 @@ use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 
 mod arrivals;
+#[cfg(test)]
+mod audit;
 mod books;
 mod opening;
 mod ports;
@@ -262,6 +264,11 @@ impl Flow {
     /// True if an app still holds the connection.
     pub(crate) const fn has_app(&self) -> bool {
         !matches!(self.state, State::Drained { .. })
+    }
+
+    /// True if the peer has opened it.
+    pub(crate) const fn was_accepted(&self) -> bool {
+        self.request.is_some()
     }
 
     pub(crate) const fn is_connecting(&self) -> bool {

@@ -22,6 +22,7 @@ mod mtu;
 mod outgoing;
 mod recovery;
 mod rtt;
+mod shares;
 #[cfg(test)]
 mod tests;
 mod unfinished;
@@ -32,4 +33,5 @@ pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
 pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
+pub use shares::Shares;
 pub use unfinished::Unfinished;

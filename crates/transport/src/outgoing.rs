@@ -14,6 +14,11 @@ use core::ops::Range;
 
 use crate::config::MESSAGE_OVERHEAD;
 
+/// Ranges of positions that are acknowledged, or lost, between others that are not, at most: the peer could make
+/// as many as there are packets, or messages in the app's pool. To find a place among so many costs no
+/// more than some packets; honest paths make fewer unless one packet in eight is lost.
+const RANGES_MAX: usize = crate::config::PACKETS_IN_FLIGHT_MAX / 8;
+
 /// A message that the app has submitted: where its bytes are, and its place in the sequence space.
 #[derive(Clone, Copy, Debug)]
 struct Message {
@@ -181,11 +186,8 @@ impl Outgoing {
         if range.is_empty() {
             return 0;
         }
-        if !self.lost.is_empty() {
-            self.lost.remove(range.clone());
-        }
         if range.start > self.acknowledged {
-            self.acknowledged_above.insert(range);
+            self.acknowledge_above(range);
             return 0;
         }
         self.acknowledged = self.acknowledged.max(range.end);
@@ -196,7 +198,25 @@ impl Outgoing {
             self.acknowledged = self.acknowledged.max(above.end);
             self.acknowledged_above.pop_first();
         }
+        if !self.lost.is_empty() {
+            self.lost.forget_below(self.acknowledged);
+        }
         self.pop_done()
+    }
+
+    /// `range` has arrived before others. If it is one too many, it is to be sent again: whoever
+    /// receives it twice takes it once.
+    fn acknowledge_above(&mut self, range: Range<u64>) {
+        self.acknowledged_above.insert(range.clone());
+        if self.acknowledged_above.len() > RANGES_MAX {
+            // It touches no other, or there would be no more than before.
+            self.acknowledged_above.remove(range.clone());
+            return self.lose(range);
+        }
+        if !self.lost.is_empty() {
+            self.lost.remove(range);
+            self.bound_lost();
+        }
     }
 
     fn pop_done(&mut self) -> u32 {
@@ -216,10 +236,26 @@ impl Outgoing {
         if range.is_empty() {
             return;
         }
-        self.lost.insert(range.clone());
-        let arrived = self.acknowledged_above.iter().skip_while(|above| above.end <= range.start);
-        for above in arrived.take_while(|above| above.start < range.end) {
+        self.lose(range.clone());
+        for above in self.acknowledged_above.overlapping(range) {
             self.lost.remove(above);
+        }
+        self.bound_lost();
+    }
+
+    fn lose(&mut self, range: Range<u64>) {
+        self.lost.insert(range);
+        self.bound_lost();
+    }
+
+    /// Keeps what is to be sent again in few ranges: what lies between the first two is sent again with
+    /// them, whether it has arrived or not.
+    fn bound_lost(&mut self) {
+        while self.lost.len() > RANGES_MAX
+            && let Some(first) = self.lost.pop_first()
+            && let Some(second) = self.lost.first()
+        {
+            self.lost.insert(first.start..second.end);
         }
     }
 
@@ -261,9 +297,34 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
-    use super::Outgoing;
-    use clearway_base::Random;
+    use super::{Outgoing, RANGES_MAX};
+    use clearway_base::{Random, RangeSet};
     use core::ops::Range;
+
+    impl Outgoing {
+        /// Every position that was sent has arrived, is in flight, or is to be sent again; and all books
+        /// are within their bounds.
+        pub(crate) fn audit(&self, in_flight: RangeSet) {
+            assert!(self.acknowledged <= self.next && self.next <= self.end);
+            for ranges in [&self.lost, &self.acknowledged_above] {
+                assert!(ranges.len() <= RANGES_MAX);
+                assert!(ranges.first().is_none_or(|first| first.start >= self.acknowledged));
+                assert!(ranges.last().is_none_or(|last| last.end <= self.next));
+            }
+            let mut known = in_flight;
+            for ranges in [&self.lost, &self.acknowledged_above] {
+                ranges.iter().for_each(|range| _ = known.insert(range));
+            }
+            known.remove(0..self.acknowledged);
+            let all = Some(self.acknowledged..self.next).filter(|range| !range.is_empty());
+            assert!(known.iter().eq(all), "{known:?} of {}..{}", self.acknowledged, self.next);
+            let ends = self.messages.iter().map(super::Message::end);
+            let starts = self.messages.iter().map(|message| message.start);
+            assert!(starts.skip(1).chain([self.end]).eq(ends) || self.messages.is_empty());
+            let begun = self.messages.iter().filter(|message| message.end() <= self.next).count();
+            assert_eq!(self.next_index, begun);
+        }
+    }
 
     /// Sends one packet of up to `room` payload bytes; returns its range.
     fn send(outgoing: &mut Outgoing, mut room: usize) -> Option<Range<u64>> {
@@ -323,6 +384,38 @@ mod tests {
         outgoing.acknowledge(0..264);
         outgoing.send_first_again(1000);
         assert_eq!(send(&mut outgoing, 200), Some(264..464));
+    }
+
+    /// A peer that acknowledges every other message would have us remember all of the app's pool.
+    #[test]
+    fn what_arrived_between_gaps_and_what_was_lost_have_bounded_books() {
+        const MESSAGES: u64 = 20_000;
+        let mut outgoing = Outgoing::new(u64::MAX);
+        (0..MESSAGES).for_each(|_| outgoing.push(0, 0));
+        let whole = |nth: u64| nth * 64..(nth + 1) * 64;
+        while send(&mut outgoing, 1).is_some_and(|range| range.end < 64 * MESSAGES) {}
+        // Half of it from below and half from above; the others count as lost.
+        for nth in 0..MESSAGES / 4 {
+            for message in [2 * nth, MESSAGES - 1 - 2 * nth] {
+                outgoing.acknowledge(whole(message | 1));
+                outgoing.send_again(whole(message & !1));
+            }
+            assert!(outgoing.acknowledged_above.len() <= RANGES_MAX);
+            assert!(outgoing.lost.len() <= RANGES_MAX);
+        }
+        let mut in_flight = RangeSet::new();
+        in_flight.insert(0..64 * MESSAGES);
+        outgoing.audit(in_flight);
+        let mut done = 0;
+        while let Some(range) = send(&mut outgoing, 1) {
+            done += outgoing.acknowledge(range);
+        }
+        for nth in 0..MESSAGES {
+            done += outgoing.acknowledge(whole(nth));
+        }
+        assert_eq!(u64::from(done), MESSAGES);
+        assert!(outgoing.is_done() && outgoing.lost.is_empty());
+        outgoing.audit(RangeSet::new());
     }
 
     #[test]

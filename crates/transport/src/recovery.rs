@@ -12,6 +12,15 @@ use crate::rtt::RttEstimator;
 /// Beyond this, doubling the probe timeout would overflow long before it mattered.
 const BACKOFF_MAX: u32 = 16;
 
+/// Packets without data in flight, at most. Further limits and paths wait: what is told last is what counts.
+const CONTROL_PACKETS_MAX: u32 = 256;
+/// Probes that limit frames may call for, if nothing is acknowledged: one is enough, unless it is lost.
+const EXPEDITED_MAX: u32 = 64;
+/// Probes beyond the packets that may be in flight: ten per second, for longer than any peer may be silent.
+const PROBES_MAX: usize = 1024;
+/// Numbers from the first packet in flight to the next one; a quarter of what 32 bits can tell apart.
+const NUMBERS_MAX: u64 = 1 << 30;
+
 /// What a packet carried, so that it can be sent again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
@@ -27,17 +36,62 @@ pub(crate) struct Content {
     pub(crate) is_size_probe: bool,
 }
 
+/// A packet that asks for an acknowledgement.
 #[derive(Clone, Debug)]
 struct SentPacket {
     sent: Time,
-    /// Zero once it is acknowledged or lost, and for packets that elicit no acknowledgement.
+    /// What it carried; see [`Content`].
+    start: u64,
+    length: u32,
+    /// The low half of its number.
+    number: u32,
+    /// Zero once it is acknowledged or lost: then it is done.
     bytes: u32,
-    content: Content,
+    /// So many packets from this one on are done, at least; 0 while it is not.
+    done: u32,
+    limit: bool,
+    close: bool,
+    path: bool,
+    is_size_probe: bool,
+    /// One that asked for nothing, between this packet and the one before, was acknowledged.
+    follows_acknowledged: bool,
 }
 
 impl SentPacket {
+    fn new(sent: Time, number: u64, bytes: usize, content: &Content) -> Self {
+        Self {
+            sent,
+            start: content.range.start,
+            length: (content.range.end - content.range.start) as u32, // of a packet
+            number: number as u32,
+            bytes: bytes as u32,
+            done: 0,
+            limit: content.limit,
+            close: content.close,
+            path: content.path,
+            is_size_probe: content.is_size_probe,
+            follows_acknowledged: false,
+        }
+    }
+
+    fn content(&self) -> Content {
+        Content {
+            range: self.start..self.start + u64::from(self.length),
+            limit: self.limit,
+            close: self.close,
+            path: self.path,
+            is_size_probe: self.is_size_probe,
+        }
+    }
+
     const fn is_outstanding(&self) -> bool {
         self.bytes > 0
+    }
+
+    /// It is acknowledged, or lost. Returns its size.
+    const fn finish(&mut self) -> u32 {
+        self.done = 1;
+        core::mem::replace(&mut self.bytes, 0)
     }
 }
 
@@ -72,21 +126,35 @@ pub(crate) struct Lost {
 }
 
 /// The sent packets of a flow and what became of them.
+///
+/// Only those that ask for an acknowledgement are kept. The others are not counted against the
+/// congestion window, and so a peer could make us send, and keep, as many as it likes.
 #[derive(Debug)]
 pub(crate) struct Recovery {
+    /// In the order of their numbers; the first of them is in flight.
     packets: ShortQueue<SentPacket>,
-    /// Number of the first of `packets`.
+    /// Number of the first of `packets`, or of the next one if there are none.
     first: u64,
+    next_number: u64,
     /// One more than the largest number that was acknowledged; 0 if none was.
     acked_end: u64,
     in_flight_bytes: u64,
     in_flight_packets: u32,
+    /// Of these, packets without data, which the congestion window does not hold back.
+    control_packets: u32,
     probes: u32,
+    /// Probes that the peer has called for since the last acknowledgement.
+    expedited: u32,
     /// When a packet that was overtaken counts as lost; `Time::MAX` if there is none.
     loss_time: Time,
     last_eliciting: Time,
+    /// The last packet that asked for no acknowledgement, while others were in flight.
+    last_silent: (u64, Time),
     /// Something has been lost before.
     reordering: Option<Box<Reordering>>,
+    /// Packets looked at: what the work of an acknowledgement is measured by.
+    #[cfg(test)]
+    looked_at: u64,
 }
 
 impl Recovery {
@@ -99,18 +167,24 @@ impl Recovery {
         Self {
             packets: ShortQueue::new(),
             first: next_number,
+            next_number,
             acked_end: 0,
             in_flight_bytes: 0,
             in_flight_packets: 0,
+            control_packets: 0,
             probes: 0,
+            expedited: 0,
             loss_time: Time::MAX,
             last_eliciting: Time::ZERO,
+            last_silent: (u64::MAX, Time::ZERO),
             reordering: None,
+            #[cfg(test)]
+            looked_at: 0,
         }
     }
 
-    pub(crate) fn next_number(&self) -> u64 {
-        self.first + self.packets.len() as u64
+    pub(crate) const fn next_number(&self) -> u64 {
+        self.next_number
     }
 
     pub(crate) const fn in_flight_bytes(&self) -> u64 {
@@ -127,24 +201,34 @@ impl Recovery {
         self.packets.len() >= PACKETS_IN_FLIGHT_MAX
     }
 
-    /// True if the peer makes us send acknowledgements without end and acknowledges nothing itself.
+    /// True if limits and paths may be told now, which the congestion window does not hold back.
+    pub(crate) const fn takes_control(&self) -> bool {
+        self.control_packets < CONTROL_PACKETS_MAX
+    }
+
+    /// True if the peer speaks and acknowledges nothing, however often it is asked.
     pub(crate) fn is_overrun(&self) -> bool {
-        self.packets.len() >= 16 * PACKETS_IN_FLIGHT_MAX
+        self.packets.len() >= PACKETS_IN_FLIGHT_MAX + PROBES_MAX
+            || self.next_number - self.first >= NUMBERS_MAX
     }
 
     /// Records the packet with [`Recovery::next_number`].
-    pub(crate) fn on_sent(&mut self, now: Time, bytes: usize, eliciting: bool, content: Content) {
-        if !eliciting && self.packets.is_empty() {
-            self.first += 1;
+    pub(crate) fn on_sent(&mut self, now: Time, bytes: usize, eliciting: bool, content: &Content) {
+        let number = self.next_number;
+        self.next_number += 1;
+        if !eliciting {
+            if self.packets.is_empty() {
+                self.first = self.next_number;
+            } else {
+                self.last_silent = (number, now);
+            }
             return;
         }
-        let bytes = if eliciting { bytes as u32 } else { 0 };
-        if eliciting {
-            self.in_flight_bytes += u64::from(bytes);
-            self.in_flight_packets += 1;
-            self.last_eliciting = now;
-        }
-        self.packets.push_back(SentPacket { sent: now, bytes, content });
+        self.in_flight_bytes += bytes as u64;
+        self.in_flight_packets += 1;
+        self.control_packets += u32::from(content.range.is_empty());
+        self.last_eliciting = now;
+        self.packets.push_back(SentPacket::new(now, number, bytes, content));
     }
 
     /// Takes an acknowledgement; `on_acked` gets what each newly acknowledged packet carried.
@@ -154,41 +238,23 @@ impl Recovery {
         ack: &Ack<'_>,
         mut on_acked: impl FnMut(&Content),
     ) -> Option<Acked> {
-        if ack.largest >= self.next_number() {
+        if ack.largest >= self.next_number {
             return None;
         }
         let mut acked = Acked::default();
         if let Some(reordering) = &mut self.reordering {
             acked.was_spurious = reordering.on_ack(ack, self.acked_end);
         }
-        let is_new = ack.largest >= self.acked_end;
+        let sent = if ack.largest < self.acked_end { None } else { self.sent_of(ack.largest) };
         for range in ack.ranges() {
             if range.end <= self.first {
                 break;
             }
-            let start = range.start.saturating_sub(self.first) as usize;
-            let end = (range.end - self.first) as usize;
-            for packet in
-                self.packets.range_mut(start..end).filter(|packet| packet.is_outstanding())
-            {
-                self.in_flight_bytes -= u64::from(packet.bytes);
-                self.in_flight_packets -= 1;
-                acked.bytes += u64::from(packet.bytes);
-                acked.packets += 1;
-                acked.largest_bytes = acked.largest_bytes.max(packet.bytes);
-                acked.newest_sent = acked.newest_sent.max(packet.sent);
-                packet.bytes = 0;
-                on_acked(&packet.content);
-            }
+            self.acknowledge(range, &mut acked, &mut on_acked);
         }
-        if acked.bytes > 0 {
-            self.probes = 0;
-            acked.largest_sent = ack
-                .largest
-                .checked_sub(self.first)
-                .filter(|_| is_new)
-                .and_then(|index| self.packets.get(index as usize))
-                .map(|packet| packet.sent);
+        if acked.packets > 0 {
+            (self.probes, self.expedited) = (0, 0);
+            acked.largest_sent = sent;
         }
         self.acked_end = self.acked_end.max(ack.largest + 1);
         self.pop_done();
@@ -198,20 +264,113 @@ impl Recovery {
         Some(acked)
     }
 
+    /// The packets with numbers in `range` have arrived. What is done already is not looked at again and
+    /// again: who acknowledges every other packet would have us go over all of them each time.
+    fn acknowledge(
+        &mut self,
+        range: Range<u64>,
+        acked: &mut Acked,
+        on_acked: &mut impl FnMut(&Content),
+    ) {
+        let (mut index, mut number) = (self.index_of(range.start), range.start);
+        loop {
+            let first = self.first;
+            let Some(packet) = self.packets.get_mut(index) else { return };
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            let is_next = number_of(packet, first) == number;
+            packet.follows_acknowledged |= !is_next && number < range.end;
+            if number_of(packet, first) >= range.end {
+                return;
+            }
+            if packet.is_outstanding() {
+                number = number_of(packet, first) + 1;
+                acked.packets += 1;
+                acked.newest_sent = acked.newest_sent.max(packet.sent);
+                self.control_packets -= u32::from(packet.length == 0);
+                on_acked(&packet.content());
+                let bytes = packet.finish();
+                acked.bytes += u64::from(bytes);
+                acked.largest_bytes = acked.largest_bytes.max(bytes);
+                self.in_flight_bytes -= u64::from(bytes);
+                self.in_flight_packets -= 1;
+                index += 1;
+            } else {
+                index = self.next_outstanding(index);
+                let next = self.packets.get(index);
+                number = next.map_or(range.end, |packet| number_of(packet, first));
+            }
+        }
+    }
+
+    /// The index of the first packet in flight behind the one at `index`, which is done. Each packet on the way
+    /// learns of one further ahead ("path halving" of disjoint sets, Tarjan and van Leeuwen,
+    /// 1984), so that the next search from there, or from before, is shorter.
+    fn next_outstanding(&mut self, mut index: usize) -> usize {
+        loop {
+            let done = |packet: Option<&SentPacket>| packet.map_or(0, |packet| packet.done);
+            let ahead = done(self.packets.get(index));
+            if ahead == 0 {
+                return index;
+            }
+            let further = done(self.packets.get(index + ahead as usize));
+            if let Some(packet) = self.packets.get_mut(index) {
+                packet.done = ahead + further;
+            }
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            index += (ahead + further) as usize;
+        }
+    }
+
+    /// The index of the first packet with this number or a later one.
+    fn index_of(&self, number: u64) -> usize {
+        let first = self.first;
+        // Where it would be if all numbers from the first on were of packets that are kept: nearly always so.
+        let most = number.saturating_sub(first).min(self.packets.len() as u64) as usize;
+        let is_there = most.checked_sub(1).and_then(|before| self.packets.get(before));
+        if is_there.is_none_or(|before| number_of(before, first) < number) {
+            return most;
+        }
+        self.packets.partition_point(|packet| number_of(packet, first) < number)
+    }
+
+    /// When the packet with this number was sent, if that is known.
+    fn sent_of(&self, number: u64) -> Option<Time> {
+        if number == self.last_silent.0 {
+            return Some(self.last_silent.1);
+        }
+        let packet = self.packets.get(self.index_of(number))?;
+        (number_of(packet, self.first) == number).then_some(packet.sent)
+    }
+
     /// True if there may be a packet in flight that was sent before one that is acknowledged.
     pub(crate) const fn has_overtaken(&self) -> bool {
         self.first < self.acked_end
     }
 
-    fn pop_done(&mut self) {
+    /// Forgets what is done before the first packet in flight. True if there was any.
+    fn pop_done(&mut self) -> bool {
+        let mut any = false;
         while self.packets.front().is_some_and(|packet| !packet.is_outstanding()) {
             self.packets.pop_front();
-            self.first += 1;
+            any = true;
         }
+        let first = self.first;
+        self.first =
+            self.packets.front().map_or(self.next_number, |packet| number_of(packet, first));
+        any
     }
 
     /// Declares packets lost that were overtaken by some later ones or by the loss delay; `on_lost`
     /// gets what they carried, and their sizes.
+    ///
+    /// A packet is not lost before those that were sent before it, so nothing is looked at behind the
+    /// first one that is not.
     pub(crate) fn detect_losses(
         &mut self,
         now: Time,
@@ -221,43 +380,52 @@ impl Recovery {
     ) -> Lost {
         self.loss_time = Time::MAX;
         let mut lost = Lost::default();
-        if !self.has_overtaken() {
-            return lost;
-        }
-        let largest_acked = self.acked_end - 1;
         let (threshold_packets, eighths) = match &self.reordering {
             Some(reordering) => (reordering.packets, reordering.eighths),
             None => (PACKET_THRESHOLD, EIGHTHS),
         };
         let loss_delay_ns = rtt.loss_delay_ns(granularity_ns, eighths);
         let mut run = None;
-        let overtaken = ((largest_acked - self.first) as usize).min(self.packets.len());
-        for (index, packet) in self.packets.range_mut(0..overtaken).enumerate() {
-            if !packet.is_outstanding() {
-                run = None;
-                continue;
+        while self.has_overtaken()
+            && let Some(packet) = self.packets.front()
+        {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
             }
-            let number = self.first + index as u64;
             let due = packet.sent + loss_delay_ns;
-            if due > now && number + threshold_packets > largest_acked {
-                self.loss_time = self.loss_time.min(due);
-                continue;
+            if due > now && self.first + threshold_packets >= self.acked_end {
+                self.loss_time = due;
+                break;
             }
-            self.in_flight_bytes -= u64::from(packet.bytes);
-            self.in_flight_packets -= 1;
+            let (sent, content, number) = (packet.sent, packet.content(), self.first);
+            if packet.follows_acknowledged {
+                run = None;
+            }
+            let bytes = self.give_up_first();
             lost.packets += 1;
-            if !packet.content.is_size_probe {
-                lost.bytes += u64::from(packet.bytes);
-                lost.last_sent = packet.sent;
-                let first_sent = *run.get_or_insert(packet.sent);
-                lost.span_ns = lost.span_ns.max(packet.sent.since(first_sent));
+            if !content.is_size_probe {
+                lost.bytes += u64::from(bytes);
+                lost.last_sent = sent;
+                let first_sent = *run.get_or_insert(sent);
+                lost.span_ns = lost.span_ns.max(sent.since(first_sent));
                 self.reordering.get_or_insert_default().on_lost(number);
             }
-            on_lost(&packet.content, packet.bytes);
-            packet.bytes = 0;
+            on_lost(&content, bytes);
+            if self.pop_done() {
+                run = None;
+            }
         }
-        self.pop_done();
         lost
+    }
+
+    /// The first packet is lost. Returns its size.
+    fn give_up_first(&mut self) -> u32 {
+        let Some(packet) = self.packets.pop_front() else { return 0 };
+        self.in_flight_bytes -= u64::from(packet.bytes);
+        self.in_flight_packets -= 1;
+        self.control_packets -= u32::from(packet.length == 0);
+        packet.bytes
     }
 
     /// Gives up all packets of more than `bytes_max` bytes, since the network says that none has passed.
@@ -266,10 +434,10 @@ impl Recovery {
         let mut given_up = Vec::new();
         for packet in self.packets.iter_mut() {
             if packet.bytes > u32::from(bytes_max) {
-                self.in_flight_bytes -= u64::from(packet.bytes);
+                self.control_packets -= u32::from(packet.length == 0);
+                self.in_flight_bytes -= u64::from(packet.finish());
                 self.in_flight_packets -= 1;
-                packet.bytes = 0;
-                given_up.push(packet.content.clone());
+                given_up.push(packet.content());
             }
         }
         self.pop_done();
@@ -278,8 +446,9 @@ impl Recovery {
 
     /// The size of the packet with this number, if it is in flight.
     pub(crate) fn bytes_of(&self, number: u64) -> Option<u32> {
-        let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        self.packets.get(index).map(|packet| packet.bytes).filter(|bytes| *bytes > 0)
+        let packet = self.packets.get(self.index_of(number))?;
+        let is_it = number_of(packet, self.first) == number && packet.is_outstanding();
+        is_it.then_some(packet.bytes)
     }
 
     /// When [`Recovery::on_timeout`] is to be called.
@@ -305,21 +474,25 @@ impl Recovery {
     pub(crate) fn on_probe_timeout(&mut self, now: Time) -> Option<Content> {
         self.probes += 1;
         self.last_eliciting = now;
-        self.packets
-            .iter()
-            .find(|packet| packet.is_outstanding())
-            .map(|packet| packet.content.clone())
+        self.packets.front().map(SentPacket::content)
     }
 
     /// The peer has told that it can take again what it had to drop: probe at once.
     pub(crate) fn expedite(&mut self, now: Time) -> bool {
         let waits = self.probes > 0 && self.in_flight_packets > 0;
+        let waits = waits && self.expedited < EXPEDITED_MAX;
         if waits {
+            self.expedited += 1;
             self.probes = 0;
             self.last_eliciting = now;
         }
         waits
     }
+}
+
+/// The number of a packet, given that of the first.
+fn number_of(packet: &SentPacket, first: u64) -> u64 {
+    first + u64::from(packet.number.wrapping_sub(first as u32))
 }
 
 /// How far packets of this path overtake each other. RFC 9002, 6.1.1: "Endpoints [...] MAY
@@ -387,103 +560,4 @@ impl Reordering {
 
 #[cfg(test)]
 #[expect(clippy::single_range_in_vec_init, reason = "an acknowledgement of one range")]
-mod tests {
-    use super::{Acked, Content, Lost, Recovery};
-    use crate::rtt::RttEstimator;
-    use clearway_base::Time;
-    use clearway_wire::clearway::{self, Frame, Frames};
-    use core::ops::Range;
-
-    /// What an acknowledgement of `ranges`, descending, says about when its largest was sent.
-    fn sample(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Option<u64> {
-        acknowledge(recovery, ranges).largest_sent.map(Time::as_ns)
-    }
-
-    fn acknowledge(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Acked {
-        let mut bytes = [0; 256];
-        let length = clearway::emit_ack(
-            &mut bytes,
-            0,
-            clearway::EcnReport::default(),
-            ranges.iter().cloned(),
-        );
-        let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes[..length]).next() else { panic!() };
-        recovery.on_ack(&ack, |_| ()).expect("was sent")
-    }
-
-    fn sent(packets: u64) -> Recovery {
-        let mut recovery = Recovery::new();
-        for number in 0..packets {
-            recovery.on_sent(Time::from_ns(100 * number), 1000, true, Content::default());
-        }
-        recovery
-    }
-
-    #[test]
-    fn only_a_new_largest_gives_a_round_trip_time() {
-        let mut recovery = sent(10);
-        assert_eq!(sample(&mut recovery, &[4..6, 0..2]), Some(500));
-        assert_eq!(sample(&mut recovery, &[4..6, 0..2]), None, "nothing new");
-        // What was late is new, but the largest is not: its time would be far too long.
-        assert_eq!(sample(&mut recovery, &[0..6]), None);
-        assert_eq!(sample(&mut recovery, &[0..10]), Some(900));
-    }
-
-    #[test]
-    fn a_packet_without_data_may_be_the_largest() {
-        let mut recovery = sent(2);
-        recovery.on_sent(Time::from_ns(777), 30, false, Content::default());
-        assert_eq!(sample(&mut recovery, &[0..3]), Some(777));
-        recovery.on_sent(Time::from_ns(900), 30, false, Content::default());
-        assert_eq!(sample(&mut recovery, &[0..4]), None, "no data in it");
-    }
-
-    #[test]
-    fn overtaken_by_three_or_by_time_is_lost() {
-        let mut recovery = sent(10);
-        sample(&mut recovery, &[3..4]);
-        let lost = detect(&mut recovery, 300);
-        assert_eq!(lost.packets, 1, "packet 0; 1 and 2 may still come");
-        assert!(!recovery.is_loss_due(Time::from_ns(10_000_099)));
-        assert!(recovery.is_loss_due(Time::from_ns(10_000_100)));
-        let lost = detect(&mut recovery, 10_000_100);
-        assert_eq!((lost.packets, lost.bytes, lost.last_sent.as_ns()), (1, 1000, 100));
-        detect(&mut recovery, 10_000_200);
-        assert_eq!(recovery.in_flight_bytes(), 6000);
-    }
-
-    /// Loss detection with a loss delay of 10 ms.
-    fn detect(recovery: &mut Recovery, now_ns: u64) -> Lost {
-        let rtt = RttEstimator::new();
-        recovery.detect_losses(Time::from_ns(now_ns), &rtt, 10_000_000, |_, _| {})
-    }
-
-    #[test]
-    fn a_packet_that_was_given_up_too_early_teaches_patience() {
-        let mut recovery = sent(40);
-        sample(&mut recovery, &[11..12]);
-        assert_eq!(detect(&mut recovery, 1200).packets, 9, "0 to 8");
-        assert!(acknowledge(&mut recovery, &[0..12]).was_spurious);
-        sample(&mut recovery, &[25..26, 0..12]);
-        assert_eq!(detect(&mut recovery, 2600).packets, 2, "12 and 13; the others have 12 to go");
-        assert!(!acknowledge(&mut recovery, &[25..30, 0..12]).was_spurious, "nothing of the lost");
-    }
-
-    #[test]
-    fn the_span_of_a_loss_ends_where_something_arrived() {
-        let mut recovery = sent(20);
-        sample(&mut recovery, &[19..20, 12..13]);
-        let lost = detect(&mut recovery, 3000);
-        assert_eq!((lost.packets, lost.span_ns), (16, 1100), "0 to 11, and 13 to 16");
-    }
-
-    #[test]
-    fn what_is_too_large_is_given_up_at_once() {
-        let mut recovery = sent(2);
-        recovery.on_sent(Time::from_ns(200), 1400, true, Content::default());
-        assert_eq!((recovery.bytes_of(2), recovery.bytes_of(3)), (Some(1400), None));
-        assert_eq!(recovery.give_up_larger(1200).len(), 1);
-        assert_eq!(recovery.in_flight_bytes(), 2000);
-        assert_eq!(recovery.bytes_of(2), None);
-    }
-}
+mod tests;

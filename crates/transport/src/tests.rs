@@ -27,6 +27,7 @@ struct Faults {
 /// An app with a pool of limited size, whose receive buffers are plain vectors.
 pub(crate) struct TestApp {
     transmit_pool: Vec<u8>,
+    pool_bytes: u64,
     pool_bytes_free: u64,
     unfinished: Unfinished,
     /// Where the connections that were accepted come from.
@@ -47,6 +48,7 @@ impl TestApp {
     pub(crate) fn new(pool_bytes: u64) -> Self {
         Self {
             transmit_pool: Vec::new(),
+            pool_bytes,
             pool_bytes_free: pool_bytes,
             unfinished: Unfinished::new(pool_bytes as u32),
             peers: HashMap::new(),
@@ -60,6 +62,13 @@ impl TestApp {
             closed: Vec::new(),
             pongs: Vec::new(),
         }
+    }
+
+    /// Made is free plus used.
+    fn audit(&self) {
+        let used: u64 = self.buffers.values().map(|buffer| buffer.len() as u64).sum();
+        assert_eq!(self.pool_bytes_free + used, self.pool_bytes);
+        assert!(self.delivered.iter().all(|(_, buffer)| self.buffers.contains_key(&buffer.id)));
     }
 
     fn peer(&self, owner: Owner) -> IpAddr {
@@ -169,6 +178,24 @@ struct Network {
     /// Hosts look at what has come at multiples of this only, if it is not 0.
     turn_ns: u64,
     count: u64,
+}
+
+/// What every test of a world with endpoints and apps counts when it ends.
+fn audit<'a>(ends: impl IntoIterator<Item = (&'a Endpoint, &'a TestApp)>) {
+    if std::thread::panicking() {
+        return;
+    }
+    for (endpoint, app) in ends {
+        endpoint.audit().expect("in order");
+        endpoint.recount();
+        app.audit();
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        audit(self.hosts.iter().map(|host| (&host.endpoint, &host.app)));
+    }
 }
 
 impl Network {

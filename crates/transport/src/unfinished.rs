@@ -112,7 +112,7 @@ fn piece_bytes(length: u32) -> u64 {
 }
 
 /// RFC 6177, section 2: a site has at least a /64, so all addresses of one count as one host.
-fn host(peer: IpAddr) -> IpAddr {
+pub(crate) fn host(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),

@@ -110,6 +110,14 @@ impl Channel {
         self.connections.open(peer, link, connecting)
     }
 
+    /// A connection that another host opens; its slot, or `None` if there is no room for that host.
+    pub(crate) fn accept(&mut self, peer: SocketAddr, link: Link) -> Option<u32> {
+        if self.has_too_much_pending() {
+            return None;
+        }
+        self.connections.accept(peer, link)
+    }
+
     /// The id by which the app names the connection in this slot.
     pub(crate) fn id(&self, slot: u32) -> u64 {
         self.connections.id(slot)

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use clearway_transport::{FlowKey, Owner};
+use clearway_transport::{FlowKey, Owner, Shares};
 
 /// Bits of a connection's slot number in the owner tag of a buffer; the rest tells one
 /// connection in a slot from the next.
@@ -42,6 +42,8 @@ pub(crate) struct Connection {
     pub(crate) link: Link,
     /// The app's name for its connection attempt, while that goes on.
     pub(crate) connecting: Option<u64>,
+    /// Another host has opened it.
+    is_accepted: bool,
     /// The app has closed; it hears no more but the end.
     pub(crate) closing: bool,
     /// Sends taken from the app, and those of them that are finished.
@@ -64,6 +66,7 @@ impl Connection {
             peer,
             link,
             connecting,
+            is_accepted: false,
             closing: false,
             submitted: 0,
             sent: 0,
@@ -94,12 +97,14 @@ pub(super) struct Connections {
     free: Vec<u32>,
     count: u32,
     count_max: u32,
+    /// Which hosts hold how many, of those that they have opened.
+    shares: Shares,
 }
 
 impl Connections {
     pub(super) fn new(count_max: u32) -> Self {
         let count_max = count_max.min(CONNECTIONS_MAX);
-        Self { slots: Vec::new(), free: Vec::new(), count: 0, count_max }
+        Self { slots: Vec::new(), free: Vec::new(), count: 0, count_max, shares: Shares::default() }
     }
 
     /// How many slots there are, free ones included.
@@ -140,9 +145,23 @@ impl Connections {
         Some(slot)
     }
 
+    /// One that another host opens; `None` as well if it would leave no room for other hosts.
+    pub(super) fn accept(&mut self, peer: SocketAddr, link: Link) -> Option<u32> {
+        if !self.shares.allows(peer.ip(), self.count_max - self.count, self.count_max) {
+            return None;
+        }
+        let slot = self.open(peer, link, None)?;
+        self.slots[slot as usize].connection.as_mut()?.is_accepted = true;
+        self.shares.take(peer.ip());
+        Some(slot)
+    }
+
     pub(super) fn remove(&mut self, slot: u32) -> Option<Connection> {
         let place = self.slots.get_mut(slot as usize)?;
         let connection = place.connection.take()?;
+        if connection.is_accepted {
+            self.shares.give_back(connection.peer.ip());
+        }
         place.generation = place.generation.wrapping_add(1);
         self.free.push(slot);
         self.count -= 1;
@@ -198,5 +217,34 @@ impl Connections {
             .iter()
             .enumerate()
             .filter_map(|(slot, place)| Some((slot as u32, place.connection.as_ref()?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Connections, Link};
+    use std::net::SocketAddr;
+
+    #[test]
+    fn a_greedy_host_leaves_room_for_others() {
+        let mut connections = Connections::new(80);
+        let peer = |host: u8| SocketAddr::from(([10, 0, 0, host], 20707));
+        let mut greedy = Vec::new();
+        while let Some(slot) = connections.accept(peer(1), Link::Resolving) {
+            greedy.push(slot);
+        }
+        assert_eq!(greedy.len(), 70);
+        for newcomer in 2..7 {
+            assert!(connections.accept(peer(newcomer), Link::Resolving).is_some());
+            assert!(connections.accept(peer(1), Link::Resolving).is_none());
+        }
+        // The app's own connections are nobody's share.
+        for _ in 0..5 {
+            connections.open(peer(1), Link::Resolving, None).expect("five are left");
+        }
+        assert!(connections.accept(peer(7), Link::Resolving).is_none());
+        greedy.iter().for_each(|slot| _ = connections.remove(*slot));
+        assert_eq!(connections.count(), 10);
+        assert!(connections.accept(peer(1), Link::Resolving).is_some(), "it may come again");
     }
 }

@@ -74,7 +74,9 @@ impl Endpoint {
         syn: &Syn<'_>,
         app: &mut impl App,
     ) {
-        let accepted = self.listener(syn.port).and_then(|listener| {
+        let has_room = self.has_room_for(between.peer.ip());
+        let listener = self.listener(syn.port).filter(|_| has_room);
+        let accepted = listener.and_then(|listener| {
             let local_id = self.reserve()?;
             let accepted = app.accept(listener, FlowKey(local_id), between.peer);
             if accepted.is_none() {
@@ -86,6 +88,7 @@ impl Endpoint {
             return self.refuse(now, between, request.token, syn);
         };
         self.counters.flows_accepted += 1;
+        self.shares.take(between.peer.ip());
         let (local, remote) = (between.local, between.daemon());
         let seed = self.secrets.next();
         let parameters = Parameters { owner, local_id, local, remote, window, seed };

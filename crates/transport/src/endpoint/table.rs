@@ -2,7 +2,7 @@
 //! are due, and how it ends.
 
 use core::hash::{BuildHasher, Hasher};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MILLISECOND, Time, TimerWheel};
 use siphasher::sip::SipHasher13;
@@ -16,6 +16,10 @@ use crate::flow::{Flow, Outcome};
 /// everything else.
 const TIMEOUTS_BURST: usize = 256;
 
+/// Timers of a slot that are remembered while the wheel holds them: one for each thing that a flow may wait
+/// for at a time (silence, losses and probes, an acknowledgement to send, pacing, a search for ports).
+const ALARMS: usize = 5;
+
 /// A place for a flow, a cache line of its own.
 #[derive(Debug)]
 #[repr(align(64))]
@@ -27,6 +31,24 @@ pub(super) struct Slot {
     /// move away: with many flows they had better not fetch them from memory to find that out.
     deadline: Time,
     alarms: Alarms,
+}
+
+#[cfg(not(test))]
+const _: () = assert!(size_of::<Slot>() == 64);
+
+#[cfg(test)]
+impl Slot {
+    /// The wheel wakes it by `deadline`, or a tick later.
+    pub(super) fn has_alarm(&self, deadline: Time) -> bool {
+        self.alarms.earliest() < deadline + MILLISECOND
+    }
+
+    /// Its timers in the wheel: those that count, and a few that were left behind.
+    pub(super) fn timers(&self) -> usize {
+        assert!(self.alarms.timers <= 2 * ALARMS, "{:?}", self.alarms);
+        assert!(self.alarms.times.is_sorted());
+        self.alarms.timers
+    }
 }
 
 impl Default for Slot {
@@ -45,49 +67,61 @@ impl Slot {
 
     /// Timers that it has in the wheel, or that have come due, and that count.
     pub(super) fn alarms_set(&self) -> usize {
-        [self.alarms.near, self.alarms.far].iter().filter(|at| **at != Time::MAX).count()
+        self.alarms.times.iter().filter(|at| **at != Time::MAX).count()
     }
 }
 
-/// The timers of a slot that the wheel holds and that count: at most two; `Time::MAX` if not set. Without the second, each
-/// return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
-/// behind in the wheel until the far one is due.
+/// The timers of a slot that the wheel holds and that count, the next one first; `Time::MAX` if not set. With fewer,
+/// each return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
+/// behind in the wheel until the far one is due, and a peer decides how often that happens.
 #[derive(Debug)]
 struct Alarms {
-    near: Time,
-    far: Time,
+    times: [Time; ALARMS],
+    /// All that the wheel holds, those included that no longer count.
+    #[cfg(test)]
+    timers: usize,
 }
 
 impl Default for Alarms {
     fn default() -> Self {
-        Self { near: Time::MAX, far: Time::MAX }
+        Self {
+            times: [Time::MAX; ALARMS],
+            #[cfg(test)]
+            timers: 0,
+        }
     }
 }
 
 impl Alarms {
     fn earliest(&self) -> Time {
-        self.near.min(self.far)
+        self.times[0]
     }
 
     /// Sees to it that the wheel fires by `deadline`, if there is one.
     fn set(&mut self, wheel: &mut TimerWheel, slot: u32, deadline: Time) {
-        if self.earliest() <= deadline {
+        if self.earliest() <= TimerWheel::rounded(deadline) {
             return;
         }
-        if self.far == Time::MAX {
-            self.far = self.near;
+        if self.times[ALARMS - 1] == Time::MAX {
+            self.times.rotate_right(1);
         }
-        self.near = wheel.set(slot, deadline);
+        self.times[0] = wheel.set(slot, deadline);
+        #[cfg(test)]
+        {
+            self.timers += 1;
+        }
     }
 
     /// True if the timer that has fired is one that counts.
     fn take(&mut self, fired: Time) -> bool {
-        let alarm = if self.near == fired { &mut self.near } else { &mut self.far };
-        let counts = *alarm == fired;
-        if counts {
-            *alarm = Time::MAX;
+        #[cfg(test)]
+        {
+            self.timers -= 1;
         }
-        counts
+        let Some(index) = self.times.iter().position(|time| *time == fired) else { return false };
+        self.times[index] = Time::MAX;
+        self.times[index..].rotate_left(1);
+        true
     }
 }
 
@@ -109,6 +143,13 @@ impl Endpoint {
             None => return None,
         };
         Some(self.secret_id() | u64::from(slot))
+    }
+
+    /// True if `peer` may open one more flow.
+    pub(super) fn has_room_for(&self, peer: IpAddr) -> bool {
+        let places = FLOWS_MAX.min(self.config.flows_max as usize);
+        let free = places.saturating_sub(self.slots.len() - self.free.len());
+        self.shares.allows(peer, free as u32, places as u32) // no more than fit into an id
     }
 
     /// Random bits with the engine's index where a flow id has it, and no slot. Never 0, which on
@@ -258,6 +299,9 @@ impl Endpoint {
         if let Some(mut flow) = self.slots[slot].flow.take() {
             self.slots[slot].deadline = Time::MAX;
             flow.discard(app);
+            if flow.was_accepted() {
+                self.shares.give_back(flow.remote().ip());
+            }
             self.by_peer.remove(&(flow.remote().ip(), flow.peer_id()));
             self.free.push(slot as u32);
         }

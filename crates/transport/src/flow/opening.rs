@@ -212,7 +212,7 @@ impl Flow {
     fn emit_probe(&mut self, now: Time, round: u16, bytes: &mut [u8]) -> usize {
         let end = HEADER_LENGTH + clearway::emit_probe(&mut bytes[HEADER_LENGTH..], round);
         Header::data(self.peer_id, self.recovery.next_number(), false).emit(bytes);
-        self.recovery.on_sent(now, end, false, Content::default());
+        self.recovery.on_sent(now, end, false, &Content::default());
         clearway::seal(&mut bytes[..end]);
         end
     }

@@ -27,14 +27,18 @@ impl Flow {
             State::Open | State::Closing => {
                 self.ack_is_due(now)
                     || self.ports.is_spraying()
-                    || self.arrivals.has_news()
-                    || self.limit_due
+                    || self.has_control()
                     || self.probe_due
                     || self.may_close()
                     || (self.outgoing.has_data() && self.may_send_data(now))
                     || (self.mtu.probe_bytes().is_some() && self.may_send_data(now))
             }
         }
+    }
+
+    /// True if limits or paths are to be told, and may be.
+    fn has_control(&self) -> bool {
+        (self.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
     }
 
     /// True if messages wait, or parts of them.
@@ -112,16 +116,8 @@ impl Flow {
         }
         let mut frames_start = at;
         let mut content = Content::default();
-        if self.arrivals.has_news() {
-            (frames_start, at) = self.emit_news(bytes, at, &mut content);
-        }
-        if self.limit_due {
-            self.limit_due = false;
-            content.limit = true;
-            at += clearway::emit_limit(
-                &mut bytes[at..at + LIMIT_FRAME_LENGTH],
-                self.incoming.announce_limit(),
-            );
+        if self.has_control() {
+            (frames_start, at) = self.emit_control(bytes, at, &mut content);
         }
         let probe = core::mem::take(&mut self.probe_due);
         if probe || (self.outgoing.has_data() && self.may_send_data(now)) {
@@ -144,8 +140,28 @@ impl Flow {
         at
     }
 
-    /// Writes what is to be told of paths from `at` on; returns where that begins which asks for an
-    /// acknowledgement, and where it ends.
+    /// Writes what is to be told of paths and limits from `at` on; returns where that begins which asks for
+    /// an acknowledgement, and where it ends.
+    fn emit_control(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        content: &mut Content,
+    ) -> (usize, usize) {
+        let mut start = at;
+        if self.arrivals.has_news() {
+            (start, at) = self.emit_news(bytes, at, content);
+        }
+        if self.limit_due {
+            self.limit_due = false;
+            content.limit = true;
+            let limit = self.incoming.announce_limit();
+            at += clearway::emit_limit(&mut bytes[at..at + LIMIT_FRAME_LENGTH], limit);
+        }
+        (start, at)
+    }
+
+    /// Its paths.
     #[inline(never)]
     fn emit_news(
         &mut self,
@@ -242,7 +258,7 @@ impl Flow {
         if eliciting && self.recovery.in_flight_bytes() == 0 {
             self.asked = now;
         }
-        self.recovery.on_sent(now, packet.len(), eliciting, content);
+        self.recovery.on_sent(now, packet.len(), eliciting, &content);
         if eliciting {
             self.pacer.on_sent(packet.len() as u64);
         }

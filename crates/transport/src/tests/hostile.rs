@@ -6,7 +6,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{self, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, PacketType};
 
-use super::{LISTENER, PORT, TestApp, WINDOW, content};
+use super::{LISTENER, PORT, TestApp, WINDOW, audit, content};
 use crate::{Arrival, Config, Destination, Endpoint, FlowKey, Owner, Reason};
 
 const OWNER: Owner = Owner { channel: 1, connection: 1 };
@@ -15,6 +15,12 @@ struct Host {
     address: SocketAddr,
     endpoint: Endpoint,
     app: TestApp,
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        audit([(&self.endpoint, &self.app)]);
+    }
 }
 
 impl Host {
@@ -433,4 +439,71 @@ fn flow_ids_tell_nothing_of_each_other() {
         assert_eq!(id & 0xf_ffff, index as u64, "its slot");
         assert!(ids[..index].iter().all(|other| (id ^ other) >> 20 != 0));
     }
+}
+
+/// Opens flows from one host until it is refused; returns how many it got.
+fn open_all(server: &mut Host, index: u8) -> usize {
+    let before = server.app.accepted.len();
+    for nth in 0..45 {
+        let mut client = Host::new(index, 0);
+        client.endpoint = Endpoint::new(Config::default(), START, nth, [index; 16]);
+        let (from, to) = (client.address, server.address);
+        client.endpoint.connect(START, OWNER, from, to, PORT, WINDOW).expect("room");
+        server.packets(START);
+        exchange(server, &mut client, START);
+    }
+    server.app.accepted.len() - before
+}
+
+#[test]
+fn a_greedy_host_leaves_room_for_others() {
+    let mut server = Host::new(1, 1 << 20);
+    let config = Config { flows_max: 40, ..Config::default() };
+    server.endpoint = Endpoint::new(config, START, 1, [1; 16]);
+    server.endpoint.listen(PORT, LISTENER).expect("free");
+    assert_eq!(open_all(&mut server, 2), 35);
+    for newcomer in 3..8 {
+        assert_eq!(open_all(&mut server, newcomer), 1);
+    }
+    assert_eq!(open_all(&mut server, 8), 0, "there is none left");
+    for nth in 0..35 {
+        let key = server.app.accepted[nth];
+        server.endpoint.abort(key, Reason::Reset, &mut server.app);
+    }
+    assert_eq!(open_all(&mut server, 3), 30, "what nobody else wants");
+}
+
+/// A peer that has the engine send packets, and never acknowledges the first of them.
+#[test]
+fn one_that_acknowledges_nothing_and_provokes_more_is_kept_few_books_of() {
+    let mut scene = Scene::new(16 << 20);
+    let probe = scene.hostile.packet_numbered(0, clearway::emit_ping);
+    let key = FlowKey::of(&probe).expect("a packet");
+    for nth in 0..20_000_u32 {
+        let at = nth * 10;
+        // What asks for an acknowledgement, a path, a limit (an empty message is released), or a probe.
+        let packet = scene.hostile.packet(|frames| {
+            let mut end = clearway::emit_ping(frames);
+            end += clearway::emit_probe(&mut frames[end..], nth as u16);
+            end += clearway::emit_limit(&mut frames[end..], u64::from(at) + WINDOW);
+            // Its credit is what it was: limits are not told without end either.
+            if nth < 4000 {
+                end + clearway::emit_message(&mut frames[end..], 0, nth, 0)
+            } else {
+                end
+            }
+        });
+        scene.attack(&packet);
+        while let Some((_, buffer)) = scene.server.app.delivered.pop_front() {
+            scene.server.app.release(buffer);
+            scene.server.endpoint.release(scene.now, key, 0);
+        }
+        scene.now = scene.now + 10 * MICROSECOND;
+        scene.server.endpoint.handle_timeouts(scene.now, &mut scene.server.app);
+        scene.server.packets(scene.now);
+    }
+    assert!(scene.server.app.closed.is_empty(), "{:?}", scene.server.app.closed);
+    assert_eq!(scene.server.endpoint.counters().dropped_violation, 0);
+    let kept = scene.server.endpoint.flow_of(key).packets_kept();
+    assert!((200..512).contains(&kept), "{kept}");
 }

@@ -9,7 +9,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::PacketType;
 
-use super::{LISTENER, PORT, TestApp, WINDOW, content};
+use super::{LISTENER, PORT, TestApp, WINDOW, audit, content};
 use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Owner};
 
 /// How a NIC spreads what it receives.
@@ -65,6 +65,13 @@ struct World {
     listener: usize,
     /// Packets that a NIC has sent.
     sent: u64,
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let engines = self.hosts.iter().flat_map(|host| &host.engines);
+        audit(engines.map(|engine| (&engine.endpoint, &engine.app)));
+    }
 }
 
 impl World {
