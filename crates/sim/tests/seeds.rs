@@ -128,6 +128,10 @@ fn what_has_failed_once() {
             "each probe repeated what the receiver had no room for, and what was due was never sent",
         ),
         (7, "early messages of different sizes had taken every slab of the receive pool"),
+        (
+            912_000_129,
+            "a syn that was repeated for seconds gave a round trip of seconds, and probes waited for it",
+        ),
     ];
     for (seed, what) in seeds {
         let result = run(&Options::new(seed), &mut |_| {});

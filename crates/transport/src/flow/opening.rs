@@ -23,9 +23,27 @@ pub(super) struct Connecting {
     token: u64,
     cookie: Vec<u8>,
     peer_engines: u8,
-    /// When the first syn left, with the cookie if there is one, for the first RTT sample.
+    /// When the first syn left, with the cookie if there is one, for the first RTT sample; and the last.
     sent: Option<Time>,
+    sent_last: Time,
+    /// What the challenge says of the round-trip time.
+    known_rtt_ns: u64,
     pub(super) give_up: Time,
+}
+
+impl Connecting {
+    /// How long the syn-ack that has come now was under way. RFC 6298, section 3: samples "MUST NOT be
+    /// made using segments that were retransmitted (and thus for which it is ambiguous whether the
+    /// reply was for the first instance of the packet or a later instance)". One is needed, though, and of
+    /// repeated syns the last tells more: one that was repeated for seconds would make probes wait for
+    /// as long.
+    fn rtt_ns(&self, now: Time, was_repeated: bool) -> u64 {
+        let since_first_ns = self.sent.map_or(0, |sent| now.since(sent));
+        if !was_repeated {
+            return since_first_ns;
+        }
+        now.since(self.sent_last).max(self.known_rtt_ns).min(since_first_ns)
+    }
 }
 
 /// The syn that opened a flow: its token, the UDP port that it came from, and how long the client took
@@ -54,6 +72,8 @@ impl Flow {
             cookie: Vec::new(),
             peer_engines: 1,
             sent: None,
+            sent_last: now,
+            known_rtt_ns: 0,
             give_up: now + config.connect_timeout_ns,
         }));
         let mut flow = Self { service_port, ..Self::new(now, config, p, state) };
@@ -112,6 +132,7 @@ impl Flow {
         let known = self.ports.pin(now, config, known, challenge.engines, challenge.port)?;
         connecting.cookie = challenge.cookie.to_vec();
         connecting.sent = None;
+        connecting.known_rtt_ns = known.rtt_ns;
         connecting.peer_engines = challenge.engines;
         Some(known)
     }
@@ -131,8 +152,8 @@ impl Flow {
         if connecting.token != token || !VERSIONS.contains(&syn_ack.version) {
             return false;
         }
-        let sent = connecting.sent.unwrap_or(now);
-        let (rtt_ns, engines) = (now.since(sent), connecting.peer_engines);
+        let rtt_ns = connecting.rtt_ns(now, self.ports.has_repeated());
+        let engines = connecting.peer_engines;
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
         self.rtt.sample(rtt_ns, HostDelay::default(), config.ack_delay_ns);
@@ -181,8 +202,8 @@ impl Flow {
     fn emit_syn(&mut self, now: Time, config: &Config, bytes: &mut [u8]) -> usize {
         let (engines, pass_on) = (self.engines(config), self.ports.is_desperate());
         let State::Connecting(connecting) = &mut self.state else { return 0 };
-        // The first of those that a syn-ack may answer: what is too long does less harm than too short.
         connecting.sent = connecting.sent.or(Some(now));
+        connecting.sent_last = now;
         let syn = Syn {
             source_flow: self.local_id,
             port: self.service_port,

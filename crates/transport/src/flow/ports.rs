@@ -154,6 +154,11 @@ impl Ports {
         self.spray.as_ref().is_some_and(|spray| spray.is_desperate())
     }
 
+    /// What is sent now has been sent before, and got no answer in time.
+    pub(super) fn has_repeated(&self) -> bool {
+        self.spray.as_ref().is_some_and(|spray| !spray.is_first_wave())
+    }
+
     /// The round of the packets to be sent; `None` if they are those of the set-up.
     pub(super) const fn probe_round(&self) -> Option<u16> {
         if self.round == SET_UP { None } else { Some(self.round) }

@@ -163,3 +163,21 @@ fn a_host_that_is_away_for_a_while_is_no_congestion() {
     assert!(info.rtt_ns > 300 * MICROSECOND, "{info:?}");
     assert!(info.congestion_window_bytes > 200_000, "{info:?}");
 }
+
+/// Found by the simulator: probes then waited for seconds, too, and nothing else found out that the path
+/// takes smaller packets only.
+#[test]
+fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
+    let mut network = Network::new(28, &Config::default(), Faults::default(), 1 << 20);
+    network.delay_ns = 10 * MILLISECOND;
+    network.connect();
+    network.run_until(|network| network.hosts[1].endpoint.counters().challenges_sent > 0);
+    network.step();
+    network.faults.loss = 1000;
+    let end = network.now + 2 * SECOND;
+    network.run_until(|network| network.now > end);
+    network.faults.loss = 0;
+    network.run_until(|network| network.hosts[0].app.connected == 1);
+    let info = network.hosts[0].endpoint.flows().next().expect("open");
+    assert!((20 * MILLISECOND..40 * MILLISECOND).contains(&info.rtt_ns), "{info:?}");
+}
