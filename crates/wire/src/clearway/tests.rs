@@ -272,7 +272,12 @@ fn a_second_ack_in_a_packet_is_malformed() {
     let mut bytes = [0; 128];
     let mut end = 0;
     for count in 1..=3 {
-        end += emit_ack(&mut bytes[end..], 0, EcnReport::default(), [count..count + 1]);
+        end += emit_ack(
+            &mut bytes[end..],
+            0,
+            EcnReport::default(),
+            core::iter::once(count..count + 1),
+        );
         end += emit_ping(&mut bytes[end..]);
         let frames = Frames::new(&bytes[..end]);
         let error = (count > 1).then_some(Malformed::SecondAck);
