@@ -6,8 +6,9 @@
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// The processor that the calling thread runs on at this moment.
-#[must_use]
+/// The processor that the calling thread runs on at this moment. The first call in a process finds
+/// out how to ask, which takes system calls; later ones take none.
+#[allow(clippy::must_use_candidate, reason = "a first call may be made for its effect")]
 pub fn current_processor() -> u32 {
     rustix::thread::sched_getcpu() as u32
 }
