@@ -134,6 +134,16 @@ impl Clause {
         self.intersection(other).as_ref() == Some(other)
     }
 
+    /// This clause with what follows from it: what has no tag has no VLAN id.
+    #[must_use]
+    pub fn in_full(&self) -> Self {
+        let no_vlan = Self::new(Pattern::ANY.with(fields::VLAN_ID, 0));
+        match self.pattern.field(fields::TAGGED) {
+            (1, 0) => self.intersection(&no_vlan).unwrap_or(*self),
+            _ => *self,
+        }
+    }
+
     /// The clause as patterns alone: the product of the prefixes of both ranges.
     pub fn patterns(&self) -> impl Iterator<Item = Pattern> {
         let (pattern, destinations) = (self.pattern, self.destination_ports);

@@ -5,7 +5,8 @@
 //!  text ──▶ Filter ──▶ Clause ... ──▶ Rule ──▶ Table ◀── Digest
 //!           "or"       "and"          + rank     linear, adaptive, tuple, production
 //!                                     + action
-//!  Registry: VIFs with their owners, the refusal of conflicts, and the tables in use
+//!  Registry: VIFs with their owners, and the refusal of conflicts (the control plane's)
+//!  Directory: who receives and may send what, with the table in use (an engine's)
 //! ```
 //!
 //! No I/O, no clock. What a digest holds is in `clearway_wire::digest`; what an owner does with
@@ -14,14 +15,17 @@
 //! "TupleMerge: Fast Software Packet Processing for Online Packet Classification".
 
 mod clause;
+pub mod directory;
 pub mod filter;
 mod pattern;
 mod ports;
 pub mod registry;
 mod rule;
+mod slab;
 pub mod table;
 
 pub use clause::Clause;
+pub use directory::Directory;
 pub use filter::Filter;
 pub use pattern::Pattern;
 pub use ports::Ports;

@@ -264,6 +264,8 @@ pub struct Limits {
     pub vifs_total: usize,
     /// Virtual interfaces and captures of one user, if no rule says otherwise.
     pub vifs_per_user: usize,
+    /// Alternatives in the filters of all virtual interfaces of one user, on each NIC.
+    pub patterns_per_user: usize,
     /// Ports of the host's addresses that one virtual interface may be about.
     pub ports_per_vif: usize,
     /// The same of all interfaces of one user, on each NIC. Where the kernel shares the NIC, its
@@ -424,6 +426,7 @@ impl Default for Limits {
             listeners_per_channel: 64,
             vifs_total: 16_384,
             vifs_per_user: 4096,
+            patterns_per_user: 16_384,
             ports_per_vif: 256,
             ports_per_user: 1024,
         }

@@ -58,7 +58,7 @@ use groups::GroupSource;
 use listeners::Listeners;
 use log_budget::LogBudget;
 use manager::Manager;
-pub(crate) use nics::{Ethernet, NicSlot};
+pub(crate) use nics::{Ethernet, NicSlot, Vifs};
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
@@ -245,6 +245,7 @@ impl ControlPlane {
         }
         self.advance_pings();
         self.advance_status();
+        self.advance_checks();
         self.follow_networks();
         self.advance_watchdog();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
@@ -261,6 +262,7 @@ impl ControlPlane {
             self.accept_again,
             self.networks_due(),
             self.watchdog_due(),
+            self.checks_due(),
         ];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
@@ -379,7 +381,7 @@ impl ControlPlane {
             Some(attached) => {
                 let (engine, channel) = (attached.engine, attached.channel);
                 self.forget_listeners(engine, channel);
-                self.forget_vifs(session.peer.user, engine, channel);
+                self.forget_vifs(engine, channel);
                 self.engines[engine].remove_channel(channel);
                 if self.log_budget.take(session.peer.user) {
                     let app = &attached.app;

@@ -13,7 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::broker::{Broker, Order};
 use crate::config::{Config, Driver, Network, Nic};
 use crate::confinement::Confinement;
-use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper};
+use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper, Vifs};
 use crate::nic::OpenNic;
 use crate::privileges::OwnUser;
 use crate::socket::Listener;
@@ -60,10 +60,11 @@ impl Host {
             let interface::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
             let of_nic = first..first + nic.engines;
+            let vifs = Vifs::new(&settings.interface, config.udp_port, &config.policy.limits);
             first = of_nic.end;
             groups.push((settings, dealt(opened.queues, nic.engines)));
             copies.push(opened.copies);
-            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
+            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel, vifs));
         }
         let (seed, secret) =
             random().map_err(|error| Error::resources("draw random numbers", error))?;

@@ -75,12 +75,10 @@ pub enum Request {
         spec: Box<CaptureSpec>,
     },
     /// Take note of a virtual interface that another engine of the NIC serves, so that its frames find
-    /// it and nobody here is given what it may send. Answered by [`Event::VifOpened`].
+    /// it. Answered by [`Event::VifOpened`].
     NoteVif {
         /// The index of that engine among the host's.
         engine: usize,
-        /// The name of its app.
-        app: String,
         /// Its channel there.
         channel: u32,
         /// Its id.
@@ -184,7 +182,7 @@ pub enum Event {
         /// Why it was not opened.
         result: Result<(), VifRefused>,
     },
-    /// The answer to [`Request::CloseVif`]. From now on its patterns are free.
+    /// The answer to [`Request::CloseVif`]. From now on nothing comes to it, and it sends nothing.
     VifClosed {
         /// The channel.
         channel: u32,

@@ -301,7 +301,8 @@ impl Engine {
             congestion: config.congestion,
             ..clearway_transport::Config::default()
         };
-        let switch = Switch::new(interface.mac(), interface.entries(config.udp_port));
+        let switch =
+            Switch::new(interface.mac(), interface::entries(&config.interface, config.udp_port));
         let mut core = Core {
             interface,
             switch,

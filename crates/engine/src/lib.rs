@@ -31,4 +31,4 @@ pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
     VifSnapshot,
 };
-pub use switch::{CaptureSpec, PRIORITY_MAX, VifRefused, VifSpec};
+pub use switch::{CaptureSpec, PRIORITY_MAX, VifRefused, VifSpec, VifTexts};

@@ -1,8 +1,11 @@
 //! What an engine says about itself: the data behind `clearway status`.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use serde::Serialize;
+
+use crate::switch::VifTexts;
 
 /// Connections of which an engine tells.
 pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;
@@ -141,12 +144,9 @@ pub struct VifSnapshot {
     pub channel: u32,
     /// Its declared priority.
     pub priority: u16,
-    /// What it receives, as filters.
-    pub receive: Vec<String>,
-    /// What it gets copies of.
-    pub copies: Vec<String>,
-    /// What it may send.
-    pub transmit: Vec<String>,
+    /// What it receives, gets copies of, and may send.
+    #[serde(flatten)]
+    pub texts: Arc<VifTexts>,
     /// Frames and bytes it has moved and lost, by name.
     pub counters: Vec<(&'static str, u64)>,
     /// Frames that it was not allowed to send, by reason.

@@ -9,7 +9,7 @@ use clearway_base::SECOND;
 use clearway_channel::burst::Point;
 use clearway_channel::{Code, Command};
 use clearway_classify::Filter;
-use clearway_engine::{CaptureSpec, Event, Request, VifRefused, VifSpec};
+use clearway_engine::{CaptureSpec, Event, Request, VifSpec};
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::{MacAddress, arp, ethernet, ipv4, protocol, udp};
 use world::many::{ManyWorld, Place};
@@ -186,7 +186,7 @@ fn port_spec(world: &ManyWorld, host: usize, port: u16) -> VifSpec {
         )]),
         priority: 0,
         mac,
-        rate_frames_per_s: None,
+        ..VifSpec::default()
     }
 }
 
@@ -288,22 +288,6 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     assert!(capture.frames.iter().all(delivered), "whose they are is said");
     let came_by_lane = world.counter(owner, "lane_frames_received");
     assert!((100..200).contains(&came_by_lane), "three of four queues: {came_by_lane}");
-}
-
-#[test]
-fn patterns_of_apps_on_different_engines_collide() {
-    let mut world = ManyWorld::new(7, &[3]);
-    let [one, other] = [1, 2].map(|engine| Place { host: 0, engine });
-    let (first, second) = (world.attach(one, SIZES), world.attach(other, SIZES));
-    let spec = port_spec(&world, 0, 5000);
-    world.open_vif(one, &first, 1, spec.clone()).expect("the port is free");
-    let refused = world.open_vif(other, &second, 2, spec.clone()).expect_err("it is taken");
-    let VifRefused::Transmit { owner, .. } = refused else { panic!("{refused}") };
-    assert_eq!(owner, format!("app app-{0} (channel {0})", first.channel));
-    for at in [one, other, Place { host: 0, engine: 0 }] {
-        world.post(at, Request::CloseVif { channel: first.channel, vif: 1, told: None });
-    }
-    world.open_vif(other, &second, 2, spec).expect("it is free again");
 }
 
 #[test]

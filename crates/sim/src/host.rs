@@ -161,9 +161,8 @@ impl Host {
     /// Opens a virtual interface for an app, as soon as all engines know whose it is.
     pub(crate) fn open_vif(&mut self, engine: u32, channel: u32, vif: u32, spec: &VifSpec) {
         for other in self.siblings_of(engine) {
-            let (app, spec) = (format!("app-{channel}"), Box::new(spec.clone()));
-            let engine = engine as usize;
-            self.post(other, Request::NoteVif { engine, app, channel, vif, spec });
+            let (engine, spec) = (engine as usize, Box::new(spec.clone()));
+            self.post(other, Request::NoteVif { engine, channel, vif, spec });
         }
         self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
     }

@@ -137,13 +137,12 @@ fn vif_spec() -> VifSpec {
         receive: filter(format!(
             "ether dst {MAC_TEXT} and dst host {ADDRESS} and udp dst port {PORT}"
         )),
-        copies: Vec::new(),
         transmit: filter(format!(
             "ether src {MAC_TEXT} and src host {ADDRESS} and udp src port {PORT}"
         )),
         priority: 0,
         mac: MAC,
-        rate_frames_per_s: None,
+        ..VifSpec::default()
     }
 }
 

@@ -1,8 +1,7 @@
-//! Why a VIF is not registered, and why a packet is not sent.
+//! Why a VIF is not registered.
 
-use super::OwnerId;
-use crate::{Clause, Filter};
-use clearway_wire::digest::{Digest, Field, Layer, Network, fields};
+use super::{OwnerId, UserId};
+use crate::Filter;
 
 /// Why a VIF is not registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,9 +36,30 @@ pub enum Refusal {
         /// The priority that both have.
         priority: u16,
     },
-    /// The host has as many as it may have.
+    /// Only the host may send what is wanted.
     #[error(
-        "there are {limit} {what} already, which is the host's limit; remove some, or raise it"
+        "send pattern `{wanted}` overlaps with `{existing}`, which only the host's own {name} may send; \
+         choose other ports or addresses"
+    )]
+    SendReserved {
+        /// The alternative that is refused.
+        wanted: Filter,
+        /// What it overlaps with.
+        existing: Filter,
+        /// What of the host has it.
+        name: &'static str,
+    },
+    /// The host receives all that is wanted.
+    #[error("`{wanted}` is received by the host's own {name}; choose other ports or addresses")]
+    ReceiveReserved {
+        /// The alternative that is refused.
+        wanted: Filter,
+        /// What of the host has it.
+        name: &'static str,
+    },
+    /// There would be more than there may be.
+    #[error(
+        "all users together would have more than {limit} {what}, which is the limit; close some first"
     )]
     TooMany {
         /// Of what.
@@ -47,86 +67,18 @@ pub enum Refusal {
         /// How many there may be.
         limit: usize,
     },
-    /// The owner has as many as it may have.
+    /// The user would have more than it may have.
     #[error(
-        "owner {} would have more than {limit} {what}, which is the limit; remove some, or raise it",
-        owner.0
+        "the virtual interfaces of user {} would have more than {limit} {what}, which is the limit; close \
+         some first, or use a wider pattern that covers several",
+        user.0
     )]
-    TooManyOfOwner {
+    TooManyOfUser {
         /// Of what.
         what: &'static str,
         /// How many there may be.
         limit: usize,
         /// Whose.
-        owner: OwnerId,
+        user: UserId,
     },
-}
-
-/// What is wrong with a packet that a VIF may not send, in the order in which it is looked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum SendFault {
-    /// The VIF may send nothing.
-    Nothing,
-    /// The Ethernet source is another's.
-    MacSource,
-    /// The VLAN tag, its absence, or its id.
-    Vlan,
-    /// It is ARP, IPv4, IPv6 or something else, and may not be, or its ether type.
-    Network,
-    /// The protocol.
-    Protocol,
-    /// It cannot be understood up to its ports, or is a later fragment.
-    Unclear,
-    /// The IP source, or the sender of an ARP message.
-    Source,
-    /// The source port.
-    SourcePort,
-    /// Where it goes: an address or a port, or type and code of ICMP.
-    Destination,
-    /// Something else that the pattern asks for.
-    Other,
-}
-
-impl SendFault {
-    /// The fault that comes last: of the alternative that fits best. `None` if one matches.
-    pub(super) fn of(filter: &Filter, digest: &Digest) -> Option<Self> {
-        if filter.matches(digest) {
-            return None;
-        }
-        filter.clauses().iter().map(|clause| Self::first(clause, digest)).max()
-    }
-
-    fn first(clause: &Clause, digest: &Digest) -> Self {
-        let differs = |field: Field| {
-            let (mask, value) = clause.pattern().field(field);
-            digest.field(field) & mask != value
-        };
-        let source_port = digest.field(fields::SOURCE_PORT) as u16;
-        let source = [fields::IPV6_SOURCE_HIGH, fields::IPV6_SOURCE_LOW, fields::IPV4_SOURCE];
-        let is_ipv6 = clause.pattern().field(fields::NETWORK) == (7, Network::Ipv6 as u64);
-        let source = if is_ipv6 { &source[..2] } else { &source[2..] };
-        let checks = [
-            (Self::MacSource, differs(fields::MAC_SOURCE)),
-            (Self::Vlan, differs(fields::TAGGED) || differs(fields::VLAN_ID)),
-            (Self::Network, differs(fields::NETWORK) || differs(fields::ETHER_TYPE)),
-            (Self::Protocol, differs(fields::PROTOCOL)),
-            (Self::Unclear, differs(fields::LAYER) || differs(fields::FIRST_FRAGMENT)),
-            (Self::Source, source.iter().any(|&field| differs(field))),
-            (
-                Self::SourcePort,
-                digest.layer() == Layer::Ports
-                    && (differs(fields::SOURCE_PORT)
-                        || !clause.source_ports().contain(source_port)),
-            ),
-            (
-                Self::Destination,
-                differs(fields::DESTINATION_PORT)
-                    || differs(fields::IPV4_DESTINATION)
-                    || differs(fields::IPV6_DESTINATION_HIGH)
-                    || differs(fields::IPV6_DESTINATION_LOW)
-                    || differs(fields::MAC_DESTINATION),
-            ),
-        ];
-        checks.iter().find(|(_, is_it)| *is_it).map_or(Self::Other, |(fault, _)| *fault)
-    }
 }

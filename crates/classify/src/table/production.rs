@@ -24,6 +24,7 @@ mod subtable;
 mod tree;
 
 use super::{BATCH_MAX, Table};
+use crate::slab::without_free_end;
 use crate::{Rule, RuleId};
 use cache::{Cache, Questions};
 use clearway_wire::digest::Digest;
@@ -32,7 +33,7 @@ use plan::Plan;
 use recent::{Place, Recent};
 use search::Search;
 use slots::Slots;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use tree::Trees;
 
@@ -52,6 +53,8 @@ const DEBT_PART: usize = 4;
 const DEBT_PER_SLICE: usize = 32;
 /// Or when so many slots of rules that are gone are in lists, of all.
 const RETIRED_PART: usize = 2;
+/// Memory is given back when fewer than one place in so many is used.
+const SPARSE: usize = 4;
 /// So many slots are looked at in a slice when rules move.
 const MOVED: usize = 32;
 
@@ -91,7 +94,8 @@ pub struct Production {
     /// Those of them that no tree ever has: they are best found by a hash.
     connections: usize,
     wide: Vec<Wide>,
-    wide_free: Vec<u32>,
+    /// Free places among those, the lowest first.
+    wide_free: BTreeSet<u32>,
     /// Where the work on a batch is done; what is left of the last one means nothing.
     search: Box<Search>,
     questions: Box<Questions>,
@@ -119,7 +123,7 @@ impl Production {
             exact: 0,
             connections: 0,
             wide: Vec::new(),
-            wide_free: Vec::new(),
+            wide_free: BTreeSet::new(),
             search: Box::new(Search::new()),
             questions: Box::new(Questions::new()),
         }
@@ -153,7 +157,7 @@ impl Production {
 
     fn entry(&mut self, rule: &Rule) -> Entry {
         let wide = Wide::of(rule).map_or(Entry::NARROW, |wide| {
-            let at = self.wide_free.pop().unwrap_or(self.wide.len() as u32);
+            let at = self.wide_free.pop_first().unwrap_or(self.wide.len() as u32);
             if at as usize == self.wide.len() {
                 self.wide.push(wide);
             } else {
@@ -168,6 +172,18 @@ impl Production {
         let pattern = entry.pattern(&self.wide);
         let flows = self.exact * FLOWS_OF_EXACT + (self.places.len() - self.exact) * FLOWS;
         self.cache.update(&pattern, &entry.looks_at(&self.wide), flows);
+    }
+
+    /// Gives back memory that only rules which are gone have needed.
+    fn trim(&mut self) {
+        let Self { wide, wide_free, places, .. } = self;
+        wide.truncate(without_free_end(wide_free, wide.len()));
+        if wide.len() < wide.capacity() / SPARSE {
+            wide.shrink_to(wide.len() * 2);
+        }
+        if places.len() < places.capacity() / SPARSE {
+            places.shrink_to(places.len() * 2);
+        }
     }
 
     /// A slice of what is to be done so that packets are found faster.
@@ -213,7 +229,8 @@ impl Production {
             self.work = Work::None;
             self.debt = 0;
         }
-        for slot in slots {
+        // The highest slots may have been given back meanwhile.
+        for slot in slots.start..slots.end.min(self.slots.entries().len()) {
             let entry = &self.slots.entries()[slot];
             if !self.slots.is_named(slot as u32) || entry.is_never() || slot == Slots::END as usize
             {
@@ -280,8 +297,9 @@ impl Table for Production {
         self.exact -= usize::from(entry.is_exact());
         self.update_cache(&entry);
         if entry.is_wide() {
-            self.wide_free.push(entry.wide);
+            self.wide_free.insert(entry.wide);
         }
+        self.trim();
         true
     }
 

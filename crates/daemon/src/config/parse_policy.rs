@@ -115,6 +115,7 @@ fn limits(mut section: Section<'_>) -> Limits {
     count("listeners_per_channel", &mut limits.listeners_per_channel);
     count("vifs_total", &mut limits.vifs_total);
     count("vifs_per_user", &mut limits.vifs_per_user);
+    count("patterns_per_user", &mut limits.patterns_per_user);
     count("ports_per_vif", &mut limits.ports_per_vif);
     count("ports_per_user", &mut limits.ports_per_user);
     if let Some(given) = section.integer("connections_per_channel", 1..=MANY) {

@@ -22,10 +22,8 @@ impl ControlPlane {
                 self.listening(engine, channel, listener, result);
             }
             Event::ListenerNoted { id } => self.listener_noted(id),
-            Event::VifOpened { channel, vif, result } => {
-                self.vif_opened(engine, channel, vif, result);
-            }
-            Event::VifClosed { channel, vif } => self.vif_closed(engine, channel, vif),
+            Event::VifOpened { vif, result, .. } => self.vif_opened(engine, vif, result),
+            Event::VifClosed { vif, .. } => self.vif_closed(engine, vif),
             Event::ChannelRemoved { channel: number, end } => {
                 self.give_back(ChannelPlace { engine, channel: number }, end);
             }

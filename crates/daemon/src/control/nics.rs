@@ -8,7 +8,7 @@ use clearway_nic::interface::Steering;
 
 use super::neighbours::Link;
 use super::network::Following;
-use super::vifs::Vifs;
+pub(crate) use super::vifs::Vifs;
 use crate::config::Network;
 use crate::nic::KernelSide;
 
@@ -47,6 +47,7 @@ impl NicSlot {
         networks: Vec<Network>,
         ethernet: Ethernet,
         kernel: KernelSide,
+        vifs: Vifs,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -56,7 +57,7 @@ impl NicSlot {
             steering: kernel.steering,
             link: kernel.neighbours.map(Link::new),
             following: kernel.follower.map(Following::new),
-            vifs: Vifs::default(),
+            vifs,
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clearway_channel::Code;
 use clearway_channel::control::{Refusal, Reply, STATUS_PART_BYTES_MAX, StatusPart};
-use clearway_engine::{Clock, Request as EngineRequest, Snapshot};
+use clearway_engine::{Clock, Request as EngineRequest, Snapshot, VifSnapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
@@ -26,6 +26,10 @@ const STATUS_BYTES_MAX: usize = 1 << 20;
 const FLOWS_MAX: usize = STATUS_BYTES_MAX / 200;
 /// Sessions of one user that wait for a state, or hold one that they have not read yet.
 const STATUS_PER_USER_MAX: usize = 8;
+
+/// What virtual interfaces take of it at most, and what each takes besides its filters.
+const VIF_BYTES_MAX: usize = STATUS_BYTES_MAX / 2;
+const VIF_BYTES_BESIDES: usize = 300;
 
 /// What does not change while the host runs.
 #[derive(Debug)]
@@ -92,6 +96,8 @@ struct Status {
     engines: Vec<Engine>,
     /// Flows that are not shown because the answer would have been too large.
     flows_omitted: usize,
+    /// The same of virtual interfaces.
+    vifs_omitted: usize,
 }
 
 /// One attached app.
@@ -323,6 +329,7 @@ impl ControlPlane {
             apps: self.apps(view),
             engines: engines.collect(),
             flows_omitted: 0,
+            vifs_omitted: 0,
         }
     }
 
@@ -357,7 +364,10 @@ fn fitting(mut status: Status) -> String {
     for engine in &mut status.engines {
         engine.snapshot.flows.truncate(FLOWS_MAX / engines);
     }
+    let vifs_before = vifs(&status);
+    omit_vifs(&mut status);
     loop {
+        status.vifs_omitted = vifs_before - vifs(&status);
         status.flows_omitted = flows_before - flows(&status);
         let text = serde_json::to_string(&status).unwrap_or_default();
         if text.len() <= STATUS_BYTES_MAX {
@@ -376,6 +386,23 @@ fn fitting(mut status: Status) -> String {
             halve(&mut engine.snapshot.flows);
         }
     }
+}
+
+/// Leaves as many virtual interfaces as fit, so that no more text is made than can be told.
+fn omit_vifs(status: &mut Status) {
+    let mut left = VIF_BYTES_MAX;
+    for vifs in status.engines.iter_mut().map(|engine| &mut engine.snapshot.vifs) {
+        let fits = |vif: &VifSnapshot| {
+            let bytes = vif.texts.bytes() + VIF_BYTES_BESIDES;
+            left = left.saturating_sub(bytes);
+            left > 0
+        };
+        vifs.truncate(vifs.iter().map(fits).take_while(|fits| *fits).count());
+    }
+}
+
+fn vifs(status: &Status) -> usize {
+    status.engines.iter().map(|engine| engine.snapshot.vifs.len()).sum()
 }
 
 fn flows(status: &Status) -> usize {
@@ -433,6 +460,7 @@ mod tests {
                 snapshot,
             }],
             flows_omitted: 0,
+            vifs_omitted: 0,
         };
         let text = fitting(status);
         assert!(text.len() <= STATUS_BYTES_MAX);

@@ -1,30 +1,33 @@
 //! Virtual interfaces and captures: what apps ask for, what the policy makes of it, and then the
-//! engine and the NIC.
+//! registry, the kernel, the engines and the NIC.
 //!
 //! ```text
-//!  open_vif ─▶ policy ─▶ first engine ─▶ its siblings ─▶ NIC ─▶ vif_opened
-//!                 │           │                           └─ no: the engines close it again
-//!                 └─ no       └─ no ───────────────────────────▶ refusal
+//!  open_vif ─▶ policy ─▶ registry, in slices ─▶ ports claimed ─▶ engines ─▶ NIC ─▶ vif_opened
+//!                 │           │                     │               │        └─ no ─▶ closed again
+//!                 └─ no       └─ no                 └─ no           └─ no ─▶ refusal, closed again
 //! ```
 //!
-//! Every engine of a NIC knows all its interfaces, since frames may come in anywhere. The NIC's first engine
-//! decides whether patterns collide: what it has taken, no other refuses.
+//! The registry of a NIC decides whether patterns collide; engines take in what it has registered. Every
+//! engine of a NIC knows all its interfaces, since frames may come in anywhere.
 //!
-//! The order matters: frames are steered to the engine only when somebody takes them there, and go back
-//! to the kernel before nobody does.
+//! The order matters: a port is the kernel's until nobody but the interface can have it, and again only when
+//! no engine sends from it any more. Frames are steered to the engines only when somebody takes them there,
+//! and go back to the kernel before nobody does. What is closed is free for others at once, since each engine
+//! hears of the closing before it hears of them.
 
+mod closing;
+mod registered;
 mod steering;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::IpAddr;
-use std::ops::Range;
+use std::sync::Arc;
 
 use clearway_channel::Code;
-use clearway_channel::control::{
-    CloseVif, Empty, Mac, OpenCapture, OpenVif, Refusal, Reply, VifOpened,
-};
+use clearway_channel::control::{Mac, OpenCapture, OpenVif, Refusal, Reply, VifOpened};
 use clearway_classify::Filter;
-use clearway_engine::{CaptureSpec, Request as EngineRequest, VifRefused, VifSpec};
+use clearway_classify::registry::{CheckId, Registry, VifId};
+use clearway_engine::{CaptureSpec, Request as EngineRequest, VifRefused, VifSpec, VifTexts};
 use clearway_nic::MacAddress;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -39,14 +42,18 @@ use steering::{Held, Steered};
 const CAPTURES_MAX: usize = 16;
 
 /// The interfaces and captures of a NIC, by their numbers.
-#[derive(Debug, Default)]
-pub(super) struct Vifs {
+#[derive(Debug)]
+pub(crate) struct Vifs {
     table: BTreeMap<u32, Vif>,
+    /// Who may have which patterns.
+    registry: Registry,
+    /// Interfaces that are being checked.
+    checks: HashMap<CheckId, u32>,
     /// By user, what the NIC was asked for.
     held: HashMap<u32, Held>,
 }
 
-/// An interface or a capture, in the engine or on its way there.
+/// An interface or a capture, in the engines or on its way there or back.
 #[derive(Debug)]
 struct Vif {
     /// Index of the engine that serves its app.
@@ -57,18 +64,29 @@ struct Vif {
     app: String,
     /// What it was granted; a capture has no use for it.
     grant: Option<Grant>,
+    /// That as text.
+    texts: Arc<VifTexts>,
     /// What it is to see, if it is a capture.
     capture: Option<CaptureSpec>,
-    /// Engines that have not been asked yet.
-    unasked: Range<usize>,
-    /// Engines whose answer is missing.
-    answers_left: usize,
-    /// Those answers are that it is closed.
-    is_closing: bool,
+    stage: Stage,
+    /// In the registry.
+    registered: Option<VifId>,
     /// Ports that are its: claimed from the kernel, where that shares the NIC.
     claimed: HashSet<HostPort>,
     /// What the NIC was asked for.
     steered: Steered,
+}
+
+/// How far an interface has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is compared with all others.
+    Checking(CheckId),
+    /// So many engines have to say yet that they have it.
+    Opening(usize),
+    Open,
+    /// So many engines have to say yet that they do not have it any more.
+    Closing(usize),
 }
 
 impl ControlPlane {
@@ -81,31 +99,23 @@ impl ControlPlane {
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
-        let unasked = self.nic_of(engine).engines.clone();
-        let (grant, steered) = (Some(grant), Steered::default());
+        let checking = self.nic_of_mut(engine).vifs.check(user, channel, &grant);
+        let check = checking.inspect_err(|_| self.accounts.close_vifs(user, 1))?;
         let vif = Vif {
             engine,
             channel,
             user,
             app,
-            grant,
+            texts: Arc::new(grant.texts()),
+            grant: Some(grant),
             capture: None,
-            unasked,
-            answers_left: 0,
-            is_closing: false,
+            stage: Stage::Checking(check),
+            registered: None,
             claimed: HashSet::new(),
-            steered,
+            steered: Steered::default(),
         };
         let number = self.begin_opening(token, vif);
-        let ports_max = self.accounts.ports_per_user();
-        if let Err(refusal) = self.nic_of_mut(engine).claim(number, ports_max) {
-            self.forget_vif(token, engine, number);
-            if let Some(session) = self.sessions.get_mut(&token) {
-                session.waiting = Waiting::Nothing;
-            }
-            return Err(refusal);
-        }
-        self.ask_engines(engine, number, 1);
+        self.nic_of_mut(engine).vifs.checks.insert(check, number);
         Ok(())
     }
 
@@ -129,100 +139,35 @@ impl ControlPlane {
             return Err(refusal(Code::Limit, text));
         }
         self.accounts.open_vif(&session.peer)?;
-        let unasked = self.nic_of(engine).engines.clone();
-        let (count, steered) = (unasked.len(), Steered::default());
         let vif = Vif {
             engine,
             channel,
             user,
             app: name,
             grant: None,
+            texts: Arc::default(),
             capture: Some(spec),
-            unasked,
-            answers_left: 0,
-            is_closing: false,
+            stage: Stage::Opening(0),
+            registered: None,
             claimed: HashSet::new(),
-            steered,
+            steered: Steered::default(),
         };
         let number = self.begin_opening(token, vif);
-        self.ask_engines(engine, number, count);
+        self.open_at_engines(engine, number);
         Ok(())
     }
 
-    pub(super) fn close_vif(&mut self, token: u64, close: &CloseVif) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
-        let attached = session.attached.as_ref().ok_or_else(not_attached)?;
-        let (engine, channel, vif) = (attached.engine, attached.channel, close.vif);
-        if !self.nic_of(engine).vifs.is_of(vif, channel) {
-            let text = format!("there is no interface {vif}; use the number from `vif_opened`");
-            return Err(refusal(Code::Invalid, text));
-        }
-        self.begin_closing(token, engine, vif, None);
-        Ok(())
-    }
-
-    /// Takes an interface or a capture away from whoever has it.
-    pub(super) fn revoke_vif(&mut self, token: u64, revoke: &CloseVif) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
-        self.accounts.may_revoke(&session.peer)?;
-        let number = revoke.vif;
-        let found = self.nics.iter().find_map(|nic| nic.vifs.table.get(&number));
-        let Some(vif) = found else {
-            let text = format!("there is no interface {number}; `clearway vif list` shows them");
-            return Err(refusal(Code::Invalid, text));
-        };
-        if vif.answers_left > 0 {
-            let text = format!("interface {number} is being opened or closed just now; try again");
-            return Err(refusal(Code::Invalid, text));
-        }
-        tracing::info!(app = vif.app, number, user = session.peer.user, "interface taken away");
-        let engine = vif.engine;
-        self.begin_closing(token, engine, number, Some(Code::Denied));
-        Ok(())
-    }
-
-    /// `told` is what its app is told, if that did not ask for it.
-    fn begin_closing(&mut self, token: u64, engine: usize, number: u32, told: Option<Code>) {
-        if let Some(session) = self.sessions.get_mut(&token) {
-            session.waiting = Waiting::ClosingVif(number);
-        }
-        let nic = self.nic_of_mut(engine);
-        nic.unsteer(number);
-        let Some(channel) = nic.vifs.table.get(&number).map(|vif| vif.channel) else { return };
-        let count = self.close_at_engines(engine, channel, number, told);
-        if let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) {
-            (vif.is_closing, vif.answers_left) = (true, count);
-        }
-    }
-
-    /// Asks so many of the engines that have not been asked yet.
-    fn ask_engines(&mut self, engine: usize, number: u32, count: usize) {
+    /// Asks all engines of the NIC to take it in.
+    fn open_at_engines(&mut self, engine: usize, number: u32) {
         let nic = &mut self.nics[self.engines[engine].nic];
         let Some(vif) = nic.vifs.table.get_mut(&number) else { return };
-        vif.answers_left += count;
-        let asked = vif.unasked.start..(vif.unasked.start + count).min(vif.unasked.end);
-        vif.unasked.start = asked.end;
-        for asked in asked {
+        vif.stage = Stage::Opening(nic.engines.len());
+        for asked in nic.engines.clone() {
             self.engines[asked].post(vif.request(number, asked == engine, engine));
         }
     }
 
-    /// Returns how many engines will answer.
-    fn close_at_engines(
-        &mut self,
-        engine: usize,
-        channel: u32,
-        vif: u32,
-        told: Option<Code>,
-    ) -> usize {
-        let engines = self.nic_of(engine).engines.clone();
-        for engine in &mut self.engines[engines.clone()] {
-            engine.post(EngineRequest::CloseVif { channel, vif, told });
-        }
-        engines.len()
-    }
-
-    /// Remembers what is on its way to the engine; returns its number.
+    /// Remembers what is on its way to the engines; returns its number.
     fn begin_opening(&mut self, token: u64, vif: Vif) -> u32 {
         let is_used = |number| self.nics.iter().any(|nic| nic.vifs.has(number));
         let mut number = self.vif_next;
@@ -237,110 +182,65 @@ impl ControlPlane {
         number
     }
 
+    /// An engine has taken an interface in, or not.
     pub(super) fn vif_opened(
         &mut self,
         engine: usize,
-        channel: u32,
-        vif: u32,
+        number: u32,
         result: Result<(), VifRefused>,
     ) {
-        let Some(engine) = self.owner_of(engine, vif) else { return };
-        // Without a session, the engine has been told to remove the channel and all that it has.
-        let Some(token) = self.engines[engine].channel(channel).map(|channel| channel.session)
-        else {
-            return;
-        };
-        let is_awaited = self.sessions.get(&token).is_some_and(
-            |session| matches!(session.waiting, Waiting::OpeningVif(awaited) if awaited == vif),
-        );
-        if !is_awaited {
-            return;
-        }
+        let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) else { return };
+        let Stage::Opening(answers_left) = &mut vif.stage else { return };
+        *answers_left -= 1;
+        let (is_last, owner) = (*answers_left == 0, vif.engine);
         let opened = match result {
-            Ok(()) if !self.is_open_everywhere(engine, vif) => return,
-            Ok(()) => self.finish_opening(engine, vif),
+            Ok(()) if !is_last => return,
+            Ok(()) => self.finish_opening(owner, number),
             Err(refused) => Err(refusal(code_of(&refused), refused.to_string())),
         };
-        let reply = opened.map(Reply::VifOpened).unwrap_or_else(|refusal| {
-            self.log_refusal(token, &refusal);
-            self.close_at_engines(engine, channel, vif, None);
-            self.nic_of_mut(engine).unsteer(vif);
-            self.forget_vif(token, engine, vif);
-            Reply::Error(refusal)
-        });
-        self.reply(token, &reply);
-    }
-
-    /// The engine that serves the app of an interface, which `engine` has said something of.
-    fn owner_of(&self, engine: usize, vif: u32) -> Option<usize> {
-        self.nic_of(engine).vifs.table.get(&vif).map(|vif| vif.engine)
-    }
-
-    /// One more engine has it. If all that were asked do, asks the others; true if there are none.
-    fn is_open_everywhere(&mut self, engine: usize, number: u32) -> bool {
-        let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) else { return false };
-        vif.answers_left -= 1;
-        let (answers_left, unasked) = (vif.answers_left, vif.unasked.len());
-        if answers_left == 0 && unasked > 0 {
-            self.ask_engines(engine, number, unasked);
+        match opened {
+            Ok(opened) => self.answer_opening(number, &Reply::VifOpened(opened)),
+            Err(refusal) => {
+                self.close_at_engines(owner, number, None);
+                self.refuse_opening(number, refusal);
+            }
         }
-        answers_left == 0 && unasked == 0
     }
 
     /// The engines have it: now the NIC.
-    fn finish_opening(&mut self, engine: usize, vif: u32) -> Result<VifOpened, Refusal> {
+    fn finish_opening(&mut self, engine: usize, number: u32) -> Result<VifOpened, Refusal> {
         let nic = &mut self.nics[self.engines[engine].nic];
-        nic.steer(vif)?;
-        let opened = nic.opened(vif);
-        let user = nic.vifs.table.get(&vif).map_or(0, |vif| vif.user);
-        if self.log_budget.take(user) {
-            let app = nic.vifs.table.get(&vif).map_or("", |vif| &vif.app);
+        nic.steer(number)?;
+        let opened = nic.opened(number);
+        let Some(vif) = nic.vifs.table.get_mut(&number) else { return Ok(opened) };
+        vif.stage = Stage::Open;
+        if self.log_budget.take(vif.user) {
+            let app = &vif.app;
             let engine = &self.engines[engine].name;
-            tracing::info!(app, engine, vif, receive = ?opened.receive, "interface open");
+            tracing::info!(app, engine, vif = number, receive = ?opened.receive, "interface open");
         }
         Ok(opened)
     }
 
-    pub(super) fn vif_closed(&mut self, engine: usize, channel: u32, vif: u32) {
-        let Some(engine) = self.owner_of(engine, vif) else { return };
-        let found = self.nic_of_mut(engine).vifs.table.get_mut(&vif);
-        let Some(closing) = found.filter(|found| found.is_closing) else { return };
-        closing.answers_left -= 1;
-        if closing.answers_left > 0 {
-            return;
+    fn refuse_opening(&mut self, number: u32, refusal: Refusal) {
+        if let Some(token) = self.who_opens(number) {
+            self.log_refusal(token, &refusal);
         }
-        if let Some(channel) = self.engines[engine].channel(channel) {
-            self.forget_vif(channel.session, engine, vif);
-        }
-        self.tell_closed(vif);
+        self.answer_opening(number, &Reply::Error(refusal));
     }
 
-    /// Tells those who wait for it that an interface is no more: the app whose it was, or who took it
-    /// away, or both.
-    fn tell_closed(&mut self, vif: u32) {
-        let waits = |session: &Session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == vif);
-        let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
-        for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
-            self.reply(token, &Reply::VifClosed(Empty {}));
+    fn answer_opening(&mut self, number: u32, reply: &Reply) {
+        if let Some(token) = self.who_opens(number) {
+            self.reply(token, reply);
         }
     }
 
-    fn forget_vif(&mut self, token: u64, engine: usize, vif: u32) {
-        if self.nic_of_mut(engine).vifs.table.remove(&vif).is_some()
-            && let Some(session) = self.sessions.get(&token)
-        {
-            self.accounts.close_vifs(session.peer.user, 1);
-        }
-    }
-
-    /// A channel is going, and all that it has.
-    pub(super) fn forget_vifs(&mut self, user: u32, engine: usize, channel: u32) {
-        let numbers = self.nic_of_mut(engine).forget_vifs(channel);
-        for number in &numbers {
-            self.close_at_engines(engine, channel, *number, None);
-            self.tell_closed(*number);
-        }
-        self.accounts.close_vifs(user, numbers.len());
+    /// The session that waits for an interface to be opened, if it is still there.
+    fn who_opens(&self, number: u32) -> Option<u64> {
+        let vif = self.nics.iter().find_map(|nic| nic.vifs.table.get(&number))?;
+        let token = self.engines[vif.engine].channel(vif.channel)?.session;
+        let waits = |session: &Session| matches!(session.waiting, Waiting::OpeningVif(awaited) if awaited == number);
+        self.sessions.get(&token).is_some_and(waits).then_some(token)
     }
 
     /// What the policy has to know of an engine's NIC, and of the host.
@@ -429,30 +329,18 @@ impl NicSlot {
 
     /// What an app is told of its new interface.
     fn opened(&self, vif: u32) -> VifOpened {
-        let grant = self.vifs.grant(vif);
-        let texts = |filters: fn(&Grant) -> &[Filter]| {
-            let filters = grant.map_or(&[][..], filters);
-            filters.iter().map(ToString::to_string).collect()
-        };
+        let of_table = self.vifs.table.get(&vif);
+        let texts = of_table.map(|vif| VifTexts::clone(&vif.texts)).unwrap_or_default();
+        let mac =
+            of_table.and_then(|vif| vif.grant.as_ref()).map_or(self.ethernet.mac, |of| of.mac);
         VifOpened {
             vif,
-            mac: Mac(grant.map_or(self.ethernet.mac, |grant| grant.mac)),
+            mac: Mac(mac),
             mtu: self.ethernet.mtu.into(),
-            receive: texts(|grant| &grant.receive),
-            transmit: texts(|grant| &grant.transmit),
-            copies: texts(|grant| &grant.copies),
+            receive: texts.receive,
+            transmit: texts.transmit,
+            copies: texts.copies,
         }
-    }
-
-    /// A channel is going, and all that it has; returns the numbers of its interfaces and captures.
-    fn forget_vifs(&mut self, channel: u32) -> Vec<u32> {
-        let of_channel = self.vifs.table.iter().filter(|(_, vif)| vif.channel == channel);
-        let numbers: Vec<u32> = of_channel.map(|(number, _)| *number).collect();
-        for number in &numbers {
-            self.unsteer(*number);
-            self.vifs.table.remove(number);
-        }
-        numbers
     }
 }
 
@@ -472,7 +360,7 @@ impl Vif {
         if is_owner {
             EngineRequest::OpenVif { channel, vif, spec }
         } else {
-            EngineRequest::NoteVif { engine, app: self.app.clone(), channel, vif, spec }
+            EngineRequest::NoteVif { engine, channel, vif, spec }
         }
     }
 
@@ -485,6 +373,18 @@ impl Vif {
             priority: grant.priority,
             mac: grant.mac,
             rate_frames_per_s: grant.rate_frames_per_s,
+            texts: Arc::clone(&self.texts),
+        }
+    }
+}
+
+impl Grant {
+    fn texts(&self) -> VifTexts {
+        let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
+        VifTexts {
+            receive: texts(&self.receive),
+            copies: texts(&self.copies),
+            transmit: texts(&self.transmit),
         }
     }
 }
@@ -498,25 +398,16 @@ impl Vifs {
         self.table.values().filter(|vif| vif.capture.is_some()).count()
     }
 
-    fn grant(&self, number: u32) -> Option<&Grant> {
-        self.table.get(&number)?.grant.as_ref()
-    }
-
     fn is_of(&self, number: u32, channel: u32) -> bool {
-        self.table.get(&number).is_some_and(|vif| vif.channel == channel)
+        let is_it = |vif: &Vif| vif.channel == channel && vif.stage == Stage::Open;
+        self.table.get(&number).is_some_and(is_it)
     }
 }
 
 fn code_of(refused: &VifRefused) -> Code {
     match refused {
-        VifRefused::Transmit { .. } | VifRefused::Receive { .. } | VifRefused::OfHost { .. } => {
-            Code::AddressInUse
-        }
-        VifRefused::Limit(_) => Code::Limit,
         VifRefused::NoChannel => Code::DaemonGone,
-        VifRefused::Priority(_) | VifRefused::Alternatives(_) | VifRefused::NoConnection(_) => {
-            Code::Invalid
-        }
+        VifRefused::NoConnection(_) => Code::Invalid,
     }
 }
 

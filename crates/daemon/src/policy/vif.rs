@@ -17,6 +17,7 @@ use std::net::IpAddr;
 use clearway_channel::Code;
 use clearway_channel::control::{OpenVif, Refusal};
 use clearway_classify::Filter;
+use clearway_engine::PRIORITY_MAX;
 use clearway_nic::MacAddress;
 
 use super::{Accounts, Peer, limit_reached};
@@ -77,6 +78,11 @@ impl Accounts {
         generated: MacAddress,
     ) -> Result<Grant, Refusal> {
         let rights = self.rights(peer, place.vlan);
+        if open.priority > PRIORITY_MAX {
+            let text =
+                format!("priority {} is too high; the highest is {PRIORITY_MAX}", open.priority);
+            return Err(invalid(text));
+        }
         rights.check_priority(open.priority)?;
         let own = rights.station(open, place, generated)?;
         let wanted = Wanted::read(open, place, own.as_ref())?;

@@ -9,7 +9,6 @@ use clearway_wire::digest::Digest;
 
 use super::staging::Staging;
 use super::{Checks, Core, Via};
-use crate::channels::Channels;
 use crate::switch::{CaptureSpec, Destination, Party, Port, Sighting, VifKey, VifRefused, VifSpec};
 
 /// What sending did: for VIFs, and messages.
@@ -35,22 +34,8 @@ impl Core {
     ) -> Result<(), VifRefused> {
         let app = self.channels.peek(channel);
         app.filter(|app| !app.is_condemned).ok_or(VifRefused::NoChannel)?;
-        let channels = &self.channels;
-        self.switch.open(now, channel, vif, spec, |owner| name_of(channels, owner))
-    }
-
-    /// Takes note of a VIF of another engine.
-    pub(super) fn note_vif(
-        &mut self,
-        engine: usize,
-        app: String,
-        channel: u32,
-        vif: u32,
-        spec: &VifSpec,
-    ) -> Result<(), VifRefused> {
-        let channels = &self.channels;
-        let name = |owner| name_of(channels, owner);
-        self.switch.open_of_sibling(engine, app, channel, vif, spec, name)
+        self.switch.open(now, channel, vif, spec);
+        Ok(())
     }
 
     /// Begins a capture for an app.
@@ -342,10 +327,4 @@ impl Core {
             }
         }
     }
-}
-
-/// What the app of a channel is called, for refusals.
-fn name_of(channels: &Channels, channel: u32) -> String {
-    let app = channels.peek(channel).map_or("?", |app| app.app.as_str());
-    format!("app {app} (channel {channel})")
 }

@@ -39,9 +39,9 @@ impl Engine {
                 let result = self.core.open_capture(channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
-            Request::NoteVif { engine, app, channel, vif, spec } => {
-                let result = self.core.note_vif(engine, app, channel, vif, &spec);
-                self.mailbox.tell(Event::VifOpened { channel, vif, result });
+            Request::NoteVif { engine, channel, vif, spec } => {
+                self.core.switch.open_of_sibling(engine, channel, vif, &spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
             }
             Request::NoteCapture { engine, channel, vif, spec } => {
                 let result = self.core.note_capture(engine, channel, vif, *spec);
@@ -147,7 +147,7 @@ impl Core {
         self.note_own_addresses();
         let payload_bytes = network.mtu.saturating_sub(super::headers_length(&network));
         self.endpoint.set_packet_bytes_max(now, payload_bytes);
-        self.switch.set_services(self.interface.entries(self.config.udp_port));
+        self.switch.set_services(interface::entries(&network, self.config.udp_port));
         // It only grows: what a flow is about to send may be of the old size.
         let frame_bytes = usize::from(network.mtu) + super::elsewhere::HEADER_BYTES_MAX;
         self.scratch.resize(self.scratch.len().max(frame_bytes), 0);

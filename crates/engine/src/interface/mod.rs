@@ -36,7 +36,7 @@ pub use drops::{DropReason, Drops};
 pub use path::Path;
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Received};
 pub use routes::Route;
-pub use service::{Entry, Service};
+pub use service::{Entry, Service, entries};
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};

@@ -9,7 +9,7 @@ use clearway_transport::SOURCE_PORT_MIN;
 use clearway_wire::digest::fields;
 use clearway_wire::{MacAddress, ethernet, ipv6};
 
-use super::Interface;
+use super::Config;
 use super::answers::ALL_NODES;
 
 /// A service of the host.
@@ -49,79 +49,76 @@ pub struct Entry {
     pub send: Option<Filter>,
 }
 
-impl Interface {
-    /// What each service receives and sends. Where the kernel shares the NIC, all but messages is
-    /// the kernel's.
-    #[must_use]
-    pub fn entries(&self, udp_port: u16) -> Vec<Entry> {
-        let own: Vec<IpAddr> = self.addresses.iter().collect();
-        let mac = mac_text(self.mac);
-        let mut entries = Vec::new();
-        let mut add = |service, receive: String, send: Option<String>| {
-            let send = send.map(|send| self.filter(&send));
-            entries.push(Entry { service, receive: self.filter(&receive).clauses()[0], send });
-        };
-        for address in &own {
-            let receive =
-                format!("ether dst {mac} and dst host {address} and udp dst port {udp_port}");
-            // What a daemon takes for messages comes from one of these ports: see docs/wire.md.
-            let send = format!(
-                "ether src {mac} and src host {address} and (udp src port {udp_port} or \
-                 udp src portrange {SOURCE_PORT_MIN}-65535 and udp dst port {udp_port})"
-            );
-            add(Service::Messages, receive, Some(send));
-        }
-        if self.kernel_shares {
-            return entries;
-        }
-        for address in &own {
-            let here = format!("ether dst {mac} and dst host {address}");
-            let icmp = if address.is_ipv4() { "icmp" } else { "icmp6" };
-            let send = format!("ether src {mac} and src host {address} and {icmp}");
-            add(Service::Datagrams, format!("{here} and udp"), None);
-            add(Service::Icmp, format!("{here} and {icmp}"), Some(send));
-        }
-        if own.iter().any(IpAddr::is_ipv4) {
-            let send = format!("ether src {mac} and arp");
-            add(Service::Arp, format!("ether dst {mac} and arp"), Some(send));
-            add(Service::Arp, format!("ether dst {} and arp", mac_text(ethernet::BROADCAST)), None);
-        }
-        for group in self.groups() {
-            let mac = mac_text(ethernet::multicast_v6(group));
-            add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"), None);
-        }
-        entries
+/// What each service receives and sends. Where the kernel shares the NIC, all but messages is
+/// the kernel's.
+#[must_use]
+pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
+    let own: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();
+    let mac = mac_text(config.mac);
+    let mut entries = Vec::new();
+    let mut add = |service, receive: String, send: Option<String>| {
+        let send = send.map(|send| filter(config, &send));
+        entries.push(Entry { service, receive: filter(config, &receive).clauses()[0], send });
+    };
+    for address in &own {
+        let receive = format!("ether dst {mac} and dst host {address} and udp dst port {udp_port}");
+        // What a daemon takes for messages comes from one of these ports: see docs/wire.md.
+        let send = format!(
+            "ether src {mac} and src host {address} and (udp src port {udp_port} or \
+             udp src portrange {SOURCE_PORT_MIN}-65535 and udp dst port {udp_port})"
+        );
+        add(Service::Messages, receive, Some(send));
     }
+    if config.kernel_shares {
+        return entries;
+    }
+    for address in &own {
+        let here = format!("ether dst {mac} and dst host {address}");
+        let icmp = if address.is_ipv4() { "icmp" } else { "icmp6" };
+        let send = format!("ether src {mac} and src host {address} and {icmp}");
+        add(Service::Datagrams, format!("{here} and udp"), None);
+        add(Service::Icmp, format!("{here} and {icmp}"), Some(send));
+    }
+    if own.iter().any(IpAddr::is_ipv4) {
+        let send = format!("ether src {mac} and arp");
+        add(Service::Arp, format!("ether dst {mac} and arp"), Some(send));
+        add(Service::Arp, format!("ether dst {} and arp", mac_text(ethernet::BROADCAST)), None);
+    }
+    for group in groups(&own) {
+        let mac = mac_text(ethernet::multicast_v6(group));
+        add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"), None);
+    }
+    entries
+}
 
-    /// A filter of our own making, on the NIC's VLAN. A tag with the id 0 is of no VLAN: IEEE
-    /// 802.1Q, section 9.6, "The null VLAN ID. Indicates that the tag header contains only priority
-    /// information".
-    fn filter(&self, filter: &str) -> Filter {
-        let filter: Filter = filter.parse().expect("the interface knows the language of filters");
-        let clauses = filter.patterns().map(|pattern| {
-            Clause::new(match self.vlan {
-                None => pattern.without(fields::TAGGED).with(fields::VLAN_ID, 0),
-                Some(id) => pattern.with(fields::TAGGED, 1).with(fields::VLAN_ID, id.into()),
-            })
-        });
-        Filter::of(clauses.collect()).expect("as many clauses as before")
-    }
+/// A filter of our own making, on the NIC's VLAN. A tag with the id 0 is of no VLAN: IEEE
+/// 802.1Q, section 9.6, "The null VLAN ID. Indicates that the tag header contains only priority
+/// information".
+fn filter(config: &Config, filter: &str) -> Filter {
+    let filter: Filter = filter.parse().expect("the interface knows the language of filters");
+    let clauses = filter.patterns().map(|pattern| {
+        Clause::new(match config.vlan {
+            None => pattern.without(fields::TAGGED).with(fields::VLAN_ID, 0),
+            Some(id) => pattern.with(fields::TAGGED, 1).with(fields::VLAN_ID, id.into()),
+        })
+    });
+    Filter::of(clauses.collect()).expect("as many clauses as before")
+}
 
-    /// The groups that neighbour discovery is sent to: all nodes, and the solicited-node groups of
-    /// the own addresses (RFC 4291, section 2.8), each once.
-    fn groups(&self) -> Vec<Ipv6Addr> {
-        let own = self.addresses.iter().filter_map(|address| match address {
-            IpAddr::V6(address) => Some(ipv6::solicited_node(address)),
-            IpAddr::V4(_) => None,
-        });
-        let mut groups: Vec<Ipv6Addr> = own.collect();
-        if !groups.is_empty() {
-            groups.push(ALL_NODES);
-        }
-        groups.sort_unstable();
-        groups.dedup();
-        groups
+/// The groups that neighbour discovery is sent to: all nodes, and the solicited-node groups of
+/// the own addresses (RFC 4291, section 2.8), each once.
+fn groups(own: &[IpAddr]) -> Vec<Ipv6Addr> {
+    let own = own.iter().filter_map(|address| match address {
+        IpAddr::V6(address) => Some(ipv6::solicited_node(*address)),
+        IpAddr::V4(_) => None,
+    });
+    let mut groups: Vec<Ipv6Addr> = own.collect();
+    if !groups.is_empty() {
+        groups.push(ALL_NODES);
     }
+    groups.sort_unstable();
+    groups.dedup();
+    groups
 }
 
 fn mac_text(mac: MacAddress) -> String {

@@ -58,10 +58,21 @@ fn frames_of(interface: &mut Interface) -> Vec<Vec<u8>> {
     }
 }
 
+/// What decides which entries the services of `host` have.
+fn config_of(host: &Interface) -> Config {
+    Config {
+        mac: host.mac,
+        addresses: host.addresses.iter().map(|address| (address, 0)).collect(),
+        vlan: host.vlan,
+        kernel_shares: host.kernel_shares,
+        ..config(1)
+    }
+}
+
 /// What the services of `host` make of a frame; `None` if it is for none of them.
 fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
     let digest = Digest::of(frame);
-    let entries = host.entries(PORT);
+    let entries = entries(&config_of(host), PORT);
     let entry = entries.iter().find(|entry| entry.receive.matches(&digest))?;
     Some(host.handle_frame(now, entry.service, frame))
 }

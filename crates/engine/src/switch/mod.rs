@@ -13,7 +13,8 @@
 //!
 //! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves
 //! it to the kernel. *Not* here: what services make of their frames (`interface`, `transport`), and
-//! who may open which VIF (the control plane's policy).
+//! who may open which VIF (the control plane's policy), and whether it collides with another (the
+//! control plane's registry): what comes from there is taken in as it is.
 
 mod capture;
 mod gathering;
@@ -28,7 +29,7 @@ pub(crate) use capture::{Party, Sighting};
 pub use refusal::VifRefused;
 pub use table::PRIORITY_MAX;
 pub(crate) use table::{Destination, Port, Switch, VifKey};
-pub use vif::VifSpec;
+pub use vif::{VifSpec, VifTexts};
 
 /// How the owner of a packet is found.
 type Table = clearway_classify::table::Production;

@@ -1,14 +1,13 @@
 //! VIFs and captures of the NIC's other engines. Every engine's table has all of them, so that a frame
-//! finds its owner wherever it comes in, and two apps' patterns collide wherever these two are served.
+//! finds its owner wherever it comes in.
 //!
 //! What they are given goes there by a lane (`lanes.rs`).
 
 use clearway_channel::burst::FrameInfo;
-use clearway_classify::registry::VifId;
+use clearway_classify::directory::EntryId;
 use clearway_nic::MacAddress;
 
 use super::capture::{Capture, CaptureSpec};
-use super::refusal::VifRefused;
 use super::table::{Port, Switch};
 use super::vif::VifSpec;
 use crate::channels::Channels;
@@ -18,45 +17,25 @@ use crate::channels::Channels;
 pub(super) struct SiblingVif {
     channel: u32,
     id: u32,
-    /// The name of the app whose it is.
-    app: String,
     mac: MacAddress,
-    entries: Vec<VifId>,
+    entry: EntryId,
 }
 
 impl Switch {
-    /// Takes note of a VIF that `engine` serves for an app of this name.
-    pub(crate) fn open_of_sibling(
-        &mut self,
-        engine: usize,
-        app: String,
-        channel: u32,
-        id: u32,
-        spec: &VifSpec,
-        name: impl Fn(u32) -> String,
-    ) -> Result<(), VifRefused> {
-        let entries = self.register(channel, spec, name)?;
-        for entry in &entries {
-            self.set_port(*entry, Port::Sibling(engine));
-        }
+    /// Takes note of a VIF that `engine` serves.
+    pub(crate) fn open_of_sibling(&mut self, engine: usize, channel: u32, id: u32, spec: &VifSpec) {
+        let entry = self.register(spec, Port::Sibling(engine));
         self.add_mac(spec.mac);
-        self.of_siblings.push(SiblingVif { channel, id, app, mac: spec.mac, entries });
-        Ok(())
+        self.of_siblings.push(SiblingVif { channel, id, mac: spec.mac, entry });
     }
 
     pub(super) fn close_of_sibling(&mut self, channel: u32, id: u32) {
         let is_it = |vif: &SiblingVif| (vif.channel, vif.id) == (channel, id);
         if let Some(index) = self.of_siblings.iter().position(is_it) {
             let vif = self.of_siblings.swap_remove(index);
-            self.unregister(&vif.entries);
+            self.unregister(vif.entry);
             self.remove_mac(vif.mac);
         }
-    }
-
-    /// What an app is called whose channel another engine serves.
-    pub(super) fn name_of_sibling(&self, channel: u32) -> Option<String> {
-        let vif = self.of_siblings.iter().find(|vif| vif.channel == channel)?;
-        Some(format!("app {} (channel {channel})", vif.app))
     }
 
     /// Takes note of a capture that `engine` serves.

@@ -7,8 +7,8 @@ mod rights;
 use std::collections::{HashMap, VecDeque};
 
 use clearway_base::Time;
-use clearway_classify::Registry;
-use clearway_classify::registry::{Limits, VifId};
+use clearway_classify::Directory;
+use clearway_classify::directory::EntryId;
 use clearway_nic::MacAddress;
 use clearway_wire::digest::{Digest, fields};
 
@@ -63,12 +63,11 @@ pub(crate) enum Destination {
 /// Ports, and the table. See the module.
 #[derive(Debug)]
 pub(crate) struct Switch {
-    registry: Registry<Table>,
-    /// By the number of the registered entry.
+    directory: Directory<Table>,
+    /// By the number of the entry.
     ports: Vec<Option<Port>>,
-    /// What the host's services have, and its registered entries.
-    services: Vec<Entry>,
-    service_entries: Vec<VifId>,
+    /// What the host's services have, and its entries.
+    services: Vec<(Entry, EntryId)>,
     /// Open VIFs, by slot.
     pub(super) vifs: Vec<Option<Vif>>,
     free: Vec<u32>,
@@ -90,10 +89,9 @@ impl Switch {
     /// A switch whose only ports are the NIC, at `mac`, and the host's services.
     pub(crate) fn new(mac: MacAddress, services: Vec<Entry>) -> Self {
         let mut switch = Self {
-            registry: Registry::new(Limits::default(), Table::default()),
+            directory: Directory::new(Table::default()),
             ports: Vec::new(),
             services: Vec::new(),
-            service_entries: Vec::new(),
             vifs: Vec::new(),
             free: Vec::new(),
             keys: HashMap::new(),
@@ -117,11 +115,11 @@ impl Switch {
     /// The owner of each packet, `None` where it is nobody's here.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
-        if let Some(entry) = self.registry.common_receiver(digests) {
+        if let Some(entry) = self.directory.common_receiver(digests) {
             return owners.fill(entry.and_then(|entry| self.port(entry)));
         }
         let mut entries = [None; clearway_nic::BURST_FRAMES];
-        self.registry.receivers(digests, &mut entries[..digests.len()]);
+        self.directory.receivers(digests, &mut entries[..digests.len()]);
         for (owner, entry) in owners.iter_mut().zip(&entries[..digests.len()]) {
             *owner = entry.and_then(|entry| self.port(entry));
         }
@@ -140,7 +138,7 @@ impl Switch {
     /// True if a copy or a capture may be wanted of what passes.
     #[inline]
     pub(crate) fn has_onlookers(&self) -> bool {
-        self.registry.has_copies() || !self.captures.is_empty()
+        self.directory.has_copies() || !self.captures.is_empty()
     }
 
     /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.
@@ -166,7 +164,7 @@ impl Switch {
         digest: &Digest,
     ) -> u64 {
         let mut siblings = 0;
-        for entry in self.registry.copies(digest, None) {
+        for entry in self.directory.copies(digest) {
             let port = self.ports.get(entry.0 as usize).copied().flatten();
             let key = match port.filter(|port| from.map(Port::Vif) != Some(*port)) {
                 Some(Port::Vif(key)) => key,
@@ -187,11 +185,11 @@ impl Switch {
 
     /// A port is copied as a whole: one that is put together from parts has to be waited for.
     #[inline]
-    fn port(&self, entry: VifId) -> Option<Port> {
+    fn port(&self, entry: EntryId) -> Option<Port> {
         *self.ports.get(entry.0 as usize).unwrap_or(&None)
     }
 
-    pub(super) fn set_port(&mut self, entry: VifId, port: Port) {
+    pub(super) fn set_port(&mut self, entry: EntryId, port: Port) {
         let index = entry.0 as usize;
         if self.ports.len() <= index {
             self.ports.resize(index + 1, None);
@@ -230,3 +228,6 @@ pub(super) fn touch(touched: &mut Vec<VifKey>, key: VifKey, vif: &mut Vif) {
 fn mac_number(mac: MacAddress) -> u64 {
     mac.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,20 +2,22 @@
 //! still wants to send.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use clearway_base::{SECOND, Time, counters};
 use clearway_channel::FrameRefusal;
 use clearway_channel::burst::{FrameInfo, SentBurst};
 use clearway_classify::Filter;
-use clearway_classify::registry::VifId;
+use clearway_classify::directory::{EntryId, Rights};
 use clearway_nic::MacAddress;
+use serde::Serialize;
 
 use super::gathering::Gathering;
 use crate::channels::Channel;
 use crate::snapshot::VifSnapshot;
 
-/// What the control plane asks for: it has checked the policy already.
-#[derive(Clone, Debug)]
+/// What the control plane asks for: it has checked the policy and what others have already.
+#[derive(Clone, Debug, Default)]
 pub struct VifSpec {
     /// What the VIF receives and nobody else does.
     pub receive: Vec<Filter>,
@@ -29,6 +31,43 @@ pub struct VifSpec {
     pub mac: MacAddress,
     /// Frames that it may send per second.
     pub rate_frames_per_s: Option<u32>,
+    /// The filters as text, for status.
+    pub texts: Arc<VifTexts>,
+}
+
+/// The filters of a VIF as text. Made once, by whoever opens it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct VifTexts {
+    /// What it receives.
+    pub receive: Vec<String>,
+    /// What it gets copies of.
+    pub copies: Vec<String>,
+    /// What it may send.
+    pub transmit: Vec<String>,
+}
+
+impl VifTexts {
+    /// Bytes of all texts.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = self.receive.iter().chain(&self.copies).chain(&self.transmit);
+        texts.map(|text| text.len() + 3).sum()
+    }
+}
+
+impl VifSpec {
+    /// Its place among the host's services: before what refuses what nobody has, behind all others.
+    pub(super) fn rights(&self) -> Rights {
+        let clauses = |filters: &[Filter]| {
+            filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect()
+        };
+        Rights {
+            receive: clauses(&self.receive),
+            copies: clauses(&self.copies),
+            send: clauses(&self.transmit),
+            priority: self.priority.min(super::PRIORITY_MAX) + 1,
+        }
+    }
 }
 
 counters! {
@@ -55,8 +94,8 @@ pub(crate) struct Vif {
     /// By which the app and the control plane name it, unique in its channel.
     pub(super) id: u32,
     pub(super) spec: VifSpec,
-    /// Its entries in the registry: what it owns and may send, and what it wants copies of.
-    pub(super) entries: Vec<VifId>,
+    /// In the directory: what it owns, may send, and wants copies of.
+    pub(super) entry: EntryId,
     pub(super) gathering: Gathering,
     rate: Option<Bucket>,
     /// Bursts that were submitted and are not sent yet.
@@ -82,19 +121,13 @@ pub(super) struct Report {
 }
 
 impl Vif {
-    pub(super) fn new(
-        channel: u32,
-        id: u32,
-        spec: VifSpec,
-        entries: Vec<VifId>,
-        now: Time,
-    ) -> Self {
+    pub(super) fn new(channel: u32, id: u32, spec: VifSpec, entry: EntryId, now: Time) -> Self {
         let rate = spec.rate_frames_per_s.map(|rate| Bucket::new(rate, now));
         Self {
             channel,
             id,
             spec,
-            entries,
+            entry,
             gathering: Gathering::default(),
             rate,
             bursts: VecDeque::new(),
@@ -171,15 +204,12 @@ impl Vif {
     }
 
     pub(super) fn snapshot(&self) -> VifSnapshot {
-        let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
         let refused = FrameRefusal::ALL.iter().zip(self.refused).filter(|(_, count)| *count > 0);
         VifSnapshot {
             vif: self.id,
             channel: self.channel,
             priority: self.spec.priority,
-            receive: texts(&self.spec.receive),
-            copies: texts(&self.spec.copies),
-            transmit: texts(&self.spec.transmit),
+            texts: Arc::clone(&self.spec.texts),
             counters: self.counters.iter().collect(),
             refused: refused.map(|(reason, count)| (reason.word(), count)).collect(),
         }

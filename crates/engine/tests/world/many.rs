@@ -198,7 +198,6 @@ impl ManyWorld {
         events::take_vif_opened(self.events(at))?;
         self.post_to_siblings(at, || Request::NoteVif {
             engine: at.engine,
-            app: format!("app-{channel}"),
             channel,
             vif,
             spec: Box::new(spec.clone()),

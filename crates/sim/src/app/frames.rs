@@ -56,11 +56,10 @@ impl Radio {
         let filter = |text: String| -> Filter { text.parse().expect("a filter") };
         VifSpec {
             receive: vec![filter(format!("ether dst {mac} and ether proto {ETHER_TYPE:#x}"))],
-            copies: Vec::new(),
             transmit: vec![filter(format!("ether src {mac} and ether proto {ETHER_TYPE:#x}"))],
             priority: 0,
             mac: vif_mac_of(host),
-            rate_frames_per_s: None,
+            ..VifSpec::default()
         }
     }
 

@@ -4,8 +4,13 @@
 //! otherwise when the trees that did are no more.
 
 use super::entry::{Entry, Wide};
+use crate::slab::without_free_end;
 use clearway_wire::digest::Digest;
+use std::collections::BTreeSet;
 use std::ops::Range;
+
+/// Memory is given back when fewer than one slot in so many is left.
+const SPARSE: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -13,7 +18,8 @@ pub(super) struct Slots {
     entries: Vec<Entry>,
     /// Which of them a tree names, or one that is being made.
     named: Vec<bool>,
-    free: Vec<u32>,
+    /// Those which may be used again, the lowest first, so that the highest can be given back.
+    free: BTreeSet<u32>,
     /// Gone, and named by a tree: since the trees being made were begun, and before.
     retired: Vec<u32>,
     retired_before: Vec<u32>,
@@ -27,7 +33,7 @@ impl Slots {
         Self {
             entries: vec![Entry::NONE],
             named: vec![true],
-            free: Vec::new(),
+            free: BTreeSet::new(),
             retired: Vec::new(),
             retired_before: Vec::new(),
         }
@@ -39,7 +45,7 @@ impl Slots {
     }
 
     pub(super) fn insert(&mut self, entry: Entry) -> u32 {
-        if let Some(slot) = self.free.pop() {
+        if let Some(slot) = self.free.pop_first() {
             self.entries[slot as usize] = entry;
             return slot;
         }
@@ -53,9 +59,21 @@ impl Slots {
         if self.named[slot as usize] {
             self.retired.push(slot);
         } else {
-            self.free.push(slot);
+            self.free.insert(slot);
+            self.trim();
         }
         entry
+    }
+
+    /// Gives back the highest slots, as far as they are free.
+    fn trim(&mut self) {
+        let left = without_free_end(&mut self.free, self.entries.len());
+        self.entries.truncate(left);
+        self.named.truncate(left);
+        if self.entries.len() < self.entries.capacity() / SPARSE {
+            self.entries.shrink_to(self.entries.len() * 2);
+            self.named.shrink_to(self.named.len() * 2);
+        }
     }
 
     /// Those which are gone but still named.
@@ -85,10 +103,11 @@ impl Slots {
 
     /// The new trees are all there is.
     pub(super) fn finish(&mut self) {
-        for slot in self.retired_before.drain(..) {
+        for slot in std::mem::take(&mut self.retired_before) {
             self.named[slot as usize] = false;
-            self.free.push(slot);
+            self.free.insert(slot);
         }
+        self.trim();
     }
 
     /// The first of a list, which is in order of rank, that matches and is better than what was found.
@@ -115,8 +134,9 @@ impl Slots {
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
+        // The set of free slots takes about twice what it holds.
         let numbers =
-            self.free.capacity() + self.retired.capacity() + self.retired_before.capacity();
+            self.free.len() * 2 + self.retired.capacity() + self.retired_before.capacity();
         self.entries.capacity() * (size_of::<Entry>() + 1) + numbers * size_of::<u32>()
     }
 }

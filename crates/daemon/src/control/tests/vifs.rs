@@ -64,6 +64,88 @@ fn collision_names_the_pattern_and_its_owner_until_that_is_gone() {
     second.open(&dns);
 }
 
+/// Sending is exclusive whatever the priority; receiving is not.
+#[test]
+fn priorities_let_patterns_overlap_that_are_received() {
+    let host = Live::start(Limits::default());
+    let (first, second) = (host.app(), host.app());
+    let _ends = (first.attach(), second.attach());
+    let dns = receiving("dst host own and udp dst port 53");
+    first.open(&dns);
+    let higher = OpenVif { priority: 5, ..dns.clone() };
+    let (code, message) = second.refused(&higher);
+    assert!(code == Code::AddressInUse && message.contains("may send"), "{message}");
+    let silent = OpenVif { transmit: Some(vec![]), ..higher };
+    second.open(&silent);
+    assert_eq!(vifs(&host.status()), 2, "what was refused nobody has");
+    let highest = OpenVif { priority: 60_001, ..silent };
+    assert!(second.refused(&highest).1.contains("60000"));
+}
+
+/// A user's apps share its limits, and what is closed or refused is given back.
+#[test]
+fn patterns_are_counted_by_user_and_given_back() {
+    let host = Live::start(Limits { patterns_per_user: 4, ..Limits::default() });
+    let (first, second) = (host.app(), host.app());
+    let _ends = (first.attach(), second.attach());
+    let port = |port: u16| receiving(&format!("dst host own and udp dst port {port}"));
+    let vif = first.open(&port(1)).vif;
+    second.open(&port(2));
+    for app in [&first, &second] {
+        let (code, message) = app.refused(&port(3));
+        assert!(code == Code::Limit && message.contains("more than 4 alternatives"), "{message}");
+    }
+    assert_eq!(first.ask(&Request::CloseVif(CloseVif { vif })), Reply::VifClosed(Empty {}));
+    second.open(&port(3));
+    drop(second);
+    host.wait_for("the end of the app", |status| channels(status) == 1);
+    first.open(&port(4));
+    first.open(&port(5));
+}
+
+/// An app that ends while its request is being checked leaves nothing, and its request is not opened.
+#[test]
+fn apps_that_end_while_their_interfaces_are_checked_leave_nothing() {
+    let host = Live::start(Limits { vifs_per_user: 5, ..Limits::default() });
+    for _ in 0..50 {
+        let app = host.app();
+        let channel = app.attach();
+        control::send(&app.socket, &Request::OpenVif(receiving("udp dst port 53")), &[])
+            .expect("sent");
+        drop((app, channel));
+    }
+    host.wait_for("the end of all apps", |status| channels(status) == 0 && vifs(status) == 0);
+    let app = host.app();
+    let _end = app.attach();
+    for port in 50..55 {
+        app.open(&receiving(&format!("udp dst port {port}")));
+    }
+    assert_eq!(app.refused(&receiving("udp dst port 55")).0, Code::Limit);
+}
+
+/// Filters are text once, when the interface is opened; so many that they do not fit are counted.
+#[test]
+fn status_of_many_interfaces_says_how_many_it_leaves_out() {
+    let host = Live::start(Limits { ports_per_user: 1 << 20, ..Limits::default() });
+    let app = host.app();
+    let _end = app.attach();
+    let count = 2000;
+    for port in 0..count {
+        let ends = (0..3).map(|host| format!("src host 10.9.{host}.1"));
+        let ends = ends.collect::<Vec<_>>().join(" or ");
+        app.open(&receiving(&format!(
+            "dst host own and udp dst port {} and ({ends})",
+            1000 + port
+        )));
+    }
+    let status = host.status();
+    let (shown, omitted) = (vifs(&status), status["vifs_omitted"].as_u64().expect("a count"));
+    assert_eq!(shown as u64 + omitted, count);
+    assert!(omitted > 0 && shown > 100, "{shown} shown");
+    let first = &status["engines"][0]["vifs"][0];
+    assert!(first["receive"][0].as_str().expect("text").contains("dst port 1000"), "{first}");
+}
+
 #[test]
 fn nobody_takes_what_the_host_has() {
     let host = Live::start(Limits::default());

@@ -23,6 +23,7 @@ use clearway_wire::ipv6;
 
 use super::super::nics::NicSlot;
 use super::super::requests::refusal;
+use super::Vifs;
 use crate::policy::{Grant, HostPort, limit_reached};
 
 /// A quarter of what the eBPF program has for everybody.
@@ -179,18 +180,34 @@ impl NicSlot {
         Ok(())
     }
 
-    /// Gives the frames and the ports of an interface back to the kernel.
+    /// Gives the frames of an interface back to the kernel.
     pub(super) fn unsteer(&mut self, number: u32) {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return };
-        let (steered, claimed) =
-            (std::mem::take(&mut vif.steered), std::mem::take(&mut vif.claimed));
+        let steered = std::mem::take(&mut vif.steered);
         if let Some(steering) = &mut self.steering {
             steered.unsteer(steering.as_mut());
+        }
+        self.vifs.give_back(number, &steered, &HashSet::new());
+    }
+
+    /// Gives the ports of an interface back to the kernel's programs. No engine sends for it any more.
+    pub(super) fn release(&mut self, number: u32) {
+        let Some(vif) = self.vifs.table.get_mut(&number) else { return };
+        let claimed = std::mem::take(&mut vif.claimed);
+        if let Some(steering) = &mut self.steering {
             release_all(steering.as_mut(), &claimed);
         }
-        if let Entry::Occupied(mut held) = self.vifs.held.entry(vif.user) {
+        self.vifs.give_back(number, &Steered::default(), &claimed);
+    }
+}
+
+impl Vifs {
+    /// The user of an interface does not hold these any more.
+    fn give_back(&mut self, number: u32, steered: &Steered, claimed: &HashSet<HostPort>) {
+        let Some(user) = self.table.get(&number).map(|vif| vif.user) else { return };
+        if let Entry::Occupied(mut held) = self.held.entry(user) {
             count_out(&mut held.get_mut().masks, steered.masks());
-            count_out(&mut held.get_mut().ports, claimed);
+            count_out(&mut held.get_mut().ports, claimed.iter().copied());
             if held.get().is_empty() {
                 held.remove();
             }

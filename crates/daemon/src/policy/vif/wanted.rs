@@ -2,6 +2,7 @@
 //! interface's Ethernet address.
 
 use clearway_channel::control::{OpenVif, Refusal};
+use clearway_classify::filter::ALTERNATIVES_MAX;
 use clearway_classify::{Clause, Filter, Pattern};
 use clearway_nic::MacAddress;
 use clearway_wire::digest::{Field, Layer, Network, fields};
@@ -62,6 +63,13 @@ fn filters(list: &str, texts: &[String], place: &Place) -> Result<Vec<Filter>, R
             )));
         }
         filters.extend(expanded);
+        let alternatives: usize = filters.iter().map(|filter| filter.clauses().len()).sum();
+        if alternatives > ALTERNATIVES_MAX {
+            return Err(invalid(format!(
+                "there are more than {ALTERNATIVES_MAX} alternatives in {list}; open several virtual \
+                 interfaces"
+            )));
+        }
     }
     Ok(filters)
 }

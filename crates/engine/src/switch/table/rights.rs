@@ -19,9 +19,9 @@ impl Switch {
         let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
             return Err(FrameRefusal::Nothing);
         };
-        let entry = vif.entries[0];
-        if !self.registry.may_send(entry, digest) {
-            let fault = self.registry.send_fault(entry, digest);
+        let entry = vif.entry;
+        if !self.directory.may_send(entry, digest) {
+            let fault = self.directory.send_fault(entry, digest);
             return Err(fault.map_or(FrameRefusal::Other, refusal::of_fault));
         }
         vif.take_rate(now)
@@ -33,12 +33,10 @@ impl Switch {
     pub(crate) fn clear_for_wire(&self, key: VifKey, digests: &[Digest]) -> u32 {
         let vif = self.vifs.get(key.slot()).and_then(Option::as_ref);
         let Some(vif) = vif.filter(|vif| !vif.has_rate() && !self.is_watched()) else { return 0 };
-        let Some(filter) = self.registry.vif(vif.entries[0]).and_then(|entry| entry.send.as_ref())
-        else {
-            return 0;
-        };
+        let sends = self.directory.sends(vif.entry);
         digests.iter().enumerate().fold(0, |clear, (index, digest)| {
-            let is_clear = filter.matches(digest) && self.destination(digest) == Destination::Wire;
+            let is_clear = sends.iter().any(|clause| clause.matches(digest))
+                && self.destination(digest) == Destination::Wire;
             clear | u32::from(is_clear) << index
         })
     }

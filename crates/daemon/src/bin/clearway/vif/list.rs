@@ -27,7 +27,15 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{:#}\n", Value::Array(interfaces)));
     }
-    print(&text(&interfaces))
+    print(&(text(&interfaces) + &omitted(&status)))
+}
+
+/// How many there are besides.
+fn omitted(status: &Value) -> String {
+    match status["vifs_omitted"].as_u64().unwrap_or(0) {
+        0 => String::new(),
+        count => format!("and {count} more that did not fit in the answer\n"),
+    }
 }
 
 /// The virtual interfaces in a status, each with the app and the engine that it belongs to.
@@ -173,6 +181,8 @@ pub(super) mod tests {
             assert!(lines[1].contains(part), "{part} is missing in\n{text}");
         }
         assert!(lines[2].contains("sniff"));
+        assert_eq!(omitted(&status()), "");
+        assert!(omitted(&json!({ "vifs_omitted": 7 })).contains("7 more"));
     }
 
     #[test]
