@@ -185,3 +185,56 @@ proptest! {
         }
     }
 }
+
+/// A packet of UDP with these addresses.
+fn packet(source: &[u8], destination: &[u8]) -> Digest {
+    let head: &[u8] = match source.len() {
+        4 => &[8, 0, 0x45, 0, 0, 28, 0, 1, 0, 0, 64, 17, 0, 0],
+        _ => &[0x86, 0xdd, 0x60, 0, 0, 0, 0, 8, 17, 64],
+    };
+    let ports = [0, 7, 0, 9, 0, 8, 0, 0];
+    Digest::of(&[&[2; 12][..], head, source, destination, &ports].concat())
+}
+
+fn flipped(address: &[u8], bit: usize) -> Vec<u8> {
+    let mut address = address.to_vec();
+    address[bit / 8] ^= 0x80 >> (bit % 8);
+    address
+}
+
+/// Each bit of an address matters in a filter about it, as far as the prefix goes and no further, and none of
+/// the other address.
+#[test]
+fn filters_about_addresses_look_at_each_bit_of_the_right_one() {
+    let of = |text: &str| match text.parse().unwrap() {
+        std::net::IpAddr::V4(address) => address.octets().to_vec(),
+        std::net::IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    for (one, other) in [("10.20.30.40", "192.168.7.5"), ("fd00:1:2:3:4:5:6:7", "fe80::9:8:7:6")] {
+        let (here, there) = (of(one), of(other));
+        let bits = here.len() * 8;
+        for prefix in [1, 7, 8, bits / 2 - 1, bits / 2, bits / 2 + 1, bits - 1, bits] {
+            // The same bits, but for those behind the prefix.
+            let mut network = here.clone();
+            for bit in prefix..bits {
+                network[bit / 8] &= !(0x80 >> (bit % 8));
+            }
+            let text = match <[u8; 4]>::try_from(&*network) {
+                Ok(octets) => std::net::IpAddr::from(octets).to_string(),
+                Err(_) => {
+                    std::net::IpAddr::from(<[u8; 16]>::try_from(&*network).unwrap()).to_string()
+                }
+            };
+            let source = filter(&format!("src net {text}/{prefix}"));
+            let destination = filter(&format!("dst net {text}/{prefix}"));
+            for bit in 0..bits {
+                let changed = flipped(&here, bit);
+                let expected = bit >= prefix;
+                assert_eq!(source.matches(&packet(&changed, &there)), expected, "{text}/{prefix}");
+                assert_eq!(destination.matches(&packet(&there, &changed)), expected);
+                assert!(source.matches(&packet(&here, &flipped(&there, bit))));
+                assert!(destination.matches(&packet(&flipped(&there, bit), &here)));
+            }
+        }
+    }
+}

@@ -431,3 +431,33 @@ fn random_vif(random: &mut Random) -> Vif {
     let (send, receive) = (text(send), text(receive));
     Vif { user: UserId(owner % 3), priority: random.below(2) as u16, ..vif(owner, &send, &receive) }
 }
+
+/// Two that differ in one bit of an address collide in nothing, whichever word it is in; and two that do not
+/// differ do, however they say it.
+#[test]
+fn collisions_look_at_every_bit_of_ipv6_addresses() {
+    let mut registry = registry();
+    let texts = |source: u128, destination: u128| {
+        let address = |bits: u128| std::net::Ipv6Addr::from_bits(0xfd00 << 112 ^ 1 ^ bits);
+        let (source, destination) = (address(source), address(destination));
+        let text = format!("src host {source} and dst host {destination} and udp src port 5");
+        (text.clone(), format!("{text} and dst port 6"))
+    };
+    let (send, receive) = texts(0, 0);
+    registry.register(vif(1, &send, &receive)).unwrap();
+    for bit in 0..128 {
+        for (source, destination) in [(1 << bit, 0), (0, 1 << bit)] {
+            let (send, receive) = texts(source, destination);
+            let id = registry.register(vif(2, &send, &receive)).expect("another address");
+            assert!(registry.register(vif(3, &send, "")).is_err(), "the same address");
+            assert!(registry.register(vif(3, "", &receive)).is_err(), "the same address");
+            assert!(registry.remove(id));
+        }
+    }
+    assert!(matches!(registry.register(vif(2, &send, "")), Err(Refusal::Send { .. })));
+    assert!(matches!(registry.register(vif(2, "", &receive)), Err(Refusal::Receive { .. })));
+    for wide in ["ip6", "udp", "src net fc00::/7", "dst net fc00::/7", "src port 5"] {
+        assert!(registry.register(vif(2, wide, "")).is_err(), "{wide}");
+    }
+    registry.check_books();
+}

@@ -295,3 +295,60 @@ fn the_cache_knows_flows_of_rules_that_name_an_ethernet_address_and_no_other_add
     let (asked, answered) = table.cache_use();
     assert!(asked > 0 && answered * 3 > asked, "{answered} of {asked}");
 }
+
+/// Ranges that no generator makes, looked for at both their ends and beside them: a few rules and many, with the
+/// cache and without.
+#[test]
+fn ranges_are_exact_at_both_ends_in_every_table() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let mut oracle = Linear::new();
+        let mut tables = tables();
+        let count = [5, 60, 400][seed as usize % 3];
+        let mut ends = vec![0, 65535];
+        for number in 0..count {
+            let mut range = || {
+                let at = random.below(65536) as u16;
+                let length = [0, 1, 2, 7, 8, 255, 256, 5000, 65535][random.below(9) as usize];
+                Ports::new(at, at.saturating_add(length)).unwrap()
+            };
+            let (from, to) = (range(), range());
+            let mut clause = Clause::new(
+                Pattern::ANY.with(fields::NETWORK, 6).with(fields::ETHER_TYPE, 0x0800).with_prefix(
+                    fields::IPV4_DESTINATION,
+                    number << 20,
+                    random.below(13) as u32,
+                ),
+            );
+            if random.chance(1, 2) {
+                clause = clause.from_ports(from).unwrap();
+                ends.extend([from.first(), from.last()]);
+            }
+            if random.chance(2, 3) {
+                clause = clause.to_ports(to).unwrap();
+                ends.extend([to.first(), to.last()]);
+            }
+            let rank = Rank::new(random.below(3) as u16, number);
+            let rule = Rule { id: RuleId(number as u32), rank, clause };
+            oracle.insert(rule);
+            tables.iter_mut().for_each(|(_, table)| table.insert(rule));
+        }
+        let port = |random: &mut Random| {
+            let end = ends[random.below(ends.len() as u64) as usize];
+            u64::from(end.wrapping_add(random.below(3) as u16).wrapping_sub(1))
+        };
+        for _ in 0..200 {
+            let digests: Vec<Digest> = (0..32)
+                .map(|_| {
+                    let ports = fields::SOURCE_PORT.place(port(&mut random))
+                        | fields::DESTINATION_PORT.place(port(&mut random));
+                    let address = random.below(count) << 20 | random.below(2);
+                    Digest::from_words([0x1161_0800 | ports, 0, 0, address, 0, 0, 0, 0])
+                })
+                .collect();
+            // Twice: found, and remembered.
+            compare(&mut oracle, &mut tables, &digests, seed);
+            compare(&mut oracle, &mut tables, &digests, seed);
+        }
+    }
+}

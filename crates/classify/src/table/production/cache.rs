@@ -15,6 +15,9 @@
 //! cleared. The cache watches its own worth and stays out of the way for a while when few questions are
 //! asked twice.
 
+#[cfg(test)]
+mod tests;
+
 use super::entry::{Mask, WIDE_WORDS, hash};
 use crate::Pattern;
 use crate::table::BATCH_MAX;

@@ -332,3 +332,74 @@ fn interfaces_are_limited_in_all_and_per_user() {
     accounts.open_vif(&peer(7)).expect("there is room again");
     assert!(message(accounts.open_vif(&peer(7))).contains("vifs_max"));
 }
+
+/// What a rule allows ends where it says, at both ends and in both directions, for every way of asking.
+#[test]
+fn rules_about_ports_end_where_they_say() {
+    for rule_of in ["udp dst portrange 5000-5999", "udp dst portrange 4096-8191", "udp dst port 7"]
+    {
+        let accounts = accounts(vec![rule(7, &[&format!("dst host own and {rule_of}")])]);
+        let (first, last) = match rule_of.rsplit_once(' ').expect("ports").1.split_once('-') {
+            Some((first, last)) => (first.parse().expect("one"), last.parse().expect("one")),
+            None => (7_u16, 7),
+        };
+        let ask = |low: u16, high: u16| {
+            let host = "10.0.0.2";
+            let range = format!("dst host {host} and udp dst portrange {low}-{high}");
+            let given = grant(&accounts, 7, &receiving(&[&range])).is_ok();
+            let sending = OpenVif {
+                transmit: Some(vec![format!("src host {host} and udp src portrange {low}-{high}")]),
+                ..OpenVif::default()
+            };
+            assert_eq!(grant(&accounts, 7, &sending).is_ok(), given, "{low}-{high}");
+            given
+        };
+        for port in [first, last] {
+            assert!(ask(port, port), "{rule_of}: {port}");
+        }
+        assert!(
+            ask(first, first.saturating_add(9).min(last))
+                && ask(last - 9_u16.min(last - first), last)
+        );
+        for (low, high) in
+            [(first - 1, first - 1), (first - 1, first), (last, last + 1), (last + 1, last + 1)]
+        {
+            assert!(!ask(low, high), "{rule_of}: {low}-{high}");
+        }
+        assert!(!ask(0, 65535) && !ask(first - 1, last + 1));
+    }
+}
+
+/// Nor do other addresses, protocols or tags come along, for one direction or the other.
+#[test]
+fn rules_about_ports_are_about_their_addresses_protocol_and_tag() {
+    let accounts = accounts(vec![rule(7, &["dst host own and udp dst portrange 5000-5999"])]);
+    for (here, there) in [("dst", "src"), ("src", "dst")] {
+        let ask = |text: &str| {
+            let text = text.replace("THERE", there).replace("HERE", here);
+            let open = match here {
+                "dst" => receiving(&[&text]),
+                _ => OpenVif { transmit: Some(vec![text]), ..OpenVif::default() },
+            };
+            grant(&accounts, 7, &open).is_ok()
+        };
+        assert!(ask("HERE host fd00::2 and udp HERE port 5000"));
+        assert!(ask("HERE host 10.0.0.2 and udp HERE port 5000 and THERE port 1"));
+        for wrong in [
+            "THERE host fd00::2 and udp HERE port 5000",
+            "HERE host fd00::3 and udp HERE port 5000",
+            "HERE host fd00:0:0:1::2 and udp HERE port 5000",
+            "HERE host fd00::1:2 and udp HERE port 5000",
+            "HERE net fd00::2/127 and udp HERE port 5000",
+            "HERE host 10.0.0.2 and udp THERE port 5000",
+            "HERE host 10.0.0.2 and tcp HERE port 5000",
+            "HERE host 10.0.0.2 and HERE port 5000",
+            "vlan 7 and HERE host 10.0.0.2 and udp HERE port 5000",
+            "vlan optional and HERE host 10.0.0.2 and udp HERE port 5000",
+            "HERE host 10.0.0.2 and udp",
+            "udp HERE port 5000",
+        ] {
+            assert!(!ask(wrong), "{here}: {wrong}");
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What is remembered is forgotten in time: when rules come and go, and when the number of a generation comes
+//! again.
+
+use super::super::Production;
+use crate::table::{BATCH_MAX, Linear, Table};
+use crate::{Clause, Pattern, Ports, Rank, Rule, RuleId};
+use clearway_base::Random;
+use clearway_wire::digest::{Digest, fields};
+
+/// Rules, in the table and in a list.
+struct Both {
+    table: Production,
+    oracle: Linear,
+    sequence: u64,
+}
+
+impl Both {
+    /// With rules enough for a cache, which are about addresses that nobody asks for.
+    fn new() -> Self {
+        let mut both = Self { table: Production::new(), oracle: Linear::new(), sequence: 0 };
+        for number in 0..200 {
+            both.insert(to(0x0b00_0000 + number, 8, 0xffff_ffff).into());
+        }
+        both
+    }
+
+    fn insert(&mut self, clause: Clause) -> RuleId {
+        self.sequence += 1;
+        let id = RuleId(self.sequence as u32);
+        let rank = Rank::new(0, Rank::SEQUENCE_END - 1 - self.sequence);
+        let rule = Rule { id, rank, clause };
+        self.table.insert(rule);
+        self.oracle.insert(rule);
+        id
+    }
+
+    fn remove(&mut self, id: RuleId) {
+        assert!(self.table.remove(id) && self.oracle.remove(id));
+    }
+
+    /// Has the cache asked again at once, however often rules have changed lately.
+    fn open(&mut self) {
+        (self.table.cache.is_open, self.table.cache.pause) = (true, 0);
+    }
+
+    /// Asks until what is known is answered from the cache.
+    fn warm(&mut self) {
+        self.open();
+        for _ in 0..40 {
+            self.check(0);
+        }
+        let before = self.table.cache_use();
+        self.check(0);
+        let after = self.table.cache_use();
+        assert_eq!(after.1 - before.1, BATCH_MAX as u64, "the cache knows all");
+    }
+
+    /// All packets of these tests have the right owner.
+    fn check(&mut self, first: u64) {
+        let digests: Vec<Digest> =
+            (first..first + BATCH_MAX as u64).map(|number| packet(number, number)).collect();
+        let (mut found, mut expected) = ([None; BATCH_MAX], [None; BATCH_MAX]);
+        self.table.classify(&digests, &mut found);
+        self.oracle.classify(&digests, &mut expected);
+        assert_eq!(found, expected);
+    }
+}
+
+/// What goes to some addresses and a port.
+fn to(address: u64, port: u64, mask: u64) -> Pattern {
+    let of_ipv4 = Pattern::ANY.with(fields::NETWORK, 6).with(fields::LAYER, 1);
+    let bits = mask.count_ones();
+    of_ipv4
+        .with_prefix(fields::IPV4_DESTINATION, address, bits)
+        .with(fields::DESTINATION_PORT, port)
+}
+
+fn packet(host: u64, port: u64) -> Digest {
+    let ports = fields::SOURCE_PORT.place(port) | fields::DESTINATION_PORT.place(8);
+    Digest::from_words([0x1161_0800 | ports, 0, 0, 0x0a00_0000 + host, 0, 0, 0, 0])
+}
+
+/// An answer of a generation whose number comes again is not an answer.
+#[test]
+fn generations_wrap_and_nothing_old_is_remembered() {
+    for generation in [0, 1] {
+        let mut both = Both::new();
+        both.table.cache.generation = generation;
+        both.table.cache.regions.fill(generation);
+        both.warm();
+        // 2^32 changes later, less one or two.
+        both.table.cache.generation = u32::MAX;
+        for _ in 0..=generation {
+            let rule = both.insert(to(0x0a00_0000, 8, 0xffff_0000).into());
+            both.check(0);
+            both.warm();
+            both.remove(rule);
+            both.check(0);
+        }
+        both.warm();
+    }
+}
+
+#[test]
+fn the_way_that_is_next_to_go_wraps() {
+    let mut both = Both::new();
+    both.table.cache.turn = u32::MAX - 100;
+    both.warm();
+    (0..2000).for_each(|first| both.check(first * 7));
+}
+
+/// A rule of any kind that comes or goes changes answers at once: one flow's, a network's, a range's at both
+/// ends, and one that looks where none has looked before.
+#[test]
+fn every_kind_of_change_is_seen_by_what_is_remembered() {
+    let mut random = Random::new(1);
+    let mut both = Both::new();
+    both.warm();
+    for round in 0..300 {
+        let (first, length) = (random.below(BATCH_MAX as u64) as u16, random.below(9) as u16);
+        let range = Ports::new(first, first + length).unwrap();
+        let host = 0x0a00_0000 + random.below(BATCH_MAX as u64);
+        let clause: Clause = match round % 6 {
+            0 => to(host, 8, 0xffff_ffff).into(),
+            1 => to(host, 8, 0xffff_fff8).into(),
+            2 => Clause::ANY.from_ports(range).unwrap(),
+            3 => Clause::new(to(host, 8, 0xffff_fff0)).from_ports(range).unwrap(),
+            4 => to(host, 8, 0xffff_ffff).with(fields::SOURCE_PORT, random.below(40)).into(),
+            _ => Pattern::ANY.with(fields::MAC_DESTINATION, round).into(),
+        };
+        let rule = both.insert(clause);
+        both.open();
+        (0..3).for_each(|_| both.check(0));
+        both.remove(rule);
+        both.open();
+        (0..3).for_each(|_| both.check(0));
+    }
+    let (asked, answered) = both.table.cache_use();
+    assert!(answered * 4 > asked && answered > 10_000, "{answered} of {asked}");
+}
