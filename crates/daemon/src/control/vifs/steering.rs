@@ -9,6 +9,9 @@
 //! A port of an address of the kernel's is taken from the kernel's programs before the engines hear of the
 //! interface, be it for receiving or for sending; or it is refused because one of them has it.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -26,8 +29,11 @@ use super::super::requests::refusal;
 use super::Vifs;
 use crate::policy::{Grant, HostPort, limit_reached};
 
-/// A quarter of what the eBPF program has for everybody.
+/// Kinds of patterns of one user: a quarter of what the eBPF program has for everybody.
 const MASKS_PER_USER_MAX: usize = 16;
+/// The same of all users together. The others are the host's: four for each version of IP, for messages and
+/// for what it answers at an address that it gets later.
+const MASKS_MAX: usize = 64 - 2 * 4;
 
 /// Which bits of a digest a pattern is about.
 type Mask = [u64; 8];
@@ -60,24 +66,32 @@ impl Held {
         Ok(())
     }
 
-    /// Nothing if the user may have the patterns of `wanted` besides.
-    fn admit_masks(&self, wanted: &Steered) -> Result<(), Refusal> {
-        let new: HashSet<Mask> =
-            wanted.masks().filter(|mask| !self.masks.contains_key(mask)).collect();
-        if self.masks.len() + new.len() > MASKS_PER_USER_MAX {
-            let text = format!(
-                "the interfaces of one user are about at most {MASKS_PER_USER_MAX} kinds of patterns \
-                 (prefixes of different lengths are different kinds); close some, or use a wider \
-                 pattern that covers several"
-            );
-            return Err(refusal(Code::Limit, text));
-        }
-        Ok(())
-    }
-
     fn is_empty(&self) -> bool {
         self.ports.is_empty() && self.masks.is_empty()
     }
+}
+
+/// Nothing if `user` may have the patterns of `wanted` besides.
+fn admit_masks(held: &HashMap<u32, Held>, user: u32, wanted: &Steered) -> Result<(), Refusal> {
+    let with_those_of = |held: &mut dyn Iterator<Item = &Held>| {
+        let there = held.flat_map(|held| held.masks.keys().copied());
+        there.chain(wanted.masks()).collect::<HashSet<Mask>>().len()
+    };
+    let of_user = with_those_of(&mut held.get(&user).into_iter());
+    for (of_whom, count, max) in [
+        ("one user", of_user, MASKS_PER_USER_MAX),
+        ("all users", with_those_of(&mut held.values()), MASKS_MAX),
+    ] {
+        if count > max {
+            let text = format!(
+                "the interfaces of {of_whom} are about at most {max} kinds of patterns (prefixes of \
+                 different lengths are different kinds); close some, or use a wider pattern that \
+                 covers several"
+            );
+            return Err(refusal(Code::Limit, text));
+        }
+    }
+    Ok(())
 }
 
 fn count_in<K: Eq + Hash>(counts: &mut HashMap<K, usize>, keys: impl IntoIterator<Item = K>) {
@@ -172,9 +186,9 @@ impl NicSlot {
             refusal(Code::Refused, format!("the NIC cannot steer these frames here: {error}"))
         };
         let wanted = Steered::of(grant).map_err(cannot)?;
-        let held = self.vifs.held.entry(vif.user).or_default();
-        held.admit_masks(&wanted)?;
+        admit_masks(&self.vifs.held, vif.user, &wanted)?;
         wanted.steer(steering.as_mut()).map_err(cannot)?;
+        let held = self.vifs.held.entry(vif.user).or_default();
         count_in(&mut held.masks, wanted.masks());
         vif.steered = wanted;
         Ok(())
