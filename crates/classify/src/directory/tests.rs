@@ -166,6 +166,17 @@ fn what_is_removed_leaves_nothing_behind() {
     }
 }
 
+/// Its mask is another's, too.
+#[test]
+fn ports_of_a_range_that_is_gone_are_not_looked_at() {
+    let mut directory = directory();
+    directory.insert(rights(0, "udp dst portrange 0-65535"));
+    let range = directory.insert(rights(1, "udp dst portrange 5-9"));
+    check_books(&directory);
+    assert!(directory.remove(range));
+    check_books(&directory);
+}
+
 fn check_books(directory: &Directory) {
     let of_entries: usize = directory.entries.iter().map(|(_, entry)| entry.rules.len()).sum();
     let of_masks: usize = directory.masks.values().sum();
