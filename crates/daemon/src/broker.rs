@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The daemon starts it before it confines itself, from its own program, and tells it once what there
-//! is to do ([`Task`]). From then on nothing that the daemon says can change whom the broker connects to:
+//! is to do (`Task`). From then on nothing that the daemon says can change whom the broker connects to:
 //! each socket stands for one address of the configuration, and a request on it has no content. So a
 //! daemon that has been taken over reaches those addresses and nobody else. The broker runs as the
 //! daemon's user, without capabilities, confined as well (`crate::confinement`), and ends with the daemon.

@@ -145,7 +145,7 @@ impl Interface {
 
     /// The network has changed: takes what `config` says of addresses, routes and MTU. What is known
     /// of neighbours stays; new addresses are announced. Packets to addresses that are not the
-    /// host's any more are nobody's from now on, so ask for [`Interface::entries`] again.
+    /// host's any more are nobody's from now on, so ask for [`entries`] again.
     pub fn reconfigure(&mut self, config: &Config) {
         let before = core::mem::replace(&mut self.addresses, Addresses::new(config));
         self.mtu = config.mtu;
