@@ -2,12 +2,15 @@
 //! outside of the rings.
 //!
 //! A Unix socket of type `SOCK_SEQPACKET`; one JSON object per packet; a reply for each request, in
-//! order (only `status` may be answered in several packets). `attached` carries three descriptors: memory, the daemon's doorbell, the app's doorbell.
+//! order (only `status` may be answered in several packets). `attached` carries three descriptors: memory,
+//! the daemon's doorbell, the app's doorbell. The app maps the memory, seals it, and says `mapped`; an
+//! engine serves the channel from then on. Nothing else carries descriptors, and a daemon ends a
+//! connection on which an app sends one.
 //! One channel per connection, and the end of the connection is the end of the session: that is how
 //! each side learns of the other's death.
 //!
 //! Parsing is a pure function of the bytes ([`Request::parse`], [`Reply::parse`]); moving packets is
-//! [`send`] and [`receive`].
+//! [`send`], [`receive`] and [`receive_bare`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -20,7 +23,7 @@ mod path;
 mod socket;
 mod vif;
 pub use path::{client_path, daemon_path};
-pub use socket::{Packet, receive, send};
+pub use socket::{Packet, receive, receive_bare, send};
 pub use vif::{
     BadAddress, CloseVif, FILTER_BYTES_MAX, FILTERS_MAX, InterfaceAddress, Mac, MacChoice,
     OpenCapture, OpenVif, VifOpened,
@@ -48,18 +51,21 @@ pub const PING_COUNT_MAX: u32 = 1000;
 pub enum Request {
     /// Opens a channel. Once per connection.
     Attach(Attach),
-    /// Accepts connections to a port. After `attach`.
+    /// The memory of the channel is mapped and sealed. Once, after `attach` and before all that needs a
+    /// channel.
+    Mapped(Empty),
+    /// Accepts connections to a port. After `mapped`.
     Listen(Listen),
     /// Stops accepting.
     Unlisten(Unlisten),
-    /// Opens a virtual interface. After `attach`.
+    /// Opens a virtual interface. After `mapped`.
     OpenVif(OpenVif),
     /// Closes a virtual interface, or a capture.
     CloseVif(CloseVif),
     /// Takes a virtual interface, or a capture, away from another app, which is told. For root and the
     /// daemon's own user; needs no `attach`.
     RevokeVif(CloseVif),
-    /// Opens an interface that gets copies of what others send and receive. After `attach`.
+    /// Opens an interface that gets copies of what others send and receive. After `mapped`.
     OpenCapture(OpenCapture),
     /// Asks for the state of the daemon. Needs no `attach`.
     Status(Empty),
@@ -76,6 +82,8 @@ pub enum Request {
 pub enum Reply {
     /// The channel; three descriptors come with it.
     Attached(Attached),
+    /// An engine serves the channel.
+    Mapped(Empty),
     /// The port is open.
     Listening(Listening),
     /// The port is closed.
@@ -246,6 +254,7 @@ impl Request {
             Self::OpenCapture(open) => open.check()?,
             Self::Listen(_)
             | Self::Unlisten(_)
+            | Self::Mapped(_)
             | Self::CloseVif(_)
             | Self::RevokeVif(_)
             | Self::Status(_)

@@ -3,6 +3,8 @@
 
 #[cfg(not(miri))]
 use std::io;
+#[cfg(not(miri))]
+use std::os::fd::AsFd;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
@@ -67,6 +69,21 @@ pub struct Handover {
     pub app_doorbell: OwnedFd,
 }
 
+/// Why a channel cannot be used.
+#[cfg(not(miri))]
+#[derive(Debug, thiserror::Error)]
+pub enum NotSecured {
+    /// The app could still take pages away.
+    #[error(
+        "the channel's memory is not sealed (F_SEAL_FUTURE_WRITE); the app library does that on Linux 5.1 \
+         and newer: use it"
+    )]
+    NotSealed,
+    /// There is no memory for pages that the app has taken away before.
+    #[error("the channel's memory cannot be filled: {0}; give the daemon more memory")]
+    Io(#[from] io::Error),
+}
+
 /// What a channel has seen so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -84,7 +101,8 @@ pub struct Counters {
 
 impl DaemonEnd {
     /// Makes a channel: this end, and what the app needs for the other. An error of kind
-    /// `InvalidInput` means that the sizes are wrong.
+    /// `InvalidInput` means that the sizes are wrong. If the app is another process, this end must not be
+    /// used before [`secure`](Self::secure).
     #[cfg(not(miri))]
     pub fn create(sizes: Sizes) -> io::Result<(Self, Handover)> {
         sizes.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -93,6 +111,13 @@ impl DaemonEnd {
         let (daemon_doorbell, app_doorbell) = app_bells.into_parts();
         let handover = Handover { memory: memory_fd, daemon_doorbell, app_doorbell };
         Ok((Self::on(memory, bells, sizes), handover))
+    }
+
+    /// Makes sure that the app, which has mapped the channel's memory, cannot take pages of it away any
+    /// more: see `memory/mapped.rs`. May take long if the app means ill.
+    #[cfg(not(miri))]
+    pub fn secure(&mut self, memory: &OwnedFd) -> Result<(), NotSecured> {
+        if self.memory.secure(memory.as_fd())? { Ok(()) } else { Err(NotSecured::NotSealed) }
     }
 
     /// An end on memory that has just been made.

@@ -6,13 +6,16 @@
 //! both processes share, so an app could fill the counter, clear the flag, and stop the daemon in
 //! `write` for ever. On a socket the daemon says `MSG_DONTWAIT` each time. It reads its own eventfd
 //! with `RWF_NOWAIT` for the same reason.
+//!
+//! The daemon's end of the socket pair is shut down for reading: what cannot come in carries no
+//! descriptor whose closing would make the daemon wait when it closes this end.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 use rustix::io::ReadWriteFlags;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 
 /// The daemon's side of both doorbells.
 pub(crate) struct DaemonBells {
@@ -31,6 +34,7 @@ pub(crate) fn create() -> io::Result<(DaemonBells, AppBells)> {
     let daemon = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let (app, own) = rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::shutdown(&app, Shutdown::Read)?;
     let for_app = AppBells::new(daemon.try_clone()?, own);
     Ok((DaemonBells { own: daemon, app }, for_app))
 }

@@ -103,6 +103,10 @@ pub(crate) mod completion {
     pub(crate) const VIF_CLOSED: u8 = 9;
 }
 
+/// The steps by which an app gets a channel: `attach`; and, since the app seals the memory, `mapped`. A
+/// number of its own, because it is as much a part of the contract as the memory itself.
+const ATTACH_STEPS: usize = 2;
+
 /// The fields of each entry after word 0, as text for [`LAYOUT`]; `entry.rs` is the code.
 const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
     address port:u16 family:u16 scope:u32, octets 16; \
@@ -118,9 +122,11 @@ const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
     vif_closed vif:u32 zero:u32 code:i32; \
     frame length:u16 flags:u16 info:u32, time_ns:u64, bytes";
 
-/// Identifies this layout: two builds with the same value understand each other's memory.
+/// Identifies this layout: two builds with the same value understand each other's memory, and how it
+/// is handed over.
 pub const LAYOUT: u64 = {
     let numbers = [
+        ATTACH_STEPS,
         PAGE_BYTES,
         HEADER_MAGIC,
         HEADER_LAYOUT,

@@ -57,6 +57,8 @@ mod violation;
 #[cfg(not(loom))]
 pub use app_end::{AppEnd, Corrupt, Extent, Full, OpenError, ReceiveBuffer, TransmitBuffer};
 pub use code::Code;
+#[cfg(not(any(loom, miri)))]
+pub use daemon_end::NotSecured;
 #[cfg(not(loom))]
 pub use daemon_end::{Buffer, BurstBuffer, Counters, DaemonEnd, Handover, Released};
 pub use entry::{Command, Completion, ReleaseList, canonical};

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{self, Attached, Reply, Request};
+use clearway_channel::control::{self, Attached, Empty, Reply, Request};
 use clearway_channel::{Command, Completion, DaemonEnd};
 use clearway_client::{Channel, ConnectionId, Options};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -128,6 +128,9 @@ fn attach() -> (Channel, DaemonEnd, OwnedFd) {
         });
         let fds = [&handover.memory, &handover.daemon_doorbell, &handover.app_doorbell];
         control::send(&control, &reply, &fds.map(AsFd::as_fd)).expect("a reply");
+        let mapped = control::receive(&control).expect("a packet").expect("a packet");
+        assert_eq!(Request::parse(&mapped.bytes).ok(), Some(Request::Mapped(Empty {})));
+        control::send(&control, &Reply::Mapped(Empty {}), &[]).expect("a reply");
         (end, control)
     });
     let options = Options { socket: path.clone(), linger: Duration::ZERO, ..Options::new("cost") };

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{self, Attach, Attached, Packet, Refusal, Reply, Request};
+use clearway_channel::control::{self, Attach, Attached, Empty, Packet, Refusal, Reply, Request};
 use clearway_channel::{AppEnd, Code, Handover};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -51,7 +51,10 @@ impl Session {
             return Err(Error::Answer("the channel came without its descriptors".into()));
         };
         let end = AppEnd::open(Handover { memory, daemon_doorbell, app_doorbell }, sizes)?;
-        Ok((end, engine_name))
+        match self.request(&Request::Mapped(Empty {}))?.0 {
+            Reply::Mapped(Empty {}) => Ok((end, engine_name)),
+            reply => Err(unexpected(&reply)),
+        }
     }
 
     /// Asks, and waits for the answer.
@@ -156,7 +159,7 @@ fn parse(packet: &Packet) -> Result<Reply, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clearway_channel::control::{Empty, Listen, Listening};
+    use clearway_channel::control::{Listen, Listening};
     use rustix::net::socketpair;
 
     /// An answer that came too late is neither the daemon's farewell nor that to the next request.

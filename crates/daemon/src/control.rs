@@ -13,6 +13,7 @@
 //! flood waits in the sender's own socket buffer, and the memory that a session can take is bounded.
 
 mod admission;
+mod attach;
 mod descriptors;
 mod engines;
 mod events;
@@ -49,6 +50,7 @@ use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_engine::Clock;
+use clearway_nic::strangers;
 
 use admission::Admissions;
 use descriptors::Descriptors;
@@ -308,7 +310,7 @@ impl ControlPlane {
         }
     }
 
-    fn open_session(&mut self, socket: OwnedFd, peer: policy::Peer) {
+    fn open_session(&mut self, socket: strangers::Socket, peer: policy::Peer) {
         let mut session = Session::new(socket, peer);
         if let Err(refusal) = self.may_open_session(&session) {
             let of_user = |other: &&Session| other.peer.user == session.peer.user;
@@ -369,13 +371,16 @@ impl ControlPlane {
 
     /// Gives back everything that a session had, at once.
     fn end_session(&mut self, token: u64, reason: &str) {
-        let Some(session) = self.sessions.remove(&token) else { return };
+        let Some(mut session) = self.sessions.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, session.as_fd());
         if session.refused.is_some() {
             self.refused -= 1;
             return;
         }
         self.accounts.close_session(session.peer.user);
+        if let Some(offer) = session.offer.take() {
+            self.withdraw(offer.place, offer.end, offer.memory);
+        }
         let process = session.peer.process;
         match &session.attached {
             Some(attached) => {

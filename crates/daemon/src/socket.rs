@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use clearway_nic::strangers::{self, SpareThreads};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen,
@@ -28,6 +29,8 @@ pub(crate) struct Listener {
     path: PathBuf,
     /// Device and inode of the file, so that only the own one is ever removed.
     identity: (u64, u64),
+    /// Who closes connections in which there may be descriptors: nobody, if there cannot be any.
+    closers: Option<SpareThreads>,
 }
 
 impl Listener {
@@ -44,6 +47,9 @@ impl Listener {
         make_directory(path).map_err(|error| failed("make the directory of", error))?;
         remove_stale(path)?;
         let socket = new_socket().map_err(|error| failed("create", error.into()))?;
+        // Connections take it over from the socket that they were accepted on.
+        let closers =
+            (!strangers::refuse_descriptors(&socket)).then(|| SpareThreads::new("closer"));
         let address = SocketAddrUnix::new(path).map_err(|error| failed("bind", error.into()))?;
         // Nobody gets in between bind and chmod: the file takes over the mode of the socket.
         fchmod(&socket, Mode::from_raw_mode(0o600))
@@ -55,15 +61,31 @@ impl Listener {
             .and_then(|()| fs::symlink_metadata(path))
             .map_err(|error| failed("set the mode of", error))?;
         let identity = (metadata.dev(), metadata.ino());
-        Ok(Self { socket, path: path.to_owned(), identity })
+        Ok(Self { socket, path: path.to_owned(), identity, closers })
     }
 
     /// The next waiting connection and who is behind it.
-    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, Peer)> {
+    pub(crate) fn accept(&self) -> io::Result<(strangers::Socket, Peer)> {
+        if self.closers.as_ref().is_some_and(|closers| !closers.has_room()) {
+            return Err(io::Error::other("too many connections hang in closing"));
+        }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = accept_with(&self.socket, flags)?;
         let peer = Peer::of(&socket)?;
+        let socket = match &self.closers {
+            None => strangers::Socket::clean(socket),
+            Some(closers) => strangers::Socket::of(peer.user, socket, closers.clone()),
+        };
         Ok((socket, peer))
+    }
+}
+
+/// Works as on a kernel that cannot refuse descriptors.
+#[cfg(test)]
+impl Listener {
+    pub(crate) fn accept_descriptors(&mut self) {
+        strangers::accept_descriptors(&self.socket);
+        self.closers = Some(SpareThreads::new("closer"));
     }
 }
 
@@ -79,6 +101,12 @@ impl Drop for Listener {
             .is_ok_and(|metadata| (metadata.dev(), metadata.ino()) == self.identity);
         if ours && let Err(error) = fs::remove_file(&self.path) {
             tracing::warn!(path = %self.path.display(), %error, "control socket left behind");
+        }
+        // With it go the connections that nobody has accepted yet.
+        if let Some(closers) = self.closers.take()
+            && let Ok(last) = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)
+        {
+            closers.run(0, move || drop(last));
         }
     }
 }

@@ -47,8 +47,43 @@ pub fn send(
     Ok(())
 }
 
+/// Receives one packet of somebody who is not trusted and has no descriptors to send; `None` when the other
+/// side is gone. A packet over the limit is an error of kind `InvalidData`. One with descriptors is an
+/// error of kind `Unsupported`, and stays in the socket: closing them could take long, and so could
+/// closing the socket.
+pub fn receive_bare(socket: impl AsFd) -> io::Result<Option<Vec<u8>>> {
+    // Without room for descriptors the kernel says that there are some. Those of a packet that is only
+    // looked at stay open, and are not closed here.
+    if receive_into(&socket, &mut [0], RecvFlags::PEEK)?.1.contains(ReturnFlags::CTRUNC) {
+        let text = "no request carries descriptors, and this one does";
+        return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+    }
+    let mut bytes = vec![0; PACKET_BYTES_MAX];
+    let (length, flags) = receive_into(&socket, &mut bytes, RecvFlags::empty())?;
+    if flags.contains(ReturnFlags::TRUNC) {
+        let text = "a control packet is over the limit";
+        return Err(io::Error::new(io::ErrorKind::InvalidData, text));
+    }
+    bytes.truncate(length);
+    Ok((length > 0).then_some(bytes))
+}
+
+fn receive_into(
+    socket: &impl AsFd,
+    bytes: &mut [u8],
+    flags: RecvFlags,
+) -> rustix::io::Result<(usize, ReturnFlags)> {
+    rustix::io::retry_on_intr(|| {
+        let mut none = RecvAncillaryBuffer::default();
+        let mut slices = [IoSliceMut::new(bytes)];
+        let received = rustix::net::recvmsg(socket.as_fd(), &mut slices, &mut none, flags)?;
+        Ok((received.bytes, received.flags))
+    })
+}
+
 /// Receives one packet; `None` when the other side is gone. A packet or a number of descriptors
-/// over the limit is an error of kind `InvalidData`.
+/// over the limit is an error of kind `InvalidData`. The descriptors are closed here, or by who takes
+/// them: not for packets of somebody who is not trusted.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<Packet>> {
     let mut bytes = vec![0; PACKET_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -1,9 +1,12 @@
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
 use proptest::prelude::*;
-use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+};
 
 use super::*;
 
@@ -38,6 +41,7 @@ fn requests() -> Vec<Request> {
             app: Some("echo".into()),
             connection: Some(u64::MAX),
         }),
+        Request::Mapped(Empty {}),
     ]
 }
 
@@ -59,6 +63,7 @@ fn requests_and_replies_survive_the_way() {
             sizes: Sizes::default(),
         }),
         Reply::Listening(Listening { listener: 1, address: "10.0.0.1:7".parse().unwrap() }),
+        Reply::Mapped(Empty {}),
         Reply::Unlistened(Empty {}),
         Reply::VifOpened(VifOpened {
             vif: 2,
@@ -195,12 +200,40 @@ fn descriptors_travel_with_a_message() {
     assert_eq!(text, "through");
 }
 
+/// A request with as many descriptors as a packet can have is refused, and what came with it is neither
+/// opened nor closed.
+#[test]
+fn requests_bring_no_descriptors() {
+    /// The most that a packet can have, of the kernel's net/scm.h.
+    const SCM_MAX_FD: usize = 253;
+    let (near, far) = sockets();
+    assert_eq!(receive_bare(&far).unwrap_err().kind(), ErrorKind::WouldBlock);
+    send(&near, &requests()[0], &[]).unwrap();
+    let bytes = receive_bare(&far).unwrap().unwrap();
+    assert_eq!(Request::parse(&bytes).unwrap(), requests()[0]);
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let many = [reader.as_fd(); SCM_MAX_FD];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(SCM_MAX_FD))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&many));
+    let slices = [IoSlice::new(b"{}")];
+    rustix::net::sendmsg(&near, &slices, &mut ancillary, SendFlags::empty()).unwrap();
+    drop(reader);
+    for _ in 0..3 {
+        assert_eq!(receive_bare(&far).unwrap_err().kind(), ErrorKind::Unsupported);
+        writer.write_all(b"the other end is in the socket still").unwrap();
+    }
+    drop(far);
+    assert_eq!(writer.write(b"x").unwrap_err().kind(), ErrorKind::BrokenPipe);
+}
+
 #[test]
 fn the_other_sides_end_and_silence_are_told_apart() {
     let (near, far) = sockets();
     assert_eq!(receive(&far).unwrap_err().kind(), ErrorKind::WouldBlock);
     drop(near);
     assert!(receive(&far).unwrap().is_none());
+    assert!(receive_bare(&far).unwrap().is_none());
 }
 
 #[test]
@@ -210,6 +243,8 @@ fn packets_over_the_limit_are_refused_on_both_sides() {
     assert_eq!(send(&near, &large, &[]).unwrap_err().kind(), ErrorKind::InvalidInput);
     rustix::net::send(&near, &vec![b' '; PACKET_BYTES_MAX + 1], SendFlags::empty()).unwrap();
     assert_eq!(receive(&far).unwrap_err().kind(), ErrorKind::InvalidData);
+    rustix::net::send(&near, &vec![b' '; PACKET_BYTES_MAX + 1], SendFlags::empty()).unwrap();
+    assert_eq!(receive_bare(&far).unwrap_err().kind(), ErrorKind::InvalidData);
     send(&near, &requests()[0], &[]).unwrap();
     assert!(receive(&far).unwrap().is_some());
 }

@@ -456,7 +456,7 @@ mod with_descriptors {
     use std::time::{Duration, Instant};
 
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    use rustix::fs::{FallocateFlags, OFlags};
+    use rustix::fs::OFlags;
 
     use super::*;
     use crate::OpenError;
@@ -595,19 +595,39 @@ mod with_descriptors {
         daemon.close();
     }
 
+    /// What would be closed with the daemon's end of the doorbell never gets there.
     #[test]
-    fn the_memory_can_neither_shrink_nor_grow_and_holes_only_hurt_the_app() {
+    fn an_app_cannot_put_descriptors_into_the_doorbell() {
+        use std::io::Write;
+        let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = rustix::net::SendAncillaryBuffer::new(&mut space);
+        let descriptors = [reader.as_fd()];
+        ancillary.push(rustix::net::SendAncillaryMessage::ScmRights(&descriptors));
+        let bytes = [io::IoSlice::new(b"x")];
+        let flags = rustix::net::SendFlags::NOSIGNAL;
+        let sent = rustix::net::sendmsg(&handover.app_doorbell, &bytes, &mut ancillary, flags);
+        assert_eq!(sent, Err(rustix::io::Errno::PIPE));
+        drop(reader);
+        let gone = writer.write(b"x").unwrap_err().kind();
+        assert_eq!(gone, io::ErrorKind::BrokenPipe, "the daemon holds the other end");
+        drop(daemon);
+    }
+
+    /// An app that has not sealed the memory, or whose library is of another time, gets no engine.
+    #[test]
+    fn memory_that_the_app_could_still_change_is_not_used() {
         let (mut daemon, handover) = DaemonEnd::create(sizes()).unwrap();
-        let memory = handover.memory.as_fd();
-        assert!(rustix::fs::ftruncate(memory, 0).is_err());
-        assert!(rustix::fs::ftruncate(memory, 1 << 30).is_err());
-        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let total = sizes().total_bytes() as u64;
-        if rustix::fs::fallocate(memory, hole, 0, total).is_ok() {
-            assert_eq!(daemon.next_command(), Ok(None));
-            let buffer = daemon.allocate(1000, 0).unwrap();
-            daemon.write(buffer, 0, &[7; 1000]);
-        }
+        let memory = handover.memory.try_clone().unwrap();
+        assert!(matches!(daemon.secure(&memory), Err(NotSecured::NotSealed)));
+        rustix::fs::fcntl_add_seals(&memory, rustix::fs::SealFlags::SEAL).unwrap();
+        assert!(matches!(daemon.secure(&memory), Err(NotSecured::NotSealed)));
+        assert!(matches!(AppEnd::open(handover, sizes()), Err(OpenError::Io(_))));
+        let (mut daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let memory = handover.memory.try_clone().unwrap();
+        let _app = AppEnd::open(handover, sizes()).unwrap();
+        daemon.secure(&memory).unwrap();
     }
 
     #[test]

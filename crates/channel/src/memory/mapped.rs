@@ -1,4 +1,23 @@
 //! Memory that two processes share: a sealed memfd, allocated in full when it is made.
+//!
+//! The engine must never wait in a page fault for what an app does to this memory. Step by step:
+//!
+//! 1. The daemon makes it, allocates it, maps it, and seals its size. A page can no longer be cut off.
+//! 2. The app maps it, and then seals it against all further writing but by the mappings that there are
+//!    (`F_SEAL_FUTURE_WRITE`, Linux 5.1): from now on no page can be punched out, by `fallocate` or by
+//!    `madvise`, nor written or mapped by other ways.
+//! 3. The daemon looks at the seals and fills what holes were made before ([`Memory::secure`]), on a
+//!    thread that nobody waits for. Only then does an engine touch the memory.
+//!
+//! It is the app that seals, because whoever does takes the file's lock, and the app can hold that for
+//! as long as it likes (by a `write` from memory whose page faults it serves itself). Looking at the
+//! seals takes no lock, and a seal that is there was set after the last hole was made. For the same
+//! reason nobody here asks for the file's size or blocks once the app has it.
+//!
+//! What else could take a page away from under the engine: swap, which the memory is locked against where
+//! the limit on locked memory allows it (an app cannot ask for it: the kernel leaves out pages that others
+//! map as well, in `MADV_PAGEOUT` as in `mbind` and `move_pages`); and `MADV_COLLAPSE`, which makes a huge
+//! page of small ones, once for each 2 MiB, while it copies them.
 
 use core::ptr::{NonNull, null_mut};
 use std::io;
@@ -6,15 +25,21 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{Memory, Origin};
 use crate::layout::{Areas, Sizes};
 
-/// What every channel's memfd is sealed with: it can neither shrink (which would kill whoever
-/// touches the missing page) nor grow, and the seals stay.
-fn seals() -> SealFlags {
-    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+/// What the daemon seals it with: it can neither shrink (which would kill whoever touches the missing
+/// page) nor grow.
+fn daemon_seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW
+}
+
+/// What the app seals it with, once it has mapped it.
+fn app_seals() -> SealFlags {
+    SealFlags::FUTURE_WRITE | SealFlags::SEAL
 }
 
 /// Makes the memory of a channel. All of it is allocated now, so that no later access can fail for
@@ -25,21 +50,52 @@ pub(crate) fn create(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
     let fd = rustix::fs::memfd_create("clearway-channel", flags)?;
     rustix::fs::ftruncate(&fd, areas.total_bytes as u64)?;
     rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, areas.total_bytes as u64)?;
-    rustix::fs::fcntl_add_seals(&fd, seals())?;
+    rustix::fs::fcntl_add_seals(&fd, daemon_seals())?;
     let memory = map(fd.as_fd(), areas)?;
+    memory.lock();
     memory.write_header(sizes);
     Ok((Arc::new(memory), fd))
 }
 
-/// Maps memory that the daemon made. `None` if it is not as large as it should be, or not sealed.
+/// Maps memory that the daemon made, and seals it. `None` if it is not as large as it should be, or can
+/// shrink.
 pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>>> {
     let areas = Areas::new(sizes);
     let found = rustix::fs::fstat(fd)?.st_size;
-    let sealed = rustix::fs::fcntl_get_seals(fd)?.contains(seals());
+    let sealed = rustix::fs::fcntl_get_seals(fd)?.contains(daemon_seals());
     if u64::try_from(found) != Ok(areas.total_bytes as u64) || !sealed {
         return Ok(None);
     }
-    Ok(Some(Arc::new(map(fd.as_fd(), areas)?)))
+    let memory = map(fd.as_fd(), areas)?;
+    rustix::fs::fcntl_add_seals(fd, app_seals())?;
+    Ok(Some(Arc::new(memory)))
+}
+
+impl Memory {
+    /// Makes sure that no page of it, whose file this is, can be missing any more. False if the app has
+    /// not sealed it. Takes as long as the app's holes are large: not for a thread that others wait for.
+    pub(crate) fn secure(&self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        let seals = rustix::fs::fcntl_get_seals(fd)?;
+        if !seals.contains(daemon_seals() | SealFlags::FUTURE_WRITE) {
+            return Ok(false);
+        }
+        // SAFETY: filling in pages of our own mapping changes no bytes of it.
+        let filled = unsafe {
+            let base = self.base.as_ptr().cast();
+            rustix::mm::madvise(base, self.bytes, Advice::LinuxPopulateWrite)
+        };
+        match filled {
+            // Before Linux 5.14 a hole costs the engine a page fault, and no more than that.
+            Ok(()) | Err(Errno::INVAL) => Ok(true),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Keeps it out of swap. Beyond the limit on locked memory it stays as it is.
+    fn lock(&self) {
+        // SAFETY: locking pages of our own mapping changes no bytes of it.
+        let _ = unsafe { rustix::mm::mlock(self.base.as_ptr().cast(), self.bytes) };
+    }
 }
 
 fn map(fd: BorrowedFd<'_>, areas: Areas) -> io::Result<Memory> {
@@ -59,3 +115,6 @@ pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
     // mapping is beside an `Arc<Memory>`, so none is left.
     let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
 }
+
+#[cfg(test)]
+mod tests;

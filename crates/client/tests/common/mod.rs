@@ -340,6 +340,7 @@ impl Server {
         let Some(packet) = packet else { return false };
         let reply = match Request::parse(&packet.bytes) {
             Err(error) => Reply::error_with(Code::Invalid, error.to_string()),
+            Ok(Request::Mapped(_)) => Reply::Mapped(Empty {}),
             Ok(Request::Listen(listen)) if listen.port == REFUSED => Reply::error(Code::Denied),
             Ok(Request::Listen(listen)) => {
                 Reply::Listening(Listening { listener: 5, address: address(listen.port) })

@@ -5,8 +5,9 @@
 //! No I/O: the control plane asks, and brings the answers.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
+
+use clearway_nic::strangers::Socket;
 
 use crate::broker::{GroupsOf, LOOKUPS_AT_ONCE};
 use crate::policy::Peer;
@@ -23,7 +24,7 @@ const ANSWERS_MAX: usize = 1024;
 /// Who waits, and what is known.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
-    waiting: HashMap<u32, Vec<(OwnedFd, Peer)>>,
+    waiting: HashMap<u32, Vec<(Socket, Peer)>>,
     waiting_count: usize,
     /// Users who wait and about whom nobody has been asked yet, in the order of their turns.
     next: VecDeque<u32>,
@@ -36,16 +37,16 @@ pub(super) struct Admissions {
 #[derive(Debug)]
 pub(super) enum Admission {
     /// The groups are known.
-    Now(OwnedFd, Peer),
+    Now(Socket, Peer),
     /// It waits for them.
     Waits,
     /// Too many wait already.
-    Full(OwnedFd, Peer),
+    Full(Socket, Peer),
 }
 
 impl Admissions {
     /// A connection whose peer has only the group that it came with.
-    pub(super) fn admit(&mut self, socket: OwnedFd, mut peer: Peer, now: Instant) -> Admission {
+    pub(super) fn admit(&mut self, socket: Socket, mut peer: Peer, now: Instant) -> Admission {
         if let Some((until, groups)) = self.answers.get(&question(&peer))
             && now < *until
         {
@@ -90,7 +91,7 @@ impl Admissions {
         of: GroupsOf,
         groups: Vec<u32>,
         now: Instant,
-    ) -> Vec<(OwnedFd, Peer)> {
+    ) -> Vec<(Socket, Peer)> {
         self.asked.retain(|user| *user != of.user);
         let waited = self.waiting.remove(&of.user).unwrap_or_default();
         let (mut admitted, others): (Vec<_>, Vec<_>) =
@@ -134,8 +135,8 @@ mod tests {
     }
 
     fn admit(admissions: &mut Admissions, peer: Peer, now: Instant) -> Admission {
-        let socket = eventfd(0, EventfdFlags::CLOEXEC).expect("any descriptor");
-        admissions.admit(socket, peer, now)
+        let descriptor = eventfd(0, EventfdFlags::CLOEXEC).expect("any descriptor");
+        admissions.admit(Socket::clean(descriptor), peer, now)
     }
 
     /// Whoever connects a thousand times is asked about once, and keeps nobody from being asked about.

@@ -1,9 +1,9 @@
 //! Where the groups of who connects come from.
 
-use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use clearway_channel::Code;
+use clearway_nic::strangers;
 
 use super::ControlPlane;
 use super::admission::Admission;
@@ -22,7 +22,7 @@ pub(super) enum GroupSource {
 
 impl ControlPlane {
     /// Opens a session for a connection, now or when the groups of its user are known.
-    pub(super) fn admit(&mut self, socket: OwnedFd, mut peer: Peer) {
+    pub(super) fn admit(&mut self, socket: strangers::Socket, mut peer: Peer) {
         if self.accounts.is_administrator(&peer) || !self.config.policy.names_groups() {
             return self.open_session(socket, peer);
         }

@@ -4,9 +4,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use clearway_channel::control::{self, Attach, Refusal, Reply, Request};
-use clearway_channel::{Code, Handover};
+use clearway_channel::{Code, DaemonEnd, Handover};
+use clearway_nic::strangers;
 use rustix::event::epoll::EventFlags;
 
+use super::workers::ChannelPlace;
 use crate::policy::Peer;
 
 /// Packets that make no sense, after which a session is ended.
@@ -15,14 +17,25 @@ const MALFORMED_MAX: u32 = 16;
 /// An open control connection.
 #[derive(Debug)]
 pub(super) struct Session {
-    socket: OwnedFd,
+    socket: strangers::Socket,
     pub(super) peer: Peer,
+    /// A channel that it has not mapped yet.
+    pub(super) offer: Option<Offer>,
     pub(super) attached: Option<Attached>,
     /// The request that is being worked on; the socket is not read meanwhile.
     pub(super) waiting: Waiting,
     /// Why this peer is not served: the answer to its first request.
     pub(super) refused: Option<Refusal>,
     malformed: u32,
+}
+
+/// A channel that the app has not mapped yet. It has its place at an engine, which knows nothing of it.
+#[derive(Debug)]
+pub(super) struct Offer {
+    pub(super) place: ChannelPlace,
+    pub(super) app: String,
+    pub(super) end: Box<DaemonEnd>,
+    pub(super) memory: OwnedFd,
 }
 
 /// The channel of a session.
@@ -44,6 +57,8 @@ pub(super) enum Waiting {
     Nothing,
     /// The memory of its channel is being made.
     Attaching(Box<Attach>),
+    /// This app has mapped the memory, and it is made sure of that.
+    Mapped(String),
     /// The engines have been asked to listen.
     Listening(super::listeners::Opening),
     /// The engines have been asked to open a virtual interface or a capture.
@@ -74,9 +89,9 @@ pub(super) enum Received {
 }
 
 impl Session {
-    pub(super) fn new(socket: OwnedFd, peer: Peer) -> Self {
+    pub(super) fn new(socket: strangers::Socket, peer: Peer) -> Self {
         let waiting = Waiting::Nothing;
-        Self { socket, peer, attached: None, waiting, refused: None, malformed: 0 }
+        Self { socket, peer, offer: None, attached: None, waiting, refused: None, malformed: 0 }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -98,6 +113,7 @@ impl Session {
             Waiting::Nothing => EventFlags::IN,
             Waiting::Telling(_) => EventFlags::OUT,
             Waiting::Attaching(_)
+            | Waiting::Mapped(_)
             | Waiting::Listening(_)
             | Waiting::OpeningVif(_)
             | Waiting::ClosingVif(_)
@@ -108,7 +124,7 @@ impl Session {
     }
 
     pub(super) fn receive(&mut self) -> Received {
-        let packet = match control::receive(&self.socket) {
+        let packet = match control::receive_bare(&self.socket) {
             Ok(Some(packet)) => packet,
             Ok(None) => return Received::Gone("the app has gone".to_owned()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
@@ -117,8 +133,7 @@ impl Session {
             }
             Err(error) => return Received::Gone(error.to_string()),
         };
-        // No request carries descriptors; those that came are closed here, with the packet.
-        match Request::parse(&packet.bytes) {
+        match Request::parse(&packet) {
             Ok(request) => Received::Request(request),
             Err(error) => self.malformed(&error.to_string()),
         }

@@ -1,5 +1,6 @@
-//! Threads for what takes time and is nobody's but one user's: making the memory of channels, and
-//! giving it back. A gigabyte takes half a second, and nothing else may wait for that.
+//! Threads for what takes time and is nobody's but one user's: making the memory of channels, filling
+//! it once the app has it, and giving it back. A gigabyte takes half a second, and nothing else may wait
+//! for that.
 //!
 //! Each user has a queue of its own, of which one job at a time is worked on, and users take turns. So
 //! a user waits for others only if as many as there are threads have jobs in work. Queues are bounded
@@ -11,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use clearway_channel::{DaemonEnd, Handover, Sizes};
+use clearway_channel::{DaemonEnd, Handover, NotSecured, Sizes};
 use rustix::event::{EventfdFlags, eventfd};
 
 /// One user can hold up one of them.
@@ -30,6 +31,8 @@ pub(super) struct Workers {
 pub(super) enum Job {
     /// Memory for this channel of this engine.
     Make { place: ChannelPlace, sizes: Sizes },
+    /// No page of this memory, which the app has mapped, may be missing any more.
+    Secure { place: ChannelPlace, end: Box<DaemonEnd>, memory: OwnedFd },
     /// The memory of a channel that has ended.
     GiveBack { place: ChannelPlace, end: Box<DaemonEnd> },
 }
@@ -44,6 +47,7 @@ pub(super) struct ChannelPlace {
 /// What has become of a job.
 pub(super) enum Done {
     Made { place: ChannelPlace, made: io::Result<(Box<DaemonEnd>, Handover)> },
+    Secured { place: ChannelPlace, secured: Result<Box<DaemonEnd>, NotSecured> },
     GivenBack(ChannelPlace),
 }
 
@@ -153,6 +157,9 @@ impl Job {
             Self::Make { place, sizes } => {
                 let made = DaemonEnd::create(sizes);
                 Done::Made { place, made: made.map(|(end, handover)| (Box::new(end), handover)) }
+            }
+            Self::Secure { place, mut end, memory } => {
+                Done::Secured { place, secured: end.secure(&memory).map(|()| end) }
             }
             Self::GiveBack { place, end } => {
                 drop(end);
