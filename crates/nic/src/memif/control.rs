@@ -1,7 +1,11 @@
 //! The control sockets of one memif: accepts or connects, runs the handshake with whoever is there,
 //! publishes the link, and notices its end. Owned and driven by the first queue; nothing here waits.
+//!
+//! A descriptor whose closing takes long would hold up the engine. Peers can send none before their
+//! secret was checked, where the kernel can refuse them (Linux 6.16); what comes and is neither a memfd nor
+//! an eventfd, and the connections themselves, are closed by [`SpareThreads`].
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -12,6 +16,7 @@ use super::shared::Shared;
 use super::socket::{self, Listener, Timer, connect_to};
 use super::{Config, Role};
 use crate::Error;
+use crate::strangers::{self, SpareThreads};
 
 /// How often a client tries to connect, and how often unfinished handshakes are looked at.
 const PERIOD_NS: i64 = 50_000_000;
@@ -30,6 +35,7 @@ pub(super) struct Control {
     shared: Arc<Shared>,
     poller: Arc<Poller>,
     timer: Timer,
+    closers: SpareThreads,
     listener: Option<Listener>,
     /// Whoever is connected; the one that has the link first.
     peers: Vec<Peer>,
@@ -39,7 +45,7 @@ pub(super) struct Control {
 #[derive(Debug)]
 struct Peer {
     number: u32,
-    socket: OwnedFd,
+    socket: strangers::Socket,
     handshake: Handshake,
     /// It has the link.
     established: bool,
@@ -61,8 +67,9 @@ impl Control {
         if let Some(listener) = &listener {
             poller.add(listener, Source::Listener).map_err(system_error)?;
         }
-        let (peers, peers_so_far) = (Vec::new(), 0);
-        let mut control = Self { config, shared, poller, timer, listener, peers, peers_so_far };
+        let (peers, peers_so_far, closers) = (Vec::new(), 0, SpareThreads::new("memif closer"));
+        let mut control =
+            Self { config, shared, poller, timer, closers, listener, peers, peers_so_far };
         control.connect_if_alone();
         control.update_timer();
         Ok(control)
@@ -90,6 +97,10 @@ impl Control {
     }
 
     fn accept(&mut self) {
+        // Too much hangs in closing already: who knocks waits outside.
+        if !self.closers.has_room() {
+            return;
+        }
         for _ in 0..STRANGERS_MAX {
             let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
             if self.peers.iter().filter(|peer| !peer.established).count() >= STRANGERS_MAX {
@@ -112,7 +123,11 @@ impl Control {
             None => connect_to(&self.config.socket),
         };
         match connected {
-            Ok(socket) => self.add_peer(socket, Handshake::Client(ClientHandshake::default())),
+            Ok(socket) => {
+                // Somebody else may have made it.
+                let _ = strangers::refuse_descriptors(&socket);
+                self.add_peer(socket, Handshake::Client(ClientHandshake::default()));
+            }
             Err(error) => self.shared.explain(format!("waiting for the server: {error}")),
         }
     }
@@ -120,6 +135,7 @@ impl Control {
     fn add_peer(&mut self, socket: OwnedFd, handshake: Handshake) {
         self.peers_so_far = self.peers_so_far.wrapping_add(1);
         let number = self.peers_so_far;
+        let socket = strangers::Socket::of(number, socket, self.closers.clone());
         if self.poller.add(&socket, Source::Socket(number)).is_ok() {
             self.peers.push(Peer { number, socket, handshake, established: false, periods: 0 });
         }
@@ -147,15 +163,27 @@ impl Control {
         }
     }
 
-    fn take(&mut self, at: usize, packet: socket::Packet) {
+    fn take(&mut self, at: usize, mut packet: socket::Packet) {
+        let descriptor = packet.descriptors.pop();
+        if !packet.descriptors.is_empty() || !descriptor.as_ref().is_none_or(is_harmless) {
+            let number = self.peers[at].number;
+            self.closers.run(number, move || drop((descriptor, packet)));
+            let text = "a descriptor that is neither a memfd with seals nor an eventfd, or several";
+            return self.refuse(at, text.into());
+        }
         let message = match parse(packet.bytes()) {
             Ok(message) => message,
             Err(error) => return self.refuse(at, Refusal(error.to_string())),
         };
         let taken = self.peers.iter().any(|peer| peer.established);
         let handshake = &mut self.peers[at].handshake;
-        match handshake.handle(&self.config, message, packet.descriptor, taken) {
-            Ok(step) => self.step(at, step),
+        match handshake.handle(&self.config, message, descriptor, taken) {
+            Ok(step) => {
+                if let Message::Init(_) = message {
+                    strangers::accept_descriptors(&self.peers[at].socket);
+                }
+                self.step(at, step);
+            }
             Err(refusal) => self.refuse(at, refusal),
         }
     }
@@ -171,6 +199,7 @@ impl Control {
                 let answer = answer.map(|message| (message, None));
                 if answer.is_none_or(|parcel| socket::send(&self.peers[at].socket, &parcel).is_ok())
                 {
+                    let _ = strangers::refuse_descriptors(&self.peers[at].socket);
                     self.peers[at].established = true;
                     self.shared.publish(established);
                 }
@@ -229,6 +258,15 @@ impl Drop for Control {
             self.forget(last, "the interface's first queue was closed".into());
         }
     }
+}
+
+/// Whether closing a descriptor takes no longer than anything else here. Asks nothing of the file itself,
+/// which could take long too: only files in memory have seals, and how an eventfd is called no other
+/// file can be, since names begin with a slash.
+fn is_harmless(descriptor: &OwnedFd) -> bool {
+    let name = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    rustix::fs::fcntl_get_seals(descriptor).is_ok()
+        || std::fs::read_link(name).is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
 }
 
 fn system_error(source: std::io::Error) -> Error {

@@ -1,5 +1,6 @@
 //! System calls of the control socket: listen, accept, connect, and packets with a descriptor. None
-//! of them waits.
+//! of them waits. Nor does closing: what strangers may have put into a socket is for
+//! [`crate::strangers`].
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -18,10 +19,13 @@ use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags};
 use super::Socket;
 use super::link::Parcel;
 use super::message::MESSAGE_BYTES;
-use crate::Error;
+use crate::{Error, strangers};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 8;
+/// The most descriptors that a packet can have (`SCM_MAX_FD` of the kernel). There is room for all of
+/// them: those without a place the kernel would close, in this thread.
+const DESCRIPTORS_MAX: usize = 253;
 
 /// A listening socket; its path, if it has one, goes with it.
 #[derive(Debug)]
@@ -83,7 +87,7 @@ pub(super) fn connect_to(to: &Socket) -> io::Result<OwnedFd> {
 
 /// Sends a packet, with its descriptor if it has one. A full socket is an error: a peer that keeps to
 /// the protocol never has more than a packet or two waiting.
-pub(super) fn send(socket: &OwnedFd, parcel: &Parcel) -> io::Result<()> {
+pub(super) fn send(socket: impl AsFd, parcel: &Parcel) -> io::Result<()> {
     let bytes = parcel.0.to_bytes();
     let descriptors: Vec<BorrowedFd<'_>> = parcel.1.iter().map(AsFd::as_fd).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -101,8 +105,8 @@ pub(super) struct Packet {
     /// One more byte than a message has, so that a longer packet is seen to be longer.
     bytes: [u8; MESSAGE_BYTES + 1],
     length: usize,
-    /// The descriptor that came along. Of several, the kernel and we close all but the first.
-    pub(super) descriptor: Option<OwnedFd>,
+    /// The descriptors that came along. Closing them may take long.
+    pub(super) descriptors: Vec<OwnedFd>,
 }
 
 impl Packet {
@@ -112,9 +116,9 @@ impl Packet {
 }
 
 /// The next packet; `None` if none is there yet. The end of the connection is an error.
-pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Packet>> {
-    let mut packet = Packet { bytes: [0; MESSAGE_BYTES + 1], length: 0, descriptor: None };
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+pub(super) fn receive(socket: &impl AsFd) -> io::Result<Option<Packet>> {
+    let mut packet = Packet { bytes: [0; MESSAGE_BYTES + 1], length: 0, descriptors: Vec::new() };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut into = [IoSliceMut::new(&mut packet.bytes)];
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
@@ -129,9 +133,7 @@ pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Packet>> {
     packet.length = length;
     for message in ancillary.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
-            descriptors.for_each(|descriptor| {
-                packet.descriptor.get_or_insert(descriptor);
-            });
+            packet.descriptors.extend(descriptors);
         }
     }
     Ok(Some(packet))
@@ -176,7 +178,10 @@ impl AsFd for Timer {
 
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+    // Where the kernel can, nobody sends a descriptor before it is wanted; connections take it over.
+    let _ = strangers::refuse_descriptors(&socket);
+    Ok(socket)
 }
 
 fn address(of: &Socket) -> io::Result<SocketAddrUnix> {
