@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
 # What `make mutants` plants bugs in (tools/mutants.sh has the list), and which part of them, from 0 on, of how many.
-MUTANTS ?= transport channel classify switch policy
+MUTANTS ?= transport congestion channel classify switch policy
 SHARD ?= 0
 SHARDS ?= 1
 

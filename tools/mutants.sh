@@ -10,7 +10,7 @@ names=$1 shard=$2 shards=$3
 # Which sources are changed, and after `--` which tests have to notice.
 arguments() {
     case "$1" in
-    base | wire | classify | channel | transport) echo -p "clearway-$1" ;;
+    base | wire | classify | channel | congestion | transport) echo -p "clearway-$1" ;;
     switch) echo -p clearway-engine --file 'crates/engine/src/switch/**' ;;
     policy)
         echo -p clearway-daemon --file 'crates/daemon/src/policy*/**' \

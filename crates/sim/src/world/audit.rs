@@ -15,6 +15,10 @@ impl World {
 
     /// What all engines say, against each other and against their apps.
     pub(super) fn audit(&mut self) -> Result<(), Finding> {
+        for (host, place) in (0..).zip(&self.hosts) {
+            let audited = place.runners.iter().try_for_each(|runner| runner.engine.audit());
+            audited.map_err(|what| Finding { what, hosts: vec![host] })?;
+        }
         let entries = self.entries();
         entries.iter().try_for_each(|entry| alone(entry.host, &entry.books))?;
         self.auditor.audit(&entries)
