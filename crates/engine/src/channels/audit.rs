@@ -24,7 +24,8 @@ impl Channel {
         let outstanding: u32 =
             self.connections.iter().map(|(_, connection)| connection.outstanding()).sum();
         let taken = self.end.counters().sends_outstanding;
-        if taken != outstanding + bursts {
+        // The send that broke the contract is of no connection, and the session is about to end.
+        if taken != outstanding + bursts && !self.is_condemned {
             return Err(format!(
                 "{taken} sends are taken: {outstanding} of connections, {bursts} bursts of frames"
             ));
