@@ -98,6 +98,13 @@ pub(crate) fn next_frame(
     found.expect("until it is found")
 }
 
+/// What has arrived so far is nothing `unwanted`. Neighbours may ask for each other at any time.
+pub(crate) fn no_frame(queue: &mut dyn Queue, unwanted: impl Fn(&[u8]) -> bool) {
+    queue.receive(64, &mut |frames| {
+        assert!(!frames.iter().any(|frame| unwanted(frame)), "{frames:x?} are not ours");
+    });
+}
+
 pub(crate) fn wait_for_link(queue: &mut dyn Queue) {
     until("the link is up", || {
         queue.receive(0, &mut |_| ());
