@@ -15,9 +15,12 @@ blocks=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs
         -e 's|^make uninstall|tools/uninstall.sh|' -e '/^export PATH/s|$|; export PREFIX|')
 
 # A network, a /run for its namespaces and a /tmp of their own. Wireshark's plugins are then those of $HOME.
+# This tree stays where it is, also if that is below /tmp.
+mounts="mount --bind '$PWD' /mnt; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
+    mkdir -p '$PWD'; mount --bind /mnt '$PWD'; cd '$PWD'"
 status=0
 output=$(HOME=$home WIRESHARK_PLUGINS=$home/.local/lib/wireshark/plugins timeout 120 unshare --mount --net --pid --fork \
-    --mount-proc bash -euo pipefail -c "mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp; mkdir $home; $blocks" \
+    --mount-proc bash -euo pipefail -c "$mounts; mkdir $home; $blocks" \
     2>&1) || status=$?
 fail() {
     printf '%s\nfirst-hour: %s\n' "$output" "$*" >&2
