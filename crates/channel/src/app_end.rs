@@ -345,11 +345,12 @@ impl AppEnd {
     /// too, as far as is known, so that nothing comes until it gets the core.
     #[inline]
     pub fn meet(&mut self, processor: u32) -> bool {
-        self.whereabouts.meet(
+        let meeting = self.whereabouts.meet(
             self.memory.sync_word(SYNC_APP_PROCESSOR),
             self.memory.sync_word(SYNC_DAEMON_PROCESSOR),
             processor,
-        )
+        );
+        meeting == Some(true)
     }
 
     /// Readable when the daemon has rung: to be waited on while armed.

@@ -292,14 +292,16 @@ impl DaemonEnd {
     }
 
     /// After [`flush`](Self::flush): says that the engine runs on `processor`. True if the app
-    /// waits there, too, as far as is known, and so for this core.
+    /// may wait there, too, and so for this core: it says so, or has never said where it is, since it
+    /// waits by means of its own.
     #[inline]
     pub fn meet(&mut self, processor: u32) -> bool {
-        self.whereabouts.meet(
+        let meeting = self.whereabouts.meet(
             self.memory.sync_word(SYNC_DAEMON_PROCESSOR),
             self.memory.sync_word(SYNC_APP_PROCESSOR),
             processor,
-        )
+        );
+        meeting != Some(false)
     }
 
     /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.

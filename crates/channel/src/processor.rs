@@ -21,17 +21,23 @@ pub(crate) struct Whereabouts {
 }
 
 impl Whereabouts {
-    /// Says in `own` that this side runs on `processor`. True if `other` says that the other side
-    /// does, too.
+    /// Says in `own` that this side runs on `processor`. Whether `other` says that the other side
+    /// does, too; `None` if it has never said anything.
     #[inline]
-    pub(crate) fn meet(&mut self, own: &AtomicU32, other: &AtomicU32, processor: u32) -> bool {
+    pub(crate) fn meet(
+        &mut self,
+        own: &AtomicU32,
+        other: &AtomicU32,
+        processor: u32,
+    ) -> Option<bool> {
         let word = processor.wrapping_add(1);
         if self.told != word {
             self.told = word;
             // Relaxed, as the load below: nothing else is ordered by these words.
             own.store(word, Ordering::Relaxed);
         }
-        other.load(Ordering::Relaxed) == word
+        let there = other.load(Ordering::Relaxed);
+        (there != 0).then_some(there == word)
     }
 }
 
@@ -43,10 +49,10 @@ mod tests {
     fn who_shares_a_processor_knows_it_and_who_is_unknown_shares_none() {
         let words = [AtomicU32::new(0), AtomicU32::new(0)];
         let (mut daemon, mut app) = (Whereabouts::default(), Whereabouts::default());
-        assert!(!daemon.meet(&words[0], &words[1], 0), "nothing is known of the app");
-        assert!(app.meet(&words[1], &words[0], 0));
-        assert!(daemon.meet(&words[0], &words[1], 0));
-        assert!(!daemon.meet(&words[0], &words[1], 1), "it was moved");
-        assert!(!app.meet(&words[1], &words[0], 0));
+        assert_eq!(daemon.meet(&words[0], &words[1], 0), None, "nothing is known of the app");
+        assert_eq!(app.meet(&words[1], &words[0], 0), Some(true));
+        assert_eq!(daemon.meet(&words[0], &words[1], 0), Some(true));
+        assert_eq!(daemon.meet(&words[0], &words[1], 1), Some(false), "it was moved");
+        assert_eq!(app.meet(&words[1], &words[0], 0), Some(false));
     }
 }

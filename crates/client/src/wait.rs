@@ -91,7 +91,7 @@ impl Channel {
         }
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
-        let engine_is_here = self.waiting == Waiting::Adaptive && self.engine_is_here();
+        let engine_is_here = self.engine_is_here();
         let mut wait = Wait { begun, deadline, looks: 0, held_since: begun, engine_is_here };
         let result = loop {
             if let Err(error) = self.pause(&mut wait) {
@@ -107,7 +107,7 @@ impl Channel {
         result
     }
 
-    /// Whether the engine runs on this very processor, as far as is known.
+    /// Says where this app waits. Whether the engine runs on this very processor, as far as is known.
     fn engine_is_here(&mut self) -> bool {
         !self.host.is_embedded() && self.end.meet(current_processor())
     }
@@ -133,7 +133,8 @@ impl Channel {
             Waiting::Spin | Waiting::Adaptive if self.host.is_embedded() => {}
             Waiting::Spin | Waiting::Adaptive => std::hint::spin_loop(),
         }
-        if !wait.engine_is_here && !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
+        let is_eager = self.waiting == Waiting::Adaptive && wait.engine_is_here;
+        if !is_eager && !wait.looks.is_multiple_of(LOOKS_PER_CLOCK) {
             return Ok(());
         }
         let now = Instant::now();

@@ -265,7 +265,7 @@ fn shutting_down_resets_every_connection_and_closes_every_channel() {
 
 #[test]
 fn an_engine_knows_which_of_the_apps_that_it_has_told_something_waits_for_its_core() {
-    for (app_processor, is_neighbour) in [(Some(3), true), (Some(4), false), (None, false)] {
+    for (app_processor, is_neighbour) in [(Some(3), true), (Some(4), false), (None, true)] {
         let mut world = World::new(9, Faults::default());
         let (mut client, mut server) = (world.attach(0, SIZES), world.attach(0, SIZES));
         world.listen(&server, 7000).expect("free");
