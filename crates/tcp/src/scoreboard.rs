@@ -307,8 +307,9 @@ impl Scoreboard {
         lost.sent = lost.sent.max(record.sent);
     }
 
-    /// The first segment counts as lost.
+    /// The first segment counts as lost, whatever has been said of it.
     pub(crate) fn mark_first_lost(&mut self) -> Lost {
+        self.forget_sacked_if_taken_back();
         let mut lost = Lost::default();
         if let Some(first) = self.records.front().copied()
             && !self.lost.contains(first.start)
@@ -320,6 +321,7 @@ impl Scoreboard {
 
     /// All that has not arrived counts as lost.
     pub(crate) fn mark_all_lost(&mut self) {
+        self.forget_sacked_if_taken_back();
         let mut lost = Lost::default();
         for index in 0..self.records.len() {
             let record = self.records[index];
@@ -349,7 +351,7 @@ impl Scoreboard {
 
     /// RFC 2018, section 8: a receiver may take back what it has acknowledged selectively. It has if the
     /// first segment is such.
-    pub(crate) fn forget_sacked_if_taken_back(&mut self) {
+    fn forget_sacked_if_taken_back(&mut self) {
         let first = self.records.front().map(|record| record.start);
         if let Some(first) = first.filter(|first| self.sacked.contains(*first)) {
             (self.sacked, self.sacked_bytes) = (RangeSet::new(), 0);
@@ -408,5 +410,41 @@ impl Scoreboard {
             }
             _ => 0,
         }
+    }
+
+    /// Holds the books against the records: `outstanding` is all that there is, and each byte of it
+    /// is in flight, arrived, or lost.
+    #[cfg(test)]
+    pub(crate) fn check(&self, outstanding: Range<u64>) {
+        let mut at = outstanding.start;
+        let (mut sacked_bytes, mut lost_bytes) = (0, 0);
+        for record in &self.records {
+            assert_eq!(record.start, at, "no hole between records");
+            assert!(record.length > 0, "a record of nothing");
+            at = record.end();
+            for book in [&self.sacked, &self.lost] {
+                let inside = book
+                    .overlapping(record.range())
+                    .map(|range| range.end.min(record.end()) - range.start.max(record.start));
+                let inside: u64 = inside.sum();
+                assert!([0, u64::from(record.length)].contains(&inside), "a part of {record:?}");
+            }
+            let is_sacked = self.sacked.contains(record.start);
+            let is_lost = self.lost.contains(record.start);
+            assert!(!(is_sacked && is_lost), "in both books: {record:?}");
+            sacked_bytes += u64::from(record.length) * u64::from(is_sacked);
+            lost_bytes += u64::from(record.length) * u64::from(is_lost);
+        }
+        assert_eq!(at, outstanding.end);
+        assert_eq!(self.bytes, outstanding.end - outstanding.start);
+        assert_eq!((self.sacked_bytes, self.lost_bytes), (sacked_bytes, lost_bytes));
+        let total = |book: &RangeSet| book.iter().map(|range| range.end - range.start).sum();
+        assert_eq!((total(&self.sacked), total(&self.lost)), (sacked_bytes, lost_bytes));
+    }
+
+    /// Where the record ends that `position` is in.
+    #[cfg(test)]
+    pub(crate) fn edge_at(&self, position: u64) -> Option<u64> {
+        self.records.get(self.index_of(position)).map(Record::end)
     }
 }

@@ -4,6 +4,7 @@ mod attacks;
 mod reassembly;
 mod recovery;
 mod rfc9293;
+mod scoreboard;
 mod script;
 mod transfer;
 mod world;

@@ -147,11 +147,12 @@ impl Connection {
         start..seq::position(start, right)
     }
 
-    /// Blocks of what is outstanding; what is not is a lie, or old.
+    /// Blocks of what is outstanding; what is not is a lie, or old. So is one that says that the first
+    /// byte has arrived that is not acknowledged.
     fn take_blocks(&mut self, blocks: &[(u32, u32)], seen: &mut Ack) {
         for block in blocks {
             let range = self.block(*block);
-            if range.start >= self.snd.una()
+            if range.start > self.snd.una()
                 && range.start < range.end
                 && range.end <= self.snd.next()
             {
@@ -374,12 +375,14 @@ impl Connection {
     }
 
     /// "A sender should schedule a PTO [...] The connection supports SACK, is not in loss recovery, has
-    /// no SACKed sequences in its scoreboard", and no probe is outstanding.
+    /// no SACKed sequences in its scoreboard", and no probe is outstanding. A window that is closed has a
+    /// probe of its own.
     #[inline]
     pub(super) fn set_tail_probe(&mut self, now: Time) {
         let is_due = self.sack
             && self.recovery.is_open()
             && self.board.sacked_bytes() == 0
+            && self.snd.window() > 0
             && !self.tail.is_outstanding();
         if !is_due {
             self.timers.stop(Timer::TailProbe);

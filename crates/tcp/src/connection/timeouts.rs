@@ -56,7 +56,6 @@ impl Connection {
 
     /// RFC 6298, 5.4 to 5.6, RFC 5681, section 3.1, and RFC 5682.
     fn on_timeout_of_data(&mut self, now: Time) {
-        self.board.forget_sacked_if_taken_back();
         let was_timeout = self.recovery.phase() == Phase::Timeout;
         if !was_timeout {
             // "When a TCP sender detects segment loss using the retransmission timer and the given

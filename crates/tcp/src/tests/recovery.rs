@@ -198,6 +198,44 @@ cases! {
         < . 1:1(0) ack 1 <sack 1002:2000 2500:2501>
         in_flight 3000";
 
+    /// RFC 2018, 8: a receiver may take back what it has acknowledged selectively. It has if the first segment
+    /// that is not acknowledged is such: after a timeout nothing that it has said of others counts.
+    what_is_taken_back_is_sent_again: established_with("sack", "mss 1000,sackOK") => "
+        send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        < . 1:1(0) ack 1 <sack 1001:3001>
+        > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1001
+        in_flight 0
+        +0.2 > . 1001:2001(1000) ack 1
+        < . 1:1(0) ack 2001
+        > P. 2001:3001(1000) ack 1";
+
+    /// The same with a window that has been closed since. Found by fuzzing.
+    what_is_taken_back_is_probed_for: established_with("sack", "mss 1000,sackOK") => "
+        send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        < . 1:1(0) ack 1 <sack 1001:3001>
+        > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1001 win 0
+        +0.2 > . 1001:2001(1000) ack 1
+        in_flight 2000";
+
+    /// RFC 2018, 3: "the bytes just below the block, (Left Edge of Block - 1), [...] have not been received":
+    /// a block that begins where the acknowledgement ends says nothing. Found by fuzzing.
+    a_block_at_the_acknowledgement: established_with("sack", "mss 1000,sackOK") => "
+        send 2000
+        > . 1:1001(1000) ack 1
+        > P. 1001:2001(1000) ack 1
+        < . 1:1(0) ack 1 win 0 <sack 1:1001>
+        in_flight 2000
+        +0.2 > . 1:1001(1000) ack 1
+        in_flight 2000";
+
     /// RFC 7323, 2.2: "The window field in a segment where the SYN bit is set [...] MUST NOT be scaled".
     windows_are_scaled: closed() => "
         set window_scaling; set buffer=1000000

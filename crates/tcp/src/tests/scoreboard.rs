@@ -1,0 +1,107 @@
+//! The books of what is outstanding, against a list of segments: whatever is acknowledged, lost and sent
+//! again in whatever order, each byte is in one of them.
+
+use clearway_base::{MILLISECOND, Time};
+use proptest::prelude::*;
+
+use crate::rack::{Rack, Window};
+use crate::scoreboard::{Delivered, Scoreboard};
+
+/// What happens to a scoreboard. Places are in hundredths of what is outstanding.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send(u32),
+    Acknowledge(u64),
+    Sack(u64, u64),
+    DetectLost,
+    FirstLost,
+    AllLost,
+    LongerLost(u32),
+    ForgetLost,
+    ResendLost(u32),
+    ResendLast(u32),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (1..1000u32).prop_map(Step::Send),
+        2 => (0..=100u64).prop_map(Step::Acknowledge),
+        4 => (0..100u64, 0..60u64).prop_map(|(start, length)| Step::Sack(start, length)),
+        2 => Just(Step::DetectLost),
+        1 => Just(Step::FirstLost),
+        1 => Just(Step::AllLost),
+        1 => (100..900u32).prop_map(Step::LongerLost),
+        1 => Just(Step::ForgetLost),
+        3 => (50..1500u32).prop_map(Step::ResendLost),
+        1 => (50..1500u32).prop_map(Step::ResendLast),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+/// A scoreboard, and how far the stream is.
+struct Books {
+    board: Scoreboard,
+    rack: Rack,
+    now: Time,
+    una: u64,
+    next: u64,
+}
+
+const WINDOW: Window = Window {
+    is_recovering: true,
+    sacked_bytes: 0,
+    segment_bytes: 1000,
+    smoothed_ns: MILLISECOND,
+    min_rtt_ns: MILLISECOND,
+};
+
+impl Books {
+    /// The edge of a segment, or a place inside of one, so far into what is outstanding.
+    fn place(&self, hundredths: u64) -> u64 {
+        let place = self.una + (self.next - self.una) * hundredths / 100;
+        self.board.edge_at(place).filter(|_| !hundredths.is_multiple_of(3)).unwrap_or(place)
+    }
+
+    fn play(&mut self, step: Step) {
+        self.now = self.now + MILLISECOND;
+        let mut delivered = Delivered::new(self.now, MILLISECOND);
+        match step {
+            Step::Send(bytes) => {
+                self.board.push(self.now, self.next..self.next + u64::from(bytes));
+                self.next += u64::from(bytes);
+            }
+            Step::Acknowledge(hundredths) => {
+                self.una = self.place(hundredths);
+                self.board.acknowledge(self.una, &mut delivered, &mut self.rack);
+            }
+            Step::Sack(start, length) => {
+                let range = self.place(start)..self.place((start + length).min(100));
+                if !range.is_empty() {
+                    self.board.sack(&range, &mut delivered, &mut self.rack);
+                }
+            }
+            Step::DetectLost => drop(self.board.detect_lost(self.now, &self.rack, &WINDOW)),
+            Step::FirstLost => drop(self.board.mark_first_lost()),
+            Step::AllLost => self.board.mark_all_lost(),
+            Step::LongerLost(most) => self.board.mark_longer_lost(most),
+            Step::ForgetLost => self.board.forget_lost(),
+            Step::ResendLost(most) => drop(self.board.resend_lost(self.now, most)),
+            Step::ResendLast(most) => drop(self.board.resend_last(self.now, most)),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn every_byte_is_in_one_book(steps in steps()) {
+        let (una, now) = (1000, Time::from_ns(MILLISECOND));
+        let mut books =
+            Books { board: Scoreboard::default(), rack: Rack::default(), now, una, next: una };
+        for step in steps {
+            books.play(step);
+            books.board.check(books.una..books.next);
+        }
+    }
+}
