@@ -1,6 +1,7 @@
-//! Two stacks on a link, and scripts against one.
+//! Two stacks on a link, scripts against one, and one with the Linux kernel as peer.
 
 mod attacks;
+mod kernel;
 mod reassembly;
 mod recovery;
 mod rfc9293;

@@ -3,60 +3,66 @@
 
 use clearway_base::{MILLISECOND, Random, SECOND};
 
-use super::world::{Faults, World};
+use super::world::{Faults, Host, World};
 use crate::*;
 
-/// One direction of a transfer.
-struct Flow {
+/// One direction of a transfer, as the app at its beginning sees it, who reads the other one, too.
+pub(super) struct Flow {
     key: Key,
-    content: Vec<u8>,
+    pub(super) content: Vec<u8>,
     given: usize,
-    received: Vec<u8>,
+    pub(super) received: Vec<u8>,
     is_shut: bool,
-    is_finished: bool,
+    pub(super) is_finished: bool,
 }
 
 impl Flow {
-    fn new(key: Key, length: usize, seed: u64) -> Self {
+    pub(super) fn new(key: Key, length: usize, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let content = (0..length).map(|_| random.next_u32() as u8).collect();
         Self { key, content, given: 0, received: Vec::new(), is_shut: false, is_finished: false }
     }
-}
 
-fn serve(world: &mut World, flows: &mut [Flow; 2], random: &mut Random, slow: bool) {
-    for (host, flow) in world.hosts.iter_mut().zip(flows) {
-        let key = flow.key;
+    /// Gives what there is room for, in pieces of all sizes, and closes behind the last; takes what has
+    /// come, or, if `slow`, does so now and then.
+    pub(super) fn serve(&mut self, host: &mut Host, random: &mut Random, slow: bool) {
+        let key = self.key;
         while let Some(extent) = host.stack.pop_sent(key) {
             host.store.take(extent);
         }
-        while flow.given < flow.content.len() {
-            let rest = &flow.content[flow.given..];
+        while self.given < self.content.len() {
+            let rest = &self.content[self.given..];
             let length = rest.len().min(1 + random.below(9000) as usize);
             let extent = host.store.fill(&rest[..length]);
             if host.stack.send(key, extent).is_err() {
                 host.store.take(extent);
                 break;
             }
-            flow.given += length;
+            self.given += length;
         }
-        if flow.given == flow.content.len() && !flow.is_shut {
-            flow.is_shut = true;
+        if self.given == self.content.len() && !self.is_shut {
+            self.is_shut = true;
             host.stack.shutdown(key);
         }
         if slow && random.chance(2, 3) {
-            continue;
+            return;
         }
         while let Some(extent) = host.stack.recv(key) {
             let bytes = host.store.take(extent);
             host.stack.release(key, bytes.len() as u64);
-            flow.received.extend(bytes);
+            self.received.extend(bytes);
         }
         while let Some(event) = host.stack.poll_event() {
             if let Event::Connection(_, readiness) = event {
-                flow.is_finished |= readiness.contains(Readiness::FINISHED);
+                self.is_finished |= readiness.contains(Readiness::FINISHED);
             }
         }
+    }
+}
+
+fn serve(world: &mut World, flows: &mut [Flow; 2], random: &mut Random, slow: bool) {
+    for (host, flow) in world.hosts.iter_mut().zip(flows) {
+        flow.serve(host, random, slow);
     }
 }
 
