@@ -59,6 +59,13 @@ impl Cubic {
         }
     }
 
+    /// The same, that leaves slow start not before a queue of `delay_min_ns` stands.
+    #[must_use]
+    pub fn with_delay_min(mut self, delay_min_ns: u64) -> Self {
+        self.start.delay_min_ns = delay_min_ns;
+        self
+    }
+
     fn is_in_slow_start(&self) -> bool {
         self.window < self.slow_start_threshold
     }
@@ -134,8 +141,12 @@ impl CongestionControl for Cubic {
         }
         let acked = sample.acked_bytes as f64 / self.packet_bytes;
         if self.is_in_slow_start() {
-            self.window += acked / self.start.divisor(sample);
-            if self.start.is_over() {
+            // RFC 9406, 4.2: "An implementation SHOULD use HyStart++ only for the initial slow start
+            // (when the ssthresh is at its initial value of arbitrarily high per [RFC5681])".
+            let is_initial = self.slow_start_threshold.is_infinite();
+            let divisor = if is_initial { self.start.divisor(sample) } else { 1.0 };
+            self.window += acked / divisor;
+            if is_initial && self.start.is_over() {
                 self.slow_start_threshold = self.window;
             }
         } else {
@@ -161,7 +172,13 @@ impl CongestionControl for Cubic {
         self.before = None;
         self.window = COLLAPSED_PACKETS;
         self.epoch = None;
-        self.start = HyStart::default();
+    }
+
+    fn on_timeout(&mut self) {
+        self.window = 1.0;
+        self.epoch = None;
+        // What is sent again at this very moment counts when it is acknowledged.
+        self.recovery = None;
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u16) {
@@ -181,8 +198,10 @@ impl CongestionControl for Cubic {
 
 /// HyStart++: slow start ends when a round's lowest round-trip time is above that of the round
 /// before; after some rounds of slower growth, in case it was not so.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct HyStart {
+    /// What is less is noise.
+    delay_min_ns: u64,
     /// A round ends with the acknowledgement of what is sent from then on.
     round_ends: Time,
     last_round_ns: Option<u64>,
@@ -192,13 +211,26 @@ struct HyStart {
     conservative: Option<(u64, u32)>,
 }
 
-/// RFC 9406, 4.3: the recommended constants; but for the thresholds in time, which are for the
-/// Internet (4 ms and 16 ms) and would never be reached by the queues of a local network.
+/// RFC 9406, 4.3: the recommended constants; but for the lower threshold, which is for the Internet
+/// (4 ms) and would never be reached by the queues of a local network: [`Cubic::with_delay_min`].
 const DELAY_MIN_NS: u64 = 100 * MICROSECOND;
 const DELAY_MAX_NS: u64 = 16 * MILLISECOND;
 const SAMPLES: u32 = 8;
 const CONSERVATIVE_DIVISOR: f64 = 4.0;
 const CONSERVATIVE_ROUNDS: u32 = 5;
+
+impl Default for HyStart {
+    fn default() -> Self {
+        Self {
+            delay_min_ns: DELAY_MIN_NS,
+            round_ends: Time::ZERO,
+            last_round_ns: None,
+            this_round_ns: None,
+            samples: 0,
+            conservative: None,
+        }
+    }
+}
 
 impl HyStart {
     /// By how much slow start's growth is to be divided, which this acknowledgement may change.
@@ -234,7 +266,7 @@ impl HyStart {
     /// "currentRoundMinRTT >= lastRoundMinRTT + RttThresh".
     fn is_delayed(&self, least_ns: u64) -> bool {
         self.last_round_ns.is_some_and(|last_ns| {
-            least_ns >= last_ns + (last_ns / 8).clamp(DELAY_MIN_NS, DELAY_MAX_NS)
+            least_ns >= last_ns + (last_ns / 8).clamp(self.delay_min_ns, DELAY_MAX_NS)
         })
     }
 

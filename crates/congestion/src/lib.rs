@@ -61,6 +61,10 @@ pub trait CongestionControl: Send + core::fmt::Debug {
     /// Nothing got through for a long time (RFC 9002, section 7.6).
     fn on_persistent_congestion(&mut self);
 
+    /// TCP's retransmission timer has expired. RFC 5681, section 3.1: "cwnd MUST be set to no more than
+    /// the loss window, LW, which equals 1 full-sized segment".
+    fn on_timeout(&mut self);
+
     /// The path carries packets of this size from now on.
     fn set_packet_bytes(&mut self, packet_bytes: u16);
 
@@ -137,6 +141,13 @@ impl CongestionControl for Control {
         match self {
             Self::Swift(swift) => swift.on_persistent_congestion(),
             Self::Cubic(cubic) => cubic.on_persistent_congestion(),
+        }
+    }
+
+    fn on_timeout(&mut self) {
+        match self {
+            Self::Swift(swift) => swift.on_timeout(),
+            Self::Cubic(cubic) => cubic.on_timeout(),
         }
     }
 

@@ -268,6 +268,11 @@ impl CongestionControl for Swift {
         self.slow_start = true;
     }
 
+    fn on_timeout(&mut self) {
+        self.window_bytes = self.packet_bytes;
+        self.slow_start = true;
+    }
+
     fn set_packet_bytes(&mut self, packet_bytes: u16) {
         self.packet_bytes = f64::from(packet_bytes);
     }

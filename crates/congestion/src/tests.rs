@@ -150,3 +150,46 @@ fn cubic_goes_on_doubling_when_packets_become_larger() {
     rounds(&mut cubic, now_ns, 1, BASE_NS);
     assert_eq!(cubic.window_bytes(), 2 * before);
 }
+
+#[test]
+fn a_timeout_leaves_one_packet_and_slow_start() {
+    for control in Congestion::ALL {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        control.on_loss(&loss(1_000_000, 1_000_000, 10));
+        control.on_timeout();
+        assert_eq!(control.window_bytes(), PACKET, "{control:?}");
+        // What was sent at that moment is acknowledged.
+        control.on_ack(&sample(1_000_000 + BASE_NS, BASE_NS));
+        assert_eq!(control.window_bytes(), 2 * PACKET, "{control:?}");
+    }
+}
+
+/// RFC 9406, 4.3: what is delayed by less than the threshold is not held for a queue.
+#[test]
+fn slow_start_goes_on_below_the_threshold_of_the_path() {
+    let windows = [100 * MICROSECOND, 4000 * MICROSECOND].map(|delay_min_ns| {
+        let mut cubic = Cubic::new(PACKET as u16).with_delay_min(delay_min_ns);
+        let mut now_ns = 1_000_000_000;
+        for round in 0..5 {
+            now_ns = rounds(&mut cubic, now_ns, 1, 1_000_000 + round * 300_000);
+        }
+        cubic.window_bytes()
+    });
+    assert_eq!(windows[1], 320 * PACKET);
+    assert!(windows[0] < windows[1] / 2, "{windows:?}");
+}
+
+/// RFC 9406, 4.2: after a loss slow start ends at its threshold, however the round trips grow.
+#[test]
+fn only_the_first_slow_start_goes_by_delay() {
+    let mut cubic = Cubic::new(PACKET as u16);
+    let mut now_ns = rounds(&mut cubic, 1_000_000_000, 4, 1_000_000);
+    cubic.on_loss(&loss(now_ns, now_ns, 1));
+    let threshold = cubic.window_bytes();
+    cubic.on_timeout();
+    for round in 0..6 {
+        now_ns = rounds(&mut cubic, now_ns, 1, 1_000_000 + round * 300_000);
+    }
+    assert_eq!(cubic.window_bytes().min(64 * PACKET), 64 * PACKET, "doubled each round");
+    assert!(threshold > 64 * PACKET);
+}

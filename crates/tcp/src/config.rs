@@ -69,9 +69,11 @@ pub struct Settings {
     pub ack_delay_ns: u64,
     /// As many segments at the beginning are acknowledged at once, so that the peer's window grows.
     pub quick_acks: u8,
-    /// RFC 6298, rules 2.4 and 2.5: bounds of the retransmission timeout.
+    /// How much longer than a round trip the retransmission timeout is, at least. RFC 6298, rule 2.4, has
+    /// a second for all of it; what is in use has less, or the last segment of a request that is lost
+    /// would cost a second everywhere. It has to be longer than peers delay acknowledgements.
     pub rto_min_ns: u64,
-    /// See `rto_min_ns`.
+    /// RFC 6298, rule 2.5: the longest timeout.
     pub rto_max_ns: u64,
     /// Retransmissions of the same data until the connection is given up (R2 of RFC 9293, 3.8.3).
     pub retries: u8,

@@ -11,8 +11,8 @@
 use core::net::SocketAddr;
 use core::ops::Range;
 
-use clearway_base::{MICROSECOND, SECOND, Time};
-use clearway_congestion::{CongestionControl, Control, Pacer};
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
+use clearway_congestion::{Congestion, CongestionControl, Control, Cubic, Pacer};
 use clearway_wire::{Ecn, tcp};
 
 use crate::ack::AckPolicy;
@@ -148,7 +148,7 @@ struct Counters {
 /// RFC 5961, section 7: challenge ACKs are limited, "no more than 10 in any 5 second window", by
 /// connection: a limit that connections share tells an attacker of others (CVE-2016-5696).
 #[derive(Clone, Copy, Debug, Default)]
-struct Challenges {
+pub(crate) struct Challenges {
     since: Time,
     count: u8,
 }
@@ -157,7 +157,7 @@ const CHALLENGES: u8 = 10;
 const CHALLENGES_NS: u64 = 5 * SECOND;
 
 impl Challenges {
-    fn allow(&mut self, now: Time) -> bool {
+    pub(crate) fn allow(&mut self, now: Time) -> bool {
         if self.count == 0 || now.since(self.since) >= CHALLENGES_NS {
             *self = Self { since: now, count: 0 };
         }
@@ -197,7 +197,7 @@ impl Connection {
             rto: Rto::new(),
             recovery: Recovery::default(),
             tail: TailProbe::default(),
-            control: settings.congestion.control(size.bytes() as u16, DELAY_TARGET_NS),
+            control: control(settings.congestion, size.bytes() as u16),
             control_before: None,
             pacer: Pacer::new(Time::ZERO, size.bytes() as u16),
             timestamps: None,
@@ -400,3 +400,16 @@ pub(crate) struct Remains {
 /// Queueing delay that the delay-based congestion control accepts: on the Internet there is more of it
 /// than inside a building.
 const DELAY_TARGET_NS: u64 = 1000 * MICROSECOND;
+/// RFC 9406, section 4.3: "MIN_RTT_THRESH = 4 msec".
+const SLOW_START_DELAY_NS: u64 = 4 * MILLISECOND;
+
+/// Congestion control for a path of the Internet.
+fn control(congestion: Congestion, segment_bytes: u16) -> Control {
+    match congestion {
+        Congestion::Swift => congestion.control(segment_bytes, DELAY_TARGET_NS),
+        Congestion::Cubic => {
+            let cubic = Cubic::new(segment_bytes).with_delay_min(SLOW_START_DELAY_NS);
+            Control::Cubic(Box::new(cubic))
+        }
+    }
+}

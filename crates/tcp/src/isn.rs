@@ -55,3 +55,41 @@ impl Secret {
         self.hash(Use::Timestamps, tuple) as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Secret;
+    use crate::table::Tuple;
+    use clearway_base::{MICROSECOND, SECOND, Time};
+
+    fn tuple(port: u16) -> Tuple {
+        let local = format!("10.0.0.1:{port}").parse().expect("address");
+        Tuple::new(local, "10.0.0.2:80".parse().expect("address"))
+    }
+
+    /// RFC 6528, section 3: of one connection after another between the same ports the numbers grow with
+    /// the clock; what they are for others, and under another secret, does not follow.
+    #[test]
+    fn numbers_grow_for_the_same_ports_and_are_unrelated_for_others() {
+        let (secret, other) = (Secret::new([1; 16]), Secret::new([2; 16]));
+        let (now, later) = (Time::from_ns(SECOND), Time::from_ns(2 * SECOND));
+        let first = secret.isn(now, &tuple(1));
+        assert_eq!(secret.isn(later, &tuple(1)).wrapping_sub(first), 250_000, "4 us each");
+        assert_eq!(secret.isn(now + 3 * MICROSECOND, &tuple(1)), first);
+        let mut numbers: Vec<u32> = (1..1000).map(|port| secret.isn(now, &tuple(port))).collect();
+        numbers.push(other.isn(now, &tuple(1)));
+        numbers.sort_unstable();
+        // Of a thousand that are drawn by chance the two nearest are hardly nearer than this.
+        let nearest = numbers.windows(2).map(|pair| pair[1] - pair[0]).min();
+        let spread = numbers[999] - numbers[0];
+        assert!(nearest > Some(0) && spread > u32::MAX / 2, "{nearest:?}, {spread}");
+    }
+
+    #[test]
+    fn a_later_connection_has_the_same_offset_of_timestamps() {
+        let secret = Secret::new([1; 16]);
+        assert_eq!(secret.timestamp_offset(&tuple(1)), secret.timestamp_offset(&tuple(1)));
+        assert_ne!(secret.timestamp_offset(&tuple(1)), secret.timestamp_offset(&tuple(2)));
+        assert_ne!(secret.timestamp_offset(&tuple(1)), secret.isn(Time::ZERO, &tuple(1)));
+    }
+}

@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use clearway_base::{SECOND, Time};
 use clearway_wire::{ipv4, ipv6, tcp};
 
 /// What bounds the size of a segment.
@@ -17,6 +18,9 @@ pub(crate) struct SegmentSize {
     /// What every segment has in options.
     options: u16,
     is_v6: bool,
+    /// How often, and since when, routers have been believed.
+    decreases: u8,
+    believed_since: Time,
 }
 
 /// RFC 9293, section 3.7.1: "If an MSS Option is not received at connection setup, TCP implementations
@@ -30,6 +34,12 @@ const BYTES_MIN: u16 = 64;
 const MTU_MIN_V4: u16 = 552;
 const MTU_MIN_V6: u16 = 1280;
 
+/// No path has so many links, each narrower than the one before. Without a bound whoever guesses a
+/// sequence number could make this end look through its window, and send it again, a thousand times.
+const DECREASES_MAX: u8 = 8;
+/// RFC 1191, section 6.3: what is known of a path is good for ten minutes.
+const BELIEVED_NS: u64 = 600 * SECOND;
+
 impl SegmentSize {
     pub(crate) fn new(remote: IpAddr, link_mtu: u16) -> Self {
         let is_v6 = remote.is_ipv6();
@@ -41,6 +51,8 @@ impl SegmentSize {
             peer_bytes: if is_v6 { DEFAULT_V6 } else { DEFAULT_V4 },
             options: 0,
             is_v6,
+            decreases: 0,
+            believed_since: Time::ZERO,
         }
     }
 
@@ -73,15 +85,24 @@ impl SegmentSize {
         self.bytes().saturating_sub(more).max(1)
     }
 
-    /// A router says that packets of the path may have `mtu` bytes at most. True if that is news.
-    pub(crate) fn on_too_big(&mut self, mtu: u32) -> bool {
+    /// A router says that packets of the path may have `mtu` bytes at most. True if that is news that
+    /// is believed.
+    pub(crate) fn on_too_big(&mut self, now: Time, mtu: u32) -> bool {
         let least = if self.is_v6 { MTU_MIN_V6 } else { MTU_MIN_V4 };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);
-        let is_news = mtu < self.path_mtu;
-        if is_news {
-            self.path_mtu = mtu;
+        if mtu >= self.path_mtu || !self.is_believed(now) {
+            return false;
         }
-        is_news
+        self.path_mtu = mtu;
+        true
+    }
+
+    fn is_believed(&mut self, now: Time) -> bool {
+        if now.since(self.believed_since) >= BELIEVED_NS {
+            (self.believed_since, self.decreases) = (now, 0);
+        }
+        self.decreases = self.decreases.saturating_add(1);
+        self.decreases <= DECREASES_MAX
     }
 
     pub(crate) const fn path_mtu(&self) -> u16 {

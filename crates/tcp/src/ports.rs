@@ -41,3 +41,45 @@ impl Ports {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use core::net::{IpAddr, SocketAddr};
+    use std::collections::HashSet;
+
+    use super::Ports;
+    use crate::isn::Secret;
+
+    const LOCAL: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
+
+    fn remote(last: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 1, last], 80))
+    }
+
+    /// RFC 6056, section 3.3.4: to one destination a port is not used again before all others were; where
+    /// it begins differs by destination and secret.
+    #[test]
+    fn every_port_once_from_where_nobody_knows() {
+        let mut firsts = HashSet::new();
+        for secret in [[1; 16], [2; 16]].map(Secret::new) {
+            for last in 0..100 {
+                let mut ports = Ports::new((1000, 1999));
+                let mut choose = || ports.choose(&secret, LOCAL, remote(last), |_| true).unwrap();
+                let chosen: Vec<u16> = (0..1000).map(|_| choose()).collect();
+                assert!(chosen.iter().all(|port| (1000..=1999).contains(port)));
+                assert_eq!(chosen.iter().collect::<HashSet<_>>().len(), 1000);
+                firsts.insert(chosen[0]);
+            }
+        }
+        assert!(firsts.len() > 150, "{} of 200 beginnings", firsts.len());
+    }
+
+    #[test]
+    fn the_last_free_port_is_found_and_then_none() {
+        let secret = Secret::new([1; 16]);
+        let mut ports = Ports::new((1000, 1999));
+        let chosen = ports.choose(&secret, LOCAL, remote(1), |port| port == 1234);
+        assert_eq!(chosen, Some(1234));
+        assert_eq!(ports.choose(&secret, LOCAL, remote(1), |_| false), None);
+    }
+}

@@ -4,15 +4,16 @@
 /// congestion control has decided, and on the way there acknowledgements keep coming.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prr {
-    /// In flight when it began: RecoverFS.
+    /// RecoverFS: in flight when it began, and what the acknowledgement that began it says has arrived.
+    /// What had arrived before will never be delivered, and does not count.
     begun_bytes: u64,
     delivered_bytes: u64,
     out_bytes: u64,
 }
 
 impl Prr {
-    pub(crate) const fn new(in_flight_bytes: u64) -> Self {
-        Self { begun_bytes: in_flight_bytes, delivered_bytes: 0, out_bytes: 0 }
+    pub(crate) const fn new(begun_bytes: u64) -> Self {
+        Self { begun_bytes, delivered_bytes: 0, out_bytes: 0 }
     }
 
     pub(crate) const fn on_sent(&mut self, bytes: u64) {
@@ -29,13 +30,11 @@ impl Prr {
             let proportional = proportional.div_ceil(u128::from(self.begun_bytes.max(1))) as u64;
             return proportional.saturating_sub(self.out_bytes);
         }
-        // "PRR-CRB: limit = prr_delivered - prr_out", "PRR-SSRB: limit = MAX(prr_delivered - prr_out,
-        // DeliveredData) + MSS": attempt to catch up, as long as nothing more is lost.
+        // "limit = MAX(prr_delivered - prr_out, DeliveredData) + MSS": PRR-SSRB, attempt to catch up. As
+        // its successor (draft-ietf-tcpm-prr-rfc6937bis) has it, without MSS if more is lost.
         let conservative = self.delivered_bytes.saturating_sub(self.out_bytes);
-        let limit = match ack.is_safe {
-            true => conservative.max(ack.delivered_bytes) + ack.segment_bytes,
-            false => conservative,
-        };
+        let limit =
+            conservative.max(ack.delivered_bytes) + if ack.is_safe { ack.segment_bytes } else { 0 };
         (ack.threshold_bytes - ack.in_flight_bytes).min(limit)
     }
 }

@@ -42,7 +42,7 @@ pub(crate) struct Window {
 }
 
 impl Rack {
-    /// Steps 1 to 3: a transmission has arrived, `echo_is_older` than it being what its timestamp says.
+    /// Steps 1 to 3: a transmission has arrived, which was `again` one of what was sent before.
     #[inline]
     pub(crate) fn on_delivered(&mut self, now: Time, sent: Sent, again: bool, min_rtt_ns: u64) {
         let rtt_ns = now.since(sent.at);

@@ -52,9 +52,10 @@ impl Recovery {
     }
 
     /// Fast recovery begins. RFC 6675, section 5, step 4.3: the first lost segment is sent in any case.
-    pub(crate) fn begin_fast(&mut self, point: u64, in_flight_bytes: u64) {
+    /// `begun_bytes` were in flight when what began it was sent.
+    pub(crate) fn begin_fast(&mut self, point: u64, begun_bytes: u64) {
         (self.phase, self.point) = (Phase::Fast, point);
-        self.prr = Prr::new(in_flight_bytes);
+        self.prr = Prr::new(begun_bytes);
         self.free_lost = 1;
         self.first_stamp = None;
     }

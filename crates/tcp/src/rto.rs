@@ -53,8 +53,10 @@ impl Rto {
             self.variation_ns = self.variation_ns - self.variation_ns / 4 + error_ns / 4;
             self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + rtt_ns / 8).max(1);
         }
-        let rto_ns = self.smoothed_ns + (4 * self.variation_ns).max(GRANULARITY_NS);
-        self.rto_ns = rto_ns.clamp(settings.rto_min_ns, settings.rto_max_ns);
+        // 2.3: "RTO <- SRTT + max (G, K*RTTVAR)". 2.4 rounds up to a second what is less. Here the least is
+        // a part of the sum: however long the path, a peer may delay an acknowledgement so long.
+        let margin_ns = (4 * self.variation_ns).max(GRANULARITY_NS).max(settings.rto_min_ns);
+        self.rto_ns = (self.smoothed_ns + margin_ns).min(settings.rto_max_ns);
     }
 
     /// The timeout as it is now.
@@ -167,8 +169,18 @@ mod tests {
         let settings = Settings::default();
         let mut rto = Rto::new();
         (0..50).for_each(|_| rto.sample(Time::ZERO, 20_000, &settings));
-        assert_eq!(rto.timeout_ns(&settings), settings.rto_min_ns);
+        assert_eq!(rto.timeout_ns(&settings), settings.rto_min_ns + 20_000);
         assert_eq!(rto.min_ns(), 20_000);
+    }
+
+    /// A path of half a second that does not vary: a peer that waits 190 ms with its acknowledgement is
+    /// not late.
+    #[test]
+    fn a_long_path_leaves_time_for_a_delayed_acknowledgement() {
+        let settings = Settings::default();
+        let mut rto = Rto::new();
+        (0..50).for_each(|_| rto.sample(Time::ZERO, 500 * MILLISECOND, &settings));
+        assert!(rto.timeout_ns(&settings) > 690 * MILLISECOND);
     }
 
     #[test]

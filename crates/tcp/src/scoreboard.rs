@@ -319,18 +319,21 @@ impl Scoreboard {
         lost
     }
 
-    /// All that has not arrived counts as lost.
+    /// All that has not arrived counts as lost. A timeout of a large window does not look at every
+    /// segment of it.
     pub(crate) fn mark_all_lost(&mut self) {
         self.forget_sacked_if_taken_back();
-        let mut lost = Lost::default();
-        for index in 0..self.records.len() {
-            let record = self.records[index];
-            if !self.sacked.contains(record.start) {
-                self.mark_lost(&record, &mut lost);
-            }
+        self.lost = RangeSet::new();
+        self.lost_bytes = 0;
+        let end = self.records.back().map_or(self.judged, Record::end);
+        let mut start = self.records.front().map_or(end, |record| record.start);
+        for known in self.sacked.iter() {
+            self.lost_bytes += self.lost.insert(start..known.start);
+            start = known.end;
         }
+        self.lost_bytes += self.lost.insert(start..end);
         self.resent.clear();
-        self.judged = self.records.back().map_or(self.judged, Record::end);
+        self.judged = end;
     }
 
     /// Nothing was lost after all.
@@ -338,7 +341,8 @@ impl Scoreboard {
         (self.lost, self.lost_bytes) = (RangeSet::new(), 0);
     }
 
-    /// What is longer than `most` has not passed a router: it is lost, and that is no congestion.
+    /// What is longer than `most` has not passed a router: it is lost, and that is no congestion. Looks at
+    /// every segment: `mtu` sees to it that this is seldom.
     pub(crate) fn mark_longer_lost(&mut self, most: u32) {
         let mut lost = Lost::default();
         for index in 0..self.records.len() {

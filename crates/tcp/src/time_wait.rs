@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use clearway_base::Time;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
-use crate::connection::{Arrival, Remains, Transmit};
+use crate::connection::{Arrival, Challenges, Remains, Transmit};
 use crate::seq;
 use crate::table::{Key, Slab, Tuple};
 use crate::timestamps::is_before;
@@ -17,6 +17,7 @@ pub(crate) struct TimeWait {
     pub(crate) tuple: Tuple,
     remains: Remains,
     until: Time,
+    challenges: Challenges,
 }
 
 /// What is to be done about a segment that comes for one.
@@ -24,37 +25,48 @@ pub(crate) struct TimeWait {
 pub(crate) enum Verdict {
     /// Nothing.
     Drop,
-    /// Its FIN again, or something old: it is acknowledged.
+    /// Something old, or an attacker's: it is acknowledged.
     Acknowledge,
+    /// Its FIN again: it is acknowledged, and TIME-WAIT begins anew.
+    Restart,
     /// A SYN that cannot be an old one: the ports are free for it.
     Reuse,
 }
 
 impl TimeWait {
     /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT.
-    pub(crate) fn judge(&self, now: Time, arrival: &Arrival) -> Verdict {
+    pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival) -> Verdict {
         let repr = &arrival.repr;
         let start = seq::position(self.remains.rcv_next, repr.sequence);
         if repr.flags.contains(Flags::RST) {
-            // RFC 1337: a reset "in TIME-WAIT state" is ignored, lest it ends it too early, unless it
-            // is the one that RFC 5961 takes.
+            // RFC 1337, section 3, (F1): "Ignore RST segments in TIME-WAIT state."
             return Verdict::Drop;
         }
         if repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK) {
             return if self.is_new_syn(start, arrival) {
                 Verdict::Reuse
             } else {
-                Verdict::Acknowledge
+                self.acknowledge_rarely(now)
             };
         }
         let is_old = match (&self.remains.timestamps, repr.options.timestamps) {
             (Some(timestamps), Some(option)) => timestamps.is_old(now, option.value),
             _ => false,
         };
-        match arrival.length() > 0 || is_old || start != self.remains.rcv_next {
-            true => Verdict::Acknowledge,
+        let length = arrival.length();
+        if repr.flags.contains(Flags::FIN) && start + length == self.remains.rcv_next && !is_old {
+            return Verdict::Restart;
+        }
+        match length > 0 || is_old || start != self.remains.rcv_next {
+            true => self.acknowledge_rarely(now),
             false => Verdict::Drop,
         }
+    }
+
+    /// RFC 5961, section 7: so that nobody is made to answer for ever, by another end that does the same
+    /// least of all.
+    fn acknowledge_rarely(&mut self, now: Time) -> Verdict {
+        if self.challenges.allow(now) { Verdict::Acknowledge } else { Verdict::Drop }
     }
 
     /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or without one
@@ -113,8 +125,8 @@ impl TimeWaits {
         self.slab.len()
     }
 
-    pub(crate) fn get(&self, key: Key) -> Option<&TimeWait> {
-        self.slab.get(key)
+    pub(crate) fn get_mut(&mut self, key: Key) -> Option<&mut TimeWait> {
+        self.slab.get_mut(key)
     }
 
     /// Adds one. If there are too many, the oldest has to go: it is returned.
@@ -126,7 +138,7 @@ impl TimeWaits {
     ) -> (Key, Option<Tuple>) {
         let gone = if self.slab.is_full() { self.pop_oldest() } else { None };
         let until = now + self.duration_ns;
-        let entry = TimeWait { tuple, remains, until };
+        let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };
         let key = self.slab.insert(entry).expect("one has just gone if there was none");
         self.order.push_back((until, key));
         (key, gone.map(|gone| gone.tuple))

@@ -50,7 +50,7 @@ impl Connection {
     ) -> After {
         let repr = &arrival.repr;
         let una = self.snd.una();
-        let window_changed = ack >= una && self.update_window(now, arrival, start, ack);
+        let window_changed = ack >= una && self.update_window(arrival, start, ack);
         let sacks = self.sack && !repr.options.sack.is_empty();
         if ack < una || (self.board.is_empty() && !sacks) {
             return After::Alive; // nothing that is not known
@@ -86,18 +86,18 @@ impl Connection {
         self.after_ack(now)
     }
 
-    fn update_window(&mut self, now: Time, arrival: &Arrival, start: u64, ack: u64) -> bool {
+    fn update_window(&mut self, arrival: &Arrival, start: u64, ack: u64) -> bool {
         let is_syn = arrival.repr.flags.contains(Flags::SYN);
         let changed = self.snd.update_window(start, ack, arrival.repr.window, !is_syn);
         if changed && self.snd.window() > 0 && self.timers.is_set(Timer::Persist) {
-            self.end_persist(now, ack);
+            self.end_persist(ack);
         }
         changed
     }
 
     /// The window is open again. A probe that was not acknowledged was not taken: it is as if it had
     /// not been sent.
-    fn end_persist(&mut self, now: Time, ack: u64) {
+    fn end_persist(&mut self, ack: u64) {
         self.timers.stop(Timer::Persist);
         self.rto.on_progress();
         self.retries = 0;
@@ -106,7 +106,6 @@ impl Connection {
             self.snd.take_back();
         }
         self.probe = self.probe.filter(|probe| *probe != Probe::Window);
-        let _ = now;
     }
 
     #[inline]
@@ -192,7 +191,7 @@ impl Connection {
         self.judge_timeout(seen);
         let lost = self.find_lost(seen);
         if lost.bytes > 0 {
-            self.on_lost(seen.now, &lost);
+            self.on_lost(seen.now, &lost, seen.delivered.bytes);
         }
         if self.recovery.phase() == Phase::Fast {
             self.reduce(seen, lost.bytes == 0);
@@ -286,15 +285,16 @@ impl Connection {
         }
     }
 
-    /// Segments have been found to be lost.
-    pub(super) fn on_lost(&mut self, now: Time, lost: &Lost) {
+    /// Segments have been found to be lost, by an acknowledgement that says that `delivered_bytes` have
+    /// arrived.
+    pub(super) fn on_lost(&mut self, now: Time, lost: &Lost, delivered_bytes: u64) {
         self.timers.stop(Timer::TailProbe);
         self.tail.clear();
         if !self.recovery.is_open() {
             return;
         }
-        let in_flight = self.board.in_flight_bytes() + lost.bytes;
-        self.recovery.begin_fast(self.snd.next(), in_flight);
+        let begun_bytes = self.board.in_flight_bytes() + lost.bytes + delivered_bytes;
+        self.recovery.begin_fast(self.snd.next(), begun_bytes);
         self.recovery.window_bytes = self.board.in_flight_bytes();
         self.control.on_loss(&LossSample { now, sent: now, bytes: lost.bytes });
         self.ecn.on_reduced(self.snd.next());

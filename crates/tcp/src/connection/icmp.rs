@@ -46,7 +46,7 @@ impl Connection {
     /// RFC 1191, section 6.4: what is too big is sent again at once, in smaller segments. RFC 8201, section
     /// 5.4: it is no congestion.
     fn on_too_big(&mut self, now: Time, mtu: u32) {
-        if !self.size.on_too_big(mtu) {
+        if !self.size.on_too_big(now, mtu) {
             return;
         }
         let bytes = self.size.bytes();

@@ -6,7 +6,7 @@ use clearway_base::{SECOND, Time};
 use clearway_congestion::Pacer;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
-use super::{Arrival, Connection, DELAY_TARGET_NS, Reply};
+use super::{Arrival, Connection, Reply, control};
 use crate::config::{Config, Settings};
 use crate::ecn::{self, EcnState};
 use crate::event::{End, Readiness};
@@ -201,7 +201,7 @@ impl Connection {
         self.retries_max = self.settings.retries;
         self.stalled_since = None;
         let bytes = self.size.bytes() as u16;
-        self.control = self.settings.congestion.control(bytes, DELAY_TARGET_NS);
+        self.control = control(self.settings.congestion, bytes);
         self.pacer = Pacer::new(now, bytes);
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
         if let Some(keep_alive) = self.settings.keep_alive {

@@ -1,7 +1,6 @@
 //! What a segment does: RFC 9293, section 3.10.7.4, in its order.
 
 use clearway_base::Time;
-use clearway_wire::Ecn;
 use clearway_wire::tcp::Flags;
 
 use super::{Arrival, Connection};
@@ -246,16 +245,15 @@ impl Connection {
         }
         self.ack.on_data(arrival.payload_length, received.is_urgent || is_marked);
         if received.is_finished {
-            self.handle_fin(now);
+            self.handle_fin();
         }
         if self.ack.due() == Due::Later && !self.timers.is_set(Timer::AckDelay) {
             self.timers.set(Timer::AckDelay, now + self.settings.ack_delay_ns);
         }
-        debug_assert!(arrival.ecn != Ecn::Marked || !self.ecn.is_agreed() || flags != Flags::NONE);
     }
 
     /// The peer has sent all.
-    fn handle_fin(&mut self, now: Time) {
+    fn handle_fin(&mut self) {
         self.readiness |= Readiness::FINISHED | Readiness::READABLE;
         match self.state {
             State::SynReceived | State::Established => self.state = State::CloseWait,
@@ -263,7 +261,6 @@ impl Connection {
             State::FinWait2 => self.enter_time_wait(),
             _ => {}
         }
-        let _ = now;
     }
 }
 

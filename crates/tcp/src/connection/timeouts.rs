@@ -65,7 +65,7 @@ impl Connection {
             self.control.on_loss(&LossSample { now, sent: now, bytes });
             self.ecn.on_reduced(self.snd.next());
         }
-        self.control.on_persistent_congestion();
+        self.control.on_timeout();
         let is_first = !was_timeout && self.sack;
         self.recovery.begin_timeout(self.snd.next());
         self.recovery.duplicates = 0;
@@ -100,7 +100,7 @@ impl Connection {
         let lost = self.board.detect_lost(now, &self.rack, &self.rack_window());
         self.timers.set(Timer::Reorder, lost.next.unwrap_or(Time::MAX));
         if lost.bytes > 0 {
-            self.on_lost(now, &lost);
+            self.on_lost(now, &lost, 0);
         }
     }
 

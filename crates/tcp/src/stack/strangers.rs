@@ -262,15 +262,16 @@ impl Stack {
         arrival: &Arrival,
         memory: &mut impl Memory,
     ) {
-        let Some(entry) = self.time_waits.get(key) else {
+        let Some(entry) = self.time_waits.get_mut(key) else {
             return;
         };
         let tuple = entry.tuple;
-        match entry.judge(now, arrival) {
+        let verdict = entry.judge(now, arrival);
+        match verdict {
             Verdict::Drop => {}
-            Verdict::Acknowledge => {
+            Verdict::Acknowledge | Verdict::Restart => {
                 let reply = entry.acknowledgement(now, arrival);
-                if arrival.repr.flags.contains(Flags::FIN) {
+                if verdict == Verdict::Restart {
                     self.time_waits.restart(now, key);
                 }
                 self.reply(reply);

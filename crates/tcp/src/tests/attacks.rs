@@ -88,6 +88,50 @@ fn strangers_get_few_resets() {
     assert_eq!(host.transmit(now).len(), 10);
 }
 
+/// A listener takes no more than its app accepts: what comes beyond that is dropped, and tries again.
+#[test]
+fn a_full_backlog_drops_what_comes() {
+    let now = Time::from_ns(1000 * SECOND);
+    let mut host = Host::new(Config::default(), "10.0.0.1:80".parse().expect("address"), now);
+    let listener = host.stack.listen(None, 80, 2, 1500, Settings::default()).expect("free");
+    let open = |host: &mut Host, stranger| {
+        segment(host, now, stranger, Flags::SYN, (7, 0), Options::default());
+        let syn_ack = host.stack.poll_transmit(now, 1)?.repr;
+        let ack = syn_ack.sequence.wrapping_add(1);
+        segment(host, now, stranger, Flags::ACK, (8, ack), Options::default());
+        Some(())
+    };
+    assert_eq!([1, 2, 3].map(|stranger| open(&mut host, stranger)), [Some(()), Some(()), None]);
+    assert_eq!((host.stack.connections().count(), host.stack.counters().backlog_dropped), (2, 1));
+    host.stack.accept(listener).expect("one");
+    assert_eq!(open(&mut host, 3), Some(()));
+    assert_eq!(host.stack.connections().count(), 3);
+}
+
+/// RFC 5927: who guesses a sequence number has the window sent again eight times, not a thousand.
+#[test]
+fn routers_are_believed_eight_times() {
+    let mut script = established().play("send 1000; > P. 1:1001(1000) ack 1");
+    let mut sent_again = 0;
+    for mtu in (600..1040).rev().step_by(10) {
+        let (local, peer) = (script.host.address, "10.0.0.2:5000".parse().expect("address"));
+        let sequence = script.isn.expect("sent").wrapping_add(1);
+        let error = IcmpError::TooBig(mtu);
+        script.host.stack.handle_icmp(script.now, error, local, peer, sequence);
+        sent_again += usize::from(!script.host.transmit(script.now).is_empty());
+    }
+    assert_eq!(sent_again, 8);
+    // After ten minutes a path may be another one.
+    let info = script.host.stack.info(script.key.expect("open")).expect("open");
+    assert_eq!(info.path_mtu, 1039 - 70);
+    let later = script.now + 600 * SECOND;
+    let (local, peer) = (script.host.address, "10.0.0.2:5000".parse().expect("address"));
+    let sequence = script.isn.expect("sent").wrapping_add(1);
+    script.host.stack.handle_icmp(later, IcmpError::TooBig(700), local, peer, sequence);
+    let info = script.host.stack.info(script.key.expect("open")).expect("open");
+    assert_eq!(info.path_mtu, 700);
+}
+
 /// TIME-WAIT has a bound, beyond which the oldest go.
 #[test]
 fn time_wait_is_bounded() {

@@ -14,6 +14,36 @@ cases! {
         > . 1:1(0) ack 1
         rtt_ms 100; rto_ms 300";
 
+    /// RFC 6298, 2.4: "Whenever RTO is computed, if it is less than 1 second, then the RTO SHOULD be rounded up
+    /// to 1 second": for who wants it.
+    rto_of_a_second: closed() => "
+        set rto_min_ms=1000
+        connect; > S 0:0(0)
+        +0.01 < S. 0:0(0) ack 1 win 10000 <mss 1000>
+        > . 1:1(0) ack 1
+        send 10
+        > P. 1:11(10) ack 1
+        +1.01 > P. 1:11(10) ack 1";
+
+    /// RFC 5681, 3.1: "upon a timeout [...] cwnd MUST be set to no more than the loss window, LW, which equals 1
+    /// full-sized segment", and slow start from there.
+    the_loss_window: established() => "
+        send 4000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > P. 3001:4001(1000) ack 1
+        +0.2 > . 1:1001(1000) ack 1
+        window 1000
+        < . 1:1(0) ack 1001
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        window 2000
+        < . 1:1(0) ack 3001
+        > P. 3001:4001(1000) ack 1
+        < . 1:1(0) ack 4001
+        recovery open";
+
     /// RFC 6298, 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP implementation is
     /// using an RTO less than 3 seconds, the RTO MUST be re-initialized to 3 seconds when data transmission
     /// begins".

@@ -688,11 +688,34 @@ cases! {
         +0.04 > . 1:1(0) ack 11
         segment 1000";
 
-    /// A listener that is full takes no more; the peer will try again.
-    a_full_backlog_drops_syns: listening() => "
+    /// 3.10.4: a listener that is closed: connections that nobody has accepted are reset.
+    what_nobody_has_accepted_is_reset: listening() => "
         < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
         unlisten
         > R. 1:1(0) ack 1";
+
+    /// RFC 5961, 7, and RFC 9293, 3.10.7.4: in TIME-WAIT what is old is acknowledged, and not without end.
+    time_wait_answers_rarely: time_wait() => "
+        < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
+        < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
+        < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
+        < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
+        < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
+        < . 100:200(100) ack 2; < S 0:0(0); < . 9:9(0) ack 2
+        < F. 1:1(0) ack 2       // the peer's own is answered
+        > . 2:2(0) ack 2
+        +5 < . 100:200(100) ack 2
+        > . 2:2(0) ack 2";
+
+    /// 3.10.7.4: "Acknowledge it, and restart the 2 MSL timeout": the peer's FIN, and no other one.
+    another_fin_does_not_prolong_time_wait: time_wait() => "
+        +50 < F. 500:500(0) ack 2
+        > . 2:2(0) ack 2
+        +11; waiting 0";
+
+    /// RFC 1337, 3, (F1): "Ignore RST segments in TIME-WAIT state."
+    time_wait_is_not_ended_by_a_reset: time_wait() => "
+        < R 2:2(0); < R. 2:2(0) ack 2; < R 50:50(0); waiting 1";
 }
 
 /// Name, beginning, and the numbers that this end and the peer have next.

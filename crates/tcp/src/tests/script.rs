@@ -45,7 +45,7 @@ pub(super) struct Script {
     listener: Option<Listener>,
     pub(super) key: Option<Key>,
     /// This side's first sequence number, and what its timestamps are ahead of the script's.
-    isn: Option<u32>,
+    pub(super) isn: Option<u32>,
     clock: Option<u32>,
     sent: VecDeque<(Time, Packet)>,
     given: u32,
@@ -445,6 +445,7 @@ impl Script {
             "pacing" => settings.pacing = on,
             "mss" => settings.segment_bytes_max = number().map(|bytes| bytes as u16),
             "buffer" => settings.receive_buffer_bytes = number().ok_or("a number")? as u32,
+            "rto_min_ms" => settings.rto_min_ns = number().ok_or("a number")? * MILLISECOND,
             "quick" => settings.quick_acks = number().ok_or("a number")? as u8,
             "retries" => settings.retries = number().ok_or("a number")? as u8,
             "user_timeout_ms" => {
