@@ -407,8 +407,12 @@ impl Recovery {
             if !content.is_size_probe {
                 lost.bytes += u64::from(bytes);
                 lost.last_sent = sent;
-                let first_sent = *run.get_or_insert(sent);
-                lost.span_ns = lost.span_ns.max(sent.since(first_sent));
+                // RFC 9002, 7.6.2: persistent congestion takes two packets that are lost, and "a prior RTT
+                // sample existed when these two packets were sent".
+                if rtt.was_known(sent) {
+                    let first_sent = *run.get_or_insert(sent);
+                    lost.span_ns = lost.span_ns.max(sent.since(first_sent));
+                }
                 self.reordering.get_or_insert_default().on_lost(number);
             }
             on_lost(&content, bytes);

@@ -1,5 +1,7 @@
 //! Round-trip time estimation, RFC 9002, section 5.
 
+use clearway_base::Time;
+
 /// What is known of a path's round-trip time, in ns.
 #[derive(Clone, Debug)]
 pub(crate) struct RttEstimator {
@@ -9,7 +11,8 @@ pub(crate) struct RttEstimator {
     min_ns: u64,
     smoothed_ns: u64,
     variation_ns: u64,
-    sampled: bool,
+    /// When the first sample was taken; `Time::MAX` before that.
+    sampled: Time,
 }
 
 /// How long the hosts of a path, not the network, held up a packet or its acknowledgement.
@@ -31,20 +34,34 @@ impl RttEstimator {
             min_ns: u64::MAX,
             smoothed_ns: INITIAL_RTT_NS,
             variation_ns: INITIAL_RTT_NS / 2,
-            sampled: false,
+            sampled: Time::MAX,
         }
+    }
+
+    /// Takes what is better than the initial guess, and no sample: the next one begins anew, and no
+    /// congestion control gets to see this. RFC 6298, section 3: samples "MUST NOT be made using segments
+    /// that were retransmitted (and thus for which it is ambiguous whether the reply was for the first
+    /// instance of the packet or a later instance)".
+    pub(crate) const fn guess(&mut self, rtt_ns: u64) {
+        (self.latest_ns, self.smoothed_ns, self.variation_ns) = (rtt_ns, rtt_ns, rtt_ns / 2);
     }
 
     /// Takes a sample: time from sending to acknowledgement; how much of that the peer, and this
     /// host, say they held it up; and how much of it the peer does on purpose, at most.
-    pub(crate) fn sample(&mut self, rtt_ns: u64, delay: HostDelay, ack_delay_max_ns: u64) {
+    pub(crate) fn sample(
+        &mut self,
+        now: Time,
+        rtt_ns: u64,
+        delay: HostDelay,
+        ack_delay_max_ns: u64,
+    ) {
         self.latest_ns = rtt_ns;
         self.min_ns = self.min_ns.min(rtt_ns);
         // Hosts say no less than what they held it up; never less than the least was on its way.
         let held_ns = delay.peer_ns.saturating_add(delay.own_ns);
         self.network_ns = rtt_ns.saturating_sub(held_ns).max(self.min_ns);
-        if !self.sampled {
-            self.sampled = true;
+        if self.sampled == Time::MAX {
+            self.sampled = now;
             self.smoothed_ns = rtt_ns;
             self.variation_ns = rtt_ns / 2;
             return;
@@ -69,6 +86,11 @@ impl RttEstimator {
     /// congestion is established." The path may be another one.
     pub(crate) const fn on_persistent_congestion(&mut self) {
         self.min_ns = u64::MAX;
+    }
+
+    /// True if a round-trip time had been measured when a packet was sent at `sent`.
+    pub(crate) fn was_known(&self, sent: Time) -> bool {
+        self.sampled <= sent
     }
 
     /// The newest sample, without what the hosts held it up: what the network took.
@@ -101,30 +123,32 @@ impl RttEstimator {
 #[cfg(test)]
 mod tests {
     use super::{HostDelay, RttEstimator};
+    use clearway_base::Time;
 
+    const NOW: Time = Time::ZERO;
     const ACK_DELAY_NS: u64 = 50_000;
 
     #[test]
     fn what_hosts_held_up_counts_for_timers_and_not_for_congestion() {
         let mut rtt = RttEstimator::new();
-        rtt.sample(1_000_000, HostDelay::default(), ACK_DELAY_NS);
-        rtt.sample(5_000_000, HostDelay { peer_ns: 3_000_000, own_ns: 900_000 }, ACK_DELAY_NS);
+        rtt.sample(NOW, 1_000_000, HostDelay::default(), ACK_DELAY_NS);
+        rtt.sample(NOW, 5_000_000, HostDelay { peer_ns: 3_000_000, own_ns: 900_000 }, ACK_DELAY_NS);
         assert_eq!(rtt.network_ns(), 1_100_000);
         assert_eq!(rtt.smoothed_ns(), 1_000_000 - 125_000 + 4_950_000 / 8);
         // RFC 9002, 6.1.2, takes latest_rtt as it was measured.
         assert_eq!(rtt.loss_delay_ns(0, 1), 5_625_000);
         assert_eq!(rtt.loss_delay_ns(0, 4), 7_500_000);
         // A delay that would make the path faster than it has ever been is not believed.
-        rtt.sample(2_000_000, HostDelay { peer_ns: u64::MAX, own_ns: 1 }, ACK_DELAY_NS);
+        rtt.sample(NOW, 2_000_000, HostDelay { peer_ns: u64::MAX, own_ns: 1 }, ACK_DELAY_NS);
         assert_eq!(rtt.network_ns(), 1_000_000);
     }
 
     #[test]
     fn persistent_congestion_forgets_the_lowest() {
         let mut rtt = RttEstimator::new();
-        rtt.sample(1_000, HostDelay::default(), ACK_DELAY_NS);
+        rtt.sample(NOW, 1_000, HostDelay::default(), ACK_DELAY_NS);
         rtt.on_persistent_congestion();
-        rtt.sample(9_000_000, HostDelay::default(), ACK_DELAY_NS);
+        rtt.sample(NOW, 9_000_000, HostDelay::default(), ACK_DELAY_NS);
         assert!(rtt.min_ns() > 1_000_000, "{}", rtt.min_ns());
     }
 }

@@ -11,9 +11,11 @@ use clearway_wire::Ecn;
 use crate::incoming::Incoming;
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
+mod congestion;
 mod hostile;
 mod paths;
 mod spray;
+mod timers;
 
 /// Faults of a link, each in 1000 packets.
 #[derive(Clone, Copy, Default)]
@@ -38,6 +40,8 @@ pub(crate) struct TestApp {
     delivered: VecDeque<(Owner, Buffer)>,
     sent: u32,
     refuses: bool,
+    /// What those who connect may use.
+    window: u64,
     accepted: Vec<FlowKey>,
     connected: u32,
     closed: Vec<Reason>,
@@ -57,6 +61,7 @@ impl TestApp {
             delivered: VecDeque::new(),
             sent: 0,
             refuses: false,
+            window: WINDOW,
             accepted: Vec::new(),
             connected: 0,
             closed: Vec::new(),
@@ -134,7 +139,7 @@ impl App for TestApp {
         let connection = self.accepted.len() as u32;
         let owner = Owner { channel: listener.channel, connection };
         self.peers.insert(owner, peer.ip());
-        Some((owner, WINDOW))
+        Some((owner, self.window))
     }
 
     fn connected(&mut self, _: Owner) {
@@ -160,6 +165,45 @@ struct Host {
     app: TestApp,
 }
 
+/// What becomes of the next large packets to host 1, whatever the link does to others.
+#[derive(Default)]
+struct Fate {
+    /// So many are lost.
+    lose: u32,
+    /// After those, each that is a multiple of this is lost, if it is not 0.
+    lose_each: u64,
+    /// The next one that is not comes so much later.
+    late_ns: u64,
+    count: u64,
+}
+
+impl Fate {
+    /// How much later than others the next packet comes; `None` if it never does.
+    fn next(&mut self) -> Option<u64> {
+        if self.lose > 0 {
+            self.lose -= 1;
+            return None;
+        }
+        self.count += 1;
+        if self.lose_each > 0 && self.count.is_multiple_of(self.lose_each) {
+            return None;
+        }
+        Some(core::mem::take(&mut self.late_ns))
+    }
+}
+
+/// Payload from which on a packet is a large one: no acknowledgement, no limit.
+const LARGE_BYTES: usize = 500;
+
+/// A packet that host 0 has sent, and what its flow said then.
+#[derive(Clone, Copy, Debug)]
+struct Departure {
+    at: Time,
+    bytes: u64,
+    in_flight_bytes: u64,
+    window_bytes: u64,
+}
+
 /// A packet on its way: when it arrives, a number that breaks ties, to whom, from where, and what.
 type Travelling = Reverse<(Time, u64, usize, SocketAddr, Vec<u8>)>;
 
@@ -178,6 +222,11 @@ struct Network {
     /// Hosts look at what has come at multiples of this only, if it is not 0.
     turn_ns: u64,
     count: u64,
+    fate: Fate,
+    /// What host 0 has sent, if anybody wants to know.
+    departures: Option<Vec<Departure>>,
+    /// All that has come to host 1, likewise.
+    tape: Option<Vec<(SocketAddr, Vec<u8>)>>,
 }
 
 /// What every test of a world with endpoints and apps counts when it ends.
@@ -218,6 +267,9 @@ impl Network {
             is_congested: false,
             turn_ns: 0,
             count: 0,
+            fate: Fate::default(),
+            departures: None,
+            tape: None,
         }
     }
 
@@ -246,14 +298,29 @@ impl Network {
                 let host = &mut self.hosts[index];
                 let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
                 if length > 0 {
+                    self.record(index, length);
                     self.carry(1 - index, destination.from, &bytes[..length]);
                 }
             }
         }
     }
 
+    fn record(&mut self, from: usize, bytes: usize) {
+        let flow = self.hosts[from].endpoint.flows().next();
+        if let (0, Some(departures), Some(flow)) = (from, &mut self.departures, flow) {
+            departures.push(Departure {
+                at: self.now,
+                bytes: bytes as u64,
+                in_flight_bytes: flow.in_flight_bytes,
+                window_bytes: flow.congestion_window_bytes,
+            });
+        }
+    }
+
     fn carry(&mut self, to: usize, from: SocketAddr, bytes: &[u8]) {
         let faults = self.faults;
+        let is_large = to == 1 && bytes.len() >= LARGE_BYTES;
+        let Some(late_ns) = (if is_large { self.fate.next() } else { Some(0) }) else { return };
         if bytes.len() > self.packet_bytes_max {
             let (now, peer) = (self.now, self.hosts[to].address);
             if self.tells_too_big {
@@ -268,7 +335,7 @@ impl Network {
         let copies = 1 + u64::from(self.random.chance(faults.duplication, 1000));
         for _ in 0..copies {
             let mut bytes = bytes.to_vec();
-            let mut arrival = self.now + self.delay_ns;
+            let mut arrival = self.now + self.delay_ns + late_ns;
             if self.random.chance(faults.reordering, 1000) {
                 arrival = arrival + self.random.below(20 * self.delay_ns);
             }
@@ -296,6 +363,9 @@ impl Network {
         let ecn = if self.is_congested { Ecn::Marked } else { Ecn::Capable };
         while self.link.peek().is_some_and(|Reverse(packet)| packet.0 <= self.now) {
             let Some(Reverse((_, _, to, source, bytes))) = self.link.pop() else { break };
+            if let (1, Some(tape)) = (to, &mut self.tape) {
+                tape.push((source, bytes.clone()));
+            }
             let destination = self.hosts[to].address;
             let host = &mut self.hosts[to];
             host.endpoint.handle_datagram(
@@ -663,6 +733,31 @@ fn replayed_and_spoofed_packets_change_nothing() {
     }
     assert_eq!(server.app.delivered.len(), 1);
     assert_eq!(server.endpoint.counters().dropped_duplicate, 4);
+}
+
+/// With more gaps than are remembered: whatever was forgotten, nothing is taken a second time.
+#[test]
+fn all_that_ever_came_comes_again_and_changes_nothing() {
+    let faults = Faults { loss: 100, reordering: 100, ..Faults::default() };
+    let mut network = Network::new(19, &Config::default(), faults, 4 << 20);
+    let keys = network.connected();
+    network.tape = Some(Vec::new());
+    transfer(&mut network, keys, &mixed_lengths(&mut Random::new(19), 400), 16);
+    network.run_until(|network| network.hosts[0].app.sent == 400);
+    let tape = network.tape.take().expect("recorded");
+    assert!(tape.len() > 1000, "{}", tape.len());
+    let (now, server) = (network.now, &mut network.hosts[1]);
+    let before = (format!("{:?}", server.endpoint.flows().next()), server.app.next_buffer);
+    let duplicates = server.endpoint.counters().dropped_duplicate;
+    for (source, bytes) in &tape {
+        let (to, app) = (server.address, &mut server.app);
+        let (way, ecn) = (Arrival::Queue, Ecn::Capable);
+        server.endpoint.handle_datagram(now, *source, to, bytes, way, ecn, app);
+    }
+    assert_eq!(server.endpoint.counters().dropped_duplicate - duplicates, tape.len() as u64);
+    let after = (format!("{:?}", server.endpoint.flows().next()), server.app.next_buffer);
+    assert_eq!(after, before);
+    assert!(server.app.delivered.is_empty());
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::control::{VERSIONS, emit_control};
 use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
 use crate::recovery::Content;
-use crate::rtt::HostDelay;
+use crate::rtt::{HostDelay, RttEstimator};
 
 /// What a flow knows before its peer has answered.
 #[derive(Debug)]
@@ -32,17 +32,17 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
-    /// How long the syn-ack that has come now was under way. RFC 6298, section 3: samples "MUST NOT be
-    /// made using segments that were retransmitted (and thus for which it is ambiguous whether the
-    /// reply was for the first instance of the packet or a later instance)". One is needed, though, and of
-    /// repeated syns the last tells more: one that was repeated for seconds would make probes wait for
-    /// as long.
-    fn rtt_ns(&self, now: Time, was_repeated: bool) -> u64 {
+    /// What the syn-ack that has come now says of the round-trip time. Which of several syns it answers
+    /// is not known. The last tells more: by the first of them, probes would wait for as long as syns
+    /// were repeated.
+    fn tell_rtt(&self, now: Time, was_repeated: bool, config: &Config, rtt: &mut RttEstimator) {
         let since_first_ns = self.sent.map_or(0, |sent| now.since(sent));
-        if !was_repeated {
-            return since_first_ns;
+        if was_repeated {
+            let since_last_ns = now.since(self.sent_last);
+            rtt.guess(since_last_ns.max(self.known_rtt_ns).min(since_first_ns));
+        } else {
+            rtt.sample(now, since_first_ns, HostDelay::default(), config.ack_delay_ns);
         }
-        now.since(self.sent_last).max(self.known_rtt_ns).min(since_first_ns)
     }
 }
 
@@ -152,11 +152,10 @@ impl Flow {
         if connecting.token != token || !VERSIONS.contains(&syn_ack.version) {
             return false;
         }
-        let rtt_ns = connecting.rtt_ns(now, self.ports.has_repeated());
+        connecting.tell_rtt(now, self.ports.has_repeated(), config, &mut self.rtt);
         let engines = connecting.peer_engines;
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
-        self.rtt.sample(rtt_ns, HostDelay::default(), config.ack_delay_ns);
         self.state = State::Open;
         self.ports.on_accepted(engines, syn_ack.port);
         self.note_syn_ack(config, syn_ack);

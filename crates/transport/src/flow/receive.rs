@@ -183,7 +183,7 @@ impl Flow {
         }
         if let Some(sent) = acked.largest_sent.filter(|sent| *sent >= reception.returned) {
             let delay = HostDelay { peer_ns: u64::from(ack.delay_ns), own_ns: self.gap_ns };
-            self.rtt.sample(now.since(sent), delay, config.ack_delay_ns);
+            self.rtt.sample(now, now.since(sent), delay, config.ack_delay_ns);
         }
         let marked = acked.largest_sent.is_some() && self.marking.on_ack(ack.ecn, acked.packets);
         if acked.was_spurious {

@@ -4,7 +4,7 @@ use super::{
     Acked, Content, LOST_MAX, Lost, PACKETS_IN_FLIGHT_MAX, PROBES_MAX, Recovery, SentPacket,
     number_of,
 };
-use crate::rtt::RttEstimator;
+use crate::rtt::{HostDelay, RttEstimator};
 use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{self, Frame, Frames};
 use core::ops::Range;
@@ -99,7 +99,13 @@ fn overtaken_by_three_or_by_time_is_lost() {
 
 /// Loss detection with a loss delay of 10 ms.
 fn detect(recovery: &mut Recovery, now_ns: u64) -> Lost {
-    let rtt = RttEstimator::new();
+    detect_knowing(recovery, now_ns, Time::ZERO)
+}
+
+/// The same, where the first round-trip time was known at `sampled` only.
+fn detect_knowing(recovery: &mut Recovery, now_ns: u64, sampled: Time) -> Lost {
+    let mut rtt = RttEstimator::new();
+    rtt.sample(sampled, 1_000_000, HostDelay::default(), 0);
     recovery.detect_losses(Time::from_ns(now_ns), &rtt, 10_000_000, |_, _| {})
 }
 
@@ -120,6 +126,17 @@ fn the_span_of_a_loss_ends_where_something_arrived() {
     sample(&mut recovery, &[19..20, 12..13]);
     let lost = detect(&mut recovery, 3000);
     assert_eq!((lost.packets, lost.span_ns), (16, 1100), "0 to 11, and 13 to 16");
+}
+
+/// RFC 9002, 7.6.2: "a prior RTT sample existed when these two packets were sent".
+#[test]
+fn the_span_of_a_loss_begins_when_a_round_trip_time_is_known() {
+    for (sampled_ns, span_ns) in [(0, 1600), (1, 1500), (1000, 600), (1501, 0)] {
+        let mut recovery = sent(20);
+        sample(&mut recovery, &[19..20]);
+        let lost = detect_knowing(&mut recovery, 3000, Time::from_ns(sampled_ns));
+        assert_eq!((lost.packets, lost.span_ns), (17, span_ns), "0 to 16, one each 100 ns");
+    }
 }
 
 #[test]

@@ -181,3 +181,21 @@ fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
     let info = network.hosts[0].endpoint.flows().next().expect("open");
     assert!((20 * MILLISECOND..40 * MILLISECOND).contains(&info.rtt_ns), "{info:?}");
 }
+
+/// The answer to the first of some syns comes just after the last of them has left. Taken for a round trip,
+/// that would be the shortest ever, and all others a queue that never goes away.
+#[test]
+fn a_syn_that_was_repeated_makes_no_path_shorter_than_it_is() {
+    for rtt_ns in [8 * MILLISECOND, 15 * MILLISECOND, 300 * MILLISECOND] {
+        let mut network = Network::new(29, &Config::default(), Faults::default(), 64 << 20);
+        network.delay_ns = rtt_ns / 2;
+        let keys = network.connected();
+        let flow = |network: &Network| network.hosts[0].endpoint.flows().next().expect("open");
+        assert!(flow(&network).rtt_ns < rtt_ns / 2, "a guess: {:?}", flow(&network));
+        let begin = network.now;
+        transfer(&mut network, keys, &[200_000; 20], 4);
+        assert!(flow(&network).rtt_ns >= rtt_ns, "{:?}", flow(&network));
+        let round_trips = network.now.since(begin) / rtt_ns;
+        assert!(round_trips < 40, "{round_trips} for 4 MB of which 256 KB may be under way");
+    }
+}
