@@ -274,3 +274,6 @@ impl HyStart {
         self.conservative.is_some_and(|(_, rounds)| rounds >= CONSERVATIVE_ROUNDS)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -305,3 +305,6 @@ impl LossRate {
         self.lost_bytes / (self.lost_bytes + self.acked_bytes)
     }
 }
+
+#[cfg(test)]
+mod tests;
