@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
 
-cargo test --quiet -p clearway-daemon --test dependencies
+cargo test --quiet -p clearway-cli --test dependencies
 if command -v cargo-deny >/dev/null; then
     cargo deny --workspace check
 else

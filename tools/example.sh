@@ -8,7 +8,7 @@ name=example
 . tools/background.sh
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-capi -p clearway-daemon
+tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
 PREFIX=$work/usr BUILD=$target/debug WIRESHARK_PLUGINS=$work/plugins tools/install.sh >/dev/null
 export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib CLEARWAY_SOCKET=$work/control.sock
 # Flags are words of their own.

@@ -68,6 +68,7 @@ put_tree() {
 install_command() {
     # The names of functions stay, for backtraces.
     put_stripped 755 --strip-debug "$build/clearway" "$prefix/bin/clearway"
+    put_stripped 755 --strip-debug "$build/clearwayd" "$prefix/bin/clearwayd"
     put_filled packaging/clearway.service "$prefix/lib/systemd/system/clearway.service"
     put 644 packaging/clearway.sysusers "$prefix/lib/sysusers.d/clearway.conf"
     put 644 clearway.toml "$share/clearway.toml"

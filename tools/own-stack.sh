@@ -19,7 +19,7 @@ clean_more() {
 }
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-daemon
+tools/cargo.sh build --quiet -p clearway-cli
 tools/cargo.sh build --quiet -p clearway-client --example own-stack
 # nobody may not look into a home directory.
 chmod 755 "$work"

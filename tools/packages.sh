@@ -65,11 +65,13 @@ rpms() {
         --define "stage $work/stage" --define "version_of_clearway $version" packaging/rpm/clearway.spec
 }
 
-# The files of an image: the command, the libraries that it is linked with, and its user.
+# The files of an image: the daemon and the command, the libraries that it is linked with, and its user.
 container() {
-    local root=$work/container library
-    install -D "$work/clearway/usr/bin/clearway" "$root/usr/bin/clearway"
-    ldd "$BUILD/clearway" | grep -o '/[^ ]*' | while read -r library; do
+    local root=$work/container library program
+    for program in clearway clearwayd; do
+        install -D "$work/clearway/usr/bin/$program" "$root/usr/bin/$program"
+    done
+    ldd "$BUILD/clearway" "$BUILD/clearwayd" | grep -v ':$' | grep -o '/[^ ]*' | while read -r library; do
         install -D "$library" "$root$library"
     done
     # Users that the policy names are those of this file.

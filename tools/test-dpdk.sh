@@ -8,4 +8,4 @@ if ! pkg-config --atleast-version=22.11 libdpdk; then
     exit 0
 fi
 tools/cargo.sh test -p clearway-nic --features dpdk --test dpdk
-tools/cargo.sh test -p clearway-daemon --features dpdk --test dpdk
+tools/cargo.sh test -p clearway-cli --features dpdk --test dpdk

@@ -8,7 +8,7 @@ name=test-install
 . tools/background.sh
 
 target=${CARGO_TARGET_DIR:-target}
-tools/cargo.sh build --quiet -p clearway-capi -p clearway-daemon
+tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
 export BUILD=$target/debug
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 
@@ -17,15 +17,15 @@ there() { [ -e "$1" ] || fail "$1 is not there"; }
 # complete ROOT LIBDIR PLUGINS
 complete() {
     local file sections
-    for file in bin/clearway lib/systemd/system/clearway.service lib/sysusers.d/clearway.conf include/clearway.h \
+    for file in bin/clearway bin/clearwayd lib/systemd/system/clearway.service lib/sysusers.d/clearway.conf include/clearway.h \
         share/clearway/{clearway.toml,clearway.lua} \
-        share/man/man1/{clearway,clearway-ping}.1 share/bash-completion/completions/clearway \
+        share/man/man{1/clearway.1,1/clearway-ping.1,8/clearwayd.8} share/bash-completion/completions/clearway \
         share/doc/clearway/{README.md,LICENSE,docs/wire.md,examples/hello.c}; do
         there "$1/$file"
     done
     for file in libclearway.{a,so,"so.${version%%.*}","so.$version"} pkgconfig/clearway.pc; do there "$2/$file"; done
     there "$3/clearway.lua"
-    sections=$(readelf -SW "$1/bin/clearway" "$2/libclearway.so")
+    sections=$(readelf -SW "$1/bin/clearway" "$1/bin/clearwayd" "$2/libclearway.so")
     [[ ! $sections =~ \.debug_(info|line) ]] || fail "what is installed is not stripped"
     ! grep -rn '@[a-z]*@' "$1/lib/systemd" "$2/pkgconfig" || fail "a path has not been filled in"
 }

@@ -1,7 +1,7 @@
 //! The broker: a process beside the daemon that does the few things which a confined daemon may not.
 //!
 //! ```text
-//!  clearway daemon ── one socket per memif client ──▶ broker: connects, gives the connection back
+//!  clearwayd       ── one socket per memif client ──▶ broker: connects, gives the connection back
 //!    (no connect,  ── one socket for look-ups ──────▶         the groups of a user
 //!     no files)    ── its standard input ───────────▶         tells the service manager, reads the
 //!                                                             configuration, opens the control socket
@@ -34,12 +34,12 @@ use crate::Error;
 use crate::config::{Config, Driver, MemifRole, RecordedMachine};
 use crate::privileges::OwnUser;
 pub(crate) use groups::{Groups, GroupsOf, LOOKUPS_AT_ONCE};
-pub use serve::serve;
+pub(crate) use serve::serve;
 
 /// How long it may take to get ready.
 const START_TIME: Duration = Duration::from_secs(10);
-/// The hidden subcommand of `clearway` that is the broker.
-pub const SUBCOMMAND: &str = "broker";
+/// What `clearwayd` is told first when it is to be the broker.
+pub(crate) const SUBCOMMAND: &str = "broker";
 /// Where a service manager wants to be told, if there is one (sd_notify(3)).
 const NOTIFY: &str = "NOTIFY_SOCKET";
 
@@ -219,7 +219,7 @@ fn server_of(driver: &Driver) -> Option<String> {
 /// Starts this program again, as a broker.
 fn spawn(line: OwnedFd) -> std::io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("clearway").arg(SUBCOMMAND).env_clear().current_dir("/");
+    command.arg0("clearwayd").arg(SUBCOMMAND).env_clear().current_dir("/");
     if let Some(socket) = std::env::var_os(NOTIFY) {
         command.env(NOTIFY, socket);
     }

@@ -7,7 +7,6 @@
 
 mod change;
 mod check;
-mod fabric;
 mod machine;
 mod parse;
 mod parse_dpdk;
@@ -16,7 +15,7 @@ mod parse_policy;
 mod parse_routes;
 mod parse_vif;
 mod problem;
-mod reader;
+pub mod reader;
 mod vif_rule;
 
 use std::net::IpAddr;
@@ -25,9 +24,9 @@ use std::path::{Path, PathBuf};
 
 pub use change::Change;
 pub use check::check;
-pub use fabric::{Fabric, FabricPort};
 pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
-pub use parse::parse;
+pub use parse::{parse, read};
+pub use parse_nic::{mac, memif_socket};
 pub use problem::{Problem, Problems};
 pub use vif_rule::VifRule;
 

@@ -57,7 +57,7 @@ pub enum Error {
 
 impl Error {
     /// A system call that has no reason to fail but a lack of memory or descriptors.
-    pub(crate) fn resources(action: &str, source: impl Into<std::io::Error>) -> Self {
+    pub fn resources(action: &str, source: impl Into<std::io::Error>) -> Self {
         Self::System {
             action: format!("cannot {action}"),
             source: source.into(),

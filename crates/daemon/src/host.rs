@@ -120,8 +120,8 @@ fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
 /// Runs a host on this process: the control plane on the calling thread, each engine on one of its
 /// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
 ///
-/// `path` is where the configuration was read, and will be read again. The process is to be one of
-/// `clearway`: another of it is started as [`crate::broker`].
+/// `path` is where the configuration was read, and will be read again. The process is to be
+/// `clearwayd`: another of it is started as its broker.
 pub fn run(config: &Config, path: &Path) -> Result<(), Error> {
     log::start(&config.log);
     raise_open_files();

@@ -1,18 +1,18 @@
-//! The control plane of a host: configuration, policy, the control socket, and the `clearway`
-//! command.
+//! The daemon of a host: configuration, policy, the control socket, confinement. `clearwayd` is
+//! [`program`]; benchmarks and tests run hosts in their own process.
 
-pub mod broker;
+mod broker;
 pub mod config;
 mod confinement;
 mod control;
 mod error;
-pub mod fabric;
 mod filter;
 mod host;
 pub mod log;
 mod nic;
 mod policy;
 mod privileges;
+pub mod program;
 mod socket;
 pub mod text;
 

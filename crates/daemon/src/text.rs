@@ -1,6 +1,7 @@
 //! Text that somebody else has written, made fit for a log and for a terminal.
 
 use std::borrow::Cow;
+use std::io::{self, ErrorKind, Write};
 
 /// The text with everything written out (`\u001b`) that could end a line, move the cursor, or show
 /// characters in another order than they stand: so it cannot pass for a line of somebody else. What is
@@ -14,6 +15,19 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
 #[must_use]
 pub fn escaped_lines(text: &str) -> Cow<'_, str> {
     escaped_but(text, |character| character == '\n')
+}
+
+/// Writes a text to standard output. Names in it are whatever their owners like, and do nothing to
+/// the terminal; what stands in a line has to be escaped before. A reader that has seen enough
+/// (`| head`) is no failure.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    match output.write_all(escaped_lines(text).as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn escaped_but(text: &str, is_fine: impl Fn(char) -> bool) -> Cow<'_, str> {

@@ -24,7 +24,7 @@ const SIGNALS: [Signal; 5] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
 
 /// Is the broker of the daemon at the other end of standard input, until that has gone.
-pub fn serve() -> Result<(), Error> {
+pub(crate) fn serve() -> Result<(), Error> {
     serve_task().map_err(|error| Error::resources("serve the daemon as its broker", error))
 }
 

@@ -17,8 +17,8 @@ pub fn parse(text: &str, file: &str, machine: &dyn Machine) -> Result<Config, Pr
     read(text, file, |root| top_level(root, machine))
 }
 
-/// Reads TOML, of which `top_level` takes the values.
-pub(super) fn read<T>(
+/// Reads TOML, of which `top_level` takes the values. `file` is only used in messages.
+pub fn read<T>(
     text: &str,
     file: &str,
     top_level: impl FnOnce(Section<'_>) -> T,

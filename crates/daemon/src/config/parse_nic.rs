@@ -281,8 +281,8 @@ fn memif(section: &mut Section<'_>, engines: usize) -> Option<Memif> {
     Some(link)
 }
 
-/// A path, or a name in the abstract namespace, as in other tools.
-pub(super) fn memif_socket(section: &mut Section<'_>) -> Option<String> {
+/// The `socket` of a memif: a path, or a name in the abstract namespace, as in other tools.
+pub fn memif_socket(section: &mut Section<'_>) -> Option<String> {
     let text = section.string("socket")?;
     if text.value.starts_with('@') && (2..=SOCKET_PATH_BYTES_MAX).contains(&text.value.len()) {
         return Some(text.value);
@@ -303,7 +303,8 @@ fn secret(section: &mut Section<'_>) -> Option<String> {
     Some(secret.value)
 }
 
-pub(super) fn mac(section: &mut Section<'_>) -> Option<MacAddress> {
+/// The `mac` of a station.
+pub fn mac(section: &mut Section<'_>) -> Option<MacAddress> {
     let mac = section.string("mac")?;
     let parsed = parse_mac(&mac.value);
     if parsed.is_none() {

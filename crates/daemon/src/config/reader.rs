@@ -13,14 +13,16 @@ use super::problem::Sink;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Placed<T> {
-    pub(super) value: T,
-    pub(super) span: Range<usize>,
+pub struct Placed<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stands.
+    pub span: Range<usize>,
 }
 
 /// One table of the file.
 #[derive(Debug)]
-pub(super) struct Section<'t> {
+pub struct Section<'t> {
     /// How the user writes it: `[[nic]]`.
     title: &'static str,
     table: &'t DeTable<'t>,
@@ -40,22 +42,17 @@ impl<'t> Section<'t> {
     }
 
     /// Where the section begins.
-    pub(super) fn span(&self) -> &Range<usize> {
+    pub fn span(&self) -> &Range<usize> {
         &self.span
     }
 
     /// Notes a problem.
-    pub(super) fn report(
-        &self,
-        span: &Range<usize>,
-        cause: impl Into<String>,
-        remedy: impl Into<String>,
-    ) {
+    pub fn report(&self, span: &Range<usize>, cause: impl Into<String>, remedy: impl Into<String>) {
         self.sink.report(span, cause, remedy);
     }
 
     /// Notes a problem within a string, at a character of it that is counted from 1.
-    pub(super) fn report_within(
+    pub fn report_within(
         &self,
         string: &Placed<String>,
         column: usize,
@@ -67,12 +64,12 @@ impl<'t> Section<'t> {
     }
 
     /// True if the user wrote this key, with whatever value.
-    pub(super) fn has(&self, key: &str) -> bool {
+    pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
     /// A string in quotes.
-    pub(super) fn string(&mut self, key: &'static str) -> Option<Placed<String>> {
+    pub fn string(&mut self, key: &'static str) -> Option<Placed<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(Placed { value: text.to_string(), span: value.span() }),
@@ -81,7 +78,7 @@ impl<'t> Section<'t> {
     }
 
     /// A whole number in `range`.
-    pub(super) fn integer(
+    pub fn integer(
         &mut self,
         key: &'static str,
         range: RangeInclusive<u64>,
@@ -107,7 +104,7 @@ impl<'t> Section<'t> {
     }
 
     /// `true` or `false`.
-    pub(super) fn boolean(&mut self, key: &'static str) -> Option<bool> {
+    pub fn boolean(&mut self, key: &'static str) -> Option<bool> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::Boolean(value) => Some(*value),
@@ -116,11 +113,7 @@ impl<'t> Section<'t> {
     }
 
     /// One of a few words.
-    pub(super) fn choice<T: Copy>(
-        &mut self,
-        key: &'static str,
-        choices: &[(&str, T)],
-    ) -> Option<T> {
+    pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Option<T> {
         let given = self.string(key)?;
         if let Some((_, value)) = choices.iter().find(|(name, _)| *name == given.value) {
             return Some(*value);
@@ -136,7 +129,7 @@ impl<'t> Section<'t> {
 
     /// An array of strings; empty if the key is absent. Numbers are taken as their digits if
     /// `numbers` is set (user ids, ports).
-    pub(super) fn strings(&mut self, key: &'static str, numbers: bool) -> Vec<Placed<String>> {
+    pub fn strings(&mut self, key: &'static str, numbers: bool) -> Vec<Placed<String>> {
         let expected = if numbers {
             "an array of strings or numbers, as in [\"a\", 1]"
         } else {
@@ -165,7 +158,7 @@ impl<'t> Section<'t> {
     }
 
     /// A table inside this one.
-    pub(super) fn section(&mut self, key: &'static str, title: &'static str) -> Option<Self> {
+    pub fn section(&mut self, key: &'static str, title: &'static str) -> Option<Self> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::Table(table) => Some(Self::new(title, table, value.span(), self.sink)),
@@ -176,7 +169,7 @@ impl<'t> Section<'t> {
     }
 
     /// An array of tables; empty if there is none.
-    pub(super) fn sections(&mut self, key: &'static str, title: &'static str) -> Vec<Self> {
+    pub fn sections(&mut self, key: &'static str, title: &'static str) -> Vec<Self> {
         let expected = format!("one or more sections that start {title}");
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Array(array) = value.get_ref() else {
@@ -198,7 +191,7 @@ impl<'t> Section<'t> {
     }
 
     /// Refuses keys that exist but make no sense here.
-    pub(super) fn forbid(&mut self, keys: &[&'static str], why: &str) {
+    pub fn forbid(&mut self, keys: &[&'static str], why: &str) {
         for key in keys {
             if self.table.contains_key(*key) {
                 let span = self.key_span(key);
@@ -209,7 +202,7 @@ impl<'t> Section<'t> {
     }
 
     /// Reports every key that was not asked for.
-    pub(super) fn finish(self) {
+    pub fn finish(self) {
         for key in self.table.keys() {
             let name: &str = key.get_ref();
             if !self.known.contains(&name) {

@@ -8,11 +8,13 @@ use clearway_base::{Random, Time};
 use clearway_nic::fabric::Fate;
 use clearway_nic::{MacAddress, Queue as _, memif};
 
+use clearway_daemon::Error;
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use super::config::Fabric;
 use super::counters::PortCounters;
 use super::orders::Change;
 use super::port::Port;
-use crate::Error;
-use crate::config::Fabric;
 
 /// Frames from one queue in one turn.
 const BURST: usize = 64;
@@ -45,14 +47,7 @@ struct Core {
 impl Switch {
     /// Opens all ports.
     pub(super) fn open(config: &Fabric) -> Result<Self, Error> {
-        let seed = match config.seed {
-            Some(seed) => seed,
-            None => {
-                crate::host::random()
-                    .map_err(|error| Error::resources("draw random numbers", error))?
-                    .0
-            }
-        };
+        let seed = config.seed.map_or_else(drawn_seed, Ok)?;
         let mut random = Random::new(seed);
         let count = config.ports.len();
         let (mut ports, mut queues) = (Vec::new(), Vec::new());
@@ -219,4 +214,11 @@ impl Core {
             port.take(&mut queues[target], frame, fate, self.now, &mut self.random);
         }
     }
+}
+
+fn drawn_seed() -> Result<u64, Error> {
+    let mut seed = [0; 8];
+    getrandom(&mut seed, GetRandomFlags::empty())
+        .map_err(|error| Error::resources("draw random numbers", error))?;
+    Ok(u64::from_ne_bytes(seed))
 }

@@ -121,8 +121,8 @@ fn service_manager_is_told_when_the_daemon_is_ready_alive_and_stopping() {
         at("memif")
     );
     fs::write(at("config"), config).expect("the configuration");
-    let mut daemon = Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .args(["daemon", "--config"])
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_clearwayd"))
+        .arg("--config")
         .arg(at("config"))
         .env("NOTIFY_SOCKET", at("notify"))
         .env("WATCHDOG_USEC", "100000")
@@ -170,14 +170,14 @@ fn privileges_of_the_unit_are_enough() {
     let (socket, config) = (directory.join("control"), directory.join("config"));
     let text = format!("control.socket = {socket:?}\n[[nic]]\ninterface = \"{INTERFACE}\"\n");
     fs::write(&config, text).expect("the configuration");
-    let program = fs::File::open(env!("CARGO_BIN_EXE_clearway")).expect("the program");
+    let program = fs::File::open(env!("CARGO_BIN_EXE_clearwayd")).expect("the program");
     let started = veth.spaces[0].within(|| {
         Command::new("setpriv")
             .args(["--reuid", &NOBODY.to_string(), "--regid", &NOBODY.to_string()])
             .args(["--clear-groups", "--no-new-privs", "--bounding-set"])
             .arg(format!("-all,{}", words.join(",")))
             .args(["--inh-caps", &words.join(","), "--ambient-caps", &words.join(",")])
-            .args(["/proc/self/fd/0", "daemon", "--config"])
+            .args(["/proc/self/fd/0", "--config"])
             .arg(&config)
             .stdin(program)
             .spawn()

@@ -7,9 +7,11 @@ use clearway_nic::fabric::{Fate, Rss, Transit, Way};
 use clearway_nic::memif::{self, Role, Socket};
 use clearway_nic::{HEADER_BYTES_MAX, Queue as _, Transmit};
 
+use clearway_daemon::Error;
+use clearway_daemon::config::MemifRole;
+
+use super::config::FabricPort;
 use super::counters::{PortCounters, QueueCounters};
-use crate::Error;
-use crate::config::{FabricPort, MemifRole};
 
 /// Frames under way to one port at most: two seconds of the largest frames at 400 Mbit/s, in 100 MB.
 const UNDER_WAY_MAX: usize = 1 << 16;

@@ -274,8 +274,8 @@ fn configuration_is_checked_before_anything_is_opened() {
     let file = network.client.socket.with_file_name("bad.toml");
     std::fs::write(&file, "[[nic]]\ninterface = \"lo\"\nidel = 1\n").expect("written");
     for extra in [&["--check"][..], &[]] {
-        let output = std::process::Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["daemon", "--config"])
+        let output = std::process::Command::new(env!("CARGO_BIN_EXE_clearwayd"))
+            .arg("--config")
             .arg(&file)
             .args(extra)
             .output()

@@ -67,6 +67,8 @@ fn every_command_and_option_has_its_place_in_a_man_page() {
             assert!(page.contains(&option), "{option} of {command} in {page}");
         }
     }
+    let daemon = documents.read("man/man8/clearwayd.8");
+    assert!(daemon.contains(".TH clearwayd 8") && daemon.contains("\\-\\-check"), "{daemon}");
     assert!(!documents.0.join("man/man1/clearway-bench-role.1").exists(), "it is hidden");
 }
 

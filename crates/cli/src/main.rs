@@ -1,4 +1,4 @@
-//! The `clearway` command: the daemon, and what people use to look at it.
+//! The `clearway` command: what people use to start the daemon and to look at it.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
 //! well, 1 when it did not, 2 when the command line or the configuration is wrong.
@@ -32,8 +32,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a host: own the NICs and serve apps until SIGTERM or SIGINT
-    Daemon(daemon::Arguments),
+    Daemon(clearway_daemon::program::Arguments),
     /// Show the engines, apps, flows and counters of a running daemon
     Status(status::Arguments),
     /// Have a running daemon read its configuration again
@@ -53,8 +52,6 @@ enum Command {
     /// Show in under a minute what Clearway does here, beside kernel TCP
     Demo(clearway_bench::DemoCommand),
     #[command(hide = true)]
-    Broker,
-    #[command(hide = true)]
     Documents(documents::Arguments),
     #[command(hide = true)]
     BenchRole(clearway_bench::RoleCommand),
@@ -73,7 +70,6 @@ fn main() -> ExitCode {
         Command::Documents(place) => documents::run(&place, Arguments::command()),
         Command::Bench(command) => command.execute().map_err(Failure::Bench),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
-        Command::Broker => clearway_daemon::broker::serve().map_err(Failure::failed),
         Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),
     };
     match result {

@@ -1,11 +1,20 @@
 //! `clearway fabric`.
 
+mod config;
+mod counters;
+mod network;
+mod orders;
+mod port;
+mod switch;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use clearway_daemon::Error;
-use clearway_daemon::config::{Fabric, FabricPort, Idle, Log};
-use clearway_daemon::fabric::{Met, PortCounters, run as run_fabric};
+use clearway_daemon::config::{Idle, Log, Problems};
+
+use config::{Fabric, FabricPort};
+use counters::{Met, PortCounters};
 
 use crate::output::{Failure, lines, print, table};
 
@@ -46,7 +55,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let fabric = fabric(arguments)?;
     clearway_daemon::log::start(&Log::default());
     let interval_ns = arguments.interval.map(|seconds| u64::from(seconds) * 1_000_000_000);
-    run_fabric(&fabric, interval_ns, |ports| {
+    network::run(&fabric, interval_ns, |ports| {
         print(&if arguments.json { json(ports) } else { text(ports) })
     })
 }
@@ -58,7 +67,7 @@ impl From<Error> for Failure {
 }
 
 fn fabric(arguments: &Arguments) -> Result<Fabric, Failure> {
-    let usage = |problems: clearway_daemon::config::Problems| Failure::Usage(problems.to_string());
+    let usage = |problems: Problems| Failure::Usage(problems.to_string());
     let mut fabric = match &arguments.config {
         Some(file) => Fabric::load(file).map_err(usage)?,
         None => Fabric { seed: None, idle: Idle::default(), ports: Vec::new() },

@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use clap::Command;
+use clap::{Command, CommandFactory as _};
 use clap_complete::Shell;
+use clearway_daemon::program;
 
 use crate::output::Failure;
 
@@ -29,8 +30,7 @@ pub(crate) fn run(arguments: &Arguments, command: Command) -> Result<(), Failure
         Failure::Failed(format!("cannot write below {}: {error}", directory.display()))
     };
     write_completions(&command, directory).map_err(failed)?;
-    let pages = directory.join("man/man1");
-    fs::create_dir_all(&pages).and_then(|()| write_pages(command, &pages)).map_err(failed)
+    write_pages(command, &directory.join("man")).map_err(failed)
 }
 
 fn write_completions(command: &Command, directory: &Path) -> io::Result<()> {
@@ -44,7 +44,13 @@ fn write_completions(command: &Command, directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A page for the command and for each of its subcommands, which name each other.
+/// A page for the command and for each of its subcommands, which name each other, and one for the
+/// daemon.
 fn write_pages(command: Command, directory: &Path) -> io::Result<()> {
-    clap_mangen::generate_to(command, directory)
+    let [commands, daemons] = ["man1", "man8"].map(|section| directory.join(section));
+    fs::create_dir_all(&commands)?;
+    fs::create_dir_all(&daemons)?;
+    clap_mangen::generate_to(command, &commands)?;
+    let mut page = fs::File::create(daemons.join("clearwayd.8"))?;
+    clap_mangen::Man::new(program::Arguments::command()).section("8").render(&mut page)
 }

@@ -1,4 +1,4 @@
-//! Two hosts, each a real `clearway daemon` process, joined by memif; apps in this process and in
+//! Two hosts, each a real `clearwayd` process, joined by memif; apps in this process and in
 //! processes of their own; and traffic that goes on while something else is tested.
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
@@ -194,7 +194,7 @@ impl Files {
     }
 }
 
-/// A `clearway daemon`.
+/// A `clearwayd`.
 pub(crate) struct Daemon {
     process: Child,
     pub(crate) address: IpAddr,
@@ -351,8 +351,8 @@ impl Daemon {
 
 fn spawn(config: &Path) -> Child {
     let log = fs::File::options().create(true).append(true).open(log_of(config)).expect("a log");
-    Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .args(["daemon", "--config"])
+    Command::new(env!("CARGO_BIN_EXE_clearwayd"))
+        .arg("--config")
         .arg(config)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -3,14 +3,10 @@
 
 use std::path::Path;
 
+use clearway_daemon::config::reader::Section;
+use clearway_daemon::config::{Idle, MemifRole, Problems, mac, memif_socket, read};
 use clearway_nic::MacAddress;
 use clearway_nic::fabric::{Bursts, Faults, Hash, Rate, RssOptions, SlowPath};
-
-use super::parse::read;
-use super::parse_nic::{mac, memif_socket};
-use super::problem::Problems;
-use super::reader::Section;
-use super::{Idle, MemifRole};
 
 /// As many as a switch needs; each makes work for the one thread that serves all.
 const PORTS_MAX: usize = 64;
@@ -26,41 +22,41 @@ const SLOW_PATH_CONNECTIONS_DEFAULT: u64 = 100_000;
 
 /// What a fabric is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fabric {
+pub(super) struct Fabric {
     /// Decides keys and faults; drawn by chance if not given.
-    pub seed: Option<u64>,
+    pub(super) seed: Option<u64>,
     /// What the process does when no frame comes.
-    pub idle: Idle,
+    pub(super) idle: Idle,
     /// At least one.
-    pub ports: Vec<FabricPort>,
+    pub(super) ports: Vec<FabricPort>,
 }
 
 /// A memif, and the NIC and the wire that it stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FabricPort {
+pub(super) struct FabricPort {
     /// How people call it.
-    pub name: String,
+    pub(super) name: String,
     /// Where the memif's control socket is; `@name` for an abstract one.
-    pub socket: String,
+    pub(super) socket: String,
     /// Which side of the memif the fabric is.
-    pub role: MemifRole,
+    pub(super) role: MemifRole,
     /// Queue pairs at most; the link has as many as the peer has too.
-    pub queues: u16,
+    pub(super) queues: u16,
     /// Largest IP packet.
-    pub mtu_bytes: u16,
+    pub(super) mtu_bytes: u16,
     /// The station behind it; learned from the frames that come from it if not given.
-    pub mac: Option<MacAddress>,
+    pub(super) mac: Option<MacAddress>,
     /// How frames that go to it are spread over its queues.
-    pub rss: RssOptions,
+    pub(super) rss: RssOptions,
     /// What happens to frames that come from it.
-    pub sends: Faults,
+    pub(super) sends: Faults,
     /// What happens to frames that go to it.
-    pub receives: Faults,
+    pub(super) receives: Faults,
 }
 
 impl Fabric {
     /// Reads and checks a file.
-    pub fn load(path: &Path) -> Result<Self, Problems> {
+    pub(super) fn load(path: &Path) -> Result<Self, Problems> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| {
             let cause = format!("cannot be read: {error}");
@@ -70,7 +66,7 @@ impl Fabric {
     }
 
     /// Checks what stands in a file; its name is only used in messages.
-    pub fn parse(text: &str, file: &str) -> Result<Self, Problems> {
+    pub(super) fn parse(text: &str, file: &str) -> Result<Self, Problems> {
         read(text, file, fabric)
     }
 }
@@ -78,7 +74,7 @@ impl Fabric {
 impl FabricPort {
     /// What stands behind `--port`: `NAME=SOCKET[,KEY=VALUE]...`, with the keys of a file, dotted for those of
     /// `[port.sends]` and `[port.receives]`.
-    pub fn from_argument(argument: &str) -> Result<Self, Problems> {
+    pub(super) fn from_argument(argument: &str) -> Result<Self, Problems> {
         let mut parts = argument.split(',');
         let (name, socket) =
             parts.next().and_then(|first| first.split_once('=')).ok_or_else(|| {

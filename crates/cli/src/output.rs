@@ -1,9 +1,9 @@
 //! Printing: to a reader that may go away, in tables, and failures with their exit codes.
 
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
-use clearway_daemon::text::escaped_lines;
+use clearway_daemon::text::{escaped_lines, print as print_text};
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 /// Why the command did not do what it was asked for.
@@ -34,16 +34,9 @@ impl Failure {
     }
 }
 
-/// Writes a text to standard output. Names in it are whatever their owners like, and do nothing to the
-/// terminal; what stands in a line has to be escaped before. A reader that has seen enough (`| head`) is no failure.
+/// Writes a text to standard output, as [`clearway_daemon::text::print`] does.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
-    let mut output = std::io::stdout().lock();
-    match output.write_all(escaped_lines(text).as_bytes()).and_then(|()| output.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Failed(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
-    }
+    print_text(text).map_err(Failure::failed)
 }
 
 /// An empty table; columns whose titles start with `#` are aligned to the right, and the `#` is

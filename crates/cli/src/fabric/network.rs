@@ -1,4 +1,4 @@
-//! `clearway fabric`: a process that stands in for the network of a cloud, and for the NICs that it gives
+//! A process that stands in for the network of a cloud, and for the NICs that it gives
 //! to its machines. Each port is a memif; what connects to it sees a NIC with some queues of 256
 //! descriptors, whose RSS it cannot see, and behind it a switch that loses, delays, limits and reorders as
 //! it was told.
@@ -12,23 +12,19 @@
 //! decided in `clearway_nic::fabric`, which tests and the simulator use too. It needs no privilege,
 //! and it trusts nobody who connects: a memif's peer can end its own link and no more.
 
-mod counters;
-mod orders;
-mod port;
-mod switch;
-
 use std::os::fd::BorrowedFd;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 use clearway_engine::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::Error;
-use crate::config::{Fabric, Idle};
-use orders::{Order, Orders};
-use switch::Switch;
+use clearway_daemon::Error;
+use clearway_daemon::config::Idle;
 
-pub use counters::{Met, PortCounters, QueueCounters};
+use super::config::Fabric;
+use super::counters::PortCounters;
+use super::orders::{Order, Orders};
+use super::switch::Switch;
 
 /// How long an adaptive fabric stays awake without a frame.
 const AWAKE_NS: u64 = 50 * MICROSECOND;
@@ -39,7 +35,7 @@ const SLEEP_NS_MAX: u64 = SECOND;
 
 /// Runs a fabric until `SIGTERM` or `SIGINT`. `report` gets the counters of all ports at every interval, at each
 /// `SIGUSR1`, and at the end; an error of its ends the fabric.
-pub fn run<E: From<Error>>(
+pub(super) fn run<E: From<Error>>(
     config: &Fabric,
     interval_ns: Option<u64>,
     mut report: impl FnMut(&[PortCounters]) -> Result<(), E>,

@@ -129,3 +129,20 @@ fn check_finds_what_is_in_the_way_of_sockets_and_secrets() {
     let secret = format!("{}secret = \"x\"\n", memif("/tmp/clearway-check-memif"));
     assert_eq!(checked("own", &secret, 0o640).0, Some(0), "who may not read it does not");
 }
+
+/// Code that may panic says in which file it stands.
+fn has_code_of(program: &str, sources: &str) -> bool {
+    let program = std::fs::read(program).expect("the program");
+    program.windows(sources.len()).any(|window| window == sources.as_bytes())
+}
+
+#[test]
+fn clearwayd_has_nothing_that_it_does_not_need() {
+    let needless =
+        ["bench/src", "sim/src", "client/src", "nic/src/fabric", "classify/src/table/tuple"];
+    for sources in needless.map(|path| format!("crates/{path}")) {
+        assert!(has_code_of(env!("CARGO_BIN_EXE_clearway"), &sources), "{sources}");
+        assert!(!has_code_of(env!("CARGO_BIN_EXE_clearwayd"), &sources), "{sources}");
+    }
+    assert!(has_code_of(env!("CARGO_BIN_EXE_clearwayd"), "crates/daemon/src"));
+}

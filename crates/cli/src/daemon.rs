@@ -1,0 +1,27 @@
+//! `clearway daemon`: becomes `clearwayd`, so that a process which serves apps has nothing in it
+//! that it does not need.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clearway_daemon::program::Arguments;
+
+use crate::output::Failure;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let program = program().map_err(Failure::failed)?;
+    let check: &[OsString] = if arguments.check { &["--check".into()] } else { &[] };
+    let error = Command::new(&program).arg("--config").arg(&arguments.config).args(check).exec();
+    Err(Failure::failed(format!(
+        "cannot start {}: {error}\n    remedy: `clearwayd` has to be beside `clearway`; install \
+         both again",
+        program.display()
+    )))
+}
+
+/// `clearwayd`, of the same installation as this program.
+fn program() -> std::io::Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("clearwayd"))
+}

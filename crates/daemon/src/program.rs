@@ -1,0 +1,72 @@
+//! `clearwayd`: its command line, and what it says when it ends.
+//!
+//! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
+//! well, 1 when it did not, 2 when the command line or the configuration is wrong.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::text::{escaped_lines, print};
+use crate::{Config, broker, config, hold_signals, run};
+
+/// Run a host: own the NICs and serve apps until SIGTERM or SIGINT
+#[derive(Debug, Parser)]
+#[command(name = "clearwayd", version)]
+pub struct Arguments {
+    /// The configuration; `clearway.toml` in the source tree is a commented example
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Only check the configuration: its keys and values, and what of the machine is in its way
+    #[arg(long)]
+    pub check: bool,
+}
+
+/// The exit code, and what is told.
+type Failure = (u8, String);
+
+/// The whole of the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let first = std::env::args_os().nth(1);
+    let result = if first.is_some_and(|first| first == broker::SUBCOMMAND) {
+        broker::serve().map_err(failed)
+    } else {
+        serve(&Arguments::parse())
+    };
+    let Err((code, message)) = result else { return ExitCode::SUCCESS };
+    // Who started it may have closed standard error; there is nobody else to tell.
+    let _ = writeln!(std::io::stderr(), "clearwayd: {}", escaped_lines(&message));
+    ExitCode::from(code)
+}
+
+fn serve(arguments: &Arguments) -> Result<(), Failure> {
+    // From here on no signal kills it; those that come wait until it can serve them.
+    hold_signals().map_err(failed)?;
+    let config = Config::load(&arguments.config).map_err(|error| (2, error.to_string()))?;
+    if arguments.check {
+        return check(&config, &arguments.config);
+    }
+    run(&config, &arguments.config).map_err(failed)
+}
+
+/// Says what is in the way of a daemon with this configuration, or what it would be.
+fn check(config: &Config, path: &Path) -> Result<(), Failure> {
+    let notes = config::check(config, path).map_err(|problems| (2, problems.to_string()))?;
+    let notes: String = notes.iter().map(|note| format!("note: {note}\n")).collect();
+    let nics: Vec<&str> = config.nics.iter().map(|nic| nic.name.as_str()).collect();
+    let text = format!(
+        "{} is valid: {} NIC(s) ({}), control socket {}\n{notes}",
+        path.display(),
+        nics.len(),
+        nics.join(", "),
+        config.control.socket.display()
+    );
+    print(&text).map_err(failed)
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    (1, error.to_string())
+}
