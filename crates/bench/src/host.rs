@@ -4,7 +4,7 @@
 use crate::arguments::{Idle, Plan, Wire};
 use crate::directory::Directory;
 use crate::veth::{CLIENT, INTERFACE, PREFIX_BITS, SERVER};
-use clearway_engine::{Congestion, EngineConfig, interface};
+use clearway_engine::{Congestion, EngineConfig, ip};
 use clearway_nic::MacAddress;
 use std::fmt::Write as _;
 use std::fs;
@@ -97,7 +97,7 @@ pub(crate) fn buffer_bytes(mtu: u16) -> u32 {
 pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
     EngineConfig {
         name: "bench".into(),
-        interface: interface::Config {
+        interface: ip::Config {
             mac,
             addresses: vec![(address, 24)],
             routes: Vec::new(),

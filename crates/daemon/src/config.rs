@@ -31,7 +31,7 @@ pub use problem::{Problem, Problems};
 pub use vif_rule::VifRule;
 
 pub use crate::filter::Template;
-use clearway_engine::interface::Route;
+use clearway_engine::ip::Route;
 pub use clearway_engine::{Congestion, Idle, UDP_PORT_DEFAULT};
 use clearway_nic::MacAddress;
 

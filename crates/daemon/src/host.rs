@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, interface};
+use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, ip};
 use clearway_nic::memif::Connect;
 use nix::net::if_::InterfaceFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -57,7 +57,7 @@ impl Host {
                 idle: nic.idle,
             };
             let networks = networks(&settings.interface);
-            let interface::Config { mac, mtu, vlan, .. } = settings.interface;
+            let ip::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
             let of_nic = first..first + nic.engines;
             let vifs = Vifs::new(&settings.interface, config.udp_port, &config.policy.limits);
@@ -323,7 +323,7 @@ fn log_nic(nic: &Nic, opened: &OpenNic) {
     );
 }
 
-fn networks(interface: &interface::Config) -> Vec<Network> {
+fn networks(interface: &ip::Config) -> Vec<Network> {
     let network = |&(address, prefix_bits): &(_, u8)| Network { address, prefix_bits };
     interface.addresses.iter().map(network).collect()
 }

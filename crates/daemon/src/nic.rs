@@ -10,7 +10,7 @@ mod memif;
 
 use std::sync::Arc;
 
-use clearway_engine::interface;
+use clearway_engine::ip;
 use clearway_nic::interface::{Neighbours, Steering};
 use clearway_nic::memif::Connect;
 use clearway_nic::{Error, Queue};
@@ -26,7 +26,7 @@ pub(crate) struct OpenNic {
     pub(crate) queues: Vec<Box<dyn Queue>>,
     /// Where copies come of what goes to the kernel, if that is not the first of the queues.
     pub(crate) copies: Option<Box<dyn Queue>>,
-    pub(crate) interface: interface::Config,
+    pub(crate) interface: ip::Config,
     pub(crate) kernel: KernelSide,
 }
 

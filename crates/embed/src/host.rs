@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use clearway_channel::{AppEnd, Code, DaemonEnd};
 use clearway_client::{Channel, Error, Options};
 use clearway_engine::{
-    Clock, Congestion, Engine, EngineConfig, Group, Idle, Request, UDP_PORT_DEFAULT, interface,
+    Clock, Congestion, Engine, EngineConfig, Group, Idle, Request, UDP_PORT_DEFAULT, ip,
 };
 use clearway_nic::{HEADER_BYTES_MAX, Queue};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -20,7 +20,7 @@ pub struct Host {
     /// The queues of its NIC; the engine sends on the first, and receives on all.
     pub queues: Vec<Box<dyn Queue>>,
     /// Its addresses and routes.
-    pub interface: interface::Config,
+    pub interface: ip::Config,
     /// The UDP port of this host and of all its peers.
     pub udp_port: u16,
 }
@@ -36,7 +36,7 @@ impl Host {
         let first = queues.first().expect("a NIC has a queue");
         let capabilities = first.capabilities();
         let mtu = capabilities.frame_bytes_max.saturating_sub(HEADER_BYTES_MAX);
-        let interface = interface::Config {
+        let interface = ip::Config {
             mac: first.info().mac,
             addresses: addresses.to_vec(),
             routes: Vec::new(),

@@ -34,6 +34,6 @@ pub use clearway_client::{
     Accepted, Channel, Code, ConnectionId, Error, Event, ListenAddress, Listener, ListenerId,
     Message, Options, SendBuffer, Sizes, Token, Waiting,
 };
-pub use clearway_engine::interface;
+pub use clearway_engine::ip;
 pub use clearway_nic as nic;
 pub use host::Host;

@@ -10,7 +10,7 @@ use clearway_nic::MacAddress;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::interface;
+use crate::ip;
 use crate::snapshot::Snapshot;
 use crate::switch::{CaptureSpec, VifRefused, VifSpec};
 
@@ -119,13 +119,13 @@ pub enum Request {
     },
     /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its VLAN
     /// and whether the kernel shares it are as they were.
-    Network(Box<interface::Config>),
+    Network(Box<ip::Config>),
     /// Those of a NIC that other engines of the host serve.
     NetworkElsewhere {
         /// The index of that NIC among the host's.
         nic: usize,
         /// The network there.
-        network: Box<interface::Config>,
+        network: Box<ip::Config>,
     },
     /// The kernel's answer to [`Event::Resolve`].
     Neighbour {
@@ -212,7 +212,7 @@ pub enum Event {
         address: IpAddr,
     },
     /// Another host on the link uses an address of this one.
-    AddressConflict(interface::Conflict),
+    AddressConflict(ip::Conflict),
     /// The answer to [`Request::Ping`].
     Pong {
         /// The id of the request.

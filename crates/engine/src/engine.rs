@@ -36,11 +36,12 @@ use rustix::event::epoll;
 use crate::channels::Channels;
 use crate::control::{Control, Mailbox, mailbox};
 use crate::idle::Idle;
-use crate::interface::{self, Interface};
+use crate::ip::{self, Interface};
 use crate::lanes::{self, Lanes, Parcel, What};
 use crate::paths::Paths;
+use crate::services;
 use crate::switch::Switch;
-use elsewhere::{HEADER_BYTES_MAX, OtherNic};
+use elsewhere::{HEADERS_BYTES_MAX, OtherNic};
 use resolving::Resolving;
 use staging::Staging;
 use status::Gathering;
@@ -60,7 +61,7 @@ pub struct EngineConfig {
     /// The engine's name, or that of the NIC, if there are several.
     pub name: String,
     /// Addresses, neighbours, MTU.
-    pub interface: interface::Config,
+    pub interface: ip::Config,
     /// The UDP port of all Clearway daemons of this network.
     pub udp_port: u16,
     /// The idle strategy of the group that will run it, for status.
@@ -302,7 +303,7 @@ impl Engine {
             ..clearway_transport::Config::default()
         };
         let switch =
-            Switch::new(interface.mac(), interface::entries(&config.interface, config.udp_port));
+            Switch::new(interface.mac(), services::entries(&config.interface, config.udp_port));
         let mut core = Core {
             interface,
             switch,
@@ -318,7 +319,7 @@ impl Engine {
             parcels: Vec::new(),
             violations: Vec::new(),
             failed_pings: Vec::new(),
-            scratch: vec![0; usize::from(config.interface.mtu) + HEADER_BYTES_MAX],
+            scratch: vec![0; usize::from(config.interface.mtu) + HEADERS_BYTES_MAX],
             staging: Staging::new(),
             digests: vec![Digest::default(); BURST_FRAMES].into(),
             checks: Checks::On,
@@ -524,7 +525,7 @@ impl Core {
 }
 
 /// What an engine of a NIC knows of the others, which have so many engines each.
-fn others(nic: usize, interfaces: &[interface::Config], counts: &[usize]) -> Vec<OtherNic> {
+fn others(nic: usize, interfaces: &[ip::Config], counts: &[usize]) -> Vec<OtherNic> {
     let mut first = 0;
     let all = interfaces.iter().zip(counts).enumerate().map(|(number, (config, count))| {
         let engines: Range<usize> = first..first + count;
@@ -537,7 +538,7 @@ fn others(nic: usize, interfaces: &[interface::Config], counts: &[usize]) -> Vec
 }
 
 /// IP and UDP headers of a packet to this network.
-fn headers_length(config: &interface::Config) -> u16 {
+fn headers_length(config: &ip::Config) -> u16 {
     let is_v6 = config.addresses.iter().any(|(address, _)| address.is_ipv6());
     if is_v6 { 40 + 8 } else { 20 + 8 }
 }

@@ -24,7 +24,7 @@ use clearway_nic::LCD_DESCRIPTORS;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::interface::Service;
+use crate::services::Service;
 
 /// Frames that a lane holds: as many as a queue of a NIC that has no more than it must.
 const LANE_FRAMES: usize = LCD_DESCRIPTORS;

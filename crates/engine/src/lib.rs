@@ -15,18 +15,20 @@ mod control;
 mod engine;
 mod group;
 mod idle;
-pub mod interface;
 mod lanes;
 mod local;
 mod paths;
+mod services;
 mod snapshot;
 mod switch;
 
+pub use clearway_ip as ip;
 pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN};
 pub use control::{Control, Event, Request};
 pub use engine::{Checks, Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
 pub use group::{Clock, Group};
 pub use idle::Idle;
+pub use services::{Entry, Service, entries};
 pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
     VifSnapshot,

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use clearway_base::Time;
 use clearway_transport::{Destination, Endpoint, FlowKey};
 
-use crate::interface::{Interface, Path, Resolution};
+use crate::ip::{Interface, Resolution, UdpPath};
 
 /// Strangers whose way back is remembered until they are answered, in the same turn.
 const STRANGERS_MAX: usize = 64;
@@ -18,8 +18,8 @@ const PROBE_TIMEOUTS_MAX: u32 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Paths {
     /// By the slot of the flow.
-    flows: Vec<Option<(FlowKey, Path)>>,
-    strangers: VecDeque<Path>,
+    flows: Vec<Option<(FlowKey, UdpPath)>>,
+    strangers: VecDeque<UdpPath>,
 }
 
 impl Paths {
@@ -37,7 +37,7 @@ impl Paths {
         interface: &mut Interface,
         endpoint: &mut Endpoint,
         destination: &Destination,
-    ) -> Option<&Path> {
+    ) -> Option<&UdpPath> {
         let path = match destination.flow {
             Some(key) => self.of_flow(now, interface, endpoint, destination, key),
             None => self.of_reply(interface, destination),
@@ -54,10 +54,10 @@ impl Paths {
         endpoint: &mut Endpoint,
         destination: &Destination,
         key: FlowKey,
-    ) -> Option<&mut Path> {
+    ) -> Option<&mut UdpPath> {
         let known = self.flows.get(key.slot()).and_then(Option::as_ref);
-        let is_current =
-            known.is_some_and(|(owner, path)| *owner == key && interface.is_current(now, path));
+        let is_current = known
+            .is_some_and(|(owner, path)| *owner == key && interface.is_current(now, path.path()));
         if !is_current {
             self.refresh(now, interface, endpoint, destination, key);
         }
@@ -83,12 +83,12 @@ impl Paths {
                 .last_heard(key)
                 .is_some_and(|heard| now.since(heard) < clearway_base::SECOND)
         {
-            interface.confirm(now, path);
+            interface.confirm(now, path.path());
         }
         if endpoint.probe_timeouts(key) >= PROBE_TIMEOUTS_MAX {
             interface.doubt(now, destination.to.ip());
         }
-        let path = match interface.path(now, destination.from, destination.to) {
+        let path = match interface.udp_path(now, destination.from, destination.to) {
             Resolution::Known(path) => Some(path),
             Resolution::Pending | Resolution::Unreachable => {
                 let old = old.or_else(|| self.of_stranger(destination).cloned());
@@ -100,15 +100,19 @@ impl Paths {
 
     /// The way back of a stranger, or to the peer of a flow that has ended: there may be more of those than
     /// are remembered as strangers.
-    fn of_reply(&mut self, interface: &Interface, destination: &Destination) -> Option<&mut Path> {
+    fn of_reply(
+        &mut self,
+        interface: &Interface,
+        destination: &Destination,
+    ) -> Option<&mut UdpPath> {
         if self.of_stranger(destination).is_none() {
-            self.prepare(interface.known_path(destination.from, destination.to)?);
+            self.prepare(interface.known_udp_path(destination.from, destination.to)?);
         }
         self.of_stranger(destination)
     }
 
     /// The ports do not matter: answers go to the daemon, whatever port the question came from.
-    fn of_stranger(&mut self, destination: &Destination) -> Option<&mut Path> {
+    fn of_stranger(&mut self, destination: &Destination) -> Option<&mut UdpPath> {
         let (from, to) = (destination.from.ip(), destination.to.ip());
         self.strangers
             .iter_mut()
@@ -118,7 +122,7 @@ impl Paths {
 
     /// Takes a path that is known before its packet: the way back that a stranger's datagram came, or
     /// that of a ping.
-    pub(crate) fn prepare(&mut self, path: Path) {
+    pub(crate) fn prepare(&mut self, path: UdpPath) {
         if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();
         }

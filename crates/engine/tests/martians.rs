@@ -6,7 +6,7 @@ mod world;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MICROSECOND, SECOND, Time};
-use clearway_engine::interface::{self, Datagram, Interface};
+use clearway_engine::ip::{self, Datagram, Interface};
 use clearway_engine::{Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot};
 use clearway_nic::{MacAddress, Queue, Transmit, fabric};
 use clearway_wire::Ecn;
@@ -45,9 +45,9 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-fn network(nic: usize, mac: MacAddress, more: &[&str]) -> interface::Config {
+fn network(nic: usize, mac: MacAddress, more: &[&str]) -> ip::Config {
     let prefixed = |text: &&str| (ip(text), if ip(text).is_ipv4() { 24 } else { 64 });
-    interface::Config {
+    ip::Config {
         mac,
         addresses: OWN[nic].iter().chain(more).map(prefixed).collect(),
         routes: Vec::new(),
@@ -129,7 +129,7 @@ impl World {
 /// An empty datagram to the host.
 fn datagram(mac: MacAddress, source: IpAddr, to: SocketAddr) -> Vec<u8> {
     let sender = Interface::new(&network(0, [2, 0, 0, 0, 9, 9], &[]));
-    let path = sender.path_back(&Datagram {
+    let path = sender.udp_path_back(&Datagram {
         source: to,
         destination: SocketAddr::new(source, 50_000),
         payload: &[],
@@ -138,7 +138,7 @@ fn datagram(mac: MacAddress, source: IpAddr, to: SocketAddr) -> Vec<u8> {
         packet: &[],
     });
     let mut frame = vec![0; 128];
-    let length = path.emit_udp_headers(&mut frame, 0, false);
+    let length = path.emit_headers(&mut frame, 0, false);
     path.finish(&mut frame[..length]);
     frame.truncate(length);
     frame

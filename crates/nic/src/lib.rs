@@ -22,9 +22,10 @@ pub mod strangers;
 #[cfg(test)]
 mod test_frames;
 
+pub use clearway_wire::MacAddress;
 pub use open_interface::{Opened, open_interface, open_xdp};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
-    BURST_FRAMES, Capabilities, Counters, ETHERNET_BYTES, Error, HEADER_BYTES_MAX, Info,
-    LCD_DESCRIPTORS, MacAddress, Queue, Transmit, VLAN_TAG_BYTES,
+    BURST_FRAMES, Capabilities, Counters, Error, HEADER_BYTES_MAX, Info, LCD_DESCRIPTORS, Queue,
+    Transmit,
 };

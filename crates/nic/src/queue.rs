@@ -2,12 +2,10 @@
 
 use std::os::fd::BorrowedFd;
 
-/// The Ethernet header without tags, which an MTU does not count.
-pub const ETHERNET_BYTES: usize = 14;
-/// A VLAN tag (IEEE 802.1Q), which an MTU does not count either.
-pub const VLAN_TAG_BYTES: usize = 4;
-/// Ethernet header and one VLAN tag.
-pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + VLAN_TAG_BYTES;
+use clearway_wire::{MacAddress, ethernet, vlan};
+
+/// Ethernet header and one VLAN tag, which an MTU does not count.
+pub const HEADER_BYTES_MAX: usize = ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
 
 /// Descriptors per queue that every NIC has (Machnet, section 3.1, table 2).
 pub const LCD_DESCRIPTORS: usize = 256;
@@ -18,9 +16,6 @@ pub(crate) const KERNEL_DESCRIPTORS: usize = 1024;
 
 /// The most frames that [`Queue::receive`] shows at a time.
 pub const BURST_FRAMES: usize = 32;
-
-/// An Ethernet address in transmission order.
-pub type MacAddress = [u8; 6];
 
 /// What a queue can do beyond the LCD floor, and its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

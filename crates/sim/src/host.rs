@@ -7,8 +7,7 @@ use std::os::fd::AsFd;
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_channel::DaemonEnd;
 use clearway_engine::{
-    CaptureSpec, Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec,
-    interface,
+    CaptureSpec, Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, ip,
 };
 use clearway_nic::Queue;
 use clearway_nic::fabric::{Hash, Rss, RssOptions};
@@ -347,7 +346,7 @@ fn runners(nature: &Nature, now: Time, random: &mut Random) -> Vec<Runner> {
 fn config(nature: &Nature) -> EngineConfig {
     EngineConfig {
         name: format!("host-{}", nature.host),
-        interface: interface::Config {
+        interface: ip::Config {
             mac: mac_of(nature.host),
             addresses: nature.addresses(),
             routes: nature.subnet.routes(nature.versions),

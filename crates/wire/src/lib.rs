@@ -18,7 +18,7 @@
 //! ```
 //!
 //! Everything is network byte order. Nothing here keeps state, allocates, or asks the operating
-//! system for anything; what to do with a packet is decided in `engine::interface`, `transport`
+//! system for anything; what to do with a packet is decided in `ip`, `transport`
 //! and `tcp`.
 
 pub mod arp;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::ops::Range;
 
-use clearway_engine::interface::Route;
+use clearway_engine::ip::Route;
 
 use super::Network;
 use super::reader::{Placed, Section};

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use clearway_engine::Request as EngineRequest;
-use clearway_engine::interface::{self, Conflict};
+use clearway_engine::ip::{self, Conflict};
 
 use super::ControlPlane;
 use super::nics::NicSlot;
@@ -28,7 +28,7 @@ const GONE_PAUSE: Duration = Duration::from_millis(500);
 /// What has become of a network.
 enum Followed {
     Same,
-    Changed(interface::Config),
+    Changed(ip::Config),
     /// The interface was removed just now.
     Lost,
     /// It was, and another of its name has been made.
@@ -167,10 +167,10 @@ impl NicSlot {
     /// engines are to know.
     fn set_network(
         &mut self,
-        mut network: interface::Config,
+        mut network: ip::Config,
         of_kernel: bool,
         udp_port: u16,
-    ) -> interface::Config {
+    ) -> ip::Config {
         let before: Vec<IpAddr> = self.networks.iter().map(|network| network.address).collect();
         network.addresses.retain(|(address, _)| {
             before.contains(address) || self.take_address(*address, of_kernel, udp_port)

@@ -4,9 +4,10 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use clearway_engine::interface::{self, Route};
+use clearway_engine::ip::{self, Route};
 use clearway_nic::interface::{Facts, TableRoute, Watch};
-use clearway_nic::{Capabilities, ETHERNET_BYTES, Error, MacAddress, VLAN_TAG_BYTES};
+use clearway_nic::{Capabilities, Error, MacAddress};
+use clearway_wire::{ethernet, vlan};
 
 use crate::config::{Driver, Nic};
 
@@ -22,7 +23,7 @@ pub(crate) struct Follower {
     capabilities: Capabilities,
     of_kernel: bool,
     /// What was found last.
-    network: interface::Config,
+    network: ip::Config,
     is_running: bool,
 }
 
@@ -44,7 +45,7 @@ impl Follower {
     }
 
     /// The network as it was found last.
-    pub(crate) fn network(&self) -> &interface::Config {
+    pub(crate) fn network(&self) -> &ip::Config {
         &self.network
     }
 
@@ -143,12 +144,12 @@ fn network(
     capabilities: &Capabilities,
     of_kernel: bool,
     facts: &Facts,
-) -> interface::Config {
+) -> ip::Config {
     let mut routes = nic.routes.clone();
     if of_kernel {
         routes.extend(facts.routes.iter().map(route));
     }
-    interface::Config {
+    ip::Config {
         mac,
         addresses: addresses(nic, of_kernel, facts),
         routes,
@@ -209,7 +210,7 @@ fn of_interface(facts: &Facts) -> u16 {
 }
 
 fn of_driver(nic: &Nic, capabilities: &Capabilities) -> u16 {
-    let header_bytes = ETHERNET_BYTES + nic.vlan.map_or(0, |_| VLAN_TAG_BYTES);
+    let header_bytes = ethernet::HEADER_LENGTH + nic.vlan.map_or(0, |_| vlan::TAG_LENGTH);
     let bytes = capabilities.frame_bytes_max.saturating_sub(header_bytes);
     u16::try_from(bytes).unwrap_or(u16::MAX)
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use clearway_engine::interface;
+use clearway_engine::ip;
 use clearway_nic::memif::{self, Connect, Role, Socket};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
@@ -44,7 +44,7 @@ pub(super) fn without_kernel(
     mac: MacAddress,
     mtu: u16,
 ) -> OpenNic {
-    let interface = interface::Config {
+    let interface = ip::Config {
         mac,
         addresses: nic.addresses.iter().map(|n| (n.address, n.prefix_bits)).collect(),
         routes: nic.routes.clone(),

@@ -8,8 +8,9 @@ use clearway_wire::digest::Digest;
 
 use super::elsewhere::Way;
 use super::{Checks, Core, Via};
-use crate::interface::{Datagram, NetworkError, NetworkErrorKind, Received, Service};
+use crate::ip::{Datagram, DropReason, NetworkError, NetworkErrorKind};
 use crate::lanes::What;
+use crate::services::{Received, Service};
 use crate::switch::{Party, Port, Sighting, VifKey};
 
 impl Core {
@@ -126,7 +127,8 @@ impl Core {
             let mut owner = [None];
             self.switch.find(core::slice::from_ref(&digest), &mut owner);
             if let Some(Port::Service(service @ (Service::Arp | Service::Icmp))) = owner[0]
-                && let Some(received) = self.interface.overhear(now, service, frame)
+                && let Ok(received) =
+                    self.interface.overhear(|interface| service.take(now, interface, frame))
             {
                 self.handle_received(now, received, frame, Via::Lane);
             }
@@ -220,8 +222,10 @@ impl Core {
     /// Gives a frame to a service of the host.
     #[inline]
     pub(super) fn handle_frame(&mut self, now: Time, service: Service, frame: &[u8], via: Via) {
-        let received = self.interface.handle_frame(now, service, frame);
-        self.handle_received(now, received, frame, via);
+        match service.take(now, &mut self.interface, frame) {
+            Ok(received) => self.handle_received(now, received, frame, via),
+            Err(reason) => self.interface.count_drop(reason),
+        }
         self.share(service, frame, via);
     }
 
@@ -243,18 +247,27 @@ impl Core {
                     self.share_reset(datagram.payload, frame, via);
                 }
             },
-            Received::NetworkError(error) => self.handle_network_error(now, &error),
-            Received::Consumed | Received::Dropped(_) => {}
+            Received::NetworkError(error) => {
+                let is_ours = self.handle_network_error(now, &error);
+                if !is_ours && matches!(via, Via::Queue | Via::QueueAndLane | Via::Vif) {
+                    self.interface.count_drop(DropReason::Unsolicited);
+                }
+            }
+            Received::Nothing => {}
         }
     }
 
+    /// False if the error is about a packet that is none of messages.
     #[cold]
-    pub(super) fn handle_network_error(&mut self, now: Time, error: &NetworkError<'_>) {
-        let (peer, quote) = (error.destination, error.quote);
+    pub(super) fn handle_network_error(&mut self, now: Time, error: &NetworkError<'_>) -> bool {
+        let Some(quoted) = error.datagram() else { return false };
+        let (peer, quote) = (quoted.destination, quoted.payload);
         if let NetworkErrorKind::TooLarge { mtu } = error.kind {
-            return self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+            self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+        } else {
+            self.endpoint.handle_network_error(now, peer, quote, &mut self.channels);
         }
-        self.endpoint.handle_network_error(now, peer, quote, &mut self.channels);
+        true
     }
 
     #[inline]
@@ -279,7 +292,7 @@ impl Core {
         );
         let is_answered = had_replies || self.endpoint.has_replies();
         if is_answered || flows != self.endpoint.counters().flows_accepted {
-            let path = self.interface_of(way).path_back(datagram);
+            let path = self.interface_of(way).udp_path_back(datagram);
             self.paths_of(way).prepare(path);
         }
     }

@@ -9,7 +9,7 @@ use clearway_wire::digest::Digest;
 use super::Core;
 use super::frames::Sending;
 use crate::channels::Channels;
-use crate::interface::Path;
+use crate::ip::UdpPath;
 use crate::switch::Party;
 
 impl Core {
@@ -126,7 +126,7 @@ pub(super) fn packet(
     endpoint: &mut Endpoint,
     channels: &Channels,
     destination: Destination,
-    path: &Path,
+    path: &UdpPath,
     frame: &mut [u8],
 ) -> usize {
     let payload = &mut frame[path.payload_offset()..];
@@ -134,7 +134,7 @@ pub(super) fn packet(
     if length == 0 {
         return 0;
     }
-    let frame_length = path.emit_udp_headers(frame, length, destination.is_ecn_capable);
+    let frame_length = path.emit_headers(frame, length, destination.is_ecn_capable);
     path.finish(&mut frame[..frame_length]);
     frame_length
 }

@@ -18,23 +18,22 @@ use std::ops::Range;
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
-use clearway_nic::{MacAddress, Queue, Transmit};
+use clearway_nic::{HEADER_BYTES_MAX, MacAddress, Queue, Transmit};
 use clearway_transport::{Arrival, Destination};
 use clearway_wire::digest::Digest;
-use clearway_wire::{ethernet, ipv6, udp, vlan};
+use clearway_wire::{ipv6, udp};
 
 use super::Core;
 use super::departures::packet;
-use crate::interface::{self, Interface, Received, Service};
+use crate::ip::{self, Interface};
 use crate::lanes::What;
 use crate::paths::Paths;
+use crate::services::{Received, Service};
 use crate::switch::Sighting;
 
-/// Ethernet's header with a VLAN tag: what a frame has beside its packet.
-const LINK_HEADER_BYTES: usize = ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
 /// What a frame may have in front of a UDP payload.
-pub(super) const HEADER_BYTES_MAX: usize =
-    LINK_HEADER_BYTES + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH;
+pub(super) const HEADERS_BYTES_MAX: usize =
+    HEADER_BYTES_MAX + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH;
 
 /// A NIC that other engines serve.
 #[derive(Debug)]
@@ -57,7 +56,7 @@ pub(super) enum Way {
 }
 
 impl OtherNic {
-    pub(super) fn new(number: usize, engines: Range<usize>, config: &interface::Config) -> Self {
+    pub(super) fn new(number: usize, engines: Range<usize>, config: &ip::Config) -> Self {
         let interface = Interface::silent(config);
         Self { number, engines, interface, paths: Paths::default() }
     }
@@ -96,7 +95,7 @@ impl Core {
     }
 
     /// The network of another NIC has changed.
-    pub(super) fn set_network_elsewhere(&mut self, number: usize, network: &interface::Config) {
+    pub(super) fn set_network_elsewhere(&mut self, number: usize, network: &ip::Config) {
         let other = self.elsewhere.iter_mut().find(|nic| nic.number == number);
         if let Some(other) = other {
             other.interface.reconfigure(network);
@@ -197,7 +196,7 @@ impl Core {
     /// Sends what an engine of another NIC has built for this one. What there is no room for is dropped,
     /// as a switch would.
     pub(super) fn transmit_for_other(&mut self, now: Time, queue: &mut dyn Queue, frame: &[u8]) {
-        let is_short = frame.len() <= usize::from(self.config.interface.mtu) + LINK_HEADER_BYTES;
+        let is_short = frame.len() <= usize::from(self.config.interface.mtu) + HEADER_BYTES_MAX;
         let mut is_taken = false;
         let transmit = queue.transmit(&mut |buffer| match buffer.get_mut(..frame.len()) {
             Some(buffer) if is_short => {
@@ -224,17 +223,17 @@ impl Core {
         service: Service,
         frame: &[u8],
     ) {
-        let received = self.elsewhere[index].interface.overhear(now, service, frame);
-        match received {
-            Some(Received::Datagram(datagram)) => {
+        let interface = &mut self.elsewhere[index].interface;
+        match interface.overhear(|interface| service.take(now, interface, frame)) {
+            Ok(Received::Datagram(datagram)) => {
                 if self.switch.is_watched() {
                     self.show_handed_in(now, frame, datagram.payload);
                 }
                 // There is no way to this engine that would be more direct.
                 self.handle_datagram(now, &datagram, Arrival::Queue, Way::Elsewhere(index));
             }
-            Some(Received::NetworkError(error)) => self.handle_network_error(now, &error),
-            Some(Received::Consumed | Received::Dropped(_)) | None => {}
+            Ok(Received::NetworkError(error)) => drop(self.handle_network_error(now, &error)),
+            Ok(Received::Nothing) | Err(_) => {}
         }
     }
 

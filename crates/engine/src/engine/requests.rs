@@ -8,7 +8,7 @@ use super::status::Gathering;
 use super::{Core, Engine};
 use crate::channels::Channel;
 use crate::control::{Event, Request};
-use crate::interface;
+use crate::{ip, services};
 
 /// How long an engine that is to end tries to tell its peers. The control plane waits for three seconds.
 const FAREWELL_NS: u64 = 2 * SECOND;
@@ -142,14 +142,14 @@ impl Core {
     /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if there
     /// is one, and those whose own address has gone wait for its return, as long as for a peer
     /// that is silent.
-    fn set_network(&mut self, now: Time, network: interface::Config) {
+    fn set_network(&mut self, now: Time, network: ip::Config) {
         self.interface.reconfigure(&network);
         self.note_own_addresses();
         let payload_bytes = network.mtu.saturating_sub(super::headers_length(&network));
         self.endpoint.set_packet_bytes_max(now, payload_bytes);
-        self.switch.set_services(interface::entries(&network, self.config.udp_port));
+        self.switch.set_services(services::entries(&network, self.config.udp_port));
         // It only grows: what a flow is about to send may be of the old size.
-        let frame_bytes = usize::from(network.mtu) + super::elsewhere::HEADER_BYTES_MAX;
+        let frame_bytes = usize::from(network.mtu) + super::elsewhere::HEADERS_BYTES_MAX;
         self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
         self.config.interface = network;
     }

@@ -2,7 +2,7 @@
 //! neighbour that they wait for and are looked at again when that has been heard, or will not be: a
 //! turn costs nothing for those that wait, however many they are.
 //!
-//! *Not* here: who asks for addresses and how often, which is `interface/neighbours.rs`.
+//! *Not* here: who asks for addresses and how often, which is `ip/src/neighbours.rs`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,10 +14,10 @@ use clearway_transport::Owner;
 use super::Core;
 use super::elsewhere::Way;
 use crate::channels::Link;
-use crate::interface::Resolution;
+use crate::ip::Resolution;
 
 /// Neighbours of which nothing is known that are asked for at the same time for apps: as many as the
-/// cache holds without an answer (`UNANSWERED_MAX` of `interface/neighbours.rs`), or the oldest would be
+/// cache holds without an answer (`UNANSWERED_MAX` of `ip/src/neighbours.rs`), or the oldest would be
 /// pushed out.
 const ASKED_MAX: usize = 1024;
 /// Attempts that go on in one turn. All that an app has may wait for one gateway.
@@ -178,7 +178,7 @@ impl Core {
         let Target { way, local, peer } = target;
         let interface = self.interface_of(way);
         let next_hop = interface.route(peer.ip());
-        match (interface.path(now, local, peer), next_hop) {
+        match (interface.udp_path(now, local, peer), next_hop) {
             (Resolution::Known(path), _) => {
                 self.paths_of(way).prepare(path);
                 self.begin(now, waiting, target);

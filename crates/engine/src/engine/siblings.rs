@@ -25,8 +25,8 @@ use clearway_wire::digest::{Digest, fields};
 
 use super::{Core, Via};
 use crate::channels::Link;
-use crate::interface::Service;
 use crate::lanes::{Parcel, What};
+use crate::services::Service;
 
 /// Echo request and reply, of ICMP (RFC 792) and ICMPv6 (RFC 4443): the only messages of both that
 /// concern just the engine that they come to.
@@ -160,8 +160,9 @@ impl Core {
                 self.switch.copy(&mut self.channels, now, None, bytes, &Digest::of(bytes));
             }
             What::Overheard(service) if self.lanes.siblings().contains(&engine) => {
-                let received = self.interface.overhear(now, service, bytes);
-                if let Some(received) = received {
+                let received =
+                    self.interface.overhear(|interface| service.take(now, interface, bytes));
+                if let Ok(received) = received {
                     self.handle_received(now, received, bytes, Via::Lane);
                 }
             }

@@ -17,7 +17,7 @@ use super::capture::Capture;
 use super::sibling::SiblingVif;
 use super::vif::Vif;
 use crate::channels::Channels;
-use crate::interface::{Entry, Service};
+use crate::services::{Entry, Service};
 use crate::snapshot::{CaptureSnapshot, VifSnapshot};
 
 /// The highest priority that a VIF may declare.

@@ -17,7 +17,7 @@ use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Code, Command, Completion, DaemonEnd, Extent, ReleaseList, Sizes};
 use clearway_engine::{
     CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, VifRefused,
-    VifSpec, interface,
+    VifSpec, ip,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
@@ -210,10 +210,10 @@ fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
     Host { mac, engine, control, events: Vec::new() }
 }
 
-fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
+pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
     EngineConfig {
         name: format!("host-{index}"),
-        interface: interface::Config {
+        interface: ip::Config {
             mac,
             addresses: vec![(address(index), 24)],
             routes: Vec::new(),

@@ -17,7 +17,10 @@ use libc::{
     BPF_MSH, BPF_W, sock_filter,
 };
 
-use crate::interface::pattern::{fields, layer, network};
+use clearway_wire::digest::{Layer, Network, fields};
+use clearway_wire::ethernet::ether_type;
+
+use crate::interface::pattern::ANY_IP;
 use crate::interface::{SteerPattern, return_instruction};
 
 /// Instructions that the kernel takes (`BPF_MAXINSNS`).
@@ -74,10 +77,9 @@ pub(super) fn compile<'a>(
 
 /// A pattern about IP of either version, as one about each.
 fn kinds(pattern: &SteerPattern) -> Vec<SteerPattern> {
-    let of_ip = pattern.says(fields::NETWORK_IP) == Some(network::IPV4 >> 1);
-    if of_ip && pattern.says(fields::NETWORK).is_none() {
-        let with = |network| pattern.with(fields::NETWORK, network);
-        return vec![with(network::IPV4), with(network::IPV6)];
+    let of_ip = pattern.says(fields::NETWORK_IP) == Some(ANY_IP);
+    if of_ip && pattern.network().is_none() {
+        return [Network::Ipv4, Network::Ipv6].map(|network| pattern.of_network(network)).into();
     }
     vec![*pattern]
 }
@@ -87,11 +89,11 @@ fn accept(pattern: &SteerPattern) -> Instructions {
     let mut checks = Vec::new();
     ethernet(pattern, &mut checks);
     let mut end = everything();
-    match pattern.says(fields::NETWORK) {
-        Some(network::IPV4) => ipv4(pattern, &mut checks),
-        Some(network::IPV6) => end = ipv6(pattern, &mut checks),
-        Some(network::ARP) => arp(pattern, &mut checks),
-        Some(network::AOE) => aoe(pattern, &mut checks),
+    match pattern.network() {
+        Some(Network::Ipv4) => ipv4(pattern, &mut checks),
+        Some(Network::Ipv6) => end = ipv6(pattern, &mut checks),
+        Some(Network::Arp) => arp(pattern, &mut checks),
+        Some(Network::Aoe) => aoe(pattern, &mut checks),
         _ => {}
     }
     let when = |body, check: Check| check.then(body);
@@ -111,7 +113,7 @@ fn ethernet(pattern: &SteerPattern, checks: &mut Vec<Check>) {
 }
 
 fn ipv4(pattern: &SteerPattern, checks: &mut Vec<Check>) {
-    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x0800));
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, ether_type::IPV4.into()));
     addresses(pattern, 3, IPV4_SOURCE, checks);
     let (mask, value) = pattern.of(fields::PROTOCOL);
     checks.extend(Check::new(BPF_B, IPV4_PROTOCOL, mask, value));
@@ -127,7 +129,7 @@ fn ipv4(pattern: &SteerPattern, checks: &mut Vec<Check>) {
 /// Also returns how the program for the pattern ends: what comes behind the addresses may be an
 /// extension header, and is let through then.
 fn ipv6(pattern: &SteerPattern, checks: &mut Vec<Check>) -> Instructions {
-    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x86dd));
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, ether_type::IPV6.into()));
     for word in 0..4 {
         addresses(pattern, 3 + word, IPV6_SOURCE + 8 * word as u32, checks);
     }
@@ -148,7 +150,7 @@ fn ipv6(pattern: &SteerPattern, checks: &mut Vec<Check>) -> Instructions {
 }
 
 fn arp(pattern: &SteerPattern, checks: &mut Vec<Check>) {
-    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, 0x0806));
+    checks.extend(Check::new(BPF_H, ETHER_TYPE, 0xffff, ether_type::ARP.into()));
     let (mask, value) = pattern.of(fields::ARP_OPERATION);
     checks.extend(Check::new(BPF_H, ARP_OPERATION, mask, value));
     let (mask, value) = (pattern.mask()[3], pattern.value()[3]);
@@ -176,9 +178,9 @@ fn addresses(pattern: &SteerPattern, word: usize, at: u32, checks: &mut Vec<Chec
 /// What a transport header begins with, if the pattern says that there is one, and the size of that.
 /// Where it is, the caller knows.
 fn transport(pattern: &SteerPattern) -> Option<(Check, u32)> {
-    let (field, size) = match pattern.says(fields::LAYER)? {
-        layer::PORTS => (fields::PORTS, BPF_W),
-        layer::ICMP => (fields::ICMP_TYPE_AND_CODE, BPF_H),
+    let (field, size) = match Layer::from_bits(pattern.says(fields::LAYER)?) {
+        Layer::Ports => (fields::PORTS, BPF_W),
+        Layer::Icmp => (fields::ICMP_TYPE_AND_CODE, BPF_H),
         _ => return None,
     };
     let (mask, value) = pattern.of(field);

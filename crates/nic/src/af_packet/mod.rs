@@ -23,13 +23,12 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use clearway_wire::{ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::interface::{Device, KernelSteering, attach_filter, last_errno, set_option};
-use crate::{
-    ETHERNET_BYTES, Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES,
-};
+use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue};
 use queue::PacketQueue;
 use ring::Ring;
 use steering::PacketPatterns;
@@ -85,9 +84,9 @@ fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error
     }
     let device = Device::open(&config.interface)?;
     let mac = device.mac()?;
-    let frame_bytes = device.mtu()? + ETHERNET_BYTES;
+    let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
     // The kernel takes off one VLAN tag; a second one stays in the frame.
-    let (socket, ring) = prepare(config.descriptors, frame_bytes + VLAN_TAG_BYTES)
+    let (socket, ring) = prepare(config.descriptors, frame_bytes + vlan::TAG_LENGTH)
         .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
         .map_err(|errno| open_failed(&config.interface, errno))?;
     let socket = Arc::new(socket);

@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use clearway_wire::vlan;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::VLAN_TAG_BYTES;
 use crate::interface::set_option;
 
 /// What the kernel puts before a frame: its header, a socket address, alignment.
@@ -151,8 +151,8 @@ impl<'a> Waiting<'a> {
             return None;
         }
         if header.status & libc::TP_STATUS_VLAN_VALID != 0 {
-            offset -= VLAN_TAG_BYTES;
-            length += VLAN_TAG_BYTES;
+            offset -= vlan::TAG_LENGTH;
+            length += vlan::TAG_LENGTH;
             assert!(offset >= size_of::<SlotHeader>(), "the kernel leaves room before a frame");
             let [type_high, type_low] = header.vlan_type.to_be_bytes();
             let [control_high, control_low] = header.vlan_control.to_be_bytes();
@@ -161,8 +161,8 @@ impl<'a> Waiting<'a> {
             // of which no reference exists yet: the addresses move forward, the tag comes after.
             unsafe {
                 let start = slot.add(offset).as_ptr();
-                start.add(VLAN_TAG_BYTES).copy_to(start, VLAN_OFFSET);
-                tag.as_ptr().copy_to_nonoverlapping(start.add(VLAN_OFFSET), VLAN_TAG_BYTES);
+                start.add(vlan::TAG_LENGTH).copy_to(start, VLAN_OFFSET);
+                tag.as_ptr().copy_to_nonoverlapping(start.add(VLAN_OFFSET), vlan::TAG_LENGTH);
             }
         }
         // SAFETY: inside the slot, which nobody writes any more before `Ring::take` ends, which

@@ -7,17 +7,16 @@ use std::time::Duration;
 
 use aya::programs::XdpMode;
 use aya::programs::links::FdLink;
+use clearway_wire::{ethernet, vlan};
 
 use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
 use crate::interface::{Device, KernelSteering};
-use crate::{
-    ETHERNET_BYTES, Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue, VLAN_TAG_BYTES,
-};
+use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue};
 
 /// Two VLAN tags, which the MTU does not count.
-const VLAN_TAGS_BYTES: usize = 2 * VLAN_TAG_BYTES;
+const VLAN_TAGS_BYTES: usize = 2 * vlan::TAG_LENGTH;
 
 /// What every driver with XDP fits in one buffer: a page without what the kernel keeps in it.
 const FRAME_IN_ONE_BUFFER_BYTES: usize = 3072;
@@ -80,7 +79,7 @@ pub enum Mode {
 pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
     check_descriptors(config.descriptors)?;
     let device = Device::open(&config.interface)?;
-    let frame_bytes = device.mtu()? + ETHERNET_BYTES;
+    let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
     let mac = device.mac()?;
     let changed = set_queues(config)?;
     let queues = count_queues(&device)?;
@@ -104,7 +103,7 @@ pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Er
                     "; frames over {limit} bytes are neither sent nor received: they need several \
                      buffers each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at {} or \
                      below on this link",
-                    limit - ETHERNET_BYTES
+                    limit - ethernet::HEADER_LENGTH
                 );
                 opened
             }

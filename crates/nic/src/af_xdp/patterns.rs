@@ -13,11 +13,11 @@ use std::collections::HashSet;
 
 use aya::Pod;
 use aya::maps::{Array, ArrayOfMaps, HashMap, MapData, MapError};
+use clearway_wire::digest::WORDS;
 
 use super::program::map_error;
 use crate::Error;
 use crate::interface::SteerPattern;
-use crate::interface::pattern::WORDS;
 
 /// Masks: each frame is compared with every one of them.
 const GROUPS_MAX: usize = 64;

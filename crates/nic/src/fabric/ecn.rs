@@ -1,17 +1,19 @@
 //! "Congestion experienced" on frames, as a router with a full queue marks them instead of dropping
 //! them.
 
-use super::tuple::{Ip, ip_of};
+use clearway_wire::digest::{Digest, Network};
 
 /// The two bits of the traffic class (RFC 3168, section 5): 0 for a transport that knows no ECN.
 const ECN: u8 = 0b11;
 
 /// Marks an IP packet of an ECN-capable transport; true if it was one.
 pub(super) fn mark(frame: &mut [u8]) -> bool {
-    match ip_of(frame) {
-        Some((Ip::V4, at)) => mark_ipv4(&mut frame[at..]),
-        Some((Ip::V6, at)) => mark_ipv6(&mut frame[at..]),
-        None => false,
+    let digest = Digest::of(frame);
+    let packet = &mut frame[digest.network_at()..];
+    match digest.network() {
+        Network::Ipv4 => mark_ipv4(packet),
+        Network::Ipv6 => mark_ipv6(packet),
+        _ => false,
     }
 }
 

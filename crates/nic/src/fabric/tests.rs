@@ -140,7 +140,7 @@ const MACS: [MacAddress; 3] = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2], [2, 0, 0,
 fn udp(to: MacAddress, source: u16, destination: u16) -> Vec<u8> {
     let mut frame = vec![0; 60];
     frame[..6].copy_from_slice(&to);
-    frame[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+    frame[12..18].copy_from_slice(&[8, 0, 0x45, 0, 0, 46]);
     frame[23] = 17;
     frame[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
     frame[34..36].copy_from_slice(&source.to_be_bytes());

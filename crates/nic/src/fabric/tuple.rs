@@ -1,34 +1,7 @@
 //! The fields of a frame that NICs and clouds tell connections apart by: addresses, protocol, ports.
 
-const ETHERTYPE_VLAN: u16 = 0x8100;
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const IPV4_HEADER_BYTES: usize = 20;
-const IPV6_HEADER_BYTES: usize = 40;
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
-
-/// A version of the Internet Protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ip {
-    V4,
-    V6,
-}
-
-/// Which IP packet is in `frame`, and where it begins. Its fixed header is there whole.
-pub(super) fn ip_of(frame: &[u8]) -> Option<(Ip, usize)> {
-    let be16 = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
-    let (ethertype, at) = match be16(12)? {
-        ETHERTYPE_VLAN => (be16(16)?, 18),
-        other => (other, 14),
-    };
-    let (ip, header_bytes) = match ethertype {
-        ETHERTYPE_IPV4 => (Ip::V4, IPV4_HEADER_BYTES),
-        ETHERTYPE_IPV6 => (Ip::V6, IPV6_HEADER_BYTES),
-        _ => return None,
-    };
-    (frame.len() >= at + header_bytes).then_some((ip, at))
-}
+use clearway_wire::digest::{Digest, Layer, Network, fields};
+use clearway_wire::protocol;
 
 /// Addresses and ports as they stand in an IP packet; no ports where there are none, as in fragments.
 #[derive(Clone, Copy, Debug)]
@@ -42,15 +15,17 @@ pub(super) struct Tuple<'a> {
 
 impl<'a> Tuple<'a> {
     pub(super) fn of(frame: &'a [u8]) -> Option<Self> {
-        let (ip, at) = ip_of(frame)?;
-        let packet = &frame[at..];
-        let (addresses, protocol, header_bytes) = match ip {
-            Ip::V4 => (&packet[12..20], packet[9], usize::from(packet[0] & 15) * 4),
-            Ip::V6 => (&packet[8..40], packet[6], IPV6_HEADER_BYTES),
+        let digest = Digest::of(frame);
+        let packet = &frame[digest.network_at()..];
+        let addresses = match digest.network() {
+            Network::Ipv4 => &packet[12..20],
+            Network::Ipv6 => &packet[8..40],
+            _ => return None,
         };
-        let is_fragment = ip == Ip::V4 && (packet[6] & 0x3f, packet[7]) != (0, 0);
-        let has_ports = matches!(protocol, PROTOCOL_TCP | PROTOCOL_UDP) && !is_fragment;
-        let ports = if has_ports { packet.get(header_bytes..header_bytes + 4)? } else { &[] };
+        let protocol = digest.field(fields::PROTOCOL) as u8;
+        let is_whole = digest.layer() == Layer::Ports && digest.field(fields::FIRST_FRAGMENT) == 0;
+        let has_ports = is_whole && matches!(protocol, protocol::TCP | protocol::UDP);
+        let ports = if has_ports { frame[digest.transport_at()..].get(..4)? } else { &[] };
         Some(Self { addresses, protocol, ports })
     }
 
@@ -75,7 +50,7 @@ pub(super) struct Connection {
 impl Connection {
     pub(super) fn numbered(number: u16) -> Self {
         let [high, low] = number.to_be_bytes();
-        Self { addresses: [1; 32], ports: [high, low, 0, 1], protocol: PROTOCOL_UDP }
+        Self { addresses: [1; 32], ports: [high, low, 0, 1], protocol: protocol::UDP }
     }
 }
 

@@ -7,12 +7,12 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 
+use clearway_wire::{ethernet, ipv6};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::Device;
 use super::claim::set_option;
-use super::pattern::solicited_node;
 use crate::{Error, MacAddress};
 
 /// What one interface lets in on our behalf while this lives.
@@ -88,10 +88,8 @@ impl Memberships {
     }
 }
 
-/// RFC 2464, 7, maps the last 32 bits of a multicast address to an Ethernet address behind 33-33.
 fn solicited_node_mac(address: Ipv6Addr) -> MacAddress {
-    let [.., a, b, c, d] = solicited_node(address).octets();
-    [0x33, 0x33, a, b, c, d]
+    ethernet::multicast_v6(ipv6::solicited_node(address))
 }
 
 fn failed(what: &str, errno: Errno) -> Error {

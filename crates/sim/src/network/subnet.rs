@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clearway_engine::interface::Route;
+use clearway_engine::ip::Route;
 use clearway_nic::MacAddress;
 
 /// The last two octets of the router's addresses: no host has them.

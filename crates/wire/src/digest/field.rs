@@ -55,10 +55,14 @@ pub mod fields {
     pub const SOURCE_PORT: Field = Field::new(0, 48, 16);
     /// The destination port; where `layer` is `Ports`.
     pub const DESTINATION_PORT: Field = Field::new(0, 32, 16);
+    /// Both ports.
+    pub const PORTS: Field = Field::new(0, 32, 32);
     /// The ICMP type; where `layer` is `Icmp`.
     pub const ICMP_TYPE: Field = Field::new(0, 40, 8);
     /// The ICMP code; where `layer` is `Icmp`.
     pub const ICMP_CODE: Field = Field::new(0, 32, 8);
+    /// Both.
+    pub const ICMP_TYPE_AND_CODE: Field = Field::new(0, 32, 16);
     /// The ARP operation; where `network` is `Arp`.
     pub const ARP_OPERATION: Field = Field::new(0, 32, 16);
     /// The protocol behind all IP headers.
@@ -137,7 +141,10 @@ pub enum Network {
 }
 
 impl Network {
-    pub(super) const fn from_bits(bits: u64) -> Self {
+    /// What a value of [`fields::NETWORK`] stands for.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
         match bits {
             0 => Self::Runt,
             2 => Self::Arp,
@@ -166,7 +173,10 @@ pub enum Layer {
 }
 
 impl Layer {
-    pub(super) const fn from_bits(bits: u64) -> Self {
+    /// What a value of [`fields::LAYER`] stands for.
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
         match bits {
             0 => Self::None,
             1 => Self::Ports,

@@ -10,7 +10,7 @@ use clearway_classify::Filter;
 use clearway_classify::registry::{
     self, CheckId, Limits as RegistryLimits, OwnerId, Registry, Reserved, UserId, VifId,
 };
-use clearway_engine::interface::{self, Service};
+use clearway_engine::{Service, entries, ip};
 
 use super::super::ControlPlane;
 use super::super::requests::refusal;
@@ -61,7 +61,7 @@ impl ControlPlane {
 }
 
 impl Vifs {
-    pub(crate) fn new(interface: &interface::Config, udp_port: u16, limits: &Limits) -> Self {
+    pub(crate) fn new(interface: &ip::Config, udp_port: u16, limits: &Limits) -> Self {
         let mut of_registry = RegistryLimits::default();
         of_registry.user.clauses = limits.patterns_per_user;
         let mut vifs = Self {
@@ -75,9 +75,9 @@ impl Vifs {
     }
 
     /// The host's own services have what they need with these addresses.
-    pub(in crate::control) fn reserve(&mut self, interface: &interface::Config, udp_port: u16) {
+    pub(in crate::control) fn reserve(&mut self, interface: &ip::Config, udp_port: u16) {
         // Datagrams are refused where nobody has them; whoever wants them may have them.
-        let entries = interface::entries(interface, udp_port).into_iter();
+        let entries = entries(interface, udp_port).into_iter();
         let entries = entries.filter(|entry| entry.service != Service::Datagrams);
         let reserved = entries.map(|entry| Reserved {
             name: entry.service.name(),

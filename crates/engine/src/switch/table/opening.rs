@@ -10,7 +10,7 @@ use super::super::capture::{Capture, CaptureSpec};
 use super::super::vif::{Vif, VifSpec};
 use super::{PRIORITY_MAX, Port, Switch, VifKey, mac_number};
 use crate::channels::Channels;
-use crate::interface::{Entry, Service};
+use crate::services::{Entry, Service};
 
 /// What the host needs for itself comes before all VIFs.
 const PRIORITY_OF_SERVICES: u16 = u16::MAX;

@@ -8,7 +8,8 @@ use clearway_channel::FrameRefusal;
 use clearway_classify::Filter;
 
 use super::*;
-use crate::interface::{self, entries};
+use crate::ip;
+use crate::services::entries;
 use crate::switch::VifSpec;
 
 const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
@@ -16,8 +17,8 @@ const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
 const MESSAGES: u16 = 20707;
 const NOW: Time = Time::ZERO;
 
-fn config(addresses: &[IpAddr]) -> interface::Config {
-    interface::Config {
+fn config(addresses: &[IpAddr]) -> ip::Config {
+    ip::Config {
         mac: MAC,
         addresses: addresses.iter().map(|address| (*address, 24)).collect(),
         routes: Vec::new(),

@@ -98,7 +98,7 @@ fn own_addresses_pass_arp_and_icmp() {
     assert!(!socket.accepts(&over4(OTHER4, 1, 0, &[8, 0, 0, 0])));
     assert!(socket.accepts(&over6(OURS6, 58, &[128, 0, 0, 0])));
     assert!(!socket.accepts(&over6(OTHER6, 58, &[128, 0, 0, 0])));
-    let group = crate::interface::pattern::solicited_node(OURS6);
+    let group = clearway_wire::ipv6::solicited_node(OURS6);
     assert!(socket.accepts(&over6(group, 58, &about(135, OURS6.octets()))));
     assert!(!socket.accepts(&over6(OTHER6, 58, &about(135, OTHER6.octets()))));
     assert!(socket.accepts(&over6(OTHER6, 58, &about(136, OURS6.octets()))));

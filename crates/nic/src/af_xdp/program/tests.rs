@@ -152,7 +152,7 @@ fn neighbours_ask_about_ours_and_about_the_kernels() {
     let Some(mut loaded) = Loaded::new() else { return };
     let ours: Ipv6Addr = "fd77::6:7".parse().expect("an address");
     let others: Ipv6Addr = "fe80::6:7".parse().expect("an address in the same multicast group");
-    let group = crate::interface::pattern::solicited_node(ours).octets();
+    let group = clearway_wire::ipv6::solicited_node(ours).octets();
     SteerPattern::of_own(ours.into()).iter().for_each(|pattern| loaded.add(pattern));
     let to = |to, payload: &[u8]| frames::ethernet(&[], 0x86dd, &frames::ipv6(to, 58, payload));
     let all_nodes = "ff02::1".parse::<Ipv6Addr>().expect("an address").octets();

@@ -1,4 +1,4 @@
-use clearway_wire::digest::{self, Digest, Layer, Network};
+use clearway_wire::digest::Digest;
 
 use super::*;
 use crate::test_frames as frames;
@@ -7,35 +7,6 @@ fn matches(pattern: &SteerPattern, frame: &[u8]) -> bool {
     let digest = Digest::of(frame);
     let words = pattern.mask().iter().zip(pattern.value()).zip(digest.words());
     words.take(7).all(|((mask, value), word)| word & mask == *value)
-}
-
-#[test]
-fn fields_are_those_of_the_digest() {
-    use digest::fields as wire;
-    for (ours, theirs) in [
-        (fields::DESTINATION_PORT, wire::DESTINATION_PORT),
-        (fields::ICMP_TYPE, wire::ICMP_TYPE),
-        (fields::ARP_OPERATION, wire::ARP_OPERATION),
-        (fields::PROTOCOL, wire::PROTOCOL),
-        (fields::NETWORK, wire::NETWORK),
-        (fields::NETWORK_IP, wire::NETWORK_IP),
-        (fields::FIRST_FRAGMENT, wire::FIRST_FRAGMENT),
-        (fields::LAYER, wire::LAYER),
-        (fields::ETHER_TYPE, wire::ETHER_TYPE),
-        (fields::MAC_DESTINATION, wire::MAC_DESTINATION),
-        (fields::IPV4_DESTINATION, wire::IPV4_DESTINATION),
-        (fields::IPV6_DESTINATION_HIGH, wire::IPV6_DESTINATION_HIGH),
-        (fields::IPV6_DESTINATION_LOW, wire::IPV6_DESTINATION_LOW),
-    ] {
-        assert_eq!((ours.word, ours.shift, ours.bits), (theirs.word, theirs.shift, theirs.bits));
-    }
-    assert_eq!(fields::PORTS.mask(), wire::SOURCE_PORT.mask() | wire::DESTINATION_PORT.mask());
-    let type_and_code = wire::ICMP_TYPE.mask() | wire::ICMP_CODE.mask();
-    assert_eq!(fields::ICMP_TYPE_AND_CODE.mask(), type_and_code);
-    let networks = [Network::Arp, Network::Aoe, Network::Ipv4, Network::Ipv6];
-    let ours = [network::ARP, network::AOE, network::IPV4, network::IPV6];
-    assert_eq!(networks.map(|network| network as u64), ours);
-    assert_eq!([Layer::Ports as u64, Layer::Icmp as u64], [layer::PORTS, layer::ICMP]);
 }
 
 #[test]

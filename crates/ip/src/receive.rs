@@ -1,25 +1,33 @@
-//! What a frame for this host says. That it is for this host, and for which of its services, the
-//! switch's table has found out; here it is taken at its word no further than that.
+//! What a frame for this host says. That it is for this host, and for which of its protocols, whoever
+//! calls has found out; here it is taken at its word no further than that.
 
-use super::{DropReason, Interface, Service, too_large};
+use super::{DropReason, Interface, too_large};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::{Ecn, Malformed, icmpv4, icmpv6, ipv4, ipv6, protocol, udp, vlan};
 use core::net::{IpAddr, SocketAddr};
 
-/// What became of a frame.
+/// A whole IP packet for one of the host's addresses, from an address that another host can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Received<'a> {
-    /// UDP for this host.
-    Datagram(Datagram<'a>),
-    /// Bad news about a UDP packet that this host may have sent; whoever sent it has to make sure
-    /// from the quote.
-    NetworkError(NetworkError<'a>),
-    /// It was for the interface itself.
-    Consumed,
-    /// It was dropped and counted.
-    Dropped(DropReason),
+pub struct Packet<'a> {
+    /// Where it comes from.
+    pub source: IpAddr,
+    /// The own address that it is for.
+    pub destination: IpAddr,
+    /// What it carries.
+    pub protocol: u8,
+    /// That, behind the IP header.
+    pub payload: &'a [u8],
+    /// Whether it met congestion.
+    pub ecn: Ecn,
+    /// The Ethernet address that it was handed on from.
+    pub source_mac: MacAddress,
+    /// All of it, for an error to quote.
+    pub bytes: &'a [u8],
 }
+
+/// What an ICMP error quotes of a packet behind its IP header, at least.
+const QUOTE_BYTES_MIN: usize = 8;
 
 /// A UDP datagram for one of the host's addresses, from an address that another host can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,19 +46,46 @@ pub struct Datagram<'a> {
     pub packet: &'a [u8],
 }
 
-/// An ICMP error about a UDP packet from an own address.
+/// An ICMP error about a packet from an own address, of whichever protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetworkError<'a> {
     /// What happened.
     pub kind: NetworkErrorKind,
     /// Which router or host says so.
     pub reporter: IpAddr,
-    /// The own address and port that the packet came from.
-    pub source: SocketAddr,
-    /// The address and port that the packet was for.
-    pub destination: SocketAddr,
-    /// How its UDP payload began; may be empty.
+    /// The own address that the packet came from.
+    pub source: IpAddr,
+    /// The address that the packet was for.
+    pub destination: IpAddr,
+    /// What it carried.
+    pub protocol: u8,
+    /// How that began: eight bytes at least, which is as far as the ports of all protocols that have
+    /// some.
     pub quote: &'a [u8],
+}
+
+/// What an ICMP error quotes of a UDP datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuotedDatagram<'a> {
+    /// The own address and port that it came from.
+    pub source: SocketAddr,
+    /// The address and port that it was for.
+    pub destination: SocketAddr,
+    /// How its payload began; may be empty.
+    pub payload: &'a [u8],
+}
+
+impl<'a> NetworkError<'a> {
+    /// The datagram that it is about; `None` if it is about another protocol.
+    #[must_use]
+    pub fn datagram(&self) -> Option<QuotedDatagram<'a>> {
+        let view = udp::View::new(self.quote).ok().filter(|_| self.protocol == protocol::UDP)?;
+        Some(QuotedDatagram {
+            source: SocketAddr::new(self.source, view.source_port()),
+            destination: SocketAddr::new(self.destination, view.destination_port()),
+            payload: &self.quote[udp::HEADER_LENGTH..],
+        })
+    }
 }
 
 /// What happened to a packet.
@@ -70,87 +105,80 @@ pub enum NetworkErrorKind {
 }
 
 impl Interface {
-    /// Takes a frame that the table has found to be for `service`. What the interface can answer,
-    /// it answers by [`Interface::poll_transmit`]; what is dropped is counted.
+    /// What a frame with an IP packet for this host carries, whichever protocol that is.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
     #[inline]
-    pub fn handle_frame<'a>(
-        &mut self,
-        now: Time,
-        service: Service,
-        frame: &'a [u8],
-    ) -> Received<'a> {
-        self.take(now, service, frame).unwrap_or_else(|reason| {
-            self.drops.count(reason);
-            Received::Dropped(reason)
-        })
-    }
-
-    /// Takes a frame that another engine of the host has been given, and has answered: what it says is
-    /// learnt here, too. Nothing is answered or counted.
-    pub fn overhear<'a>(
-        &mut self,
-        now: Time,
-        service: Service,
-        frame: &'a [u8],
-    ) -> Option<Received<'a>> {
-        let frames = self.outbox.len();
-        let received = self.take(now, service, frame).ok();
-        self.outbox.truncate(frames);
-        received
-    }
-
-    #[inline]
-    fn take<'a>(
-        &mut self,
-        now: Time,
-        service: Service,
-        frame: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
-        let (source_mac, ether_type, packet) = link(frame)?;
-        match (service, ether_type) {
-            (Service::Messages, _) => {
-                self.datagram(source_mac, ether_type, packet).map(Received::Datagram)
-            }
-            (Service::Datagrams, _) => {
-                let datagram = self.datagram(source_mac, ether_type, packet)?;
-                self.refuse(now, &datagram).map(|()| Received::Consumed)
-            }
-            (Service::Arp, _) => self.handle_arp(now, packet).map(|()| Received::Consumed),
-            (Service::Icmp, ether_type::IPV4) => self.handle_icmpv4(now, source_mac, packet),
-            (Service::Icmp, _) => self.handle_icmpv6(now, source_mac, packet),
+    pub fn packet<'a>(&self, frame: &'a [u8]) -> Result<Packet<'a>, DropReason> {
+        let (source_mac, ether_type, bytes) = link(frame)?;
+        if ether_type == ether_type::IPV4 {
+            let view = ipv4::View::new(bytes)?;
+            let ip = self.ipv4(&view)?;
+            let (source, destination) = (ip.source.into(), ip.destination.into());
+            let (protocol, payload, ecn) = (ip.protocol, view.payload(), view.ecn());
+            Ok(Packet { source, destination, protocol, payload, ecn, source_mac, bytes })
+        } else {
+            let view = ipv6::View::new(bytes)?;
+            let ip = ipv6::Repr::parse(&view)?;
+            self.check_source(ip.source.into())?;
+            let (source, destination) = (ip.source.into(), ip.destination.into());
+            let (protocol, payload, ecn) = (ip.protocol, view.payload(), view.ecn());
+            Ok(Packet { source, destination, protocol, payload, ecn, source_mac, bytes })
         }
     }
 
+    /// The same for a frame that is known to have a UDP datagram.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
     #[inline]
-    fn datagram<'a>(
-        &self,
-        source_mac: MacAddress,
-        ether_type: u16,
-        packet: &'a [u8],
-    ) -> Result<Datagram<'a>, DropReason> {
-        let (source, destination, datagram, check, ecn) = if ether_type == ether_type::IPV4 {
-            let view = ipv4::View::new(packet)?;
-            let ip = self.ipv4(&view)?;
-            let check = udp::Check::V4(ip.source, ip.destination);
-            (ip.source.into(), ip.destination.into(), view.payload(), check, view.ecn())
-        } else {
-            let view = ipv6::View::new(packet)?;
-            let ip = ipv6::Repr::parse(&view)?;
-            self.check_source(ip.source.into())?;
-            let check = udp::Check::V6(ip.source, ip.destination);
-            (ip.source.into(), ip.destination.into(), view.payload(), check, view.ecn())
+    pub fn datagram<'a>(&self, frame: &'a [u8]) -> Result<Datagram<'a>, DropReason> {
+        let packet = self.packet(frame)?;
+        let check = match (packet.source, packet.destination) {
+            _ if !self.verify_checksums => udp::Check::Skip,
+            (IpAddr::V4(source), IpAddr::V4(destination)) => udp::Check::V4(source, destination),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => udp::Check::V6(source, destination),
+            _ => udp::Check::Skip, // a packet is of one family
         };
-        let view = udp::View::new(datagram)?;
-        let check = if self.verify_checksums { check } else { udp::Check::Skip };
+        let view = udp::View::new(packet.payload)?;
         let udp = udp::Repr::parse(&view, check)?;
         Ok(Datagram {
-            source: SocketAddr::new(source, udp.source_port),
-            destination: SocketAddr::new(destination, udp.destination_port),
+            source: SocketAddr::new(packet.source, udp.source_port),
+            destination: SocketAddr::new(packet.destination, udp.destination_port),
             payload: view.payload(),
-            ecn,
-            source_mac,
-            packet,
+            ecn: packet.ecn,
+            source_mac: packet.source_mac,
+            packet: packet.bytes,
         })
+    }
+
+    /// Takes a frame with a message of ICMP or ICMPv6. What is to be said to it, neighbour discovery
+    /// included, waits for [`Interface::poll_transmit`]; bad news about a packet of this host is for
+    /// whoever sent that, who has to make sure from the quote.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
+    pub fn handle_icmp<'a>(
+        &mut self,
+        now: Time,
+        frame: &'a [u8],
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
+        let (source_mac, ether_type, packet) = link(frame)?;
+        if ether_type == ether_type::IPV4 {
+            self.handle_icmpv4(now, source_mac, packet)
+        } else {
+            self.handle_icmpv6(now, source_mac, packet)
+        }
+    }
+
+    /// Hears what another engine of the host has been given, and has answered: what it says is learnt here,
+    /// too, but nothing is said to it.
+    pub fn overhear<T>(&mut self, hear: impl FnOnce(&mut Self) -> T) -> T {
+        let frames = self.outbox.len();
+        let heard = hear(self);
+        self.outbox.truncate(frames);
+        heard
     }
 
     #[inline]
@@ -170,13 +198,13 @@ impl Interface {
         now: Time,
         source_mac: MacAddress,
         packet: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
         let view = ipv4::View::new(packet)?;
         let ip = self.ipv4(&view)?;
         let from = IpAddr::V4(ip.source);
         match icmpv4::Repr::parse(&icmpv4::View::new(view.payload())?)? {
             icmpv4::Repr::EchoRequest(echo) => {
-                self.answer_echo_v4(now, source_mac, &ip, echo).map(|()| Received::Consumed)
+                self.answer_echo_v4(now, source_mac, &ip, echo).map(|()| None)
             }
             // Nothing here asks for echoes.
             icmpv4::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
@@ -201,7 +229,7 @@ impl Interface {
         now: Time,
         source_mac: MacAddress,
         packet: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
         let view = ipv6::View::new(packet)?;
         let ip = &ipv6::Repr::parse(&view)?;
         let from = IpAddr::V6(ip.source);
@@ -215,19 +243,17 @@ impl Interface {
         }
         match message {
             // What this host tells a group comes back to it, by the switch.
-            _ if message.is_neighbour_discovery() && source_mac == self.mac => {
-                Ok(Received::Consumed)
-            }
+            _ if message.is_neighbour_discovery() && source_mac == self.mac => Ok(None),
             icmpv6::Repr::NeighbourSolicitation(solicitation) => {
                 self.handle_solicitation(now, source_mac, ip, &solicitation)?;
-                Ok(Received::Consumed)
+                Ok(None)
             }
             icmpv6::Repr::NeighbourAdvertisement(advertisement) => {
                 self.handle_advertisement(now, source_mac, ip, &advertisement)?;
-                Ok(Received::Consumed)
+                Ok(None)
             }
             icmpv6::Repr::EchoRequest(echo) => {
-                self.answer_echo_v6(now, source_mac, ip, echo).map(|()| Received::Consumed)
+                self.answer_echo_v6(now, source_mac, ip, echo).map(|()| None)
             }
             icmpv6::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
             icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote } => {
@@ -251,13 +277,14 @@ impl Interface {
         kind: NetworkErrorKind,
         reporter: IpAddr,
         quote: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
         let view = ipv4::View::new(quote)?;
-        if view.version() != 4 || view.protocol() != protocol::UDP {
+        if view.version() != 4 {
             return Err(DropReason::Unsolicited);
         }
         let (source, destination) = (view.source().into(), view.destination().into());
-        self.network_error(kind, reporter, source, destination, view.payload_of_quote())
+        let (protocol, quote) = (view.protocol(), view.payload_of_quote());
+        self.check_quote(NetworkError { kind, reporter, source, destination, protocol, quote })
     }
 
     fn network_error_v6<'a>(
@@ -265,37 +292,29 @@ impl Interface {
         kind: NetworkErrorKind,
         reporter: IpAddr,
         quote: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
         let view = ipv6::View::new(quote)?;
-        // This host sends no extension headers, so UDP follows at once if this was a packet of it.
-        if view.version() != 6 || view.next_header() != protocol::UDP {
+        if view.version() != 6 {
             return Err(DropReason::Unsolicited);
         }
         let (source, destination) = (view.source().into(), view.destination().into());
-        self.network_error(kind, reporter, source, destination, view.payload_of_quote())
+        // This host sends no extension headers, so what follows is what this packet of it carried.
+        let (protocol, quote) = (view.next_header(), view.payload_of_quote());
+        self.check_quote(NetworkError { kind, reporter, source, destination, protocol, quote })
     }
 
-    /// `quoted` is what was quoted behind the IP header: at least the UDP header (RFC 792: "the
-    /// first 64 bits of the original datagram's data").
-    fn network_error<'a>(
+    /// RFC 792: an error quotes "the first 64 bits of the original datagram's data" at least.
+    fn check_quote<'a>(
         &self,
-        kind: NetworkErrorKind,
-        reporter: IpAddr,
-        source: IpAddr,
-        destination: IpAddr,
-        quoted: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
-        if !self.addresses.is_own(source) {
+        error: NetworkError<'a>,
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
+        if !self.addresses.is_own(error.source) {
             return Err(DropReason::Unsolicited);
         }
-        let view = udp::View::new(quoted)?;
-        Ok(Received::NetworkError(NetworkError {
-            kind,
-            reporter,
-            source: SocketAddr::new(source, view.source_port()),
-            destination: SocketAddr::new(destination, view.destination_port()),
-            quote: &quoted[udp::HEADER_LENGTH..],
-        }))
+        if error.quote.len() < QUOTE_BYTES_MIN {
+            return Err(Malformed::Truncated.into());
+        }
+        Ok(Some(error))
     }
 
     /// RFC 4861, sections 7.1.1 and 7.2.3.
@@ -365,9 +384,9 @@ impl Interface {
 }
 
 /// Takes the link's headers off: who sent the frame, what is in it, and its bytes. Which VLAN it
-/// is of, the table has seen.
+/// is of, whoever calls has seen.
 #[inline]
-fn link(frame: &[u8]) -> Result<(MacAddress, u16, &[u8]), DropReason> {
+pub(super) fn link(frame: &[u8]) -> Result<(MacAddress, u16, &[u8]), DropReason> {
     let view = ethernet::View::new(frame)?;
     let header = ethernet::Repr::parse(&view)?;
     if header.ether_type != ether_type::VLAN {

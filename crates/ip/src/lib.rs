@@ -1,21 +1,26 @@
-//! The host's IP layer on one NIC, without I/O: what a frame for this host says, which Ethernet
-//! address a peer has, and the headers of what is sent.
+//! A host's IP layer, without I/O: what a frame for this host says, which Ethernet address a peer has,
+//! and the headers of what is sent, whichever protocol is on top.
 //!
 //! ```text
 //!            frame                               path + payload
 //!              │                                       │
-//!      handle_frame ──▶ Datagram,                emit_udp_headers ──▶ frame
-//!        │     │        NetworkError              ▲
-//!        │     └─▶ drops, by reason               │ template
-//!        ▼                                        │
-//!      outbox (ARP, NDP, echo answers)           path ◀── route, neighbours
-//!        └──────────▶ poll_transmit ◀── questions ─────────────┘
+//!   packet, datagram,                            emit_headers ──▶ frame
+//!   handle_arp, handle_icmp ──▶ Packet,                ▲
+//!        │     │                Datagram,              │ template
+//!        │     └─▶ DropReason   NetworkError          path ◀── route, neighbours
+//!        ▼                                                          │
+//!      outbox (ARP, NDP, echo answers)                              │
+//!        └──────────▶ poll_transmit ◀── questions ──────────────────┘
 //! ```
 //!
-//! Not here: which frames are for this host (its services are entries of the switch's table, see
-//! [`Service`]), how messages travel (`transport`), and frames
-//! themselves (the NIC). Addresses, routes and neighbours of an interface that the kernel shares are
-//! the kernel's: the control thread answers [`Interface::poll_wanted`] with [`Interface::learn`].
+//! Fragments are recognised, dropped and counted: this host sends none, and whoever sends it more than
+//! a packet holds is to learn the path's MTU.
+//!
+//! Not here: which frames are for this host, and for which of its protocols (the engine's switch); what
+//! the protocols on top make of them; and the NIC. Addresses, routes and neighbours of an interface that
+//! the kernel shares are the kernel's: whoever can ask it answers [`Interface::poll_wanted`] with
+//! [`Interface::learn`].
+#![forbid(unsafe_code)]
 
 mod addresses;
 mod answers;
@@ -26,26 +31,24 @@ mod outbox;
 mod path;
 mod receive;
 mod routes;
-mod service;
 #[cfg(test)]
 mod tests;
 mod too_large;
 
+pub use answers::ALL_NODES;
 pub use conflicts::Conflict;
 pub use drops::{DropReason, Drops};
-pub use path::Path;
-pub use receive::{Datagram, NetworkError, NetworkErrorKind, Received};
-pub use routes::Route;
-pub use service::{Entry, Service, entries};
+pub use path::{Path, UdpPath};
+pub use receive::{Datagram, NetworkError, NetworkErrorKind, Packet, QuotedDatagram};
+pub use routes::{Rank, Route};
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};
-use clearway_wire::MacAddress;
+use clearway_wire::{MacAddress, protocol, udp};
 use conflicts::Conflicts;
 use core::net::{IpAddr, SocketAddr};
 use neighbours::Neighbours;
 use outbox::{Outbox, RateLimit};
-use routes::Rank;
 
 /// Answers to echo requests, and refusals of datagrams, per second.
 const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
@@ -94,7 +97,7 @@ impl<T> Resolution<T> {
     }
 }
 
-/// The IP layer of one NIC. Calls, in any order: [`Interface::handle_frame`] for each frame,
+/// The IP layer of one NIC. Calls, in any order: for each frame the one that its protocol asks for,
 /// [`Interface::handle_timeout`] when [`Interface::poll_timeout`] says so, and
 /// [`Interface::poll_transmit`] until it returns 0 once per turn.
 #[derive(Debug)]
@@ -145,7 +148,7 @@ impl Interface {
 
     /// The network has changed: takes what `config` says of addresses, routes and MTU. What is known
     /// of neighbours stays; new addresses are announced. Packets to addresses that are not the
-    /// host's any more are nobody's from now on, so ask for [`entries`] again.
+    /// host's any more are nobody's from now on.
     pub fn reconfigure(&mut self, config: &Config) {
         let before = core::mem::replace(&mut self.addresses, Addresses::new(config));
         self.mtu = config.mtu;
@@ -162,7 +165,7 @@ impl Interface {
     }
 
     /// The host's own addresses on this NIC.
-    pub(crate) fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+    pub fn own_addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
         self.addresses.iter()
     }
 
@@ -170,6 +173,11 @@ impl Interface {
     #[must_use]
     pub fn mac(&self) -> MacAddress {
         self.mac
+    }
+
+    /// Counts a frame that was for this host and is dropped.
+    pub fn count_drop(&mut self, reason: DropReason) {
+        self.drops.count(reason);
     }
 
     /// What was dropped so far, by reason.
@@ -192,7 +200,8 @@ impl Interface {
 
     /// How good the way to `destination` is, to be held against those of other interfaces: the lowest
     /// is the best. `None` if there is no route.
-    pub(crate) fn rank(&self, destination: IpAddr) -> Option<Rank> {
+    #[must_use]
+    pub fn rank(&self, destination: IpAddr) -> Option<Rank> {
         self.best_route(destination).map(Route::rank)
     }
 
@@ -222,7 +231,8 @@ impl Interface {
     pub fn udp_payload_bytes_max(&self, destination: IpAddr) -> usize {
         let of_route = self.best_route(destination).and_then(|route| route.mtu);
         let mtu = of_route.map_or(self.mtu, |mtu| mtu.min(self.mtu));
-        usize::from(mtu).saturating_sub(path::ip_and_udp_length(destination))
+        let headers = path::ip_header_length(destination) + udp::HEADER_LENGTH;
+        usize::from(mtu).saturating_sub(headers)
     }
 
     /// The Ethernet address of `next_hop`, which [`Interface::route`] has returned. Asks for it if
@@ -231,21 +241,33 @@ impl Interface {
         self.neighbours.resolve(now, next_hop)
     }
 
-    /// All that stays the same in packets from `source` to `destination`. Keep it with the flow, and
-    /// ask again when [`Interface::is_current`] says no. Unreachable if `source` is not, or not any
-    /// more, an own address.
+    /// All that stays the same in packets of a protocol from `source` to `destination`. Keep it with the
+    /// flow, and ask again when [`Interface::is_current`] says no. Unreachable if `source` is not, or not
+    /// any more, an own address.
     pub fn path(
+        &mut self,
+        now: Time,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+    ) -> Resolution<Path> {
+        let Some(next_hop) = self.route(destination).filter(|_| self.is_own(source)) else {
+            return Resolution::Unreachable;
+        };
+        let fresh_until = now + path::FRESH_NS;
+        let mac = self.resolve(now, next_hop);
+        mac.map(|mac| self.path_over(source, destination, protocol, mac, fresh_until))
+    }
+
+    /// The same for UDP datagrams from one port to another.
+    pub fn udp_path(
         &mut self,
         now: Time,
         source: SocketAddr,
         destination: SocketAddr,
-    ) -> Resolution<Path> {
-        let Some(next_hop) = self.route(destination.ip()).filter(|_| self.is_own(source.ip()))
-        else {
-            return Resolution::Unreachable;
-        };
-        let fresh_until = now + path::FRESH_NS;
-        self.resolve(now, next_hop).map(|mac| self.path_over(source, destination, mac, fresh_until))
+    ) -> Resolution<UdpPath> {
+        let path = self.path(now, source.ip(), destination.ip(), protocol::UDP);
+        path.map(|path| path.udp(source.port(), destination.port()))
     }
 
     /// True if the Ethernet address of `next_hop` is known.
@@ -265,17 +287,29 @@ impl Interface {
     /// The path as far as it is known, without asking for a neighbour: for the last words of a flow. Not
     /// to be kept.
     #[must_use]
-    pub fn known_path(&self, source: SocketAddr, destination: SocketAddr) -> Option<Path> {
+    pub fn known_udp_path(&self, source: SocketAddr, destination: SocketAddr) -> Option<UdpPath> {
         let mac = self.neighbours.known(self.route(destination.ip())?)?;
-        self.is_own(source.ip()).then(|| self.path_over(source, destination, mac, Time::ZERO))
+        let (from, to) = (source.ip(), destination.ip());
+        let path =
+            self.is_own(from).then(|| self.path_over(from, to, protocol::UDP, mac, Time::ZERO));
+        path.map(|path| path.udp(source.port(), destination.port()))
     }
 
-    /// The way back that `datagram` came: for answers to strangers, who must not be able to make
-    /// this host ask for neighbours. Not to be kept.
+    /// The way back that `packet` came: for answers to strangers, who must not be able to make this host
+    /// ask for neighbours. Not to be kept.
     #[must_use]
-    pub fn path_back(&self, datagram: &Datagram<'_>) -> Path {
+    pub fn path_back(&self, packet: &Packet<'_>) -> Path {
+        let Packet { source, destination, protocol, source_mac, .. } = *packet;
+        self.path_over(destination, source, protocol, source_mac, Time::ZERO)
+    }
+
+    /// The way back that `datagram` came, likewise.
+    #[must_use]
+    pub fn udp_path_back(&self, datagram: &Datagram<'_>) -> UdpPath {
         let Datagram { source, destination, source_mac, .. } = *datagram;
-        self.path_over(destination, source, source_mac, Time::ZERO)
+        let (from, to) = (destination.ip(), source.ip());
+        let path = self.path_over(from, to, protocol::UDP, source_mac, Time::ZERO);
+        path.udp(destination.port(), source.port())
     }
 
     /// False if the neighbour of `path` may have moved or should be used again, so that its entry
@@ -289,7 +323,7 @@ impl Interface {
     /// The peer behind `path` has just been heard to receive what was sent over it. RFC 4861,
     /// section 7.3.1: then its Ethernet address need not be verified. Once per round trip is enough.
     pub fn confirm(&mut self, now: Time, path: &Path) {
-        if let Some(next_hop) = self.route(path.destination().ip()) {
+        if let Some(next_hop) = self.route(path.destination()) {
             self.neighbours.confirm(now, next_hop);
         }
     }
@@ -323,7 +357,10 @@ impl Interface {
     }
 
     /// Whether the books of the neighbours agree: for audits.
-    pub(crate) fn audit(&self) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// What does not, in words.
+    pub fn audit(&self) -> Result<(), String> {
         self.neighbours.audit()
     }
 
@@ -361,13 +398,15 @@ impl Interface {
 
     fn path_over(
         &self,
-        source: SocketAddr,
-        destination: SocketAddr,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
         mac: MacAddress,
         fresh_until: Time,
     ) -> Path {
         let link = answers::Link { source: self.mac, destination: mac, vlan: self.vlan };
-        Path::new(&link, source, destination, fresh_until, self.neighbours.generation())
+        let generation = self.neighbours.generation();
+        Path::new(&link, source, destination, protocol, fresh_until, generation)
     }
 }
 

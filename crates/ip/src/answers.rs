@@ -1,6 +1,8 @@
 //! What the interface says itself: ARP and NDP, both sides of them; echo; refusals.
 
-use super::{Datagram, DropReason, Interface, neighbours::Question, path};
+use super::neighbours::Question;
+use super::receive::link;
+use super::{Datagram, DropReason, Interface, path};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::icmpv4::{self, Echo};
@@ -9,7 +11,7 @@ use clearway_wire::{arp, ipv4, ipv6, protocol, vlan};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// The group of all hosts on the link (RFC 4291, section 2.7.1).
-pub(super) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+pub const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
 /// How much of a refused packet is quoted, so that the error fits where the packet came through.
 /// RFC 1812, section 4.3.2.3: "the ICMP datagram SHOULD contain as much of the original datagram as
@@ -75,12 +77,16 @@ impl Interface {
         }
     }
 
-    /// Tells the sender of `datagram` that nobody has its port.
-    pub(super) fn refuse(&mut self, now: Time, datagram: &Datagram<'_>) -> Result<(), DropReason> {
+    /// Tells the sender of a frame with a UDP datagram that nobody has its port.
+    ///
+    /// # Errors
+    /// Why it is dropped without an answer.
+    pub fn refuse_datagram(&mut self, now: Time, frame: &[u8]) -> Result<(), DropReason> {
+        let datagram = self.datagram(frame)?;
         if !self.echo_answers.take(now) {
             return Err(DropReason::RateLimit);
         }
-        let Datagram { source_mac: mac, packet, .. } = *datagram;
+        let Datagram { source_mac: mac, packet, .. } = datagram;
         let quote = |bytes_max: usize| &packet[..packet.len().min(bytes_max)];
         match (datagram.destination.ip(), datagram.source.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -96,8 +102,13 @@ impl Interface {
         }
     }
 
-    /// RFC 826, "Packet Reception".
-    pub(super) fn handle_arp(&mut self, now: Time, packet: &[u8]) -> Result<(), DropReason> {
+    /// Takes a frame with an ARP packet: RFC 826, "Packet Reception". An answer waits for
+    /// [`Interface::poll_transmit`].
+    ///
+    /// # Errors
+    /// Why it is dropped.
+    pub fn handle_arp(&mut self, now: Time, frame: &[u8]) -> Result<(), DropReason> {
+        let (_, _, packet) = link(frame)?;
         let arp = arp::Repr::parse(&arp::View::new(packet)?)?;
         // What this host tells a group comes back to it, by the switch.
         if arp.source_mac == self.mac {

@@ -55,7 +55,7 @@ impl Route {
 }
 
 /// The longest prefix comes first, then the lowest metric.
-pub(crate) type Rank = (core::cmp::Reverse<u8>, u32);
+pub type Rank = (core::cmp::Reverse<u8>, u32);
 
 /// All ways of an interface.
 #[derive(Debug)]

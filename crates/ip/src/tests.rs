@@ -3,7 +3,7 @@
 
 use super::*;
 use clearway_base::Random;
-use clearway_wire::digest::Digest;
+use clearway_wire::digest::{Digest, Layer, Network, fields};
 use clearway_wire::ethernet::ether_type;
 use clearway_wire::{Ecn, Malformed, ethernet, icmpv4, icmpv6, ipv4, ipv6, protocol, udp};
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -58,23 +58,80 @@ fn frames_of(interface: &mut Interface) -> Vec<Vec<u8>> {
     }
 }
 
-/// What decides which entries the services of `host` have.
-fn config_of(host: &Interface) -> Config {
-    Config {
-        mac: host.mac,
-        addresses: host.addresses.iter().map(|address| (address, 0)).collect(),
-        vlan: host.vlan,
-        kernel_shares: host.kernel_shares,
-        ..config(1)
+/// What became of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Received<'a> {
+    Datagram(Datagram<'a>),
+    NetworkError(NetworkError<'a>),
+    Consumed,
+    Dropped(DropReason),
+}
+
+/// What `host` makes of a frame; `None` if it is for none of its protocols, as the engine's switch finds
+/// out: UDP to one port, ICMP and ARP for it, and UDP to other ports, which is refused.
+fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
+    let digest = Digest::of(frame);
+    let vlan = (digest.field(fields::TAGGED), digest.field(fields::VLAN_ID));
+    match host.vlan {
+        None if vlan.1 != 0 => return None,
+        Some(id) if vlan != (1, id.into()) => return None,
+        _ => {}
+    }
+    let number = |mac: MacAddress| mac.iter().fold(0, |bits, octet| bits << 8 | u64::from(*octet));
+    let mac = digest.field(fields::MAC_DESTINATION);
+    let (is_own_mac, is_broadcast) = (mac == number(host.mac), mac == number(ethernet::BROADCAST));
+    let to: IpAddr = match digest.network() {
+        Network::Arp if host.kernel_shares || !(is_own_mac || is_broadcast) => return None,
+        Network::Arp => return Some(consumed(host, |host| host.handle_arp(now, frame))),
+        Network::Ipv4 => Ipv4Addr::from(digest.field(fields::IPV4_DESTINATION) as u32).into(),
+        Network::Ipv6 => {
+            let high = digest.field(fields::IPV6_DESTINATION_HIGH);
+            let low = digest.field(fields::IPV6_DESTINATION_LOW);
+            Ipv6Addr::from(u128::from(high) << 64 | u128::from(low)).into()
+        }
+        _ => return None,
+    };
+    let is_group = host.own_addresses().any(|own| match (own, to) {
+        (IpAddr::V6(own), IpAddr::V6(to)) => to == ipv6::solicited_node(own) || to == ALL_NODES,
+        _ => false,
+    });
+    let is_for_us = is_own_mac && host.is_own(to);
+    let (protocol, port) =
+        (digest.field(fields::PROTOCOL) as u8, digest.field(fields::DESTINATION_PORT));
+    match (protocol, digest.layer()) {
+        (protocol::UDP, Layer::Ports) if is_for_us && port == u64::from(PORT) => {
+            Some(match host.datagram(frame) {
+                Ok(datagram) => Received::Datagram(datagram),
+                Err(reason) => count(host, reason),
+            })
+        }
+        _ if host.kernel_shares => None,
+        (protocol::UDP, Layer::Ports) if is_for_us => {
+            Some(consumed(host, |host| host.refuse_datagram(now, frame)))
+        }
+        (protocol::ICMPV4 | protocol::ICMPV6, _) if is_for_us || is_group => {
+            Some(match host.handle_icmp(now, frame) {
+                Ok(error) => error.map_or(Received::Consumed, Received::NetworkError),
+                Err(reason) => count(host, reason),
+            })
+        }
+        _ => None,
     }
 }
 
-/// What the services of `host` make of a frame; `None` if it is for none of them.
-fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
-    let digest = Digest::of(frame);
-    let entries = entries(&config_of(host), PORT);
-    let entry = entries.iter().find(|entry| entry.receive.matches(&digest))?;
-    Some(host.handle_frame(now, entry.service, frame))
+fn consumed(
+    host: &mut Interface,
+    take: impl FnOnce(&mut Interface) -> Result<(), DropReason>,
+) -> Received<'static> {
+    match take(host) {
+        Ok(()) => Received::Consumed,
+        Err(reason) => count(host, reason),
+    }
+}
+
+fn count(host: &mut Interface, reason: DropReason) -> Received<'static> {
+    host.count_drop(reason);
+    Received::Dropped(reason)
 }
 
 fn dropped(reason: impl Into<DropReason>) -> Option<Received<'static>> {
@@ -104,20 +161,20 @@ fn known<T>(resolution: Resolution<T>) -> T {
 }
 
 /// The path from a to b, once they have got to know each other.
-fn path(a: &mut Interface, b: &mut Interface, from: SocketAddr, to: SocketAddr) -> Path {
-    assert_eq!(a.path(NOW, from, to).map(drop), Resolution::Pending);
+fn path(a: &mut Interface, b: &mut Interface, from: SocketAddr, to: SocketAddr) -> UdpPath {
+    assert_eq!(a.udp_path(NOW, from, to).map(drop), Resolution::Pending);
     assert_eq!(settle(NOW, a, b), 2);
-    known(a.path(NOW, from, to))
+    known(a.udp_path(NOW, from, to))
 }
 
-fn datagram(path: &Path, payload: &[u8]) -> Vec<u8> {
+fn datagram(path: &UdpPath, payload: &[u8]) -> Vec<u8> {
     datagram_with(path, payload, false)
 }
 
-fn datagram_with(path: &Path, payload: &[u8], is_ecn_capable: bool) -> Vec<u8> {
+fn datagram_with(path: &UdpPath, payload: &[u8], is_ecn_capable: bool) -> Vec<u8> {
     let mut frame = vec![0xaa; FRAME_BYTES_MAX];
     frame[path.payload_offset()..][..payload.len()].copy_from_slice(payload);
-    let length = path.emit_udp_headers(&mut frame, payload.len(), is_ecn_capable);
+    let length = path.emit_headers(&mut frame, payload.len(), is_ecn_capable);
     frame.truncate(length);
     path.finish(&mut frame);
     frame
@@ -136,14 +193,14 @@ fn datagrams_go_both_ways() {
                 };
                 assert_eq!((received.source, received.destination), (from, to));
                 assert_eq!((received.payload, received.source_mac), (payload, a.mac()));
-                let back = datagram(&b.path_back(&received), b"back");
+                let back = datagram(&b.udp_path_back(&received), b"back");
                 assert!(matches!(
                     receive(&mut a, NOW, &back),
                     Some(Received::Datagram(Datagram { payload: b"back", .. }))
                 ));
             }
             // b has learnt a from its request, and uses that while it verifies it.
-            let back = known(b.path(NOW, to, from));
+            let back = known(b.udp_path(NOW, to, from));
             assert!(matches!(
                 receive(&mut a, NOW, &datagram(&back, b"x")),
                 Some(Received::Datagram(_))
@@ -199,22 +256,22 @@ fn packets_may_be_marked_if_their_sender_understands() {
 fn paths_are_asked_for_again() {
     let (mut a, mut b) = hosts(|_| ());
     let there = path(&mut a, &mut b, v4(1), v4(2));
-    assert!(a.is_current(NOW, &there));
-    assert!(!a.is_current(NOW + SECOND, &there));
+    assert!(a.is_current(NOW, there.path()));
+    assert!(!a.is_current(NOW + SECOND, there.path()));
     // After half a minute of use without confirmation, the neighbour is asked, and answers.
     let mut now = NOW;
     let mut frames = 0;
     for _ in 0..45 {
         now = now + SECOND;
-        known(a.path(now, v4(1), v4(2)));
+        known(a.udp_path(now, v4(1), v4(2)));
         frames += settle(now, &mut a, &mut b);
     }
     assert_eq!(frames, 2);
     // With confirmation it is not.
     for _ in 0..90 {
         now = now + SECOND;
-        let there = known(a.path(now, v4(1), v4(2)));
-        a.confirm(now, &there);
+        let there = known(a.udp_path(now, v4(1), v4(2)));
+        a.confirm(now, there.path());
         assert_eq!(settle(now, &mut a, &mut b), 0);
     }
 }
@@ -229,8 +286,8 @@ fn a_restarted_peer_with_another_mac_is_found_by_its_announcement() {
         let mut moved = Interface::new(&moved);
         moved.handle_link_up(NOW);
         settle(NOW, &mut a, &mut moved);
-        assert!(!a.is_current(NOW, &there));
-        let there = known(a.path(NOW, from, to));
+        assert!(!a.is_current(NOW, there.path()));
+        let there = known(a.udp_path(NOW, from, to));
         assert!(matches!(
             receive(&mut moved, NOW, &datagram(&there, b"x")),
             Some(Received::Datagram(_))
@@ -241,29 +298,29 @@ fn a_restarted_peer_with_another_mac_is_found_by_its_announcement() {
 #[test]
 fn questions_that_were_lost_while_the_link_was_down_are_asked_again_when_it_is_up() {
     let (mut a, mut b) = hosts(|_| ());
-    assert_eq!(a.path(NOW, v4(1), v4(2)).map(drop), Resolution::Pending);
+    assert_eq!(a.udp_path(NOW, v4(1), v4(2)).map(drop), Resolution::Pending);
     assert_eq!(frames_of(&mut a).len(), 1, "and it is lost");
     a.handle_link_up(NOW);
     settle(NOW, &mut a, &mut b);
-    known(a.path(NOW, v4(1), v4(2)));
+    known(a.udp_path(NOW, v4(1), v4(2)));
 }
 
 #[test]
 fn nobody_answers() {
     let (mut a, _) = hosts(|_| ());
-    assert_eq!(a.path(NOW, v6(1), v6(9)).map(drop), Resolution::Pending);
+    assert_eq!(a.udp_path(NOW, v6(1), v6(9)).map(drop), Resolution::Pending);
     let mut frames = 0;
     let mut now = NOW;
-    while a.path(now, v6(1), v6(9)).map(drop) == Resolution::Pending {
+    while a.udp_path(now, v6(1), v6(9)).map(drop) == Resolution::Pending {
         frames += frames_of(&mut a).len();
         now = a.poll_timeout().unwrap();
         a.handle_timeout(now);
     }
     assert_eq!(frames, 3);
     assert_eq!(now, NOW + 3 * SECOND);
-    assert_eq!(a.path(now, v6(1), v6(9)).map(drop), Resolution::Unreachable);
+    assert_eq!(a.udp_path(now, v6(1), v6(9)).map(drop), Resolution::Unreachable);
     let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);
-    assert_eq!(a.path(now, v4(1), elsewhere).map(drop), Resolution::Unreachable);
+    assert_eq!(a.udp_path(now, v4(1), elsewhere).map(drop), Resolution::Unreachable);
 }
 
 #[test]
@@ -283,14 +340,14 @@ fn a_silent_gateway_is_passed_over_for_the_next_best() {
     let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), 1);
     let mut now = NOW;
     while a.route(elsewhere.ip()) == Some(v4(8).ip()) {
-        assert_eq!(a.path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
+        assert_eq!(a.udp_path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
         settle(now, &mut a, &mut b);
         now = a.poll_timeout().unwrap();
         a.handle_timeout(now);
     }
-    assert_eq!(a.path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
+    assert_eq!(a.udp_path(now, v4(1), elsewhere).map(drop), Resolution::Pending);
     settle(now, &mut a, &mut b);
-    let there = known(a.path(now, v4(1), elsewhere));
+    let there = known(a.udp_path(now, v4(1), elsewhere));
     assert_eq!(datagram(&there, b"x")[..6], b.mac());
 }
 
@@ -318,22 +375,22 @@ fn a_changed_network_is_taken_over() {
     changed.addresses.push((added, 24));
     changed.routes.push(Route::default_via(v4(2).ip()));
     a.reconfigure(&changed);
-    assert!(a.is_own(added) && !a.is_current(NOW, &there));
+    assert!(a.is_own(added) && !a.is_current(NOW, there.path()));
     // The new address is probed and announced, the others are known.
     let told = frames_of(&mut a);
     assert_eq!(told.len(), 2);
     assert!(told.iter().all(|frame| frame.ends_with(&[10, 9, 0, 1])));
     // The neighbour is still known, and there is a route now.
-    known(a.path(NOW, v4(1), v4(2)));
+    known(a.udp_path(NOW, v4(1), v4(2)));
     let elsewhere = SocketAddr::new(Ipv4Addr::new(192, 0, 2, 1).into(), PORT);
-    known(a.path(NOW, v4(1), elsewhere));
+    known(a.udp_path(NOW, v4(1), elsewhere));
     assert_eq!(a.udp_payload_bytes_max(v4(2).ip()), 1272);
 
     // What is not its own any more it neither receives at nor sends from.
     changed.addresses.remove(0);
     a.reconfigure(&changed);
-    assert_eq!(a.path(NOW, v4(1), elsewhere).map(drop), Resolution::Unreachable);
-    let back = datagram(&known(b.path(NOW, v4(2), v4(1))), b"x");
+    assert_eq!(a.udp_path(NOW, v4(1), elsewhere).map(drop), Resolution::Unreachable);
+    let back = datagram(&known(b.udp_path(NOW, v4(2), v4(1))), b"x");
     assert_eq!(receive(&mut a, NOW, &back), None);
 }
 
@@ -368,7 +425,7 @@ fn only_one_engine_of_a_nic_speaks_for_the_host() {
     assert_eq!(silent.poll_conflict(), None, "another engine tells of it");
     // But it answers, and asks.
     frames_of(&mut silent);
-    assert!(matches!(b.path(NOW, v4(2), v4(1)), Resolution::Pending));
+    assert!(matches!(b.udp_path(NOW, v4(2), v4(1)), Resolution::Pending));
     for question in frames_of(&mut b) {
         receive(&mut silent, NOW, &question);
     }
@@ -451,7 +508,7 @@ fn pings_are_answered() {
         frames_of(&mut b);
         // Who floods with pings does not keep others from finding this host.
         let (mut c, _) = hosts(|config| config.mac = [2, 0, 0, 0, 0, 3]);
-        assert_eq!(c.path(NOW, from, to).map(drop), Resolution::Pending);
+        assert_eq!(c.udp_path(NOW, from, to).map(drop), Resolution::Pending);
         assert_eq!(settle(NOW, &mut c, &mut b), 2);
     }
 }
@@ -470,9 +527,10 @@ fn refusals_reach_the_sender() {
                 panic!()
             };
             assert_eq!(error.kind, NetworkErrorKind::PortUnreachable);
-            assert_eq!((error.source, error.destination), (from, nobody));
             assert_eq!(error.reporter, to.ip());
-            assert!(!error.quote.is_empty() && payload.starts_with(error.quote));
+            let quoted = error.datagram().expect("it was a datagram");
+            assert_eq!((quoted.source, quoted.destination), (from, nobody));
+            assert!(!quoted.payload.is_empty() && payload.starts_with(quoted.payload));
             // The same about somebody else's packet is nothing to us.
             let (_, mut c) = hosts(|config| config.mac = [2, 0, 0, 0, 0, 1]);
             c.addresses = Addresses::new(&config(3));
@@ -488,11 +546,11 @@ fn the_kernel_answers_where_it_shares() {
     let (_, mut shared) = hosts(|config| config.kernel_shares = true);
     // Messages are ours; ARP, ping, and unknown ports are none of our business.
     let (mut other, _) = hosts(|_| ());
-    other.path(NOW, v4(1), v4(2)).map(drop);
+    other.udp_path(NOW, v4(1), v4(2)).map(drop);
     let mut frames = frames_of(&mut other);
     frames.push(echo_request(&a, &shared, v4(1).ip(), v4(2).ip()));
     let nobody = SocketAddr::new(v4(2).ip(), PORT + 1);
-    frames.push(datagram(&known(a.path(NOW, v4(1), nobody)), b"x"));
+    frames.push(datagram(&known(a.udp_path(NOW, v4(1), nobody)), b"x"));
     for frame in &frames {
         assert_eq!(receive(&mut shared, NOW, frame), None);
     }
@@ -590,7 +648,7 @@ fn priority_tags_are_ignored() {
 #[test]
 fn neighbour_discovery_from_afar_is_dropped() {
     let (mut a, mut b) = hosts(|_| ());
-    a.path(NOW, v6(1), v6(2)).map(drop);
+    a.udp_path(NOW, v6(1), v6(2)).map(drop);
     let mut frame = frames_of(&mut a).remove(0);
     frame[21] = 254;
     assert_eq!(receive(&mut b, NOW, &frame), dropped(DropReason::HopLimit));
@@ -601,7 +659,7 @@ fn neighbour_discovery_from_afar_is_dropped() {
 fn unasked_answers_change_nothing() {
     let (mut a, mut b) = hosts(|_| ());
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
-        a.path(NOW, from, to).map(drop);
+        a.udp_path(NOW, from, to).map(drop);
         let question = frames_of(&mut a).remove(0);
         receive(&mut b, NOW, &question);
         let answer = frames_of(&mut b).remove(0);
@@ -621,15 +679,15 @@ fn damaged_frames_never_panic() {
     let (mut a, mut b) = hosts(|_| ());
     let mut frames = Vec::new();
     for (from, to) in [(v4(1), v4(2)), (v6(1), v6(2))] {
-        a.path(NOW, from, to).map(drop);
+        a.udp_path(NOW, from, to).map(drop);
         frames.append(&mut frames_of(&mut a));
         receive(&mut b, NOW, frames.last().unwrap());
         let answers = frames_of(&mut b);
         receive(&mut a, NOW, &answers[0]);
         frames.extend(answers);
-        let frame = datagram(&known(a.path(NOW, from, to)), b"payload");
+        let frame = datagram(&known(a.udp_path(NOW, from, to)), b"payload");
         let nobody = SocketAddr::new(to.ip(), PORT + 1);
-        let refused = datagram(&known(a.path(NOW, from, nobody)), b"payload");
+        let refused = datagram(&known(a.udp_path(NOW, from, nobody)), b"payload");
         receive(&mut b, NOW, &refused);
         frames.push(echo_request(&a, &b, from.ip(), to.ip()));
         frames.append(&mut frames_of(&mut b));
@@ -668,11 +726,11 @@ fn nobody_on_the_link_has_an_address_of_another_nic() {
             source_mac: mac,
             packet: &[],
         };
-        datagram(&stranger.path_back(&source), b"")
+        datagram(&stranger.udp_path_back(&source), b"")
     });
     host.set_elsewhere(&[v4(7).ip(), v6(7).ip()]);
     for (from, to) in [(v4(7), v4(1)), (v6(7), v6(1))] {
-        assert_eq!(stranger.path(NOW, from, to).map(drop), Resolution::Pending);
+        assert_eq!(stranger.udp_path(NOW, from, to).map(drop), Resolution::Pending);
         for question in frames_of(&mut stranger) {
             assert_eq!(receive(&mut host, NOW, &question), dropped(DropReason::SourceAddress));
         }
@@ -683,4 +741,37 @@ fn nobody_on_the_link_has_an_address_of_another_nic() {
     host.set_elsewhere(&[]);
     stranger.handle_timeout(NOW + SECOND);
     assert_eq!(settle(NOW + SECOND, &mut stranger, &mut host), 4, "two questions, two answers");
+}
+
+/// Packets of a protocol that this crate knows nothing of, both ways, and errors about them.
+#[test]
+fn paths_are_for_any_protocol() {
+    const PROTOCOL: u8 = 253; // RFC 3692: for experiments
+    for vlan in [None, Some(7)] {
+        for (from, to) in [(v4(1).ip(), v4(2).ip()), (v6(1).ip(), v6(2).ip())] {
+            let (mut a, mut b) = hosts(|config| config.vlan = vlan);
+            assert_eq!(a.path(NOW, from, to, PROTOCOL).map(drop), Resolution::Pending);
+            settle(NOW, &mut a, &mut b);
+            let there = known(a.path(NOW, from, to, PROTOCOL));
+            for (payload, is_ecn_capable) in [(&b""[..], true), (b"odd", false), (&[7; 1400], true)]
+            {
+                let frame = packet(&there, payload, is_ecn_capable);
+                let received = b.packet(&frame).expect("valid");
+                assert_eq!((received.source, received.destination), (from, to));
+                assert_eq!((received.protocol, received.payload), (PROTOCOL, payload));
+                assert_eq!(received.ecn == Ecn::Capable, is_ecn_capable);
+                let back = packet(&b.path_back(&received), b"back", false);
+                let answer = a.packet(&back).expect("valid");
+                assert_eq!((answer.payload, answer.source), (&b"back"[..], to));
+            }
+        }
+    }
+}
+
+fn packet(path: &Path, payload: &[u8], is_ecn_capable: bool) -> Vec<u8> {
+    let mut frame = vec![0xaa; FRAME_BYTES_MAX];
+    frame[path.payload_offset()..][..payload.len()].copy_from_slice(payload);
+    let length = path.emit_headers(&mut frame, payload.len(), is_ecn_capable);
+    frame.truncate(length);
+    frame
 }

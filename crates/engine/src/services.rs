@@ -1,16 +1,16 @@
 //! The services of the host itself on one NIC: each is an owner of entries in the switch's table,
 //! as apps' virtual interfaces are.
 
-use core::fmt::Write as _;
-use core::net::{IpAddr, Ipv6Addr};
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv6Addr};
 
+use clearway_base::Time;
 use clearway_classify::{Clause, Filter};
 use clearway_transport::SOURCE_PORT_MIN;
 use clearway_wire::digest::fields;
 use clearway_wire::{MacAddress, ethernet, ipv6};
 
-use super::Config;
-use super::answers::ALL_NODES;
+use crate::ip::{ALL_NODES, Config, Datagram, DropReason, Interface, NetworkError};
 
 /// A service of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +34,39 @@ impl Service {
             Self::Datagrams => "refused datagrams",
             Self::Arp => "ARP",
             Self::Icmp => "ICMP",
+        }
+    }
+}
+
+/// What the IP layer hands on of a frame for a service of the host: what it does not answer itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received<'a> {
+    /// For the host's messages.
+    Datagram(Datagram<'a>),
+    /// For whoever sent the packet that it is about.
+    NetworkError(NetworkError<'a>),
+    /// Nothing.
+    Nothing,
+}
+
+impl Service {
+    /// Has the IP layer take a frame that the table has found to be for this service. An error says why it
+    /// is to be dropped.
+    #[inline]
+    pub(crate) fn take<'a>(
+        self,
+        now: Time,
+        interface: &mut Interface,
+        frame: &'a [u8],
+    ) -> Result<Received<'a>, DropReason> {
+        match self {
+            Self::Messages => interface.datagram(frame).map(Received::Datagram),
+            Self::Datagrams => interface.refuse_datagram(now, frame).map(|()| Received::Nothing),
+            Self::Arp => interface.handle_arp(now, frame).map(|()| Received::Nothing),
+            Self::Icmp => {
+                let error = interface.handle_icmp(now, frame)?;
+                Ok(error.map_or(Received::Nothing, Received::NetworkError))
+            }
         }
     }
 }
