@@ -197,6 +197,7 @@ fn begin(first: u8) -> World {
         ecn: bit(3),
         pacing: bit(4),
         receive_buffer_bytes: if bit(5) { 3000 } else { 1 << 20 },
+        receive_buffer_bytes_max: if bit(4) { 0 } else { 4 << 20 },
         ..Settings::default()
     };
     if bit(6) {

@@ -47,8 +47,11 @@ impl Default for Config {
 /// What is set for a connection, or for those that a listener accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// The window that the peer gets, at most: bytes received and not released.
+    /// The window that the peer gets, at first: bytes received and not released.
     pub receive_buffer_bytes: u32,
+    /// The same when the app takes so much in a round trip that it is worth it. Not more than at first if
+    /// this is less.
+    pub receive_buffer_bytes_max: u32,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
     /// Small segments are sent even while others are not acknowledged: no Nagle algorithm.
@@ -104,10 +107,18 @@ impl Default for KeepAlive {
     }
 }
 
+impl Settings {
+    /// The largest window, by which windows are scaled.
+    pub(crate) fn window_bytes_max(&self) -> u32 {
+        self.receive_buffer_bytes.max(self.receive_buffer_bytes_max)
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            receive_buffer_bytes: 1 << 20,
+            receive_buffer_bytes: 1 << 17,
+            receive_buffer_bytes_max: 6 << 20,
             send_extents_max: 1024,
             no_delay: false,
             cork: false,

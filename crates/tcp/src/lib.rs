@@ -51,6 +51,7 @@ mod time_wait;
 mod timers;
 mod timestamps;
 mod tlp;
+mod tuning;
 
 pub use clearway_congestion::Congestion;
 pub use config::{Config, KeepAlive, Settings};

@@ -90,7 +90,7 @@ impl HalfOpen {
     pub(crate) fn syn_ack(&self, socket: &ListenSocket, value: u32) -> Transmit {
         let settings = &socket.settings;
         let size = mtu::SegmentSize::new(self.remote.ip(), socket.mtu);
-        let scale = rcv::scale_for(settings.receive_buffer_bytes);
+        let scale = rcv::scale_for(settings.window_bytes_max());
         let options = Options {
             maximum_segment_size: Some(size.offer(settings.segment_bytes_max)),
             window_scale: self.offer.window_scale.map(|_| scale),

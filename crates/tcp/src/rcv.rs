@@ -2,9 +2,13 @@
 
 use core::ops::Range;
 
+use clearway_base::Time;
+
+use crate::config::Settings;
 use crate::extent::{Extent, Memory};
 use crate::reassembly::Reassembly;
 use crate::table::Key;
+use crate::tuning::Tuning;
 
 /// The receive sequence space (RFC 9293, section 3.3.1).
 #[derive(Debug)]
@@ -23,6 +27,7 @@ pub(crate) struct Receive {
     /// What has come twice, to be reported (RFC 2883).
     duplicate: Option<Range<u64>>,
     buffer_bytes: u32,
+    tuning: Tuning,
     scale: u8,
 }
 
@@ -40,8 +45,9 @@ pub(crate) struct Received {
 
 impl Receive {
     /// The peer's SYN stands at `syn`.
-    pub(crate) fn new(syn: u64, buffer_bytes: u32, scale: u8) -> Self {
+    pub(crate) fn new(syn: u64, settings: &Settings, scale: u8) -> Self {
         let first = syn + 1;
+        let buffer_bytes = settings.receive_buffer_bytes;
         Self {
             next: first,
             edge: first + u64::from(initial_window(buffer_bytes)),
@@ -51,8 +57,20 @@ impl Receive {
             queue: Reassembly::default(),
             duplicate: None,
             buffer_bytes,
+            tuning: Tuning::new(first, settings.window_bytes_max()),
             scale,
         }
+    }
+
+    /// Data has come: the buffer may have to be larger.
+    #[inline]
+    pub(crate) fn tune(&mut self, now: Time, round_trip_ns: u64) {
+        let buffer_bytes = self.buffer_bytes;
+        self.buffer_bytes = self.tuning.on_data(now, round_trip_ns, self.released, buffer_bytes);
+    }
+
+    pub(crate) const fn buffer_bytes(&self) -> u32 {
+        self.buffer_bytes
     }
 
     #[inline]

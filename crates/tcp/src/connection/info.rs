@@ -32,6 +32,8 @@ pub struct Info {
     pub send_window_bytes: u64,
     /// What this end has room for.
     pub receive_window_bytes: u64,
+    /// What it has room for when all is taken: it grows with what the app takes.
+    pub receive_buffer_bytes: u32,
     /// By how much windows are shifted: those of the peer, and of this end.
     pub window_scales: (u8, u8),
     /// The smoothed round-trip time, its variation, and the lowest, in ns.
@@ -89,6 +91,7 @@ impl Connection {
             in_flight_bytes: self.board.in_flight_bytes(),
             send_window_bytes: self.snd.window(),
             receive_window_bytes: self.rcv.window(),
+            receive_buffer_bytes: self.rcv.buffer_bytes(),
             window_scales: (self.snd.scale(), self.rcv.scale()),
             rtt_ns: self.rto.smoothed_ns().unwrap_or(0),
             rtt_variation_ns: self.rto.variation_ns(),

@@ -49,7 +49,7 @@ impl Connection {
         let &Connecting { local, remote, settings, mtu, isn, timestamp_offset } = connecting;
         let snd = Send::new(seq::first(isn));
         // The window that a SYN offers; where it begins is not known yet.
-        let rcv = Receive::new(seq::first(0), settings.receive_buffer_bytes, 0);
+        let rcv = Receive::new(seq::first(0), &settings, 0);
         let mut connection = Self::new(local, remote, settings, snd, rcv, mtu);
         connection.timestamp_offset = timestamp_offset;
         connection.fin_wait_ns = config.fin_wait_ns;
@@ -76,7 +76,7 @@ impl Connection {
     pub(super) fn syn_options(&self, now: Time) -> Options {
         let settings = &self.settings;
         let is_answer = self.state == State::SynReceived;
-        let scale = scale_for(settings.receive_buffer_bytes);
+        let scale = scale_for(settings.window_bytes_max());
         let scales = match is_answer {
             true => self.scales,
             false => settings.window_scaling,
@@ -103,8 +103,8 @@ impl Connection {
         // RFC 7323, section 2.2: both ends "MUST send Window Scale options in their <SYN> segments to
         // enable window scaling in either direction".
         self.scales = settings.window_scaling && options.window_scale.is_some();
-        let scale = if self.scales { scale_for(settings.receive_buffer_bytes) } else { 0 };
-        self.rcv = Receive::new(seq::first(peer_isn), settings.receive_buffer_bytes, scale);
+        let scale = if self.scales { scale_for(settings.window_bytes_max()) } else { 0 };
+        self.rcv = Receive::new(seq::first(peer_isn), settings, scale);
         self.snd.set_scale(options.window_scale.filter(|_| self.scales).unwrap_or(0));
         self.sack = settings.sack && options.sack_permitted;
         self.timestamps = options

@@ -1,6 +1,6 @@
 //! What a segment does: RFC 9293, section 3.10.7.4, in its order.
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_wire::tcp::Flags;
 
 use super::{Arrival, Connection};
@@ -242,6 +242,7 @@ impl Connection {
         let is_marked = self.ecn.on_data(arrival.ecn, flags);
         if received.advanced > 0 {
             self.readiness |= Readiness::READABLE;
+            self.rcv.tune(now, self.rto.smoothed_ns().unwrap_or(ROUND_TRIP_NS));
         }
         self.ack.on_data(arrival.payload_length, received.is_urgent || is_marked);
         if received.is_finished {
@@ -263,6 +264,9 @@ impl Connection {
         }
     }
 }
+
+/// What a round trip is taken for that nobody has measured.
+const ROUND_TRIP_NS: u64 = 100 * MILLISECOND;
 
 /// What has become of a connection by an acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

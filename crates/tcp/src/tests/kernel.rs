@@ -139,7 +139,12 @@ fn both_ways_over_a_bad_wire() {
 fn with_options_on_and_off() {
     let default = Settings::default();
     let plain = Settings { timestamps: false, sack: false, window_scaling: false, ..default };
-    let small = Settings { segment_bytes_max: Some(200), receive_buffer_bytes: 5000, ..default };
+    let small = Settings {
+        segment_bytes_max: Some(200),
+        receive_buffer_bytes: 5000,
+        receive_buffer_bytes_max: 0,
+        ..default
+    };
     let swift = Settings { congestion: Congestion::Swift, pacing: true, ..default };
     for (index, settings) in [plain, small, swift].into_iter().enumerate() {
         let Some(mut lab) = Lab::new(false) else { return };

@@ -6,10 +6,16 @@ use proptest::prelude::*;
 use super::world::Store;
 use crate::extent::Memory;
 use crate::rcv::Receive;
-use crate::{Extent, Key};
+use crate::{Extent, Key, Settings};
 
 const KEY: Key = Key { index: 0, generation: 0 };
 const SYN: u64 = (1 << 32) + 0xffff_ff00;
+
+fn receive(receive_buffer_bytes: u32, scale: u8) -> Receive {
+    let settings =
+        Settings { receive_buffer_bytes, receive_buffer_bytes_max: 0, ..Settings::default() };
+    Receive::new(SYN, &settings, scale)
+}
 
 /// What the peer means to send: the byte at a place says which place it is.
 fn byte(at: u64) -> u8 {
@@ -29,7 +35,7 @@ proptest! {
         fin in proptest::option::of(200..400u64),
         buffer in 300..600u32,
     ) {
-        let (mut rcv, mut store) = (Receive::new(SYN, buffer, 0), Store::default());
+        let (mut rcv, mut store) = (receive(buffer, 0), Store::default());
         let first = SYN + 1;
         let limit = fin.unwrap_or(u64::MAX);
         let mut known = vec![None; 2000];
@@ -71,7 +77,7 @@ proptest! {
 fn every_order_of_five_segments() {
     for number in 0..120 {
         let order = order(number);
-        let (mut rcv, mut store) = (Receive::new(SYN, 1000, 0), Store::default());
+        let (mut rcv, mut store) = (receive(1000, 0), Store::default());
         for (count, segment) in order.iter().enumerate() {
             let range = segment * 10..segment * 10 + 10;
             store.set_payload(&range.clone().map(byte).collect::<Vec<u8>>());
@@ -104,7 +110,7 @@ fn order(mut number: usize) -> Vec<u64> {
 #[test]
 fn an_out_of_order_flood_of_single_bytes_is_bounded() {
     let buffer = 1 << 20;
-    let (mut rcv, mut store) = (Receive::new(SYN, buffer, 5), Store::default());
+    let (mut rcv, mut store) = (receive(buffer, 5), Store::default());
     rcv.offer(1460);
     for at in 0..400_000u64 {
         store.set_payload(&[1]);
@@ -128,7 +134,7 @@ fn without_room_nothing_is_acknowledged() {
         }
         fn discard(&mut self, _: Key, _: Extent) {}
     }
-    let mut rcv = Receive::new(SYN, 1000, 0);
+    let mut rcv = receive(1000, 0);
     for start in [0, 100] {
         let outcome = rcv.handle(KEY, SYN + 1 + start, 100, false, &mut None_);
         assert_eq!((outcome.advanced, outcome.is_urgent), (0, true));

@@ -68,6 +68,7 @@ impl Script {
             peer: "10.0.0.2:5000".parse().expect("address"),
             settings: Settings {
                 receive_buffer_bytes: 10_000,
+                receive_buffer_bytes_max: 0,
                 sack: false,
                 timestamps: false,
                 window_scaling: false,
@@ -446,6 +447,9 @@ impl Script {
             "mss" => settings.segment_bytes_max = number().map(|bytes| bytes as u16),
             "buffer" => settings.receive_buffer_bytes = number().ok_or("a number")? as u32,
             "rto_min_ms" => settings.rto_min_ns = number().ok_or("a number")? * MILLISECOND,
+            "buffer_max" => {
+                settings.receive_buffer_bytes_max = number().ok_or("a number")? as u32;
+            }
             "quick" => settings.quick_acks = number().ok_or("a number")? as u8,
             "retries" => settings.retries = number().ok_or("a number")? as u8,
             "user_timeout_ms" => {

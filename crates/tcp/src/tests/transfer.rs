@@ -169,6 +169,7 @@ fn over_links_with_faults() {
             no_delay: random.chance(1, 2),
             pacing: random.chance(1, 2),
             receive_buffer_bytes: 1000 + random.below(1 << 20) as u32,
+            receive_buffer_bytes_max: random.below(1 << 21) as u32,
             congestion: if random.chance(1, 2) { Congestion::Swift } else { Congestion::Cubic },
             segment_bytes_max: random.chance(1, 4).then_some(536),
             ..Settings::default()
@@ -189,6 +190,47 @@ fn over_links_with_faults() {
             refuse_each: random.chance(1, 4).then_some(7),
         });
     }
+}
+
+/// A path of 40 ms there and back that carries 12.5 MB/s has half a megabyte under way. The buffer grows
+/// to what that takes, and no further.
+#[test]
+fn the_receive_buffer_grows_with_the_path() {
+    let faults = Faults { delay_ns: 20 * MILLISECOND, bytes_per_ms: 12_500, ..Faults::default() };
+    let took_ns = [0, 6 << 20].map(|receive_buffer_bytes_max| {
+        let settings = Settings { receive_buffer_bytes_max, ..Settings::default() };
+        let mut world = World::new(1, Config::default(), faults, false);
+        let (client, server, _) = world.open(settings, settings);
+        let mut flows = [Flow::new(client, 8_000_000, 1), Flow::new(server, 0, 2)];
+        let mut random = Random::new(1);
+        let start = world.now;
+        world.run(400 * SECOND, |world| {
+            serve(world, &mut flows, &mut random, false);
+            flows[1].received.len() == 8_000_000
+        });
+        let buffer_bytes = world.hosts[1].stack.info(server).expect("ours").receive_buffer_bytes;
+        assert_eq!(receive_buffer_bytes_max > 0, buffer_bytes > 1_000_000, "{buffer_bytes}");
+        assert!(buffer_bytes < 4_000_000, "{buffer_bytes}");
+        world.now.since(start)
+    });
+    assert!(took_ns[1] < took_ns[0] / 2, "{took_ns:?}");
+}
+
+/// An app that takes nothing has no more than at first, however much the peer would send.
+#[test]
+fn the_receive_buffer_of_a_slow_app_stays_small() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let (client, server, _) = world.open(Settings::default(), Settings::default());
+    let mut flow = Flow::new(client, 1_000_000, 1);
+    let mut random = Random::new(1);
+    let end = world.now + 5 * SECOND;
+    while world.now < end {
+        flow.serve(&mut world.hosts[0], &mut random, false);
+        assert!(world.step(), "it probes without end");
+    }
+    let info = world.hosts[1].stack.info(server).expect("ours");
+    assert_eq!((info.receive_buffer_bytes, info.receive_window_bytes), (1 << 17, 0));
+    assert!(info.unread_bytes <= (1 << 17) + (1 << 7), "windows are rounded up");
 }
 
 /// Nobody knows of a connection that is not accepted: what happens to it is announced when it is.
