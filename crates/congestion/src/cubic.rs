@@ -5,6 +5,7 @@ use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 
 use super::{
     AckSample, COLLAPSED_PACKETS, CongestionControl, INITIAL_PACKETS, LossSample, MAX_BYTES,
+    after_idle,
 };
 
 /// The loss-based controller. Windows are in packets, as the RFC has them.
@@ -179,6 +180,16 @@ impl CongestionControl for Cubic {
         self.epoch = None;
         // What is sent again at this very moment counts when it is acknowledged.
         self.recovery = None;
+    }
+
+    fn on_idle(&mut self, timeouts: u32) {
+        let window = after_idle(self.window, timeouts, INITIAL_PACKETS);
+        if window < self.window {
+            // RFC 2861, section 3.2: "ssthresh = max(ssthresh, 3*cwnd/4)".
+            self.slow_start_threshold = self.slow_start_threshold.max(0.75 * self.window);
+            self.window = window;
+            self.epoch = None;
+        }
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u16) {

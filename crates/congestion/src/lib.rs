@@ -65,6 +65,11 @@ pub trait CongestionControl: Send + core::fmt::Debug {
     /// the loss window, LW, which equals 1 full-sized segment".
     fn on_timeout(&mut self);
 
+    /// Nothing was sent for so many retransmission timeouts, and what is known of the path is old. Half of
+    /// the window goes with each (RFC 2861, section 3), down to the initial one, which is RFC 5681's
+    /// "restart window" (section 4.1).
+    fn on_idle(&mut self, timeouts: u32);
+
     /// The path carries packets of this size from now on.
     fn set_packet_bytes(&mut self, packet_bytes: u16);
 
@@ -151,6 +156,13 @@ impl CongestionControl for Control {
         }
     }
 
+    fn on_idle(&mut self, timeouts: u32) {
+        match self {
+            Self::Swift(swift) => swift.on_idle(timeouts),
+            Self::Cubic(cubic) => cubic.on_idle(timeouts),
+        }
+    }
+
     fn set_packet_bytes(&mut self, packet_bytes: u16) {
         match self {
             Self::Swift(swift) => swift.set_packet_bytes(packet_bytes),
@@ -172,5 +184,11 @@ const INITIAL_PACKETS: f64 = 10.0;
 /// RFC 9002, 7.2: "The RECOMMENDED value is 2 * max_datagram_size." It keeps acknowledgements
 /// coming.
 const COLLAPSED_PACKETS: f64 = 2.0;
+/// What is left of `window` after so many timeouts without anything to send.
+fn after_idle(window: f64, timeouts: u32, initial: f64) -> f64 {
+    let halves = i32::try_from(timeouts).unwrap_or(i32::MAX).min(64);
+    window.min(initial.max(window * 0.5_f64.powi(halves)))
+}
+
 /// Beyond the bandwidth-delay product of 25 Gbit/s over 20 ms, or 100 Gbit/s over 5 ms.
 const MAX_BYTES: f64 = 64.0 * 1024.0 * 1024.0;

@@ -19,6 +19,7 @@ use clearway_base::{SECOND, Time};
 
 use super::{
     AckSample, COLLAPSED_PACKETS, CongestionControl, INITIAL_PACKETS, LossSample, MAX_BYTES,
+    after_idle,
 };
 
 /// The delay-based controller. What each acknowledgement touches stands first.
@@ -271,6 +272,11 @@ impl CongestionControl for Swift {
     fn on_timeout(&mut self) {
         self.window_bytes = self.packet_bytes;
         self.slow_start = true;
+    }
+
+    fn on_idle(&mut self, timeouts: u32) {
+        let initial_bytes = INITIAL_PACKETS * self.packet_bytes;
+        self.window_bytes = after_idle(self.window_bytes, timeouts, initial_bytes);
     }
 
     fn set_packet_bytes(&mut self, packet_bytes: u16) {

@@ -193,3 +193,20 @@ fn only_the_first_slow_start_goes_by_delay() {
     assert_eq!(cubic.window_bytes().min(64 * PACKET), 64 * PACKET, "doubled each round");
     assert!(threshold > 64 * PACKET);
 }
+
+/// RFC 5681, 4.1: the restart window; RFC 2861: half of the window for each timeout.
+#[test]
+fn a_window_decays_while_nothing_is_sent() {
+    for control in Congestion::ALL {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        control.on_idle(100);
+        assert_eq!(control.window_bytes(), 10 * PACKET, "{control:?}");
+        rounds(&mut control, 1_000_000_000, 3, BASE_NS);
+        let before = control.window_bytes();
+        assert_eq!(before, 80 * PACKET, "{control:?}");
+        control.on_idle(1);
+        assert_eq!(control.window_bytes(), 40 * PACKET, "{control:?}");
+        control.on_idle(u32::MAX);
+        assert_eq!(control.window_bytes(), 10 * PACKET, "{control:?}");
+    }
+}

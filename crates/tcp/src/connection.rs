@@ -133,6 +133,8 @@ pub(crate) struct Connection {
     acknowledged: u64,
     /// Up to here the window was filled: congestion control may let it grow.
     window_filled: u64,
+    /// When data was last sent.
+    data_sent: Time,
     challenges: Challenges,
     counters: Counters,
 }
@@ -224,6 +226,7 @@ impl Connection {
             stalled_since: None,
             acknowledged: 0,
             window_filled: 0,
+            data_sent: Time::ZERO,
             challenges: Challenges::default(),
             counters: Counters::default(),
         }

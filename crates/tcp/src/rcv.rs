@@ -257,11 +257,10 @@ impl Receive {
         if candidate >= self.edge + step {
             self.edge = candidate;
         }
-        // Rounded up: rounding down would take back what was promised (RFC 7323, section 2.4).
-        let shifted = self.window().div_ceil(1 << self.scale).min(u64::from(u16::MAX));
+        // Rounded down: rounded up, it would grow with every acknowledgement of a few bytes, however
+        // full the buffer. What was promised before is taken all the same (RFC 7323, section 2.4).
         self.edge = self.edge.min(self.next + (u64::from(u16::MAX) << self.scale));
-        self.edge = self.edge.max(self.next + (shifted << self.scale));
-        shifted as u16
+        (self.window() >> self.scale) as u16
     }
 
     /// The window of a SYN, which is never shifted.

@@ -203,6 +203,7 @@ impl Connection {
         let bytes = self.size.bytes() as u16;
         self.control = control(self.settings.congestion, bytes);
         self.pacer = Pacer::new(now, bytes);
+        self.data_sent = now;
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
         if let Some(keep_alive) = self.settings.keep_alive {
             self.timers.set(Timer::KeepAlive, now + keep_alive.idle_ns);

@@ -4,7 +4,7 @@ use core::net::SocketAddr;
 use core::ops::Range;
 
 use clearway_base::Time;
-use clearway_congestion::Speed;
+use clearway_congestion::{CongestionControl, Speed};
 use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks};
 
 use super::{Connection, Probe};
@@ -166,6 +166,7 @@ impl Connection {
         let stamp = self.timestamps.as_ref().map_or(0, |timestamps| timestamps.value(now));
         self.recovery.on_resent(stamp);
         self.recovery.prr.on_sent(bytes);
+        self.data_sent = now;
         self.pacer.on_sent(bytes);
         if !self.timers.is_set(Timer::Retransmit) && !self.timers.is_set(Timer::Persist) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
@@ -178,6 +179,9 @@ impl Connection {
     fn new_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
         if !self.snd.has_unsent() {
             return None;
+        }
+        if self.board.is_empty() {
+            self.decay_if_idle(now);
         }
         let bytes = self.size.bytes_with(self.options_length());
         let in_flight = self.in_flight_bytes();
@@ -197,6 +201,16 @@ impl Connection {
         }
         self.recovery.free_new = self.recovery.free_new.saturating_sub(1);
         Some(self.first_time(now, range))
+    }
+
+    /// RFC 5681, section 4.1: "if TCP has not sent data in an interval exceeding the retransmission
+    /// timeout".
+    fn decay_if_idle(&mut self, now: Time) {
+        let timeouts = now.since(self.data_sent) / self.rto.timeout_ns(&self.settings).max(1);
+        if timeouts > 0 {
+            self.control.on_idle(u32::try_from(timeouts).unwrap_or(u32::MAX));
+            self.data_sent = now;
+        }
     }
 
     /// There is something to send that has to wait.
@@ -222,6 +236,7 @@ impl Connection {
         }
         self.board.push(now, at..payload.end + u64::from(fin));
         self.snd.on_sent(range.end);
+        self.data_sent = now;
         self.pacer.on_sent(range.end - range.start);
         if self.recovery.phase() == Phase::Fast {
             self.recovery.prr.on_sent(range.end - range.start);

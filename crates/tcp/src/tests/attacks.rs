@@ -132,6 +132,22 @@ fn routers_are_believed_eight_times() {
     assert_eq!(info.path_mtu, 700);
 }
 
+/// A peer that sends a byte at a time, and has each acknowledged, gets no more window than another one: what
+/// a scaled window cannot say is not rounded in its favour.
+#[test]
+fn single_bytes_do_not_make_the_window_grow() {
+    let mut script = established_with("window_scaling buffer=200000", "mss 1000,wscale 0");
+    let key = script.key.expect("open");
+    for next in 1..1000 {
+        script = script.play(&format!("< . {next}:{}(1) ack 1", next + 1));
+        script.now = script.now + SECOND;
+        script.host.stack.handle_timeouts(script.now);
+        assert_eq!(script.host.transmit(script.now).len(), 1);
+        let info = script.host.stack.info(key).expect("open");
+        assert!(info.unread_bytes + info.receive_window_bytes <= 200_000, "{info:?}");
+    }
+}
+
 /// TIME-WAIT has a bound, beyond which the oldest go.
 #[test]
 fn time_wait_is_bounded() {

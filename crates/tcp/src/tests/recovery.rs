@@ -459,6 +459,29 @@ cases! {
         > P. 11001:12001(1000) ack 1
         window 12000";
 
+    /// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not
+    /// sent data in an interval exceeding the retransmission timeout".
+    the_restart_window: established() => "
+        < . 1:1(0) ack 1 win 60000
+        send 10000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > . 6001:7001(1000) ack 1
+        > . 7001:8001(1000) ack 1
+        > . 8001:9001(1000) ack 1
+        > P. 9001:10001(1000) ack 1
+        +0.1 < . 1:1(0) ack 10001 win 60000
+        window 20000
+        +0.1 send 1000; > P. 10001:11001(1000) ack 1    // not so long as the timeout
+        window 20000
+        +0.1 < . 1:1(0) ack 11001 win 60000
+        +2 send 1000; > P. 11001:12001(1000) ack 1
+        window 10000";
+
     /// RFC 3042: "the sender [...] transmit a segment of new data upon the arrival of the first two duplicate ACKs".
     limited_transmit: established() => "
         < . 1:1(0) ack 1 win 60000

@@ -229,8 +229,9 @@ fn the_receive_buffer_of_a_slow_app_stays_small() {
         assert!(world.step(), "it probes without end");
     }
     let info = world.hosts[1].stack.info(server).expect("ours");
-    assert_eq!((info.receive_buffer_bytes, info.receive_window_bytes), (1 << 17, 0));
-    assert!(info.unread_bytes <= (1 << 17) + (1 << 7), "windows are rounded up");
+    assert_eq!(info.receive_buffer_bytes, 1 << 17);
+    assert!(info.receive_window_bytes < 1 << 7, "less than can be said");
+    assert!(info.unread_bytes <= 1 << 17);
 }
 
 /// Nobody knows of a connection that is not accepted: what happens to it is announced when it is.
