@@ -10,7 +10,9 @@
 //! - lets the kernel refuse descriptors at the sender ([`refuse_descriptors`], Linux 6.16),
 //! - where the kernel cannot, looks before it reads (`channel::control::receive_bare`), and leaves the closing of
 //!   the whole socket to [`SpareThreads`] ([`Socket`]),
-//! - and leaves it to them to receive descriptors that it does want.
+//! - leaves it to them to receive descriptors that it does want,
+//! - and to close those that it has received ([`File`]), and whatever else may take as long as the
+//!   stranger likes ([`Account`]).
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -48,6 +50,69 @@ fn set_passrights(socket: BorrowedFd<'_>, value: libc::c_int) -> io::Result<()> 
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Spare threads that work for one user.
+#[derive(Clone, Debug)]
+pub struct Account {
+    threads: SpareThreads,
+    user: u32,
+}
+
+impl Account {
+    /// These threads, at work for this user.
+    #[must_use]
+    pub const fn new(user: u32, threads: SpareThreads) -> Self {
+        Self { threads, user }
+    }
+
+    /// For whom they work.
+    #[must_use]
+    pub const fn user(&self) -> u32 {
+        self.user
+    }
+
+    /// Has a thread do `job`, now or when one is free. Returns at once.
+    pub fn run(&self, job: impl FnOnce() + Send + 'static) {
+        self.threads.run(self.user, job);
+    }
+}
+
+/// A file that a stranger has sent, or has too. Dropping it never waits: where that closes it for good, a
+/// spare thread frees what is in it, which may be as much as the machine has.
+#[derive(Debug)]
+pub struct File {
+    /// There until it is taken out, for good.
+    fd: Option<OwnedFd>,
+    account: Account,
+}
+
+impl File {
+    /// Has it closed on this account.
+    #[must_use]
+    pub const fn new(fd: OwnedFd, account: Account) -> Self {
+        Self { fd: Some(fd), account }
+    }
+
+    /// The descriptor as an ordinary one, for a file that is known to close at once.
+    #[must_use]
+    pub fn into_inner(mut self) -> OwnedFd {
+        self.fd.take().expect("taken once")
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("not taken yet").as_fd()
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        if let Some(fd) = self.fd.take() {
+            self.account.run(move || drop(fd));
+        }
+    }
 }
 
 /// A socket that a stranger writes to. Dropping it never waits.

@@ -1,22 +1,29 @@
 //! memif against peers that shake hands properly and then break the rules. Each must cost us that link
 //! and nothing else: no crash, no frame that was not sent, and the next peer is served.
 //!
-//! The peers write into the shared memory through its descriptor (`pwrite`), which is the same memory.
+//! The peers have mapped the shared memory before they pass it on, as all do; later nobody could.
+
+#![allow(unsafe_code, reason = "peers share memory")]
 
 use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clearway_base::Random;
 use clearway_nic::memif::message::{
     AddRing, Direction, Hello, Init, MESSAGE_BYTES, MODE_ETHERNET, Message, Text, VERSION, parse,
 };
-use clearway_nic::memif::{self, Config, Queue, Role, Socket};
+use clearway_nic::memif::{self, Config, Queue, Role, Socket, Witness};
 use clearway_nic::{Queue as _, Transmit};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{MemfdFlags, SealFlags, ftruncate, memfd_create};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -330,6 +337,259 @@ fn a_hostile_server_does_no_harm() {
     }
 }
 
+/// Our role in a link with a hostile peer.
+const ROLES: [Role; 2] = [Role::Server, Role::Client];
+
+#[test]
+fn no_page_can_be_taken_away_while_a_link_is_up() {
+    for role in ROLES {
+        let mut pair = Pair::new("holes", role);
+        let memory = pair.connect(|_| ());
+        assert_eq!(memory.punch(), [Err(Errno::PERM); 2], "{role}");
+        assert_eq!(rustix::io::pwrite(&memory.file, &[1], 0), Err(Errno::PERM), "{role}");
+        assert!(pair.queue().link_up());
+    }
+}
+
+/// Holes that are made as late as can be cost the engine nothing: it touches every ring and buffer.
+#[test]
+fn holes_made_before_are_filled_before_an_engine_comes() {
+    for role in ROLES {
+        let mut pair = Pair::new("filled", role);
+        let _memory = pair.connect(|memory| {
+            assert_eq!(memory.punch(), [Ok(()); 2], "nobody has sealed it yet");
+            memory.write(S2M, &COOKIE.to_ne_bytes());
+            memory.write(M2S, &COOKIE.to_ne_bytes());
+        });
+        let Pair::Client { queue, .. } = &mut pair else {
+            // Buffers all over the region, as only a client can name them.
+            let Pair::Server { server, peer } = &mut pair else { unreachable!() };
+            let peer = peer.as_mut().unwrap();
+            for slot in 0..RING_SIZE {
+                let offset = (REGION_BYTES / u64::from(RING_SIZE) * u64::from(slot)) as u32;
+                let length = if slot < 8 { 60 } else { 1518 };
+                let place = Descriptor { flags: 0, region: 0, length, offset };
+                peer.set_descriptor(S2M, slot, place);
+            }
+            peer.set_index(S2M + 6, RING_SIZE);
+            let before = faults();
+            let frames = server.queue.receive(usize::from(RING_SIZE), &mut |_| ());
+            assert_few(faults() - before);
+            assert_eq!(frames, usize::from(RING_SIZE));
+            continue;
+        };
+        let before = faults();
+        let sent = (0..RING_SIZE).filter(|_| transmit(queue) == Transmit::Queued).count();
+        assert_few(faults() - before);
+        assert_eq!(sent, usize::from(RING_SIZE));
+    }
+}
+
+/// Those of the test itself are a few, those of the holes hundreds.
+fn assert_few(faults: u64) {
+    assert!(faults < 32, "{faults} page faults");
+}
+
+/// Page faults of this thread so far that needed no disk.
+fn faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // proc_pid_stat(5): minflt is the eighth after the name, which is in parentheses.
+    let (_, fields) = stat.rsplit_once(')').unwrap();
+    fields.split_whitespace().nth(7).unwrap().parse().unwrap()
+}
+
+/// Whoever seals waits for the file's lock, which the peer holds: the engine goes on, the peer is given
+/// up after its time, and the next one is served.
+#[test]
+fn a_peer_that_holds_its_files_lock_holds_up_nobody() {
+    for role in ROLES {
+        let (told, word) = channel();
+        // On a thread of its own, so that an engine that is stuck is a failure, and not a test without end.
+        std::thread::spawn(move || {
+            let mut pair = Pair::new("lock", role);
+            let mut lock = None;
+            let memory = pair.begin(|memory| lock = Some(Lock::hold(memory)));
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_millis(500) {
+                let turn = Instant::now();
+                pair.queue().disarm();
+                assert!(
+                    turn.elapsed() < Duration::from_millis(400),
+                    "a turn of {:?}",
+                    turn.elapsed()
+                );
+                assert!(!pair.queue().link_up());
+            }
+            pair.hang_up();
+            let second = pair.connect(|_| ());
+            assert!(pair.queue().link_up());
+            drop(lock);
+            drop((memory, second));
+            told.send(()).unwrap();
+        });
+        word.recv_timeout(Duration::from_secs(60)).expect("the engine is stuck");
+    }
+}
+
+/// What it is, and what to do, is said to the peer, in the status, and to who writes the log.
+#[test]
+fn memory_that_cannot_be_secured_is_refused_with_the_remedy() {
+    let heard = Arc::new(Heard::default());
+    let mut server = Server::with("refused", |config| config.witness = Some(heard.clone()));
+    let huge = memfd_create("huge", MemfdFlags::ALLOW_SEALING | MemfdFlags::HUGETLB).unwrap();
+    ftruncate(&huge, 2 << 20).unwrap();
+    rustix::fs::fcntl_add_seals(&huge, SealFlags::SHRINK).unwrap();
+    let for_good = memfd_create("sealed", MemfdFlags::ALLOW_SEALING).unwrap();
+    ftruncate(&for_good, REGION_BYTES).unwrap();
+    rustix::fs::fcntl_add_seals(&for_good, SealFlags::SHRINK | SealFlags::SEAL).unwrap();
+    for (file, cause, remedy) in [
+        (huge, "huge pages", "switch zero-copy off at the peer"),
+        (for_good, "sealed against sealing", "leave F_SEAL_SEAL out"),
+    ] {
+        let (socket, bells) = (connect(&server.name), [bell(), bell()]);
+        let peer = HostileClient { socket, memory: Memory::new(), bells };
+        peer.announce_file(&mut server, &file);
+        peer.ask();
+        let Message::Disconnect { reason, .. } = peer.answer(&mut server) else {
+            panic!("it is not refused");
+        };
+        let status = server.queue.info().mode;
+        until("the log has it", || heard.0.lock().unwrap().last() == Some(&reason.to_string()));
+        for text in [reason.to_string(), status] {
+            assert!(text.contains(cause) && text.contains(remedy), "{text}");
+        }
+    }
+    drop(server.connect());
+}
+
+#[derive(Debug, Default)]
+struct Heard(Mutex<Vec<String>>);
+
+impl Witness for Heard {
+    fn refused(&self, reason: &str) {
+        self.0.lock().unwrap().push(reason.to_owned());
+    }
+}
+
+/// Our side, in either role, and the peer's.
+enum Pair {
+    Server { server: Server, peer: Option<HostileClient> },
+    Client { queue: Queue, listener: OwnedFd, peer: Option<HostileServer> },
+}
+
+impl Pair {
+    fn new(test: &str, role: Role) -> Self {
+        let test = format!("{test}-{role}");
+        if role == Role::Server {
+            return Self::Server { server: Server::new(&test), peer: None };
+        }
+        let name = name(&test);
+        let listener = listen(&name);
+        let config = Config::new(Socket::Abstract(name), role, [2, 0, 0, 0, 0, 1]);
+        Self::Client { queue: memif::open(config).unwrap().remove(0), listener, peer: None }
+    }
+
+    fn queue(&mut self) -> &mut Queue {
+        match self {
+            Self::Server { server, .. } => &mut server.queue,
+            Self::Client { queue, .. } => queue,
+        }
+    }
+
+    /// All of the handshake, and another mapping of the memory. Just before the peer's last word it does
+    /// something to it.
+    fn begin(&mut self, before_the_end: impl FnOnce(&Memory)) -> Memory {
+        let again = |memory: &Memory| Memory::map(memory.file.try_clone().unwrap());
+        match self {
+            Self::Server { server, peer } => {
+                let client = HostileClient::announce(server, Memory::new());
+                let memory = again(&client.memory);
+                before_the_end(&client.memory);
+                client.ask();
+                *peer = Some(client);
+                memory
+            }
+            Self::Client { queue, listener, peer } => {
+                let mut memory = None;
+                *peer = Some(HostileServer::accept_with(listener, queue, |theirs| {
+                    memory = Some(again(theirs));
+                    before_the_end(theirs);
+                }));
+                memory.unwrap()
+            }
+        }
+    }
+
+    fn connect(&mut self, before_the_end: impl FnOnce(&Memory)) -> Memory {
+        let memory = self.begin(before_the_end);
+        until("the link is up", || {
+            self.queue().disarm();
+            self.queue().link_up()
+        });
+        memory
+    }
+
+    fn hang_up(&mut self) {
+        match self {
+            Self::Server { peer, .. } => *peer = None,
+            Self::Client { peer, .. } => *peer = None,
+        }
+    }
+}
+
+/// Holds the lock of a file for as long as it lives: writes to it from memory that never comes. Needs
+/// root, since only root's kernel waits for a program's page faults by default.
+struct Lock {
+    uffd: Option<OwnedFd>,
+    writer: Option<std::thread::JoinHandle<()>>,
+}
+
+/// `struct uffdio_api` and `struct uffdio_register` of linux/userfaultfd.h.
+type UffdApi = [u64; 3];
+type UffdRegister = [u64; 4];
+
+impl Lock {
+    fn hold(memory: &Memory) -> Self {
+        let (uffd, source) = unserved();
+        let file = memory.file.try_clone().unwrap();
+        let writer = std::thread::spawn(move || _ = rustix::io::pwrite(&file, source, 0));
+        let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
+        let mut fault = [PollFd::new(&uffd, PollFlags::IN)];
+        assert_eq!(poll(&mut fault, Some(&timeout)), Ok(1), "the writer waits, with the lock");
+        Self { uffd: Some(uffd), writer: Some(writer) }
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.uffd = None;
+        self.writer.take().unwrap().join().unwrap();
+    }
+}
+
+/// Memory whose page faults nobody serves, for as long as the descriptor is open.
+fn unserved() -> (OwnedFd, &'static [u8]) {
+    use rustix::ioctl::{Updater, ioctl, opcode};
+    const PAGE_BYTES: usize = 4096;
+    const API: u32 = opcode::read_write::<UffdApi>(0xaa, 0x3f);
+    const REGISTER: u32 = opcode::read_write::<UffdRegister>(0xaa, 0);
+    // SAFETY: the descriptor is only used below.
+    let uffd = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC).unwrap() };
+    let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: new memory at an address of the kernel's choice, never unmapped.
+    let base =
+        unsafe { rustix::mm::mmap_anonymous(null_mut(), PAGE_BYTES, read_write, flags).unwrap() };
+    let mut api: UffdApi = [0xaa, 0, 0];
+    let mut register: UffdRegister = [base as u64, PAGE_BYTES as u64, 1, 0];
+    // SAFETY: numbers and structures are those of linux/userfaultfd.h.
+    unsafe {
+        ioctl(&uffd, Updater::<API, UffdApi>::new(&mut api)).unwrap();
+        ioctl(&uffd, Updater::<REGISTER, UffdRegister>::new(&mut register)).unwrap();
+    }
+    // SAFETY: mapped for good; whoever reads it waits, and nobody writes it.
+    (uffd, unsafe { std::slice::from_raw_parts(base.cast(), PAGE_BYTES) })
+}
+
 /// Our side, as a server.
 struct Server {
     name: String,
@@ -338,9 +598,14 @@ struct Server {
 
 impl Server {
     fn new(test: &str) -> Self {
+        Self::with(test, |_| ())
+    }
+
+    fn with(test: &str, change: impl FnOnce(&mut Config)) -> Self {
         let name = name(test);
         let at = Socket::Abstract(name.clone());
-        let config = Config::new(at, Role::Server, [2, 0, 0, 0, 0, 1]);
+        let mut config = Config::new(at, Role::Server, [2, 0, 0, 0, 0, 1]);
+        change(&mut config);
         Self { name, queue: memif::open(config).unwrap().remove(0) }
     }
 
@@ -408,22 +673,94 @@ struct Descriptor {
     offset: u32,
 }
 
+/// A peer's mapping of the shared memory, and its file.
+struct Memory {
+    base: NonNull<u8>,
+    bytes: usize,
+    file: OwnedFd,
+}
+
+// SAFETY: an address range, to whose bytes no references exist.
+unsafe impl Send for Memory {}
+
+impl Memory {
+    /// Memory of a well-behaved client.
+    fn new() -> Self {
+        let file = memfd_create("hostile", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&file, REGION_BYTES).unwrap();
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        Self::map(file)
+    }
+
+    fn map(file: OwnedFd) -> Self {
+        let bytes = rustix::fs::fstat(&file).unwrap().st_size as usize;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping touches no existing memory.
+        let base = unsafe {
+            rustix::mm::mmap(null_mut(), bytes, protection, MapFlags::SHARED, &file, 0).unwrap()
+        };
+        Self { base: NonNull::new(base.cast()).unwrap(), bytes, file }
+    }
+
+    fn at(&self, offset: u64, bytes: usize) -> *mut u8 {
+        assert!(offset as usize + bytes <= self.bytes);
+        self.base.as_ptr().wrapping_add(offset as usize)
+    }
+
+    fn write(&self, offset: u64, bytes: &[u8]) {
+        let at = self.at(offset, bytes.len());
+        // SAFETY: inside the mapping, to which no references exist.
+        unsafe { at.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    }
+
+    fn index(&self, offset: u64) -> u16 {
+        // SAFETY: as above.
+        unsafe { self.at(offset, 2).cast::<u16>().read_volatile() }
+    }
+
+    /// Whether the kernel lets the peer take its pages away.
+    fn punch(&self) -> [rustix::io::Result<()>; 2] {
+        let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // SAFETY: no references into the mapping exist.
+        let advised = unsafe {
+            rustix::mm::madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxRemove)
+        };
+        [fallocate(&self.file, hole, 0, self.bytes as u64), advised]
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, which nobody uses any more.
+        unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.bytes).unwrap() };
+    }
+}
+
 /// A client that can write whatever it likes.
 struct HostileClient {
     socket: OwnedFd,
-    memory: OwnedFd,
-    _bells: [OwnedFd; 2],
+    memory: Memory,
+    bells: [OwnedFd; 2],
 }
 
 impl HostileClient {
     fn connect(server: &mut Server) -> Self {
-        let socket = connect(&server.name);
-        let memory = memfd_create("hostile", MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&memory, REGION_BYTES).unwrap();
-        rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK).unwrap();
-        let peer = Self { socket, memory, _bells: [bell(), bell()] };
-        peer.write(S2M, &COOKIE.to_ne_bytes());
-        peer.write(M2S, &COOKIE.to_ne_bytes());
+        let peer = Self::announce(server, Memory::new());
+        peer.ask();
+        assert!(matches!(peer.answer(server), Message::Connected { .. }));
+        peer
+    }
+
+    /// Says everything up to the last word.
+    fn announce(server: &mut Server, memory: Memory) -> Self {
+        let peer = Self { socket: connect(&server.name), memory, bells: [bell(), bell()] };
+        peer.memory.write(S2M, &COOKIE.to_ne_bytes());
+        peer.memory.write(M2S, &COOKIE.to_ne_bytes());
+        peer.announce_file(server, &peer.memory.file);
+        peer
+    }
+
+    fn announce_file(&self, server: &mut Server, file: &OwnedFd) {
         let ring = |direction, offset: u64| {
             let (index, region, size_log2, private_header_bytes) = (0, 0, 8, 0);
             let offset = offset as u32;
@@ -437,21 +774,22 @@ impl HostileClient {
             })
         };
         let region = Message::AddRegion { index: 0, bytes: REGION_BYTES };
-        let [s2m_bell, m2s_bell] = &peer._bells;
-        assert!(matches!(peer.answer(server), Message::Hello(_)));
+        let [s2m_bell, m2s_bell] = &self.bells;
+        assert!(matches!(self.answer(server), Message::Hello(_)));
         for (message, descriptor) in [
             (init(), None),
-            (region, Some(&peer.memory)),
+            (region, Some(file)),
             (ring(Direction::S2m, S2M), Some(s2m_bell)),
             (ring(Direction::M2s, M2S), Some(m2s_bell)),
         ] {
-            send(&peer.socket, &message.to_bytes(), descriptor);
-            assert_eq!(peer.answer(server), Message::Ack);
+            send(&self.socket, &message.to_bytes(), descriptor);
+            assert_eq!(self.answer(server), Message::Ack);
         }
+    }
+
+    fn ask(&self) {
         let connect = Message::Connect { interface: Text::new("hostile") };
-        send(&peer.socket, &connect.to_bytes(), None);
-        assert!(matches!(peer.answer(server), Message::Connected { .. }));
-        peer
+        send(&self.socket, &connect.to_bytes(), None);
     }
 
     fn answer(&self, server: &mut Server) -> Message {
@@ -470,13 +808,11 @@ impl HostileClient {
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        rustix::io::pwrite(&self.memory, bytes, offset).unwrap();
+        self.memory.write(offset, bytes);
     }
 
     fn index(&self, offset: u64) -> u16 {
-        let mut bytes = [0; 2];
-        rustix::io::pread(&self.memory, &mut bytes, offset).unwrap();
-        u16::from_ne_bytes(bytes)
+        self.memory.index(offset)
     }
 
     fn set_index(&mut self, offset: u64, index: u16) {
@@ -538,13 +874,27 @@ impl HostileClient {
 /// A server that can write whatever it likes into our memory.
 struct HostileServer {
     _socket: OwnedFd,
-    memory: OwnedFd,
+    memory: Memory,
     s2m: u64,
     m2s: u64,
 }
 
 impl HostileServer {
     fn accept(listener: &OwnedFd, client: &mut Queue) -> Self {
+        let peer = Self::accept_with(listener, client, |_| ());
+        until("the link is up", || {
+            client.disarm();
+            client.link_up()
+        });
+        peer
+    }
+
+    /// The same, but does something to the memory just before the last word.
+    fn accept_with(
+        listener: &OwnedFd,
+        client: &mut Queue,
+        before_the_end: impl FnOnce(&Memory),
+    ) -> Self {
         let mut socket = None;
         until("the client connects", || {
             client.disarm();
@@ -563,7 +913,7 @@ impl HostileServer {
         });
         send(&socket, &hello.to_bytes(), None);
         let (mut memory, mut rings) = (None, [0; 2]);
-        loop {
+        let interface = loop {
             let mut received = None;
             until("the client speaks", || {
                 client.disarm();
@@ -572,26 +922,21 @@ impl HostileServer {
             });
             let (message, descriptor) = received.unwrap();
             match message {
-                Message::AddRegion { .. } => memory = descriptor,
+                Message::AddRegion { .. } => memory = descriptor.map(Memory::map),
                 Message::AddRing(ring) => rings[ring.direction as usize] = u64::from(ring.offset),
-                Message::Connect { interface } => {
-                    send(&socket, &Message::Connected { interface }.to_bytes(), None);
-                    break;
-                }
+                Message::Connect { interface } => break interface,
                 _ => {}
             }
             send(&socket, &Message::Ack.to_bytes(), None);
-        }
-        until("the link is up", || {
-            client.disarm();
-            client.link_up()
-        });
+        };
         let memory = memory.expect("the client passes its memory");
+        before_the_end(&memory);
+        send(&socket, &Message::Connected { interface }.to_bytes(), None);
         Self { _socket: socket, memory, s2m: rings[0], m2s: rings[1] }
     }
 
     fn write(&self, offset: u64, bytes: &[u8]) {
-        rustix::io::pwrite(&self.memory, bytes, offset).unwrap();
+        self.memory.write(offset, bytes);
     }
 
     fn scribble(&mut self, random: &mut Random) {

@@ -111,6 +111,7 @@ const ALLOWED: &[Sysno] = &[
     Sysno::fcntl,
     Sysno::lseek,
     Sysno::fstat,
+    Sysno::fstatfs,
     Sysno::pipe2,
     // Files, as far as Landlock lets them: the own sockets are removed at the end.
     Sysno::openat,

@@ -1,10 +1,11 @@
 //! A NIC of driver memif: everything comes from the configuration.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use clearway_engine::ip;
-use clearway_nic::memif::{self, Connect, Role, Socket};
+use clearway_nic::memif::{self, Connect, Role, Socket, Witness};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
 use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
@@ -29,12 +30,48 @@ pub(super) fn open(
         frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         name: nic.name.clone(),
         connector,
+        witness: Some(Arc::new(Refusals { nic: nic.name.clone(), last: Mutex::default() })),
         ..memif::Config::new(Socket::from(link.socket.as_str()), role, mac)
     };
     let queues = memif::open(config)?;
     let queues: Vec<Box<dyn Queue>> =
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
     Ok(without_kernel(nic, queues, mac, mtu))
+}
+
+/// Says in the log why peers are refused. Who is refused mostly tries again at once, for the same reason.
+#[derive(Debug)]
+struct Refusals {
+    nic: String,
+    /// What was written last, and when.
+    last: Mutex<Option<(String, Instant)>>,
+}
+
+/// Time between two lines, and between two that say the same.
+const LINE_PAUSE: Duration = Duration::from_secs(1);
+const SAME_LINE_PAUSE: Duration = Duration::from_secs(60);
+
+impl Refusals {
+    /// True if a line may be written about this.
+    fn take(&self, reason: &str, now: Instant) -> bool {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let may = last.as_ref().is_none_or(|(text, written)| {
+            let pause = if text == reason { SAME_LINE_PAUSE } else { LINE_PAUSE };
+            now.duration_since(*written) >= pause
+        });
+        if may {
+            *last = Some((reason.to_owned(), now));
+        }
+        may
+    }
+}
+
+impl Witness for Refusals {
+    fn refused(&self, reason: &str) {
+        if self.take(reason, Instant::now()) {
+            tracing::warn!(nic = self.nic, "a peer of the memif was refused: {reason}");
+        }
+    }
 }
 
 /// A NIC that is the daemon's alone.
@@ -69,5 +106,28 @@ fn default_mac(nic: &Nic) -> MacAddress {
             [0x02, 1, a, b, c, d]
         }
         None => [0x02, 2, 0, 0, 0, 0],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_do_not_fill_the_log() {
+        let refusals = Refusals { nic: "memif0".into(), last: Mutex::default() };
+        let start = Instant::now();
+        let lines = |reasons: &[&str]| {
+            // One every 100 ms, for two minutes.
+            let times = (0..1200).map(|number| start + number * Duration::from_millis(100));
+            times
+                .zip(reasons.iter().cycle())
+                .filter(|(now, text)| refusals.take(text, *now))
+                .count()
+        };
+        assert_eq!(lines(&["huge pages"]), 2);
+        *refusals.last.lock().unwrap() = None;
+        let alternating = lines(&["huge pages", "wrong secret"]);
+        assert!((100..=120).contains(&alternating), "{alternating}");
     }
 }

@@ -74,6 +74,13 @@ pub trait Connect: fmt::Debug + Send + Sync {
     fn connect(&self) -> io::Result<OwnedFd>;
 }
 
+/// Hears of what users should know, for a log.
+pub trait Witness: fmt::Debug + Send + Sync {
+    /// A peer was refused, and this is why. Called by a thread of its own; a peer that keeps coming back
+    /// is refused many times a second.
+    fn refused(&self, reason: &str);
+}
+
 /// What a memif is to be.
 #[derive(Clone)]
 pub struct Config {
@@ -99,6 +106,8 @@ pub struct Config {
     pub name: String,
     /// Who connects to the server, if it is not this process.
     pub connector: Option<Arc<dyn Connect>>,
+    /// Who hears of refused peers.
+    pub witness: Option<Arc<dyn Witness>>,
 }
 
 impl fmt::Debug for Config {
@@ -134,6 +143,7 @@ impl Config {
             frame_bytes_max: 1518,
             name: "clearway0".into(),
             connector: None,
+            witness: None,
         }
     }
 

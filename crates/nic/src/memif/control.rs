@@ -2,8 +2,9 @@
 //! publishes the link, and notices its end. Owned and driven by the first queue; nothing here waits.
 //!
 //! A descriptor whose closing takes long would hold up the engine. Peers can send none before their
-//! secret was checked, where the kernel can refuse them (Linux 6.16); what comes and is neither a memfd nor
-//! an eventfd, and the connections themselves, are closed by [`SpareThreads`].
+//! secret was checked, where the kernel can refuse them (Linux 6.16); what comes, and the connections
+//! themselves, are closed by [`SpareThreads`], on the account of the user at the other end. Others do what
+//! the handshakes ask for (`work`), and close what takes no longer than it is large.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -14,20 +15,27 @@ use super::message::{Message, Text, parse};
 use super::poller::{Poller, Source};
 use super::shared::Shared;
 use super::socket::{self, Listener, Timer, connect_to};
+use super::work::{Patience, Work, Workshop};
 use super::{Config, Role};
 use crate::Error;
-use crate::strangers::{self, SpareThreads};
+use crate::strangers::{self, Account, File, SpareThreads};
 
 /// How often a client tries to connect, and how often unfinished handshakes are looked at.
 const PERIOD_NS: i64 = 50_000_000;
 /// After this many periods an unfinished handshake is given up: 2 seconds.
 const PERIODS_MAX: u32 = 40;
+/// After this many periods its memory is given up, should the peer hold it up: 10 seconds, in which the
+/// slowest of machines fills a gigabyte.
+const WORK_PERIODS_MAX: u32 = 200;
 /// Unfinished handshakes that a server keeps; the oldest goes when one more comes, so that silent
 /// strangers cannot keep the peer out. Also how many connections are accepted in one go.
 const STRANGERS_MAX: usize = 8;
 /// Messages read from one peer in one go, so that a chatterer cannot hold up the engine. A whole
 /// handshake with 256 queue pairs takes that many.
 const MESSAGES_MAX: usize = 520;
+
+/// Who words for the log are written for: no user has this number.
+const NOBODY: u32 = u32::MAX;
 
 #[derive(Debug)]
 pub(super) struct Control {
@@ -36,6 +44,9 @@ pub(super) struct Control {
     poller: Arc<Poller>,
     timer: Timer,
     closers: SpareThreads,
+    /// Those who work on memory.
+    keepers: SpareThreads,
+    workshop: Workshop,
     listener: Option<Listener>,
     /// Whoever is connected; the one that has the link first.
     peers: Vec<Peer>,
@@ -46,10 +57,43 @@ pub(super) struct Control {
 struct Peer {
     number: u32,
     socket: strangers::Socket,
+    /// Who works on its memory.
+    account: Account,
     handshake: Handshake,
-    /// It has the link.
-    established: bool,
+    stage: Stage,
+    /// For how long it has been in this stage.
     periods: u32,
+}
+
+/// How far a peer has come.
+#[derive(Debug)]
+enum Stage {
+    Talking,
+    /// Its link is being worked on.
+    Working(
+        #[expect(dead_code, reason = "says that we wait, for as long as it is there")] Patience,
+    ),
+    /// It has the link.
+    Established,
+}
+
+impl Peer {
+    const fn is_established(&self) -> bool {
+        matches!(self.stage, Stage::Established)
+    }
+
+    /// Nobody else can have the link.
+    const fn has_claim(&self) -> bool {
+        !matches!(self.stage, Stage::Talking)
+    }
+
+    const fn periods_max(&self) -> u32 {
+        match self.stage {
+            Stage::Talking => PERIODS_MAX,
+            Stage::Working(_) => WORK_PERIODS_MAX,
+            Stage::Established => u32::MAX,
+        }
+    }
 }
 
 impl Control {
@@ -67,9 +111,19 @@ impl Control {
         if let Some(listener) = &listener {
             poller.add(listener, Source::Listener).map_err(system_error)?;
         }
-        let (peers, peers_so_far, closers) = (Vec::new(), 0, SpareThreads::new("memif closer"));
-        let mut control =
-            Self { config, shared, poller, timer, closers, listener, peers, peers_so_far };
+        let workshop = Workshop::new(config.clone(), shared.clone());
+        let mut control = Self {
+            config,
+            shared,
+            poller,
+            timer,
+            closers: SpareThreads::new("memif closer"),
+            keepers: SpareThreads::new("memif memory"),
+            workshop,
+            listener,
+            peers: Vec::new(),
+            peers_so_far: 0,
+        };
         control.connect_if_alone();
         control.update_timer();
         Ok(control)
@@ -79,7 +133,10 @@ impl Control {
     pub(super) fn handle(&mut self, source: Source) {
         match source {
             Source::Doorbell => {}
-            Source::News => self.end_if_violated(),
+            Source::News => {
+                self.end_if_violated();
+                self.take_outcomes();
+            }
             Source::Listener => self.accept(),
             Source::Timer => self.period(),
             Source::Socket(number) => self.read(number),
@@ -90,21 +147,20 @@ impl Control {
     /// Ends the link if a queue has found it broken.
     pub(super) fn end_if_violated(&mut self) {
         if let Some(violation) = self.shared.take_violation()
-            && let Some(at) = self.peers.iter().position(|peer| peer.established)
+            && let Some(at) = self.peers.iter().position(Peer::is_established)
         {
             self.refuse(at, Refusal(violation.to_string()));
         }
     }
 
     fn accept(&mut self) {
-        // Too much hangs in closing already: who knocks waits outside.
-        if !self.closers.has_room() {
+        if !self.has_room() {
             return;
         }
         for _ in 0..STRANGERS_MAX {
             let Some(socket) = self.listener.as_ref().and_then(Listener::accept) else { return };
-            if self.peers.iter().filter(|peer| !peer.established).count() >= STRANGERS_MAX {
-                let oldest = self.peers.iter().position(|peer| !peer.established);
+            if self.peers.iter().filter(|peer| !peer.has_claim()).count() >= STRANGERS_MAX {
+                let oldest = self.peers.iter().position(|peer| !peer.has_claim());
                 oldest.into_iter().for_each(|at| self.refuse(at, "too many connections".into()));
             }
             let hello = ServerHandshake::hello(&self.config);
@@ -114,8 +170,13 @@ impl Control {
         }
     }
 
+    /// If not, too much hangs in closing already: who knocks waits outside.
+    fn has_room(&self) -> bool {
+        self.closers.has_room() && self.keepers.has_room()
+    }
+
     fn connect_if_alone(&mut self) {
-        if self.config.role == Role::Server || !self.peers.is_empty() {
+        if self.config.role == Role::Server || !self.peers.is_empty() || !self.has_room() {
             return;
         }
         let connected = match &self.config.connector {
@@ -135,16 +196,19 @@ impl Control {
     fn add_peer(&mut self, socket: OwnedFd, handshake: Handshake) {
         self.peers_so_far = self.peers_so_far.wrapping_add(1);
         let number = self.peers_so_far;
-        let socket = strangers::Socket::of(number, socket, self.closers.clone());
+        let user = socket::user_of(&socket);
+        let account = Account::new(user, self.keepers.clone());
+        let socket = strangers::Socket::of(user, socket, self.closers.clone());
         if self.poller.add(&socket, Source::Socket(number)).is_ok() {
-            self.peers.push(Peer { number, socket, handshake, established: false, periods: 0 });
+            let stage = Stage::Talking;
+            self.peers.push(Peer { number, socket, account, handshake, stage, periods: 0 });
         }
     }
 
     /// Reads what peer `number` has sent. If somebody else has the link, looks first whether that one
     /// is still there: a restarted peer may come back before its predecessor's end has been seen.
     fn read(&mut self, number: u32) {
-        if let Some(holder) = self.peers.iter().find(|peer| peer.established)
+        if let Some(holder) = self.peers.iter().find(|peer| peer.has_claim())
             && holder.number != number
         {
             self.read_all(holder.number);
@@ -164,10 +228,10 @@ impl Control {
     }
 
     fn take(&mut self, at: usize, mut packet: socket::Packet) {
+        let account = &self.peers[at].account;
         let descriptor = packet.descriptors.pop();
         if !packet.descriptors.is_empty() || !descriptor.as_ref().is_none_or(is_harmless) {
-            let number = self.peers[at].number;
-            self.closers.run(number, move || drop((descriptor, packet)));
+            self.closers.run(account.user(), move || drop((descriptor, packet)));
             let text = "a descriptor that is neither a memfd with seals nor an eventfd, or several";
             return self.refuse(at, text.into());
         }
@@ -175,7 +239,8 @@ impl Control {
             Ok(message) => message,
             Err(error) => return self.refuse(at, Refusal(error.to_string())),
         };
-        let taken = self.peers.iter().any(|peer| peer.established);
+        let descriptor = descriptor.map(|descriptor| File::new(descriptor, account.clone()));
+        let taken = self.peers.iter().any(Peer::has_claim);
         let handshake = &mut self.peers[at].handshake;
         match handshake.handle(&self.config, message, descriptor, taken) {
             Ok(step) => {
@@ -195,16 +260,45 @@ impl Control {
                     self.forget(at, format!("the peer takes no messages: {error}"));
                 }
             }
+            Step::Work(work) => self.begin(at, work),
             Step::Established(answer, established) => {
                 let answer = answer.map(|message| (message, None));
                 if answer.is_none_or(|parcel| socket::send(&self.peers[at].socket, &parcel).is_ok())
                 {
                     let _ = strangers::refuse_descriptors(&self.peers[at].socket);
-                    self.peers[at].established = true;
+                    self.peers[at].stage = Stage::Established;
                     self.shared.publish(established);
                 }
             }
             Step::Left(reason) => self.forget(at, format!("the peer left: {reason}")),
+        }
+    }
+
+    /// Has something done for a peer, which waits.
+    fn begin(&mut self, at: usize, work: Work) {
+        let peer = &mut self.peers[at];
+        let Some(patience) = self.workshop.begin(peer.number, &peer.account, work) else {
+            return self.refuse(at, "earlier peers hold up their memory; end those".into());
+        };
+        (peer.stage, peer.periods) = (Stage::Working(patience), 0);
+    }
+
+    /// Goes on with those whose work is done.
+    fn take_outcomes(&mut self) {
+        while let Some((number, outcome)) = self.workshop.next_outcome() {
+            // Otherwise it has gone meanwhile, and what was done for it goes too.
+            let Some(at) = self.peers.iter().position(|peer| peer.number == number) else {
+                continue;
+            };
+            match outcome {
+                Ok(done) => {
+                    let peer = &mut self.peers[at];
+                    (peer.stage, peer.periods) = (Stage::Talking, 0);
+                    let step = peer.handshake.done(&self.config, done);
+                    self.step(at, step);
+                }
+                Err(text) => self.refuse(at, Refusal(text)),
+            }
         }
     }
 
@@ -213,13 +307,17 @@ impl Control {
         self.shared.peers_refused.fetch_add(1, Ordering::Relaxed);
         let goodbye = Message::Disconnect { code: 0, reason: Text::new(&refusal.0) };
         let _ = socket::send(&self.peers[at].socket, &(goodbye, None));
+        if let Some(witness) = self.config.witness.clone() {
+            let text = refusal.0.clone();
+            self.closers.run(NOBODY, move || witness.refused(&text));
+        }
         self.forget(at, format!("the peer was refused: {}", refusal.0));
     }
 
     fn forget(&mut self, at: usize, reason: String) {
         let peer = self.peers.remove(at);
         self.poller.remove(&peer.socket);
-        if peer.established {
+        if peer.is_established() {
             self.shared.retract(reason);
         } else {
             self.shared.explain(reason);
@@ -230,13 +328,15 @@ impl Control {
         if !self.timer.consume() {
             return;
         }
-        for peer in self.peers.iter_mut().filter(|peer| !peer.established) {
+        for peer in self.peers.iter_mut().filter(|peer| !peer.is_established()) {
             peer.periods += 1;
         }
-        while let Some(at) =
-            self.peers.iter().position(|peer| !peer.established && peer.periods > PERIODS_MAX)
-        {
-            self.refuse(at, "the handshake took too long".into());
+        while let Some(at) = self.peers.iter().position(|peer| peer.periods > peer.periods_max()) {
+            let text = match self.peers[at].stage {
+                Stage::Working(_) => "the peer holds its memory up; it has to let go of the file",
+                _ => "the handshake took too long",
+            };
+            self.refuse(at, text.into());
         }
         self.connect_if_alone();
     }
@@ -245,7 +345,7 @@ impl Control {
     /// finish.
     fn update_timer(&mut self) {
         let alone = self.config.role == Role::Client && self.peers.is_empty();
-        let unfinished = self.peers.iter().any(|peer| !peer.established);
+        let unfinished = self.peers.iter().any(|peer| !peer.is_established());
         self.timer.run(alone || unfinished, PERIOD_NS);
     }
 }

@@ -15,16 +15,19 @@
 //!
 //! The client sends its next message when the last has been acknowledged, as all implementations do,
 //! so no socket buffer can fill up.
-
-use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+//!
+//! The client makes its memory once the server has taken its `init`, and the server secures that before
+//! it says `connected`, as the client does afterwards. Neither is done here: the handshake asks for it
+//! ([`Step::Work`]), and goes on when it is done ([`Handshake::done`]).
 
 use super::Config;
-use super::link::{Announced, Ends, Offer, Parcel, adopt};
+use super::link::{Announced, Ends, Offer, Offered, Parcel};
 use super::message::{
     AddRing, Hello, Init, MODE_ETHERNET, Message, NAME_BYTES, SECRET_BYTES, Text, VERSION,
 };
 use super::ring::SIZE_LOG2_MAX;
+use super::work::{Done, Work};
+use crate::strangers::File;
 
 /// Highest region index that we accept.
 const REGION_INDEX_MAX: u16 = 15;
@@ -34,6 +37,8 @@ const REGION_INDEX_MAX: u16 = 15;
 pub(super) enum Step {
     /// Send this.
     Reply(Parcel),
+    /// Have this done, and say what has become of it.
+    Work(Work),
     /// Send the message, if any, then use the link.
     Established(Option<Message>, Established),
     /// The peer leaves, and this is why.
@@ -72,7 +77,7 @@ impl Handshake {
         &mut self,
         config: &Config,
         message: Message,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<File>,
         taken: bool,
     ) -> Result<Step, Refusal> {
         if let Message::Disconnect { reason, .. } = message {
@@ -83,6 +88,16 @@ impl Handshake {
             Self::Client(client) => client.handle(config, message),
         }
     }
+
+    /// Takes what has become of the work that was asked for last.
+    pub(super) fn done(&mut self, config: &Config, done: Done) -> Step {
+        match (self, done) {
+            (Self::Server(server), Done::Secured(ends)) => server.secured(config, ends),
+            (Self::Client(client), Done::Offered(offer)) => client.announce(config, offer),
+            (Self::Client(client), Done::Secured(ends)) => client.secured(ends),
+            (Self::Server(_), Done::Offered(_)) => unreachable!("servers ask for no memory"),
+        }
+    }
 }
 
 /// The side that listens.
@@ -90,7 +105,8 @@ impl Handshake {
 pub(super) struct ServerHandshake {
     state: ServerState,
     announced: Announced,
-    peer_program: String,
+    /// The peer's program, and then its name for the interface as well.
+    peer: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -98,6 +114,7 @@ enum ServerState {
     #[default]
     AwaitInit,
     AwaitConnect,
+    /// Nothing more is to come, but what is asked for as work.
     Done,
 }
 
@@ -119,7 +136,7 @@ impl ServerHandshake {
         &mut self,
         config: &Config,
         message: Message,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<File>,
         taken: bool,
     ) -> Result<Step, Refusal> {
         match (self.state, message) {
@@ -131,7 +148,7 @@ impl ServerHandshake {
                 self.add_ring(config, ring, descriptor)?;
             }
             (ServerState::AwaitConnect, Message::Connect { interface }) => {
-                return self.connect(config, interface, taken);
+                return self.connect(interface, taken);
             }
             _ => return Err("unexpected message".into()),
         }
@@ -154,7 +171,7 @@ impl ServerHandshake {
         if taken {
             return Err("already connected".into());
         }
-        self.peer_program = init.name.to_string();
+        self.peer = init.name.to_string();
         self.state = ServerState::AwaitConnect;
         Ok(())
     }
@@ -163,7 +180,7 @@ impl ServerHandshake {
         &mut self,
         index: u16,
         bytes: u64,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<File>,
     ) -> Result<(), Refusal> {
         if usize::from(index) != self.announced.regions.len() || index > REGION_INDEX_MAX {
             return Err("invalid region index".into());
@@ -176,7 +193,7 @@ impl ServerHandshake {
         &mut self,
         config: &Config,
         ring: AddRing,
-        descriptor: Option<OwnedFd>,
+        descriptor: Option<File>,
     ) -> Result<(), Refusal> {
         // Bounds what a client can make us hold; `adopt` finds rings announced twice.
         if self.announced.rings.len() >= 2 * usize::from(config.queue_pairs) {
@@ -186,20 +203,19 @@ impl ServerHandshake {
         Ok(())
     }
 
-    fn connect(
-        &mut self,
-        config: &Config,
-        interface: Text<NAME_BYTES>,
-        taken: bool,
-    ) -> Result<Step, Refusal> {
+    fn connect(&mut self, interface: Text<NAME_BYTES>, taken: bool) -> Result<Step, Refusal> {
         if taken {
             return Err("already connected".into());
         }
-        let ends = adopt(config, std::mem::take(&mut self.announced)).map_err(Refusal)?;
         self.state = ServerState::Done;
-        let peer = format!("{} of {}", interface, self.peer_program);
+        self.peer = format!("{interface} of {}", self.peer);
+        Ok(Step::Work(Work::Adopt(std::mem::take(&mut self.announced))))
+    }
+
+    fn secured(&mut self, config: &Config, ends: Vec<Ends>) -> Step {
         let answer = Message::Connected { interface: Text::new(&config.name) };
-        Ok(Step::Established(Some(answer), Established { ends, peer }))
+        let established = Established { ends, peer: std::mem::take(&mut self.peer) };
+        Step::Established(Some(answer), established)
     }
 }
 
@@ -207,39 +223,43 @@ impl ServerHandshake {
 #[derive(Debug, Default)]
 pub(super) struct ClientHandshake {
     state: ClientState,
-    peer_program: String,
+    /// The peer's program, and then its name for the interface as well.
+    peer: String,
 }
 
 #[derive(Debug, Default)]
 enum ClientState {
     #[default]
     AwaitHello,
-    /// Messages still to be sent, one for each acknowledgement.
-    AwaitAck(VecDeque<Parcel>, Vec<Ends>),
-    AwaitConnected(Vec<Ends>),
+    /// The server has yet to take our `init`.
+    AwaitWelcome(Hello),
+    /// Announcements still to be sent, one for each acknowledgement.
+    AwaitAck(Offer),
+    AwaitConnected(Offered),
+    /// Nothing more is to come, but what is asked for as work.
     Done,
 }
 
 impl ClientHandshake {
     fn handle(&mut self, config: &Config, message: Message) -> Result<Step, Refusal> {
         match (std::mem::replace(&mut self.state, ClientState::Done), message) {
-            (ClientState::AwaitHello, Message::Hello(hello)) => self.hello(config, &hello),
-            (ClientState::AwaitAck(left, ends), Message::Ack) => self.next(config, left, ends),
-            (ClientState::AwaitConnected(ends), Message::Connected { interface }) => {
-                Ok(self.connected(ends, interface))
+            (ClientState::AwaitHello, Message::Hello(hello)) => self.hello(config, hello),
+            (ClientState::AwaitWelcome(hello), Message::Ack) => Ok(Step::Work(Work::Offer(hello))),
+            (ClientState::AwaitAck(offer), Message::Ack) => Ok(self.announce(config, offer)),
+            (ClientState::AwaitConnected(offered), Message::Connected { interface }) => {
+                self.peer = format!("{interface} of {}", self.peer);
+                Ok(Step::Work(Work::Secure(offered)))
             }
             _ => Err("unexpected message".into()),
         }
     }
 
-    fn hello(&mut self, config: &Config, hello: &Hello) -> Result<Step, Refusal> {
+    fn hello(&mut self, config: &Config, hello: Hello) -> Result<Step, Refusal> {
         if !(hello.version_min..=hello.version_max).contains(&VERSION) {
             return Err("incompatible version, this side speaks 2.0".into());
         }
-        let offer = Offer::new(config, hello)
-            .map_err(|error| Refusal(format!("no memory for the link: {error}")))?;
-        self.peer_program = hello.name.to_string();
-        self.state = ClientState::AwaitAck(offer.announcements.into(), offer.ends);
+        self.peer = hello.name.to_string();
+        self.state = ClientState::AwaitWelcome(hello);
         let init = Init {
             version: VERSION,
             id: config.id,
@@ -250,24 +270,18 @@ impl ClientHandshake {
         Ok(Step::Reply((Message::Init(init), None)))
     }
 
-    fn next(
-        &mut self,
-        config: &Config,
-        mut left: VecDeque<Parcel>,
-        ends: Vec<Ends>,
-    ) -> Result<Step, Refusal> {
-        if let Some(parcel) = left.pop_front() {
-            self.state = ClientState::AwaitAck(left, ends);
-            return Ok(Step::Reply(parcel));
+    /// Announces the next part of the offer, or that this is all.
+    fn announce(&mut self, config: &Config, mut offer: Offer) -> Step {
+        if let Some(parcel) = offer.announcements.pop_front() {
+            self.state = ClientState::AwaitAck(offer);
+            return Step::Reply(parcel);
         }
-        self.state = ClientState::AwaitConnected(ends);
-        Ok(Step::Reply((Message::Connect { interface: Text::new(&config.name) }, None)))
+        self.state = ClientState::AwaitConnected(offer.offered);
+        Step::Reply((Message::Connect { interface: Text::new(&config.name) }, None))
     }
 
-    fn connected(&mut self, mut ends: Vec<Ends>, interface: Text<NAME_BYTES>) -> Step {
-        ends.iter_mut().filter_map(|ends| ends.receiver.as_mut()).for_each(|end| end.start());
-        let peer = format!("{} of {}", interface, self.peer_program);
-        Step::Established(None, Established { ends, peer })
+    fn secured(&mut self, ends: Vec<Ends>) -> Step {
+        Step::Established(None, Established { ends, peer: std::mem::take(&mut self.peer) })
     }
 }
 

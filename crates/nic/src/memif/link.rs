@@ -1,11 +1,13 @@
 //! What a handshake ends in: the shared memory of a link, cut into the ends that its queues use.
 //!
-//! The client lays the memory out ([`Offer`]); the server maps what the client offers ([`adopt`]).
+//! The client lays the memory out ([`Offer`]); the server maps what the client offers ([`adopt`]). Both
+//! take their time, and are `work`.
 //!
 //! ```text
 //! region 0:  S2M ring 0 .. S2M ring n | M2S ring 0 .. M2S ring m | (page) buffers of each ring in turn
 //! ```
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -20,6 +22,8 @@ use super::receiver::Receiver;
 use super::region::{REGION_BYTES_TOTAL_MAX, Region};
 use super::ring::{HEADER_BYTES, Ring, ring_bytes};
 use super::sender::Sender;
+use super::work::Wanted;
+use crate::strangers::{Account, File};
 
 const PAGE_BYTES: usize = 4096;
 
@@ -33,37 +37,43 @@ pub(super) struct Ends {
 /// A message and the descriptor that goes with it.
 pub(super) type Parcel = (Message, Option<OwnedFd>);
 
-/// What a client offers: its ends, and the messages that tell the server of the others.
+/// What a client offers: the messages that tell the server of it, and its own part.
 #[derive(Debug)]
 pub(super) struct Offer {
-    pub(super) ends: Vec<Ends>,
-    pub(super) announcements: Vec<Parcel>,
+    /// First, so that it goes first, while the memory is still mapped: closing the last descriptor of it
+    /// is nothing for an engine.
+    pub(super) announcements: VecDeque<Parcel>,
+    pub(super) offered: Offered,
+}
+
+/// A client's part of the link, not to be used before it is secured.
+#[derive(Debug)]
+pub(super) struct Offered {
+    ends: Vec<Ends>,
+    memory: Arc<[Region]>,
+    file: File,
 }
 
 impl Offer {
     /// Creates memory, rings and doorbells: as many and as large as `config` says and `hello` allows.
-    pub(super) fn new(config: &Config, hello: &Hello) -> io::Result<Self> {
+    pub(super) fn new(config: &Config, hello: &Hello, account: &Account) -> io::Result<Self> {
         let layout = Layout::new(config, hello);
-        let (region, memory_fd) = Region::create(layout.bytes())?;
-        let memory: Arc<[Region]> = Arc::new([region]);
+        let (region, file) = Region::create(layout.bytes(), account)?;
+        let file = File::new(file, account.clone());
+        let theirs = file.as_fd().try_clone_to_owned()?;
         let region_message = Message::AddRegion { index: 0, bytes: layout.bytes() as u64 };
-        let mut offer =
-            Self { ends: Vec::new(), announcements: vec![(region_message, Some(memory_fd))] };
-        offer.ends.resize_with(usize::from(config.queue_pairs), Ends::default);
+        let offered = Offered { ends: Vec::new(), memory: Arc::new([region]), file };
+        let mut offer = Self { announcements: [(region_message, Some(theirs))].into(), offered };
+        offer.offered.ends.resize_with(usize::from(config.queue_pairs), Ends::default);
         for number in 0..layout.rings() {
-            offer.add_ring(config, &layout, &memory, number)?;
+            offer.add_ring(config, &layout, number)?;
         }
         Ok(offer)
     }
 
-    fn add_ring(
-        &mut self,
-        config: &Config,
-        layout: &Layout,
-        memory: &Arc<[Region]>,
-        number: usize,
-    ) -> io::Result<()> {
+    fn add_ring(&mut self, config: &Config, layout: &Layout, number: usize) -> io::Result<()> {
         let announcement = layout.announcement(number);
+        let memory = &self.offered.memory;
         let ring = ring_at(memory, &announcement).expect("the layout fits the region made for it");
         ring.initialize();
         let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
@@ -71,7 +81,7 @@ impl Offer {
         let theirs = doorbell.try_clone()?;
         let (memory, buffers) = (memory.clone(), Some(layout.buffers(number)));
         let bytes_max = config.frame_bytes_max;
-        let ends = &mut self.ends[usize::from(announcement.index)];
+        let ends = &mut self.offered.ends[usize::from(announcement.index)];
         match announcement.direction {
             Direction::S2m => {
                 ends.sender = Some(Sender::new(ring, memory, buffers, bytes_max, doorbell));
@@ -80,8 +90,17 @@ impl Offer {
                 ends.receiver = Some(Receiver::new(ring, memory, buffers, bytes_max, doorbell));
             }
         }
-        self.announcements.push((Message::AddRing(announcement), Some(theirs)));
+        self.announcements.push_back((Message::AddRing(announcement), Some(theirs)));
         Ok(())
+    }
+}
+
+impl Offered {
+    /// Secures the memory, now that the server has mapped it, and gives all buffers to the server.
+    pub(super) fn secure(mut self, wanted: &Wanted) -> Result<Vec<Ends>, String> {
+        self.memory.iter().try_for_each(|region| region.secure(self.file.as_fd(), wanted))?;
+        self.ends.iter_mut().filter_map(|ends| ends.receiver.as_mut()).for_each(Receiver::start);
+        Ok(self.ends)
     }
 }
 
@@ -159,19 +178,29 @@ pub(super) fn region_bytes(config: &Config) -> u64 {
 #[derive(Debug, Default)]
 pub(super) struct Announced {
     /// Size and descriptor of each region, by index.
-    pub(super) regions: Vec<(u64, OwnedFd)>,
+    pub(super) regions: Vec<(u64, File)>,
     /// Rings with their interrupts, in the order in which they came.
-    pub(super) rings: Vec<(AddRing, OwnedFd)>,
+    pub(super) rings: Vec<(AddRing, File)>,
 }
 
-/// Maps what a client has announced. An error says what is wrong with it.
-pub(super) fn adopt(config: &Config, announced: Announced) -> Result<Vec<Ends>, String> {
+/// Maps and secures what a client has announced. An error says what is wrong with it.
+pub(super) fn adopt(
+    config: &Config,
+    announced: Announced,
+    account: &Account,
+    wanted: &Wanted,
+) -> Result<Vec<Ends>, String> {
     let total = announced.regions.iter().fold(0u64, |sum, (bytes, _)| sum.saturating_add(*bytes));
     if total > REGION_BYTES_TOTAL_MAX {
-        return Err(format!("regions of {total} bytes together, more than 1 GiB"));
+        return Err(format!("regions of {total} bytes, more than 1 GiB; choose smaller rings"));
     }
-    let regions = announced.regions.iter().map(|(bytes, fd)| Region::adopt(fd.as_fd(), *bytes));
-    let memory: Arc<[Region]> = regions.collect::<Result<Vec<_>, _>>()?.into();
+    let regions = &announced.regions;
+    let mapped = regions.iter().map(|(bytes, file)| Region::adopt(file.as_fd(), *bytes, account));
+    // All of them first, since a file that is secured is mapped no more.
+    let memory: Arc<[Region]> = mapped.collect::<Result<Vec<_>, _>>()?.into();
+    for (region, (_, file)) in memory.iter().zip(regions) {
+        region.secure(file.as_fd(), wanted)?;
+    }
     let mut ends = Vec::new();
     ends.resize_with(usize::from(config.queue_pairs), Ends::default);
     for (ring, doorbell) in announced.rings {
@@ -188,7 +217,7 @@ fn adopt_ring(
     memory: &Arc<[Region]>,
     ends: &mut [Ends],
     announcement: AddRing,
-    doorbell: OwnedFd,
+    doorbell: File,
 ) -> Result<(), String> {
     let ends = ends.get_mut(usize::from(announcement.index)).ok_or("ring index out of range")?;
     if announcement.private_header_bytes != 0 {
@@ -199,6 +228,7 @@ fn adopt_ring(
         return Err("wrong ring cookie".into());
     }
     check_doorbell(&doorbell)?;
+    let doorbell = doorbell.into_inner();
     let (memory, bytes_max) = (memory.clone(), config.frame_bytes_max);
     let taken = match announcement.direction {
         Direction::S2m => {
@@ -219,7 +249,7 @@ fn ring_at(memory: &Arc<[Region]>, at: &AddRing) -> Option<Ring> {
 
 /// A doorbell must be an eventfd, which has no file type, unlike files, pipes and sockets; and writing
 /// to it must not wait.
-fn check_doorbell(doorbell: &OwnedFd) -> Result<(), String> {
+fn check_doorbell(doorbell: &File) -> Result<(), String> {
     let wrong = |error| format!("interrupt descriptor: {error}");
     let stat = rustix::fs::fstat(doorbell).map_err(wrong)?;
     // An anonymous inode's mode has no type bits, which `FileType` reports as unknown.

@@ -241,9 +241,14 @@ pub(super) const fn ring_bytes(size_log2: u8) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::strangers::{Account, SpareThreads};
+
+    fn region(bytes: usize) -> Region {
+        Region::create(bytes, &Account::new(7, SpareThreads::new("test"))).unwrap().0
+    }
 
     fn ring(direction: Direction) -> Ring {
-        let memory: Arc<[Region]> = Arc::new([Region::create(8192).unwrap().0]);
+        let memory: Arc<[Region]> = Arc::new([region(8192)]);
         let ring = Ring::new(memory, 0, 64, 3, direction).unwrap();
         ring.initialize();
         ring
@@ -287,7 +292,7 @@ mod tests {
 
     #[test]
     fn rings_outside_their_region_are_refused() {
-        let memory: Arc<[Region]> = Arc::new([Region::create(4096).unwrap().0]);
+        let memory: Arc<[Region]> = Arc::new([region(4096)]);
         let make = |region, offset, log2| {
             Ring::new(memory.clone(), region, offset, log2, Direction::S2m).is_some()
         };

@@ -125,7 +125,7 @@ impl Shared {
     }
 
     /// Wakes a queue. If the write fails the bell is rung already.
-    fn ring(&self, index: usize) {
+    pub(super) fn ring(&self, index: usize) {
         let _ = rustix::io::write(&self.bells[index], &1u64.to_ne_bytes());
     }
 

@@ -85,6 +85,11 @@ pub(super) fn connect_to(to: &Socket) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
+/// The user at the other end of a connection.
+pub(super) fn user_of(socket: impl AsFd) -> u32 {
+    rustix::net::sockopt::socket_peercred(socket).map_or(u32::MAX, |peer| peer.uid.as_raw())
+}
+
 /// Sends a packet, with its descriptor if it has one. A full socket is an error: a peer that keeps to
 /// the protocol never has more than a packet or two waiting.
 pub(super) fn send(socket: impl AsFd, parcel: &Parcel) -> io::Result<()> {

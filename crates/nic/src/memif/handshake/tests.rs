@@ -1,13 +1,15 @@
 //! Conversations without sockets.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{MemfdFlags, SealFlags, ftruncate, memfd_create};
 
 use super::*;
 use crate::memif::message::Direction;
+use crate::memif::work::Patience;
 use crate::memif::{Role, Socket};
+use crate::strangers::{Account, SpareThreads};
 
 fn config() -> Config {
     Config::new(Socket::Abstract("none".into()), Role::Server, [2, 0, 0, 0, 0, 1])
@@ -56,12 +58,32 @@ fn conversation() -> Vec<Parcel> {
     ]
 }
 
+fn account() -> Account {
+    Account::new(7, SpareThreads::new("test"))
+}
+
+/// The next step that is no work, which is done at once.
+fn after_work(handshake: &mut Handshake, config: &Config, step: Step) -> Result<Step, Refusal> {
+    let Step::Work(work) = step else { return Ok(step) };
+    let patience = Patience::default();
+    let done = work.run(config, &account(), &patience.wanted()).map_err(Refusal)?;
+    Ok(handshake.done(config, done))
+}
+
+/// Says this to a handshake, and has the work done that it asks for.
+fn say(handshake: &mut Handshake, config: &Config, parcel: Parcel) -> Result<Step, Refusal> {
+    let (message, descriptor) = parcel;
+    let file = descriptor.map(|descriptor| File::new(descriptor, account()));
+    let step = handshake.handle(config, message, file, false)?;
+    after_work(handshake, config, step)
+}
+
 /// Says all of it to a server; the last step or the first refusal.
 fn talk(parcels: Vec<Parcel>) -> Result<Step, Refusal> {
     let mut server = Handshake::Server(ServerHandshake::default());
     let mut last = Err("nothing said".into());
-    for (message, descriptor) in parcels {
-        last = Ok(server.handle(&config(), message, descriptor, false)?);
+    for parcel in parcels {
+        last = Ok(say(&mut server, &config(), parcel)?);
     }
     last
 }
@@ -89,24 +111,36 @@ fn our_own_roles_understand_each_other() {
     let mut client = Handshake::Client(ClientHandshake::default());
     let mut to_client = ServerHandshake::hello(&config);
     loop {
-        match client.handle(&config, to_client, None, false).unwrap() {
-            Step::Reply((message, descriptor)) => {
-                match server.handle(&config, message, descriptor, false).unwrap() {
-                    Step::Reply((answer, None)) => to_client = answer,
-                    Step::Established(Some(answer), there) => {
-                        assert_eq!(there.ends.len(), 3);
-                        to_client = answer;
-                    }
-                    other => panic!("{other:?}"),
+        match say(&mut client, &config, (to_client, None)).unwrap() {
+            Step::Reply(parcel) => match say(&mut server, &config, parcel).unwrap() {
+                Step::Reply((answer, None)) => to_client = answer,
+                Step::Established(Some(answer), there) => {
+                    assert_eq!(there.ends.len(), 3);
+                    to_client = answer;
                 }
-            }
+                other => panic!("{other:?}"),
+            },
             Step::Established(None, here) => {
                 assert!(here.ends.iter().all(|ends| ends.sender.is_some()));
+                assert_eq!(here.peer, format!("clearway0 of {}", program()));
                 return;
             }
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// The client's memory is made when the server has taken its `init`, and not for whoever says hello.
+#[test]
+fn work_is_asked_for_when_it_is_due() {
+    let mut client = Handshake::Client(ClientHandshake::default());
+    let hello = ServerHandshake::hello(&config());
+    let step = client.handle(&config(), hello, None, false);
+    assert!(matches!(step, Ok(Step::Reply((Message::Init(_), None)))));
+    let step = client.handle(&config(), Message::Ack, None, false);
+    assert!(matches!(step, Ok(Step::Work(Work::Offer(_)))));
+    let early = client.handle(&config(), Message::Ack, None, false);
+    assert_eq!(early.unwrap_err().0, "unexpected message");
 }
 
 #[test]
@@ -120,6 +154,13 @@ fn every_wrong_order_is_refused() {
         "unexpected message"
     );
     assert_eq!(refusal(|parcels| parcels.push((Message::Ack, None))), "unexpected message");
+    assert!(
+        refusal(|parcels| {
+            let again = Message::Connect { interface: Text::new("again") };
+            parcels.push((again, None));
+        })
+        .contains("unexpected")
+    );
     for message in [Message::Ack, ServerHandshake::hello(&config())] {
         assert_eq!(talk(vec![(message, None)]).unwrap_err().0, "unexpected message");
     }
@@ -141,7 +182,7 @@ fn wrong_regions_are_refused() {
     assert!(with(1, REGION_BYTES, Some(memory())).contains("region index"));
     assert!(with(0, REGION_BYTES, None).contains("descriptor"));
     assert!(with(0, REGION_BYTES + 1, Some(memory())).contains("in memory of"));
-    assert!(with(0, u64::MAX, Some(memory())).contains("more than 1 GiB"));
+    assert!(with(0, u64::MAX, Some(memory())).contains("choose smaller rings"));
     assert!(with(0, 0, Some(memory())).contains("region of 0 bytes"));
     assert!(with(0, 4096, Some(memory())).contains("ring outside its region"));
     let unsealed = memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
@@ -194,26 +235,26 @@ fn a_client_refuses_other_versions_and_wrong_order() {
         let Message::Hello(hello) = ServerHandshake::hello(&config()) else { unreachable!() };
         Message::Hello(Hello { version_min: version, version_max: version, ..hello })
     };
-    let say = |messages: &[Message]| {
+    let hear = |messages: &[Message]| {
         let mut client = Handshake::Client(ClientHandshake::default());
         messages
             .iter()
-            .try_for_each(|message| client.handle(&config(), *message, None, false).map(drop))
+            .try_for_each(|message| say(&mut client, &config(), (*message, None)).map(drop))
             .map_err(|refusal| refusal.0)
     };
-    assert!(say(&[hello(VERSION)]).is_ok());
-    assert!(say(&[hello(VERSION + 1)]).unwrap_err().contains("version"));
+    assert!(hear(&[hello(VERSION)]).is_ok());
+    assert!(hear(&[hello(VERSION + 1)]).unwrap_err().contains("version"));
     let connected = Message::Connected { interface: Text::new("x") };
-    assert!(say(&[connected]).unwrap_err().contains("unexpected"));
-    assert!(say(&[hello(VERSION), connected]).unwrap_err().contains("unexpected"));
-    assert!(say(&[hello(VERSION), hello(VERSION)]).unwrap_err().contains("unexpected"));
+    assert!(hear(&[connected]).unwrap_err().contains("unexpected"));
+    assert!(hear(&[hello(VERSION), connected]).unwrap_err().contains("unexpected"));
+    assert!(hear(&[hello(VERSION), hello(VERSION)]).unwrap_err().contains("unexpected"));
 }
 
 #[test]
 fn a_server_with_room_for_anything_gets_what_the_config_says() {
     let Message::Hello(hello) = ServerHandshake::hello(&config()) else { unreachable!() };
     let unlimited = Hello { m2s_ring_max: u16::MAX, s2m_ring_max: u16::MAX, ..hello };
-    assert_eq!(Offer::new(&config(), &unlimited).unwrap().announcements.len(), 3);
+    assert_eq!(Offer::new(&config(), &unlimited, &account()).unwrap().announcements.len(), 3);
     let tiny = Hello { ring_size_log2_max: 0, ..hello };
-    assert_eq!(Offer::new(&config(), &tiny).unwrap().announcements.len(), 3);
+    assert_eq!(Offer::new(&config(), &tiny, &account()).unwrap().announcements.len(), 3);
 }
