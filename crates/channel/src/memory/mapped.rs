@@ -19,7 +19,9 @@
 //! map as well, in `MADV_PAGEOUT` as in `mbind` and `move_pages`); and `MADV_COLLAPSE`, which makes a huge
 //! page of small ones, once for each 2 MiB, while it copies them.
 
+use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::Ordering::Relaxed;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -29,7 +31,11 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{Memory, Origin};
-use crate::layout::{Areas, Sizes};
+use crate::layout::{Areas, PAGE_BYTES, Sizes};
+
+/// How much is filled, locked or given back at a time. All threads of the process that change its
+/// mappings wait for that long.
+const PIECE_BYTES: usize = 16 << 20;
 
 /// What the daemon seals it with: it can neither shrink (which would kill whoever touches the missing
 /// page) nor grow.
@@ -52,6 +58,7 @@ pub(crate) fn create(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
     rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, areas.total_bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, daemon_seals())?;
     let memory = map(fd.as_fd(), areas)?;
+    memory.fill()?;
     memory.lock();
     memory.write_header(sizes);
     Ok((Arc::new(memory), fd))
@@ -67,6 +74,7 @@ pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>
         return Ok(None);
     }
     let memory = map(fd.as_fd(), areas)?;
+    memory.fill()?;
     rustix::fs::fcntl_add_seals(fd, app_seals())?;
     Ok(Some(Arc::new(memory)))
 }
@@ -79,41 +87,65 @@ impl Memory {
         if !seals.contains(daemon_seals() | SealFlags::FUTURE_WRITE) {
             return Ok(false);
         }
-        // SAFETY: filling in pages of our own mapping changes no bytes of it.
-        let filled = unsafe {
-            let base = self.base.as_ptr().cast();
-            rustix::mm::madvise(base, self.bytes, Advice::LinuxPopulateWrite)
-        };
-        match filled {
-            // Before Linux 5.14 a hole costs the engine a page fault, and no more than that.
-            Ok(()) | Err(Errno::INVAL) => Ok(true),
-            Err(error) => Err(error.into()),
+        self.fill().map(|()| true)
+    }
+
+    /// Has all pages there, at once: a page fault costs as much as ten messages.
+    fn fill(&self) -> io::Result<()> {
+        for (piece, bytes) in pieces(self.base, self.bytes) {
+            // SAFETY: filling in pages of our own mapping changes no bytes of it.
+            match unsafe { rustix::mm::madvise(piece, bytes, Advice::LinuxPopulateWrite) } {
+                Ok(()) => {}
+                // Before Linux 5.14.
+                Err(Errno::INVAL) => {
+                    self.touch();
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, page by page. What they hold stays as it is, whoever else may be writing there.
+    fn touch(&self) {
+        for page in (0..self.bytes).step_by(PAGE_BYTES) {
+            self.word(page).fetch_or(0, Relaxed);
         }
     }
 
     /// Keeps it out of swap. Beyond the limit on locked memory it stays as it is.
     fn lock(&self) {
         // SAFETY: locking pages of our own mapping changes no bytes of it.
-        let _ = unsafe { rustix::mm::mlock(self.base.as_ptr().cast(), self.bytes) };
+        let lock = |(piece, bytes)| unsafe { rustix::mm::mlock(piece, bytes) };
+        let _ = pieces(self.base, self.bytes).try_for_each(lock);
     }
+}
+
+/// Address and length of each piece of a mapping.
+fn pieces(base: NonNull<u8>, bytes: usize) -> impl Iterator<Item = (*mut c_void, usize)> {
+    (0..bytes).step_by(PIECE_BYTES).map(move |start| {
+        let address = base.as_ptr().wrapping_add(start);
+        (address.cast(), PIECE_BYTES.min(bytes - start))
+    })
 }
 
 fn map(fd: BorrowedFd<'_>, areas: Areas) -> io::Result<Memory> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // Populated at once: a page fault costs as much as ten messages.
-    let flags = MapFlags::SHARED | MapFlags::POPULATE;
+    let (bytes, flags) = (areas.total_bytes, MapFlags::SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
-    let base =
-        unsafe { rustix::mm::mmap(null_mut(), areas.total_bytes, protection, flags, fd, 0)? };
+    let base = unsafe { rustix::mm::mmap(null_mut(), bytes, protection, flags, fd, 0)? };
     let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Memory { base, bytes: areas.total_bytes, areas, origin: Origin::Mapped })
+    Ok(Memory { base, bytes, areas, origin: Origin::Mapped })
 }
 
 /// Ends a mapping that `map` made.
 pub(super) fn unmap(base: NonNull<u8>, bytes: usize) {
-    // SAFETY: called by `Memory::drop` only, with what `map` returned; every pointer into the
-    // mapping is beside an `Arc<Memory>`, so none is left.
-    let _ = unsafe { rustix::mm::munmap(base.as_ptr().cast(), bytes) };
+    for (piece, bytes) in pieces(base, bytes) {
+        // SAFETY: called by `Memory::drop` only, with what `map` returned; every pointer into the
+        // mapping is beside an `Arc<Memory>`, so none is left.
+        let _ = unsafe { rustix::mm::munmap(piece, bytes) };
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What an app can try with its memory, against this kernel.
 
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
@@ -10,7 +10,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::mm::UserfaultfdFlags;
 
 use super::*;
-use crate::layout::PAGE_BYTES;
 
 /// Nothing here takes longer, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -125,6 +124,42 @@ fn holes_made_before_are_filled_before_an_engine_comes() {
     let _app = open(&fd, &sizes()).unwrap().unwrap();
     assert!(daemon.secure(fd.as_fd()).unwrap());
     assert_populated(&daemon);
+}
+
+/// Whoever fills large memory lets others change the mappings of the process in between: engines, which
+/// allocate, and workers for other users.
+#[test]
+fn large_memory_is_filled_piece_by_piece() {
+    let pool_bytes = 256 << 20;
+    let large =
+        Sizes { transmit_pool_bytes: pool_bytes, receive_pool_bytes: pool_bytes, ..sizes() };
+    let (memory, fd) = create(&large).unwrap();
+    rustix::fs::fallocate(&fd, HOLE, 0, large.total_bytes() as u64).unwrap();
+    let (ended, changes) = (AtomicBool::new(false), AtomicU32::new(0));
+    let during = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ended.load(Relaxed) {
+                // SAFETY: new memory, which nobody uses.
+                unsafe {
+                    let (read, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
+                    let page =
+                        rustix::mm::mmap_anonymous(null_mut(), PAGE_BYTES, read, flags).unwrap();
+                    rustix::mm::munmap(page, PAGE_BYTES).unwrap();
+                }
+                changes.fetch_add(1, Relaxed);
+            }
+        });
+        while changes.load(Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let before = changes.load(Relaxed);
+        memory.fill().unwrap();
+        let during = changes.load(Relaxed) - before;
+        ended.store(true, Relaxed);
+        during
+    });
+    let pieces = large.total_bytes() / PIECE_BYTES;
+    assert!(during >= 8, "{during} changes in the time of {pieces} pieces");
 }
 
 /// `struct uffdio_api` and `struct uffdio_register` of linux/userfaultfd.h.
