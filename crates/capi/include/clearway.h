@@ -220,6 +220,15 @@ typedef struct clearway_options {
    * one second.
    */
   uint64_t linger_ns;
+  /**
+   * Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or of
+   * the user to whom the socket's directory belongs, if nobody else can replace that.
+   */
+  uint32_t daemon_user_given;
+  /**
+   * See above.
+   */
+  uint32_t daemon_user;
 } clearway_options;
 
 /**

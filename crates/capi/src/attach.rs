@@ -54,6 +54,11 @@ pub struct clearway_options {
     /// How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
     /// one second.
     pub linger_ns: u64,
+    /// Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or of
+    /// the user to whom the socket's directory belongs, if nobody else can replace that.
+    pub daemon_user_given: u32,
+    /// See above.
+    pub daemon_user: u32,
 }
 
 /// Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
@@ -123,6 +128,9 @@ unsafe fn choose(
     }
     if options.linger_ns != 0 {
         chosen.linger = std::time::Duration::from_nanos(options.linger_ns);
+    }
+    if options.daemon_user_given != 0 {
+        chosen.daemon_user = Some(options.daemon_user);
     }
     Ok(())
 }

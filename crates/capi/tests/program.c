@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const int64_t SECOND = 1000000000;
 
@@ -25,6 +26,18 @@ static clearway_channel *attach(const char *socket, uint32_t waiting) {
     clearway_channel *channel = NULL;
     CHECK(clearway_attach("program", &options, &channel) == 0 && channel);
     return channel;
+}
+
+/* The daemon is of this user, and another is expected. */
+static void wrong_daemon(const char *socket) {
+    clearway_options options = {0};
+    options.size = sizeof options;
+    options.socket = socket;
+    options.daemon_user_given = 1;
+    options.daemon_user = (uint32_t)getuid() + 1;
+    clearway_channel *channel = NULL;
+    CHECK(clearway_attach("program", &options, &channel) == CLEARWAY_NO_DAEMON && !channel);
+    CHECK(strstr(clearway_last_error(), "as the app says"));
 }
 
 static void by_copy(clearway_channel *channel, uint64_t connection) {
@@ -131,6 +144,7 @@ static void texts(void) {
 int main(int count, char **words) {
     CHECK(count == 3);
     clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2]));
+    wrong_daemon(words[1]);
     uint64_t connection;
     CHECK(clearway_connect(channel, "10.0.0.2", 7, 10 * SECOND, &connection) == 0);
     for (int round = 0; round < 50; round++) {

@@ -99,7 +99,7 @@ impl From<SocketAddr> for ListenAddress {
 impl Channel {
     /// Opens a channel to the daemon.
     pub fn attach(options: &Options) -> Result<Self, Error> {
-        let mut session = Session::connect(&options.socket)?;
+        let mut session = Session::connect(&options.socket, options.daemon_user)?;
         let (end, engine) = session.attach(options)?;
         Self::new(end, engine, Host::Daemon(session), options)
     }

@@ -90,6 +90,19 @@ pub enum Error {
         #[source]
         cause: io::Error,
     },
+    /// Somebody else answers in the daemon's place.
+    #[error(
+        "user {answered} answers at {}, where the daemon should be of {whom}; set CLEARWAY_SOCKET to the right daemon's socket, or expect that user (`daemon_user` of the options)",
+        path.display()
+    )]
+    WrongDaemon {
+        /// Where.
+        path: PathBuf,
+        /// Who listens there.
+        answered: u32,
+        /// Who should.
+        whom: String,
+    },
     /// The daemon has gone away, or has ended the session.
     #[error("{message}")]
     DaemonGone {
@@ -127,7 +140,7 @@ impl Error {
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
             Self::FrameLength { .. } => Code::Invalid,
-            Self::NoDaemon { .. } => Code::NoDaemon,
+            Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,

@@ -58,6 +58,7 @@ mod error;
 mod event;
 mod frames;
 mod host;
+mod identity;
 mod options;
 mod receive;
 mod send;

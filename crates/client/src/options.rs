@@ -11,6 +11,10 @@ pub struct Options {
     /// The daemon's control socket. By default `CLEARWAY_SOCKET`, else the user's own daemon if
     /// there is one, else the system's.
     pub socket: PathBuf,
+    /// Which user's daemon it has to be. By default that of root, of the app's own user, or of the user to
+    /// whom the socket's directory belongs, if nobody else can replace that; any other is refused
+    /// ([`crate::Error::WrongDaemon`]).
+    pub daemon_user: Option<u32>,
     /// The app's name in `clearway status`: up to 64 bytes.
     pub app: String,
     /// Which engine of the daemon to use: its name (`eth0/1`) or number in `clearway status`, or the name
@@ -33,6 +37,7 @@ impl Options {
     pub fn new(app: impl Into<String>) -> Self {
         Self {
             socket: control::client_path(),
+            daemon_user: None,
             app: app.into(),
             engine: None,
             exclusive: false,

@@ -10,7 +10,7 @@ use clearway_channel::{AppEnd, Code, Handover};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::{Error, Options, wait};
+use crate::{Error, Options, identity, wait};
 
 /// How long the daemon's control plane may take for an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -22,7 +22,8 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn connect(path: &Path) -> Result<Self, Error> {
+    /// Connects to the daemon at `path`, if that is who it should be.
+    pub(crate) fn connect(path: &Path, daemon_user: Option<u32>) -> Result<Self, Error> {
         let no_daemon = |cause: io::Error| Error::NoDaemon { path: path.to_owned(), cause };
         let address = SocketAddrUnix::new(path).map_err(|errno| no_daemon(errno.into()))?;
         let socket = rustix::net::socket_with(
@@ -32,6 +33,7 @@ impl Session {
             None,
         )?;
         rustix::net::connect(&socket, &address).map_err(|errno| no_daemon(errno.into()))?;
+        identity::check(socket.as_fd(), path, daemon_user)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self { socket, given_up: 0 })
     }
