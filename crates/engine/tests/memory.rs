@@ -259,6 +259,34 @@ fn a_release_tries_the_next_in_line_and_no_more() {
     assert_eq!(senders.len(), SENDERS, "each had its turn");
 }
 
+/// An idle turn tells of so many finished sends, and leaves the others to the next ones.
+#[test]
+fn an_idle_turn_tells_of_so_many_sends_and_no_more() {
+    const CONNECTIONS: usize = 2000;
+    const LONG: Sizes = Sizes { submission_entries: 4096, completion_entries: 4096, ..SIZES };
+    let mut world = World::new(28, Faults::default());
+    let mut sender = world.attach_with(0, LONG, CONNECTIONS as u32);
+    let mut receiver = world.attach_with(0, LONG, CONNECTIONS as u32);
+    world.listen(&receiver, 7000).expect("free");
+    let connections: Vec<u64> =
+        (0..CONNECTIONS).map(|_| world.connect(&mut sender, &mut receiver, 7000).0).collect();
+    settle(&mut world);
+    sender.poll();
+    for connection in connections {
+        assert!(sender.send(connection, &[7; 10]));
+    }
+    let mut turns = 0;
+    while sender.unfinished() > 0 {
+        let before = sender.unfinished();
+        world.turn_alone(0);
+        sender.poll();
+        let told = before - sender.unfinished();
+        assert!(told <= 256, "{told} in one turn");
+        turns += 1;
+        assert!(turns < 1000, "{} are never told", sender.unfinished());
+    }
+}
+
 /// Nor do many releases in one turn have all that wait tried in that turn.
 #[test]
 fn a_turn_tries_so_many_and_no_more() {

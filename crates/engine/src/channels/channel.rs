@@ -197,14 +197,17 @@ impl Channel {
         }
     }
 
-    /// Tells of all finished sends that no message has told of. For turns with nothing else to do.
-    pub(crate) fn tell_sent(&mut self) {
-        while let Some(slot) = self.untold.pop() {
+    /// Tells of finished sends that no message has told of, of this many connections at most. For turns with
+    /// nothing else to do. Returns of how many.
+    pub(crate) fn tell_sent(&mut self, connections_max: usize) -> usize {
+        for told in 0..connections_max {
+            let Some(slot) = self.untold.pop() else { return told };
             if let Some(connection) = self.connections.at(slot) {
                 connection.is_untold = false;
             }
             self.tell_sent_of(slot);
         }
+        connections_max
     }
 
     /// Gives the app a message in `buffer`.

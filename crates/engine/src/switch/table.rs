@@ -80,9 +80,10 @@ pub(crate) struct Switch {
     pub(super) senders: VecDeque<VifKey>,
     /// VIFs that were given frames, or have sent some, in this turn.
     pub(super) touched: Vec<VifKey>,
-    /// The Ethernet addresses of this host: the NIC's first, then those of VIFs that have one of
-    /// their own, once per VIF.
-    macs: Vec<u64>,
+    /// The NIC's Ethernet address.
+    mac: u64,
+    /// Those of VIFs that have one of their own, in order, and how many VIFs have each.
+    macs: Vec<(u64, u32)>,
 }
 
 impl Switch {
@@ -99,7 +100,8 @@ impl Switch {
             captures: Vec::new(),
             senders: VecDeque::new(),
             touched: Vec::new(),
-            macs: vec![mac_number(mac)],
+            mac: mac_number(mac),
+            macs: Vec::new(),
         };
         switch.set_services(services);
         switch
@@ -132,7 +134,8 @@ impl Switch {
             return Destination::Both;
         }
         let mac = digest.field(fields::MAC_DESTINATION);
-        if self.macs.contains(&mac) { Destination::Here } else { Destination::Wire }
+        let is_here = mac == self.mac || self.place_of_mac(mac).is_ok();
+        if is_here { Destination::Here } else { Destination::Wire }
     }
 
     /// True if a copy or a capture may be wanted of what passes.
@@ -144,7 +147,7 @@ impl Switch {
     /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.
     #[inline]
     pub(crate) fn is_simple(&self) -> bool {
-        self.macs.len() == 1 && !self.has_onlookers()
+        self.macs.is_empty() && !self.has_onlookers()
     }
 
     /// True if somebody captures.

@@ -75,16 +75,28 @@ impl Switch {
 
     pub(in crate::switch) fn add_mac(&mut self, mac: MacAddress) {
         let mac = mac_number(mac);
-        if mac != self.macs[0] {
-            self.macs.push(mac);
+        if mac == self.mac {
+            return;
+        }
+        match self.place_of_mac(mac) {
+            Ok(place) => self.macs[place].1 += 1,
+            Err(place) => self.macs.insert(place, (mac, 1)),
         }
     }
 
     pub(in crate::switch) fn remove_mac(&mut self, mac: MacAddress) {
-        let mac = mac_number(mac);
-        if let Some(index) = self.macs.iter().skip(1).position(|other| *other == mac) {
-            self.macs.remove(index + 1);
+        let Ok(place) = self.place_of_mac(mac_number(mac)) else { return };
+        let (_, vifs) = &mut self.macs[place];
+        *vifs -= 1;
+        if *vifs == 0 {
+            self.macs.remove(place);
         }
+    }
+
+    /// Where an address of VIFs is, or where it would have to be.
+    #[inline]
+    pub(super) fn place_of_mac(&self, mac: u64) -> Result<usize, usize> {
+        self.macs.binary_search_by_key(&mac, |(other, _)| *other)
     }
 
     /// Nobody has the entry any more.
@@ -126,19 +138,27 @@ impl Switch {
     /// The channel's app is gone, and all that it had here goes with it.
     pub(crate) fn remove_channel(&mut self, channel: u32) {
         self.captures.retain(|capture| capture.channel != channel);
+        self.senders.retain(|key| key.channel != channel);
+        self.touched.retain(|key| key.channel != channel);
         let of_channel = self.keys.values().filter(|key| key.channel == channel);
         for key in of_channel.copied().collect::<Vec<_>>() {
-            self.take(key.slot());
+            self.take_out(key.slot());
         }
     }
 
     fn take(&mut self, slot: usize) -> Option<Vif> {
-        let vif = self.vifs[slot].take()?;
-        self.unregister(vif.entry);
+        let vif = self.take_out(slot)?;
         let key = VifKey { slot: slot as u32, channel: vif.channel };
-        self.keys.remove(&(vif.channel, vif.id));
         self.senders.retain(|other| *other != key);
         self.touched.retain(|other| *other != key);
+        Some(vif)
+    }
+
+    /// Takes a VIF out of all but the lists of a turn.
+    fn take_out(&mut self, slot: usize) -> Option<Vif> {
+        let vif = self.vifs[slot].take()?;
+        self.unregister(vif.entry);
+        self.keys.remove(&(vif.channel, vif.id));
         self.remove_mac(vif.spec.mac);
         self.free.push(slot as u32);
         Some(vif)

@@ -297,6 +297,63 @@ fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
     assert_eq!(owner(&mut switch, to(before[0], MESSAGES)), messages);
 }
 
+/// Of several VIFs with an address of the same, the last takes it along; the NIC's own stays for good.
+#[test]
+fn addresses_of_vifs_last_as_long_as_one_of_them() {
+    let mut switch = switch(&[v4(1)]);
+    let at = |last| [2, 9, 9, 9, 9, last];
+    let is_here = |switch: &Switch, mac: MacAddress| {
+        let mut frame = mac.to_vec();
+        frame.extend([2, 1, 1, 1, 1, 1, 8, 6]);
+        frame.resize(60, 0);
+        matches!(switch.destination(&Digest::of(&frame)), Destination::Here)
+    };
+    for last in [7, 3, 5, 3] {
+        switch.add_mac(at(last));
+    }
+    switch.add_mac(MAC);
+    assert!([3, 5, 7].iter().all(|last| is_here(&switch, at(*last))));
+    assert!(!is_here(&switch, at(4)) && !switch.is_simple());
+    switch.remove_mac(at(3));
+    assert!(is_here(&switch, at(3)), "one is left");
+    for last in [3, 5, 7, 7] {
+        switch.remove_mac(at(last));
+        assert!(!is_here(&switch, at(last)));
+    }
+    switch.remove_mac(MAC);
+    assert!(is_here(&switch, MAC) && switch.is_simple());
+}
+
+/// Looking for an address takes no longer for thousands of VIFs with addresses of their own.
+#[test]
+fn addresses_of_thousands_of_vifs_are_found_at_once() {
+    let digests: Vec<Digest> = (0..1000u16)
+        .map(|number| {
+            let [a, b] = number.to_be_bytes();
+            let mut frame = vec![2, 8, 8, 8, a, b, 2, 1, 1, 1, 1, 1, 8, 6];
+            frame.resize(60, 0);
+            Digest::of(&frame)
+        })
+        .collect();
+    let time = |vifs: u16| {
+        let mut switch = switch(&[v4(1)]);
+        for number in 0..vifs {
+            let [a, b] = number.to_be_bytes();
+            switch.add_mac([2, 9, 9, 9, a, b]);
+        }
+        let once = || {
+            let began = std::time::Instant::now();
+            for digest in &digests {
+                std::hint::black_box(switch.destination(digest));
+            }
+            began.elapsed()
+        };
+        (0..50).map(|_| once()).min().unwrap()
+    };
+    let (few, many) = (time(8), time(8192));
+    assert!(many < few * 20, "{few:?} with 8, {many:?} with 8192");
+}
+
 /// An entry that stays is not touched by the change of another.
 #[test]
 fn services_that_stay_keep_their_entries() {
