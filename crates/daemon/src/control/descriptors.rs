@@ -35,3 +35,27 @@ impl Descriptors {
         Err(refusal(Code::Limit, text))
     }
 }
+
+#[cfg(test)]
+impl Descriptors {
+    /// As if all were taken that are not reserved.
+    pub(super) const fn used_up() -> Self {
+        Self { reserved_from: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_64_are_reserved() {
+        let limit = getrlimit(Resource::Nofile).current.expect("a limit");
+        assert_eq!(Descriptors::of_this_process().reserved_from, limit - 64);
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let number = file.as_raw_fd() as u64;
+        let check = |reserved_from| Descriptors { reserved_from }.check(&file);
+        assert_eq!(check(number + 1), Ok(()));
+        assert_eq!(check(number).expect_err("reserved").code, Code::Limit);
+    }
+}

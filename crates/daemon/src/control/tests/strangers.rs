@@ -6,13 +6,34 @@ use std::sync::mpsc::channel;
 
 use rustix::fs::FallocateFlags;
 use rustix::net::sockopt::set_socket_linger;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, recv, sendmsg};
 
 use super::*;
 use crate::control::REFUSED_PER_USER_MAX;
+use crate::control::descriptors::Descriptors;
 
 /// The user that owns nothing.
 const NOBODY: u32 = 65534;
+/// One that the policy of these tests names.
+const NAMED: u32 = 12345;
+
+/// Connects as this user, so many times. Credentials are those of the thread that connects.
+fn connected_as(user: u32, host: &Live, count: usize) -> Vec<App> {
+    let path = host.path();
+    let work = move || {
+        let user = rustix::thread::Uid::from_raw(user);
+        rustix::thread::set_thread_res_uid(user, user, user).expect("root becomes anybody");
+        (0..count).map(|_| connected(&path)).collect()
+    };
+    std::thread::spawn(work).join().expect("no panic")
+}
+
+/// Whether the daemon has said something that was not read yet.
+fn has_heard(app: &App) -> bool {
+    let mut byte = [0; 1];
+    let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    recv(&app.socket, &mut byte, flags).is_ok()
+}
 
 /// Sends a request with the last reference to a socket whose closing waits for an hour. What keeps it
 /// waiting is returned.
@@ -114,6 +135,48 @@ fn on_older_kernels_refused_users_hold_nobody_up() {
     assert_eq!(word.recv_timeout(PATIENCE), Ok(true));
     assert_eq!(apps(&host.status()), 0);
     stop_in_time(host);
+}
+
+/// Of a user that is refused a few connections are held until they ask; further ones are told and
+/// closed. Other users have as many.
+#[test]
+fn refused_connections_of_one_user_are_few_and_leave_room_for_others() {
+    let host = Live::start(Limits::default());
+    let crowd = connected_as(NOBODY, &host, REFUSED_PER_USER_MAX + 5);
+    let (held, told) = crowd.split_at(REFUSED_PER_USER_MAX);
+    for app in told {
+        let reply = app.reply().expect("in time");
+        assert!(matches!(reply, Some(Reply::Error(refusal)) if refusal.code == Code::Denied));
+        wait_for_end(app);
+    }
+    let others = connected_as(NOBODY - 1, &host, REFUSED_PER_USER_MAX);
+    // By then the daemon has seen all who came before.
+    assert_eq!(apps(&host.status()), 0);
+    assert!(!held.iter().chain(&others).any(has_heard), "they are held");
+    for app in held.iter().chain(&others) {
+        assert_eq!(app.refusal(&Request::Status(Empty {})).0, Code::Denied);
+        wait_for_end(app);
+    }
+    let again = connected_as(NOBODY, &host, REFUSED_PER_USER_MAX);
+    assert_eq!(apps(&host.status()), 0);
+    assert!(!again.iter().any(has_heard), "the places are free again");
+}
+
+/// When users have taken all open files but those that are reserved, they are told, and administrators
+/// find room.
+#[test]
+fn the_last_open_files_are_for_administrators() {
+    let used_up = |host: &mut Host| host.control.descriptors = Descriptors::used_up();
+    let host = Live::start_as(Limits::default(), 1, used_up);
+    let user = connected_as(NAMED, &host, 1).remove(0);
+    let (code, text) = user.refusal(&Request::Status(Empty {}));
+    assert_eq!(code, Code::Limit);
+    assert!(text.contains("no open files left") && text.contains("LimitNOFILE="), "{text}");
+    let administrator = host.app();
+    let _channel = administrator.attach();
+    assert_eq!(channels(&host.status()), 1);
+    let roomy = Live::start(Limits::default());
+    connected_as(NAMED, &roomy, 1).remove(0).status();
 }
 
 /// An app that never says that it has mapped its memory, or says so and has not sealed it, never gets an
