@@ -53,7 +53,7 @@ pub struct AppEnd {
     dirty: bool,
     /// `arm` was called, and `disarm` not yet.
     armed: bool,
-    fence: Fence,
+    pub(crate) fence: Fence,
     whereabouts: Whereabouts,
     bells: AppBells,
     sizes: Sizes,

@@ -96,6 +96,7 @@ mod tests {
             assert_eq!(code.as_i32(), -(index as i32) - 1);
             assert_eq!(Code::from_i32(code.as_i32()), Some(code));
             assert!(code.text().contains(';'), "{code:?} names no remedy");
+            assert_eq!(code.to_string(), code.text());
         }
         assert_eq!(Code::from_i32(0), None);
         assert_eq!(Code::from_i32(i32::MIN), None);

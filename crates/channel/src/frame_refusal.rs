@@ -92,6 +92,7 @@ mod tests {
             let before = &FrameRefusal::ALL[..index];
             assert!(before.iter().all(|other| other.word() != refusal.word()), "{refusal:?}");
             assert!(!refusal.text().is_empty());
+            assert_eq!(refusal.to_string(), refusal.text());
         }
         assert_eq!((FrameRefusal::from_u8(0), FrameRefusal::from_u8(255)), (None, None));
     }

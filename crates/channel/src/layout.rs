@@ -327,6 +327,17 @@ mod tests {
             sizes.check().unwrap_err().to_string(),
             "completion_entries is 1000; it must be a power of two from 16 to 65536"
         );
+        for (entries, bytes) in [(1 << 4, 1 << 16), (1 << 16, 1 << 30)] {
+            let sizes = Sizes {
+                submission_entries: entries,
+                completion_entries: entries,
+                transmit_pool_bytes: bytes,
+                receive_pool_bytes: bytes,
+            };
+            assert_eq!(sizes.check(), Ok(()), "what the text allows");
+            assert_eq!(sizes.total_bytes(), Areas::new(&sizes).total_bytes);
+            assert!(sizes.total_bytes() > 2 * (bytes as usize + entries as usize * ENTRY_BYTES));
+        }
         assert!(Sizes { receive_pool_bytes: 1 << 31, ..Sizes::default() }.check().is_err());
         assert!(Sizes { transmit_pool_bytes: 0, ..Sizes::default() }.check().is_err());
     }

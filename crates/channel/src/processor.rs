@@ -45,6 +45,22 @@ impl Whereabouts {
 mod tests {
     use super::*;
 
+    #[cfg(not(miri))]
+    #[test]
+    fn a_thread_that_is_bound_to_a_processor_runs_there() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let allowed = sched_getaffinity(None).unwrap();
+        let bound = std::thread::spawn(move || {
+            for at in (0..CpuSet::MAX_CPU).filter(|&at| allowed.is_set(at)) {
+                let mut only = CpuSet::new();
+                only.set(at);
+                sched_setaffinity(None, &only).unwrap();
+                assert_eq!(current_processor(), at as u32);
+            }
+        });
+        bound.join().unwrap();
+    }
+
     #[test]
     fn who_shares_a_processor_knows_it_and_who_is_unknown_shares_none() {
         let words = [AtomicU32::new(0), AtomicU32::new(0)];

@@ -64,3 +64,22 @@ pub(crate) fn must_ring(sleeping: &AtomicU32, kind: Fence) -> bool {
 
 #[cfg(all(test, loom))]
 mod tests;
+
+#[cfg(all(test, not(loom)))]
+mod plain_tests {
+    use super::*;
+
+    #[test]
+    fn who_sleeps_is_rung_once_and_who_was_rung_has_something_to_clear() {
+        for kind in [Fence::Own, Fence::Sleepers, Fence::None] {
+            let sleeping = AtomicU32::new(0);
+            assert!(!must_ring(&sleeping, kind));
+            assert!(arm(&sleeping, || {}, || true));
+            assert!(!disarm(&sleeping), "nobody has rung");
+            assert!(!must_ring(&sleeping, kind), "it is awake again");
+            assert!(!arm(&sleeping, || {}, || false));
+            assert!(must_ring(&sleeping, kind) && !must_ring(&sleeping, kind));
+            assert!(disarm(&sleeping));
+        }
+    }
+}

@@ -28,6 +28,8 @@ fn walk_by(bytes: &[u8], count: u16, bytes_max: usize) -> Result<Vec<SentFrame>,
         let at = start as usize - 64;
         let copy = &bytes[at..][..bytes_max.min(burst.length() as usize)];
         while let Some(frame) = burst.next_copied(copy, start)? {
+            let end = frame.offset + frame.length;
+            assert!(end - start <= copy.len() as u32, "the copy has all of the frame");
             frames.push(frame);
         }
         if burst.frames_left() == 0 {
@@ -59,6 +61,17 @@ proptest! {
         let read: Vec<_> = ReceivedBurst::new(&bytes, count).collect();
         prop_assert_eq!(walked.len(), lengths.len());
         prop_assert_eq!(read.len(), lengths.len());
+        let whole = SentBurst::new(64, bytes.len() as u32, count);
+        let mut walking = whole;
+        for (index, &frame) in walked.iter().enumerate() {
+            prop_assert_eq!(walking.next_copied(&bytes, 64).unwrap(), Some(frame));
+            prop_assert_eq!(whole.past(index as u16 + 1, frame), walking);
+        }
+        let mut reading = ReceivedBurst::new(&bytes, count);
+        for left in (0..=lengths.len()).rev() {
+            prop_assert_eq!(reading.size_hint(), (0, Some(left)));
+            prop_assert_eq!(reading.next().is_some(), left > 0);
+        }
         for (index, &length) in lengths.iter().enumerate() {
             let (sent, received) = (walked[index], read[index]);
             prop_assert_eq!((sent.length, received.bytes.len()), (length, length as usize));
@@ -108,6 +121,10 @@ fn each_lie_about_a_frame_has_its_name() {
     assert_eq!(changed(15, 1), Violation::FrameHeader);
     assert_eq!(changed(80, 65), Violation::BurstLength, "the second frame ends behind the burst");
     assert_eq!(changed(80, 56), Violation::BurstLength, "and here before its end");
+    let mut only_header = bytes[..16].to_vec();
+    assert_eq!(walk(&only_header, 1), Err(Violation::BurstLength), "there are no bytes of it");
+    only_header[0] = 13;
+    assert_eq!(walk(&only_header, 1), Err(Violation::FrameLength(13)), "the whole header is read");
     assert_eq!(walk(&bytes, 1), Err(Violation::BurstLength));
     assert_eq!(walk(&bytes, 3), Err(Violation::BurstLength));
     assert_eq!(walk(&bytes[..8], 1), Err(Violation::BurstLength));
@@ -130,8 +147,10 @@ fn a_burst_is_full_by_bytes_or_by_frames() {
     let mut filling = Filling::default();
     assert!(filling.append(&mut bytes[..79], 64).is_none());
     for _ in 0..BURST_FRAMES_MAX {
+        assert!(!filling.is_full());
         assert!(filling.append(&mut bytes, 64).is_some());
     }
+    assert!(filling.is_full());
     assert!(!filling.has_room(14, bytes.len() as u32));
     assert!(filling.append(&mut bytes, 14).is_none());
     assert_eq!((filling.count(), filling.used_bytes()), (BURST_FRAMES_MAX, 32 * 80));

@@ -124,9 +124,82 @@ fn what_is_not_a_request_is_refused() {
         Request::parse(&vec![b' '; PACKET_BYTES_MAX + 1]),
         Err(ParseError::TooLarge(_))
     ));
+    let mut padded = br#"{"status":{}}"#.to_vec();
+    padded.resize(PACKET_BYTES_MAX, b' ');
+    assert_eq!(Request::parse(&padded).unwrap(), Request::Status(Empty {}));
     let deep = "[".repeat(PACKET_BYTES_MAX);
     assert!(Request::parse(deep.as_bytes()).is_err());
     assert!(Reply::parse(format!(r#"{{"status":{deep}"#).as_bytes()).is_err());
+}
+
+/// What is just within the limits that the refusals name is taken, and one more is not.
+#[test]
+fn limits_are_where_the_refusals_say() {
+    let attach = |app: usize, engine: usize, layout: usize| {
+        let attach = Attach::new("x".repeat(app), Some("e".repeat(engine)), Sizes::default());
+        Request::Attach(Attach { layout: "f".repeat(layout), ..attach })
+    };
+    let ping = |count, interval_ms, bytes| {
+        Request::Ping(Ping { peer: "::1".parse().unwrap(), count, interval_ms, bytes })
+    };
+    let vif = |filters: usize, bytes: usize| {
+        let receive = vec!["x".repeat(bytes); filters];
+        Request::OpenVif(OpenVif { receive, ..open_vif() })
+    };
+    let capture = |app: usize| {
+        Request::OpenCapture(OpenCapture { app: Some("x".repeat(app)), ..OpenCapture::default() })
+    };
+    let cases = [
+        (None, attach(64, 80, 64)),
+        (Some("app"), attach(65, 80, 64)),
+        (Some("engine"), attach(64, 81, 64)),
+        (Some("layout"), attach(64, 80, 65)),
+        (None, ping(1000, 60_000, 1400)),
+        (Some("count"), ping(1001, 1, 1)),
+        (Some("interval_ms"), ping(1, 60_001, 1)),
+        (Some("bytes"), ping(1, 1, 1401)),
+        (None, vif(64, 1)),
+        (None, vif(1, 1024)),
+        (Some("receive"), vif(65, 1)),
+        (Some("receive"), vif(1, 1025)),
+        (None, capture(64)),
+        (Some("app"), capture(65)),
+    ];
+    for (expected, request) in cases {
+        let refused = match Request::parse(&serde_json::to_vec(&request).unwrap()) {
+            Ok(parsed) => {
+                assert_eq!(parsed, request);
+                None
+            }
+            Err(ParseError::Range { field, .. }) => Some(field),
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(refused, expected, "{request:?}");
+    }
+    for text in ["10.0.0.9/32", "fd00::9/128", "0.0.0.0/0"] {
+        assert_eq!(text.parse::<InterfaceAddress>().unwrap().to_string(), text);
+    }
+    assert!("fd00::9/129".parse::<InterfaceAddress>().is_err());
+}
+
+#[test]
+fn a_library_of_another_layout_is_told_apart() {
+    let attach = Attach::new("echo", None, Sizes::default());
+    assert!(attach.layout_matches() && attach.layout.len() == 16);
+    for layout in ["", "xyzzy", &attach.layout[1..], &attach.layout.replace(char::is_numeric, "x")]
+    {
+        assert!(!Attach { layout: layout.into(), ..attach.clone() }.layout_matches());
+    }
+}
+
+/// A daemon of another version may not know the word: it is there only when it says something.
+#[test]
+fn exclusive_is_said_only_if_it_is_meant() {
+    let attach = Attach::new("echo", None, Sizes::default());
+    let text = |exclusive| {
+        serde_json::to_string(&Attach { exclusive, ..attach.clone() }).expect("it is text")
+    };
+    assert!(text(true).contains(r#""exclusive":true"#) && !text(false).contains("exclusive"));
 }
 
 #[test]
@@ -247,6 +320,17 @@ fn packets_over_the_limit_are_refused_on_both_sides() {
     assert_eq!(receive_bare(&far).unwrap_err().kind(), ErrorKind::InvalidData);
     send(&near, &requests()[0], &[]).unwrap();
     assert!(receive(&far).unwrap().is_some());
+    // A text is two quotes longer than its characters.
+    send(&near, &"x".repeat(PACKET_BYTES_MAX - 2), &[]).unwrap();
+    assert_eq!(receive(&far).unwrap().unwrap().bytes.len(), PACKET_BYTES_MAX);
+    assert!(send(&near, &"x".repeat(PACKET_BYTES_MAX - 1), &[]).is_err());
+    for count in 1..=4 {
+        let descriptors = vec![near.as_fd(); count];
+        assert_eq!(send(&near, &0, &descriptors).is_ok(), count <= 3);
+        if count <= 3 {
+            assert_eq!(receive(&far).unwrap().unwrap().descriptors.len(), count);
+        }
+    }
 }
 
 proptest! {

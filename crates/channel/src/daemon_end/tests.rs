@@ -182,12 +182,173 @@ fn large_buffers_come_back_at_once_and_a_full_ring_only_delays_them() {
     assert_eq!(daemon.counters().receive_pool_used_bytes, 0);
 }
 
+/// The daemon hears of a sixteenth of the pool at once: it may be waiting for that.
+#[test]
+fn a_sixteenth_of_the_pool_is_not_held_back() {
+    let (mut daemon, mut app, _) = pair();
+    let ids: Vec<u32> = (0..4).map(|_| daemon.allocate(2048, 0).unwrap().id).collect();
+    ids.iter().for_each(|&id| daemon.grant(id));
+    app.release(ids[0], 2047);
+    assert_eq!(daemon.next_command(), Ok(None), "less than 4 KiB");
+    app.release(ids[1], 2049);
+    let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
+    assert_eq!(buffers.as_slice(), &ids[..2]);
+    app.release(ids[2], 2048);
+    assert_eq!(daemon.next_command(), Ok(None), "counted from the beginning");
+}
+
 #[test]
 fn transmit_buffers_that_are_dropped_come_back_when_needed() {
     let (_daemon, mut app, _) = pair();
     for _ in 0..10 {
         let extent = app.allocate(1 << 16).expect("room again");
+        assert_eq!(app.allocate(1), None, "all of it is in use");
+        assert_eq!(app.transmit_pool_used_bytes(), 1 << 16);
         drop(app.into_buffer(extent));
+    }
+}
+
+#[test]
+fn a_received_buffer_goes_back_to_its_own_channel_however_it_is_given_back() {
+    let (mut daemon, mut app, _) = pair();
+    let (mut other_daemon, mut other, _) = pair();
+    let mut receive = |length: u32| {
+        let buffer = daemon.allocate(length, 5).unwrap();
+        daemon.grant(buffer.id);
+        (buffer.id, app.receive_buffer(buffer.offset, length, buffer.id))
+    };
+    let [(id, first), (second_id, second), (foreign_id, foreign)] = [4096; 3].map(&mut receive);
+    let ids = [id, second_id, foreign_id];
+    assert!(ids[0] != ids[1] && ids[2] != 0);
+    app.release_buffer(first);
+    let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
+    assert_eq!(buffers.as_slice(), [ids[0]], "at once, as it is large");
+    other.release_buffer(foreign);
+    other.flush_releases();
+    assert_eq!(other_daemon.next_command(), Ok(None), "it is not the other's");
+    drop(second);
+    app.flush();
+    app.flush_releases();
+    let mut found = Vec::new();
+    while let Some(command) = daemon.next_command().unwrap() {
+        let Command::Release { buffers } = command else { panic!() };
+        found.extend_from_slice(buffers.as_slice());
+    }
+    found.sort_unstable();
+    assert_eq!(found, ids[1..], "each of them once");
+}
+
+#[test]
+fn an_app_that_talks_to_itself_gets_its_bytes() {
+    let (mut daemon, mut app, _) = pair();
+    let _first = send(&mut app, b"somewhere else");
+    let _second = send(&mut app, b"echo");
+    daemon.next_command().unwrap();
+    let Ok(Some(Command::Send { offset, length, .. })) = daemon.next_command() else { panic!() };
+    let _used = daemon.allocate(7, 0).unwrap();
+    let buffer = daemon.allocate(7, 0).unwrap();
+    daemon.write(buffer, 0, b"(     )");
+    daemon.copy_within(offset, length, buffer, 2);
+    assert!(buffer.offset > 0 && offset > 0);
+    assert_eq!(app.receive_bytes(buffer.offset, 7), b"( echo)");
+}
+
+#[test]
+fn each_end_knows_where_the_other_runs() {
+    let (mut daemon, mut app, _) = pair();
+    assert!(daemon.meet(3), "an app that never said where it is may wait on any core");
+    assert!(app.meet(3) && !app.meet(4));
+    assert!(!daemon.meet(3) && daemon.meet(4));
+    assert!(app.meet(4));
+}
+
+#[test]
+fn ends_know_their_sizes_and_what_is_used() {
+    let (mut daemon, mut app, _) = pair();
+    assert_eq!((daemon.sizes(), app.sizes()), (sizes(), sizes()));
+    assert!(daemon.has_room(1 << 16) && !daemon.has_room((1 << 16) + 1));
+    assert_eq!(daemon.counters().receive_pool_used_bytes, 0, "asking takes nothing");
+    let buffer = daemon.allocate(100, 0).unwrap();
+    assert!(daemon.has_room(128) && !daemon.has_room(1 << 15));
+    assert_eq!(daemon.counters().receive_pool_used_bytes, 128);
+    let extent = app.allocate(100).unwrap();
+    assert_eq!(app.transmit_pool_used_bytes(), 128);
+    let buffers = (app.into_buffer(extent), app.receive_buffer(0, 5, 9));
+    let texts = [format!("{:?}", buffers.0), format!("{:?}", buffers.1), format!("{app:?}")];
+    let pool = "AppEnd { pool: Pool(128 of 65536 bytes used), .. }";
+    assert_eq!(texts, ["TransmitBuffer(100 bytes)", "ReceiveBuffer(9, 5 bytes)", pool]);
+    assert!(format!("{daemon:?}").contains("receive_pool_used_bytes: 128"));
+    let buffers = core::iter::once(7).fold(ReleaseList::default(), |mut list, id| {
+        assert!(list.push(id));
+        list
+    });
+    assert_eq!(format!("{buffers:?}"), "[7]");
+    daemon.discard(buffer.id);
+}
+
+/// Only an app whose kernel passes on the daemon's barriers, and whose daemon makes them, does without
+/// its own; and no fence is needed where both ends are used by one thread.
+#[cfg(not(miri))]
+#[test]
+fn who_fences_is_agreed_when_the_ends_are_opened() {
+    assert!(barrier::is_supported(), "Linux 4.16 and later");
+    let (mut daemon, app, memory) = pair();
+    assert_eq!((daemon.fence, app.fence), (Fence::Own, Fence::Sleepers));
+    daemon.share_thread();
+    assert_eq!(daemon.fence, Fence::None);
+    memory.word(crate::layout::HEADER_DAEMON_BARRIERS).store(0, Ordering::Relaxed);
+    let (_, app_bells) = crate::doorbell::create().unwrap();
+    assert_eq!(AppEnd::on(memory, app_bells, sizes()).fence, Fence::Own);
+}
+
+/// Each word of the header by itself.
+#[test]
+fn a_header_with_one_wrong_word_is_refused() {
+    use crate::layout::{HEADER_LAYOUT, HEADER_MAGIC, HEADER_SIZES, HEADER_TOTAL_BYTES};
+    let memory = Memory::heap(&sizes());
+    let words = [HEADER_MAGIC, HEADER_LAYOUT, HEADER_TOTAL_BYTES];
+    for at in words.into_iter().chain((0..4).map(|index| HEADER_SIZES + 8 * index)) {
+        let right = memory.word(at).fetch_xor(1 << 20, Ordering::Relaxed);
+        assert!(!memory.header_is(&sizes()), "the word at {at}");
+        memory.word(at).store(right, Ordering::Relaxed);
+        assert!(memory.header_is(&sizes()));
+    }
+}
+
+/// The shared head is a line that the app writes: the daemon looks only when little room is left.
+#[test]
+fn the_apps_head_is_looked_at_when_a_quarter_is_left() {
+    let (mut daemon, mut app, memory) = pair();
+    let head = |found| memory.sync_word(SYNC_COMPLETION_HEAD).store(found, Ordering::Relaxed);
+    for sent in 0..12 {
+        daemon.complete(&Completion::Sent { connection: 1, sent });
+    }
+    head(99);
+    assert_eq!(daemon.completion_room(), 4);
+    assert_eq!(daemon.next_command(), Ok(None), "it was not looked at");
+    head(0);
+    daemon.complete(&Completion::Sent { connection: 1, sent: 12 });
+    while app.next_completion().unwrap().is_some() {}
+    assert_eq!(daemon.completion_room(), 16);
+}
+
+#[test]
+fn bursts_have_their_own_buffers() {
+    let (mut daemon, mut app, _) = pair();
+    let bursts = [(); 2].map(|()| {
+        let mut burst = daemon.allocate_burst(1000, 1).unwrap();
+        daemon.append_frame(&mut burst, crate::burst::FrameInfo::default(), &[7; 60]);
+        burst
+    });
+    assert_ne!(bursts[0].id(), bursts[1].id());
+    for burst in &bursts {
+        let Completion::Frames { buffer, count, .. } = burst.completion(3) else { panic!() };
+        assert_eq!((buffer, count), (burst.id(), burst.count()));
+        assert!(burst.has_room(1000 - 80 - 16) && !burst.has_room(1000 - 80));
+        daemon.grant(burst.id());
+        daemon.complete(&burst.completion(3));
+        assert!(matches!(app.next_completion(), Ok(Some(Completion::Frames { .. }))));
+        assert_eq!(daemon.release(buffer), Ok(Released { owner: 1, length: 1000 }));
     }
 }
 
@@ -383,6 +544,45 @@ proptest! {
         ..ProptestConfig::default()
     })]
 
+    /// Frames in place are the frames of a copy, whatever the bytes say.
+    #[test]
+    fn a_burst_is_the_same_in_place_and_in_a_copy(
+        lengths in proptest::collection::vec(10..100u32, 1..8),
+        lie in (0..400u32, any::<u8>()),
+        at in 0..8u32,
+    ) {
+        let (daemon, mut app, _) = pair();
+        let start = 64 * at;
+        let extent = app.allocate(4096).unwrap();
+        let bytes = app.transmit_bytes(&extent);
+        let mut end = start as usize;
+        for &length in &lengths {
+            let words = crate::burst::FrameInfo::default().words(length);
+            bytes[end..][..8].copy_from_slice(&words[0].to_ne_bytes());
+            bytes[end + 8..][..8].copy_from_slice(&words[1].to_ne_bytes());
+            bytes[end + 16..][..length as usize].fill(0xee);
+            end += crate::burst::packed_bytes(length) as usize;
+        }
+        if lie.1 % 2 == 1 {
+            bytes[(start + lie.0) as usize] = lie.1;
+        }
+        let copy = bytes[start as usize..end].to_vec();
+        let from = extent.offset() + start;
+        let mut in_place = SentBurst::new(from, copy.len() as u32, lengths.len() as u16);
+        let mut copied = in_place;
+        loop {
+            let found = daemon.next_frame(&mut in_place);
+            prop_assert_eq!(found, copied.next_copied(&copy, from));
+            prop_assert_eq!(in_place, copied);
+            match found {
+                Ok(Some(frame)) => prop_assert!(frame.offset >= from + 16),
+                Ok(None) => break prop_assert_eq!(in_place.frames_left(), 0),
+                Err(_) => break,
+            }
+        }
+        app.free(extent);
+    }
+
     /// Random words all over the shared pages, entries that look right among them, while the
     /// daemon does what an engine does.
     #[test]
@@ -511,12 +711,73 @@ mod with_descriptors {
     #[test]
     fn nobody_is_rung_who_is_awake() {
         let (mut daemon, mut app) = open();
-        let extent = send(&mut app, b"x");
-        app.flush();
-        assert!(!readable(daemon.doorbell(), 0));
-        echo(&mut daemon, 1);
-        assert!(!readable(app.doorbell(), 0));
-        app.free(extent);
+        for _ in 0..2 {
+            let extent = send(&mut app, b"x");
+            app.flush();
+            assert!(!readable(daemon.doorbell(), 0));
+            let id = echo(&mut daemon, 1);
+            assert!(!readable(app.doorbell(), 0));
+            app.free(extent);
+            assert_eq!(received(&mut app).1, id);
+            // Nor who was asleep, and is not any more.
+            assert!(daemon.arm() && app.arm());
+            daemon.disarm();
+            app.disarm();
+        }
+        assert_eq!(daemon.counters().doorbells_rung, 0);
+    }
+
+    /// An app gives its doorbells to no program that it starts, and nobody waits in a read or write.
+    #[test]
+    fn descriptors_are_closed_on_exec_and_never_wait() {
+        let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let bells = [daemon.doorbell(), handover.app_doorbell.as_fd()];
+        for fd in bells.into_iter().chain([handover.daemon_doorbell.as_fd()]) {
+            assert!(rustix::fs::fcntl_getfl(fd).unwrap().contains(OFlags::NONBLOCK));
+            let flags = rustix::io::fcntl_getfd(fd).unwrap();
+            assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+        }
+        let flags = rustix::io::fcntl_getfd(&handover.memory).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
+    }
+
+    /// The lines of /proc/self/smaps about the mappings of a file.
+    fn mappings(fd: impl AsFd) -> Vec<String> {
+        let inode = rustix::fs::fstat(fd).unwrap().st_ino.to_string();
+        let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let mut ours = false;
+        let mut found = Vec::new();
+        for line in text.lines() {
+            if line.contains("memfd:clearway-channel") {
+                ours = line.split_whitespace().nth(4) == Some(&inode);
+            } else if line.chars().next().is_some_and(|first| first.is_ascii_hexdigit())
+                && line.split_whitespace().next().is_some_and(|word| word.contains('-'))
+            {
+                ours = false;
+            }
+            if ours {
+                found.push(line.to_owned());
+            }
+        }
+        found
+    }
+
+    /// It is kept out of swap while the daemon uses it, and nothing is left of it afterwards.
+    #[test]
+    fn memory_is_locked_and_goes_with_its_channel() {
+        let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();
+        let memory = handover.memory.try_clone().unwrap();
+        let flags: Vec<_> =
+            mappings(&memory).into_iter().filter(|line| line.starts_with("VmFlags:")).collect();
+        assert_eq!(flags.len(), 1, "one mapping");
+        assert!(flags[0].split_whitespace().any(|flag| flag == "lo"), "locked: {}", flags[0]);
+        let app = AppEnd::open(handover, sizes()).unwrap();
+        let maps = || mappings(&memory).iter().filter(|line| line.starts_with("VmFlags:")).count();
+        assert_eq!(maps(), 2);
+        drop(daemon);
+        assert_eq!(maps(), 1);
+        drop(app);
+        assert_eq!(maps(), 0);
     }
 
     #[test]

@@ -136,6 +136,9 @@ fn each_lie_has_its_name() {
         round_trip(send(0, MESSAGE_BYTES_MAX + 1)),
         Err(Violation::MessageTooLarge(MESSAGE_BYTES_MAX + 1))
     );
+    let largest = send(0, MESSAGE_BYTES_MAX);
+    let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
+    assert_eq!(Command::decode(largest.encode(&entry), &entry, MESSAGE_BYTES_MAX), Ok(largest));
     assert_eq!(round_trip(send(POOL_BYTES, 0)), Ok(send(POOL_BYTES, 0)));
     let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
     let decode = |upper| Command::decode(upper, &entry, POOL_BYTES);

@@ -48,6 +48,47 @@ impl Oracle {
     }
 }
 
+/// What the pool's books say of themselves: of each size at most one slab is empty, and is the first, so
+/// that whoever needs room finds it; every slab with a free cell is in the list of its size, and no other.
+fn audit(pool: &Pool) {
+    for class in 0..CLASSES {
+        let slabs = pool.slabs.iter().filter(|slab| slab.cell_bytes_log2 != 0);
+        let of_class = slabs.filter(|slab| class_of(slab.cell_bytes_log2.into()) == class);
+        let with_room = of_class.filter(|slab| !slab.is_full()).count();
+        let (mut index, mut previous, mut found) = (pool.partial[class], NONE, 0);
+        while index != NONE {
+            let slab = &pool.slabs[index as usize];
+            assert_eq!((slab.previous, class_of(slab.cell_bytes_log2.into())), (previous, class));
+            assert!(!slab.is_full(), "a full slab is in the list");
+            assert!(slab.cells_used > 0 || previous == NONE, "an empty slab is not the first");
+            (previous, index, found) = (index, slab.next, found + 1);
+        }
+        assert_eq!(found, with_room, "slabs with free cells and slabs in the list");
+    }
+    let cells: u32 = pool
+        .slabs
+        .iter()
+        .filter(|slab| slab.cell_bytes_log2 != 0)
+        .map(|slab| u32::from(slab.cells_used) << slab.cell_bytes_log2)
+        .sum();
+    assert!(cells <= pool.used_bytes() && pool.used_bytes() <= pool.bytes());
+}
+
+/// The next of a size costs nothing but a cell: a slab is cut once, not for each message.
+#[test]
+fn a_size_keeps_one_slab_until_others_need_it() {
+    let mut pool = Pool::new(1 << 17);
+    assert_eq!(pool.bytes(), 1 << 17);
+    let small = pool.allocate(64).unwrap();
+    let cut = pool.partial[0];
+    pool.free(small).unwrap();
+    assert_eq!(pool.partial[0], cut, "kept");
+    assert_eq!(pool.allocate(64), Some(small));
+    pool.free(small).unwrap();
+    assert_eq!(pool.allocate(1 << 17), Some(0), "given back");
+    assert_eq!(pool.partial[0], NONE);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: if cfg!(miri) { 3 } else { 256 },
@@ -79,6 +120,7 @@ proptest! {
                     prop_assert_eq!(pool.free(offset).is_ok(), oracle.0.remove(&offset).is_some());
                 }
             }
+            audit(&pool);
         }
         for (offset, _) in oracle.0 {
             prop_assert_eq!(pool.free(offset), Ok(()));

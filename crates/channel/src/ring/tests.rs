@@ -32,6 +32,21 @@ pub(crate) fn ring(entries: u32) -> (Producer<HeapRing>, Consumer<HeapRing>) {
     (Producer::new(memory.clone(), entries), Consumer::new(memory, entries))
 }
 
+/// An empty ring through which `position` entries have gone.
+#[cfg(not(loom))]
+fn ring_at(entries: u32, position: u64) -> (Producer<HeapRing>, Consumer<HeapRing>) {
+    let (mut producer, mut consumer) = ring(entries);
+    (producer.tail, producer.head_cached) = (position, position as u32);
+    (consumer.position, consumer.published) = (position, position);
+    producer.memory.head().store(position as u32, Ordering::Relaxed);
+    for last in position.saturating_sub(entries.into())..position {
+        let index = last as u32 & (entries - 1);
+        let turn = turn_of(last, producer.entries_log2);
+        producer.memory.entry(index)[0].store(turn.into(), Ordering::Relaxed);
+    }
+    (producer, consumer)
+}
+
 /// Pushes a value with a word that must go with it.
 pub(crate) fn push(producer: &mut Producer<HeapRing>, value: u32) -> bool {
     if producer.room_known() == 0 {
@@ -61,22 +76,55 @@ pub(crate) fn take(consumer: &mut Consumer<HeapRing>) -> Option<u32> {
 mod plain {
     use super::*;
 
+    /// From the start, over the wrap of the 32-bit head, and over that of the turns, whose lap 0 is also
+    /// what memory holds that was never written. What is in the ring and what is free make up the ring.
     #[test]
-    fn what_goes_in_comes_out_in_order_over_many_laps() {
-        let (mut producer, mut consumer) = ring(16);
-        let (mut pushed, mut taken) = (0, 0);
-        while taken < 1000 {
-            while push(&mut producer, pushed) {
-                pushed += 1;
-            }
-            assert!(pushed - taken <= 16);
-            for _ in 0..=(taken % 5) {
-                if let Some(value) = take(&mut consumer) {
-                    assert_eq!(value, taken);
-                    taken += 1;
+    fn what_goes_in_comes_out_in_order_over_many_laps_and_wraps() {
+        for entries in [16, 64] {
+            let head_wraps = 1 << 32;
+            let turns_wrap = head_wraps * u64::from(entries);
+            for start in [0, head_wraps - 100, turns_wrap - 100, turns_wrap + head_wraps - 105] {
+                let (mut producer, mut consumer) = ring_at(entries, start);
+                let (mut pushed, mut taken) = (0, 0);
+                while taken < 1000 {
+                    while push(&mut producer, pushed) {
+                        pushed += 1;
+                    }
+                    let given_back = consumer.published - start;
+                    assert_eq!(u64::from(pushed) - given_back, u64::from(entries), "all of it");
+                    for _ in 0..=(taken % 5) {
+                        if let Some(value) = take(&mut consumer) {
+                            assert_eq!(value, taken);
+                            taken += 1;
+                        }
+                    }
                 }
+                while take(&mut consumer).is_some() {}
+                producer.refresh().unwrap();
+                assert_eq!(producer.room_known(), entries, "all is free at the end");
+                assert_eq!(producer.written(), start + u64::from(pushed));
+                assert_eq!(consumer.taken(), producer.written());
             }
         }
+    }
+
+    #[test]
+    fn impossible_heads_are_reported_across_the_wrap() {
+        let (mut producer, mut consumer) = ring_at(16, (1 << 32) - 2);
+        for value in 0..5 {
+            assert!(push(&mut producer, value));
+        }
+        assert_eq!(take(&mut consumer), Some(0));
+        consumer.publish();
+        producer.refresh().unwrap();
+        assert_eq!(producer.room_known(), 12);
+        for found in [u32::MAX - 1, 4, 1 << 31] {
+            producer.memory.head().store(found, Ordering::Relaxed);
+            assert_eq!(producer.refresh(), Err(BadHead { found, taken: u32::MAX, written: 3 }));
+        }
+        producer.memory.head().store(3, Ordering::Relaxed);
+        producer.refresh().unwrap();
+        assert_eq!(producer.room_known(), 16);
     }
 
     #[test]
@@ -96,21 +144,27 @@ mod plain {
         assert_eq!(producer.room_known(), 16);
     }
 
+    /// The head is a line that two cores share: it is written once for a quarter of the ring, not more
+    /// often, unless the consumer has nothing left.
     #[test]
-    fn turns_wrap_around() {
-        let (mut producer, mut consumer) = ring(16);
-        let almost = (u64::from(u32::MAX) << 4) - 16;
-        (producer.tail, producer.head_cached) = (almost, almost as u32);
-        (consumer.position, consumer.published) = (almost, almost);
-        producer.memory.head().store(almost as u32, Ordering::Relaxed);
-        for index in 0..16 {
-            let before = u64::from(turn_of(almost, 4) - 1);
-            producer.memory.entry(index)[0].store(before, Ordering::Relaxed);
+    fn the_head_is_written_once_for_a_quarter_of_the_ring() {
+        let (mut producer, mut consumer) = ring(64);
+        (0..64).for_each(|value| assert!(push(&mut producer, value)));
+        let head = |taken: u32| if taken == 64 { 64 } else { taken / 16 * 16 };
+        for taken in 1..=64 {
+            take(&mut consumer).unwrap();
+            assert_eq!(producer.memory.head().load(Ordering::Relaxed), head(taken));
         }
-        for value in 0..100 {
+    }
+
+    #[test]
+    fn what_is_fetched_ahead_is_what_comes_next() {
+        let (mut producer, mut consumer) = ring_at(16, (1 << 32) - 3);
+        for value in 0..10 {
             assert!(push(&mut producer, value));
-            assert_eq!(take(&mut consumer), Some(value));
-            assert_eq!(take(&mut consumer), None);
+            let ahead: *const Entry = consumer.entry_ahead(1);
+            take(&mut consumer).unwrap();
+            assert!(core::ptr::eq(ahead, consumer.entry_ahead(0)));
         }
     }
 
