@@ -61,6 +61,31 @@ fn limits_hold_and_come_back() {
     assert_eq!(accounts.total, Account::default());
 }
 
+/// What remains is what the others have, whoever goes first.
+#[test]
+fn what_is_closed_is_taken_off_and_nothing_else() {
+    let limits = Limits { memory_total_bytes: 30 * MIB, ..Limits::default() };
+    let mut accounts = accounts(Policy { limits, ..Policy::default() });
+    for (user, mib) in [(1, 4), (1, 6), (2, 20)] {
+        accounts.open_channel(user, mib * MIB).expect("exactly full at the end");
+    }
+    accounts.close_channel(1, 4 * MIB);
+    assert_eq!(accounts.account(1), Account { channels: 1, memory_bytes: 6 * MIB, ..account() });
+    assert_eq!(accounts.total, Account { channels: 2, memory_bytes: 26 * MIB, ..account() });
+    for _ in 0..5 {
+        accounts.open_vif(&peer(1, &[])).expect("few");
+    }
+    accounts.open_vif(&peer(2, &[])).expect("few");
+    accounts.close_vifs(1, 3);
+    assert_eq!((accounts.account(1).vifs, accounts.total.vifs), (2, 3));
+    accounts.open_channel(2, 4 * MIB).expect("as much as was given back");
+    assert!(accounts.open_channel(2, 1).is_err());
+}
+
+fn account() -> Account {
+    Account::default()
+}
+
 #[test]
 fn sessions_are_limited_in_all_and_per_user() {
     let limits = Limits { sessions_total: 3, sessions_per_user: 2, ..Limits::default() };
@@ -117,6 +142,67 @@ fn first_rule_that_names_the_user_decides() {
     assert!(allowed(8, &[9], 81) && allowed(8, &[9], 0));
     assert!(!allowed(8, &[], 2000) && !allowed(500, &[], 2000));
     assert!(allowed(0, &[], 2000));
+}
+
+/// A dynamic port may be any of them, so all have to be allowed.
+#[test]
+fn dynamic_ports_are_for_those_who_may_have_all_of_them() {
+    let (low, high) = DYNAMIC_PORTS.into_inner();
+    let may = |allow: &[(u16, u16)]| {
+        let people = People { anybody: true, ..People::default() };
+        let allow = allow.iter().map(|(low, high)| *low..=*high).collect();
+        let ports = vec![PortRule { people, allow }];
+        accounts(Policy { ports, ..Policy::default() }).may_listen(&peer(7, &[]), 0)
+    };
+    assert!(may(&[(low, high)]).is_ok() && may(&[(1, 1), (1, 65535)]).is_ok());
+    for parts in [&[(low, high - 1)][..], &[(low + 1, high)], &[(1, low), (high, 65535)], &[]] {
+        let refusal = may(parts).expect_err("not all");
+        assert!(refusal.message.contains("a dynamic port"), "{}", refusal.message);
+    }
+    let refusal = accounts(Policy::default()).may_listen(&peer(7, &[]), 80).expect_err("low");
+    assert!(refusal.message.contains("port 80;"), "{}", refusal.message);
+}
+
+#[test]
+fn another_policy_holds_from_the_next_request_on() {
+    let mut accounts = accounts(Policy::default());
+    assert!(!accounts.may_attach(&peer(7, &[])));
+    let limits = Limits {
+        connections_per_channel: 77,
+        ports_per_user: 78,
+        listeners_per_channel: 79,
+        ..Limits::default()
+    };
+    accounts.set_policy(Policy { users: vec![7], limits, ..Policy::default() });
+    assert!(accounts.may_attach(&peer(7, &[])));
+    assert_eq!(accounts.connections_per_channel(), 77);
+    assert_eq!((accounts.ports_per_user(), accounts.listeners_per_channel()), (78, 79));
+}
+
+/// The user database's own files say the same.
+#[test]
+fn groups_are_those_of_the_user_database_and_the_one_it_came_with() {
+    assert_eq!(Peer::groups_of(NO_USER, 12345), [12345]);
+    let lines = |path: &str| {
+        let text = std::fs::read_to_string(path).expect("every Linux has it");
+        let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
+        text.lines().map(fields).filter(|fields| fields.len() >= 4).collect::<Vec<_>>()
+    };
+    let groups = lines("/etc/group");
+    for user in lines("/etc/passwd") {
+        let [id, own] = [&user[2], &user[3]].map(|text| text.parse::<u32>().expect("a number"));
+        if lines("/etc/passwd").iter().find(|other| other[2] == user[2]) != Some(&user) {
+            continue; // a second name for the same user
+        }
+        let found = Peer::groups_of(id, own);
+        let listed = groups.iter().filter(|group| group[3].split(',').any(|name| name == user[0]));
+        for group in listed.map(|group| group[2].parse::<u32>().expect("a number")) {
+            assert!(found.contains(&group), "{} is in {group}, not only in {found:?}", user[0]);
+        }
+        assert_eq!(found.iter().filter(|group| **group == own).count(), 1, "{}", user[0]);
+        let other = Peer::groups_of(id, 54321);
+        assert!(other.contains(&54321));
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::config::{Template, VifRule};
 use crate::filter::mirrored;
 
 /// How many of the filters that are allowed a refusal names.
-const NAMED_MAX: usize = 4;
+pub(super) const NAMED_MAX: usize = 4;
 
 /// What a user may have.
 #[derive(Debug)]

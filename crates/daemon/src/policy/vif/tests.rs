@@ -1,5 +1,7 @@
 use clearway_channel::control::{InterfaceAddress, Mac, MacChoice};
+use clearway_classify::filter::ALTERNATIVES_MAX;
 
+use super::rights::NAMED_MAX;
 use super::*;
 use crate::config::{Limits, Network, People, Policy, Template, VifRule};
 
@@ -294,6 +296,89 @@ fn nobody_takes_the_addresses_of_another() {
     let vendor = machine(MacChoice::Fixed(Mac([0, 1, 2, 3, 4, 5])), "10.0.0.50/24");
     assert_refused(&accounts, 7, &vendor, &["begins with 02"]);
     assert!(grant(&accounts, 0, &vendor).is_ok());
+}
+
+#[test]
+fn nobody_is_a_group_or_nobody() {
+    let any =
+        |address: &str| Network { address: address.parse().expect("an address"), prefix_bits: 0 };
+    let all = VifRule { own_addresses: vec![any("0.0.0.0"), any("::")], ..rule(7, &[]) };
+    let accounts = accounts(vec![all]);
+    for address in ["0.0.0.0", "224.0.0.1", "239.1.2.3", "255.255.255.255", "::", "ff02::1"] {
+        let open = machine(MacChoice::Own, &format!("{address}/8"));
+        for user in [0, 7] {
+            assert_refused(&accounts, user, &open, &["is not the address of a machine"]);
+        }
+    }
+    assert!(grant(&accounts, 7, &machine(MacChoice::Own, "223.0.0.1/8")).is_ok());
+}
+
+#[test]
+fn captures_are_for_those_whose_rule_says_so() {
+    let watcher = VifRule { captures: true, ..rule(7, &[]) };
+    let accounts = accounts(vec![watcher, rule(8, &["any"])]);
+    for (user, allowed) in [(0, true), (500, true), (7, true), (8, false), (9, false)] {
+        assert_eq!(accounts.may_capture(&peer(user)).is_ok(), allowed, "user {user}");
+        let may_revoke = accounts.may_revoke(&peer(user)).is_ok();
+        assert_eq!(may_revoke, user == 0 || user == 500, "user {user}");
+    }
+}
+
+/// What comes to an Ethernet address of its own never gets to the kernel; what comes from one may pass for
+/// a port of the kernel's.
+#[test]
+fn ports_are_taken_from_the_kernel_where_it_could_have_them() {
+    let accounts = accounts(vec![]);
+    let filter = |text: &str| vec![text.parse::<Filter>().expect(text)];
+    let receive = filter("dst host 10.0.0.2 and udp dst port 5000");
+    let transmit = filter("src host 10.0.0.2 and udp src port 6000");
+    let ports = |has_own_mac| {
+        let found = accounts.ports_of_vif(&receive, &transmit, &place(), has_own_mac);
+        let mut ports: Vec<u16> =
+            found.expect("few").into_iter().map(|(_, _, port)| port).collect();
+        ports.sort_unstable();
+        ports
+    };
+    assert_eq!((ports(false), ports(true)), (vec![5000, 6000], vec![6000]));
+}
+
+/// A refusal names what is allowed, up to a number, without what nobody has to say.
+#[test]
+fn refusals_name_what_is_allowed() {
+    let port = |at: usize| canonical(&format!("udp dst port {}", 4000 + at));
+    for allowed in [0, 1, 3, 4, 5, 9] {
+        let texts: Vec<String> = (0..allowed).map(port).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let accounts = accounts(vec![rule(7, &texts)]);
+        let message = grant(&accounts, 7, &receiving(&["tcp"])).expect_err("refused");
+        let named = (0..allowed).filter(|at| message.contains(&format!("`{}`", port(*at)))).count();
+        assert_eq!(named, allowed.min(NAMED_MAX), "{message}");
+        let more = format!(", {} more;", allowed.saturating_sub(NAMED_MAX));
+        assert_eq!(message.contains(&more), allowed > NAMED_MAX, "{message}");
+        assert_eq!(message.contains("may receive: nothing"), allowed == 0, "{message}");
+    }
+    let only_tcp = VifRule { send: Some(templates(&["tcp"])), ..rule(7, &["any"]) };
+    let accounts = accounts(vec![only_tcp]);
+    for text in ["arp", "arp sender 10.0.0.9", "udp src port 9", "udp src portrange 9-11"] {
+        let open = OpenVif { transmit: Some(vec![text.into()]), ..receiving(&["arp"]) };
+        let expected = format!("may not send `{}`,", canonical(text));
+        assert_refused(&accounts, 7, &open, &[&expected]);
+    }
+}
+
+#[test]
+fn lists_end_at_their_limit() {
+    let accounts = accounts(vec![]);
+    let ports = |count: usize| {
+        let ports: Vec<String> = (0..count).map(|at| format!("udp dst port {}", 2 * at)).collect();
+        let [first, second] =
+            [&ports[..count / 2], &ports[count / 2..]].map(|part| part.join(" or "));
+        OpenVif { transmit: Some(vec![]), ..receiving(&[&first, &second]) }
+    };
+    let granted = grant(&accounts, 0, &ports(ALTERNATIVES_MAX)).expect("as many as there may be");
+    let found: usize = granted.receive.iter().map(|filter| filter.clauses().len()).sum();
+    assert_eq!(found, ALTERNATIVES_MAX);
+    assert_refused(&accounts, 0, &ports(ALTERNATIVES_MAX + 1), &["more than", "alternatives"]);
 }
 
 #[test]

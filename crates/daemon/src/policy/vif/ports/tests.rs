@@ -134,6 +134,14 @@ fn an_address_that_only_the_filter_names_is_claimed_too() {
         &place(universe()),
     );
     assert_eq!(found.expect("one"), [port(Protocol::Tcp, "127.0.0.1", 80)].into());
+    for address in ["::1", "2001:db8:1:2:3:4:5:6", "fd00::3"] {
+        let filter = filter(&format!("dst host {address} and udp dst port 53"));
+        let found = claimed(&[filter], Side::Destination, &place(universe()));
+        assert_eq!(found.expect("one"), [port(Protocol::Udp, address, 53)].into());
+    }
+    let network = filter("dst net fd77::/64 and udp dst port 53");
+    let found = claimed(&[network], Side::Destination, &place(universe()));
+    assert!(found.expect("none").is_empty(), "a network is no address");
 }
 
 #[test]
