@@ -192,6 +192,14 @@ impl CongestionControl for Cubic {
         }
     }
 
+    fn resume(&mut self, window_bytes: u64) {
+        let most = MAX_BYTES / self.packet_bytes;
+        self.window = (window_bytes as f64 / self.packet_bytes).clamp(1.0, most);
+        if self.window > INITIAL_PACKETS {
+            self.slow_start_threshold = self.window;
+        }
+    }
+
     fn set_packet_bytes(&mut self, packet_bytes: u16) {
         let packet_bytes = f64::from(packet_bytes);
         let factor = self.packet_bytes / packet_bytes;

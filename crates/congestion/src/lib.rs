@@ -70,6 +70,10 @@ pub trait CongestionControl: Send + core::fmt::Debug {
     /// "restart window" (section 4.1).
     fn on_idle(&mut self, timeouts: u32);
 
+    /// A new controller goes on with the window of another one. What is larger than the initial window has
+    /// been found by slow start, which is over.
+    fn resume(&mut self, window_bytes: u64);
+
     /// The path carries packets of this size from now on.
     fn set_packet_bytes(&mut self, packet_bytes: u16);
 
@@ -160,6 +164,13 @@ impl CongestionControl for Control {
         match self {
             Self::Swift(swift) => swift.on_idle(timeouts),
             Self::Cubic(cubic) => cubic.on_idle(timeouts),
+        }
+    }
+
+    fn resume(&mut self, window_bytes: u64) {
+        match self {
+            Self::Swift(swift) => swift.resume(window_bytes),
+            Self::Cubic(cubic) => cubic.resume(window_bytes),
         }
     }
 

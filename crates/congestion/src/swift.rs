@@ -279,6 +279,12 @@ impl CongestionControl for Swift {
         self.window_bytes = after_idle(self.window_bytes, timeouts, initial_bytes);
     }
 
+    fn resume(&mut self, window_bytes: u64) {
+        let least_bytes = MIN_PACKETS * self.packet_bytes;
+        self.window_bytes = (window_bytes as f64).clamp(least_bytes, MAX_BYTES);
+        self.slow_start = self.window_bytes <= INITIAL_PACKETS * self.packet_bytes;
+    }
+
     fn set_packet_bytes(&mut self, packet_bytes: u16) {
         self.packet_bytes = f64::from(packet_bytes);
     }

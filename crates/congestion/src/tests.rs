@@ -210,3 +210,18 @@ fn a_window_decays_while_nothing_is_sent() {
         assert_eq!(control.window_bytes(), 10 * PACKET, "{control:?}");
     }
 }
+
+#[test]
+fn a_window_that_is_resumed_goes_on_without_slow_start() {
+    for control in Congestion::ALL {
+        let mut control = control.control(PACKET as u16, 50 * MICROSECOND);
+        control.resume(40 * PACKET);
+        assert_eq!(control.window_bytes(), 40 * PACKET, "{control:?}");
+        rounds(&mut control, 1_000_000_000, 1, BASE_NS);
+        assert!(control.window_bytes() < 60 * PACKET, "{control:?}");
+        control.resume(u64::MAX);
+        assert_eq!(control.window_bytes(), 64 << 20, "{control:?}");
+        control.resume(0);
+        assert!(control.window_bytes() <= PACKET, "{control:?}");
+    }
+}

@@ -45,7 +45,7 @@ impl Default for Config {
 }
 
 /// What is set for a connection, or for those that a listener accepts.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// The window that the peer gets, at first: bytes received and not released.
     pub receive_buffer_bytes: u32,
@@ -91,7 +91,7 @@ pub struct Settings {
 }
 
 /// RFC 9293, section 3.8.4.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepAlive {
     /// How long nothing comes until the first probe.
     pub idle_ns: u64,

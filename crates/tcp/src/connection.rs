@@ -37,6 +37,7 @@ mod icmp;
 mod info;
 mod open;
 mod receive;
+mod saved;
 mod timeouts;
 mod transmit;
 

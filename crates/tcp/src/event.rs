@@ -20,6 +20,16 @@ impl Readiness {
     /// There is no connection any more; `Info::end` says why.
     pub const CLOSED: Self = Self(16);
 
+    /// As a number.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set of a number; bits that mean nothing are left out.
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & 31)
+    }
+
     /// True if all of `other` are in this set.
     #[must_use]
     pub const fn contains(self, other: Self) -> bool {

@@ -35,6 +35,10 @@ impl Secret {
         Self { key }
     }
 
+    pub(crate) const fn key(&self) -> [u8; 16] {
+        self.key
+    }
+
     pub(crate) fn hash(&self, purpose: Use, of: &impl Hash) -> u64 {
         let mut hasher = SipHasher24::new_with_key(&self.key);
         hasher.write_u8(purpose as u8);

@@ -39,6 +39,7 @@ mod rcv;
 mod reassembly;
 mod recovery;
 mod rto;
+mod saved;
 mod scoreboard;
 mod seq;
 mod snd;
@@ -58,6 +59,10 @@ pub use config::{Config, KeepAlive, Settings};
 pub use connection::{Arrival, IcmpError, Info, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
+pub use saved::{
+    Invalid, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen, SavedKey,
+    SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
+};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
 pub use table::Key;

@@ -105,6 +105,24 @@ impl SegmentSize {
         self.decreases <= DECREASES_MAX
     }
 
+    /// The MTUs of the link and of the path, and the peer's segment size.
+    pub(crate) const fn save(&self) -> ((u16, u16), u16) {
+        ((self.link_mtu, self.path_mtu), self.peer_bytes)
+    }
+
+    /// What [`SegmentSize::save`] said, of segments that have `options` bytes of them.
+    pub(crate) fn restore(
+        remote: IpAddr,
+        (link_mtu, path_mtu): (u16, u16),
+        peer_bytes: u16,
+        options: usize,
+    ) -> Self {
+        let mut size = Self::new(remote, link_mtu);
+        size.path_mtu = path_mtu.min(link_mtu);
+        size.agree(Some(peer_bytes), None, options);
+        size
+    }
+
     pub(crate) const fn path_mtu(&self) -> u16 {
         self.path_mtu
     }

@@ -7,6 +7,7 @@ use clearway_base::Time;
 use crate::config::Settings;
 use crate::extent::{Extent, Memory};
 use crate::reassembly::Reassembly;
+use crate::saved::{self, Invalid, SavedReceive, ensure};
 use crate::table::Key;
 use crate::tuning::Tuning;
 
@@ -60,6 +61,65 @@ impl Receive {
             tuning: Tuning::new(first, settings.window_bytes_max()),
             scale,
         }
+    }
+
+    pub(crate) fn save(&self, acknowledged: u64) -> SavedReceive {
+        let (in_order, ahead) = self.queue.save();
+        SavedReceive {
+            first: self.first,
+            next: self.next,
+            edge: self.edge,
+            released: self.released,
+            fin: self.fin,
+            buffer_bytes: self.buffer_bytes,
+            acknowledged,
+            in_order,
+            ahead,
+        }
+    }
+
+    /// One whose windows are shifted by `scale`.
+    pub(crate) fn restore(
+        saved: SavedReceive,
+        settings: &Settings,
+        scale: u8,
+    ) -> Result<Self, Invalid> {
+        let in_order_bytes = saved::length(saved.in_order.iter().copied())?;
+        let is_finished = saved.fin.is_some_and(|fin| fin < saved.next);
+        let data_end = saved.next - u64::from(is_finished);
+        let is_in_order = saved::is_position(saved.first)
+            && saved::is_position(saved.edge)
+            && saved::is_position(saved.next)
+            && data_end >= saved.first
+            && (saved.first..=data_end).contains(&saved.released)
+            && in_order_bytes <= data_end - saved.released
+            && saved.edge <= saved.next + (1 << 30)
+            && saved.acknowledged <= saved.next;
+        ensure(is_in_order, "what has come is not where it says")?;
+        ensure(
+            saved.fin.is_none_or(|fin| !is_finished || fin + 1 == saved.next),
+            "something stands behind the peer's FIN",
+        )?;
+        let mut rcv = Self::new(saved.first - 1, settings, scale);
+        saved.in_order.into_iter().for_each(|extent| rcv.queue.append(extent));
+        let mut at = saved.next;
+        for (start, extent) in saved.ahead {
+            let end = start.saturating_add(saved::length([extent])?);
+            let has_place = start > saved.next && start >= at && end <= saved.edge.max(at);
+            let is_before_fin = saved.fin.is_none_or(|fin| end <= fin);
+            ensure(has_place && is_before_fin && !is_finished, "a piece has no place")?;
+            ensure(rcv.queue.has_room(saved.buffer_bytes), "too many pieces are out of order")?;
+            rcv.queue.insert(start, extent);
+            rcv.queue.touch(start);
+            at = end;
+        }
+        rcv.next = saved.next;
+        rcv.edge = saved.edge;
+        rcv.released = saved.released;
+        rcv.fin = saved.fin;
+        rcv.buffer_bytes = saved.buffer_bytes.min(settings.window_bytes_max());
+        rcv.tuning = Tuning::new(saved.released, settings.window_bytes_max());
+        Ok(rcv)
     }
 
     /// Data has come: the buffer may have to be larger.

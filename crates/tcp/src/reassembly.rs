@@ -63,6 +63,12 @@ impl Reassembly {
         self.in_order.push_back(extent);
     }
 
+    /// What is in order, and what is not and where it stands.
+    pub(crate) fn save(&self) -> (Vec<Extent>, Vec<(u64, Extent)>) {
+        let ahead = self.ahead.iter().map(|piece| (piece.start, piece.extent));
+        (self.in_order.iter().copied().collect(), ahead.collect())
+    }
+
     /// True if nothing is out of order.
     #[inline]
     pub(crate) fn is_contiguous(&self) -> bool {

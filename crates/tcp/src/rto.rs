@@ -23,6 +23,8 @@ const AFTER_LOST_SYN_NS: u64 = 3 * SECOND;
 /// The granularity G: that of timestamps.
 const GRANULARITY_NS: u64 = MILLISECOND;
 const DOUBLINGS_MAX: u8 = 20;
+/// RFC 6298, 2.5: as long as a timeout may be.
+const ROUND_TRIP_MAX_NS: u64 = 60 * SECOND;
 
 impl Rto {
     pub(crate) const fn new() -> Self {
@@ -53,10 +55,26 @@ impl Rto {
             self.variation_ns = self.variation_ns - self.variation_ns / 4 + error_ns / 4;
             self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + rtt_ns / 8).max(1);
         }
+        self.update(settings);
+    }
+
+    fn update(&mut self, settings: &Settings) {
         // 2.3: "RTO <- SRTT + max (G, K*RTTVAR)". 2.4 rounds up to a second what is less. Here the least is
         // a part of the sum: however long the path, a peer may delay an acknowledgement so long.
         let margin_ns = (4 * self.variation_ns).max(GRANULARITY_NS).max(settings.rto_min_ns);
-        self.rto_ns = (self.smoothed_ns + margin_ns).min(settings.rto_max_ns);
+        self.rto_ns = self.smoothed_ns.saturating_add(margin_ns).min(settings.rto_max_ns);
+    }
+
+    /// One that has measured this: the smoothed round-trip time and its variation.
+    pub(crate) fn restore((smoothed_ns, variation_ns): (u64, u64), settings: &Settings) -> Self {
+        let mut rto = Self::new();
+        if smoothed_ns > 0 {
+            rto.smoothed_ns = smoothed_ns.min(ROUND_TRIP_MAX_NS);
+            rto.variation_ns = variation_ns.min(ROUND_TRIP_MAX_NS);
+            rto.latest_ns = rto.smoothed_ns;
+            rto.update(settings);
+        }
+        rto
     }
 
     /// The timeout as it is now.

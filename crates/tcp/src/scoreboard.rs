@@ -116,6 +116,21 @@ impl Scoreboard {
         self.bytes += u64::from(length);
     }
 
+    /// What stands in `range` was sent before, nobody knows when, in segments of `segment_bytes`; it counts
+    /// as sent again now.
+    pub(crate) fn restore(now: Time, range: Range<u64>, segment_bytes: u64) -> Self {
+        let mut board = Self { judged: range.start, ..Self::default() };
+        let mut at = range.start;
+        while at < range.end {
+            let end = range.end.min(at + segment_bytes);
+            board.push(now, at..end);
+            at = end;
+        }
+        board.records.iter_mut().for_each(|record| record.again = true);
+        board.resent = board.records.iter().map(Record::as_sent).collect();
+        board
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.records.is_empty()

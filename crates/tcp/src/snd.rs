@@ -9,6 +9,7 @@ use core::ops::Range;
 use clearway_base::ShortQueue;
 
 use crate::extent::Extent;
+use crate::saved::{self, Invalid, SavedSend, ensure};
 
 /// The send sequence space (RFC 9293, section 3.3.1) and the extents in it.
 #[derive(Debug)]
@@ -42,6 +43,9 @@ impl Queued {
     }
 }
 
+/// RFC 7323, section 2.3: 65,535, shifted by 14.
+const WINDOW_MAX: u64 = 65_535 << 14;
+
 /// What decides whether a segment that is not full is sent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eagerness {
@@ -66,6 +70,62 @@ impl Send {
             fin: false,
             scale: 0,
         }
+    }
+
+    pub(crate) fn save(&self) -> SavedSend {
+        SavedSend {
+            first: self.first,
+            una: self.una,
+            next: self.next,
+            fin: self.fin,
+            window: self.window,
+            window_max: self.window_max,
+            window_start: self.window_start,
+            window_ack: self.window_ack,
+            start: self.queue.front().map_or(self.end, |first| first.start),
+            extents: self.queue.iter().map(|queued| queued.extent).collect(),
+        }
+    }
+
+    /// One whose peer's windows are shifted by `scale`.
+    pub(crate) fn restore(saved: SavedSend, scale: u8) -> Result<Self, Invalid> {
+        ensure(saved::is_position(saved.start), "what was sent is nowhere")?;
+        let end = saved.start + saved::length(saved.extents.iter().copied())?;
+        let limit = end + u64::from(saved.fin);
+        let syn = saved.first.wrapping_sub(1);
+        let is_in_order = saved::is_position(syn)
+            && saved::is_position(limit)
+            && saved.start >= saved.first
+            && saved.start <= saved.una.max(saved.first)
+            && (syn..=saved.next).contains(&saved.una)
+            && (saved.first..=limit).contains(&saved.next);
+        ensure(is_in_order, "what was sent is not where it says")?;
+        let windows = [saved.window, saved.window_max];
+        ensure(
+            windows.iter().all(|window| *window <= WINDOW_MAX),
+            "the peer's window is too large",
+        )?;
+        let updates = [saved.window_start, saved.window_ack];
+        ensure(updates.iter().all(|at| *at < 1 << 62), "the peer's window is from nowhere")?;
+        let mut queue = ShortQueue::new();
+        let mut start = saved.start;
+        for extent in saved.extents {
+            queue.push_back(Queued { start, extent });
+            start += u64::from(extent.length);
+        }
+        Ok(Self {
+            una: saved.una,
+            next: saved.next,
+            end,
+            first: saved.first,
+            window: saved.window,
+            window_max: saved.window_max,
+            window_start: saved.window_start,
+            window_ack: saved.window_ack,
+            queue,
+            fin: saved.fin,
+            scale,
+        })
     }
 
     #[inline]

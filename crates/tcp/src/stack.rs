@@ -26,6 +26,7 @@ use crate::state::State;
 use crate::table::{Hashing, Key, Slab, Tuple, bits};
 use crate::time_wait::TimeWaits;
 
+mod saved;
 mod strangers;
 
 /// Names a listener.
@@ -121,6 +122,19 @@ struct Slot {
     is_offered: bool,
     /// Its owner has let go of it.
     is_forgotten: bool,
+}
+
+impl Slot {
+    const fn new(connection: Connection) -> Self {
+        Self {
+            connection,
+            armed: Time::MAX,
+            is_ready: false,
+            is_changed: false,
+            is_offered: false,
+            is_forgotten: false,
+        }
+    }
 }
 
 /// Timers of half-open connections have this bit, in the wheel that they share with others.
@@ -340,7 +354,7 @@ impl Stack {
             return;
         };
         slot.connection.drain(|extent| memory.discard(key, extent));
-        if !matches!(slot.connection.state(), State::Closed | State::TimeWait) {
+        if !slot.connection.state().is_over() {
             self.abort(now, key);
         }
         self.forget_soon(key);
@@ -522,15 +536,7 @@ impl Stack {
     // Books.
 
     fn insert(&mut self, tuple: Tuple, connection: Connection) -> Option<Key> {
-        let slot = Slot {
-            connection,
-            armed: Time::MAX,
-            is_ready: false,
-            is_changed: false,
-            is_offered: false,
-            is_forgotten: false,
-        };
-        let key = self.connections.insert(slot)?;
+        let key = self.connections.insert(Slot::new(connection))?;
         self.table.insert(tuple, Entry::Connection(key));
         self.mark_ready(key);
         Some(key)
@@ -572,7 +578,7 @@ impl Stack {
             return;
         };
         let connection = &slot.connection;
-        if !matches!(connection.state(), State::Closed | State::TimeWait) {
+        if !connection.state().is_over() {
             return self.arm(key);
         }
         let tuple = Tuple::new(connection.local(), connection.remote());

@@ -49,6 +49,11 @@ impl State {
         !matches!(self, Self::SynSent | Self::SynReceived | Self::Closed)
     }
 
+    /// True if nothing comes any more that is for the connection itself.
+    pub(crate) const fn is_over(self) -> bool {
+        matches!(self, Self::TimeWait | Self::Closed)
+    }
+
     /// True if the peer may still send data.
     pub(crate) const fn receives(self) -> bool {
         matches!(self, Self::SynReceived | Self::Established | Self::FinWait1 | Self::FinWait2)

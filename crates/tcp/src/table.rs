@@ -1,7 +1,7 @@
 //! Where connections are: by key, and by addresses and ports.
 
 use core::hash::{BuildHasher, Hash};
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use siphasher::sip::SipHasher13;
 
@@ -13,6 +13,14 @@ pub struct Key {
 }
 
 impl Key {
+    pub(crate) const fn saved(self) -> (u32, u32) {
+        (self.index, self.generation)
+    }
+
+    pub(crate) const fn restored((index, generation): (u32, u32)) -> Self {
+        Self { index, generation }
+    }
+
     /// The number of the place in the table: small, and reused.
     #[must_use]
     pub const fn index(self) -> u32 {
@@ -33,6 +41,21 @@ impl Tuple {
     pub(crate) fn new(local: SocketAddr, remote: SocketAddr) -> Self {
         let ports = u32::from(local.port()) << 16 | u32::from(remote.port());
         Self { local: bits(local.ip()), remote: bits(remote.ip()), ports }
+    }
+
+    /// This end and the peer.
+    pub(crate) const fn ends(&self) -> (SocketAddr, SocketAddr) {
+        let local = SocketAddr::new(address(self.local), (self.ports >> 16) as u16);
+        (local, SocketAddr::new(address(self.remote), self.ports as u16))
+    }
+}
+
+/// The address of [`bits`].
+const fn address(bits: u128) -> IpAddr {
+    let address = Ipv6Addr::from_bits(bits);
+    match address.to_ipv4_mapped() {
+        Some(address) => IpAddr::V4(address),
+        None => IpAddr::V6(address),
     }
 }
 
@@ -72,11 +95,38 @@ pub(crate) struct Slab<T> {
     entries: Vec<(u32, Option<T>)>,
     free: Vec<u32>,
     max: u32,
+    /// The generation of a place that has never been used.
+    first: u32,
 }
 
 impl<T> Slab<T> {
     pub(crate) const fn new(max: u32) -> Self {
-        Self { entries: Vec::new(), free: Vec::new(), max }
+        Self { entries: Vec::new(), free: Vec::new(), max, first: 0 }
+    }
+
+    /// One with these entries at their places. `None` if there are two at one, or too many.
+    pub(crate) fn restore(max: u32, saved: Vec<(Key, T)>) -> Option<Self> {
+        let last = saved.iter().map(|(key, _)| key.index).max();
+        // What was gone then stays gone: no key of it can be one of a place that is used anew.
+        let newest = saved.iter().map(|(key, _)| key.generation).max();
+        let first = newest.map_or(0, |newest| newest.wrapping_add(1));
+        if last.is_some_and(|last| last >= max) {
+            return None;
+        }
+        let places = last.map_or(0, |last| last + 1);
+        let mut slab = Self::new(max);
+        slab.first = first;
+        slab.entries.resize_with(places as usize, || (first, None));
+        for (key, entry) in saved {
+            let place = &mut slab.entries[key.index as usize];
+            if place.1.is_some() {
+                return None;
+            }
+            *place = (key.generation, Some(entry));
+        }
+        let is_free = |index: &u32| slab.entries[*index as usize].1.is_none();
+        slab.free = (0..places).filter(is_free).collect();
+        Some(slab)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -93,7 +143,7 @@ impl<T> Slab<T> {
             return None;
         }
         let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push((0, None));
+            self.entries.push((self.first, None));
             self.entries.len() as u32 - 1
         });
         let (generation, place) = &mut self.entries[index as usize];
@@ -143,6 +193,20 @@ impl<T> Slab<T> {
 #[cfg(test)]
 mod tests {
     use super::Slab;
+
+    #[test]
+    fn entries_come_back_to_their_places() {
+        let mut slab = Slab::new(4);
+        let keys = [1, 2, 3].map(|entry| slab.insert(entry).unwrap());
+        slab.remove(keys[1]);
+        let saved: Vec<_> = slab.iter().map(|(key, entry)| (key, *entry)).collect();
+        let mut restored = Slab::restore(4, saved.clone()).unwrap();
+        assert_eq!(keys.map(|key| restored.get(key).copied()), [Some(1), None, Some(3)]);
+        let again = restored.insert(4).unwrap();
+        assert_eq!((again.index(), restored.get(keys[1])), (keys[1].index(), None));
+        assert!(Slab::restore(2, saved.clone()).is_none(), "there is no third place");
+        assert!(Slab::restore(4, [saved.clone(), saved].concat()).is_none(), "two at one");
+    }
 
     #[test]
     fn what_is_gone_is_not_taken_for_what_has_its_place() {

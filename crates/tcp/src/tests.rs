@@ -5,6 +5,7 @@ mod kernel;
 mod reassembly;
 mod recovery;
 mod rfc9293;
+mod saved;
 mod scoreboard;
 mod script;
 mod transfer;

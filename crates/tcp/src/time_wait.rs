@@ -7,9 +7,10 @@ use clearway_base::Time;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
 use crate::connection::{Arrival, Challenges, Remains, Transmit};
+use crate::saved::{self, Invalid, SavedTimeWait, ensure};
 use crate::seq;
 use crate::table::{Key, Slab, Tuple};
-use crate::timestamps::is_before;
+use crate::timestamps::{Timestamps, is_before};
 
 /// One that is over.
 #[derive(Clone, Debug)]
@@ -34,6 +35,19 @@ pub(crate) enum Verdict {
 }
 
 impl TimeWait {
+    pub(crate) fn save(&self) -> SavedTimeWait {
+        let remains = &self.remains;
+        SavedTimeWait {
+            ends: self.tuple.ends(),
+            snd_next: remains.snd_next,
+            rcv_next: remains.rcv_next,
+            rcv_window: remains.rcv_window,
+            rcv_scale: remains.rcv_scale,
+            timestamps: remains.timestamps.as_ref().map(Timestamps::save),
+            until: self.until,
+        }
+    }
+
     /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT.
     pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival) -> Verdict {
         let repr = &arrival.repr;
@@ -142,6 +156,37 @@ impl TimeWaits {
         let key = self.slab.insert(entry).expect("one has just gone if there was none");
         self.order.push_back((until, key));
         (key, gone.map(|gone| gone.tuple))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &TimeWait> {
+        self.slab.iter().map(|(_, entry)| entry)
+    }
+
+    /// One that was saved. `None` if there are too many.
+    pub(crate) fn restore(
+        &mut self,
+        now: Time,
+        saved: &SavedTimeWait,
+    ) -> Result<Option<(Key, Tuple)>, Invalid> {
+        let is_so = saved::is_position(saved.rcv_next)
+            && saved.rcv_scale <= 14
+            && saved.ends.0.is_ipv4() == saved.ends.1.is_ipv4();
+        ensure(is_so, "what guards its ports is none")?;
+        let tuple = Tuple::new(saved.ends.0, saved.ends.1);
+        let remains = Remains {
+            snd_next: saved.snd_next,
+            rcv_next: saved.rcv_next,
+            rcv_window: saved.rcv_window,
+            rcv_scale: saved.rcv_scale,
+            timestamps: saved.timestamps.map(Timestamps::restore),
+        };
+        let until = saved.until.min(now + self.duration_ns);
+        let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };
+        let key = self.slab.insert(entry);
+        Ok(key.map(|key| {
+            self.order.push_back((until, key));
+            (key, tuple)
+        }))
     }
 
     /// The peer's FIN has come again: "Restart the 2 MSL time-wait timeout."

@@ -3,6 +3,8 @@
 use clearway_base::{MILLISECOND, SECOND, Time};
 use clearway_wire::tcp;
 
+use crate::saved::SavedTimestamps;
+
 /// The timestamps of a connection that has agreed on them.
 #[derive(Clone, Debug)]
 pub(crate) struct Timestamps {
@@ -26,6 +28,16 @@ impl Timestamps {
     #[inline]
     pub(crate) const fn clock(now: Time, offset: u32) -> u32 {
         ((now.as_ns() / MILLISECOND) as u32).wrapping_add(offset)
+    }
+
+    pub(crate) const fn save(&self) -> SavedTimestamps {
+        let Self { offset, recent, recent_at } = *self;
+        SavedTimestamps { offset, recent, recent_at }
+    }
+
+    pub(crate) const fn restore(saved: SavedTimestamps) -> Self {
+        let SavedTimestamps { offset, recent, recent_at } = saved;
+        Self { offset, recent, recent_at }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use crate::*;
 
 /// One direction of a transfer, as the app at its beginning sees it, who reads the other one, too.
 pub(super) struct Flow {
-    key: Key,
+    pub(super) key: Key,
     pub(super) content: Vec<u8>,
     given: usize,
     pub(super) received: Vec<u8>,

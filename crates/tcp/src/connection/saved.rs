@@ -1,0 +1,160 @@
+//! A connection as plain data, and back.
+
+use clearway_base::Time;
+use clearway_congestion::{CongestionControl, Pacer};
+use clearway_wire::tcp::Options;
+
+use super::{Connection, control};
+use crate::config::Config;
+use crate::ecn::EcnState;
+use crate::event::Readiness;
+use crate::mtu::SegmentSize;
+use crate::rcv::Receive;
+use crate::rto::Rto;
+use crate::saved::{Invalid, SavedAgreement, SavedConnection, SavedKey, ensure};
+use crate::scoreboard::Scoreboard;
+use crate::snd::Send;
+use crate::state::State;
+use crate::timers::Timer;
+use crate::timestamps::Timestamps;
+
+/// No congestion control lets more be in flight.
+const OUTSTANDING_MAX: u64 = 128 << 20;
+
+impl Connection {
+    pub(crate) fn save(&self, key: SavedKey) -> SavedConnection {
+        let (mtus, segment_bytes) = self.size.save();
+        let deadline = |timer| self.timers.is_set(timer).then(|| self.timers.get(timer));
+        SavedConnection {
+            key,
+            is_offered: false,
+            is_forgotten: false,
+            ends: (self.local, self.remote),
+            state: self.state,
+            end: self.end,
+            soft_error: self.soft_error,
+            settings: self.settings,
+            is_closed: self.is_closed,
+            reset_due: self.reset_due,
+            readiness: self.readiness.bits(),
+            agreed: SavedAgreement {
+                mtus,
+                segment_bytes,
+                scales: self.scales.then(|| (self.snd.scale(), self.rcv.scale())),
+                sack: self.sack,
+                ecn: self.ecn.is_agreed(),
+                timestamps: self.timestamps.as_ref().map(Timestamps::save),
+                timestamp_offset: self.timestamp_offset,
+            },
+            snd: self.snd.save(),
+            rcv: self.rcv.save(self.acknowledged),
+            rtt_ns: (self.rto.smoothed_ns().unwrap_or(0), self.rto.variation_ns()),
+            window_bytes: self.control.window_bytes(),
+            retries: self.retries,
+            last_heard: self.last_heard,
+            keep_alive: deadline(Timer::KeepAlive),
+            fin_wait: deadline(Timer::Close),
+        }
+    }
+
+    /// A connection that goes on at `now`. The first that it sends is an acknowledgement, or its SYN.
+    pub(crate) fn restore(
+        now: Time,
+        saved: SavedConnection,
+        config: &Config,
+    ) -> Result<Self, Invalid> {
+        let (local, remote) = saved.ends;
+        let agreed = saved.agreed;
+        ensure(local.is_ipv4() == remote.is_ipv4(), "two families of addresses")?;
+        let (snd_scale, rcv_scale) = agreed.scales.unwrap_or((0, 0));
+        ensure(snd_scale <= 14 && rcv_scale <= 14, "a window is shifted by more than 14")?;
+        let snd = Send::restore(saved.snd, snd_scale)?;
+        let acknowledged = saved.rcv.acknowledged;
+        let rcv = Receive::restore(saved.rcv, &saved.settings, rcv_scale)?;
+        check_state(saved.state, &snd, &rcv)?;
+        let mut it = Self::new(local, remote, saved.settings, snd, rcv, agreed.mtus.0);
+        it.state = saved.state;
+        it.end = saved.end;
+        it.soft_error = saved.soft_error;
+        it.is_closed = saved.is_closed;
+        it.reset_due = saved.reset_due;
+        it.readiness = Readiness::from_bits(saved.readiness);
+        it.agree_again(now, agreed);
+        it.acknowledged = acknowledged;
+        it.retries = saved.retries;
+        it.last_heard = saved.last_heard.min(now);
+        it.data_sent = now;
+        it.fin_wait_ns = config.fin_wait_ns;
+        it.rto = Rto::restore(saved.rtt_ns, &it.settings);
+        it.control = control(it.settings.congestion, it.size.bytes() as u16);
+        it.control.resume(saved.window_bytes);
+        it.pacer = Pacer::new(now, it.size.bytes() as u16);
+        it.go_on(now, config);
+        for (timer, deadline) in
+            [(Timer::KeepAlive, saved.keep_alive), (Timer::Close, saved.fin_wait)]
+        {
+            if let Some(deadline) = deadline.filter(|_| it.state != State::Closed) {
+                it.timers.set(timer, deadline);
+            }
+        }
+        Ok(it)
+    }
+
+    fn agree_again(&mut self, now: Time, agreed: SavedAgreement) {
+        self.scales = agreed.scales.is_some();
+        self.sack = agreed.sack;
+        self.ecn = EcnState::new(agreed.ecn);
+        self.timestamps = agreed.timestamps.map(Timestamps::restore);
+        self.timestamp_offset = agreed.timestamp_offset;
+        let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
+        let every = Options { timestamps, ..Options::default() };
+        let remote = self.remote.ip();
+        self.size = SegmentSize::restore(remote, agreed.mtus, agreed.segment_bytes, every.length());
+    }
+
+    /// What was outstanding is so still, and what was about to be sent is sent now.
+    fn go_on(&mut self, now: Time, config: &Config) {
+        match self.state {
+            State::SynSent | State::SynReceived => {
+                self.retries_max = config.syn_retries;
+                // It was sent before, nobody knows when (Karn).
+                self.retries = self.retries.max(1);
+                self.syn_due = true;
+            }
+            State::Closed | State::TimeWait => {}
+            _ => {
+                let outstanding = self.snd.una()..self.snd.next();
+                let bytes = u64::from(self.size.bytes());
+                self.board = Scoreboard::restore(now, outstanding, bytes);
+                if !self.board.is_empty() {
+                    self.stalled_since = Some(now);
+                    self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+                }
+                self.ack.demand();
+            }
+        }
+    }
+}
+
+/// Holds a state against what has been sent and received.
+fn check_state(state: State, snd: &Send, rcv: &Receive) -> Result<(), Invalid> {
+    let is_opening = matches!(state, State::SynSent | State::SynReceived);
+    let is_over = matches!(state, State::Closed | State::TimeWait);
+    ensure(snd.next() - snd.una() <= OUTSTANDING_MAX, "too much is outstanding")?;
+    let is_open = snd.una() >= snd.first();
+    ensure(is_over || is_open != is_opening, "a handshake is neither over nor not")?;
+    let nothing_sent = snd.next() == snd.first();
+    ensure(!is_opening || nothing_sent, "something was sent before the handshake was over")?;
+    let fin_sent = is_open && snd.is_finished();
+    let fin_acknowledged = snd.is_fin_acknowledged();
+    let is_so = match state {
+        State::Established => !fin_sent && !rcv.is_finished(),
+        State::FinWait1 => fin_sent && !fin_acknowledged && !rcv.is_finished(),
+        State::FinWait2 => fin_acknowledged && !rcv.is_finished(),
+        State::CloseWait => !fin_sent && rcv.is_finished(),
+        State::Closing | State::LastAck => fin_sent && !fin_acknowledged && rcv.is_finished(),
+        State::SynSent | State::SynReceived => !rcv.is_finished(),
+        State::TimeWait | State::Closed => true,
+    };
+    ensure(is_so, "a state is not that of what was sent and received")
+}

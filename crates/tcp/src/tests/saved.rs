@@ -1,0 +1,270 @@
+//! Stacks that are saved and restored in the middle of everything, and saved states that somebody has
+//! tampered with.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use clearway_base::{MILLISECOND, Random, SECOND, Time};
+use clearway_wire::Ecn;
+use clearway_wire::tcp::{self, Flags};
+
+use super::transfer::Flow;
+use super::world::{Faults, Host, World};
+use crate::*;
+
+fn restore(host: &mut Host, now: Time) {
+    let saved = host.stack.save();
+    let restored = Stack::restore(saved.clone(), Config::default(), now, 1).expect("just saved");
+    assert_eq!(without_windows(restored.save()), without_windows(saved));
+    host.stack = restored;
+}
+
+/// Windows are rounded, and a SYN counts as sent again.
+fn without_windows(mut saved: Saved) -> Saved {
+    for connection in &mut saved.connections {
+        (connection.window_bytes, connection.retries) = (0, 0);
+    }
+    saved
+}
+
+/// Streams both ways, over links of all kinds, arrive whole however often either end is saved and restored
+/// on the way, from the first SYN to the last FIN; and all memory comes back.
+#[test]
+fn streams_survive_a_hundred_restores() {
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let faults = Faults {
+            lost: random.below(50),
+            swapped: random.below(100),
+            delay_ns: MILLISECOND + random.below(10 * MILLISECOND),
+            bytes_per_ms: 1000 + random.below(20_000),
+            ..Faults::default()
+        };
+        let settings = Settings {
+            sack: random.chance(3, 4),
+            timestamps: random.chance(3, 4),
+            window_scaling: random.chance(3, 4),
+            ecn: random.chance(1, 2),
+            receive_buffer_bytes: 3000 + random.below(1 << 17) as u32,
+            congestion: if random.chance(1, 2) { Congestion::Swift } else { Congestion::Cubic },
+            ..Settings::default()
+        };
+        let mut world = World::new(seed, Config::default(), faults, random.chance(1, 2));
+        let [client, server] = &mut world.hosts;
+        let (from, to) = (client.address, server.address);
+        let listener = server.stack.listen(None, to.port(), 4, 1500, settings).expect("free");
+        let from = SocketAddr::new(from.ip(), 0);
+        let key = client.stack.connect(world.now, from, to, 1500, settings).expect("room");
+        let mut flows = [Some(Flow::new(key, 200_000, 1)), None];
+        let mut restores = 0;
+        world.run(4000 * SECOND, |world| {
+            let side = random.below(2) as usize;
+            if random.chance(1, 20) {
+                restore(&mut world.hosts[side], world.now);
+                restores += 1;
+            }
+            if flows[1].is_none() {
+                let accepted = world.hosts[1].stack.accept(listener);
+                flows[1] = accepted.map(|key| Flow::new(key, 100_000, 2));
+            }
+            for (host, flow) in world.hosts.iter_mut().zip(&mut flows) {
+                if let Some(flow) = flow {
+                    flow.serve(host, &mut random, false);
+                }
+            }
+            let stacks = world.hosts.iter().zip(&flows);
+            let mut over = stacks.map(|(host, flow)| {
+                let key = flow.as_ref().map(|flow| flow.key)?;
+                host.stack.info(key).expect("ours").end
+            });
+            over.all(|end| end.is_some())
+        });
+        assert!(restores > 5, "{restores}");
+        let [Some(client), Some(server)] = flows else { panic!("accepted") };
+        assert!(client.received == server.content && server.received == client.content, "{seed}");
+        for (host, flow) in world.hosts.iter_mut().zip([client, server]) {
+            assert_eq!(host.stack.info(flow.key).expect("ours").end, Some(End::Orderly), "{seed}");
+            while let Some(extent) = host.stack.pop_sent(flow.key) {
+                host.store.take(extent);
+            }
+            host.stack.forget(world.now, flow.key, &mut host.store);
+            assert!(host.store.is_empty(), "seed {seed}");
+        }
+    }
+}
+
+/// Half-open connections, those that nobody has accepted, listeners and TIME-WAIT go on, too.
+#[test]
+fn what_is_no_connection_yet_or_no_longer_is_restored() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let settings = Settings::default();
+    let (key, server, listener) = world.open(settings, settings);
+    // One that is half open, and one that waits.
+    let [client, host] = &mut world.hosts;
+    let to = host.address;
+    for port in [7000, 7001] {
+        let from = SocketAddr::new(client.address.ip(), port);
+        client.stack.connect(world.now, from, to, 1500, settings).expect("room");
+    }
+    let syns = client.transmit(world.now);
+    syns.iter().for_each(|syn| host.receive(world.now, syn));
+    restore(host, world.now);
+    assert_eq!(host.stack.waiting().0, 2);
+    world.run(10 * SECOND, |world| world.hosts[1].stack.connections().count() == 3);
+    restore(&mut world.hosts[1], world.now);
+    let stack = &mut world.hosts[1].stack;
+    assert_eq!(stack.poll_event(), Some(Event::Acceptable(listener)));
+    assert!(stack.accept(listener).is_some() && stack.accept(listener).is_some());
+    assert_eq!(stack.accept(listener), None);
+    // The end: the second FIN is answered by what is left after it was restored.
+    world.hosts[0].stack.shutdown(key);
+    world.hosts[1].stack.shutdown(server);
+    world.run(10 * SECOND, |world| {
+        world.hosts.iter().map(|host| host.stack.waiting().1).sum::<usize>() > 0
+    });
+    for host in &mut world.hosts {
+        restore(host, world.now);
+    }
+    world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
+}
+
+/// Another version is refused, and so is what contradicts itself. What is not is harmless.
+#[test]
+fn a_saved_state_is_not_trusted() {
+    let (mut refused, mut restored) = (0, 0);
+    for seed in 0..3000 {
+        let mut random = Random::new(seed);
+        let mut world = World::new(seed % 50, Config::default(), Faults::default(), false);
+        let (key, server, _) = world.open(Settings::default(), Settings::default());
+        let mut flow = Flow::new(key, 50_000, 1);
+        for _ in 0..random.below(40) {
+            flow.serve(&mut world.hosts[0], &mut random, false);
+            if random.chance(1, 10) {
+                world.hosts[1].stack.shutdown(server);
+            }
+            world.step();
+        }
+        let side = random.below(2) as usize;
+        let mut saved = world.hosts[side].stack.save();
+        for _ in 0..=random.below(2) {
+            tamper(&mut saved, &mut random);
+        }
+        match Stack::restore(saved, Config::default(), world.now, 1) {
+            Err(_) => refused += 1,
+            Ok(stack) => {
+                restored += 1;
+                go_on(stack, world.now);
+            }
+        }
+    }
+    assert!(refused > 500 && restored > 500, "{refused} refused, {restored} restored");
+}
+
+/// Memory of which nothing is known.
+struct Anything;
+
+impl Memory for Anything {
+    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+        Some(Extent { region: 1, offset: 0, length: part.end - part.start })
+    }
+
+    fn discard(&mut self, _: Key, _: Extent) {}
+}
+
+/// What is restored sends, receives and times out as others do.
+fn go_on(mut stack: Stack, mut now: Time) {
+    for turn in 0..20 {
+        for _ in 0..2000 {
+            let Some(transmit) = stack.poll_transmit(now, 3000) else { break };
+            let length = transmit.payload.end - transmit.payload.start;
+            if let Some(key) = transmit.connection {
+                let extents = stack.extents(key, transmit.payload.clone());
+                assert_eq!(extents.map(|extent| u64::from(extent.length)).sum::<u64>(), length);
+            }
+            // The peer has taken it, and sends something.
+            let repr = tcp::Repr {
+                source_port: transmit.to.port(),
+                destination_port: transmit.from.port(),
+                sequence: transmit.repr.acknowledgement,
+                acknowledgement: transmit.repr.sequence.wrapping_add(length as u32),
+                flags: Flags::ACK,
+                window: 1000,
+                options: transmit.repr.options,
+                ..tcp::Repr::default()
+            };
+            let (from, to, ecn) = (transmit.to, transmit.from, Ecn::NotCapable);
+            let arrival = Arrival { from, to, repr, payload_length: turn % 3 * 700, ecn };
+            stack.handle_segment(now, &arrival, &mut Anything);
+        }
+        let keys: Vec<Key> = stack.connections().collect();
+        for key in keys {
+            let _ = (stack.recv(key), stack.pop_sent(key), stack.info(key));
+            stack.release(key, 1000);
+        }
+        now = now.max(stack.next_timeout().min(now + 100 * SECOND));
+        stack.handle_timeouts(now);
+    }
+}
+
+/// Changes one thing.
+fn tamper(saved: &mut Saved, random: &mut Random) {
+    let number = match random.below(4) {
+        0 => random.next_u64(),
+        1 => random.below(3),
+        2 => u64::MAX - random.below(3),
+        _ => (1 << 32) + random.below(1 << 33),
+    };
+    if random.chance(1, 20) {
+        saved.version = number as u32;
+    }
+    let count = saved.connections.len() as u64;
+    let Some(connection) = saved.connections.get_mut(random.below(count.max(1)) as usize) else {
+        return;
+    };
+    let choice = random.below(32);
+    let mut near = |place: &mut u64| match random.next_u64() % 3 {
+        0 => *place = number,
+        1 => *place = place.wrapping_add(1 + number % 2000),
+        _ => *place = place.wrapping_sub(1 + number % 2000),
+    };
+    match choice {
+        0 => near(&mut connection.snd.first),
+        1 => near(&mut connection.snd.una),
+        2 => near(&mut connection.snd.next),
+        3 => near(&mut connection.snd.start),
+        4 => near(&mut connection.snd.window),
+        5 => near(&mut connection.snd.window_start),
+        6 => connection.snd.fin = !connection.snd.fin,
+        7 => near(&mut connection.rcv.first),
+        8 => near(&mut connection.rcv.next),
+        9 => near(&mut connection.rcv.edge),
+        10 => near(&mut connection.rcv.released),
+        11 => connection.rcv.fin = Some(number),
+        12 => connection.rcv.buffer_bytes = number as u32,
+        13 => near(&mut connection.rcv.acknowledged),
+        14 => connection.rcv.in_order.clear(),
+        15 => {
+            let extent = Extent { region: 1, offset: number as u32, length: (number >> 7) as u32 };
+            connection.rcv.ahead.push((connection.rcv.next + number % 3000, extent));
+        }
+        16 => {
+            let extent = Extent { region: 1, offset: number as u32, length: (number >> 7) as u32 };
+            connection.snd.extents.push(extent);
+        }
+        17 => connection.agreed.mtus = (number as u16, (number >> 16) as u16),
+        18 => connection.agreed.segment_bytes = number as u16,
+        19 => connection.agreed.scales = Some((number as u8, (number >> 8) as u8)),
+        20 => connection.agreed.timestamps = None,
+        21 => connection.rtt_ns = (number, number),
+        22 => connection.window_bytes = number,
+        23 => connection.keep_alive = Some(Time::from_ns(number)),
+        24 => connection.state = State::FinWait2,
+        25 => connection.state = State::SynReceived,
+        26 => connection.state = State::LastAck,
+        27 => connection.key.0 = number as u32,
+        28 => connection.is_offered = !connection.is_offered,
+        29 => connection.ends.1 = "[fd00::1]:1".parse().expect("address"),
+        30 => connection.readiness = number as u8,
+        _ => connection.settings.rto_min_ns = number,
+    }
+}
