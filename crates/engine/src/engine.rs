@@ -146,6 +146,8 @@ pub struct Engine {
     sleep: OwnedFd,
     /// Snapshots that were asked for, the first of which is being gathered.
     gatherings: VecDeque<Gathering>,
+    /// Channels whose apps are gone and whose connections are being ended, the first of them now.
+    leaving: VecDeque<u32>,
     has_ended: bool,
     /// Told to end: at this time at the latest, and before when all peers have been told.
     end_by: Option<Time>,
@@ -340,6 +342,7 @@ impl Engine {
             mailbox,
             sleep,
             gatherings: VecDeque::new(),
+            leaving: VecDeque::new(),
             has_ended: false,
             end_by: None,
             has_rested: false,
@@ -400,6 +403,9 @@ impl Engine {
         }
         if !self.gatherings.is_empty() {
             work += self.gather();
+        }
+        if !self.leaving.is_empty() {
+            work += self.go_on_leaving();
         }
         if self.core.channels.wants_doorbells(now) {
             self.take_doorbells();

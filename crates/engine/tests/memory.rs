@@ -5,7 +5,7 @@ mod world;
 use std::collections::VecDeque;
 
 use clearway_base::{MICROSECOND, Random, SECOND};
-use clearway_channel::{Command, Sizes};
+use clearway_channel::{Code, Command, Sizes};
 use clearway_engine::Request;
 use clearway_nic::fabric::Faults;
 use world::{App, Received, SIZES, World};
@@ -285,6 +285,34 @@ fn an_idle_turn_tells_of_so_many_sends_and_no_more() {
         turns += 1;
         assert!(turns < 1000, "{} are never told", sender.unfinished());
     }
+}
+
+/// An app that goes with thousands of connections makes no turn long.
+#[test]
+fn thousands_of_connections_of_an_app_that_goes_are_ended_bit_by_bit() {
+    const CONNECTIONS: usize = 2000;
+    const LONG: Sizes = Sizes { completion_entries: 4096, ..SIZES };
+    let mut world = World::new(29, Faults::default());
+    let mut client = world.attach_with(0, SIZES, CONNECTIONS as u32);
+    let mut server = world.attach_with(0, LONG, CONNECTIONS as u32);
+    world.listen(&server, 7000).expect("free");
+    (0..CONNECTIONS).for_each(|_| _ = world.connect(&mut client, &mut server, 7000));
+    settle(&mut world);
+    // That takes the request, in a turn.
+    world.post(0, Request::RemoveChannel { channel: client.channel });
+    server.poll();
+    assert!(server.closed.len() <= 64, "{} in one turn", server.closed.len());
+    let mut turns = 0;
+    while server.closed.len() < CONNECTIONS {
+        let before = server.closed.len();
+        world.turn_alone(0);
+        server.poll();
+        let ended = server.closed.len() - before;
+        assert!(ended <= 64, "{ended} in one turn");
+        turns += 1;
+        assert!(turns < 1000, "{} connections are left", CONNECTIONS - before);
+    }
+    assert!(server.closed.iter().all(|(_, code)| *code == Code::Reset));
 }
 
 /// Nor do many releases in one turn have all that wait tried in that turn.

@@ -138,9 +138,9 @@ impl Channel {
         self.connections.state(slot)
     }
 
-    /// The slots of all connections.
-    pub(crate) fn open_slots(&self) -> Vec<u32> {
-        self.connections.iter().map(|(slot, _)| slot).collect()
+    /// The slots of connections, of so many at most.
+    pub(crate) fn open_slots(&self, connections_max: usize) -> Vec<u32> {
+        self.connections.iter().map(|(slot, _)| slot).take(connections_max).collect()
     }
 
     /// The other end of the connection in this slot.

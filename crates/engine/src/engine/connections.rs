@@ -76,10 +76,11 @@ impl Core {
         }
     }
 
-    /// Resets all connections of a channel: its app is gone.
-    pub(super) fn end_connections(&mut self, id: u32) {
-        let Some(channel) = self.channels.channel(id) else { return };
-        for slot in channel.open_slots() {
+    /// Resets connections of a channel whose app is gone, so many at most. Returns how many.
+    pub(super) fn end_connections(&mut self, id: u32, connections_max: usize) -> usize {
+        let Some(channel) = self.channels.channel(id) else { return 0 };
+        let slots = channel.open_slots(connections_max);
+        for &slot in &slots {
             let owner = Owner { channel: id, connection: slot };
             let Some(connection) = self.channels.connection(owner) else { continue };
             match connection.link {
@@ -90,7 +91,11 @@ impl Core {
                     self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 }
             }
+            if let Some(channel) = self.channels.channel(id) {
+                channel.remove(slot);
+            }
         }
+        slots.len()
     }
 
     pub(super) fn listen(

@@ -13,6 +13,9 @@ use crate::{ip, services};
 /// How long an engine that is to end tries to tell its peers. The control plane waits for three seconds.
 const FAREWELL_NS: u64 = 2 * SECOND;
 
+/// Connections that are ended in one turn when their app is gone: each tells its peer, and gives memory back.
+const CONNECTIONS_ENDED_PER_TURN: usize = 64;
+
 impl Engine {
     pub(super) fn take_request(&mut self, now: Time) -> usize {
         let Some(request) = self.mailbox.take() else { return 0 };
@@ -81,22 +84,42 @@ impl Engine {
         epoll::add(&self.sleep, channel.end.doorbell(), super::sleep::event_of(id), flags)
     }
 
+    /// Nothing more is taken from a channel or accepted for it, and what it has is given up bit by bit.
     fn remove_channel(&mut self, channel: u32) {
-        self.core.end_connections(channel);
-        self.core.switch.remove_channel(channel);
-        let Some(mut removed) = self.core.channels.remove(channel) else { return };
-        for (_, port) in removed.ports.keys() {
-            self.core.endpoint.unlisten(*port);
+        let Some(removed) = self.core.channels.channel(channel) else { return };
+        if self.leaving.contains(&channel) {
+            return;
         }
-        let _ = epoll::delete(&self.sleep, removed.end.doorbell()); // it was added with the channel
-        removed.end.close();
-        self.mailbox.tell(Event::ChannelRemoved { channel, end: removed.end });
+        removed.is_condemned = true;
+        for (_, port) in core::mem::take(&mut removed.ports).into_keys() {
+            self.core.endpoint.unlisten(port);
+        }
+        self.core.switch.remove_channel(channel);
+        self.leaving.push_back(channel);
+    }
+
+    /// Ends some connections of a channel that leaves, and then the channel. Returns how much that was.
+    pub(super) fn go_on_leaving(&mut self) -> usize {
+        let Some(&channel) = self.leaving.front() else { return 0 };
+        let ended = self.core.end_connections(channel, CONNECTIONS_ENDED_PER_TURN);
+        if ended == CONNECTIONS_ENDED_PER_TURN {
+            return ended;
+        }
+        self.leaving.pop_front();
+        if let Some(mut removed) = self.core.channels.remove(channel) {
+            // It was added with the channel.
+            let _ = epoll::delete(&self.sleep, removed.end.doorbell());
+            removed.end.close();
+            self.mailbox.tell(Event::ChannelRemoved { channel, end: removed.end });
+        }
+        ended + 1
     }
 
     fn shut_down(&mut self, now: Time) {
         for channel in self.core.channels.ids() {
             self.remove_channel(channel);
         }
+        while self.go_on_leaving() > 0 {}
         self.end_by = Some(now + FAREWELL_NS);
     }
 
