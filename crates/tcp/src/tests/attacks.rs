@@ -77,6 +77,26 @@ fn a_syn_flood_is_answered_with_cookies() {
     assert_eq!(host.stack.connections().count(), 1);
 }
 
+/// RFC 4987, 3.6: without timestamps a cookie has room for the segment size alone.
+#[test]
+fn a_cookie_without_timestamps_keeps_the_segment_size_alone() {
+    let config = Config { half_open_max: 0, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    let options = Options {
+        maximum_segment_size: Some(1460),
+        window_scale: Some(9),
+        sack_permitted: true,
+        ..Options::default()
+    };
+    segment(&mut host, now, 1, Flags::SYN, (7, 0), options);
+    let ack = host.stack.poll_transmit(now, 1).expect("an answer").repr.sequence.wrapping_add(1);
+    segment(&mut host, now, 1, Flags::ACK, (8, ack), Options::default());
+    let key = host.stack.connections().next().expect("open");
+    let info = host.stack.info(key).expect("open");
+    assert_eq!((info.segment_bytes, info.window_scales.0, info.sack), (1460, 0, false));
+    assert_eq!(host.stack.counters().cookies_right, 1);
+}
+
 /// Resets to strangers are limited in rate, and what waits for the queue is limited.
 #[test]
 fn strangers_get_few_resets() {

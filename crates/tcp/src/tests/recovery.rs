@@ -171,6 +171,72 @@ cases! {
         < . 1:1(0) ack 4001
         recovery open";
 
+    /// RFC 8985, 6.2, step 4: one segment selectively acknowledged is waited for by a quarter of the lowest round
+    /// trip, since it may have overtaken the others.
+    rack_waits_for_what_may_be_reordered: far_away() => "
+        send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:2001>
+        recovery open
+        +0.025 > . 1:1001(1000) ack 1
+        recovery recovery
+        +0.1 < . 1:1(0) ack 3001 win 60000
+        recovery open";
+
+    /// The same: what comes in that time was reordered, and nothing is sent again.
+    rack_has_waited_for_good_reason: far_away() => "
+        send 3000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > P. 2001:3001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 60000 <sack 1001:2001>
+        +0.02 < . 1:1(0) ack 2001 win 60000
+        recovery open; in_flight 1000
+        +0.01 < . 1:1(0) ack 3001 win 60000
+        in_flight 0; window 10000";
+
+    /// RFC 8985, 7.3: "If an unsent segment exists AND the receive window allows new data to be sent: Transmit
+    /// the lowest-sequence unsent segment of up to SMSS".
+    a_tail_loss_probe_of_new_data: far_away() => "
+        send 12000
+        > . 1:1001(1000) ack 1
+        > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1
+        > . 4001:5001(1000) ack 1
+        > . 5001:6001(1000) ack 1
+        > . 6001:7001(1000) ack 1
+        > . 7001:8001(1000) ack 1
+        > . 8001:9001(1000) ack 1
+        > . 9001:10001(1000) ack 1
+        +0.2 > . 10001:11001(1000) ack 1";
+
+    /// RFC 8985, 7.4.2: a duplicate says that the original has arrived, too: nothing was lost.
+    a_tail_loss_probe_for_nothing: far_away() => "
+        send 2000
+        > . 1:1001(1000) ack 1
+        > P. 1001:2001(1000) ack 1
+        +0.2 > P. 1001:2001(1000) ack 1
+        +0.05 < . 1:1(0) ack 2001 win 60000
+        < . 1:1(0) ack 2001 win 60000 <sack 1001:2001>
+        send 1000; > P. 2001:3001(1000) ack 1
+        +0.1 < . 1:1(0) ack 3001 win 60000
+        window 10000";
+
+    /// The same: without one the probe has repaired a loss, of which congestion control has to hear.
+    a_tail_loss_probe_that_repairs: far_away() => "
+        send 2000
+        > . 1:1001(1000) ack 1
+        > P. 1001:2001(1000) ack 1
+        +0.2 > P. 1001:2001(1000) ack 1
+        +0.1 < . 1:1(0) ack 2001 win 60000
+        window 10000
+        send 1000; > P. 2001:3001(1000) ack 1
+        +0.1 < . 1:1(0) ack 3001 win 60000
+        window 7000";
+
     /// RFC 2018, 4: "The first SACK block MUST specify the contiguous block of data containing the segment which
     /// triggered this ACK", then others, newest first.
     sack_blocks_newest_first: established_with("sack", "mss 1000,sackOK") => "
@@ -333,6 +399,20 @@ cases! {
         < . 1:11(10) ack 1 <TS val 290 ecr 0>
         > . 1:1(0) ack 21 <TS val 1000 ecr 290>";
 
+    /// RFC 7323, 4.3: a delayed acknowledgement echoes the first of the segments that it is for.
+    timestamps_of_a_delayed_acknowledgement: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+        < . 1:11(10) ack 1 <TS val 200 ecr 0>
+        < . 11:21(10) ack 1 <TS val 210 ecr 0>
+        +0.04 > . 1:1(0) ack 21 <TS val 1040 ecr 200>";
+
+    /// RFC 7323, 4: with timestamps what was sent again is measured, too: SRTT is an eighth of 48 ms after this.
+    timestamps_measure_retransmissions: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
+        send 10
+        > P. 1:11(10) ack 1 <TS val 1000 ecr 100>
+        +0.2 > P. 1:11(10) ack 1 <TS val 1200 ecr 100>
+        +0.048 < . 1:1(0) ack 11 <TS val 300 ecr 1200>
+        rtt_ms 6";
+
     /// RFC 7323, 5.5: after 24 days without a segment TS.Recent is not valid.
     paws_after_24_days: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         +2160000 < . 1:11(10) ack 1 <TS val 50 ecr 0>
@@ -397,6 +477,27 @@ cases! {
         window 8500
         send 10
         > [ect] PW. 2001:2011(10) ack 1";
+
+    /// RFC 3168, 6.1.5: "TCP packets carrying retransmitted data" are not ECN-capable; 6.1.4: nor is a pure
+    /// acknowledgement.
+    what_is_sent_again_is_not_ecn_capable: closed() => "
+        set ecn
+        connect
+        > SEW 0:0(0)
+        < SE. 0:0(0) ack 1 win 10000 <mss 1000>
+        > . 1:1(0) ack 1
+        send 10
+        > [ect] P. 1:11(10) ack 1
+        +0.2 > P. 1:11(10) ack 1
+        < . 1:11(10) ack 11
+        +0.04 > . 11:11(0) ack 11
+        send 10
+        > [ect] PW. 11:21(10) ack 11";
+
+    /// RFC 3168, 6.1.1: a listener that does not want it answers as if it had not been asked.
+    ecn_is_not_wanted: listening() => "
+        < SEW 0:0(0) win 10000 <mss 1000>
+        > S. 0:0(0) ack 1";
 
     /// RFC 1191, 6.4, and RFC 5927: an MTU that a router says, of a segment that is outstanding.
     a_packet_was_too_big: established() => "

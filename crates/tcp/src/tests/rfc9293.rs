@@ -694,6 +694,62 @@ cases! {
         unlisten
         > R. 1:1(0) ack 1";
 
+    /// RFC 6191, 2: a SYN with a later timestamp than the last reopens, though its number is lower; one with an
+    /// older one does not.
+    a_later_timestamp_reopens_from_time_wait: listening() => "
+        unlisten; set timestamps; listen
+        < S 0:0(0) win 10000 <mss 1000,TS val 100 ecr 0>
+        > S. 0:0(0) ack 1
+        < . 1:1(0) ack 1 <TS val 100 ecr 1000>; accept
+        shutdown; > F. 1:1(0) ack 1
+        < F. 1:1(0) ack 2 <TS val 110 ecr 1000>; > . 2:2(0) ack 2
+        waiting 1
+        < S 0:0(0) win 10000 <mss 1000,TS val 90 ecr 0>
+        > . 2:2(0) ack 2
+        < S 0:0(0) win 10000 <mss 1000,TS val 500 ecr 0>
+        > S. 1048578:1048578(0) ack 1
+        waiting 0";
+
+    /// 3.10.7.2: data that comes with a SYN is not taken before its sender has shown that it is there; it is not
+    /// acknowledged and comes again.
+    data_with_a_syn_comes_again: listening() => "
+        < S 0:10(10) win 10000 <mss 1000>
+        > S. 0:0(0) ack 1
+        < P. 1:11(10) ack 1
+        accept; recv 10
+        +0.04 > . 1:1(0) ack 11";
+
+    /// 3.8.6.1: a window may be closed from the beginning.
+    a_window_that_is_closed_from_the_beginning: syn_sent() => "
+        < S. 0:0(0) ack 1 win 0 <mss 1000>
+        > . 1:1(0) ack 1
+        send 10
+        +0.2 > . 1:2(1) ack 1
+        < . 1:1(0) ack 1 win 10000
+        > P. 1:11(10) ack 1";
+
+    /// 3.7.4: Nagle holds nothing back that the FIN goes with.
+    nagle_ends_with_the_stream: established() => "
+        send 10; > P. 1:11(10) ack 1
+        send 10
+        shutdown
+        > FP. 11:21(10) ack 1";
+
+    /// 3.10.7.4: the acknowledgement of the FIN may come with that of the data before it, or alone.
+    the_fin_is_acknowledged_after_its_data: established() => "
+        send 10; > P. 1:11(10) ack 1
+        shutdown; > F. 11:11(0) ack 1
+        < . 1:1(0) ack 11
+        state FIN-WAIT-1
+        < . 1:1(0) ack 12
+        state FIN-WAIT-2";
+
+    /// 3.10.7.4: FIN-WAIT-1: data, the acknowledgement of the own FIN and a FIN in one segment.
+    all_in_one_in_fin_wait_1: fin_wait_1() => "
+        < FP. 1:11(10) ack 2
+        > . 2:2(0) ack 12
+        state TIME-WAIT; recv 10";
+
     /// RFC 5961, 7, and RFC 9293, 3.10.7.4: in TIME-WAIT what is old is acknowledged, and not without end.
     time_wait_answers_rarely: time_wait() => "
         < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
@@ -737,9 +793,14 @@ fn states() -> [BeginState; 7] {
 /// Plays `script` in every state, with `S` for this end's next number, `A` for what acknowledges nothing
 /// new, `N` for the peer's next number, and arithmetic on it as `{N+3}`.
 fn in_every_state(script: &str) {
-    for (name, begin, own, peer) in states() {
+    states().into_iter().for_each(|(name, ..)| in_state(name, script));
+}
+
+/// The same in one.
+fn in_state(state: &str, script: &str) {
+    for (name, begin, own, peer) in states().into_iter().filter(|known| known.0 == state) {
         let mut text = script.replace("STATE", name);
-        for offset in [-20_000i64, -1, 0, 1, 50, 9_999, 9_998, 10_000, 20_000] {
+        for offset in [-20_000i64, -1, 0, 1, 5, 10, 15, 50, 60, 9_999, 9_998, 10_000, 20_000] {
             text =
                 text.replace(&format!("{{N{offset:+}}}"), &(i64::from(peer) + offset).to_string());
         }
@@ -813,4 +874,93 @@ fn nothing_without_an_acknowledgement_in_every_state() {
     in_every_state(
         "< 0 {N+0}:1(10); < F {N+0}:1(0); < P {N+50}:1(10); < 0 {N+0}:1(0); state STATE",
     );
+}
+
+/// Those of the states in which the peer may still send.
+fn in_every_receiving_state(script: &str) {
+    for name in ["ESTAB", "FIN-WAIT-1", "FIN-WAIT-2"] {
+        in_state(name, script);
+    }
+}
+
+/// Those in which it has said that it will not.
+fn in_every_state_after_its_fin(script: &str) {
+    for name in ["CLOSE-WAIT", "CLOSING", "LAST-ACK"] {
+        in_state(name, script);
+    }
+}
+
+/// 3.10.7.4: "Once in the ESTABLISHED state, it is possible to deliver segment data to user RECEIVE buffers",
+/// and in FIN-WAIT-1 and FIN-WAIT-2.
+#[test]
+fn data_at_the_left_edge_in_every_receiving_state() {
+    in_every_receiving_state(
+        "< . {N+0}:1(10) ack {A}; +0.04 > . {S}:{S}(0) ack {N+10}; recv 10; state STATE",
+    );
+}
+
+/// 3.10.7.4: what begins before the left edge is trimmed, and what is new of it taken.
+#[test]
+fn data_across_the_left_edge_in_every_receiving_state() {
+    in_every_receiving_state(
+        "< . {N+0}:1(10) ack {A}; +0.04 > . {S}:{S}(0) ack {N+10}
+         < . {N+5}:1(10) ack {A}; > . {S}:{S}(0) ack {N+15}; recv 15; state STATE",
+    );
+}
+
+/// 3.4: what comes early is kept, and acknowledged at once (RFC 5681, 4.2).
+#[test]
+fn data_inside_of_the_window_in_every_receiving_state() {
+    in_every_receiving_state(
+        "< . {N+50}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; unread 0
+         < . {N+0}:1(50) ack {A}; > . {S}:{S}(0) ack {N+60}; recv 60; state STATE",
+    );
+}
+
+/// 3.10.7.4: the last byte of the window is in it, and the next is not.
+#[test]
+fn data_at_the_right_edge_in_every_receiving_state() {
+    in_every_receiving_state(
+        "< . {N+9999}:1(1) ack {A}; > . {S}:{S}(0) ack {N}
+         < . {N+10000}:1(1) ack {A}; > . {S}:{S}(0) ack {N}
+         < . {N+0}:1(9999) ack {A}; > . {S}:{S}(0) ack {N+10000}; recv 10000
+         > . {S}:{S}(0) ack {N+10000}; state STATE",
+    );
+}
+
+/// 3.10.7.4: a FIN behind a hole is not one yet.
+#[test]
+fn a_fin_inside_of_the_window_in_every_receiving_state() {
+    in_every_receiving_state("< F. {N+50}:1(0) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
+}
+
+/// 3.10.7.4: "This should not occur since a FIN has been received from the remote side. Ignore the segment
+/// text."
+#[test]
+fn data_in_every_state_after_the_fin() {
+    in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
+    in_every_state_after_its_fin("< . {N+50}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
+}
+
+/// 3.10.7.4: "If the ACK is a duplicate (SEG.ACK =< SND.UNA), it can be ignored."
+#[test]
+fn an_old_acknowledgement_in_every_synchronized_state() {
+    for (name, ..) in states().into_iter().filter(|state| state.0 != "SYN-RECV") {
+        in_state(name, "< . {N+0}:1(0) ack 0; < . {N+0}:1(0) ack {A}; state STATE");
+    }
+}
+
+/// 3.10.7.4: the peer's last segment again is "an acknowledgment [...] sent in reply", in every state.
+#[test]
+fn what_came_already_in_every_receiving_state() {
+    in_every_receiving_state(
+        "< . {N+0}:1(10) ack {A}; +0.04 > . {S}:{S}(0) ack {N+10}
+         < . {N+0}:1(10) ack {A}; > . {S}:{S}(0) ack {N+10}; recv 10; state STATE",
+    );
+}
+
+/// 3.10.4 and 3.10.5: an app that gives up in whatever state resets its peer.
+#[test]
+fn abort_in_every_state() {
+    in_every_state("abort; > R. {S}:{S}(0) ack {N}; state CLOSED; end Aborted");
 }

@@ -553,6 +553,17 @@ pub(super) mod begin {
         ))
     }
 
+    /// Over a path of 100 ms, with selective acknowledgements and a window of 60000; this end has connected.
+    pub(in crate::tests) fn far_away() -> Script {
+        Script::new().play(
+            "set sack; connect
+             > S 0:0(0)
+             +0.1 < S. 0:0(0) ack 1 win 60000 <mss 1000,sackOK>
+             > . 1:1(0) ack 1
+             state ESTAB; rtt_ms 100",
+        )
+    }
+
     pub(in crate::tests) fn fin_wait_1() -> Script {
         established().play("shutdown; > F. 1:1(0) ack 1; state FIN-WAIT-1")
     }
