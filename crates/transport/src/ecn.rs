@@ -117,6 +117,14 @@ mod tests {
     use clearway_wire::Ecn;
     use clearway_wire::clearway::EcnReport;
 
+    impl Marking {
+        /// So many marks have been seen, and reported, in both directions.
+        pub(crate) fn count_from(&mut self, marked_packets: u16) {
+            self.reported = marked_packets;
+            self.received.marked_packets = marked_packets;
+        }
+    }
+
     fn report(is_capable: bool, marked_packets: u16) -> EcnReport {
         EcnReport { is_capable, marked_packets }
     }
@@ -129,6 +137,19 @@ mod tests {
         assert_eq!(marking.name(), "capable");
         assert!(!marking.on_ack(report(true, 2), 6), "nothing new");
         assert!(marking.on_ack(report(true, 3), 6));
+    }
+
+    #[test]
+    fn marks_are_counted_on_where_their_number_wraps() {
+        let mut marking = Marking::new();
+        marking.on_ack(report(true, 0), 10);
+        marking.count_from(u16::MAX - 1);
+        assert!(marking.on_ack(report(true, u16::MAX), 1));
+        assert!(marking.on_ack(report(true, 1), 2), "past the wrap");
+        assert!(!marking.on_ack(report(true, 1), 1));
+        marking.count_from(u16::MAX);
+        marking.on_received(Ecn::Marked);
+        assert_eq!(marking.report(), report(true, 0));
     }
 
     #[test]

@@ -297,11 +297,22 @@ impl Outgoing {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outgoing, RANGES_MAX};
+    use super::{MESSAGE_OVERHEAD, Outgoing, RANGES_MAX};
     use clearway_base::{Random, RangeSet};
     use core::ops::Range;
 
     impl Outgoing {
+        /// The next message has this number, and a place behind as many.
+        pub(crate) fn count_from(&mut self, sequence: u32) {
+            assert!(self.is_done());
+            self.first_sequence = sequence;
+            let places = u64::from(sequence) * MESSAGE_OVERHEAD;
+            for position in [&mut self.next, &mut self.end, &mut self.acknowledged, &mut self.limit]
+            {
+                *position += places;
+            }
+        }
+
         /// Every position that was sent has arrived, is in flight, or is to be sent again; and all books
         /// are within their bounds.
         pub(crate) fn audit(&self, in_flight: RangeSet) {

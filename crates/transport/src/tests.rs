@@ -16,6 +16,7 @@ mod hostile;
 mod paths;
 mod spray;
 mod timers;
+mod wraps;
 
 /// Faults of a link, each in 1000 packets.
 #[derive(Clone, Copy, Default)]
@@ -439,8 +440,9 @@ fn transfer(network: &mut Network, keys: [FlowKey; 2], lengths: &[u32], window: 
         }
         assert!(
             network.step() && network.now < end,
-            "stuck at {:?}, {received} received",
-            network.now
+            "stuck at {:?}, {received} received: {}",
+            network.now,
+            network.describe()
         );
         for message in network.read_all(1, keys[1]) {
             assert_eq!(message, content(received as u32, lengths[received]), "message {received}");

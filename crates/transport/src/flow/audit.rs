@@ -1,6 +1,7 @@
 //! What tests look at, and count again when they end.
 
 use super::Flow;
+use crate::recovery::Recovery;
 use clearway_congestion::CongestionControl;
 
 impl Flow {
@@ -12,6 +13,16 @@ impl Flow {
         let books = self.incoming.books();
         assert!(books.unfinished + books.released <= books.received);
         assert!(books.received <= books.announced);
+    }
+
+    /// Both sides of a flow that rests go on counting just before their counters wrap.
+    pub(crate) fn begin_before_wraps(&mut self) {
+        assert_eq!(self.recovery.in_flight_bytes(), 0);
+        let messages = u32::MAX - 100;
+        self.outgoing.count_from(messages);
+        self.incoming.count_from(messages);
+        self.recovery = Recovery::at((1 << 32) - 100);
+        self.marking.count_from(u16::MAX - 10);
     }
 
     /// Sent packets that are kept.

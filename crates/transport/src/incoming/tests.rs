@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use super::Incoming;
+use super::{Incoming, MESSAGE_OVERHEAD};
 use crate::app::Owner;
 use crate::tests::TestApp;
 
@@ -32,6 +32,18 @@ fn looks_per_message(early: u32) -> u64 {
     }
     assert_eq!(incoming.messages_delivered(), DUE.into());
     (LOOKS.get() - before) / u64::from(DUE)
+}
+
+impl Incoming {
+    /// The next message has this number, and a place behind as many.
+    pub(crate) fn count_from(&mut self, sequence: u32) {
+        assert!(self.partial.is_empty());
+        self.next = sequence.into();
+        let places = self.next * MESSAGE_OVERHEAD;
+        for position in [&mut self.received, &mut self.released, &mut self.announced] {
+            *position += places;
+        }
+    }
 }
 
 #[test]
