@@ -188,6 +188,50 @@ fn connections_that_end_in_the_midst_of_a_message_leave_nothing() {
     }
 }
 
+/// Sends that are not finished, messages that came before their turn, a place in line: all of it is given
+/// back while the apps live on. What is not goes with its channel, and would be seen by nobody then.
+#[test]
+fn connections_that_end_leave_nothing_in_the_books_of_apps_that_live_on() {
+    for seed in 0..8 {
+        // With one, messages come before their turn; with six, they find no room.
+        let count = if seed % 2 == 0 { 1 } else { 6 };
+        let mut world = World::new(seed, Faults::default());
+        let mut receiver = world.attach(1, SMALL_POOL);
+        world.listen(&receiver, 7000).expect("free");
+        let mut senders = [0, 0, 1].map(|host| {
+            let mut app = world.attach(host, SIZES);
+            let connections: Vec<u64> =
+                (0..count).map(|_| world.connect(&mut app, &mut receiver, 7000).0).collect();
+            (app, connections)
+        });
+        world.fabric.set_faults(0, Faults { loss_ppm: 300_000, ..Faults::all(0) });
+        for (app, connections) in &mut senders {
+            // More than there is room for, of which nothing is read.
+            for connection in connections.iter() {
+                (0..4).for_each(|_| assert!(app.send(*connection, &[1; 20_000])));
+            }
+        }
+        let end = world.now + 20_000 * MICROSECOND;
+        world.turn_until(|world| world.now > end);
+        world.audit();
+        world.fabric.set_faults(0, Faults::all(0));
+        let [(first, from_first), (second, _), (third, from_third)] = &mut senders;
+        for (app, connections) in [(first, from_first), (third, from_third)] {
+            assert!(app.unfinished() > 0);
+            for connection in connections.iter().copied() {
+                app.submit(&Command::Close { connection, abort: true });
+            }
+        }
+        world.post(0, Request::RemoveChannel { channel: second.channel });
+        world.turn_until(|_| {
+            receiver.poll();
+            receiver.closed.len() == 3 * count
+        });
+        settle(&mut world);
+        world.audit();
+    }
+}
+
 /// Its message lies in the pool as far as it has come, and the app has nothing that it could release.
 #[test]
 fn a_sender_of_the_same_host_goes_on_when_a_peer_has_died_in_the_midst_of_its_message() {

@@ -102,6 +102,9 @@ impl ManyWorld {
 
     /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
     fn end(&mut self) {
+        // While all that an app has left behind is still there.
+        let members = self.hosts.iter().flat_map(|host| &host.members);
+        audit::now(members.map(|member| &member.engine));
         for from in 0..=self.hosts.len() {
             for to in 0..=self.hosts.len() {
                 self.fabric.set_cut(from, to, false);

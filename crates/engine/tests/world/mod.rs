@@ -76,8 +76,14 @@ impl World {
         self.hosts[host].engine.turn(self.now);
     }
 
+    #[track_caller]
+    pub fn audit(&self) {
+        audit::now(self.hosts.iter().map(|host| &host.engine));
+    }
+
     /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
     fn end(&mut self) {
+        self.audit(); // while all that an app has left behind is still there
         for port in [0, 1] {
             self.fabric.set_faults(port, fabric::Faults::default());
             self.fabric.set_cut(port, 1 - port, false);
