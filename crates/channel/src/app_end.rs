@@ -21,7 +21,7 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier};
+use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier, closing};
 
 mod buffers;
 mod releases;
@@ -385,8 +385,7 @@ impl AppEnd {
 }
 
 fn closed(memory: &Memory) -> bool {
-    // Acquire pairs with the Release in `DaemonEnd::close`.
-    memory.sync_word(SYNC_CLOSED).load(Ordering::Acquire) != 0
+    closing::is_closed(memory.sync_word(SYNC_CLOSED))
 }
 
 impl std::fmt::Debug for AppEnd {

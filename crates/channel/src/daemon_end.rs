@@ -17,8 +17,7 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::sync::Ordering;
-use crate::{Command, Completion, Sizes, Violation, barrier};
+use crate::{Command, Completion, Sizes, Violation, barrier, closing};
 
 mod buffers;
 mod frames;
@@ -355,9 +354,7 @@ impl DaemonEnd {
 
     /// Tells the app that the daemon is done with this channel.
     pub fn close(&mut self) {
-        // Release pairs with the Acquire in `AppEnd::is_closed`: completions written before are
-        // seen before.
-        self.memory.sync_word(SYNC_CLOSED).store(1, Ordering::Release);
+        closing::close(self.memory.sync_word(SYNC_CLOSED));
         self.ring_if_asleep();
     }
 

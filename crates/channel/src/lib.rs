@@ -24,7 +24,7 @@
 //! that needs no descriptors under Miri (`MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test
 //! -p clearway-channel --lib`). `cargo run --release -p clearway-channel --example speed` measures.
 
-// Under loom only the rings and the sleep protocol are built, and not all of them is used.
+// Under loom only the rings, the sleep protocol and the end are built, and not all of them is used.
 #![cfg_attr(loom, allow(dead_code))]
 
 #[cfg(not(loom))]
@@ -34,6 +34,7 @@ mod app_end;
 mod barrier;
 #[cfg(not(loom))]
 pub mod burst;
+mod closing;
 mod code;
 #[cfg(not(any(loom, miri)))]
 pub mod control;

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING, command};
+use crate::sync::Ordering;
 use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, ReleaseList};
 
 fn sizes() -> Sizes {

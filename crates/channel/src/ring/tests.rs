@@ -8,12 +8,13 @@ use std::{sync::Arc, thread};
 
 /// A ring in ordinary memory.
 #[derive(Clone)]
-pub(crate) struct HeapRing(Arc<(Vec<Entry>, AtomicU32)>);
+pub(crate) struct HeapRing(Arc<(Vec<Entry>, AtomicU32)>, Looks);
 
 impl HeapRing {
     pub(crate) fn new(entries: u32) -> Self {
         let entry = |_| core::array::from_fn(|_| AtomicU64::new(0));
-        Self(Arc::new(((0..entries).map(entry).collect(), AtomicU32::new(0))))
+        let looks = Looks::new(entries);
+        Self(Arc::new(((0..entries).map(entry).collect(), AtomicU32::new(0))), looks)
     }
 }
 
@@ -25,6 +26,43 @@ impl RingMemory for HeapRing {
     fn head(&self) -> &AtomicU32 {
         &self.0.1
     }
+}
+
+/// Who looks at an entry, or at the payload that it names, and who overwrites it, for loom: it fails
+/// where nothing orders a look before an overwriting. (Of atomics alone it would not notice: it does
+/// not let a load see what is stored only later.)
+#[cfg(loom)]
+#[derive(Clone)]
+struct Looks(Arc<Vec<loom::cell::UnsafeCell<()>>>);
+
+#[cfg(loom)]
+impl Looks {
+    fn new(entries: u32) -> Self {
+        Self(Arc::new((0..entries).map(|_| loom::cell::UnsafeCell::new(())).collect()))
+    }
+
+    fn overwrite(&self, position: u64) {
+        self.0[position as usize % self.0.len()].with_mut(|_| ());
+    }
+
+    fn look(&self, position: u64) {
+        self.0[position as usize % self.0.len()].with(|_| ());
+    }
+}
+
+#[cfg(not(loom))]
+#[derive(Clone)]
+struct Looks;
+
+#[cfg(not(loom))]
+impl Looks {
+    fn new(_: u32) -> Self {
+        Self
+    }
+
+    fn overwrite(&self, _: u64) {}
+
+    fn look(&self, _: u64) {}
 }
 
 pub(crate) fn ring(entries: u32) -> (Producer<HeapRing>, Consumer<HeapRing>) {
@@ -55,6 +93,7 @@ pub(crate) fn push(producer: &mut Producer<HeapRing>, value: u32) -> bool {
             return false;
         }
     }
+    producer.memory.1.overwrite(producer.tail);
     producer.push(|entry| {
         entry[1].store(u64::from(value) * 3, Ordering::Relaxed);
         value
@@ -68,6 +107,7 @@ pub(crate) fn take(consumer: &mut Consumer<HeapRing>) -> Option<u32> {
         return None;
     };
     assert_eq!(entry[1].load(Ordering::Relaxed), u64::from(value) * 3, "torn entry");
+    consumer.memory.1.look(consumer.position);
     consumer.advance();
     Some(value)
 }
