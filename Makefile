@@ -13,7 +13,7 @@ MUTANTS ?= transport congestion channel classify switch policy
 SHARD ?= 0
 SHARDS ?= 1
 
-.PHONY: demo test own-stack build install uninstall packages test-packages lint deny loom miri fuzz soak soak-faults mutants bench-classify clean
+.PHONY: demo test own-stack build install uninstall packages test-packages lint deny loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -95,6 +95,12 @@ soak-faults:
 # Bugs planted one by one in a copy of the tree (cargo-mutants): which of them does no test see? Takes hours; not in CI.
 mutants:
 	tools/mutants.sh "$(MUTANTS)" $(SHARD) $(SHARDS)
+
+# Instructions per echo, message and frame, by part, against what was accepted last.
+bench-instructions:
+	@tools/setup.sh instructions
+	$(CARGO) build --release -p clearway-cli
+	$(TARGET)/release/clearway bench instructions --budget bench/instructions.json
 
 # The tables of VIFs over the ClassBench rule files in SETS, beside librte_acl.
 SETS ?= bench/classify/sets

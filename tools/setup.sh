@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style (`lint`), to
-# test it (`test`) or to make packages (`packages`). Says what it does, changes nothing that is there already, and
-# explains what to do where it may not install.
+# test it (`test`), to count its instructions (`instructions`) or to make packages (`packages`). Says what it
+# does, changes nothing that is there already, and explains what to do where it may not install.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -23,6 +23,7 @@ missing_packages() {
         command -v rpmbuild >/dev/null || echo rpm
         [ "$(id -u)" != 0 ] || command -v mmdebstrap >/dev/null || echo mmdebstrap # `make test-packages`
     fi
+    [ "$1" != instructions ] || command -v valgrind >/dev/null || echo valgrind
     case "$1" in demo | test) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
     [ "$1" = test ] || return 0

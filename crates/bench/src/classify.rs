@@ -69,7 +69,7 @@ fn read(
     Ok((rules, headers))
 }
 
-fn print(text: String) -> Result<(), Error> {
+pub(crate) fn print(text: String) -> Result<(), Error> {
     use std::io::Write as _;
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {

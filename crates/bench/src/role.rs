@@ -8,6 +8,7 @@ use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
 use crate::error::{Error, While};
+use crate::instructions::Case;
 use crate::load::{Client, Load, Server};
 use crate::process::Event;
 use crate::vif::{GeneratorRole, VifRole};
@@ -65,6 +66,8 @@ pub(crate) enum Part {
     Vif(VifRole),
     /// Sends frames to one.
     Generator(GeneratorRole),
+    /// Does so often what common cases do that its instructions can be counted.
+    Instructions(Case),
 }
 
 /// A host that whoever embeds the benchmark is to start in this process, its engine in one thread
@@ -195,6 +198,7 @@ impl Part {
             }
             Self::Vif(role) => role.play(),
             Self::Generator(role) => role.play(),
+            Self::Instructions(case) => case.play(),
         }
     }
 }

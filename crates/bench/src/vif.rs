@@ -23,7 +23,7 @@ mod round;
 mod testpmd;
 
 pub(crate) use generator::GeneratorRole;
-pub(crate) use role::VifRole;
+pub(crate) use role::{CountedFrames, Direction, VifRole};
 
 use crate::arguments::Timing;
 use crate::error::Error;

@@ -22,6 +22,7 @@ pub(super) enum Special {
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
     Connect(crate::ConnectCommand),
+    Instructions(crate::InstructionsCommand),
 }
 
 impl BenchCommand {
@@ -34,10 +35,11 @@ impl BenchCommand {
             (Some(Special::Transport(command)), _) => command.execute(),
             (Some(Special::Vif(command)), _) => command.execute(),
             (Some(Special::Connect(command)), _) => command.execute(),
+            (Some(Special::Instructions(command)), _) => command.execute(),
             (None, Some(command)) => command.execute(),
             (None, None) => {
                 let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
-                               threads, transport, vif or connect";
+                               threads, transport, vif, connect or instructions";
                 Err(Error::Options(message.into()))
             }
         }

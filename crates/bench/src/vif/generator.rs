@@ -8,7 +8,7 @@ use crate::process::Event;
 use crate::role::tell;
 use clearway_nic::{Queue, Transmit, memif};
 use serde::{Deserialize, Serialize};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What this process does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -20,11 +20,7 @@ pub(crate) struct GeneratorRole {
 impl GeneratorRole {
     /// Runs until it is ended from outside.
     pub(crate) fn play(&self) -> Result<(), Error> {
-        let socket = memif::Socket::Path(self.socket.clone());
-        let mut config = memif::Config::new(socket, memif::Role::Server, PEER_MAC);
-        config.ring_size_log2 = RING_LOG2;
-        let opened = memif::open(config).map_err(|error| Error::Options(error.to_string()))?;
-        let mut queue = opened.into_iter().next().expect("a memif has a queue");
+        let mut queue = open(&self.socket).map_err(|error| Error::Options(error.to_string()))?;
         tell(&Event::Ready(String::new()));
         let mut flows = Flows::of_peer(self.flows);
         loop {
@@ -34,7 +30,16 @@ impl GeneratorRole {
     }
 }
 
-fn send_burst(queue: &mut impl Queue, flows: &mut Flows) {
+/// The other end of a host's wire.
+pub(super) fn open(socket: &Path) -> Result<memif::Queue, clearway_nic::Error> {
+    let mut config =
+        memif::Config::new(memif::Socket::Path(socket.to_owned()), memif::Role::Server, PEER_MAC);
+    config.ring_size_log2 = RING_LOG2;
+    let opened = memif::open(config)?;
+    Ok(opened.into_iter().next().expect("a memif has a queue"))
+}
+
+pub(super) fn send_burst(queue: &mut impl Queue, flows: &mut Flows) {
     for _ in 0..BURST_FRAMES {
         let transmit = queue.transmit(&mut |buffer| {
             let frame = flows.next_frame();

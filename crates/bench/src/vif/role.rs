@@ -15,7 +15,7 @@ use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const VIF: u32 = 1;
 const CHANNEL: u32 = 0;
@@ -56,7 +56,7 @@ impl VifRole {
     /// Runs until it is ended from outside; tells once how many frames passed in how long.
     pub(crate) fn play(&self) -> Result<(), Error> {
         let failed = |error: io::Error| Error::System { what: "running an engine", source: error };
-        let mut station = Station::open(self).map_err(failed)?;
+        let mut station = Station::open(&self.socket, self.checks, self.flows).map_err(failed)?;
         tell(&Event::Ready(String::new()));
         while station.app.frames < WARM_UP_FRAMES {
             station.turn(self.direction);
@@ -88,9 +88,9 @@ struct Station {
 }
 
 impl Station {
-    fn open(role: &VifRole) -> io::Result<Self> {
-        let socket = memif::Socket::Path(role.socket.clone());
-        let mut wire = memif::Config::new(socket, memif::Role::Client, MAC);
+    fn open(socket: &Path, checks: bool, flows: u16) -> io::Result<Self> {
+        let mut wire =
+            memif::Config::new(memif::Socket::Path(socket.to_owned()), memif::Role::Client, MAC);
         wire.ring_size_log2 = RING_LOG2;
         let queues = memif::open(wire).map_err(io::Error::other)?;
         let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
@@ -99,7 +99,7 @@ impl Station {
         let (mut engine, control) = Engine::new(config, queues, 1, [1; 16], now)?;
         let (end, handover) = DaemonEnd::create(SIZES)?;
         let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
-        let app = App::new(app_end, Flows::of_host(role.flows));
+        let app = App::new(app_end, Flows::of_host(flows));
         let (app_name, end) = ("bench".into(), Box::new(end));
         let add = Request::AddChannel {
             channel: CHANNEL,
@@ -117,7 +117,7 @@ impl Station {
             Some(EngineEvent::VifOpened { result: Ok(()), .. }) => {}
             other => return Err(io::Error::other(format!("no interface: {other:?}"))),
         }
-        engine.set_checks(if role.checks { Checks::On } else { Checks::Off });
+        engine.set_checks(if checks { Checks::On } else { Checks::Off });
         Ok(Self { engine, _control: control, app, clock })
     }
 
@@ -128,6 +128,40 @@ impl Station {
         }
         self.engine.turn(now);
         self.app.poll();
+    }
+}
+
+/// A host with one app and the other end of its wire in one thread, for who counts what the host does.
+pub(crate) struct CountedFrames {
+    station: Station,
+    wire: memif::Queue,
+    flows: Flows,
+    direction: Direction,
+}
+
+impl CountedFrames {
+    /// Frames that pass in a round.
+    pub(crate) const PER_ROUND: u64 = BURST_FRAMES as u64;
+
+    /// `socket` is where the two ends of the wire meet.
+    pub(crate) fn open(socket: &Path, direction: Direction) -> io::Result<Self> {
+        let wire = super::generator::open(socket).map_err(io::Error::other)?;
+        let station = Station::open(socket, true, 1)?;
+        let mut frames = Self { station, wire, flows: Flows::of_peer(1), direction };
+        while frames.station.app.frames == 0 {
+            frames.round(|turn| turn());
+        }
+        Ok(frames)
+    }
+
+    /// A burst passes. The host's part of it is what `turn` is given to do.
+    pub(crate) fn round(&mut self, turn: impl FnOnce(&mut dyn FnMut())) {
+        if self.direction == Direction::Receive {
+            super::generator::send_burst(&mut self.wire, &mut self.flows);
+        }
+        turn(&mut || self.station.turn(self.direction));
+        self.wire.receive(BURST_FRAMES, &mut |_| ());
+        self.wire.flush();
     }
 }
 

@@ -1,0 +1,150 @@
+//! Hosts whose engines take their turns when their apps call, in time that goes on by a fixed step
+//! at each of them: nothing depends on how slow a counted program is.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use clearway_base::Time;
+use clearway_channel::control::{Listening, Reply, Request as AppRequest};
+use clearway_channel::{AppEnd, DaemonEnd};
+use clearway_client::{Channel, Code, Embedded, Error, Options, Sizes, Waiting};
+use clearway_engine::{Control, Engine, Event, Request};
+use clearway_nic::{Queue, memif};
+
+use crate::host::engine_config;
+
+/// What a turn takes: as long as one with a packet or two does.
+const TURN_NS: u64 = 500;
+const SIZES: Sizes = Sizes {
+    submission_entries: 256,
+    completion_entries: 256,
+    transmit_pool_bytes: 4 << 20,
+    receive_pool_bytes: 4 << 20,
+};
+/// All hosts listen here.
+const PORT: u16 = 4000;
+const LISTENER: u32 = 1;
+
+/// The time of all hosts.
+#[derive(Clone, Default)]
+pub(super) struct Ticks(Arc<AtomicU64>);
+
+impl Ticks {
+    fn next(&self) -> Time {
+        Time::from_ns(self.0.fetch_add(TURN_NS, Ordering::Relaxed))
+    }
+}
+
+/// A host with one address, whose apps are all in this thread.
+#[derive(Clone)]
+pub(super) struct Host {
+    machine: Arc<Mutex<Machine>>,
+    address: IpAddr,
+}
+
+struct Machine {
+    engine: Engine,
+    control: Control,
+    ticks: Ticks,
+    channels: u32,
+}
+
+impl Host {
+    /// Both ends of a memif in this process.
+    pub(super) fn pair(ticks: &Ticks) -> io::Result<[Self; 2]> {
+        let name = format!("@clearway-instructions-{}", std::process::id());
+        let open = |role, number: u8| -> io::Result<Self> {
+            let mac = [2, 0, 0, 0, 0, number];
+            let queues = memif::open(memif::Config::new(name.as_str(), role, mac));
+            let queues = queues.map_err(io::Error::other)?;
+            let queues =
+                queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
+            let address = IpAddr::from([10, 0, 0, number]);
+            let config = engine_config(mac, address);
+            let seed = u64::from(number);
+            let (engine, control) = Engine::new(config, queues, seed, [number; 16], ticks.next())?;
+            let machine = Machine { engine, control, ticks: ticks.clone(), channels: 0 };
+            Ok(Self { machine: Arc::new(Mutex::new(machine)), address })
+        };
+        Ok([open(memif::Role::Server, 1)?, open(memif::Role::Client, 2)?])
+    }
+
+    /// Where an app of this host that listens is reached.
+    pub(super) fn at(&self) -> SocketAddr {
+        SocketAddr::new(self.address, PORT)
+    }
+
+    /// A channel for one more app.
+    pub(super) fn attach(&self) -> io::Result<Channel> {
+        let (mut end, handover) = DaemonEnd::create(SIZES)?;
+        end.share_thread();
+        let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
+        let mut machine = self.machine();
+        machine.channels += 1;
+        let channel = machine.channels;
+        let (app, end) = ("bench".to_owned(), Box::new(end));
+        machine.post(Request::AddChannel { channel, app, user: 0, end, connections_max: 16 });
+        drop(machine);
+        let options = Options { waiting: Waiting::Spin, ..Options::new("bench") };
+        let app = Box::new(App { host: self.clone(), channel });
+        Channel::embed(app_end, "bench", app, &options).map_err(io::Error::other)
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().expect("nothing panics while it has a turn")
+    }
+}
+
+impl Machine {
+    fn turn(&mut self) -> bool {
+        self.engine.turn(self.ticks.next()).told_apps
+    }
+
+    fn post(&mut self, request: Request) {
+        let mut next = Some(request);
+        while let Some(request) = next.take() {
+            next = self.control.post(request).err();
+            self.turn();
+        }
+    }
+}
+
+/// An app's way to its engine.
+struct App {
+    host: Host,
+    channel: u32,
+}
+
+impl Embedded for App {
+    fn turn(&mut self) -> bool {
+        self.host.machine().turn()
+    }
+
+    fn send(&mut self) {
+        self.host.machine().turn();
+    }
+
+    fn sleep(&mut self, _at_most: Option<Duration>) {}
+
+    fn request(&mut self, request: &AppRequest) -> Result<Reply, Error> {
+        let refused = |code: Code| Error::Refused { code, message: code.to_string() };
+        let AppRequest::Listen(listen) = request else { return Err(refused(Code::Invalid)) };
+        let (channel, listener, port) = (self.channel, LISTENER, listen.port);
+        let mut machine = self.host.machine();
+        machine.post(Request::Listen { channel, listener, address: None, port });
+        match machine.control.next_event() {
+            Some(Event::Listening { result: Ok(()), .. }) => {
+                let address = SocketAddr::new(self.host.address, port);
+                Ok(Reply::Listening(Listening { listener, address }))
+            }
+            _ => Err(refused(Code::AddressInUse)),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
