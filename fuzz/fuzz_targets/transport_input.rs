@@ -96,7 +96,13 @@ impl App for TestApp {
 
     fn sent(&mut self, _: Owner, _: u32) {}
 
-    fn accept(&mut self, _: Owner, flow: FlowKey, _: SocketAddr) -> Option<(Owner, u64)> {
+    fn accept(
+        &mut self,
+        _: Owner,
+        flow: FlowKey,
+        _: SocketAddr,
+        _: SocketAddr,
+    ) -> Option<(Owner, u64)> {
         self.accepted = Some(flow);
         Some((OWNER, WINDOW))
     }

@@ -11,13 +11,17 @@ mod slots;
 
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::counters;
-use clearway_channel::{Code, Completion};
+use clearway_base::{Time, counters};
+use clearway_channel::{Code, Completion, Violation};
 use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
 
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
 use parking::Attention;
+
+/// Connections whose apps are told, in a turn without other work, of sends that no message has told of:
+/// a few microseconds.
+const SENT_TOLD_PER_TURN: usize = 256;
 
 counters! {
     /// What the engine counts about its apps.
@@ -46,8 +50,8 @@ pub(crate) struct Channels {
     /// Which of them are looked at in each turn.
     attention: Attention,
     pub(crate) counters: AppCounters,
-    /// The address of this host to which the packet came that is being handled.
-    pub(crate) destination: Option<IpAddr>,
+    /// Apps that broke the contract since the control plane was last told.
+    pub(crate) violations: Vec<(u32, Violation)>,
     /// Pings that were answered: id and round-trip time.
     pub(crate) pongs: Vec<(u64, u64)>,
 }
@@ -84,6 +88,16 @@ impl Channels {
         self.channels.get(id as usize)?.as_ref()
     }
 
+    /// The app broke the contract: nothing more is taken from it.
+    #[cold]
+    pub(crate) fn condemn(&mut self, id: u32, violation: Violation) {
+        if let Some(channel) = self.channel(id).filter(|channel| !channel.is_condemned) {
+            channel.is_condemned = true;
+            self.counters.violations += 1;
+            self.violations.push((id, violation));
+        }
+    }
+
     /// True if a listener takes connections to this address of the host.
     pub(crate) fn listens_at(&self, listener: Owner, address: IpAddr) -> bool {
         let channel = self.peek(listener.channel);
@@ -116,6 +130,42 @@ impl Channels {
 
     pub(crate) fn connection(&mut self, owner: Owner) -> Option<&mut Connection> {
         self.channel(owner.channel)?.connection(owner.connection)
+    }
+}
+
+/// Which apps a turn has told something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Told {
+    /// Any.
+    pub(crate) apps: bool,
+    /// There is more to tell, in the next turn.
+    pub(crate) more: bool,
+    /// One that waits for this core.
+    pub(crate) neighbour: bool,
+}
+
+impl Channels {
+    /// Ends a turn: wakes apps that have something new. The engine runs on `processor`, if it has a thread of
+    /// its own.
+    pub(crate) fn end_turn(&mut self, now: Time, is_idle: bool, processor: Option<u32>) -> Told {
+        let (mut told, mut tellable) = (Told::default(), SENT_TOLD_PER_TURN);
+        for index in 0..self.polled_count() {
+            let Some(channel) = self.polled(index) else { continue };
+            if channel.has_pending() {
+                channel.tell_pending();
+            }
+            if is_idle && channel.has_untold() {
+                tellable -= channel.tell_sent(tellable);
+                told.more |= channel.has_untold();
+            }
+            if channel.end.flush() {
+                channel.busy_at = now;
+                told.apps = true;
+                told.neighbour |= processor.is_some_and(|processor| channel.end.meet(processor));
+            }
+        }
+        self.park_silent(now);
+        told
     }
 }
 
@@ -170,8 +220,14 @@ impl App for Channels {
         }
     }
 
-    fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)> {
-        if !self.destination.is_some_and(|address| self.listens_at(listener, address)) {
+    fn accept(
+        &mut self,
+        listener: Owner,
+        flow: FlowKey,
+        local: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<(Owner, u64)> {
+        if !self.listens_at(listener, local.ip()) {
             return None;
         }
         let channel = self.channel(listener.channel)?;

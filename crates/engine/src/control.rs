@@ -10,9 +10,11 @@ use clearway_nic::MacAddress;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::captures::CaptureSpec;
+use crate::frames::VifSpec;
 use crate::ip;
 use crate::snapshot::Snapshot;
-use crate::switch::{CaptureSpec, VifRefused, VifSpec};
+use crate::switch::VifRefused;
 
 /// Events that may wait for the control plane; one that does not fit waits inside the engine.
 const EVENTS_MAX: usize = 64;

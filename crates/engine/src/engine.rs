@@ -5,52 +5,47 @@
 //! A turn (ARCHITECTURE.md, "The life of a message") takes one item from the mailbox, commands, received frames,
 //! timers, and sends. It never blocks, locks or waits; it returns how much it did.
 //!
-//! This file is the engine and its turn; `engine/` has what a turn is made of.
+//! This file is the engine and its turn, which composes the components (`component.rs`); `engine/` has what is
+//! between them: whose a command is, whose a frame is, and what is told to whom.
 
 mod arrivals;
 mod audit;
 mod commands;
-mod connections;
-mod departures;
-mod elsewhere;
-mod frames;
+mod parcels;
 mod requests;
-mod resolving;
-mod siblings;
 mod sleep;
-mod staging;
 mod status;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use clearway_base::{Time, counters};
-use clearway_channel::{Code, Violation};
-use clearway_nic::{BURST_FRAMES, Queue};
+use clearway_base::Time;
+use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
 use clearway_transport::{Congestion, Endpoint};
 use clearway_wire::digest::Digest;
+use clearway_wire::{ipv6, udp};
 use rustix::event::epoll;
 
-use crate::channels::Channels;
+use crate::captures::Captures;
+use crate::channels::{Channels, Told};
+use crate::common::{Common, EngineCounters, Via};
+use crate::component::{Component, NoExtra, Outlet, Sending};
 use crate::control::{Control, Mailbox, mailbox};
+use crate::frames::{Checks, Frames};
+use crate::host::{Host, OtherNic};
 use crate::idle::Idle;
 use crate::ip::{self, Interface};
-use crate::lanes::{self, Lanes, Parcel, What};
-use crate::paths::Paths;
-use crate::services;
+use crate::lanes::{self, Lanes, Parcel};
+use crate::loopback::Loopback;
+use crate::messages::Messages;
+use crate::services::{self, Entry};
 use crate::switch::Switch;
-use elsewhere::{HEADERS_BYTES_MAX, OtherNic};
-use resolving::Resolving;
-use staging::Staging;
 use status::Gathering;
 
 /// Packets sent in one turn.
 const TRANSMIT_BURST: usize = 64;
-/// Connections whose apps are told, in a turn without other work, of sends that no message has told of:
-/// a few microseconds.
-const SENT_TOLD_PER_TURN: usize = 256;
 
 /// The UDP port of all Clearway hosts, if nothing else is said.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
@@ -73,27 +68,6 @@ pub struct EngineConfig {
     pub congestion: Congestion,
 }
 
-/// Whether frames of virtual interfaces pass the switch's table.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Checks {
-    /// Each frame's owner is looked up, and each sender's right is checked.
-    #[default]
-    On,
-    /// For measuring what checking costs, and for nothing else: what comes is the first virtual
-    /// interface's, and what a virtual interface sends goes to the NIC, whatever it is.
-    Off,
-}
-
-counters! {
-    /// What the engine itself counts.
-    pub struct EngineCounters {
-        /// Frames that were nobody's here.
-        frames_unclaimed,
-        /// Packets that were not sent because the neighbour was not known.
-        packets_unresolved,
-    }
-}
-
 /// What a turn did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
@@ -105,42 +79,12 @@ pub struct Turn {
     pub told_neighbour: bool,
 }
 
-/// How a frame came to where it is handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Via {
-    /// From the engine's own queue.
-    Queue,
-    /// From a VIF or service of this host that another engine of the NIC has.
-    Lane,
-    /// From another engine of the NIC, whose queue it came to.
-    QueueAndLane,
-    /// From a VIF of this engine.
-    Vif,
-    /// From the host's own services here.
-    Host,
-}
-
-impl Via {
-    /// True if another engine has handed it over.
-    const fn is_lane(self) -> bool {
-        matches!(self, Self::Lane | Self::QueueAndLane)
-    }
-
-    /// What the engine is told that the frame is handed to now.
-    const fn parcel(self) -> What {
-        match self {
-            Self::Queue => What::Arrival,
-            _ => What::Frame,
-        }
-    }
-}
-
-/// One engine. Made on one thread, run on another by [`crate::Group`].
-pub struct Engine {
-    queues: Vec<Box<dyn Queue>>,
+/// One engine. Made on one thread, run on another by [`crate::Group`]. It may have an extra component.
+pub struct Engine<X = NoExtra> {
+    queues: Queues,
     /// Where copies come of what goes to others.
     copies: Option<Box<dyn Queue>>,
-    core: Core,
+    core: Core<X>,
     mailbox: Mailbox,
     /// Everything that can end a sleep.
     sleep: OwnedFd,
@@ -159,55 +103,23 @@ pub struct Engine {
     turns_busy: u64,
 }
 
-/// All of an engine but its queues, so that a queue can hand frames to it.
-struct Core {
+/// All of an engine but its queues, so that a queue can hand frames to it: its components, and what composes
+/// them.
+struct Core<X> {
     config: EngineConfig,
-    interface: Interface,
-    switch: Switch,
-    endpoint: Endpoint,
-    channels: Channels,
-    paths: Paths,
-    resolving: Resolving,
-    /// The NICs that other engines of the host serve.
-    elsewhere: Vec<OtherNic>,
-    /// To the host's other engines.
-    lanes: Lanes,
-    /// A packet waits for room in a lane.
-    waits_for_lane: bool,
-    /// The queue has frames of other NICs' engines that it has not been told of.
-    relayed_unflushed: bool,
-    /// Which of them listen on a service port.
-    listeners_elsewhere: HashMap<u16, usize>,
+    common: Common,
+    messages: Messages,
+    frames: Frames,
+    extra: X,
     /// Empty; kept for its memory.
     parcels: Vec<Parcel>,
-    /// Apps that broke the contract since the last turn.
-    violations: Vec<(u32, Violation)>,
-    /// Pings that could not be sent.
-    failed_pings: Vec<(u64, Code)>,
-    /// Where packets are written that cannot be sent.
-    scratch: Vec<u8>,
-    /// Where frames of apps are looked at before they leave.
-    staging: Staging,
     /// Where the digests of a burst that has come are made.
     digests: Box<[Digest]>,
-    checks: Checks,
     /// Where the engine's thread runs, if it has one of its own.
     processor: Option<u32>,
-    counters: EngineCounters,
 }
 
-/// Which apps a turn has told something.
-#[derive(Clone, Copy, Debug, Default)]
-struct Told {
-    /// Any.
-    apps: bool,
-    /// There is more to tell, in the next turn.
-    more: bool,
-    /// One that waits for this core.
-    neighbour: bool,
-}
-
-impl std::fmt::Debug for Engine {
+impl<X> std::fmt::Debug for Engine<X> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Engine").field("name", &self.core.config.name).finish_non_exhaustive()
     }
@@ -223,8 +135,7 @@ impl Engine {
         secret: [u8; 16],
         now: Time,
     ) -> io::Result<(Self, Control)> {
-        let lanes = lanes::between(&[1])?.remove(0);
-        Self::with_lanes(config, queues, Vec::new(), lanes, seed, secret, now)
+        Self::with_extra(config, queues, NoExtra, seed, secret, now)
     }
 
     /// The engines of one NIC, each with its control, on the queues of each; the first of those sends.
@@ -269,15 +180,32 @@ impl Engine {
             .map(|((lanes, (nic, config, queues)), number)| {
                 let others = others(nic, &interfaces, &counts);
                 let seed = seed.wrapping_add(number);
-                Self::with_lanes(config, queues, others, lanes, seed, secret, now)
+                Self::with_lanes(config, queues, NoExtra, others, lanes, seed, secret, now)
             })
             .collect()
     }
+}
 
-    fn with_lanes(
+impl<X: Component<Owner = ()>> Engine<X> {
+    /// The same as [`Engine::new`], with a component beside those that all engines have.
+    pub fn with_extra(
         config: EngineConfig,
         queues: Vec<Box<dyn Queue>>,
-        elsewhere: Vec<OtherNic>,
+        extra: X,
+        seed: u64,
+        secret: [u8; 16],
+        now: Time,
+    ) -> io::Result<(Self, Control)> {
+        let lanes = lanes::between(&[1])?.remove(0);
+        Self::with_lanes(config, queues, extra, Vec::new(), lanes, seed, secret, now)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all that an engine is made of")]
+    fn with_lanes(
+        config: EngineConfig,
+        queues: Queues,
+        extra: X,
+        others: Vec<OtherNic>,
         lanes: Lanes,
         seed: u64,
         secret: [u8; 16],
@@ -309,32 +237,28 @@ impl Engine {
             congestion: config.congestion,
             ..clearway_transport::Config::default()
         };
-        let switch =
-            Switch::new(interface.mac(), services::entries(&config.interface, config.udp_port));
-        let mut core = Core {
-            interface,
-            switch,
-            endpoint: Endpoint::new(transport, now, seed, secret),
-            channels: Channels::default(),
-            paths: Paths::default(),
-            resolving: Resolving::default(),
-            elsewhere,
-            lanes,
-            waits_for_lane: false,
-            relayed_unflushed: false,
-            listeners_elsewhere: HashMap::new(),
+        let endpoint = Endpoint::new(transport, now, seed, secret);
+        let frame_bytes = frame_bytes(&config.interface);
+        let messages = Messages::new(endpoint, config.udp_port, others.len(), frame_bytes);
+        let services = services_of(&config.interface, config.udp_port, &extra);
+        let core = Core {
+            common: Common {
+                channels: Channels::default(),
+                switch: Switch::new(interface.mac(), services),
+                host: Host::new(interface, others),
+                lanes,
+                loopback: Loopback::default(),
+                captures: Captures::default(),
+                counters: EngineCounters::default(),
+            },
+            messages,
+            frames: Frames::new(),
+            extra,
             parcels: Vec::new(),
-            violations: Vec::new(),
-            failed_pings: Vec::new(),
-            scratch: vec![0; usize::from(config.interface.mtu) + HEADERS_BYTES_MAX],
-            staging: Staging::new(),
             digests: vec![Digest::default(); BURST_FRAMES].into(),
-            checks: Checks::On,
             processor: None,
-            counters: EngineCounters::default(),
             config,
         };
-        core.note_own_addresses();
         let engine = Self {
             queues,
             copies: None,
@@ -373,7 +297,7 @@ impl Engine {
 
     /// Switches checking off, or on again. For benchmarks: no configuration and no request leads here.
     pub fn set_checks(&mut self, checks: Checks) {
-        self.core.checks = checks;
+        self.core.frames.checks = checks;
     }
 
     /// True after [`crate::Request::Shutdown`], once the control plane has been told everything: the
@@ -395,7 +319,8 @@ impl Engine {
         self.core.processor = Some(processor);
     }
 
-    /// One turn.
+    /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by now, and
+    /// then what there is to send.
     pub fn turn(&mut self, now: Time) -> Turn {
         let mut work = 0;
         if !self.mailbox.is_empty() {
@@ -407,30 +332,17 @@ impl Engine {
         if !self.leaving.is_empty() {
             work += self.go_on_leaving();
         }
-        if self.core.channels.wants_doorbells(now) {
+        if self.core.common.channels.wants_doorbells(now) {
             self.take_doorbells();
         }
         work += self.core.take_commands(now);
-        self.core.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
-        for queue in &mut self.queues {
-            let core = &mut self.core;
-            work += queue
-                .receive(BURST_FRAMES, &mut |frames| core.handle_burst(now, frames, Via::Queue));
-        }
-        if let Some(queue) = &mut self.copies {
-            let core = &mut self.core;
-            work += queue.receive(BURST_FRAMES, &mut |frames| core.handle_copies(now, frames));
-        }
-        if let Some(queue) = self.queues.first_mut() {
-            work += self.core.take_from_siblings(now, queue.as_mut());
-        }
+        self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
+        work += self.receive(now);
         work += self.core.handle_timeouts(now);
-        if self.core.may_transmit() {
+        if self.core.has_output() {
             work += self.transmit(now);
         }
-        self.core.switch.end_turn(&mut self.core.channels);
         let told = self.core.finish(now, work == 0);
-        self.core.lanes.flush();
         if work == 0 {
             self.watch_link(now);
         }
@@ -450,90 +362,116 @@ impl Engine {
         self.transmit(now);
     }
 
+    /// Takes what has come: from the queues, and from the other engines of the host.
+    #[inline]
+    fn receive(&mut self, now: Time) -> usize {
+        let (core, mut work) = (&mut self.core, 0);
+        for queue in &mut self.queues {
+            let sink = &mut |frames: &[&[u8]]| core.receive(now, frames, Via::Queue);
+            work += queue.receive(BURST_FRAMES, sink);
+        }
+        if let Some(queue) = &mut self.copies {
+            work += queue.receive(BURST_FRAMES, &mut |frames| core.receive_copies(now, frames));
+        }
+        if let Some(queue) = self.queues.first_mut() {
+            work += core.receive_parcels(now, queue.as_mut());
+        }
+        work
+    }
+
     /// Builds packets just in time, as many as the queue has descriptors for.
     fn transmit(&mut self, now: Time) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
-        let (core, queue) = (&mut self.core, queue.as_mut());
-        let mut queued = core.send_own(now, queue, TRANSMIT_BURST);
-        let mut work = queued;
-        let messages = core.send_messages(now, queue, TRANSMIT_BURST - work.min(TRANSMIT_BURST));
-        queued += messages.queued;
-        work += messages.taken;
-        if core.switch.has_senders() {
-            let sending = core.send_frames(now, queue, TRANSMIT_BURST);
-            queued += sending.queued;
-            work += sending.taken;
-        }
-        if queued > 0 {
+        let sending = self.core.transmit(now, queue.as_mut());
+        if sending.queued > 0 {
             queue.flush();
         }
-        work
+        sending.taken
     }
 
     /// A link that has come up may lead to new neighbours, who are to hear of our address.
     fn watch_link(&mut self, now: Time) {
         let is_up = self.queues.first().is_some_and(|queue| queue.link_up());
         if is_up && !self.was_up {
-            self.core.interface.handle_link_up(now);
+            self.core.common.host.own_mut().handle_link_up(now);
         }
         self.was_up = is_up;
     }
 }
 
-impl Core {
+impl<X: Component<Owner = ()>> Core<X> {
+    /// Returns how much was done that is not over with that.
+    fn handle_timeouts(&mut self, now: Time) -> usize {
+        let common = &mut self.common;
+        common.host.handle_timeouts(now);
+        self.messages.handle_timeouts(common, now) + self.extra.handle_timeouts(common, now)
+    }
+
+    /// When [`Core::handle_timeouts`] is due.
+    fn next_timeout(&self) -> Option<Time> {
+        let all = [
+            self.messages.next_timeout(),
+            self.common.host.next_timeout(),
+            self.extra.next_timeout(),
+        ];
+        all.into_iter().flatten().min()
+    }
+
     /// False if there is surely nothing to send.
     #[inline]
-    fn may_transmit(&self) -> bool {
-        self.endpoint.has_waiting()
-            || self.interface.has_output()
-            || self.switch.has_senders()
-            || !self.elsewhere.is_empty()
+    fn has_output(&self) -> bool {
+        self.messages.has_output()
+            || self.common.host.has_output()
+            || self.frames.has_output()
+            || self.extra.has_output()
     }
 
-    /// Returns how many attempts to connect went on.
-    fn handle_timeouts(&mut self, now: Time) -> usize {
-        if self.endpoint.next_timeout().is_some_and(|due| due <= now) {
-            self.endpoint.handle_timeouts(now, &mut self.channels);
+    /// Has each component send, and takes what is for this host.
+    fn transmit(&mut self, now: Time, queue: &mut dyn Queue) -> Sending {
+        let common = &mut self.common;
+        let mut all = Sending::default();
+        if common.host.has_output() {
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            all += common.send_own(now, outlet);
         }
-        if self.interface.poll_timeout().is_some_and(|due| due <= now) {
-            self.interface.handle_timeout(now);
+        let is_last = !self.frames.has_output() && !self.extra.has_output();
+        let budget = TRANSMIT_BURST - all.taken.min(TRANSMIT_BURST);
+        all += self.messages.transmit(common, now, Outlet { queue, budget, is_last });
+        if !is_last {
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            all += self.frames.transmit(common, now, outlet);
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: true };
+            all += self.extra.transmit(common, now, outlet);
         }
-        for other in &mut self.elsewhere {
-            if other.interface.poll_timeout().is_some_and(|due| due <= now) {
-                other.interface.handle_timeout(now);
-            }
-        }
-        self.go_on_resolved(now)
+        self.receive_looped(now);
+        all
     }
 
-    /// Ends a turn: wakes apps that have something new.
+    /// Ends a turn: hands over what was gathered, and wakes who has something new.
     fn finish(&mut self, now: Time, is_idle: bool) -> Told {
-        let (mut told, mut tellable) = (Told::default(), SENT_TOLD_PER_TURN);
-        for index in 0..self.channels.polled_count() {
-            let Some(channel) = self.channels.polled(index) else { continue };
-            if channel.has_pending() {
-                channel.tell_pending();
-            }
-            if is_idle && channel.has_untold() {
-                tellable -= channel.tell_sent(tellable);
-                told.more |= channel.has_untold();
-            }
-            if channel.end.flush() {
-                channel.busy_at = now;
-                told.apps = true;
-                told.neighbour |=
-                    self.processor.is_some_and(|processor| channel.end.meet(processor));
-            }
-        }
-        self.channels.park_silent(now);
+        let common = &mut self.common;
+        self.frames.end_turn(&mut common.channels);
+        common.captures.end_turn(&mut common.channels);
+        let told = common.channels.end_turn(now, is_idle, self.processor);
+        common.lanes.flush();
         told
     }
 
-    /// The neighbour is not known: the packet counts as lost on the wire.
-    fn skip(&mut self, now: Time, destination: clearway_transport::Destination) {
-        self.counters.packets_unresolved += 1;
-        self.endpoint.skip_transmit(now, destination, &mut self.scratch, &self.channels);
+    /// What the host's services have in the switch's table.
+    fn services(&self, network: &ip::Config) -> Vec<Entry> {
+        services_of(network, self.config.udp_port, &self.extra)
     }
+}
+
+fn services_of(network: &ip::Config, udp_port: u16, extra: &impl Component) -> Vec<Entry> {
+    let mut services = services::entries(network, udp_port);
+    services.extend(services::extra_entries(network, extra.receives()));
+    services
+}
+
+/// The largest frame with a packet of messages, over whichever NIC.
+fn frame_bytes(network: &ip::Config) -> usize {
+    usize::from(network.mtu) + HEADER_BYTES_MAX + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH
 }
 
 /// What an engine of a NIC knows of the others, which have so many engines each.

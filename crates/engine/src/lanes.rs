@@ -10,7 +10,7 @@
 //! A lane is as a wire is: what finds it full is dropped and counted, and whoever needs more than that
 //! (messages) recovers it. Buffers are made when they are first needed and then go round.
 //!
-//! *Not* here: what the frames mean, which is `engine/siblings.rs` and `engine/elsewhere.rs`.
+//! *Not* here: what the frames mean, which is `relay.rs` and `engine/parcels.rs`.
 
 use std::net::SocketAddr;
 use std::ops::Range;

@@ -1,31 +1,44 @@
 //! Engines: the run loop that joins channels, transport and NIC queues.
 //!
 //! ```text
-//!  channel ── commands ──▶ ┌────────────── Engine::turn ──────────────┐
-//!          ◀ completions ─ │ Channels ⇄ Endpoint ⇄ Paths ⇄ Interface │ ⇄ Queue
-//!                          └──────────────▲───────────────────────────┘
+//!  channel ── commands ──▶ ┌──────── Engine::turn ────────┐
+//!          ◀ completions ─ │ components, and what they    │ ⇄ Queue
+//!                          │ have in common (`component`) │ ⇄ other engines
+//!                          └──────────────▲───────────────┘
 //!  Control ── Request (mailbox) ──────────┘ ── Event ──▶
 //! ```
 //!
 //! An [`Engine`] belongs to one thread, which a [`Group`] runs. It is made, and spoken to, by the
 //! control plane through [`Control`].
 
+mod captures;
 mod channels;
+mod common;
+mod component;
 mod control;
 mod engine;
+mod frames;
+mod gathering;
 mod group;
+mod host;
 mod idle;
 mod lanes;
 mod local;
-mod paths;
+mod loopback;
+mod messages;
+mod relay;
 mod services;
 mod snapshot;
 mod switch;
 
+pub use captures::CaptureSpec;
 pub use clearway_ip as ip;
 pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN};
+pub use common::{Common, Via};
+pub use component::{Component, NoExtra, Outlet, Sending};
 pub use control::{Control, Event, Request};
-pub use engine::{Checks, Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
+pub use engine::{Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
+pub use frames::{Checks, VifSpec, VifTexts};
 pub use group::{Clock, Group};
 pub use idle::Idle;
 pub use services::{Entry, Service, entries};
@@ -33,4 +46,4 @@ pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
     VifSnapshot,
 };
-pub use switch::{CaptureSpec, PRIORITY_MAX, VifRefused, VifSpec, VifTexts};
+pub use switch::{PRIORITY_MAX, VifKey, VifRefused};

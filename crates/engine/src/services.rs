@@ -4,13 +4,12 @@
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv6Addr};
 
-use clearway_base::Time;
 use clearway_classify::{Clause, Filter};
 use clearway_transport::SOURCE_PORT_MIN;
 use clearway_wire::digest::fields;
 use clearway_wire::{MacAddress, ethernet, ipv6};
 
-use crate::ip::{ALL_NODES, Config, Datagram, DropReason, Interface, NetworkError};
+use crate::ip::{ALL_NODES, Config};
 
 /// A service of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +22,8 @@ pub enum Service {
     Arp,
     /// ICMP and ICMPv6, neighbour discovery included.
     Icmp,
+    /// What the engine's extra component receives.
+    Extra,
 }
 
 impl Service {
@@ -34,39 +35,7 @@ impl Service {
             Self::Datagrams => "refused datagrams",
             Self::Arp => "ARP",
             Self::Icmp => "ICMP",
-        }
-    }
-}
-
-/// What the IP layer hands on of a frame for a service of the host: what it does not answer itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Received<'a> {
-    /// For the host's messages.
-    Datagram(Datagram<'a>),
-    /// For whoever sent the packet that it is about.
-    NetworkError(NetworkError<'a>),
-    /// Nothing.
-    Nothing,
-}
-
-impl Service {
-    /// Has the IP layer take a frame that the table has found to be for this service. An error says why it
-    /// is to be dropped.
-    #[inline]
-    pub(crate) fn take<'a>(
-        self,
-        now: Time,
-        interface: &mut Interface,
-        frame: &'a [u8],
-    ) -> Result<Received<'a>, DropReason> {
-        match self {
-            Self::Messages => interface.datagram(frame).map(Received::Datagram),
-            Self::Datagrams => interface.refuse_datagram(now, frame).map(|()| Received::Nothing),
-            Self::Arp => interface.handle_arp(now, frame).map(|()| Received::Nothing),
-            Self::Icmp => {
-                let error = interface.handle_icmp(now, frame)?;
-                Ok(error.map_or(Received::Nothing, Received::NetworkError))
-            }
+            Self::Extra => "extra",
         }
     }
 }
@@ -122,6 +91,19 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
         add(Service::Icmp, format!("ether dst {mac} and dst host {group} and icmp6"), None);
     }
     entries
+}
+
+/// The entries of an engine's extra component, which receives these packets to the host's addresses.
+pub(crate) fn extra_entries(config: &Config, receives: &[&str]) -> Vec<Entry> {
+    let mac = mac_text(config.mac);
+    let of_address = |(address, _): &(IpAddr, u8)| {
+        let here = format!("ether dst {mac} and dst host {address}");
+        let filters = receives.iter().map(|wanted| format!("{here} and ({wanted})"));
+        filters.collect::<Vec<_>>()
+    };
+    let filters = config.addresses.iter().flat_map(of_address);
+    let clauses = filters.flat_map(|text| filter(config, &text).clauses().to_vec());
+    clauses.map(|receive| Entry { service: Service::Extra, receive, send: None }).collect()
 }
 
 /// A filter of our own making, on the NIC's VLAN. A tag with the id 0 is of no VLAN: IEEE

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::switch::VifTexts;
+use crate::frames::VifTexts;
 
 /// Connections of which an engine tells.
 pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;

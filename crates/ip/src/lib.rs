@@ -38,6 +38,7 @@ mod too_large;
 pub use answers::ALL_NODES;
 pub use conflicts::Conflict;
 pub use drops::{DropReason, Drops};
+pub use outbox::FRAME_BYTES_MAX as OWN_FRAME_BYTES_MAX;
 pub use path::{Path, UdpPath};
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Packet, QuotedDatagram};
 pub use routes::{Rank, Route};
@@ -173,6 +174,12 @@ impl Interface {
     #[must_use]
     pub fn mac(&self) -> MacAddress {
         self.mac
+    }
+
+    /// The largest IP packet of the link.
+    #[must_use]
+    pub fn mtu(&self) -> u16 {
+        self.mtu
     }
 
     /// Counts a frame that was for this host and is dropped.

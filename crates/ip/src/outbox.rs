@@ -6,7 +6,7 @@ use clearway_base::{SECOND, Time};
 const FRAMES_MAX: usize = 32;
 /// No frame of the interface's own is longer: echo requests of more than an ordinary Ethernet frame
 /// are not answered.
-const FRAME_BYTES_MAX: usize = 1518;
+pub const FRAME_BYTES_MAX: usize = 1518;
 
 /// A bounded queue of whole frames, allocated once.
 #[derive(Debug)]

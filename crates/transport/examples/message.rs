@@ -55,7 +55,13 @@ impl App for Echo {
 
     fn sent(&mut self, _: Owner, _: u32) {}
 
-    fn accept(&mut self, _: Owner, flow: FlowKey, _: SocketAddr) -> Option<(Owner, u64)> {
+    fn accept(
+        &mut self,
+        _: Owner,
+        flow: FlowKey,
+        _: SocketAddr,
+        _: SocketAddr,
+    ) -> Option<(Owner, u64)> {
         self.flows.push(flow);
         Some((owner(self.flows.len() - 1), WINDOW))
     }

@@ -132,7 +132,13 @@ impl App for TestApp {
         self.sent += messages;
     }
 
-    fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)> {
+    fn accept(
+        &mut self,
+        listener: Owner,
+        flow: FlowKey,
+        _: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<(Owner, u64)> {
         if self.refuses {
             return None;
         }

@@ -100,7 +100,13 @@ impl App for Apps {
         self.side(owner).open_messages -= messages;
     }
 
-    fn accept(&mut self, listener: Owner, flow: FlowKey, peer: SocketAddr) -> Option<(Owner, u64)> {
+    fn accept(
+        &mut self,
+        listener: Owner,
+        flow: FlowKey,
+        _: SocketAddr,
+        peer: SocketAddr,
+    ) -> Option<(Owner, u64)> {
         // The listener's connection is its service port.
         let owner = self.add(flow, peer, listener.connection as u16, Load::Silent);
         self.side(owner).is_open = true;

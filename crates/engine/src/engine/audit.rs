@@ -3,8 +3,10 @@
 //! there is; and when the last app has gone, nothing is taken.
 
 use super::{Core, Engine};
+use crate::common::Common;
+use crate::component::Component;
 
-impl Engine {
+impl<X: Component<Owner = ()>> Engine<X> {
     /// Finds what does not add up.
     ///
     /// # Errors
@@ -23,26 +25,26 @@ impl Engine {
     }
 }
 
-impl Core {
+impl<X> Core<X> {
     fn audit(&self) -> Result<(), String> {
-        self.endpoint.audit()?;
-        self.channels.audit(|channel| self.switch.bursts_of(channel))?;
-        self.resolving.audit()?;
-        self.lanes.audit()?;
-        self.interface.audit()?;
-        self.elsewhere.iter().try_for_each(|nic| nic.interface.audit())
+        self.messages.endpoint.audit()?;
+        self.messages.resolving.audit()?;
+        self.common.channels.audit(|channel| self.frames.bursts_of(channel))?;
+        self.common.lanes.audit()?;
+        self.common.host.audit()
     }
 
     fn audit_rest(&self) -> Result<(), String> {
-        self.endpoint.audit_rest()?;
-        self.lanes.audit_rest()?;
+        self.messages.endpoint.audit_rest()?;
+        let Common { channels, lanes, captures, .. } = &self.common;
+        lanes.audit_rest()?;
         let left = [
-            ("channels", self.channels.iter().count()),
-            ("polled channels", self.channels.polled_count()),
-            ("parked channels", self.channels.parked_count()),
-            ("virtual interfaces", self.switch.vif_count()),
-            ("captures", self.switch.snapshot_captures().len()),
-            ("attempts to connect", self.resolving.count()),
+            ("channels", channels.iter().count()),
+            ("polled channels", channels.polled_count()),
+            ("parked channels", channels.parked_count()),
+            ("virtual interfaces", self.frames.count()),
+            ("captures", captures.snapshot().len()),
+            ("attempts to connect", self.messages.resolving.count()),
         ];
         match left.iter().find(|(_, count)| *count > 0) {
             Some((what, count)) => Err(format!("{count} {what} are left")),

@@ -8,6 +8,7 @@ use clearway_base::Time;
 use rustix::event::{Timespec, epoll};
 
 use super::Engine;
+use crate::component::Component;
 
 /// Doorbells heard in one look.
 const DOORBELLS_BURST: usize = 32;
@@ -23,13 +24,16 @@ fn channel_of(event: &epoll::Event) -> Option<u32> {
     data.u64().checked_sub(1).map(|id| id as u32)
 }
 
-impl Engine {
+impl<X: Component<Owner = ()>> Engine<X> {
     /// Prepares to sleep: from now on whatever may give work makes [`Engine::sleep_fd`] readable. False if there
     /// is work already, or no such descriptor of a queue; [`Engine::disarm`] has to follow in either case.
     pub fn arm(&mut self) -> bool {
         let mut queues = self.queues.iter_mut().chain(&mut self.copies);
         let queues = queues.all(|queue| queue.wait_fd().is_some() && queue.arm());
-        queues && self.core.channels.arm() && self.core.lanes.arm() && self.mailbox.is_empty()
+        queues
+            && self.core.common.channels.arm()
+            && self.core.common.lanes.arm()
+            && self.mailbox.is_empty()
     }
 
     /// Ends what [`Engine::arm`] began.
@@ -38,8 +42,8 @@ impl Engine {
         for queue in self.queues.iter_mut().chain(&mut self.copies) {
             queue.disarm();
         }
-        self.core.channels.disarm();
-        self.core.lanes.disarm();
+        self.core.common.channels.disarm();
+        self.core.common.lanes.disarm();
         self.mailbox.silence();
     }
 
@@ -52,7 +56,7 @@ impl Engine {
         let Ok((events, _)) = epoll::wait(&self.sleep, &mut space, Some(&now)) else { return };
         // What else there is to hear is looked at in each turn anyway.
         for id in events.iter().filter_map(channel_of) {
-            self.core.channels.channel(id);
+            self.core.common.channels.channel(id);
         }
     }
 
@@ -61,11 +65,11 @@ impl Engine {
     /// Whoever makes room there rings no doorbell.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
-        self.core.switch.has_senders()
-            || self.core.endpoint.has_replies()
-            || self.core.waits_for_lane
+        self.core.frames.has_output()
+            || self.core.messages.endpoint.has_replies()
+            || self.core.messages.waits_for_lane
             || self.mailbox.has_waiting()
-            || self.core.channels.waits_for_room()
+            || self.core.common.channels.waits_for_room()
     }
 
     /// Readable when something has woken the engine.
@@ -77,12 +81,6 @@ impl Engine {
     /// When the engine has to run again, whatever happens. `None`: never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        let core = &self.core;
-        let elsewhere = core.elsewhere.iter().map(|nic| nic.interface.poll_timeout());
-        [core.endpoint.next_timeout(), core.interface.poll_timeout()]
-            .into_iter()
-            .chain(elsewhere)
-            .flatten()
-            .min()
+        self.core.next_timeout()
     }
 }

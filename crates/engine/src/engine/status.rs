@@ -5,6 +5,8 @@ use clearway_nic::Queue;
 use clearway_transport::{FlowBooks, FlowInfo};
 
 use super::{Core, Engine};
+use crate::common::Common;
+use crate::component::Component;
 use crate::control::Event;
 use crate::snapshot::{FLOWS_TOLD_MAX, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
 
@@ -45,7 +47,7 @@ impl Gathering {
     }
 }
 
-impl Engine {
+impl<X: Component<Owner = ()>> Engine<X> {
     /// Goes on with the snapshot that was asked for first, and tells it when it is whole.
     pub(super) fn gather(&mut self) -> usize {
         let Some(mut gathering) = self.gatherings.pop_front() else { return 0 };
@@ -65,65 +67,71 @@ impl Engine {
     /// Adds what there is little of, and what changes all the time.
     fn complete(&self, gathered: Snapshot) -> Snapshot {
         let core = &self.core;
-        let counters = (core.endpoint.counters().iter())
-            .chain(core.channels.counters.iter())
-            .chain(core.counters.iter())
-            .chain(core.lanes.counters.iter())
-            .chain(core.interface.drops().iter());
+        let Common { channels, lanes, host, captures, .. } = &core.common;
+        let counters = (core.messages.endpoint.counters().iter())
+            .chain(channels.counters.iter())
+            .chain(core.common.counters.iter())
+            .chain(lanes.counters.iter())
+            .chain(host.own().drops().iter());
         Snapshot {
             engine: core.config.name.clone(),
             idle: core.config.idle.name().to_owned(),
             congestion: core.config.congestion.name(),
             turns: self.turns,
             turns_busy: self.turns_busy,
-            channels_parked: core.channels.parked_count() as u64,
+            channels_parked: channels.parked_count() as u64,
             queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
-            captures: core.switch.snapshot_captures(),
+            captures: captures.snapshot(),
             counters: counters.collect(),
             ..gathered
         }
     }
 }
 
-impl Engine {
+impl<X: Component<Owner = ()>> Engine<X> {
     /// What every flow over the wire says of its positions and credit, with the app's own number for the
     /// connection: for whoever checks them.
     pub fn flow_books(&self) -> impl Iterator<Item = (u64, FlowBooks)> + '_ {
-        let channels = &self.core.channels;
-        self.core.endpoint.books().map(|books| {
+        let channels = &self.core.common.channels;
+        self.core.messages.endpoint.books().map(|books| {
             let channel = channels.peek(books.owner.channel).filter(|_| books.is_open);
             (channel.map_or(0, |channel| channel.id(books.owner.connection)), books)
         })
     }
 }
 
-impl Core {
+impl<X> Core<X> {
     /// Looks at the next place. Returns how many it counts for.
     fn gather(&self, gathering: &mut Gathering) -> usize {
         let mut places = 1;
         gathering.next = match gathering.next {
-            Next::Channel(index) if index < self.channels.places() => {
+            Next::Channel(index) if index < self.common.channels.places() => {
                 self.gather_channel(&mut gathering.snapshot, index as u32);
                 Next::Channel(index + 1)
             }
             Next::Channel(_) => Next::Vif(0),
-            Next::Vif(index) if index < self.switch.places() => {
-                if let Some(vif) = self.switch.snapshot(index) {
+            Next::Vif(index) if index < self.frames.places() => {
+                if let Some(vif) = self.frames.snapshot(index) {
                     gathering.snapshot.vifs.push(vif);
                     places = PLACES_PER_VIF;
                 }
                 Next::Vif(index + 1)
             }
             Next::Vif(_) => Next::Flow(0),
-            Next::Flow(index) if index < self.endpoint.places() => {
-                if let Some(info) = self.endpoint.flow_at(index) {
+            Next::Flow(index) if index < self.messages.endpoint.places() => {
+                if let Some(info) = self.messages.endpoint.flow_at(index) {
                     gathering.add_flow(self.flow(&info));
                 }
                 Next::Flow(index + 1)
             }
             Next::Flow(_) => Next::Local { channel: 0, slot: 0 },
-            Next::Local { channel, slot } if channel < self.channels.places() => {
-                match self.channels.peek(channel as u32).filter(|served| slot < served.places()) {
+            Next::Local { channel, slot } if channel < self.common.channels.places() => {
+                match self
+                    .common
+                    .channels
+                    .peek(channel as u32)
+                    .filter(|served| slot < served.places())
+                {
                     Some(served) => {
                         let flow = served.local_flow(channel as u32, slot as u32);
                         flow.into_iter().for_each(|flow| gathering.add_flow(flow));
@@ -138,19 +146,19 @@ impl Core {
     }
 
     fn gather_channel(&self, snapshot: &mut Snapshot, channel: u32) {
-        let Some(served) = self.channels.peek(channel) else { return };
+        let Some(served) = self.common.channels.peek(channel) else { return };
         snapshot.channels.push(served.snapshot(channel));
         let ports = served.ports.keys();
         snapshot.listeners.extend(ports.map(|(_, port)| ListenerSnapshot { channel, port: *port }));
     }
 
     fn flow(&self, info: &FlowInfo) -> FlowSnapshot {
-        let channel = self.channels.peek(info.owner.channel);
+        let channel = self.common.channels.peek(info.owner.channel);
         let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
         FlowSnapshot {
             channel: info.owner.channel,
             connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
-            path: self.path_of(info),
+            path: path_of(&self.common, info),
             peer: peer.unwrap_or(info.remote),
             state: info.state,
             rtt_ns: info.rtt_ns,
@@ -166,16 +174,16 @@ impl Core {
             setup_retries: info.setup_retries,
         }
     }
+}
 
-    /// How the packets of a flow travel.
-    fn path_of(&self, flow: &FlowInfo) -> &'static str {
-        if self.is_here(flow.remote.ip()) {
-            "lane"
-        } else if self.elsewhere_of(flow.local.ip()).is_some() {
-            "other NIC"
-        } else {
-            "wire"
-        }
+/// How the packets of a flow travel.
+fn path_of(common: &Common, flow: &FlowInfo) -> &'static str {
+    if common.host.is_here(flow.remote.ip()) {
+        "lane"
+    } else if common.host.other_with(flow.local.ip()).is_some() {
+        "other NIC"
+    } else {
+        "wire"
     }
 }
 

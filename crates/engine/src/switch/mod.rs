@@ -1,6 +1,5 @@
-//! The switch: the one place where a packet finds its owner. The NIC, the host's services and
-//! apps' virtual interfaces (VIFs) are its ports; its table says who receives what and who may send
-//! what.
+//! The switch: the one place where a packet finds its owner. The NIC, the host's services and apps' virtual
+//! interfaces (VIFs) are its ports; its table says who receives what and who may send what.
 //!
 //! ```text
 //!  NIC ──▶ digest ──▶ find ──┬──▶ service (messages, ARP, ICMP, refusals)
@@ -12,24 +11,17 @@
 //! ```
 //!
 //! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves
-//! it to the kernel. *Not* here: what services make of their frames (`interface`, `transport`), and
-//! who may open which VIF (the control plane's policy), and whether it collides with another (the
-//! control plane's registry): what comes from there is taken in as it is.
+//! it to the kernel. *Not* here: what components make of their frames, who may open which VIF (the control
+//! plane's policy), and whether it collides with another (the control plane's registry): what comes from
+//! there is taken in as it is.
 
-mod capture;
-mod gathering;
 mod refusal;
 mod sibling;
 mod table;
-mod traffic;
-mod vif;
 
-pub use capture::CaptureSpec;
-pub(crate) use capture::{Party, Sighting};
 pub use refusal::VifRefused;
-pub use table::PRIORITY_MAX;
-pub(crate) use table::{Destination, Port, Switch, VifKey};
-pub use vif::{VifSpec, VifTexts};
+pub(crate) use table::{Destination, Port, Switch};
+pub use table::{PRIORITY_MAX, VifKey};
 
 /// How the owner of a packet is found.
 type Table = clearway_classify::table::Production;

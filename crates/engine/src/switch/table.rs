@@ -1,27 +1,21 @@
-//! The switch itself: ports, and the table that says whose a packet is. What comes into the table is in `opening`, what may be sent in
-//! `rights`.
+//! The switch itself: the table that says whose a packet is. What comes into it is in `opening`, what may be
+//! sent in `rights`.
 
 mod opening;
 mod rights;
 
-use std::collections::{HashMap, VecDeque};
-
-use clearway_base::Time;
 use clearway_classify::Directory;
 use clearway_classify::directory::EntryId;
 use clearway_nic::MacAddress;
 use clearway_wire::digest::{Digest, fields};
 
 use super::Table;
-use super::capture::Capture;
 use super::sibling::SiblingVif;
-use super::vif::Vif;
-use crate::channels::Channels;
 use crate::services::{Entry, Service};
-use crate::snapshot::{CaptureSnapshot, VifSnapshot};
 
 /// The highest priority that a VIF may declare.
 pub const PRIORITY_MAX: u16 = 60_000;
+
 /// Where a packet goes on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Port {
@@ -33,18 +27,22 @@ pub(crate) enum Port {
 
 /// Names an open VIF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct VifKey {
+pub struct VifKey {
     slot: u32,
     channel: u32,
 }
 
 impl VifKey {
+    pub(crate) const fn new(slot: u32, channel: u32) -> Self {
+        Self { slot, channel }
+    }
+
     /// Whose it is.
     pub(crate) const fn channel(self) -> u32 {
         self.channel
     }
 
-    pub(super) const fn slot(self) -> usize {
+    pub(crate) const fn slot(self) -> usize {
         self.slot as usize
     }
 }
@@ -68,18 +66,8 @@ pub(crate) struct Switch {
     ports: Vec<Option<Port>>,
     /// What the host's services have, and its entries.
     services: Vec<(Entry, EntryId)>,
-    /// Open VIFs, by slot.
-    pub(super) vifs: Vec<Option<Vif>>,
-    free: Vec<u32>,
-    /// By channel and the id in it.
-    pub(super) keys: HashMap<(u32, u32), VifKey>,
     /// VIFs of the NIC's other engines.
     pub(super) of_siblings: Vec<SiblingVif>,
-    pub(super) captures: Vec<Capture>,
-    /// VIFs that have something to send, the next one first.
-    pub(super) senders: VecDeque<VifKey>,
-    /// VIFs that were given frames, or have sent some, in this turn.
-    pub(super) touched: Vec<VifKey>,
     /// The NIC's Ethernet address.
     mac: u64,
     /// Those of VIFs that have one of their own, in order, and how many VIFs have each.
@@ -93,25 +81,12 @@ impl Switch {
             directory: Directory::new(Table::default()),
             ports: Vec::new(),
             services: Vec::new(),
-            vifs: Vec::new(),
-            free: Vec::new(),
-            keys: HashMap::new(),
             of_siblings: Vec::new(),
-            captures: Vec::new(),
-            senders: VecDeque::new(),
-            touched: Vec::new(),
             mac: mac_number(mac),
             macs: Vec::new(),
         };
         switch.set_services(services);
         switch
-    }
-
-    /// The VIF with the lowest slot: for measuring what passes without being looked at.
-    pub(crate) fn first_vif(&self) -> Option<VifKey> {
-        let slot = self.vifs.iter().position(Option::is_some)?;
-        let channel = self.vifs[slot].as_ref()?.channel;
-        Some(VifKey { slot: slot as u32, channel })
     }
 
     /// The owner of each packet, `None` where it is nobody's here.
@@ -127,6 +102,13 @@ impl Switch {
         }
     }
 
+    /// The owner of one packet.
+    pub(crate) fn owner(&mut self, digest: &Digest) -> Option<Port> {
+        let mut owner = [None];
+        self.find(core::slice::from_ref(digest), &mut owner);
+        owner[0]
+    }
+
     /// Where a packet of this host may go, by its Ethernet address.
     #[inline]
     pub(crate) fn destination(&self, digest: &Digest) -> Destination {
@@ -138,52 +120,26 @@ impl Switch {
         if is_here { Destination::Here } else { Destination::Wire }
     }
 
-    /// True if a copy or a capture may be wanted of what passes.
+    /// True if some VIF wants copies.
     #[inline]
-    pub(crate) fn has_onlookers(&self) -> bool {
-        self.directory.has_copies() || !self.captures.is_empty()
+    pub(crate) fn has_copies(&self) -> bool {
+        self.directory.has_copies()
     }
 
-    /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.
+    /// True if the NIC's Ethernet address is the only one of this host.
     #[inline]
-    pub(crate) fn is_simple(&self) -> bool {
-        self.macs.is_empty() && !self.has_onlookers()
+    pub(crate) fn has_one_mac(&self) -> bool {
+        self.macs.is_empty()
     }
 
-    /// True if somebody captures.
-    #[inline]
-    pub(crate) fn is_watched(&self) -> bool {
-        !self.captures.is_empty()
-    }
-
-    /// Gives copies to those who want them, but not to the sender. Returns the other engines whose VIFs
-    /// want one, a bit for each.
-    pub(crate) fn copy(
-        &mut self,
-        channels: &mut Channels,
-        now: Time,
+    /// Those that want copies of a packet, but not `from`, whose it is.
+    pub(crate) fn copies(
+        &self,
         from: Option<VifKey>,
-        frame: &[u8],
         digest: &Digest,
-    ) -> u64 {
-        let mut siblings = 0;
-        for entry in self.directory.copies(digest) {
-            let port = self.ports.get(entry.0 as usize).copied().flatten();
-            let key = match port.filter(|port| from.map(Port::Vif) != Some(*port)) {
-                Some(Port::Vif(key)) => key,
-                Some(Port::Sibling(engine)) => {
-                    siblings |= 1 << engine;
-                    continue;
-                }
-                Some(Port::Service(_)) | None => continue,
-            };
-            let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
-            if let (Some(vif), Some(app)) = (vif, channels.channel(key.channel)) {
-                touch(&mut self.touched, key, vif);
-                vif.deliver(app, now, frame);
-            }
-        }
-        siblings
+    ) -> impl Iterator<Item = Port> {
+        let ports = self.directory.copies(digest).filter_map(|entry| self.port(entry));
+        ports.filter(move |port| from.map(Port::Vif) != Some(*port))
     }
 
     /// A port is copied as a whole: one that is put together from parts has to be waited for.
@@ -198,32 +154,6 @@ impl Switch {
             self.ports.resize(index + 1, None);
         }
         self.ports[index] = Some(port);
-    }
-
-    pub(super) fn vif(&mut self, key: VifKey) -> Option<&mut Vif> {
-        self.vifs.get_mut(key.slot())?.as_mut()
-    }
-
-    /// How many slots there are for VIFs, free ones included.
-    pub(crate) fn places(&self) -> usize {
-        self.vifs.len()
-    }
-
-    /// The VIF in a slot, if there is one.
-    pub(crate) fn snapshot(&self, slot: usize) -> Option<VifSnapshot> {
-        self.vifs.get(slot)?.as_ref().map(Vif::snapshot)
-    }
-
-    /// The captures that are going on.
-    pub(crate) fn snapshot_captures(&self) -> Vec<CaptureSnapshot> {
-        self.captures.iter().filter(|capture| capture.is_own()).map(Capture::snapshot).collect()
-    }
-}
-
-/// Remembers that something has happened at a VIF in this turn.
-pub(super) fn touch(touched: &mut Vec<VifKey>, key: VifKey, vif: &mut Vif) {
-    if !core::mem::replace(&mut vif.is_touched, true) {
-        touched.push(key);
     }
 }
 

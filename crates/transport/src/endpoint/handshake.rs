@@ -25,15 +25,18 @@ impl Endpoint {
         syn: &Syn<'_>,
         arrival: Arrival,
         app: &mut impl App,
-    ) {
+    ) -> bool {
         if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
-            return self.reply_versions(now, between, syn.source_flow, header.number);
+            self.reply_versions(now, between, syn.source_flow, header.number);
+            return false;
         }
         if !self.listeners.contains_key(&syn.port) {
             if self.elsewhere.contains(&syn.port) {
-                return self.counters.dropped_elsewhere += 1;
+                self.counters.dropped_elsewhere += 1;
+            } else {
+                self.refuse(now, between, header.number, syn);
             }
-            return self.refuse(now, between, header.number, syn);
+            return false;
         }
         if syn.cookie.is_empty() {
             let cookie = self.cookies.issue(now, between.peer.ip(), syn.source_flow, syn.port);
@@ -41,29 +44,28 @@ impl Endpoint {
             let port = between.peer.port();
             let challenge = Challenge { engines, port, cookie: &cookie };
             self.counters.challenges_sent += 1;
-            return self.reply_control(
-                now,
-                between,
-                PacketType::Challenge,
-                syn.source_flow,
-                header.number,
-                |body| challenge.emit(body),
-            );
+            let (kind, flow) = (PacketType::Challenge, syn.source_flow);
+            self.reply_control(now, between, kind, flow, header.number, |body| {
+                challenge.emit(body)
+            });
+            return false;
         }
         let peer = between.peer.ip();
         let Some(rtt_ns) = self.cookies.age_ns(now, syn.cookie, peer, syn.source_flow, syn.port)
         else {
-            return self.counters.dropped_cookie += 1;
+            self.counters.dropped_cookie += 1;
+            return false;
         };
         if let Some(&slot) = self.by_peer.get(&(peer, syn.source_flow)) {
             if let Some(flow) = &mut self.slots[slot as usize].flow {
                 flow.repeat_syn_ack(now, &self.config, between.peer.port());
             }
-            return self.update(now, slot as usize);
+            self.update(now, slot as usize);
+            return false;
         }
         let (token, port) = (header.number, between.peer.port());
         let request = Request { token, port, rtt_ns, arrival };
-        self.open(now, between, &request, syn, app);
+        self.open(now, between, &request, syn, app)
     }
 
     fn open(
@@ -73,19 +75,20 @@ impl Endpoint {
         request: &Request,
         syn: &Syn<'_>,
         app: &mut impl App,
-    ) {
+    ) -> bool {
         let has_room = self.has_room_for(between.peer.ip());
         let listener = self.listener(syn.port).filter(|_| has_room);
         let accepted = listener.and_then(|listener| {
             let local_id = self.reserve()?;
-            let accepted = app.accept(listener, FlowKey(local_id), between.peer);
+            let accepted = app.accept(listener, FlowKey(local_id), between.local, between.peer);
             if accepted.is_none() {
                 self.free.push(FlowKey(local_id).slot() as u32);
             }
             accepted.map(|(owner, window)| (local_id, owner, window))
         });
         let Some((local_id, owner, window)) = accepted else {
-            return self.refuse(now, between, request.token, syn);
+            self.refuse(now, between, request.token, syn);
+            return false;
         };
         self.counters.flows_accepted += 1;
         self.shares.take(between.peer.ip());
@@ -95,6 +98,7 @@ impl Endpoint {
         let flow = Flow::accept(now, &self.config, parameters, syn, request);
         let key = self.insert(now, flow);
         self.by_peer.insert((between.peer.ip(), syn.source_flow), key.slot() as u32);
+        true
     }
 
     /// A reset is shorter than the syn, and the client has to have seen that to believe it, so there

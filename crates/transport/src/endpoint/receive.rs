@@ -25,7 +25,8 @@ pub enum Arrival {
 
 impl Endpoint {
     /// Takes the payload of a UDP datagram that came from `source` to the own address
-    /// `destination`, in the way that `arrival` says, in an IP packet that said `ecn`.
+    /// `destination`, in the way that `arrival` says, in an IP packet that said `ecn`. True if something is
+    /// to be sent to where it came from, by the way that it came: an answer, or what a new flow begins with.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a datagram, and the app")]
     pub fn handle_datagram(
         &mut self,
@@ -36,15 +37,31 @@ impl Endpoint {
         arrival: Arrival,
         ecn: Ecn,
         app: &mut impl App,
-    ) {
+    ) -> bool {
         self.counters.received_by_lane += u64::from(arrival == Arrival::Lane);
         let between = Addresses { local: destination, peer: source };
+        let is_opened = self.take_datagram(now, between, payload, arrival, ecn, app);
+        is_opened || self.has_replies()
+    }
+
+    /// True if a flow was opened.
+    #[inline]
+    fn take_datagram(
+        &mut self,
+        now: Time,
+        between: Addresses,
+        payload: &[u8],
+        arrival: Arrival,
+        ecn: Ecn,
+        app: &mut impl App,
+    ) -> bool {
         if !between.is_from_daemon() {
-            return self.counters.dropped_source_port += 1;
+            self.counters.dropped_source_port += 1;
+            return false;
         }
-        let packet = match Packet::new(payload) {
-            Ok(packet) => packet,
-            Err(_) => return self.counters.dropped_malformed += 1,
+        let Ok(packet) = Packet::new(payload) else {
+            self.counters.dropped_malformed += 1;
+            return false;
         };
         match Header::parse(&packet) {
             Ok(header) if header.packet_type == PacketType::Data => {
@@ -52,15 +69,15 @@ impl Endpoint {
                 let reception = Reception { arrival, gap_ns, returned, ecn };
                 self.handle_data(now, between, &header, &packet, reception, app);
             }
-            Ok(header) => {
-                if self.handle_control(now, between, &header, &packet, arrival, app).is_err() {
-                    self.counters.dropped_malformed += 1;
-                }
-            }
+            Ok(header) => match self.handle_control(now, between, &header, &packet, arrival, app) {
+                Ok(is_opened) => return is_opened,
+                Err(_) => self.counters.dropped_malformed += 1,
+            },
             Err(Malformed::Checksum) => self.counters.dropped_checksum += 1,
             Err(Malformed::Version) => self.handle_other_version(now, between, &packet),
             Err(_) => self.counters.dropped_malformed += 1,
         }
+        false
     }
 
     fn handle_data(
@@ -99,6 +116,7 @@ impl Endpoint {
         self.update(now, slot);
     }
 
+    /// True if a flow was opened.
     fn handle_control(
         &mut self,
         now: Time,
@@ -107,11 +125,12 @@ impl Endpoint {
         packet: &Packet<'_>,
         arrival: Arrival,
         app: &mut impl App,
-    ) -> Result<(), Malformed> {
+    ) -> Result<bool, Malformed> {
         match header.packet_type {
             PacketType::Data => unreachable!("handled by the caller"),
             PacketType::Syn => {
-                self.handle_syn(now, between, header, &Syn::parse(packet)?, arrival, app);
+                let syn = Syn::parse(packet)?;
+                return Ok(self.handle_syn(now, between, header, &syn, arrival, app));
             }
             PacketType::Challenge => {
                 self.handle_challenge(now, between, header, &Challenge::parse(packet)?);
@@ -129,6 +148,6 @@ impl Endpoint {
             PacketType::Ping => self.reply_pong(now, between, header.number, packet),
             PacketType::Pong => self.handle_pong(now, header, app),
         }
-        Ok(())
+        Ok(false)
     }
 }

@@ -1,39 +1,28 @@
-//! What a VIF may send, frame by frame.
+//! What a VIF may send, frame by frame. How much, its rate says (`frames/vif.rs`).
 
-use clearway_base::Time;
 use clearway_channel::FrameRefusal;
+use clearway_classify::directory::EntryId;
 use clearway_wire::digest::Digest;
 
 use super::super::refusal;
-use super::{Destination, Switch, VifKey};
+use super::{Destination, Switch};
 
 impl Switch {
-    /// Whether a VIF may send a frame with this digest.
+    /// Whether the VIF with this entry may send a frame with this digest.
     #[inline]
-    pub(crate) fn check(
-        &mut self,
-        now: Time,
-        key: VifKey,
-        digest: &Digest,
-    ) -> Result<(), FrameRefusal> {
-        let Some(vif) = self.vifs.get_mut(key.slot()).and_then(Option::as_mut) else {
-            return Err(FrameRefusal::Nothing);
-        };
-        let entry = vif.entry;
-        if !self.directory.may_send(entry, digest) {
-            let fault = self.directory.send_fault(entry, digest);
-            return Err(fault.map_or(FrameRefusal::Other, refusal::of_fault));
+    pub(crate) fn check(&self, entry: EntryId, digest: &Digest) -> Result<(), FrameRefusal> {
+        if self.directory.may_send(entry, digest) {
+            return Ok(());
         }
-        vif.take_rate(now)
+        let fault = self.directory.send_fault(entry, digest);
+        Err(fault.map_or(FrameRefusal::Other, refusal::of_fault))
     }
 
-    /// Which frames of a VIF may be sent and can only be for the NIC, one bit each from the lowest:
-    /// all that there is to say about them while nobody watches and no rate is to be kept.
+    /// Which frames the VIF with this entry may send that can only be for the NIC, one bit each from the
+    /// lowest.
     #[inline]
-    pub(crate) fn clear_for_wire(&self, key: VifKey, digests: &[Digest]) -> u32 {
-        let vif = self.vifs.get(key.slot()).and_then(Option::as_ref);
-        let Some(vif) = vif.filter(|vif| !vif.has_rate() && !self.is_watched()) else { return 0 };
-        let sends = self.directory.sends(vif.entry);
+    pub(crate) fn clear_for_wire(&self, entry: EntryId, digests: &[Digest]) -> u32 {
+        let sends = self.directory.sends(entry);
         digests.iter().enumerate().fold(0, |clear, (index, digest)| {
             let is_clear = sends.iter().any(|clause| clause.matches(digest))
                 && self.destination(digest) == Destination::Wire;

@@ -7,52 +7,62 @@ use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_transport::{Owner, Reason};
 
-use super::Core;
+use super::Messages;
 use super::resolving::Waiting;
 use crate::channels::{Link, code_of};
+use crate::common::Common;
 
-impl Core {
+impl Messages {
     pub(super) fn connect(
         &mut self,
+        common: &mut Common,
         now: Time,
         id: u32,
         token: u64,
         peer: SocketAddr,
     ) -> Result<(), Code> {
-        if self.is_here(peer.ip()) {
+        if common.host.is_here(peer.ip()) {
             return match self.endpoint.listener(peer.port()) {
                 Some(listener) => {
-                    self.channels.connect_local(id, token, listener, peer);
+                    common.channels.connect_local(id, token, listener, peer);
                     Ok(())
                 }
-                None => self.connect_to_sibling(now, id, token, peer),
+                None => self.connect_to_sibling(common, now, id, token, peer),
             };
         }
-        let target = self.target(peer.ip()).ok_or(Code::Unreachable)?;
-        if !self.may_resolve(id, &target) {
+        let target = self.target(common, peer.ip()).ok_or(Code::Unreachable)?;
+        if !self.may_resolve(common, id, &target) {
             return Err(Code::Limit);
         }
-        let channel = self.channels.channel(id).ok_or(Code::Internal)?;
+        let channel = common.channels.channel(id).ok_or(Code::Internal)?;
         let slot = channel.open(peer, Link::Resolving, Some(token)).ok_or(Code::Limit)?;
         let waiting = Waiting::Connect { channel: id, slot, service_port: peer.port() };
-        self.resolve(now, waiting, target);
+        self.resolve(common, now, waiting, target);
         Ok(())
     }
 
-    pub(super) fn ping(
+    pub(crate) fn ping(
         &mut self,
+        common: &mut Common,
         now: Time,
         id: u64,
         peer: IpAddr,
         bytes: u16,
     ) -> Result<(), Code> {
-        let target = self.target(peer).ok_or(Code::Unreachable)?;
-        self.resolve(now, Waiting::Ping { id, bytes }, target);
+        let target = self.target(common, peer).ok_or(Code::Unreachable)?;
+        self.resolve(common, now, Waiting::Ping { id, bytes }, target);
         Ok(())
     }
 
-    pub(super) fn close(&mut self, now: Time, id: u32, connection: u64, abort: bool) {
-        let Some(channel) = self.channels.channel(id) else { return };
+    pub(super) fn close(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        id: u32,
+        connection: u64,
+        abort: bool,
+    ) {
+        let Some(channel) = common.channels.channel(id) else { return };
         let Some(slot) = channel.find(connection) else { return };
         channel.begin_close(slot);
         let Some(found) = channel.connection(slot) else { return };
@@ -63,13 +73,13 @@ impl Core {
                 self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 channel.close(slot, Code::Closed);
             }
-            (Link::Local(_), false) => self.channels.close_local(owner),
-            (Link::Local(_), true) => self.channels.end_local(owner, Code::Reset),
-            (Link::Flow(key), false) => self.endpoint.close(now, *key, &mut self.channels),
+            (Link::Local(_), false) => common.channels.close_local(owner),
+            (Link::Local(_), true) => common.channels.end_local(owner, Code::Reset),
+            (Link::Flow(key), false) => self.endpoint.close(now, *key, &mut common.channels),
             (Link::Flow(key), true) => {
                 let key = *key;
-                self.endpoint.abort(key, Reason::Reset, &mut self.channels);
-                if let Some(channel) = self.channels.channel(id) {
+                self.endpoint.abort(key, Reason::Reset, &mut common.channels);
+                if let Some(channel) = common.channels.channel(id) {
                     channel.close(slot, code_of(Reason::Closed));
                 }
             }
@@ -77,49 +87,55 @@ impl Core {
     }
 
     /// Resets connections of a channel whose app is gone, so many at most. Returns how many.
-    pub(super) fn end_connections(&mut self, id: u32, connections_max: usize) -> usize {
-        let Some(channel) = self.channels.channel(id) else { return 0 };
+    pub(crate) fn end_connections(
+        &mut self,
+        common: &mut Common,
+        id: u32,
+        connections_max: usize,
+    ) -> usize {
+        let Some(channel) = common.channels.channel(id) else { return 0 };
         let slots = channel.open_slots(connections_max);
         for &slot in &slots {
             let owner = Owner { channel: id, connection: slot };
-            let Some(connection) = self.channels.connection(owner) else { continue };
+            let Some(connection) = common.channels.connection(owner) else { continue };
             match connection.link {
-                Link::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut self.channels),
-                Link::Local(_) => self.channels.end_local(owner, Code::Reset),
+                Link::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut common.channels),
+                Link::Local(_) => common.channels.end_local(owner, Code::Reset),
                 Link::Resolving => {
                     let service_port = connection.peer.port();
                     self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });
                 }
             }
-            if let Some(channel) = self.channels.channel(id) {
+            if let Some(channel) = common.channels.channel(id) {
                 channel.remove(slot);
             }
         }
         slots.len()
     }
 
-    pub(super) fn listen(
+    pub(crate) fn listen(
         &mut self,
+        common: &mut Common,
         id: u32,
         listener: u32,
         address: Option<IpAddr>,
         port: u16,
     ) -> Result<(), Code> {
-        if address.is_some_and(|address| !self.is_own(address)) {
+        if address.is_some_and(|address| !common.host.is_own(address)) {
             return Err(Code::AddressUnavailable);
         }
         if self.listeners_elsewhere.contains_key(&port) {
             return Err(Code::AddressInUse);
         }
-        let channel = self.channels.channel(id).ok_or(Code::Internal)?;
+        let channel = common.channels.channel(id).ok_or(Code::Internal)?;
         let owner = Owner { channel: id, connection: listener };
         self.endpoint.listen(port, owner).map_err(|_| Code::AddressInUse)?;
         channel.ports.insert((listener, port), address);
         Ok(())
     }
 
-    pub(super) fn unlisten(&mut self, id: u32, listener: u32) {
-        let Some(channel) = self.channels.channel(id) else { return };
+    pub(crate) fn unlisten(&mut self, common: &mut Common, id: u32, listener: u32) {
+        let Some(channel) = common.channels.channel(id) else { return };
         let port = channel.ports_of(listener).next();
         if let Some((port, _)) = port {
             channel.ports.remove(&(listener, port));

@@ -12,9 +12,10 @@ use clearway_classify::directory::{EntryId, Rights};
 use clearway_nic::MacAddress;
 use serde::Serialize;
 
-use super::gathering::Gathering;
 use crate::channels::Channel;
+use crate::gathering::Gathering;
 use crate::snapshot::VifSnapshot;
+use crate::switch::PRIORITY_MAX;
 
 /// What the control plane asks for: it has checked the policy and what others have already.
 #[derive(Clone, Debug, Default)]
@@ -57,7 +58,7 @@ impl VifTexts {
 
 impl VifSpec {
     /// Its place among the host's services: before what refuses what nobody has, behind all others.
-    pub(super) fn rights(&self) -> Rights {
+    pub(crate) fn rights(&self) -> Rights {
         let clauses = |filters: &[Filter]| {
             filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect()
         };
@@ -65,7 +66,7 @@ impl VifSpec {
             receive: clauses(&self.receive),
             copies: clauses(&self.copies),
             send: clauses(&self.transmit),
-            priority: self.priority.min(super::PRIORITY_MAX) + 1,
+            priority: self.priority.min(PRIORITY_MAX) + 1,
         }
     }
 }
@@ -88,7 +89,7 @@ counters! {
 
 /// A virtual interface.
 #[derive(Debug)]
-pub(crate) struct Vif {
+pub(super) struct Vif {
     /// Where its frames go.
     pub(super) channel: u32,
     /// By which the app and the control plane name it, unique in its channel.

@@ -16,7 +16,7 @@ const PROBE_TIMEOUTS_MAX: u32 = 2;
 
 /// The paths of an engine.
 #[derive(Debug, Default)]
-pub(crate) struct Paths {
+pub(super) struct Paths {
     /// By the slot of the flow.
     flows: Vec<Option<(FlowKey, UdpPath)>>,
     strangers: VecDeque<UdpPath>,
@@ -25,13 +25,13 @@ pub(crate) struct Paths {
 impl Paths {
     /// What [`Paths::find`] will read for a flow, for fetching it from memory ahead.
     #[inline]
-    pub(crate) fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
+    pub(super) fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
         self.flows.get(key.slot())
     }
 
     /// The path to `destination`, if there is one now. Asks for the neighbour if it is not known.
     #[inline]
-    pub(crate) fn find(
+    pub(super) fn find(
         &mut self,
         now: Time,
         interface: &mut Interface,
@@ -122,7 +122,7 @@ impl Paths {
 
     /// Takes a path that is known before its packet: the way back that a stranger's datagram came, or
     /// that of a ping.
-    pub(crate) fn prepare(&mut self, path: UdpPath) {
+    pub(super) fn prepare(&mut self, path: UdpPath) {
         if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();
         }

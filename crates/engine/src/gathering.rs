@@ -13,7 +13,7 @@ const BURST_BYTES_MAX: u32 = 64 << 10;
 
 /// The burst that is being gathered for one VIF or capture.
 #[derive(Debug, Default)]
-pub(super) struct Gathering {
+pub(crate) struct Gathering {
     burst: Option<BurstBuffer>,
     /// Bytes of frames that came in this turn so far.
     bytes: u32,
@@ -24,7 +24,7 @@ pub(super) struct Gathering {
 impl Gathering {
     /// Adds a frame. False if the app has no room for it; then it is lost.
     #[inline]
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         channel: &mut Channel,
         vif: u32,
@@ -47,26 +47,26 @@ impl Gathering {
     }
 
     /// True if frames have come in this turn.
-    pub(super) fn has_some(&self) -> bool {
+    pub(crate) fn has_some(&self) -> bool {
         self.bytes > 0
     }
 
     /// Hands the burst over, if there is one.
-    pub(super) fn finish(&mut self, channel: &mut Channel, vif: u32) {
+    pub(crate) fn finish(&mut self, channel: &mut Channel, vif: u32) {
         if let Some(burst) = self.burst.take() {
             channel.tell(burst.completion(vif));
         }
     }
 
     /// Throws away what was gathered.
-    pub(super) fn discard(&mut self, channel: &mut Channel) {
+    pub(crate) fn discard(&mut self, channel: &mut Channel) {
         if let Some(burst) = self.burst.take() {
             channel.end.discard(burst.id());
         }
     }
 
     /// The turn is over.
-    pub(super) fn end_turn(&mut self, channel: &mut Channel, vif: u32) {
+    pub(crate) fn end_turn(&mut self, channel: &mut Channel, vif: u32) {
         self.finish(channel, vif);
         self.expected_bytes = core::mem::take(&mut self.bytes);
     }

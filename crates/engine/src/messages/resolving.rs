@@ -11,9 +11,10 @@ use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_transport::Owner;
 
-use super::Core;
-use super::elsewhere::Way;
+use super::Messages;
 use crate::channels::Link;
+use crate::common::Common;
+use crate::host::Nic;
 use crate::ip::Resolution;
 
 /// Neighbours of which nothing is known that are asked for at the same time for apps: as many as the
@@ -33,7 +34,7 @@ pub(super) enum Waiting {
 /// Where it is to go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
-    pub(super) way: Way,
+    pub(super) nic: Nic,
     /// The own address, with the port of daemons.
     pub(super) local: SocketAddr,
     /// The peer's daemon.
@@ -43,13 +44,13 @@ pub(super) struct Target {
 /// A neighbour, on the link of one of the host's NICs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct NextHop {
-    way: Way,
+    nic: Nic,
     address: IpAddr,
 }
 
 /// All that waits.
 #[derive(Debug, Default)]
-pub(super) struct Resolving {
+pub(crate) struct Resolving {
     neighbours: BTreeMap<NextHop, Neighbour>,
     /// For which of these each waits.
     waiting: BTreeMap<Waiting, NextHop>,
@@ -126,7 +127,7 @@ impl Resolving {
     }
 
     /// Whether what each neighbour and each user is said to have adds up.
-    pub(super) fn audit(&self) -> Result<(), String> {
+    pub(crate) fn audit(&self) -> Result<(), String> {
         let waiting: usize = self.neighbours.values().map(|n| n.waiting.len()).sum();
         if waiting != self.waiting.len() {
             return Err(format!("{} attempts wait, {waiting} at neighbours", self.waiting.len()));
@@ -143,7 +144,7 @@ impl Resolving {
     }
 
     /// How many attempts wait, and neighbours for which somebody did.
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.waiting.len() + self.settled.len() + self.neighbours.len()
     }
 
@@ -154,94 +155,86 @@ impl Resolving {
     }
 }
 
-impl Core {
+impl Messages {
     /// Where to send for `peer`. `None` if there is no route.
-    pub(super) fn target(&mut self, peer: IpAddr) -> Option<Target> {
-        let way = self.way_to(peer)?;
-        let local = self.interface_of(way).source_for(peer)?;
-        let daemon = |address| SocketAddr::new(address, self.config.udp_port);
-        Some(Target { way, local: daemon(local), peer: daemon(peer) })
+    pub(super) fn target(&self, common: &mut Common, peer: IpAddr) -> Option<Target> {
+        let nic = common.host.nic_to(peer)?;
+        let local = common.host.interface(nic).source_for(peer)?;
+        let daemon = |address| SocketAddr::new(address, self.udp_port);
+        Some(Target { nic, local: daemon(local), peer: daemon(peer) })
     }
 
     /// True if the app of a channel may begin to connect: the neighbour is known, or it has not asked for
     /// too many that are not.
-    pub(super) fn may_resolve(&mut self, channel: u32, target: &Target) -> bool {
-        let user = self.channels.peek(channel).map_or(0, |channel| channel.user);
-        let interface = self.interface_of(target.way);
+    pub(super) fn may_resolve(&self, common: &mut Common, channel: u32, target: &Target) -> bool {
+        let user = common.channels.peek(channel).map_or(0, |channel| channel.user);
+        let interface = common.host.interface(target.nic);
         let Some(address) = interface.route(target.peer.ip()) else { return true };
-        let next_hop = NextHop { way: target.way, address };
+        let next_hop = NextHop { nic: target.nic, address };
         interface.knows(address) || self.resolving.allows(user, next_hop)
     }
 
     /// Goes on at once if the neighbour is known, and else when it is.
-    pub(super) fn resolve(&mut self, now: Time, waiting: Waiting, target: Target) {
-        let Target { way, local, peer } = target;
-        let interface = self.interface_of(way);
+    pub(super) fn resolve(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        waiting: Waiting,
+        target: Target,
+    ) {
+        let Target { nic, local, peer } = target;
+        let interface = common.host.interface(nic);
         let next_hop = interface.route(peer.ip());
         match (interface.udp_path(now, local, peer), next_hop) {
             (Resolution::Known(path), _) => {
-                self.paths_of(way).prepare(path);
-                self.begin(now, waiting, target);
+                self.paths_over(nic).prepare(path);
+                self.begin(common, now, waiting, target);
             }
             (Resolution::Pending, Some(address)) => {
-                let user = self.user_of(waiting);
-                self.resolving.insert(NextHop { way, address }, waiting, target, user);
+                let user = user_of(common, waiting);
+                self.resolving.insert(NextHop { nic, address }, waiting, target, user);
             }
-            (Resolution::Pending | Resolution::Unreachable, _) => self.give_up(waiting),
-        }
-    }
-
-    /// Whose app waits; `None` for the control plane.
-    fn user_of(&self, waiting: Waiting) -> Option<u32> {
-        match waiting {
-            Waiting::Connect { channel, .. } => Some(self.channels.peek(channel)?.user),
-            Waiting::Ping { .. } => None,
+            (Resolution::Pending | Resolution::Unreachable, _) => self.give_up(common, waiting),
         }
     }
 
     /// Goes on with what waited for neighbours that have been heard, or will not be. Returns how many
     /// attempts that was.
     #[inline]
-    pub(super) fn go_on_resolved(&mut self, now: Time) -> usize {
-        while let Some((address, is_known)) = self.interface.poll_settled() {
-            self.resolving.settle(NextHop { way: Way::Own, address }, is_known);
+    pub(super) fn go_on_resolved(&mut self, common: &mut Common, now: Time) -> usize {
+        while let Some((nic, address, is_known)) = common.host.poll_settled() {
+            self.resolving.settle(NextHop { nic, address }, is_known);
         }
-        for (index, other) in self.elsewhere.iter_mut().enumerate() {
-            while let Some((address, is_known)) = other.interface.poll_settled() {
-                let way = Way::Elsewhere(index);
-                self.resolving.settle(NextHop { way, address }, is_known);
-            }
-        }
-        if self.resolving.has_settled() { self.go_on_settled(now) } else { 0 }
+        if self.resolving.has_settled() { self.go_on_settled(common, now) } else { 0 }
     }
 
     #[cold]
-    fn go_on_settled(&mut self, now: Time) -> usize {
+    fn go_on_settled(&mut self, common: &mut Common, now: Time) -> usize {
         for taken in 0..GO_ON_PER_TURN {
             let Some((waiting, settled)) = self.resolving.settled.pop_first() else { return taken };
-            self.go_on(now, waiting, settled);
+            self.go_on(common, now, waiting, settled);
         }
         GO_ON_PER_TURN
     }
 
     /// If a neighbour will not be heard, there may be another gateway.
-    fn go_on(&mut self, now: Time, waiting: Waiting, settled: Settled) {
+    fn go_on(&mut self, common: &mut Common, now: Time, waiting: Waiting, settled: Settled) {
         let Settled { target, next_hop, is_known } = settled;
-        let address = self.interface_of(target.way).route(target.peer.ip());
+        let address = common.host.interface(target.nic).route(target.peer.ip());
         if is_known || address != Some(next_hop.address) {
-            self.resolve(now, waiting, target);
+            self.resolve(common, now, waiting, target);
         } else {
-            self.give_up(waiting);
+            self.give_up(common, waiting);
         }
     }
 
-    fn begin(&mut self, now: Time, waiting: Waiting, target: Target) {
+    fn begin(&mut self, common: &mut Common, now: Time, waiting: Waiting, target: Target) {
         let Target { local, peer, .. } = target;
         match waiting {
             Waiting::Ping { id, bytes } => self.endpoint.ping(now, id, local, peer, bytes),
             Waiting::Connect { channel, slot, service_port } => {
                 let owner = Owner { channel, connection: slot };
-                let Some(channel) = self.channels.channel(channel) else { return };
+                let Some(channel) = common.channels.channel(channel) else { return };
                 let window = channel.window();
                 let Some(connection) = channel.connection(slot) else { return };
                 match self.endpoint.connect(now, owner, local, peer, service_port, window) {
@@ -252,14 +245,22 @@ impl Core {
         }
     }
 
-    fn give_up(&mut self, waiting: Waiting) {
+    fn give_up(&mut self, common: &mut Common, waiting: Waiting) {
         match waiting {
             Waiting::Ping { id, .. } => self.failed_pings.push((id, Code::Unreachable)),
             Waiting::Connect { channel, slot, .. } => {
-                if let Some(channel) = self.channels.channel(channel) {
+                if let Some(channel) = common.channels.channel(channel) {
                     channel.close(slot, Code::Unreachable);
                 }
             }
         }
+    }
+}
+
+/// Whose app waits; `None` for the control plane.
+fn user_of(common: &Common, waiting: Waiting) -> Option<u32> {
+    match waiting {
+        Waiting::Connect { channel, .. } => Some(common.channels.peek(channel)?.user),
+        Waiting::Ping { .. } => None,
     }
 }

@@ -1,0 +1,164 @@
+//! What the components of an engine have in common: the apps' channels, the host's IP layers, the lanes to the
+//! other engines, the switch, and who watches. A component is lent it for each call.
+
+use clearway_base::{Time, counters};
+use clearway_channel::FrameRefusal;
+use clearway_channel::burst::Point;
+use clearway_nic::{Queue, Transmit};
+use clearway_wire::digest::Digest;
+
+use crate::captures::{Captures, Party, Sighting};
+use crate::channels::Channels;
+use crate::host::Host;
+use crate::ip::Interface;
+use crate::lanes::{Lanes, What};
+use crate::loopback::Loopback;
+use crate::switch::{Destination, Switch, VifKey};
+
+counters! {
+    /// What the engine itself counts.
+    pub struct EngineCounters {
+        /// Frames that were nobody's here.
+        frames_unclaimed,
+        /// Packets that were not sent because the neighbour was not known.
+        packets_unresolved,
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Common {
+    pub(crate) channels: Channels,
+    pub(crate) host: Host,
+    pub(crate) lanes: Lanes,
+    pub(crate) loopback: Loopback,
+    pub(crate) switch: Switch,
+    pub(crate) captures: Captures,
+    pub(crate) counters: EngineCounters,
+}
+
+/// How a frame came to where it is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Via {
+    /// From the engine's own queue.
+    Queue,
+    /// From a VIF or service of this host that another engine of the NIC has.
+    Lane,
+    /// From another engine of the NIC, whose queue it came to.
+    QueueAndLane,
+    /// From a VIF of this engine.
+    #[doc(hidden)]
+    Vif(VifKey),
+    /// From the host itself, here.
+    Host,
+}
+
+impl Via {
+    /// True if another engine has handed it over.
+    #[inline]
+    pub(crate) const fn is_lane(self) -> bool {
+        matches!(self, Self::Lane | Self::QueueAndLane)
+    }
+
+    /// True if it is from this host, and from this engine.
+    #[inline]
+    pub(crate) const fn is_here(self) -> bool {
+        matches!(self, Self::Vif(_) | Self::Host)
+    }
+
+    /// What the engine is told that the frame is handed to now.
+    pub(crate) const fn parcel(self) -> What {
+        match self {
+            Self::Queue => What::Arrival,
+            _ => What::Frame,
+        }
+    }
+}
+
+impl Common {
+    /// The IP layer on the engine's own NIC.
+    #[inline]
+    pub fn interface(&mut self) -> &mut Interface {
+        self.host.own_mut()
+    }
+
+    /// Sends a frame of the host itself, which `fill` writes as for [`Queue::transmit`]: to the NIC, or to
+    /// whom on this host it is for, or both. `Nothing` says that it was not for the NIC, if there was one.
+    #[inline]
+    pub fn send(
+        &mut self,
+        now: Time,
+        queue: &mut dyn Queue,
+        mut fill: impl FnMut(&mut Self, &mut [u8]) -> usize,
+    ) -> Transmit {
+        queue.transmit(&mut |frame| {
+            let length = fill(self, frame);
+            if self.is_simple() { length } else { self.leave_host(now, &frame[..length], None) }
+        })
+    }
+
+    /// True if what the host itself sends can only be for the NIC, and nobody wants to see it.
+    #[inline]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.switch.has_one_mac() && !self.has_onlookers()
+    }
+
+    /// True if a copy or a capture may be wanted of what passes.
+    #[inline]
+    pub(crate) fn has_onlookers(&self) -> bool {
+        self.switch.has_copies() || self.captures.any()
+    }
+
+    /// The same as [`Common::leave`] for a frame of the host itself, which concerns `party`. Returns its
+    /// length if it is for the NIC, else 0.
+    pub(crate) fn leave_host(&mut self, now: Time, frame: &[u8], party: Option<Party>) -> usize {
+        if frame.is_empty() {
+            return 0;
+        }
+        // An error says that there is no such service here, and then the frame is lost as it would be on the
+        // wire.
+        match self.leave(now, None, party, frame, &Digest::of(frame)) {
+            Ok(true) => frame.len(),
+            Ok(false) | Err(_) => 0,
+        }
+    }
+
+    /// A frame of this host is on its way out, from a VIF or from the host itself: what is for this host comes
+    /// back in, and those who watch see it. True if it is for the NIC, too. An error says that it is for this
+    /// host, but for nobody here.
+    pub(crate) fn leave(
+        &mut self,
+        now: Time,
+        from: Option<VifKey>,
+        party: Option<Party>,
+        frame: &[u8],
+        digest: &Digest,
+    ) -> Result<bool, FrameRefusal> {
+        if party.is_some() {
+            self.show(now, &Sighting::sent(frame, digest, Point::Delivered, party));
+        }
+        let destination = self.switch.destination(digest);
+        if destination != Destination::Wire {
+            let owner = self.switch.owner(digest);
+            if owner.is_none() && destination == Destination::Here {
+                return Err(FrameRefusal::ToKernel);
+            }
+            if (owner.is_some() || self.has_onlookers()) && !self.loopback.push(from, frame) {
+                self.lanes.counters.lane_frames_dropped += 1;
+            }
+        }
+        let is_for_wire = destination != Destination::Here;
+        if is_for_wire {
+            self.show(now, &Sighting::sent(frame, digest, Point::Wire, party));
+        }
+        Ok(is_for_wire)
+    }
+
+    /// Shows captures what passes.
+    #[inline]
+    pub(crate) fn show(&mut self, now: Time, sighting: &Sighting<'_>) {
+        if self.captures.any() {
+            self.captures.show(&mut self.channels, &mut self.lanes, now, sighting);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! Messages: connections between apps, over flows of the transport, and between two apps of this host without
+//! any (`local.rs`).
+//!
+//! | part | what is in it |
+//! |---|---|
+//! | this file | what comes |
+//! | `commands` | messages and releases of apps |
+//! | `connections`, `resolving` | how connections begin and end, and what waits for a neighbour meanwhile |
+//! | `departures`, `paths` | what leaves, and its headers |
+//! | `siblings` | connections to apps that other engines of the host serve |
+
+mod commands;
+mod connections;
+mod departures;
+mod paths;
+mod resolving;
+mod siblings;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use clearway_base::Time;
+use clearway_channel::{Code, Command};
+use clearway_transport::{Arrival, Endpoint, FlowKey};
+use clearway_wire::Ecn;
+use clearway_wire::digest::Digest;
+
+use crate::captures::Party;
+use crate::channels::Channels;
+use crate::common::{Common, Via};
+use crate::component::{Component, Outlet, Sending};
+use crate::host::Nic;
+use crate::ip::{Datagram, NetworkError, NetworkErrorKind};
+use paths::Paths;
+use resolving::Resolving;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Messages {
+    pub(crate) endpoint: Endpoint,
+    /// The UDP port of all daemons.
+    udp_port: u16,
+    /// Over the engine's own NIC.
+    paths: Paths,
+    /// Over the host's others, by their places.
+    paths_elsewhere: Vec<Paths>,
+    pub(crate) resolving: Resolving,
+    /// Which other engine listens on a service port.
+    listeners_elsewhere: HashMap<u16, usize>,
+    /// A packet waits for room in a lane.
+    pub(crate) waits_for_lane: bool,
+    /// Pings that could not be sent.
+    pub(crate) failed_pings: Vec<(u64, Code)>,
+    /// Where packets are written that do not go to the queue.
+    scratch: Vec<u8>,
+}
+
+impl Component for Messages {
+    type Owner = ();
+
+    #[inline]
+    fn command(&mut self, common: &mut Common, now: Time, channel: u32, command: Command) {
+        self.take_command(common, now, channel, command);
+    }
+
+    #[inline]
+    fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
+        for frame in frames {
+            match common.host.own().datagram(frame) {
+                Ok(datagram) => self.receive_datagram(common, now, &datagram, frame, via),
+                Err(reason) => common.host.own_mut().count_drop(reason),
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        self.endpoint.next_timeout()
+    }
+
+    /// Returns how many attempts to connect went on.
+    #[inline]
+    fn handle_timeouts(&mut self, common: &mut Common, now: Time) -> usize {
+        if self.endpoint.next_timeout().is_some_and(|due| due <= now) {
+            self.endpoint.handle_timeouts(now, &mut common.channels);
+        }
+        self.go_on_resolved(common, now)
+    }
+
+    #[inline]
+    fn has_output(&self) -> bool {
+        self.endpoint.has_waiting()
+    }
+
+    #[inline]
+    fn transmit(&mut self, common: &mut Common, now: Time, outlet: Outlet<'_>) -> Sending {
+        self.send_packets(common, now, outlet)
+    }
+}
+
+impl Messages {
+    /// Packets have up to `frame_bytes` with all headers.
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        udp_port: u16,
+        other_nics: usize,
+        frame_bytes: usize,
+    ) -> Self {
+        Self {
+            endpoint,
+            udp_port,
+            paths: Paths::default(),
+            paths_elsewhere: (0..other_nics).map(|_| Paths::default()).collect(),
+            resolving: Resolving::default(),
+            listeners_elsewhere: HashMap::new(),
+            waits_for_lane: false,
+            failed_pings: Vec::new(),
+            scratch: vec![0; frame_bytes],
+        }
+    }
+
+    /// The MTU of the engine's own NIC has changed.
+    pub(crate) fn set_sizes(&mut self, now: Time, packet_bytes: u16, frame_bytes: usize) {
+        self.endpoint.set_packet_bytes_max(now, packet_bytes);
+        // It only grows: what a flow is about to send may be of the old size.
+        self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
+    }
+
+    /// With many flows, the time that a packet takes is that of fetching its flow's state from memory. A
+    /// burst fetches the flows of all its packets at once, before the first is handled.
+    #[inline]
+    pub(crate) fn fetch<'a>(
+        &self,
+        channels: &Channels,
+        payloads: impl Iterator<Item = &'a [u8]> + Clone,
+    ) {
+        let mut any = false;
+        for key in payloads.clone().filter_map(FlowKey::of) {
+            any |= self.fetch_flow(key);
+        }
+        if !any {
+            return;
+        }
+        for owner in payloads.filter_map(|payload| self.endpoint.owner_of(payload)) {
+            if let Some(channel) = channels.peek(owner.channel)
+                && let Some(state) = channel.state(owner.connection)
+            {
+                clearway_channel::fetch(state);
+            }
+        }
+    }
+
+    /// Has the state of a flow fetched. False if it is at hand anyway.
+    #[inline]
+    fn fetch_flow(&self, key: FlowKey) -> bool {
+        let Some(state) = self.endpoint.state(key) else { return false };
+        clearway_channel::fetch(state);
+        if let Some(path) = self.paths.state(key) {
+            clearway_channel::fetch(path);
+        }
+        true
+    }
+
+    /// Gives a datagram to the transport, or to the engine of the host whose flow it is of.
+    #[inline]
+    fn receive_datagram(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        datagram: &Datagram<'_>,
+        frame: &[u8],
+        via: Via,
+    ) {
+        match self.engine_elsewhere(common, datagram.payload) {
+            Some(engine) if !via.is_lane() => common.hand_messages(engine, frame, via),
+            Some(_) => common.counters.frames_unclaimed += 1,
+            None => {
+                let arrival = if via.is_lane() { Arrival::Lane } else { Arrival::Queue };
+                self.handle_datagram(common, now, datagram, arrival, Nic::Own);
+                common.share_reset(datagram.payload, frame, via);
+            }
+        }
+    }
+
+    /// Takes a frame that another engine was given: one of a flow that is this engine's, or that the peer does
+    /// not know any more.
+    pub(crate) fn overhear(&mut self, common: &mut Common, now: Time, nic: Nic, frame: &[u8]) {
+        let Ok(datagram) = common.host.interface(nic).datagram(frame) else { return };
+        if nic == Nic::Own {
+            return self.receive_datagram(common, now, &datagram, frame, Via::Lane);
+        }
+        let party = self.party_of(&common.channels, datagram.payload);
+        common.show_handed_in(now, frame, party);
+        // There is no way to this engine that would be more direct.
+        self.handle_datagram(common, now, &datagram, Arrival::Queue, nic);
+    }
+
+    #[inline]
+    fn handle_datagram(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        datagram: &Datagram<'_>,
+        arrival: Arrival,
+        nic: Nic,
+    ) {
+        let is_answered = self.endpoint.handle_datagram(
+            now,
+            datagram.source,
+            datagram.destination,
+            datagram.payload,
+            arrival,
+            datagram.ecn,
+            &mut common.channels,
+        );
+        if is_answered {
+            let path = common.host.interface(nic).udp_path_back(datagram);
+            self.paths_over(nic).prepare(path);
+        }
+    }
+
+    /// Takes a datagram of an app that another engine of the host serves.
+    pub(crate) fn receive_from_sibling(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        source: SocketAddr,
+        destination: SocketAddr,
+        payload: &[u8],
+    ) {
+        // This is the way that it was to come.
+        let (arrival, ecn, app) = (Arrival::Queue, Ecn::NotCapable, &mut common.channels);
+        self.endpoint.handle_datagram(now, source, destination, payload, arrival, ecn, app);
+    }
+
+    /// Bad news about a packet of this host. False if it is none of messages.
+    #[cold]
+    pub(crate) fn handle_network_error(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        error: &NetworkError<'_>,
+    ) -> bool {
+        let Some(quoted) = error.datagram() else { return false };
+        let (peer, quote) = (quoted.destination, quoted.payload);
+        if let NetworkErrorKind::TooLarge { mtu } = error.kind {
+            self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+        } else {
+            self.endpoint.handle_network_error(now, peer, quote, &mut common.channels);
+        }
+        true
+    }
+
+    /// Whom a packet concerns, if this engine has its flow.
+    pub(crate) fn party_of(&self, channels: &Channels, payload: &[u8]) -> Option<Party> {
+        let owner = self.endpoint.owner_of(payload)?;
+        Some(Party::of_connection(channels, owner))
+    }
+
+    #[inline]
+    fn paths_over(&mut self, nic: Nic) -> &mut Paths {
+        match nic {
+            Nic::Own => &mut self.paths,
+            Nic::Other(index) => &mut self.paths_elsewhere[index],
+        }
+    }
+}
+
+/// What is in a UDP datagram.
+pub(crate) fn payload<'a>(frame: &'a [u8], digest: &Digest) -> Option<&'a [u8]> {
+    frame.get(digest.transport_at() + clearway_wire::udp::HEADER_LENGTH..)
+}
