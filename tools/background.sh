@@ -1,5 +1,6 @@
-# For scripts that start programs in the background: sourced, after `work` is a directory and `name` what to call
-# the script. Ends what is in `pids` and removes `work` at the end, however it comes; `clean_more` may do more.
+# For scripts that start programs in the background: sourced, after `work` is a directory and `name`
+# what to call the script. Ends what is in `pids` and removes `work` at the end, however it comes;
+# `clean_more` may do more.
 pids=()
 clean_more() { :; }
 cleanup() {

@@ -1,6 +1,6 @@
-#!/usr/bin/env bash
-# Runs the blocks of docs/first-hour.md from start to end in one shell, as a newcomer would. What is different:
-# what `cargo build` makes is installed to a directory of its own, and names are those of nobody else. Needs root.
+# !/usr/bin/env bash Runs the blocks of docs/first-hour.md from start to end in one shell, as a
+# newcomer would. What is different: what `cargo build` makes is installed to a directory of its
+# own, and names are those of nobody else. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then
@@ -14,8 +14,8 @@ blocks=$(awk '/^```sh$/ { inside = 1; next } /^```$/ { inside = 0 } inside' docs
     sed -e 's|^PREFIX=.*|PREFIX=/tmp/usr|' -e "s|^make install.*|$make_install|" \
         -e 's|^make uninstall|tools/uninstall.sh|' -e '/^export PATH/s|$|; export PREFIX|')
 
-# A network, a /run for its namespaces and a /tmp of their own. Wireshark's plugins are then those of $HOME.
-# This tree stays where it is, also if that is below /tmp.
+# A network, a /run for its namespaces and a /tmp of their own. Wireshark's plugins are then those
+# of $HOME. This tree stays where it is, also if that is below /tmp.
 mounts="mount --bind '$PWD' /mnt; mount -t tmpfs tmpfs /run; mount -t tmpfs tmpfs /tmp
     mkdir -p '$PWD'; mount --bind /mnt '$PWD'; cd '$PWD'"
 status=0

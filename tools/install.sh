@@ -1,5 +1,5 @@
-#!/usr/bin/env bash
-# Installs what has been built, below $PREFIX (/usr/local unless given). `tools/uninstall.sh` takes it away again.
+# !/usr/bin/env bash Installs what has been built, below $PREFIX (/usr/local unless given).
+# `tools/uninstall.sh` takes it away again.
 #
 #   DESTDIR            put in front of every path, for who makes a package
 #   LIBDIR             where libraries go: $PREFIX/lib unless given
@@ -13,7 +13,8 @@ libdir=${LIBDIR:-$prefix/lib}
 build=${BUILD:-target/release}
 share=$prefix/share/clearway
 doc=$prefix/share/doc/clearway
-# What has been installed, one path a line; of directories, with a "/" behind, only those that were made here.
+# What has been installed, one path a line; of directories, with a "/" behind, only those that were
+# made here.
 manifest=$destdir$share/installed
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

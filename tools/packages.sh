@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
-# Makes .deb and .rpm packages, and the files of a container image, of what has been built, in target/packages.
-# What is in them is what tools/install.sh installs; this only says which part belongs to which package. The
-# system's own tools make them, and find out what each depends on.
+# !/usr/bin/env bash Makes .deb and .rpm packages, and the files of a container image, of what has
+# been built, in target/packages. What is in them is what tools/install.sh installs; this only says
+# which part belongs to which package. The system's own tools make them, and find out what each
+# depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export BUILD=${BUILD:-target/release} PREFIX=/usr
@@ -65,7 +65,8 @@ rpms() {
         --define "stage $work/stage" --define "version_of_clearway $version" packaging/rpm/clearway.spec
 }
 
-# The files of an image: the daemon and the command, the libraries that it is linked with, and its user.
+# The files of an image: the daemon and the command, the libraries that it is linked with, and its
+# user.
 container() {
     local root=$work/container library program
     for program in clearway clearwayd; do

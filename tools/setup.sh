@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
-# Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style (`lint`), to
-# test it (`test`), to count its instructions (`instructions`) or to make packages (`packages`). Says what it
-# does, changes nothing that is there already, and explains what to do where it may not install.
+# !/usr/bin/env bash Installs what is missing to build Clearway (`build`), to run its demo (`demo`),
+# to check its style (`lint`), to test it (`test`), to count its instructions (`instructions`) or to
+# make packages (`packages`). Says what it does, changes nothing that is there already, and explains
+# what to do where it may not install.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -64,8 +64,9 @@ candidate() {
     apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'
 }
 
-# Packages that have a toolchain, the first that are there and new enough: rustup (Debian 13, Ubuntu 24.04), or
-# the compiler itself. Debian 12 has no rustup and an old rustc, but a new one as rustc-web, kept for browsers.
+# Packages that have a toolchain, the first that are there and new enough: rustup (Debian 13, Ubuntu
+# 24.04), or the compiler itself. Debian 12 has no rustup and an old rustc, but a new one as
+# rustc-web, kept for browsers.
 rust_packages() {
     if [ -n "$(candidate rustup)" ]; then echo rustup; return 0; fi
     local suffix

@@ -1,7 +1,7 @@
-#!/usr/bin/env bash
-# Each package of `make packages` is installed into a clean Debian 12, two daemons of it are started and see each
-# other, a C program is built with the library, and all goes away again; and the container's files run by
-# themselves. Needs root, mmdebstrap and a Debian mirror; takes some minutes, and so is not a part of `make test`.
+# !/usr/bin/env bash Each package of `make packages` is installed into a clean Debian 12, two
+# daemons of it are started and see each other, a C program is built with the library, and all goes
+# away again; and the container's files run by themselves. Needs root, mmdebstrap and a Debian
+# mirror; takes some minutes, and so is not a part of `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # What is mounted here goes away with this process.
@@ -28,7 +28,8 @@ clean() {
     ln -sfn /proc/self/fd "$1/dev/fd"
 }
 
-# in_root ROOT COMMAND...; what goes on in the background is `become`, whose process is the command's.
+# in_root ROOT COMMAND...; what goes on in the background is `become`, whose process is the
+# command's.
 in_root() { (become "$@"); }
 become() {
     local root=$1
@@ -109,8 +110,8 @@ test_debs() {
     say "the .deb packages were installed, used and removed"
 }
 
-# Into a Debian, since no other distribution is at hand: rpm knows nothing of what Debian's packages provide, and
-# is told to believe that it is there.
+# Into a Debian, since no other distribution is at hand: rpm knows nothing of what Debian's packages
+# provide, and is told to believe that it is there.
 test_rpms() {
     local root=$work/rpms
     clean "$root"

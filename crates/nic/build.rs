@@ -1,5 +1,5 @@
-//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object. With the feature `dpdk`
-//! also the shim of that driver.
+//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object. With the feature
+//! `dpdk` also the shim of that driver.
 
 #[cfg(feature = "dpdk")]
 #[path = "build/dpdk.rs"]

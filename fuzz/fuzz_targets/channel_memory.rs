@@ -1,6 +1,6 @@
-//! An app that writes any bytes into its channel: entries of the submission ring, whose turns are made
-//! right so that they are looked at, and bursts of frames in the transmit pool. The daemon's end
-//! gives values within bounds or a violation, and never panics.
+//! An app that writes any bytes into its channel: entries of the submission ring, whose turns are
+//! made right so that they are looked at, and bursts of frames in the transmit pool. The daemon's
+//! end gives values within bounds or a violation, and never panics.
 #![no_main]
 
 use std::fs::File;

@@ -1,5 +1,5 @@
-//! A memif control message: nothing panics, and what is understood is the same when it is written and
-//! read again.
+//! A memif control message: nothing panics, and what is understood is the same when it is written
+//! and read again.
 #![no_main]
 
 use clearway_nic::memif::message::parse;

@@ -1,5 +1,6 @@
-//! Segments of a hostile peer against a connection in every state. The input is cut into segments; what it says of
-//! their numbers is relative to where both sides are, so that what is behind the first checks is reached.
+//! Segments of a hostile peer against a connection in every state. The input is cut into segments;
+//! what it says of their numbers is relative to where both sides are, so that what is behind the
+//! first checks is reached.
 #![no_main]
 
 use std::collections::BTreeMap;

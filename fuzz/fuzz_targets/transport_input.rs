@@ -1,6 +1,6 @@
-//! Datagrams of a hostile peer against an endpoint that has an open flow with it. The input is cut into
-//! datagrams; their CRC is made right and, if the input says so, their flow id too, so that what is behind those
-//! checks is reached.
+//! Datagrams of a hostile peer against an endpoint that has an open flow with it. The input is cut
+//! into datagrams; their CRC is made right and, if the input says so, their flow id too, so that
+//! what is behind those checks is reached.
 #![no_main]
 
 use std::collections::BTreeMap;

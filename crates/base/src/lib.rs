@@ -1,5 +1,5 @@
-//! Time, seeded random numbers, bounded containers, and how to wait: what every crate above needs and
-//! nothing more.
+//! Time, seeded random numbers, bounded containers, and how to wait: what every crate above needs
+//! and nothing more.
 //!
 //! This crate performs no I/O and never asks the operating system for anything.
 

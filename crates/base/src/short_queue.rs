@@ -3,8 +3,8 @@
 use core::ops::Range;
 use std::collections::VecDeque;
 
-/// A queue that has its first element in itself: one of no more than that touches no other memory. What
-/// stands behind it is a [`VecDeque`], whose memory stays once it is there.
+/// A queue that has its first element in itself: one of no more than that touches no other memory.
+/// What stands behind it is a [`VecDeque`], whose memory stays once it is there.
 #[derive(Clone, Debug)]
 pub struct ShortQueue<T> {
     /// There is one if there are any.

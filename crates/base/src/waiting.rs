@@ -42,8 +42,8 @@ impl CoreShare {
         self.spare_next = (self.spare_next * 2).min(YIELDS_SPARED.1);
     }
 
-    /// Whether it is time to offer the core to whoever may want it, after it was kept for `held_ns`.
-    /// Somebody who is known to wait for it gets it sooner.
+    /// Whether it is time to offer the core to whoever may want it, after it was kept for
+    /// `held_ns`. Somebody who is known to wait for it gets it sooner.
     #[must_use]
     pub const fn is_due(held_ns: u64) -> bool {
         held_ns >= HOLD_NS

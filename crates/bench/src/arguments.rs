@@ -30,10 +30,10 @@ pub struct Command {
     #[arg(long, value_parser = whole(1..=WINDOW_MAX))]
     pub window: Option<usize>,
     /// unpinned: two daemons and two apps, each a process of its own, on whatever cores the kernel
-    /// chooses: what ships. The kernel's contenders are not pinned either.
-    /// hosts: the client's app and engine share one core, the server's another.
-    /// paired: both apps in one process on one core, both engines on another.
-    /// embedded: without daemons; the client's engine is in its app's thread, the server's in its own.
+    /// chooses: what ships. The kernel's contenders are not pinned either. hosts: the client's app
+    /// and engine share one core, the server's another. paired: both apps in one process on one
+    /// core, both engines on another. embedded: without daemons; the client's engine is in its
+    /// app's thread, the server's in its own.
     #[arg(long, value_enum, default_value = "unpinned")]
     pub layout: Layout,
     /// What Clearway's apps and engines do when there is nothing to do.
@@ -43,7 +43,8 @@ pub struct Command {
     /// What to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp,unix")]
     pub compare: Vec<Compare>,
-    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it is meanwhile
+    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it
+    /// is meanwhile
     // Not the flattened `Timing`: clap takes a group with another one in it for absent.
     #[arg(long, default_value_t = SECONDS, value_parser = seconds)]
     pub seconds: f64,
@@ -64,7 +65,8 @@ pub struct Command {
 /// How long contenders are measured, and how often.
 #[derive(clap::Args, Clone, Copy, Debug, Serialize)]
 pub(crate) struct Timing {
-    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it is meanwhile
+    /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it
+    /// is meanwhile
     #[arg(long, default_value_t = SECONDS, value_parser = seconds)]
     pub(crate) seconds: f64,
     /// How often each contender runs; the report gives medians

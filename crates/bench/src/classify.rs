@@ -1,9 +1,9 @@
 //! `clearway bench classify`: the tables of `clearway_classify` over ClassBench rule files.
 //!
-//! With `--sets DIR`, the paper's evaluation ("Revisiting User-Level Networking", section 4): its Table 1
-//! and Figure 5, and the production table beside DPDK's `librte_acl`. With `--rules` and `--trace`, one
-//! rule file and one trace, all tables. With `--exact`, as many connections as wanted. With `--generate`, it makes
-//! rule files.
+//! With `--sets DIR`, the paper's evaluation ("Revisiting User-Level Networking", section 4): its
+//! Table 1 and Figure 5, and the production table beside DPDK's `librte_acl`. With `--rules` and
+//! `--trace`, one rule file and one trace, all tables. With `--exact`, as many connections as
+//! wanted. With `--generate`, it makes rule files.
 //!
 //! ```text
 //! rules.rs ── rule file ─┐

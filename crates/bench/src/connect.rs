@@ -1,19 +1,21 @@
-//! `clearway bench connect`: how long it takes to open a connection between hosts of many engines, over NICs
-//! whose RSS nobody can see, and how many packets.
+//! `clearway bench connect`: how long it takes to open a connection between hosts of many engines,
+//! over NICs whose RSS nobody can see, and how many packets.
 //!
 //! ```text
 //!  client app ─▶ engine 0..n ═▶ queue 0..n ─┐  in-memory fabric  ┌─ queue 0..m ═▶ engine 0..m ─▶ server app
 //!      (each in turn)                       └── hidden RSS keys ─┘                      (each in turn)
 //! ```
-//! Apps and engines of both hosts take turns in one thread: so a pass over all engines is the time in which
-//! each would have polled once, no scheduler comes between, and what is measured is the work of both hosts
-//! together. It is *not* the latency of a wire, which the fabric adds only when told to.
+//! Apps and engines of both hosts take turns in one thread: so a pass over all engines is the time
+//! in which each would have polled once, no scheduler comes between, and what is measured is the
+//! work of both hosts together. It is *not* the latency of a wire, which the fabric adds only when
+//! told to.
 //!
-//! With `--processes`, each host is a daemon with a thread for each engine, and the fabric is a process too,
-//! `clearway fabric`. On few cores that measures the kernel's scheduler more than anything else.
+//! With `--processes`, each host is a daemon with a thread for each engine, and the fabric is a
+//! process too, `clearway fabric`. On few cores that measures the kernel's scheduler more than
+//! anything else.
 //!
-//! The way through the code: [`ConnectCommand`] → `measure` (one set-up after the other) → `together` and
-//! `world` (a set-up in one thread; hosts and fabric), or `processes` → `report`.
+//! The way through the code: [`ConnectCommand`] → `measure` (one set-up after the other) →
+//! `together` and `world` (a set-up in one thread; hosts and fabric), or `processes` → `report`.
 
 mod app;
 mod measure;
@@ -37,10 +39,11 @@ const DAEMON_ENGINES_MAX: usize = 16;
 
 /// Open connections between hosts of many engines, over NICs with hidden RSS keys
 ///
-/// Both hosts are in this process: their engines, each with a queue of its own, and the apps take turns in
-/// one thread, over an in-memory fabric. Each set-up is between another pair of engines, with new RSS keys on
-/// both sides. Time runs from the app's `connect` until the app learns that it is connected; packets are
-/// all that either host sends until the wire is quiet, the last acknowledgement included.
+/// Both hosts are in this process: their engines, each with a queue of its own, and the apps take
+/// turns in one thread, over an in-memory fabric. Each set-up is between another pair of engines,
+/// with new RSS keys on both sides. Time runs from the app's `connect` until the app learns that it
+/// is connected; packets are all that either host sends until the wire is quiet, the last
+/// acknowledgement included.
 #[derive(clap::Args, Clone, Debug)]
 pub struct ConnectCommand {
     /// Engines, and queues, of the host that connects.
@@ -52,8 +55,8 @@ pub struct ConnectCommand {
     /// Connections to open, one after the other.
     #[arg(long, default_value_t = 1000, value_parser = whole(1..=1_000_000))]
     count: usize,
-    /// How both NICs choose a queue: toeplitz, symmetric, folded, swapped, ports, crc32c, no-source-port
-    /// or destination.
+    /// How both NICs choose a queue: toeplitz, symmetric, folded, swapped, ports, crc32c,
+    /// no-source-port or destination.
     #[arg(long, default_value = "toeplitz", value_parser = hash)]
     rss: Hash,
     /// Frames lost, in millionths, each way.

@@ -14,8 +14,8 @@ pub(crate) fn seconds_used(process: u32) -> f64 {
     precise(process).or_else(|| coarse(process)).unwrap_or(0.0)
 }
 
-/// CPU time that a thread of this process has used so far, in seconds. Zero for one that is gone, or where
-/// the kernel keeps no `schedstat`.
+/// CPU time that a thread of this process has used so far, in seconds. Zero for one that is gone,
+/// or where the kernel keeps no `schedstat`.
 pub(crate) fn seconds_used_by_thread(thread: i32) -> f64 {
     let used_ns = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"))
         .ok()

@@ -1,9 +1,11 @@
 //! How far apart two cores are: the time that a cache line takes to the other one and back.
 //!
-//! A hypervisor may put a machine's virtual cores on cores that share a cache now and on cores that do not in a second, and
-//! whatever two processes exchange then takes several times as long. `samples` tells such times apart by this.
+//! A hypervisor may put a machine's virtual cores on cores that share a cache now and on cores that
+//! do not in a second, and whatever two processes exchange then takes several times as long.
+//! `samples` tells such times apart by this.
 //!
-//! It is *not* a benchmark of its own: it takes some milliseconds, and says nothing where both cores are one.
+//! It is *not* a benchmark of its own: it takes some milliseconds, and says nothing where both
+//! cores are one.
 
 use crate::cpu::{Cores, pin};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -24,8 +26,8 @@ const END: u32 = u32::MAX;
 #[repr(align(128))]
 struct Line(AtomicU32);
 
-/// The round trip of a cache line, in ns: none where both cores are one. On a machine so busy that the two are hardly ever there
-/// together it is [`PATIENCE`].
+/// The round trip of a cache line, in ns: none where both cores are one. On a machine so busy that
+/// the two are hardly ever there together it is [`PATIENCE`].
 pub(crate) fn round_trip_ns(cores: Cores) -> Option<f64> {
     if cores.shared() {
         return None;
@@ -47,8 +49,8 @@ pub(crate) fn round_trip_ns(cores: Cores) -> Option<f64> {
     Some(median(batches).unwrap_or(PATIENCE.as_nanos() as f64))
 }
 
-/// Makes each odd number even, until the end, which may come while this is off its core: it must not be overwritten. Acquire and
-/// release are each other's partners; no data goes with them.
+/// Makes each odd number even, until the end, which may come while this is off its core: it must
+/// not be overwritten. Acquire and release are each other's partners; no data goes with them.
 fn answer(line: &Line) {
     let mut number = 0;
     while number != END {

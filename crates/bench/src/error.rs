@@ -5,7 +5,8 @@ use std::io;
 /// Why a benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// This signal has come: Ctrl-C, or a request to end. Everything that was started has been ended.
+    /// This signal has come: Ctrl-C, or a request to end. Everything that was started has been
+    /// ended.
     #[error("interrupted; everything that was started has been ended")]
     Interrupted(u8),
     /// A combination of options that means nothing.
@@ -54,8 +55,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a program that fails with this exits with. By the custom of shells, 128 and the number of
-    /// the signal that ended it.
+    /// What a program that fails with this exits with. By the custom of shells, 128 and the number
+    /// of the signal that ended it.
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {

@@ -1,5 +1,5 @@
-//! The configuration of a host that takes part in a benchmark: of a daemon, written as an operator would; and of engines that
-//! a benchmark runs itself.
+//! The configuration of a host that takes part in a benchmark: of a daemon, written as an operator
+//! would; and of engines that a benchmark runs itself.
 
 use crate::arguments::{Idle, Plan, Wire};
 use crate::directory::Directory;
@@ -33,7 +33,8 @@ pub(crate) struct HostFiles {
 }
 
 impl HostFiles {
-    /// Writes the configuration of the host `name`, whose engine is pinned to `core`, if there is one.
+    /// Writes the configuration of the host `name`, whose engine is pinned to `core`, if there is
+    /// one.
     pub(crate) fn write(
         directory: &Directory,
         name: &'static str,

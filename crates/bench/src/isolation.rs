@@ -1,5 +1,5 @@
-//! `clearway bench isolation`: what a small message takes while another app floods: on the same engines,
-//! and on engines of its own (Machnet, figure 9).
+//! `clearway bench isolation`: what a small message takes while another app floods: on the same
+//! engines, and on engines of its own (Machnet, figure 9).
 //!
 //! ```text
 //!            core 0 (thread 0)                       core 1 (thread 1)
@@ -8,8 +8,9 @@
 //!  shared:   asker ⇄ A/0 ══ memif ══ B/0 ⇄ answerer   flooder ⇒ A/0, B/0 ⇒ sink
 //! ```
 //!
-//! Two hosts in one process, with two engines each. What belongs together takes turns in one thread, so that
-//! no scheduler comes between. It is *not* a comparison with the kernel: that is `suite`.
+//! Two hosts in one process, with two engines each. What belongs together takes turns in one
+//! thread, so that no scheduler comes between. It is *not* a comparison with the kernel: that is
+//! `suite`.
 
 mod app;
 mod pair;

@@ -13,9 +13,9 @@
 //! ```
 //!
 //! The way through the code: [`Command`] → `suite` (what runs when) → `kernel` and `clearway`
-//! (which processes a contender needs) → `role` (what such a process does) → `load` (the
-//! workload) → `endpoint` (the transport under it) → [`Report`]. What all benchmarks with contenders share: `samples`,
-//! which keeps apart what was measured while the machine was another (`distance`).
+//! (which processes a contender needs) → `role` (what such a process does) → `load` (the workload)
+//! → `endpoint` (the transport under it) → [`Report`]. What all benchmarks with contenders share:
+//! `samples`, which keeps apart what was measured while the machine was another (`distance`).
 
 mod apps;
 mod arguments;

@@ -104,8 +104,8 @@ impl RoleProcess {
         }
     }
 
-    /// Waits until `condition` holds. What the process says meanwhile is for people; that it ends is
-    /// a failure.
+    /// Waits until `condition` holds. What the process says meanwhile is for people; that it ends
+    /// is a failure.
     pub(crate) fn await_condition(
         &mut self,
         patience: Duration,

@@ -1,4 +1,5 @@
-//! What a comparison found: medians over the runs, their spread, and Clearway's ratios; of each state of the machine.
+//! What a comparison found: medians over the runs, their spread, and Clearway's ratios; of each
+//! state of the machine.
 
 use crate::arguments::Plan;
 use crate::contender::Contender;
@@ -88,7 +89,8 @@ pub struct Spread {
     pub cpu_s: [f64; 2],
 }
 
-/// Clearway's figures divided by another contender's: under 1 is better for times, over 1 for rates.
+/// Clearway's figures divided by another contender's: under 1 is better for times, over 1 for
+/// rates.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Ratio {
     /// Of the median time.

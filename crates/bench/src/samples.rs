@@ -1,9 +1,10 @@
-//! What was measured, sample by sample, on a machine that may not stay the same: samples that were taken while it was in one state are
-//! summed up together, and no ratio is between samples of two.
+//! What was measured, sample by sample, on a machine that may not stay the same: samples that were
+//! taken while it was in one state are summed up together, and no ratio is between samples of two.
 //!
-//! The state is how far apart the two cores are (`distance`), found right before and right after each sample. One in whose
-//! time that changed is taken again. *Near* and *far* are relative: far is more than twice the least of the run, so
-//! that a machine that stays as it is has one state, and a report of it one table.
+//! The state is how far apart the two cores are (`distance`), found right before and right after
+//! each sample. One in whose time that changed is taken again. *Near* and *far* are relative: far
+//! is more than twice the least of the run, so that a machine that stays as it is has one state,
+//! and a report of it one table.
 //!
 //! ```text
 //! round after round, each contender:  distance ─▶ sample ─▶ distance ─┬─▶ near  ─▶ medians, ratios
@@ -112,8 +113,8 @@ impl<C: Copy + PartialEq, T> Samples<C, T> {
         samples.push(Sample { what, round_trip_ns });
     }
 
-    /// What `find` finds in the samples of each state, and in those of the state that most are of. If no state has enough of every
-    /// contender, that is in all samples, and the notes say so.
+    /// What `find` finds in the samples of each state, and in those of the state that most are of.
+    /// If no state has enough of every contender, that is in all samples, and the notes say so.
     pub(crate) fn sum_up<F: Clone>(&self, find: impl Fn(&[(C, Vec<&T>)]) -> F) -> Summary<F> {
         let state = |cores: Distance| {
             let of_state = self.of(|sample| self.state_of(sample) == Some(cores));

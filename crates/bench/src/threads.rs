@@ -38,8 +38,8 @@ pub struct ThreadsCommand {
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000, 10_000, 50_000],
         value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     loads: Vec<u32>,
-    /// How the threads wait. Hundreds that poll leave each other so little of a core that the daemon gives up
-    /// those that are just attaching.
+    /// How the threads wait. Hundreds that poll leave each other so little of a core that the
+    /// daemon gives up those that are just attaching.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Wait::Block, Wait::Poll])]
     waiting: Vec<Wait>,
     /// Seconds per load.

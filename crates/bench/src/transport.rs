@@ -1,9 +1,10 @@
-//! `clearway bench transport`: the quality of the message transport over links that are simulated, so that it is
-//! the same on every machine: goodput over lossy links, queues, small messages beside large ones, incast,
-//! an outage, and fairness; each for every congestion control there is.
+//! `clearway bench transport`: the quality of the message transport over links that are simulated,
+//! so that it is the same on every machine: goodput over lossy links, queues, small messages beside
+//! large ones, incast, an outage, and fairness; each for every congestion control there is.
 //!
-//! Only `clearway_transport` runs here, in virtual time, as fast as it goes. Engines, NICs and apps are
-//! not simulated: see `clearway sim` for whole hosts, and the other benchmarks for the cost of a message.
+//! Only `clearway_transport` runs here, in virtual time, as fast as it goes. Engines, NICs and apps
+//! are not simulated: see `clearway sim` for whole hosts, and the other benchmarks for the cost of
+//! a message.
 //!
 //! ```text
 //! traffic.rs: what apps send ─┐

@@ -1,5 +1,5 @@
-//! `clearway bench vif`: frames of 64 bytes between memif and virtual interfaces, beside what DPDK's
-//! `dpdk-testpmd` does with such frames: forwarding them from one memif to another.
+//! `clearway bench vif`: frames of 64 bytes between memif and virtual interfaces, beside what
+//! DPDK's `dpdk-testpmd` does with such frames: forwarding them from one memif to another.
 //!
 //! ```text
 //!  core 0                              core 1
@@ -10,7 +10,8 @@
 //!
 //! Engine and app take turns in one thread, so that no scheduler comes between; testpmd has one
 //! forwarding core in each of its processes. Where there is more than one flow (`--flows`), this
-//! program's own `generator` takes the place of txonly. It is *not* a benchmark of messages: that is `suite`.
+//! program's own `generator` takes the place of txonly. It is *not* a benchmark of messages: that
+//! is `suite`.
 //!
 //! The way through the code: [`VifCommand`] → `round` (what runs when) → `role` (engine and app),
 //! `testpmd`, `generator` (the other side) → `report`.

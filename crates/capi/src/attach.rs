@@ -54,8 +54,8 @@ pub struct clearway_options {
     /// How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
     /// one second.
     pub linger_ns: u64,
-    /// Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or of
-    /// the user to whom the socket's directory belongs, if nobody else can replace that.
+    /// Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or
+    /// of the user to whom the socket's directory belongs, if nobody else can replace that.
     pub daemon_user_given: u32,
     /// See above.
     pub daemon_user: u32,
@@ -65,8 +65,8 @@ pub struct clearway_options {
 /// `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
 ///
 /// # Safety
-/// `app`, `options->socket` and `options->engine` are strings or NULL, `options` is NULL or valid, `channel` is valid
-/// for writing.
+/// `app`, `options->socket` and `options->engine` are strings or NULL, `options` is NULL or valid,
+/// `channel` is valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_attach(
     app: *const c_char,

@@ -63,7 +63,8 @@ pub struct clearway_event {
 /// code.
 ///
 /// # Safety
-/// `channel` is NULL or valid; `event` is NULL or valid for writing, and holds neither message nor frames.
+/// `channel` is NULL or valid; `event` is NULL or valid for writing, and holds neither message nor
+/// frames.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_next_event(
     channel: *mut clearway_channel,

@@ -43,7 +43,8 @@ pub(crate) unsafe fn take<T>(words: &Words) -> Option<T> {
     unsafe { words.as_ptr().cast::<Kept<T>>().read().assume_init() }
 }
 
-/// Takes what a structure holds, and gives it back to the channel, or drops it if there is none; nothing if it holds nothing.
+/// Takes what a structure holds, and gives it back to the channel, or drops it if there is none;
+/// nothing if it holds nothing.
 ///
 /// # Safety
 /// `place` and `channel` are each null, or valid and nobody else's during the call.

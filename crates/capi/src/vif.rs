@@ -246,8 +246,8 @@ pub unsafe extern "C" fn clearway_vif_sent(
     })
 }
 
-/// What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever. For 0
-/// and for numbers that are no reason it says so.
+/// What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever.
+/// For 0 and for numbers that are no reason it says so.
 #[unsafe(no_mangle)]
 pub extern "C" fn clearway_refused_text(reason: u32) -> *const c_char {
     static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
@@ -267,12 +267,12 @@ pub extern "C" fn clearway_refused_text(reason: u32) -> *const c_char {
 /// Receives the next frames of any virtual interface in place, without a copy: fills `list`, which
 /// must have room for CLEARWAY_FRAMES_MAX, and stores in `frames` what clearway_vif_release gives
 /// back. Release them soon: while many are held, further frames are lost. Returns how many frames
-/// there are, or a negative error code. If the daemon has taken an interface away, that is an error,
-/// once, and `frames->vif` tells which.
+/// there are, or a negative error code. If the daemon has taken an interface away, that is an
+/// error, once, and `frames->vif` tells which.
 ///
 /// # Safety
-/// `channel` is NULL or valid; `frames` is NULL or valid for writing, and holds no frames; `list` is
-/// NULL or points to `capacity` places.
+/// `channel` is NULL or valid; `frames` is NULL or valid for writing, and holds no frames; `list`
+/// is NULL or points to `capacity` places.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_vif_recv(
     channel: *mut clearway_channel,

@@ -106,8 +106,8 @@ impl Drop for Program {
 /// What `build.rs` calls the shared library.
 const SONAME: &str = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
 
-/// Gives the library that cargo built the name under which programs look for it, as the installation
-/// does.
+/// Gives the library that cargo built the name under which programs look for it, as the
+/// installation does.
 fn link_soname(libraries: &Path) {
     match std::os::unix::fs::symlink("libclearway.so", libraries.join(SONAME)) {
         Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),

@@ -10,10 +10,10 @@
 //! From app to daemon, flags, info and time are zero. From daemon to app, time is the host's
 //! monotonic clock when the frame was seen, and [`FrameInfo`] says what flags and info mean.
 //!
-//! The daemon walks a burst with [`SentBurst`], which an app may rewrite meanwhile. So it copies the
-//! burst first and walks the copy; where it walks the burst in place, the two words of a header are
-//! loaded once each. What comes out is within bounds or a [`Violation`]. Frame bytes are not looked
-//! at here: the engine looks at its copy. The app walks a burst of the daemon's with
+//! The daemon walks a burst with [`SentBurst`], which an app may rewrite meanwhile. So it copies
+//! the burst first and walks the copy; where it walks the burst in place, the two words of a header
+//! are loaded once each. What comes out is within bounds or a [`Violation`]. Frame bytes are not
+//! looked at here: the engine looks at its copy. The app walks a burst of the daemon's with
 //! [`ReceivedBurst`].
 
 use crate::layout::{
@@ -192,8 +192,8 @@ pub const fn is_frame_length(length: u32) -> bool {
     FRAME_BYTES_MIN <= length && length <= FRAME_BYTES_MAX
 }
 
-/// A burst that an app has sent, on the daemon's side: what of it is still to be walked, in a private
-/// copy by [`next_copied`](Self::next_copied), or in place by `DaemonEnd::next_frame`.
+/// A burst that an app has sent, on the daemon's side: what of it is still to be walked, in a
+/// private copy by [`next_copied`](Self::next_copied), or in place by `DaemonEnd::next_frame`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentBurst {
     next: u32,

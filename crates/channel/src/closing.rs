@@ -1,7 +1,7 @@
 //! How the daemon says that it is done with a channel, and the app finds out, awake or asleep.
 //!
-//! Who goes to sleep looks at the word after it has announced its sleep, and who closes looks for sleepers
-//! after it has set the word (`sleep.rs`): so nobody sleeps through the end.
+//! Who goes to sleep looks at the word after it has announced its sleep, and who closes looks for
+//! sleepers after it has set the word (`sleep.rs`): so nobody sleeps through the end.
 
 use crate::sync::{AtomicU32, Ordering};
 

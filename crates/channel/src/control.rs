@@ -2,15 +2,14 @@
 //! outside of the rings.
 //!
 //! A Unix socket of type `SOCK_SEQPACKET`; one JSON object per packet; a reply for each request, in
-//! order (only `status` may be answered in several packets). `attached` carries three descriptors: memory,
-//! the daemon's doorbell, the app's doorbell. The app maps the memory, seals it, and says `mapped`; an
-//! engine serves the channel from then on. Nothing else carries descriptors, and a daemon ends a
-//! connection on which an app sends one.
-//! One channel per connection, and the end of the connection is the end of the session: that is how
-//! each side learns of the other's death.
+//! order (only `status` may be answered in several packets). `attached` carries three descriptors:
+//! memory, the daemon's doorbell, the app's doorbell. The app maps the memory, seals it, and says
+//! `mapped`; an engine serves the channel from then on. Nothing else carries descriptors, and a
+//! daemon ends a connection on which an app sends one. One channel per connection, and the end of
+//! the connection is the end of the session: that is how each side learns of the other's death.
 //!
-//! Parsing is a pure function of the bytes ([`Request::parse`], [`Reply::parse`]); moving packets is
-//! [`send`], [`receive`] and [`receive_bare`].
+//! Parsing is a pure function of the bytes ([`Request::parse`], [`Reply::parse`]); moving packets
+//! is [`send`], [`receive`] and [`receive_bare`].
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -29,14 +28,14 @@ pub use vif::{
     OpenCapture, OpenVif, VifOpened,
 };
 
-/// The ports of listeners that do not care which (RFC 6335, section 6: "the Dynamic Ports, also known
-/// as the Private or Ephemeral Ports, from 49152-65535").
+/// The ports of listeners that do not care which (RFC 6335, section 6: "the Dynamic Ports, also
+/// known as the Private or Ephemeral Ports, from 49152-65535").
 pub const DYNAMIC_PORTS: RangeInclusive<u16> = 49152..=u16::MAX;
 
 /// The largest packet, in bytes.
 pub const PACKET_BYTES_MAX: usize = 64 * 1024;
-/// The largest [`StatusPart`], in bytes of its text. In a packet, each `"` and `\\` of it takes two;
-/// there is nothing else in it that has to be escaped.
+/// The largest [`StatusPart`], in bytes of its text. In a packet, each `"` and `\\` of it takes
+/// two; there is nothing else in it that has to be escaped.
 pub const STATUS_PART_BYTES_MAX: usize = (PACKET_BYTES_MAX - 64) / 2;
 /// The longest name of an app, in bytes.
 pub const APP_NAME_BYTES_MAX: usize = 64;
@@ -51,8 +50,8 @@ pub const PING_COUNT_MAX: u32 = 1000;
 pub enum Request {
     /// Opens a channel. Once per connection.
     Attach(Attach),
-    /// The memory of the channel is mapped and sealed. Once, after `attach` and before all that needs a
-    /// channel.
+    /// The memory of the channel is mapped and sealed. Once, after `attach` and before all that
+    /// needs a channel.
     Mapped(Empty),
     /// Accepts connections to a port. After `mapped`.
     Listen(Listen),
@@ -62,8 +61,8 @@ pub enum Request {
     OpenVif(OpenVif),
     /// Closes a virtual interface, or a capture.
     CloseVif(CloseVif),
-    /// Takes a virtual interface, or a capture, away from another app, which is told. For root and the
-    /// daemon's own user; needs no `attach`.
+    /// Takes a virtual interface, or a capture, away from another app, which is told. For root and
+    /// the daemon's own user; needs no `attach`.
     RevokeVif(CloseVif),
     /// Opens an interface that gets copies of what others send and receive. After `mapped`.
     OpenCapture(OpenCapture),

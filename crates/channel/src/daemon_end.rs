@@ -100,8 +100,8 @@ pub struct Counters {
 
 impl DaemonEnd {
     /// Makes a channel: this end, and what the app needs for the other. An error of kind
-    /// `InvalidInput` means that the sizes are wrong. If the app is another process, this end must not be
-    /// used before [`secure`](Self::secure).
+    /// `InvalidInput` means that the sizes are wrong. If the app is another process, this end must
+    /// not be used before [`secure`](Self::secure).
     #[cfg(not(miri))]
     pub fn create(sizes: Sizes) -> io::Result<(Self, Handover)> {
         sizes.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
@@ -112,8 +112,8 @@ impl DaemonEnd {
         Ok((Self::on(memory, bells, sizes), handover))
     }
 
-    /// Makes sure that the app, which has mapped the channel's memory, cannot take pages of it away any
-    /// more: see `memory/mapped.rs`. May take long if the app means ill.
+    /// Makes sure that the app, which has mapped the channel's memory, cannot take pages of it away
+    /// any more: see `memory/mapped.rs`. May take long if the app means ill.
     #[cfg(not(miri))]
     pub fn secure(&mut self, memory: &OwnedFd) -> Result<(), NotSecured> {
         if self.memory.secure(memory.as_fd())? { Ok(()) } else { Err(NotSecured::NotSealed) }
@@ -153,8 +153,9 @@ impl DaemonEnd {
         }
     }
 
-    /// The app's next command. The extent of a `Send` or `SendFrames` lies in the transmit pool; ids
-    /// of connections, interfaces and buffers are as the app wrote them. After a violation, the same again.
+    /// The app's next command. The extent of a `Send` or `SendFrames` lies in the transmit pool;
+    /// ids of connections, interfaces and buffers are as the app wrote them. After a violation, the
+    /// same again.
     #[inline]
     pub fn next_command(&mut self) -> Result<Option<Command>, Violation> {
         if let Some(violation) = self.violation {
@@ -182,8 +183,8 @@ impl DaemonEnd {
     }
 
     /// `count` sends are over (delivered, or dropped because their connection is no more): the
-    /// engine calls this whenever it counts up a connection's `sent` or an interface's `bursts`, and
-    /// for every `Send` and `SendFrames` that it throws away.
+    /// engine calls this whenever it counts up a connection's `sent` or an interface's `bursts`,
+    /// and for every `Send` and `SendFrames` that it throws away.
     #[inline]
     pub fn sends_finished(&mut self, count: u32) {
         debug_assert!(count <= self.sends_outstanding, "more sends finished than were taken");
@@ -280,7 +281,8 @@ impl DaemonEnd {
         self.transmit.copy_to(offset, length, &self.receive, buffer.offset + at);
     }
 
-    /// Wakes the app if it sleeps and there is something new for it. True if there is something new.
+    /// Wakes the app if it sleeps and there is something new for it. True if there is something
+    /// new.
     #[inline]
     pub fn flush(&mut self) -> bool {
         let is_dirty = core::mem::take(&mut self.dirty);
@@ -290,8 +292,8 @@ impl DaemonEnd {
         is_dirty
     }
 
-    /// After [`flush`](Self::flush): says that the engine runs on `processor`. True if the app
-    /// may wait there, too, and so for this core: it says so, or has never said where it is, since it
+    /// After [`flush`](Self::flush): says that the engine runs on `processor`. True if the app may
+    /// wait there, too, and so for this core: it says so, or has never said where it is, since it
     /// waits by means of its own.
     #[inline]
     pub fn meet(&mut self, processor: u32) -> bool {
@@ -303,16 +305,17 @@ impl DaemonEnd {
         meeting != Some(false)
     }
 
-    /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands are waiting.
+    /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands
+    /// are waiting.
     pub fn arm(&mut self) -> bool {
         self.announce_sleep();
         Self::order_announcements();
         self.is_quiet()
     }
 
-    /// [`arm`](Self::arm) for many channels at the price of one, first of three steps: this for each channel, then
-    /// [`order_announcements`](Self::order_announcements) once, then [`is_quiet`](Self::is_quiet)
-    /// for each.
+    /// [`arm`](Self::arm) for many channels at the price of one, first of three steps: this for
+    /// each channel, then [`order_announcements`](Self::order_announcements) once, then
+    /// [`is_quiet`](Self::is_quiet) for each.
     pub fn announce_sleep(&mut self) {
         self.armed = true;
         self.flush();
@@ -331,7 +334,8 @@ impl DaemonEnd {
         matches!(self.commands.peek(), Ok(None))
     }
 
-    /// After sleeping, also if [`arm`](Self::arm) or [`is_quiet`](Self::is_quiet) said no. Nothing if none of them was called.
+    /// After sleeping, also if [`arm`](Self::arm) or [`is_quiet`](Self::is_quiet) said no. Nothing
+    /// if none of them was called.
     pub fn disarm(&mut self) {
         if std::mem::take(&mut self.armed)
             && sleep::disarm(self.memory.sync_word(SYNC_DAEMON_SLEEPING))
@@ -346,8 +350,8 @@ impl DaemonEnd {
         self.bells.own()
     }
 
-    /// The app's end is used by the very thread that uses this one: from now on no message pays for the
-    /// order of what two processors see.
+    /// The app's end is used by the very thread that uses this one: from now on no message pays for
+    /// the order of what two processors see.
     pub fn share_thread(&mut self) {
         self.fence = Fence::None;
     }

@@ -38,8 +38,8 @@ pub(crate) const SYNC_SUBMISSION_HEAD: usize = PAGE_BYTES;
 pub(crate) const SYNC_COMPLETION_HEAD: usize = PAGE_BYTES + 128;
 /// Sync page: 1 while the daemon sleeps. The daemon sets it; whoever ends the sleep clears it.
 pub(crate) const SYNC_DAEMON_SLEEPING: usize = PAGE_BYTES + 256;
-/// Sync page, daemon writes, app reads: the processor that the engine runs on, plus one; 0 if unknown
-/// (`u32`). In the line that the app looks at before it rings.
+/// Sync page, daemon writes, app reads: the processor that the engine runs on, plus one; 0 if
+/// unknown (`u32`). In the line that the app looks at before it rings.
 pub(crate) const SYNC_DAEMON_PROCESSOR: usize = SYNC_DAEMON_SLEEPING + 4;
 /// Sync page: 1 while the app sleeps. The app sets it; whoever ends the sleep clears it.
 pub(crate) const SYNC_APP_SLEEPING: usize = PAGE_BYTES + 384;
@@ -103,8 +103,9 @@ pub(crate) mod completion {
     pub(crate) const VIF_CLOSED: u8 = 9;
 }
 
-/// The steps by which an app gets a channel: `attach`; and, since the app seals the memory, `mapped`. A
-/// number of its own, because it is as much a part of the contract as the memory itself.
+/// The steps by which an app gets a channel: `attach`; and, since the app seals the memory,
+/// `mapped`. A number of its own, because it is as much a part of the contract as the memory
+/// itself.
 const ATTACH_STEPS: usize = 2;
 
 /// The fields of each entry after word 0, as text for [`LAYOUT`]; `entry.rs` is the code.
@@ -122,8 +123,8 @@ const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
     vif_closed vif:u32 zero:u32 code:i32; \
     frame length:u16 flags:u16 info:u32, time_ns:u64, bytes";
 
-/// Identifies this layout: two builds with the same value understand each other's memory, and how it
-/// is handed over.
+/// Identifies this layout: two builds with the same value understand each other's memory, and how
+/// it is handed over.
 pub const LAYOUT: u64 = {
     let numbers = [
         ATTACH_STEPS,
@@ -209,8 +210,9 @@ pub struct Sizes {
     pub completion_entries: u32,
     /// Bytes for messages on their way out: 64 KiB to 1 GiB.
     pub transmit_pool_bytes: u32,
-    /// Bytes for messages that have come in: 64 KiB to 1 GiB. Twice the size of the largest message, at least:
-    /// one that is larger than half comes only when the app has released all others.
+    /// Bytes for messages that have come in: 64 KiB to 1 GiB. Twice the size of the largest
+    /// message, at least: one that is larger than half comes only when the app has released all
+    /// others.
     pub receive_pool_bytes: u32,
 }
 

@@ -19,10 +19,10 @@
 //!         ── doorbell ───────▶ (doorbell.rs; only when the other side sleeps) ◀─ doorbell
 //! ```
 //!
-//! Besides the usual tests, rings and sleep protocol run under loom
-//! (`RUSTFLAGS="--cfg loom" cargo test -p clearway-channel --release --lib loom_`), and everything
-//! that needs no descriptors under Miri (`MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test
-//! -p clearway-channel --lib`). `cargo run --release -p clearway-channel --example speed` measures.
+//! Besides the usual tests, rings and sleep protocol run under loom (`RUSTFLAGS="--cfg loom" cargo
+//! test -p clearway-channel --release --lib loom_`), and everything that needs no descriptors under
+//! Miri (`MIRIFLAGS=-Zmiri-disable-isolation cargo +nightly miri test -p clearway-channel --lib`).
+//! `cargo run --release -p clearway-channel --example speed` measures.
 
 // Under loom only the rings, the sleep protocol and the end are built, and not all of them is used.
 #![cfg_attr(loom, allow(dead_code))]

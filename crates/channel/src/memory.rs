@@ -222,8 +222,8 @@ impl Bytes {
     pub(crate) fn load_word(&self, offset: u32) -> u64 {
         let word = self.at(offset, size_of::<u64>()).cast::<AtomicU64>();
         assert!(word.is_aligned(), "a word at {offset}");
-        // SAFETY: `at` asserted the range, and alignment was asserted just above; an `AtomicU64` may
-        // be shared with another process, and the reference ends with this function.
+        // SAFETY: `at` asserted the range, and alignment was asserted just above; an `AtomicU64`
+        // may be shared with another process, and the reference ends with this function.
         unsafe { word.as_ref() }.load(core::sync::atomic::Ordering::Relaxed)
     }
 
@@ -293,8 +293,8 @@ impl Bytes {
 
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Asks the processor to load all of `value`, most of which will be read soon: later each cache line
-/// would be waited for, one after the other.
+/// Asks the processor to load all of `value`, most of which will be read soon: later each cache
+/// line would be waited for, one after the other.
 #[inline]
 pub fn fetch<T>(value: &T) {
     let address: *const u8 = core::ptr::from_ref(value).cast();

@@ -86,8 +86,8 @@ impl Pool {
         }
     }
 
-    /// Room for `length` bytes, aligned to `length` rounded up to a power of two. `None` if there is
-    /// no piece of that size left.
+    /// Room for `length` bytes, aligned to `length` rounded up to a power of two. `None` if there
+    /// is no piece of that size left.
     #[inline]
     pub fn allocate(&mut self, length: u32) -> Option<u32> {
         if length > 1 << CELL_BYTES_LOG2_MAX {

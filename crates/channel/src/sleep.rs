@@ -23,7 +23,8 @@ pub(crate) enum Fence {
     None,
 }
 
-/// The first half of [`arm`]: the other side is told to ring. `barrier`, and a look at the ring, are to follow.
+/// The first half of [`arm`]: the other side is told to ring. `barrier`, and a look at the ring,
+/// are to follow.
 pub(crate) fn announce(sleeping: &AtomicU32) {
     // A swap where a store would do: loom knows the order of two swaps of a word, but not that of a
     // swap and a store.

@@ -3,8 +3,8 @@
 use crate::{Pattern, Ports};
 use clearway_wire::digest::{Digest, Field, Layer, fields};
 
-/// A pattern and two ranges of ports. A range that is a prefix (one port is, all ports are) is in the
-/// pattern, so that equal clauses are equal; the range is [`Ports::ANY`] then.
+/// A pattern and two ranges of ports. A range that is a prefix (one port is, all ports are) is in
+/// the pattern, so that equal clauses are equal; the range is [`Ports::ANY`] then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Clause {
     pattern: Pattern,
@@ -44,15 +44,15 @@ impl Clause {
         self.destination_ports
     }
 
-    /// This clause, for packets with ports whose source port is one of `ports`. `None` if no port is
-    /// left.
+    /// This clause, for packets with ports whose source port is one of `ports`. `None` if no port
+    /// is left.
     #[must_use]
     pub fn from_ports(self, ports: Ports) -> Option<Self> {
         self.with_ports(fields::SOURCE_PORT, ports)
     }
 
-    /// This clause, for packets with ports whose destination port is one of `ports`. `None` if no port
-    /// is left.
+    /// This clause, for packets with ports whose destination port is one of `ports`. `None` if no
+    /// port is left.
     #[must_use]
     pub fn to_ports(self, ports: Ports) -> Option<Self> {
         self.with_ports(fields::DESTINATION_PORT, ports)
@@ -127,8 +127,8 @@ impl Clause {
         self.pattern.overlaps(&other.pattern) && self.intersection(other).is_some()
     }
 
-    /// True if every packet of `other` is one of this clause. May be false where only a union of cases
-    /// shows it, for raw masks of ports.
+    /// True if every packet of `other` is one of this clause. May be false where only a union of
+    /// cases shows it, for raw masks of ports.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.intersection(other).as_ref() == Some(other)

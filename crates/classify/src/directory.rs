@@ -1,9 +1,9 @@
-//! The directory: who receives what, who gets copies, and who may send what, as the registry has decided.
-//! Each engine of a NIC has one, with everything that is registered there and what the host has for
-//! itself.
+//! The directory: who receives what, who gets copies, and who may send what, as the registry has
+//! decided. Each engine of a NIC has one, with everything that is registered there and what the
+//! host has for itself.
 //!
-//! Nothing is refused here, and nothing is compared with what is there: an entry comes and goes at a cost
-//! that depends on its own size, and on the number of masks if it was the last of one.
+//! Nothing is refused here, and nothing is compared with what is there: an entry comes and goes at
+//! a cost that depends on its own size, and on the number of masks if it was the last of one.
 
 mod fault;
 #[cfg(test)]
@@ -33,8 +33,8 @@ pub struct Rights {
     pub copies: Vec<Clause>,
     /// It may send what one of these matches.
     pub send: Vec<Clause>,
-    /// Its place among others that receive the same: the higher goes first; of equals, the one that came
-    /// first.
+    /// Its place among others that receive the same: the higher goes first; of equals, the one that
+    /// came first.
     pub priority: u16,
 }
 
@@ -156,7 +156,8 @@ impl<T: Table> Directory<T> {
         is_last || place.has_range && self.ranges == 0
     }
 
-    /// The entry that owns the packet of each digest. Copies come besides: see [`Directory::copies`].
+    /// The entry that owns the packet of each digest. Copies come besides: see
+    /// [`Directory::copies`].
     ///
     /// # Panics
     /// If there are more digests than [`BATCH_MAX`], or than places in `found`.
@@ -169,9 +170,10 @@ impl<T: Table> Directory<T> {
         }
     }
 
-    /// The owner, or that there is none, of packets that all look alike as far as any rule looks at them: those of
-    /// one flow often come together, and those of many flows to one server. `None` if they do not, or there are none.
-    /// The table is not even asked if they look like those before.
+    /// The owner, or that there is none, of packets that all look alike as far as any rule looks at
+    /// them: those of one flow often come together, and those of many flows to one server. `None`
+    /// if they do not, or there are none. The table is not even asked if they look like those
+    /// before.
     #[inline]
     pub fn common_receiver(&mut self, digests: &[Digest]) -> Option<Option<EntryId>> {
         let decisive = self.decisive;
@@ -224,7 +226,8 @@ impl<T: Table> Directory<T> {
         self.sends(id).iter().any(|clause| clause.matches(digest))
     }
 
-    /// Why an entry may not send the packet of `digest`: what about it fits least badly. `None` if it may.
+    /// Why an entry may not send the packet of `digest`: what about it fits least badly. `None` if
+    /// it may.
     #[must_use]
     pub fn send_fault(&self, id: EntryId, digest: &Digest) -> Option<SendFault> {
         SendFault::of(self.sends(id), digest)

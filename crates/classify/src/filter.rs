@@ -19,12 +19,12 @@
 //! ```
 //!
 //! As with tcpdump, what says something about the inside of a frame (everything but `any`, `ether
-//! src`, `ether dst` and `digest`) is about frames without a VLAN tag, unless `vlan` says otherwise:
-//! `vlan optional` for both. Unlike with tcpdump, `not` is not there: the order of rules says it. And
-//! `port` is about packets whose ports are known: no later fragment has any.
+//! src`, `ether dst` and `digest`) is about frames without a VLAN tag, unless `vlan` says
+//! otherwise: `vlan optional` for both. Unlike with tcpdump, `not` is not there: the order of rules
+//! says it. And `port` is about packets whose ports are known: no later fragment has any.
 //!
-//! [`Filter`] prints as text that reads back as the same filter, and [`Filter::explain`] says field by
-//! field what it is about.
+//! [`Filter`] prints as text that reads back as the same filter, and [`Filter::explain`] says field
+//! by field what it is about.
 
 mod error;
 mod explain;

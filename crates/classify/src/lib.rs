@@ -9,10 +9,10 @@
 //!  Directory: who receives and may send what, with the table in use (an engine's)
 //! ```
 //!
-//! No I/O, no clock. What a digest holds is in `clearway_wire::digest`; what an owner does with
-//! its packets is the engine's business. The papers: "Revisiting User-Level Networking" (patterns,
-//! conflicts, the tables `linear`, `adaptive` and `tuple`) and, for the production table, Daly et al.,
-//! "TupleMerge: Fast Software Packet Processing for Online Packet Classification".
+//! No I/O, no clock. What a digest holds is in `clearway_wire::digest`; what an owner does with its
+//! packets is the engine's business. The papers: "Revisiting User-Level Networking" (patterns,
+//! conflicts, the tables `linear`, `adaptive` and `tuple`) and, for the production table, Daly et
+//! al., "TupleMerge: Fast Software Packet Processing for Online Packet Classification".
 
 mod clause;
 pub mod directory;

@@ -1,6 +1,6 @@
-//! A pattern: a mask and a value over a digest. "Bitmask-value expressions are sufficiently flexible
-//! to represent common pattern types such as exact values for fields and subfields, wildcards
-//! (i.e., zeroes in the bitmask) and prefixes" (the paper, section 3.1).
+//! A pattern: a mask and a value over a digest. "Bitmask-value expressions are sufficiently
+//! flexible to represent common pattern types such as exact values for fields and subfields,
+//! wildcards (i.e., zeroes in the bitmask) and prefixes" (the paper, section 3.1).
 
 use clearway_wire::digest::{Digest, Field, PATTERN_WORDS};
 

@@ -68,8 +68,8 @@ impl Ports {
     }
 
     /// The fewest prefixes (mask and value) that make up the range, in rising order: at most 30.
-    /// "Arbitrary ranges (e.g., port ranges) can be represented by converting them to sets of prefixes"
-    /// (the paper, section 3.1).
+    /// "Arbitrary ranges (e.g., port ranges) can be represented by converting them to sets of
+    /// prefixes" (the paper, section 3.1).
     pub fn prefixes(self) -> impl Iterator<Item = (u16, u16)> {
         let end = u32::from(self.last) + 1;
         let mut next = u32::from(self.first);
@@ -85,8 +85,8 @@ impl Ports {
         })
     }
 
-    /// The ports of the range that have `value` under `mask`, in rising order. Each costs the same, however
-    /// far it is from the one before.
+    /// The ports of the range that have `value` under `mask`, in rising order. Each costs the same,
+    /// however far it is from the one before.
     pub fn under(self, mask: u16, value: u16) -> impl Iterator<Item = u16> {
         let mut from = Some(self.first);
         std::iter::from_fn(move || {

@@ -1,13 +1,15 @@
-//! The registry: all virtual interfaces of a NIC, and who may have which. The control plane has it; what
-//! it has taken in goes to the engines' [`Directory`](crate::Directory) as it is.
+//! The registry: all virtual interfaces of a NIC, and who may have which. The control plane has it;
+//! what it has taken in goes to the engines' [`Directory`](crate::Directory) as it is.
 //!
-//! - Two owners' send patterns never overlap: "patterns for outgoing packets are not allowed to overlap
-//!   so that processes cannot interfere with each others traffic" (the paper, section 3).
-//! - Two owners' receive patterns overlap only if their declared priorities differ. An owner's own may
-//!   overlap as they like; the one that came first goes first.
+//! - Two owners' send patterns never overlap: "patterns for outgoing packets are not allowed to
+//!   overlap so that processes cannot interfere with each others traffic" (the paper, section 3).
+//! - Two owners' receive patterns overlap only if their declared priorities differ. An owner's own
+//!   may overlap as they like; the one that came first goes first.
 //! - A *copy* delivers and goes on: it takes nothing from anybody, and may overlap with everything.
-//!   Whether an owner may have copies at all is the policy's business, as is who may have which address.
-//! - What the host has for itself is there first, takes no room from users, and comes and goes as a whole.
+//!   Whether an owner may have copies at all is the policy's business, as is who may have which
+//!   address.
+//! - What the host has for itself is there first, takes no room from users, and comes and goes as a
+//!   whole.
 //!
 //! ```text
 //!  begin ─▶ the user's queue ─▶ advance: a slice of one user's first check, then the next user's
@@ -15,9 +17,9 @@
 //!    └─ no: limits                └─▶ registered, or refused
 //! ```
 //!
-//! An exact pattern is compared with one value per mask in use, however many VIFs there are; a wide one
-//! with every clause. So a check is made in slices of counted work, and users take turns: who asks for
-//! much waits for it, and nobody else does.
+//! An exact pattern is compared with one value per mask in use, however many VIFs there are; a wide
+//! one with every clause. So a check is made in slices of counted work, and users take turns: who
+//! asks for much waits for it, and nobody else does.
 
 mod checks;
 mod limits;
@@ -114,8 +116,9 @@ impl Registry {
         }
     }
 
-    /// From now on the host has these for itself, instead of those before. Who may send already what is the
-    /// host's from now on may go on: its VIF was registered before an address was the host's.
+    /// From now on the host has these for itself, instead of those before. Who may send already
+    /// what is the host's from now on may go on: its VIF was registered before an address was the
+    /// host's.
     pub fn reserve(&mut self, reserved: Vec<Reserved>) {
         self.reserved = reserved;
     }

@@ -58,8 +58,8 @@ impl<V> Slab<V> {
     }
 }
 
-/// How many of `len` places are left when the `free` ones at the end go. They go all at once: there may be
-/// many, and an engine waits.
+/// How many of `len` places are left when the `free` ones at the end go. They go all at once: there
+/// may be many, and an engine waits.
 pub(crate) fn without_free_end(free: &mut BTreeSet<u32>, len: usize) -> usize {
     let pairs = free.iter().rev().zip((0..len as u32).rev());
     let left = len - pairs.take_while(|(free, last)| *free == last).count();

@@ -1,5 +1,5 @@
-//! `clearway documents`: man pages and completions, written from the definition of the command itself,
-//! so that they cannot say anything else than `--help`. For `tools/install.sh`.
+//! `clearway documents`: man pages and completions, written from the definition of the command
+//! itself, so that they cannot say anything else than `--help`. For `tools/install.sh`.
 
 use std::fs;
 use std::io;

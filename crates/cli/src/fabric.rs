@@ -18,19 +18,21 @@ use counters::{Met, PortCounters};
 
 use crate::output::{Failure, lines, print, table};
 
-/// A network of memif ports with the NICs of a cloud: some queues of 256 descriptors each, RSS with a key that
-/// nobody sees, a switch between them, and whatever happens to frames on the way.
+/// A network of memif ports with the NICs of a cloud: some queues of 256 descriptors each, RSS with
+/// a key that nobody sees, a switch between them, and whatever happens to frames on the way.
 ///
-/// Each port is a memif, server unless told otherwise. It takes the same keys in the file and behind --port:
-/// role, queues, mtu_bytes, mac (learned if not given), rss (toeplitz, symmetric, folded, swapped, ports,
-/// crc32c, no-source-port, destination), rss_table_entries, rss_shuffled; and, under sends. and receives.,
-/// what happens to frames that come from the port and that go to it: loss_ppm, burst_start_ppm,
-/// burst_end_ppm, burst_loss_ppm, duplication_ppm, corruption_ppm, reordering_ppm, reordering_frames_max, latency_ns,
-/// jitter_ns, delay_ppm, delay_ns_max, rate_bits_per_s, rate_queue_bytes, rate_mark_bytes,
-/// slow_path_frames_per_s, slow_path_latency_ns, slow_path_queue_frames, slow_path_connections_max.
+/// Each port is a memif, server unless told otherwise. It takes the same keys in the file and
+/// behind --port: role, queues, mtu_bytes, mac (learned if not given), rss (toeplitz, symmetric,
+/// folded, swapped, ports, crc32c, no-source-port, destination), rss_table_entries, rss_shuffled;
+/// and, under sends. and receives., what happens to frames that come from the port and that go to
+/// it: loss_ppm, burst_start_ppm, burst_end_ppm, burst_loss_ppm, duplication_ppm, corruption_ppm,
+/// reordering_ppm, reordering_frames_max, latency_ns, jitter_ns, delay_ppm, delay_ns_max,
+/// rate_bits_per_s, rate_queue_bytes, rate_mark_bytes, slow_path_frames_per_s,
+/// slow_path_latency_ns, slow_path_queue_frames, slow_path_connections_max.
 ///
-/// While it runs, it takes orders on standard input: `rekey [PORT]`, `link PORT up|down`, `cut FROM TO`,
-/// `mend FROM TO`, `counters`, `end`. SIGUSR1 is `counters`, SIGUSR2 is `rekey`, SIGTERM and SIGINT are `end`.
+/// While it runs, it takes orders on standard input: `rekey [PORT]`, `link PORT up|down`, `cut FROM
+/// TO`, `mend FROM TO`, `counters`, `end`. SIGUSR1 is `counters`, SIGUSR2 is `rekey`, SIGTERM and
+/// SIGINT are `end`.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Arguments {

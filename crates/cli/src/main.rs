@@ -45,7 +45,8 @@ enum Command {
     Fabric(fabric::Arguments),
     /// Say what this machine can do, and what would help
     Doctor(doctor::Arguments),
-    /// Simulate whole networks of hosts with every kind of bad luck, and check that nothing goes wrong
+    /// Simulate whole networks of hosts with every kind of bad luck, and check that nothing goes
+    /// wrong
     Sim(sim::Arguments),
     /// Measure Clearway beside the kernel's TCP, UDP and Unix sockets, in one run
     Bench(clearway_bench::BenchCommand),

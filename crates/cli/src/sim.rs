@@ -39,8 +39,8 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum Task {
-    /// Measure what it takes to have many: all of hosts, flows, engines, senders to one host and fairness, or
-    /// those given
+    /// Measure what it takes to have many: all of hosts, flows, engines, senders to one host and
+    /// fairness, or those given
     Scale(scale::Scale),
 }
 

@@ -1,5 +1,5 @@
-//! `clearway bench connect`, small: so that it cannot rot. How long a set-up takes says nothing on a
-//! machine that does other things besides; how many packets it takes does.
+//! `clearway bench connect`, small: so that it cannot rot. How long a set-up takes says nothing on
+//! a machine that does other things besides; how many packets it takes does.
 
 use std::process::Command;
 

@@ -1,6 +1,6 @@
-//! `clearway bench vif`, small: so that it cannot rot. What it measures here says nothing, and is only
-//! checked for being there. Where `dpdk-testpmd` is not installed (Debian package `dpdk-dev`), the test
-//! says so and passes.
+//! `clearway bench vif`, small: so that it cannot rot. What it measures here says nothing, and is
+//! only checked for being there. Where `dpdk-testpmd` is not installed (Debian package `dpdk-dev`),
+//! the test says so and passes.
 
 use std::io::Write as _;
 use std::process::Command;

@@ -74,7 +74,8 @@ fn reader_that_goes_away_is_no_failure() {
     assert!(output.stderr.is_empty());
 }
 
-/// `--check` of the example that is shipped says what has to be put in: the own interface. It may come.
+/// `--check` of the example that is shipped says what has to be put in: the own interface. It may
+/// come.
 #[test]
 fn shipped_example_is_checked() {
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clearway.toml");

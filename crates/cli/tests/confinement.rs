@@ -1,7 +1,7 @@
-//! A daemon is confined, all its threads are, it is nobody in particular, and `clearway status` tells.
-//! What a confined process can and cannot do is tested beside the code, and here once more in a daemon
-//! that has been taken over; that everything else works while confined is shown by all other
-//! tests here, since confinement is the default.
+//! A daemon is confined, all its threads are, it is nobody in particular, and `clearway status`
+//! tells. What a confined process can and cannot do is tested beside the code, and here once more
+//! in a daemon that has been taken over; that everything else works while confined is shown by all
+//! other tests here, since confinement is the default.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! Copies of broadcast and multicast on kernel interfaces: a virtual interface sees what the kernel gets,
-//! too. Needs root; says so and passes otherwise.
+//! Copies of broadcast and multicast on kernel interfaces: a virtual interface sees what the kernel
+//! gets, too. Needs root; says so and passes otherwise.
 
 mod support;
 

@@ -78,8 +78,8 @@ fn apps_on_any_engines_of_any_hosts_talk() {
     all_pairs_talk(&network);
 }
 
-/// Nothing between them spreads packets: what one host's queue sends comes to the queue of the same number,
-/// and whoever wants another engine gets there by its host's lane.
+/// Nothing between them spreads packets: what one host's queue sends comes to the queue of the same
+/// number, and whoever wants another engine gets there by its host's lane.
 #[test]
 fn apps_on_any_engines_talk_over_a_memif_without_a_hash() {
     let nic = |host: u8| {

@@ -50,8 +50,8 @@ fn messages_survive_loss_duplication_reordering_and_corruption() {
     }
 }
 
-/// The process at the other end of the hosts' memifs dies and comes back: the links go down, and up again,
-/// and no message is lost.
+/// The process at the other end of the hosts' memifs dies and comes back: the links go down, and up
+/// again, and no message is lost.
 #[test]
 fn flows_survive_a_memif_whose_other_end_starts_again() {
     let (network, mut fabric) = Network::at_fabric(1, ["", ""]);

@@ -1,6 +1,6 @@
-//! `clearway fabric` with another implementation at its ports: DPDK's `dpdk-testpmd` sends many flows through it
-//! over two queues. Where the program is not installed (Debian package `dpdk-dev`), the test says so
-//! and passes.
+//! `clearway fabric` with another implementation at its ports: DPDK's `dpdk-testpmd` sends many
+//! flows through it over two queues. Where the program is not installed (Debian package
+//! `dpdk-dev`), the test says so and passes.
 
 mod support;
 

@@ -107,8 +107,8 @@ fn af_packet_steers_to_virtual_interfaces() {
     frames_are_steered("driver = \"af_packet\"");
 }
 
-/// A machine on the LAN: the kernel of the other host asks for its address, is answered, and sends to
-/// its Ethernet address. And the app's end takes it off the LAN.
+/// A machine on the LAN: the kernel of the other host asks for its address, is answered, and sends
+/// to its Ethernet address. And the app's end takes it off the LAN.
 #[test]
 fn machine_of_its_own_is_found_by_the_kernel() {
     let Some(veth) = Veth::new() else { return };
@@ -170,7 +170,8 @@ fn ports_of_kernel_programs_are_not_taken_from_them() {
     }
 }
 
-/// Sending from a port is having it, as receiving at it is: no other program's sockets are spoken for.
+/// Sending from a port is having it, as receiving at it is: no other program's sockets are spoken
+/// for.
 #[test]
 fn ports_of_kernel_programs_are_not_sent_from() {
     let Some(veth) = Veth::new() else { return };
@@ -200,7 +201,8 @@ fn ports_of_kernel_programs_are_not_sent_from() {
     }
 }
 
-/// A rule's range is a prefix, and a raw mask that is none leaves one port of it: that one is claimed.
+/// A rule's range is a prefix, and a raw mask that is none leaves one port of it: that one is
+/// claimed.
 #[test]
 fn a_raw_mask_takes_no_port_from_a_kernel_program() {
     let Some(veth) = Veth::new() else { return };

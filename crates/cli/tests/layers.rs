@@ -1,4 +1,5 @@
-//! Of the workspace, a crate depends on nothing but those that its row in `ARCHITECTURE.md` names, and what these may use.
+//! Of the workspace, a crate depends on nothing but those that its row in `ARCHITECTURE.md` names,
+//! and what these may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Two daemons on kernel interfaces whose network changes while messages flow: addresses, gateways, MTU,
-//! and a link that goes down. Needs root; says so and passes otherwise.
+//! Two daemons on kernel interfaces whose network changes while messages flow: addresses, gateways,
+//! MTU, and a link that goes down. Needs root; says so and passes otherwise.
 
 mod support;
 
@@ -52,8 +52,8 @@ fn addresses_follow_the_kernels_on_af_packet() {
     addresses_follow_the_kernels("driver = \"af_packet\"");
 }
 
-/// Flows outlive a link that is down for a moment, and with IPv6 even the loss of their addresses, which
-/// the kernel takes away meanwhile.
+/// Flows outlive a link that is down for a moment, and with IPv6 even the loss of their addresses,
+/// which the kernel takes away meanwhile.
 fn flows_outlive_a_link_that_flaps(nic: &str, at: [IpAddr; 2]) {
     let Some(veth) = Veth::new() else { return };
     let network = veth.hosts([nic, nic], at);
@@ -191,13 +191,14 @@ fn packet_bytes(network: &Network) -> u64 {
     status["engines"][0]["flows"][0]["packet_bytes"].as_u64().expect("a number")
 }
 
-/// A host that is held up for some probe timeouts looks like a path that has become smaller, for a moment.
+/// A host that is held up for some probe timeouts looks like a path that has become smaller, for a
+/// moment.
 fn largest_packets_are(network: &Network, bytes: u64) {
     eventually("the flow sends the largest packets", || packet_bytes(network) == bytes);
 }
 
-/// A link in the middle takes smaller packets than those at the ends, all of a sudden; the router says
-/// so, and the flow goes on with packets that fit.
+/// A link in the middle takes smaller packets than those at the ends, all of a sudden; the router
+/// says so, and the flow goes on with packets that fit.
 #[test]
 fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     let Some(routed) = Routed::new() else { return };
@@ -212,8 +213,8 @@ fn a_smaller_link_in_the_middle_is_told_of_by_its_router() {
     traffic.goes_on();
 }
 
-/// The same where nobody says so: the kernel takes the router's word for itself on the one hand, and on
-/// the other the router is silenced. The flow finds a size that passes.
+/// The same where nobody says so: the kernel takes the router's word for itself on the one hand,
+/// and on the other the router is silenced. The flow finds a size that passes.
 #[test]
 fn a_smaller_link_in_the_middle_that_is_a_black_hole_is_found() {
     for is_of_kernel in [true, false] {
@@ -398,8 +399,8 @@ fn daemon_waits_for_its_interface_and_its_address() {
     }
 }
 
-/// An interface that is removed is shown as such, and when another comes in its place, the daemon ends
-/// with an error, so that its service manager starts it again: and everything works.
+/// An interface that is removed is shown as such, and when another comes in its place, the daemon
+/// ends with an error, so that its service manager starts it again: and everything works.
 #[test]
 fn interface_that_is_made_again_is_noticed_and_opened_by_the_next_daemon() {
     let Some(veth) = Veth::new() else { return };

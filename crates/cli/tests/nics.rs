@@ -1,4 +1,5 @@
-//! Hosts of several NICs: each address is reached from every channel, and listened on where the app says.
+//! Hosts of several NICs: each address is reached from every channel, and listened on where the app
+//! says.
 
 mod support;
 
@@ -38,8 +39,9 @@ fn is_refused(client: &mut Channel, to: SocketAddr) -> bool {
     matches!(refused, Err(Error::Connect { code: Code::Refused, .. }))
 }
 
-/// Any channel reaches both networks of the peer, whose apps are at engines of either NIC and listen on
-/// all addresses; an app that listens on one address is nobody at the other. `nics` are the names.
+/// Any channel reaches both networks of the peer, whose apps are at engines of either NIC and
+/// listen on all addresses; an app that listens on one address is nobody at the other. `nics` are
+/// the names.
 fn each_address_is_reached(network: &Network, nics: [&str; 2], networks: [u8; 2]) {
     let [near, far] = networks;
     echo_at(&network.server, nics[0], 4000);

@@ -1,7 +1,7 @@
-//! The example `own-stack` as its user sees it: smoltcp on a virtual interface of a real daemon, with an
-//! Ethernet and an IP address of its own, and the Linux kernel of another namespace as its peer. Needs
-//! root for the namespaces; says so and passes otherwise. That it needs no privilege of its own is
-//! `users.rs`' to show.
+//! The example `own-stack` as its user sees it: smoltcp on a virtual interface of a real daemon,
+//! with an Ethernet and an IP address of its own, and the Linux kernel of another namespace as its
+//! peer. Needs root for the namespaces; says so and passes otherwise. That it needs no privilege of
+//! its own is `users.rs`' to show.
 
 mod support;
 
@@ -43,8 +43,8 @@ fn the_kernel_talks_to_a_stack_in_a_program() {
     for index in [0, 1] {
         ip(index, "link set lo up");
         ip(index, &format!("addr add {}/24 dev {INTERFACE}", HOSTS[index]));
-        // A kernel hands a veth segments of up to 64 KB, which fit into no frame: lost, and sent again in
-        // pieces when the kernel's patience is over.
+        // A kernel hands a veth segments of up to 64 KB, which fit into no frame: lost, and sent
+        // again in pieces when the kernel's patience is over.
         ip(index, &format!("link set {INTERFACE} gso_max_segs 1 up"));
     }
     let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n");

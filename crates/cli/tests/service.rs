@@ -1,5 +1,5 @@
-//! What a service manager does with a daemon: it is told when the daemon is ready, has it reload and end,
-//! and starts it with few privileges. Parts need root; they say so and pass otherwise.
+//! What a service manager does with a daemon: it is told when the daemon is ready, has it reload
+//! and end, and starts it with few privileges. Parts need root; they say so and pass otherwise.
 
 mod support;
 
@@ -62,7 +62,8 @@ fn daemon_that_is_told_to_reloads_and_goes_on() {
     traffic.goes_on();
 }
 
-/// What cannot be taken over is said, again and again, and so is what is wrong; nothing else happens.
+/// What cannot be taken over is said, again and again, and so is what is wrong; nothing else
+/// happens.
 #[test]
 fn reload_says_what_needs_a_restart_and_what_is_wrong() {
     let network = Network::start();
@@ -154,8 +155,8 @@ fn of_unit(key: &str) -> &'static str {
     UNIT.lines().find_map(value).unwrap_or_else(|| panic!("the unit has no {key}"))
 }
 
-/// A daemon on a kernel interface that a service manager starts with the privileges of the unit, and as
-/// another user, opens its NIC and works.
+/// A daemon on a kernel interface that a service manager starts with the privileges of the unit,
+/// and as another user, opens its NIC and works.
 #[test]
 fn privileges_of_the_unit_are_enough() {
     let Some(veth) = Veth::new() else { return };

@@ -1,5 +1,5 @@
-//! Virtual interfaces end to end: two hosts over memif, apps that send raw frames, and the commands by
-//! which people look at them.
+//! Virtual interfaces end to end: two hosts over memif, apps that send raw frames, and the commands
+//! by which people look at them.
 
 mod support;
 

@@ -1,5 +1,5 @@
-//! What the calls of the app library cost, without any waiting for another core: an app and a daemon
-//! that only echoes take turns in one thread.
+//! What the calls of the app library cost, without any waiting for another core: an app and a
+//! daemon that only echoes take turns in one thread.
 //!
 //! `cargo run --release -p clearway-client --example cost`
 

@@ -1,9 +1,9 @@
 //! A machine of its own on the LAN, in a program without privileges: the TCP/IP stack smoltcp on a
-//! virtual interface with its own Ethernet and IP address. It answers ping, echoes what comes to TCP
-//! port 7, and serves a small page on TCP port 80.
+//! virtual interface with its own Ethernet and IP address. It answers ping, echoes what comes to
+//! TCP port 7, and serves a small page on TCP port 80.
 //!
-//! `own-stack MAC ADDRESS/PREFIX [--gateway ADDRESS] [--believe-checksums]`, where MAC may be `own` to
-//! let the daemon choose; its policy must allow both. The daemon is found by `CLEARWAY_SOCKET`.
+//! `own-stack MAC ADDRESS/PREFIX [--gateway ADDRESS] [--believe-checksums]`, where MAC may be `own`
+//! to let the daemon choose; its policy must allow both. The daemon is found by `CLEARWAY_SOCKET`.
 //!
 //! ```text
 //!            Channel::recv_frames          Interface::poll            Service::serve
@@ -57,8 +57,8 @@ pub(crate) struct Arguments {
     mac: MacChoice,
     address: InterfaceAddress,
     gateway: Option<Ipv4Addr>,
-    /// Take TCP checksums as they are. Frames from a kernel on the same machine (veth) carry none: it
-    /// leaves them to the NIC.
+    /// Take TCP checksums as they are. Frames from a kernel on the same machine (veth) carry none:
+    /// it leaves them to the NIC.
     believe_checksums: bool,
 }
 

@@ -74,8 +74,8 @@ pub struct Accepted {
     pub listener: ListenerId,
     /// The connection.
     pub connection: ConnectionId,
-    /// Its other end: the address of its host, and the port that its daemon sends from; 0 if it is an app
-    /// of the same engine.
+    /// Its other end: the address of its host, and the port that its daemon sends from; 0 if it is
+    /// an app of the same engine.
     pub peer: SocketAddr,
 }
 

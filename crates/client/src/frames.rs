@@ -9,7 +9,8 @@ use clearway_channel::{Code, Command, Corrupt, FRAME_BYTES_MAX, ReceiveBuffer};
 use crate::event::{Arrival, RawFrames};
 use crate::{Channel, Error, VifId};
 
-/// Room that is taken for a burst: the largest cell of the pool. 32 short frames, or 5 of full size.
+/// Room that is taken for a burst: the largest cell of the pool. 32 short frames, or 5 of full
+/// size.
 const BURST_BYTES: u32 = 8 << 10;
 
 /// Frames that have come to a virtual interface, to be read where the daemon put them: one to 32 of
@@ -67,8 +68,8 @@ impl fmt::Debug for Frames {
 impl Channel {
     /// Sends a frame, from its Ethernet header on; waits while there is no room. It leaves together
     /// with others: when 32 have been gathered or 8 KiB are full, at
-    /// [`flush_frames`](Self::flush_frames), or when a call waits. Frames that the interface may not
-    /// send are dropped by the daemon and counted: see [`frames_sent`](Self::frames_sent).
+    /// [`flush_frames`](Self::flush_frames), or when a call waits. Frames that the interface may
+    /// not send are dropped by the daemon and counted: see [`frames_sent`](Self::frames_sent).
     #[inline]
     pub fn send_frame(&mut self, vif: VifId, frame: &[u8]) -> Result<(), Error> {
         self.send_frame_timeout(vif, frame, None)

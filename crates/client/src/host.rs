@@ -16,8 +16,8 @@ pub trait Embedded: Send {
     /// Lets the engine do what there is to do. True if the channel has something new for the app.
     fn turn(&mut self) -> bool;
 
-    /// Lets the engine take what was just submitted, and send; what has come meanwhile may wait for the
-    /// next turn.
+    /// Lets the engine take what was just submitted, and send; what has come meanwhile may wait for
+    /// the next turn.
     fn send(&mut self);
 
     /// Sleeps until there is something to do for the engine, or `at_most` has passed. May return

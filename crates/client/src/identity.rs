@@ -1,11 +1,12 @@
-//! Whether the daemon is who it should be. It reads and writes all that an app sends and receives, so an
-//! app attaches to nobody else, whoever may have put a socket into the daemon's place.
+//! Whether the daemon is who it should be. It reads and writes all that an app sends and receives,
+//! so an app attaches to nobody else, whoever may have put a socket into the daemon's place.
 //!
-//! The kernel says who listens (`SO_PEERCRED`). That has to be root, the app's own user, or the user to
-//! whom the socket's directory belongs; the latter only where the way there is safe: each directory and
-//! symbolic link on it belongs to root, the app's user or that one, and no other user can replace what is
-//! in it. (In a sticky directory as `/tmp` nobody can replace what another user made; but whoever comes
-//! first can make it.) Or it has to be exactly who the app expects ([`crate::Options::daemon_user`]).
+//! The kernel says who listens (`SO_PEERCRED`). That has to be root, the app's own user, or the
+//! user to whom the socket's directory belongs; the latter only where the way there is safe: each
+//! directory and symbolic link on it belongs to root, the app's user or that one, and no other user
+//! can replace what is in it. (In a sticky directory as `/tmp` nobody can replace what another user
+//! made; but whoever comes first can make it.) Or it has to be exactly who the app expects
+//! ([`crate::Options::daemon_user`]).
 //!
 //! Not here: what the daemon may think of the app, which is its policy.
 
@@ -26,8 +27,8 @@ const LINKS_MAX: u32 = 40;
 const WRITABLE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 
-/// An error if who listens at the other end of `socket`, which was connected to `path`, is not whom the
-/// app means by that.
+/// An error if who listens at the other end of `socket`, which was connected to `path`, is not whom
+/// the app means by that.
 pub(crate) fn check(
     socket: BorrowedFd<'_>,
     path: &Path,
@@ -57,7 +58,8 @@ pub(crate) fn check(
     })
 }
 
-/// To whom the directory of `path` belongs, if nobody but these users can put another into its place.
+/// To whom the directory of `path` belongs, if nobody but these users can put another into its
+/// place.
 fn owner_of_directory(path: &Path, trusted: [u32; 3]) -> Result<u32, String> {
     let directory = path.parent().unwrap_or(Path::new(""));
     let absolute = std::path::absolute(Path::new(".").join(directory));

@@ -11,15 +11,16 @@ pub struct Options {
     /// The daemon's control socket. By default `CLEARWAY_SOCKET`, else the user's own daemon if
     /// there is one, else the system's.
     pub socket: PathBuf,
-    /// Which user's daemon it has to be. By default that of root, of the app's own user, or of the user to
-    /// whom the socket's directory belongs, if nobody else can replace that; any other is refused
-    /// ([`crate::Error::WrongDaemon`]).
+    /// Which user's daemon it has to be. By default that of root, of the app's own user, or of the
+    /// user to whom the socket's directory belongs, if nobody else can replace that; any other is
+    /// refused ([`crate::Error::WrongDaemon`]).
     pub daemon_user: Option<u32>,
     /// The app's name in `clearway status`: up to 64 bytes.
     pub app: String,
-    /// Which engine of the daemon to use: its name (`eth0/1`) or number in `clearway status`, or the name
-    /// of a NIC (`eth0`) for any of its engines. By default the daemon chooses the one with the fewest
-    /// apps on its first NIC. An app reaches only what can be reached over its engine's NIC.
+    /// Which engine of the daemon to use: its name (`eth0/1`) or number in `clearway status`, or
+    /// the name of a NIC (`eth0`) for any of its engines. By default the daemon chooses the one
+    /// with the fewest apps on its first NIC. An app reaches only what can be reached over its
+    /// engine's NIC.
     pub engine: Option<String>,
     /// Share the engine with no other app. Refused if there is no engine without apps, or if the
     /// daemon's policy does not allow it.
@@ -57,9 +58,9 @@ pub enum Waiting {
     Yield,
     /// Sleeps at once.
     Block,
-    /// Stays awake while that has paid lately, 100 µs at most, and then sleeps. Awake, it looks again
-    /// and again while the engine runs on another core, and gives this core away at once if the
-    /// engine, or somebody else, wants it.
+    /// Stays awake while that has paid lately, 100 µs at most, and then sleeps. Awake, it looks
+    /// again and again while the engine runs on another core, and gives this core away at once if
+    /// the engine, or somebody else, wants it.
     #[default]
     Adaptive,
 }

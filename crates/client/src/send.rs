@@ -142,8 +142,8 @@ impl Channel {
         Ok(done)
     }
 
-    /// The daemon does not say when it takes a command out of the ring: has it, since there was no room?
-    /// True if there is still none.
+    /// The daemon does not say when it takes a command out of the ring: has it, since there was no
+    /// room? True if there is still none.
     pub(crate) fn is_ring_full(&mut self) -> bool {
         if self.ring_was_full && self.end.has_room() {
             (self.ring_was_full, self.wants_room) = (false, false);

@@ -14,7 +14,8 @@ use crate::connections::IdHasher;
 use crate::session::unexpected;
 use crate::{Channel, Error};
 
-/// Names a virtual interface of a channel. Never used again for another one while the channel lives.
+/// Names a virtual interface of a channel. Never used again for another one while the channel
+/// lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VifId(pub(crate) u32);
 

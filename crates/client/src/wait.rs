@@ -107,7 +107,8 @@ impl Channel {
         result
     }
 
-    /// Says where this app waits. Whether the engine runs on this very processor, as far as is known.
+    /// Says where this app waits. Whether the engine runs on this very processor, as far as is
+    /// known.
     fn engine_is_here(&mut self) -> bool {
         !self.host.is_embedded() && self.end.meet(current_processor())
     }

@@ -233,7 +233,8 @@ fn a_full_pool_blocks_waits_and_tells_when_there_is_room() {
     channel.send(connection, &large).unwrap();
 }
 
-/// Commands that the daemon has no answer to fill it: nothing finishes, and there is room nevertheless.
+/// Commands that the daemon has no answer to fill it: nothing finishes, and there is room
+/// nevertheless.
 #[test]
 fn a_full_ring_tells_when_there_is_room() {
     let daemon = Daemon::start();

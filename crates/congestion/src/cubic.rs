@@ -1,5 +1,5 @@
-//! CUBIC (RFC 9438): by loss and marks, with a window that grows as the cube of the time since the last of
-//! them, and HyStart++ (RFC 9406) to leave slow start before the queue overflows.
+//! CUBIC (RFC 9438): by loss and marks, with a window that grows as the cube of the time since the
+//! last of them, and HyStart++ (RFC 9406) to leave slow start before the queue overflows.
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 
@@ -28,8 +28,8 @@ pub struct Cubic {
     start: HyStart,
 }
 
-/// Windows before the last event, in case that it was for nothing: the window, the slow-start threshold
-/// and the largest.
+/// Windows before the last event, in case that it was for nothing: the window, the slow-start
+/// threshold and the largest.
 #[derive(Clone, Copy, Debug)]
 struct Before(f64, f64, f64);
 
@@ -142,8 +142,8 @@ impl CongestionControl for Cubic {
         }
         let acked = sample.acked_bytes as f64 / self.packet_bytes;
         if self.is_in_slow_start() {
-            // RFC 9406, 4.2: "An implementation SHOULD use HyStart++ only for the initial slow start
-            // (when the ssthresh is at its initial value of arbitrarily high per [RFC5681])".
+            // RFC 9406, 4.2: "An implementation SHOULD use HyStart++ only for the initial slow
+            // start (when the ssthresh is at its initial value of arbitrarily high per [RFC5681])".
             let is_initial = self.slow_start_threshold.is_infinite();
             let divisor = if is_initial { self.start.divisor(sample) } else { 1.0 };
             self.window += acked / divisor;

@@ -1,6 +1,6 @@
-//! Congestion control: how many bytes of a flow may be in flight. Here are the trait and the choice;
-//! `swift` goes by delay, `cubic` by loss. `docs/transport.md` compares them. How a window is spread
-//! over time is in `pacer`. For whoever has acknowledgements: `transport` and `tcp`.
+//! Congestion control: how many bytes of a flow may be in flight. Here are the trait and the
+//! choice; `swift` goes by delay, `cubic` by loss. `docs/transport.md` compares them. How a window
+//! is spread over time is in `pacer`. For whoever has acknowledgements: `transport` and `tcp`.
 #![forbid(unsafe_code)]
 
 use clearway_base::Time;
@@ -61,17 +61,17 @@ pub trait CongestionControl: Send + core::fmt::Debug {
     /// Nothing got through for a long time (RFC 9002, section 7.6).
     fn on_persistent_congestion(&mut self);
 
-    /// TCP's retransmission timer has expired. RFC 5681, section 3.1: "cwnd MUST be set to no more than
-    /// the loss window, LW, which equals 1 full-sized segment".
+    /// TCP's retransmission timer has expired. RFC 5681, section 3.1: "cwnd MUST be set to no more
+    /// than the loss window, LW, which equals 1 full-sized segment".
     fn on_timeout(&mut self);
 
-    /// Nothing was sent for so many retransmission timeouts, and what is known of the path is old. Half of
-    /// the window goes with each (RFC 2861, section 3), down to the initial one, which is RFC 5681's
-    /// "restart window" (section 4.1).
+    /// Nothing was sent for so many retransmission timeouts, and what is known of the path is old.
+    /// Half of the window goes with each (RFC 2861, section 3), down to the initial one, which is
+    /// RFC 5681's "restart window" (section 4.1).
     fn on_idle(&mut self, timeouts: u32);
 
-    /// A new controller goes on with the window of another one. What is larger than the initial window has
-    /// been found by slow start, which is over.
+    /// A new controller goes on with the window of another one. What is larger than the initial
+    /// window has been found by slow start, which is over.
     fn resume(&mut self, window_bytes: u64);
 
     /// The path carries packets of this size from now on.
@@ -114,7 +114,8 @@ impl Congestion {
     }
 }
 
-/// The congestion control of a flow; the default one is kept in the flow itself, where it is at hand.
+/// The congestion control of a flow; the default one is kept in the flow itself, where it is at
+/// hand.
 #[derive(Clone, Debug)]
 pub enum Control {
     /// By delay.

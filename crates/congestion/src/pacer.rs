@@ -1,5 +1,6 @@
-//! Pacing: spreads a window over its round trip (RFC 9002, section 7.7), in bursts that a queue on the
-//! way can take. It also makes windows of less than a packet work: one packet, and then a pause.
+//! Pacing: spreads a window over its round trip (RFC 9002, section 7.7), in bursts that a queue on
+//! the way can take. It also makes windows of less than a packet work: one packet, and then a
+//! pause.
 
 use clearway_base::{MICROSECOND, SECOND, Time};
 
@@ -22,12 +23,13 @@ pub struct Speed {
     pub rtt_ns: u64,
     /// The largest packet.
     pub packet_bytes: u16,
-    /// How long the host leaves the flow alone at a time: as much is sent at once when it comes back.
+    /// How long the host leaves the flow alone at a time: as much is sent at once when it comes
+    /// back.
     pub gap_ns: u64,
 }
 
-/// RFC 9002, 7.7: "Senders SHOULD limit bursts": to what the path carries in this time, which is less
-/// than the queueing delay that congestion control accepts.
+/// RFC 9002, 7.7: "Senders SHOULD limit bursts": to what the path carries in this time, which is
+/// less than the queueing delay that congestion control accepts.
 const BURST_NS: u64 = 50 * MICROSECOND;
 /// "[...] to the initial congestion window"; here down to this on slow paths,
 const BURST_PACKETS_MIN: u64 = 4;
@@ -76,8 +78,8 @@ impl Pacer {
 }
 
 impl Speed {
-    /// RFC 9002, 7.7: "rate = N * congestion_window / smoothed_rtt", with an N of 1.25; but a window
-    /// of less than a packet is a rate, and nothing else limits it.
+    /// RFC 9002, 7.7: "rate = N * congestion_window / smoothed_rtt", with an N of 1.25; but a
+    /// window of less than a packet is a rate, and nothing else limits it.
     fn bytes_per_ns(&self) -> f64 {
         let factor = if self.is_fractional() { 1.0 } else { 1.25 };
         factor * self.window_bytes.max(1) as f64 / self.rtt_ns.max(1) as f64

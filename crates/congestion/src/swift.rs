@@ -1,17 +1,20 @@
-//! Swift: additive increase while the queueing delay is below a target, decrease in proportion to the
-//! excess, at most once per round trip (Kumar et al., "Swift: Delay is Simple and Effective for
-//! Congestion Control in the Datacenter", SIGCOMM 2020, section 3). A window may be less than a packet;
-//! pacing makes it so. Before the first congestion signal the window doubles each round trip.
+//! Swift: additive increase while the queueing delay is below a target, decrease in proportion to
+//! the excess, at most once per round trip (Kumar et al., "Swift: Delay is Simple and Effective for
+//! Congestion Control in the Datacenter", SIGCOMM 2020, section 3). A window may be less than a
+//! packet; pacing makes it so. Before the first congestion signal the window doubles each round
+//! trip.
 //!
 //! Where this differs from the paper, because the paths here may be long, and lossy of themselves:
 //!
 //! - The delay is counted above the lowest round trip seen, not above a figure from the topology.
-//! - Far below the target the window grows by a part of itself. One packet per round trip would take
-//!   minutes to fill 10 Gbit/s over 20 ms. (Timely's hyperactive increase has the same purpose.)
-//! - What counts is the lowest delay of the last half to whole round trip: a queue that stands, not one packet that
-//!   was late. (Copa, Arun and Balakrishnan, NSDI 2018, section 2.1, has the same.)
-//! - A decrease empties the queue before the window grows again, so that flows that begin later see how long the
-//!   path is. Else they would take the others' queue for a part of it, and starve them.
+//! - Far below the target the window grows by a part of itself. One packet per round trip would
+//!   take minutes to fill 10 Gbit/s over 20 ms. (Timely's hyperactive increase has the same
+//!   purpose.)
+//! - What counts is the lowest delay of the last half to whole round trip: a queue that stands, not
+//!   one packet that was late. (Copa, Arun and Balakrishnan, NSDI 2018, section 2.1, has the same.)
+//! - A decrease empties the queue before the window grows again, so that flows that begin later see
+//!   how long the path is. Else they would take the others' queue for a part of it, and starve
+//!   them.
 //! - Loss that comes without delay is no sign of congestion until it is a tenth of all; then
 //!   the window shrinks by the part that was lost.
 
@@ -40,7 +43,8 @@ pub struct Swift {
     starving: Option<(Time, u64)>,
     /// The window that filled the path when there was last a queue.
     full_bytes: f64,
-    /// How fast the window grows beyond that, as a part of itself per round trip; and when that was set.
+    /// How fast the window grows beyond that, as a part of itself per round trip; and when that was
+    /// set.
     growth: f64,
     growth_since: Time,
     /// No second decrease for what was in flight at the first.
@@ -73,7 +77,8 @@ const DRAIN_FACTOR_MIN: f64 = 0.8;
 const DRAIN_PACKETS_MIN: f64 = 4.0;
 /// RFC 8511, section 3.1, for marks, which come from shorter queues than losses do.
 const MARK_FACTOR: f64 = 0.8;
-/// Of the window, per round trip, up to what filled the path when there was last a queue, or nearly so.
+/// Of the window, per round trip, up to what filled the path when there was last a queue, or nearly
+/// so.
 const GROWTH_MAX: f64 = 1.0 / 8.0;
 const NEARLY_FULL: f64 = 0.95;
 /// By how much growth beyond that speeds up per round trip without a queue.
@@ -194,8 +199,8 @@ impl Swift {
         self.growth
     }
 
-    /// Decreases to less than what fills the path without a queue, by no more than half in a round trip:
-    /// one long round trip may also be the host's.
+    /// Decreases to less than what fills the path without a queue, by no more than half in a round
+    /// trip: one long round trip may also be the host's.
     fn drain(&mut self, sample: &AckSample, rtt_ns: f64) {
         let (base_ns, delay_target_ns) = (self.base_rtt_ns as f64, self.delay_target_ns as f64);
         let left = (1.0 - delay_target_ns / base_ns).max(DRAIN_FACTOR_MIN);
@@ -248,7 +253,8 @@ impl CongestionControl for Swift {
             self.judge_loss(sample.now, sample.sent);
         }
         let rtt_ns = self.standing.add(sample);
-        // No target is below this one. Most acknowledgements of a flow with little to send end here.
+        // No target is below this one. Most acknowledgements of a flow with little to send end
+        // here.
         let is_calm = rtt_ns <= self.base_rtt_ns.saturating_add(self.delay_target_ns);
         if !is_calm || self.drains | sample.marked | sample.window_limited {
             self.respond(sample, rtt_ns as f64);

@@ -30,7 +30,8 @@ fn swift() -> Swift {
     Swift::new(PACKET as u16, 50 * MICROSECOND)
 }
 
-/// Round trips of the same length, each with a window of acknowledgements. Returns when the last ended.
+/// Round trips of the same length, each with a window of acknowledgements. Returns when the last
+/// ended.
 fn rounds(control: &mut dyn CongestionControl, mut now_ns: u64, count: u64, rtt_ns: u64) -> u64 {
     for _ in 0..count {
         for _ in 0..(control.window_bytes() / PACKET).max(1) {

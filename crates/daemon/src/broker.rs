@@ -1,4 +1,5 @@
-//! The broker: a process beside the daemon that does the few things which a confined daemon may not.
+//! The broker: a process beside the daemon that does the few things which a confined daemon may
+//! not.
 //!
 //! ```text
 //!  clearwayd       ── one socket per memif client ──▶ broker: connects, gives the connection back
@@ -7,11 +8,12 @@
 //!                                                             configuration, opens the control socket
 //! ```
 //!
-//! The daemon starts it before it confines itself, from its own program, and tells it once what there
-//! is to do (`Task`). From then on nothing that the daemon says can change whom the broker connects to:
-//! each socket stands for one address of the configuration, and a request on it has no content. So a
-//! daemon that has been taken over reaches those addresses and nobody else. The broker runs as the
-//! daemon's user, without capabilities, confined as well (`crate::confinement`), and ends with the daemon.
+//! The daemon starts it before it confines itself, from its own program, and tells it once what
+//! there is to do (`Task`). From then on nothing that the daemon says can change whom the broker
+//! connects to: each socket stands for one address of the configuration, and a request on it has no
+//! content. So a daemon that has been taken over reaches those addresses and nobody else. The
+//! broker runs as the daemon's user, without capabilities, confined as well (`crate::confinement`),
+//! and ends with the daemon.
 
 mod connector;
 mod groups;
@@ -48,8 +50,8 @@ const NOTIFY: &str = "NOTIFY_SOCKET";
 pub(crate) struct Task {
     /// The user to become.
     pub(crate) user: Option<String>,
-    /// The addresses to connect to, each for the socket of the same position. The socket after those
-    /// is for groups.
+    /// The addresses to connect to, each for the socket of the same position. The socket after
+    /// those is for groups.
     pub(crate) connections: Vec<String>,
     /// The configuration, which can be read again.
     pub(crate) config: PathBuf,

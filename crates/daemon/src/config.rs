@@ -70,8 +70,8 @@ pub struct Control {
 /// One NIC and the engines that serve it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Its name in status, logs and `attach`. Its engines are called after it, with their numbers: `eth0/0`,
-    /// `eth0/1`.
+    /// Its name in status, logs and `attach`. Its engines are called after it, with their numbers:
+    /// `eth0/0`, `eth0/1`.
     pub name: String,
     /// What moves the frames.
     pub driver: Driver,
@@ -85,8 +85,8 @@ pub struct Nic {
     pub mtu_bytes: Option<u16>,
     /// The 802.1Q VLAN that frames carry.
     pub vlan: Option<u16>,
-    /// How many engines serve it, each with queues and a thread of its own: 1 to [`ENGINES_MAX`], which
-    /// all NICs together have at most.
+    /// How many engines serve it, each with queues and a thread of its own: 1 to [`ENGINES_MAX`],
+    /// which all NICs together have at most.
     pub engines: usize,
     /// What its engines do when there is nothing to do.
     pub idle: Idle,

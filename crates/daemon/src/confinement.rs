@@ -1,12 +1,12 @@
 //! Confining the daemon, once everything is open: seccomp for system calls, Landlock for files.
 //!
-//! An attacker who has taken over a daemon from the wire or from an app's shared memory finds nothing
-//! to start, no file to read, and no way to get its privileges back. What is refused fails with
-//! `EPERM` (calls) or `EACCES` (files), and a refused call is named in the log, so that one that was
-//! forgotten here is an error with a name and not a dead daemon.
+//! An attacker who has taken over a daemon from the wire or from an app's shared memory finds
+//! nothing to start, no file to read, and no way to get its privileges back. What is refused fails
+//! with `EPERM` (calls) or `EACCES` (files), and a refused call is named in the log, so that one
+//! that was forgotten here is an error with a name and not a dead daemon.
 //!
-//! Called before any thread is started, since both belong to threads and are inherited. A kernel that
-//! cannot do one of them is no reason not to start: the log and `clearway status` say so.
+//! Called before any thread is started, since both belong to threads and are inherited. A kernel
+//! that cannot do one of them is no reason not to start: the log and `clearway status` say so.
 
 mod calls;
 mod files;
@@ -35,8 +35,8 @@ const ON: &str = "on";
 pub(crate) const STILL_ROOT: &str = "it runs as root; make a user for it (useradd --system --user-group \
      --no-create-home --shell /usr/sbin/nologin clearway), or name one as `user` in the \
      configuration";
-/// DPDK starts its threads when it opens its devices, which it cannot do confined. They keep what root has,
-/// and it is they who set up links (memif) and handle interrupts.
+/// DPDK starts its threads when it opens its devices, which it cannot do confined. They keep what
+/// root has, and it is they who set up links (memif) and handle interrupts.
 const NOT_DPDK: &str = ", except for DPDK's own threads, which are started before";
 
 impl Confinement {

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! One request of a session is worked on at a time, and its socket is not read meanwhile: so a
-//! flood waits in the sender's own socket buffer, and the memory that a session can take is bounded.
+//! flood waits in the sender's own socket buffer, and the memory that a session can take is
+//! bounded.
 
 mod admission;
 mod attach;
@@ -73,8 +74,8 @@ use workers::Workers;
 const SHUTDOWN_TIME: Duration = Duration::from_secs(3);
 /// Events taken from the kernel per wait.
 const EVENTS_PER_WAIT: usize = 64;
-/// Peers that are not served and wait to be told why, when they ask for something. More are told and
-/// closed at once, which their first request may race with.
+/// Peers that are not served and wait to be told why, when they ask for something. More are told
+/// and closed at once, which their first request may race with.
 const REFUSED_MAX: usize = 64;
 /// Of these, one user's.
 const REFUSED_PER_USER_MAX: usize = 8;
@@ -83,7 +84,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted per wake-up, so that a flood of them leaves time for the others.
 const ACCEPTS_PER_WAKE: usize = 16;
 
-/// Tokens in the epoll set. The kernel's neighbours and news, engines and sessions each have a range.
+/// Tokens in the epoll set. The kernel's neighbours and news, engines and sessions each have a
+/// range.
 const LISTENER: u64 = 0;
 const STOP: u64 = 1;
 const SIGNALS: u64 = 2;
@@ -460,8 +462,8 @@ impl ControlPlane {
         epoll::add(&self.epoll, descriptor, epoll::EventData::new_u64(token), flags)
     }
 
-    /// Reads a session's socket, or leaves it alone while its request is worked on, or waits for room
-    /// in it. That the app has gone is noticed in any case.
+    /// Reads a session's socket, or leaves it alone while its request is worked on, or waits for
+    /// room in it. That the app has gone is noticed in any case.
     fn watch_again(&self, token: u64) {
         let Some(session) = self.sessions.get(&token) else { return };
         let flags = epoll::EventFlags::RDHUP | session.waits_for();

@@ -1,9 +1,10 @@
 //! Filters as the policy and apps write them: the language of `clearway_classify`, with the word
 //! `own` for each of the host's addresses on the NIC that it is about.
 //!
-//! `dst host own and udp dst port 5353`, on a NIC with `10.0.0.2/24` and `fd00::2/64`, is two filters,
-//! one for each address. Where `own` stands several times, it is the same address. A filter that makes no
-//! sense for an address (`ip dst host own`, for an IPv6 one) is not there for it.
+//! `dst host own and udp dst port 5353`, on a NIC with `10.0.0.2/24` and `fd00::2/64`, is two
+//! filters, one for each address. Where `own` stands several times, it is the same address. A
+//! filter that makes no sense for an address (`ip dst host own`, for an IPv6 one) is not there for
+//! it.
 
 mod mirror;
 

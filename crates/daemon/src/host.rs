@@ -236,9 +236,9 @@ fn confined(config: &Config) -> Confinement {
     }
 }
 
-/// Runs several hosts on this process: all their engines in turn on the calling thread, each control
-/// plane on a thread of its own. This is how a benchmark has both ends of a wire on one core.
-/// Returns as [`run`] does.
+/// Runs several hosts on this process: all their engines in turn on the calling thread, each
+/// control plane on a thread of its own. This is how a benchmark has both ends of a wire on one
+/// core. Returns as [`run`] does.
 pub fn run_together(hosts: Vec<Host>, idle: Idle, clock: Clock) -> Result<(), Error> {
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;
     let mut signals = Some(signals);

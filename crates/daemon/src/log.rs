@@ -1,7 +1,7 @@
 //! Where log lines go and how they look: standard error, never standard output.
 //!
-//! A line is one event, whatever names and errors are in it: `crate::text` writes out what could look
-//! like another line, or play with the terminal that shows it.
+//! A line is one event, whatever names and errors are in it: `crate::text` writes out what could
+//! look like another line, or play with the terminal that shows it.
 
 use std::sync::OnceLock;
 

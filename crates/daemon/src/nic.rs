@@ -41,8 +41,8 @@ pub(crate) struct KernelSide {
     pub(crate) follower: Option<Follower>,
 }
 
-/// Opens a NIC and has packets to `udp_port` steered to it. A memif client connects by `connector`, if
-/// there is one.
+/// Opens a NIC and has packets to `udp_port` steered to it. A memif client connects by `connector`,
+/// if there is one.
 pub(crate) fn open(
     nic: &Nic,
     udp_port: u16,

@@ -58,8 +58,8 @@ impl Peer {
         groups
     }
 
-    /// Asks the user database for somebody who is not in it, so that all parts of it that the C library
-    /// loads when they are first needed are there before that is forbidden.
+    /// Asks the user database for somebody who is not in it, so that all parts of it that the C
+    /// library loads when they are first needed are there before that is forbidden.
     pub(crate) fn prepare_groups() {
         let nobody = Uid::from_raw(NO_USER);
         let _ = User::from_uid(nobody);

@@ -33,8 +33,8 @@ pub(crate) struct OwnUser {
 }
 
 impl OwnUser {
-    /// The user that this process has to become; `None` if it is root's no longer, or if root it has to
-    /// stay.
+    /// The user that this process has to become; `None` if it is root's no longer, or if root it
+    /// has to stay.
     pub(crate) fn wanted(config: &Config) -> io::Result<Option<Self>> {
         if !Uid::effective().is_root() {
             return Ok(None);
@@ -54,8 +54,8 @@ impl OwnUser {
         Ok(Some(Self { name: name.to_owned(), user: user.uid, group: user.gid, groups }))
     }
 
-    /// Makes the directory of `socket`, if it is missing, so that this user can remove the socket at
-    /// the end.
+    /// Makes the directory of `socket`, if it is missing, so that this user can remove the socket
+    /// at the end.
     pub(crate) fn make_directory(&self, socket: &Path) -> io::Result<()> {
         let Some(directory) = socket.parent() else { return Ok(()) };
         match std::fs::DirBuilder::new().mode(0o755).create(directory) {
@@ -70,7 +70,8 @@ impl OwnUser {
         std::os::unix::fs::lchown(socket, Some(self.user.as_raw()), Some(self.group.as_raw()))
     }
 
-    /// Becomes this user for good, and keeps the permitted capabilities, none of which is effective.
+    /// Becomes this user for good, and keeps the permitted capabilities, none of which is
+    /// effective.
     fn become_it(&self) -> io::Result<()> {
         set_keep_capabilities(true)?;
         setgroups(&self.groups)?;
@@ -110,8 +111,8 @@ pub(crate) fn kernel_version() -> Option<(u32, u32)> {
     Some((numbers.next()?, numbers.next()?))
 }
 
-/// Becomes `user`, if one is given, and keeps only what this configuration needs, for this thread and
-/// all that it starts.
+/// Becomes `user`, if one is given, and keeps only what this configuration needs, for this thread
+/// and all that it starts.
 pub(crate) fn drop_unneeded(config: &Config, user: Option<&OwnUser>) -> io::Result<()> {
     keep_only(needed(config), user)
 }

@@ -34,8 +34,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Binds `path`. If the policy lets others in, every user may connect (and is then checked by its
-    /// credentials); otherwise only the daemon's own.
+    /// Binds `path`. If the policy lets others in, every user may connect (and is then checked by
+    /// its credentials); otherwise only the daemon's own.
     pub(crate) fn bind(path: &Path, policy: &Policy) -> Result<Self, Error> {
         let failed = |action: &str, source: io::Error| Error::System {
             action: format!("cannot {action} the control socket {}", path.display()),

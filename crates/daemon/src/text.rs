@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind, Write};
 
 /// The text with everything written out (`\u001b`) that could end a line, move the cursor, or show
-/// characters in another order than they stand: so it cannot pass for a line of somebody else. What is
-/// written out stays what it was where the text is JSON.
+/// characters in another order than they stand: so it cannot pass for a line of somebody else. What
+/// is written out stays what it was where the text is JSON.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     escaped_but(text, |_| false)

@@ -1,4 +1,5 @@
-//! The engine that takes its turns when the app calls, and the little that is left of a control plane.
+//! The engine that takes its turns when the app calls, and the little that is left of a control
+//! plane.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -26,8 +26,8 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host on `queues`, with these addresses and the lengths of their networks' prefixes. Ethernet
-    /// address and MTU are the NIC's; there are no routes to other networks.
+    /// A host on `queues`, with these addresses and the lengths of their networks' prefixes.
+    /// Ethernet address and MTU are the NIC's; there are no routes to other networks.
     ///
     /// # Panics
     /// If there is no queue.

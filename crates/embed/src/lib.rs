@@ -16,14 +16,16 @@
 //! # }
 //! ```
 //!
-//! The [`Channel`] is the one of `clearway-client`, and so are its calls. The engine works while one
-//! of them runs: a call that sends lets it send, and one that waits lets it do whatever there is to do
-//! until the call has what it waits for. An app that does something else for long keeps its peers waiting,
-//! for their acknowledgements too: they think that packets were lost after some milliseconds, and that the app is gone
-//! after the keep-alive. It can call [`Channel::flush`] in between.
+//! The [`Channel`] is the one of `clearway-client`, and so are its calls. The engine works while
+//! one of them runs: a call that sends lets it send, and one that waits lets it do whatever there
+//! is to do until the call has what it waits for. An app that does something else for long keeps
+//! its peers waiting, for their acknowledgements too: they think that packets were lost after some
+//! milliseconds, and that the app is gone after the keep-alive. It can call [`Channel::flush`] in
+//! between.
 //!
-//! What a daemon would have to arbitrate is not here: virtual interfaces and captures; more than one app;
-//! an address that the kernel has as well. On the wire nobody can tell an embedded engine from a daemon.
+//! What a daemon would have to arbitrate is not here: virtual interfaces and captures; more than
+//! one app; an address that the kernel has as well. On the wire nobody can tell an embedded engine
+//! from a daemon.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Two engines, joined by a wire in memory, and their apps in one thread, for counting instructions:
+//! Two engines, joined by a wire in memory, and their apps in one thread, for counting
+//! instructions:
 //!
 //! ```sh
 //! cargo build --release -p clearway-engine --example turns
@@ -6,10 +7,10 @@
 //! valgrind --tool=callgrind target/release/examples/turns frames 64 20000
 //! ```
 //!
-//! `message`: so many messages of so many bytes there and back, one after the other. `frames`: so many
-//! bursts of 32 frames of so many bytes from a virtual interface over the wire to another one. What is
-//! counted is both engines and both apps; setting up is the same whatever the number is, so the difference of two
-//! numbers tells what one costs.
+//! `message`: so many messages of so many bytes there and back, one after the other. `frames`: so
+//! many bursts of 32 frames of so many bytes from a virtual interface over the wire to another one.
+//! What is counted is both engines and both apps; setting up is the same whatever the number is, so
+//! the difference of two numbers tells what one costs.
 
 #[path = "../tests/world/mod.rs"]
 mod world;

@@ -111,7 +111,8 @@ impl Captures {
         self.captures.push(Capture::new(channel, id, spec, engine));
     }
 
-    /// Ends a capture, of this engine or of another, and tells its app why if there is something to tell.
+    /// Ends a capture, of this engine or of another, and tells its app why if there is something to
+    /// tell.
     pub(crate) fn close(
         &mut self,
         channels: &mut Channels,

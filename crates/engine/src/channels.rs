@@ -19,8 +19,8 @@ pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
 use parking::Attention;
 
-/// Connections whose apps are told, in a turn without other work, of sends that no message has told of:
-/// a few microseconds.
+/// Connections whose apps are told, in a turn without other work, of sends that no message has told
+/// of: a few microseconds.
 const SENT_TOLD_PER_TURN: usize = 256;
 
 counters! {
@@ -145,8 +145,8 @@ pub(crate) struct Told {
 }
 
 impl Channels {
-    /// Ends a turn: wakes apps that have something new. The engine runs on `processor`, if it has a thread of
-    /// its own.
+    /// Ends a turn: wakes apps that have something new. The engine runs on `processor`, if it has a
+    /// thread of its own.
     pub(crate) fn end_turn(&mut self, now: Time, is_idle: bool, processor: Option<u32>) -> Told {
         let (mut told, mut tellable) = (Told::default(), SENT_TOLD_PER_TURN);
         for index in 0..self.polled_count() {

@@ -1,5 +1,5 @@
-//! What the components of an engine have in common: the apps' channels, the host's IP layers, the lanes to the
-//! other engines, the switch, and who watches. A component is lent it for each call.
+//! What the components of an engine have in common: the apps' channels, the host's IP layers, the
+//! lanes to the other engines, the switch, and who watches. A component is lent it for each call.
 
 use clearway_base::{Time, counters};
 use clearway_channel::FrameRefusal;
@@ -82,8 +82,9 @@ impl Common {
         self.host.own_mut()
     }
 
-    /// Sends a frame of the host itself, which `fill` writes as for [`Queue::transmit`]: to the NIC, or to
-    /// whom on this host it is for, or both. `Nothing` says that it was not for the NIC, if there was one.
+    /// Sends a frame of the host itself, which `fill` writes as for [`Queue::transmit`]: to the
+    /// NIC, or to whom on this host it is for, or both. `Nothing` says that it was not for the NIC,
+    /// if there was one.
     #[inline]
     pub fn send(
         &mut self,
@@ -109,23 +110,23 @@ impl Common {
         self.switch.has_copies() || self.captures.any()
     }
 
-    /// The same as [`Common::leave`] for a frame of the host itself, which concerns `party`. Returns its
-    /// length if it is for the NIC, else 0.
+    /// The same as [`Common::leave`] for a frame of the host itself, which concerns `party`.
+    /// Returns its length if it is for the NIC, else 0.
     pub(crate) fn leave_host(&mut self, now: Time, frame: &[u8], party: Option<Party>) -> usize {
         if frame.is_empty() {
             return 0;
         }
-        // An error says that there is no such service here, and then the frame is lost as it would be on the
-        // wire.
+        // An error says that there is no such service here, and then the frame is lost as it would
+        // be on the wire.
         match self.leave(now, None, party, frame, &Digest::of(frame)) {
             Ok(true) => frame.len(),
             Ok(false) | Err(_) => 0,
         }
     }
 
-    /// A frame of this host is on its way out, from a VIF or from the host itself: what is for this host comes
-    /// back in, and those who watch see it. True if it is for the NIC, too. An error says that it is for this
-    /// host, but for nobody here.
+    /// A frame of this host is on its way out, from a VIF or from the host itself: what is for this
+    /// host comes back in, and those who watch see it. True if it is for the NIC, too. An error
+    /// says that it is for this host, but for nobody here.
     pub(crate) fn leave(
         &mut self,
         now: Time,

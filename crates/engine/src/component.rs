@@ -1,4 +1,5 @@
-//! What an engine is composed of: components, each of which owns its state, and what they have in common.
+//! What an engine is composed of: components, each of which owns its state, and what they have in
+//! common.
 //!
 //! ```text
 //!            commands     ┌───────────────── Engine::turn ─────────────────┐   frames
@@ -8,14 +9,15 @@
 //!                         └─────────────────────────────────────────────────┘
 //! ```
 //!
-//! A component is a value with the four parts of a turn: [`Component::command`], [`Component::receive`],
-//! [`Component::handle_timeouts`], [`Component::transmit`]. It knows no other component: what it needs
-//! beside its own state it is lent ([`Common`]), and what it sends for this host comes back to whose it is as
-//! what comes from the wire does (`loopback.rs`). Which frames are whose the switch says, and nobody else.
+//! A component is a value with the four parts of a turn: [`Component::command`],
+//! [`Component::receive`], [`Component::handle_timeouts`], [`Component::transmit`]. It knows no
+//! other component: what it needs beside its own state it is lent ([`Common`]), and what it sends
+//! for this host comes back to whose it is as what comes from the wire does (`loopback.rs`). Which
+//! frames are whose the switch says, and nobody else.
 //!
-//! To add a protocol: a component, a [`Service`](crate::Service) with its entries (`services.rs`), and a line in
-//! each part of the turn (`engine.rs`). `tests/echo.rs` has the smallest that there can be; it comes as the
-//! extra component that an engine may have, so that it needs neither.
+//! To add a protocol: a component, a [`Service`](crate::Service) with its entries (`services.rs`),
+//! and a line in each part of the turn (`engine.rs`). `tests/echo.rs` has the smallest that there
+//! can be; it comes as the extra component that an engine may have, so that it needs neither.
 
 use clearway_base::Time;
 use clearway_channel::Command;
@@ -23,13 +25,14 @@ use clearway_nic::Queue;
 
 use crate::common::{Common, Via};
 
-/// A part of an engine with a protocol of its own. Calls come in the order of a turn: commands, frames,
-/// timeouts, and then what there is to send.
+/// A part of an engine with a protocol of its own. Calls come in the order of a turn: commands,
+/// frames, timeouts, and then what there is to send.
 pub trait Component {
     /// Which of its owners in the switch's table a frame is for; `()` if there is one only.
     type Owner: Copy;
 
-    /// Of the packets to the host's own addresses, those that are for this component, in the words of
+    /// Of the packets to the host's own addresses, those that are for this component, in the words
+    /// of
     /// [`clearway_classify::Filter`]: for the extra component of an engine, which no service names.
     fn receives(&self) -> &[&'static str] {
         &[]
@@ -71,7 +74,8 @@ pub struct Outlet<'a> {
     pub queue: &'a mut dyn Queue,
     /// About so many frames at most.
     pub budget: usize,
-    /// No other component has something to send in this turn: what is queued may be flushed at once.
+    /// No other component has something to send in this turn: what is queued may be flushed at
+    /// once.
     pub is_last: bool,
 }
 

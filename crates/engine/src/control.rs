@@ -76,8 +76,8 @@ pub enum Request {
         /// What is to be seen.
         spec: Box<CaptureSpec>,
     },
-    /// Take note of a virtual interface that another engine of the NIC serves, so that its frames find
-    /// it. Answered by [`Event::VifOpened`].
+    /// Take note of a virtual interface that another engine of the NIC serves, so that its frames
+    /// find it. Answered by [`Event::VifOpened`].
     NoteVif {
         /// The index of that engine among the host's.
         engine: usize,
@@ -88,7 +88,8 @@ pub enum Request {
         /// What it may receive and send.
         spec: Box<VifSpec>,
     },
-    /// Show a capture of another engine of the NIC what passes here. Answered by [`Event::VifOpened`].
+    /// Show a capture of another engine of the NIC what passes here. Answered by
+    /// [`Event::VifOpened`].
     NoteCapture {
         /// The index of that engine among the host's.
         engine: usize,
@@ -109,8 +110,8 @@ pub enum Request {
         /// Its index among the host's; `None`: nobody elsewhere any more.
         engine: Option<usize>,
     },
-    /// Close a virtual interface or a capture, of this engine or of another that it has taken note of. What it has submitted and is not sent is dropped.
-    /// Answered by [`Event::VifClosed`].
+    /// Close a virtual interface or a capture, of this engine or of another that it has taken note
+    /// of. What it has submitted and is not sent is dropped. Answered by [`Event::VifClosed`].
     CloseVif {
         /// The channel.
         channel: u32,
@@ -119,8 +120,8 @@ pub enum Request {
         /// If it was not the app that wanted this: why, which the app is told.
         told: Option<Code>,
     },
-    /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its VLAN
-    /// and whether the kernel shares it are as they were.
+    /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its
+    /// VLAN and whether the kernel shares it are as they were.
     Network(Box<ip::Config>),
     /// Those of a NIC that other engines of the host serve.
     NetworkElsewhere {

@@ -1,12 +1,12 @@
 //! One engine: a single-threaded task that owns queues of a NIC, its flows, its apps' channels and
-//! its timers, and shares nothing. Where several serve a NIC, lanes between them carry what came to the
-//! wrong one.
+//! its timers, and shares nothing. Where several serve a NIC, lanes between them carry what came to
+//! the wrong one.
 //!
-//! A turn (ARCHITECTURE.md, "The life of a message") takes one item from the mailbox, commands, received frames,
-//! timers, and sends. It never blocks, locks or waits; it returns how much it did.
+//! A turn (ARCHITECTURE.md, "The life of a message") takes one item from the mailbox, commands,
+//! received frames, timers, and sends. It never blocks, locks or waits; it returns how much it did.
 //!
-//! This file is the engine and its turn, which composes the components (`component.rs`); `engine/` has what is
-//! between them: whose a command is, whose a frame is, and what is told to whom.
+//! This file is the engine and its turn, which composes the components (`component.rs`); `engine/`
+//! has what is between them: whose a command is, whose a frame is, and what is told to whom.
 
 mod arrivals;
 mod audit;
@@ -79,7 +79,8 @@ pub struct Turn {
     pub told_neighbour: bool,
 }
 
-/// One engine. Made on one thread, run on another by [`crate::Group`]. It may have an extra component.
+/// One engine. Made on one thread, run on another by [`crate::Group`]. It may have an extra
+/// component.
 pub struct Engine<X = NoExtra> {
     queues: Queues,
     /// Where copies come of what goes to others.
@@ -103,8 +104,8 @@ pub struct Engine<X = NoExtra> {
     turns_busy: u64,
 }
 
-/// All of an engine but its queues, so that a queue can hand frames to it: its components, and what composes
-/// them.
+/// All of an engine but its queues, so that a queue can hand frames to it: its components, and what
+/// composes them.
 struct Core<X> {
     config: EngineConfig,
     common: Common,
@@ -138,9 +139,9 @@ impl Engine {
         Self::with_extra(config, queues, NoExtra, seed, secret, now)
     }
 
-    /// The engines of one NIC, each with its control, on the queues of each; the first of those sends.
-    /// They are called after `config`, with their numbers: `eth0/0`. Whatever one is asked to listen on,
-    /// open or capture, the others have to be asked to note.
+    /// The engines of one NIC, each with its control, on the queues of each; the first of those
+    /// sends. They are called after `config`, with their numbers: `eth0/0`. Whatever one is asked
+    /// to listen on, open or capture, the others have to be asked to note.
     ///
     /// # Panics
     /// If there is no engine, or more than 64.
@@ -154,9 +155,10 @@ impl Engine {
         Self::of_host(vec![(config.clone(), queues)], seed, secret, now)
     }
 
-    /// The same for all NICs of a host: first the engines of the first, then those of the next. What an
-    /// app is to reach over any of them, it reaches from each engine. Whatever one is asked to listen on,
-    /// all others have to be asked to note; what it is asked to open or capture, those of its NIC.
+    /// The same for all NICs of a host: first the engines of the first, then those of the next.
+    /// What an app is to reach over any of them, it reaches from each engine. Whatever one is asked
+    /// to listen on, all others have to be asked to note; what it is asked to open or capture,
+    /// those of its NIC.
     ///
     /// # Panics
     /// If there is no engine, or more than 64.
@@ -283,9 +285,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         &self.core.config.name
     }
 
-    /// Has the engine look at copies that come by a queue of their own: of frames that go to others, such
-    /// as the kernel. They are shown to virtual interfaces that want some, here and at the other engines
-    /// of the NIC, and learnt from; they belong to nobody and are not answered.
+    /// Has the engine look at copies that come by a queue of their own: of frames that go to
+    /// others, such as the kernel. They are shown to virtual interfaces that want some, here and at
+    /// the other engines of the NIC, and learnt from; they belong to nobody and are not answered.
     pub fn set_copies(&mut self, copies: Box<dyn Queue>) -> io::Result<()> {
         if let Some(fd) = copies.wait_fd() {
             let data = epoll::EventData::new_u64(0);
@@ -295,21 +297,22 @@ impl<X: Component<Owner = ()>> Engine<X> {
         Ok(())
     }
 
-    /// Switches checking off, or on again. For benchmarks: no configuration and no request leads here.
+    /// Switches checking off, or on again. For benchmarks: no configuration and no request leads
+    /// here.
     pub fn set_checks(&mut self, checks: Checks) {
         self.core.frames.checks = checks;
     }
 
-    /// True after [`crate::Request::Shutdown`], once the control plane has been told everything: the
-    /// engine is not to be run any more.
+    /// True after [`crate::Request::Shutdown`], once the control plane has been told everything:
+    /// the engine is not to be run any more.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.has_ended && !self.mailbox.has_waiting()
     }
 
-    /// Whoever runs the engine has left it alone because there was nothing to do, and not because its core
-    /// was wanted: what comes in the next turn has come just now. Else it is taken to have waited since
-    /// the last turn, which is a delay, but none of the network.
+    /// Whoever runs the engine has left it alone because there was nothing to do, and not because
+    /// its core was wanted: what comes in the next turn has come just now. Else it is taken to have
+    /// waited since the last turn, which is a delay, but none of the network.
     pub const fn rested(&mut self) {
         self.has_rested = true;
     }
@@ -319,8 +322,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         self.core.processor = Some(processor);
     }
 
-    /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by now, and
-    /// then what there is to send.
+    /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by
+    /// now, and then what there is to send.
     pub fn turn(&mut self, now: Time) -> Turn {
         let mut work = 0;
         if !self.mailbox.is_empty() {
@@ -355,8 +358,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         Turn { is_busy, told_apps: told.apps, told_neighbour: told.neighbour }
     }
 
-    /// The part of a turn that an app waits for which has just submitted something: its commands are
-    /// taken, and what they send leaves. All else is left to the next turn, which has to be soon.
+    /// The part of a turn that an app waits for which has just submitted something: its commands
+    /// are taken, and what they send leaves. All else is left to the next turn, which has to be
+    /// soon.
     pub(crate) fn send(&mut self, now: Time) {
         self.core.take_commands(now);
         self.transmit(now);

@@ -1,8 +1,8 @@
-//! Virtual interfaces (VIFs): frames that apps send and receive as they are. What a VIF receives is gathered
-//! into a burst in its app's pool; what it sends is in `transmit`.
+//! Virtual interfaces (VIFs): frames that apps send and receive as they are. What a VIF receives is
+//! gathered into a burst in its app's pool; what it sends is in `transmit`.
 //!
-//! *Not* here: which frames are a VIF's and what it may send, which the switch knows; and who may open which VIF
-//! (the control plane).
+//! *Not* here: which frames are a VIF's and what it may send, which the switch knows; and who may
+//! open which VIF (the control plane).
 
 mod staging;
 mod transmit;
@@ -55,8 +55,8 @@ pub(crate) struct Frames {
 impl Component for Frames {
     type Owner = VifKey;
 
-    /// Takes a burst that an app has submitted. One for a VIF that the app does not have is dropped:
-    /// it may have been closed meanwhile.
+    /// Takes a burst that an app has submitted. One for a VIF that the app does not have is
+    /// dropped: it may have been closed meanwhile.
     fn command(&mut self, common: &mut Common, _: Time, channel: u32, command: Command) {
         let Command::SendFrames { vif: id, offset, length, count } = command else { return };
         let Some(key) = self.keys.get(&(channel, id)).copied() else {
@@ -133,8 +133,8 @@ impl Frames {
         self.vifs[slot as usize] = Some(Vif::new(channel, id, spec, entry, now));
     }
 
-    /// Closes a VIF of a channel, and tells its app why if there is something to tell; nothing if there is
-    /// none. True if there was one.
+    /// Closes a VIF of a channel, and tells its app why if there is something to tell; nothing if
+    /// there is none. True if there was one.
     pub(crate) fn close(
         &mut self,
         common: &mut Common,

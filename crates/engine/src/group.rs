@@ -11,15 +11,15 @@ use crate::idle::{Idle, Idler, Step};
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
 
-/// How often an engine looks whether someone whose ring was full, an app or the control plane, has read
-/// some of it.
+/// How often an engine looks whether someone whose ring was full, an app or the control plane, has
+/// read some of it.
 const ROOM_NS: u64 = 1_000_000;
 
 /// After so long without a whole turn, [`Group::send`] is one: some round trips of a fast network.
 const WHOLE_TURN_NS: u64 = 10_000;
 
-/// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter where that
-/// is reliable, and the kernel's monotonic clock elsewhere.
+/// The clock of a host: monotonic, read once per turn. It is the processor's time-stamp counter
+/// where that is reliable, and the kernel's monotonic clock elsewhere.
 #[derive(Clone, Debug)]
 pub struct Clock {
     clock: quanta::Clock,
@@ -81,7 +81,8 @@ impl Group {
                 continue;
             }
             match idler.step(now) {
-                // No `pause`: hypervisors take a tight loop of them for a spinning lock and step in.
+                // No `pause`: hypervisors take a tight loop of them for a spinning lock and step
+                // in.
                 Step::Spin => {}
                 Step::Yield => {
                     let before = self.clock.now();
@@ -111,9 +112,10 @@ impl Group {
         self.turn_at(self.clock.now())
     }
 
-    /// For whoever runs the engines itself and has just given them commands: sends what they want sent.
-    /// That is less than a turn, and an app that answers what it receives waits for it; but it is a
-    /// whole one if the last is some time ago, so that an app that only sends is served, too.
+    /// For whoever runs the engines itself and has just given them commands: sends what they want
+    /// sent. That is less than a turn, and an app that answers what it receives waits for it; but
+    /// it is a whole one if the last is some time ago, so that an app that only sends is served,
+    /// too.
     #[inline]
     pub fn send(&mut self) {
         let now = self.clock.now();

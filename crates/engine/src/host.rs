@@ -1,21 +1,21 @@
-//! The host: its addresses, routes and neighbours on each of its NICs, and its own protocols, which are ARP,
-//! neighbour discovery, ICMP, and the refusal of datagrams that nobody wants.
+//! The host: its addresses, routes and neighbours on each of its NICs, and its own protocols, which
+//! are ARP, neighbour discovery, ICMP, and the refusal of datagrams that nobody wants.
 //!
-//! An engine has one NIC of its own; the host's others are served by engines of their own. What an app reaches
-//! over them it reaches from here as well: the flow is its own engine's, and its packets go by the lane to an
-//! engine of the NIC, and come from there.
+//! An engine has one NIC of its own; the host's others are served by engines of their own. What an
+//! app reaches over them it reaches from here as well: the flow is its own engine's, and its
+//! packets go by the lane to an engine of the NIC, and come from there.
 //!
 //! ```text
 //!  app ⇄ this engine ── Transmit ───▶ engine of the other NIC ⇄ its queue ⇄ wire
 //!                    ◀─ Overheard ──
 //! ```
 //!
-//! This engine knows of the other NIC what each of its engines knows: addresses, routes, and neighbours,
-//! of whom it hears when they do. So the frames that it hands over are complete, and what it is handed is
-//! as it came.
+//! This engine knows of the other NIC what each of its engines knows: addresses, routes, and
+//! neighbours, of whom it hears when they do. So the frames that it hands over are complete, and
+//! what it is handed is as it came.
 //!
-//! *Not* here: who owns a frame that comes (that engine's table says so), and virtual interfaces, which
-//! are of one NIC.
+//! *Not* here: who owns a frame that comes (that engine's table says so), and virtual interfaces,
+//! which are of one NIC.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -119,8 +119,8 @@ impl Host {
         self.is_own(address) || address.is_loopback()
     }
 
-    /// The best NIC to `peer`: by the longest prefix, then the lowest metric, then this engine's own,
-    /// and the first of the configuration. `None` if there is no route.
+    /// The best NIC to `peer`: by the longest prefix, then the lowest metric, then this engine's
+    /// own, and the first of the configuration. `None` if there is no route.
     pub(crate) fn nic_to(&self, peer: IpAddr) -> Option<Nic> {
         let own = self.own.rank(peer).map(|rank| (rank, Nic::Own));
         let others = self.others.iter().enumerate();
@@ -191,8 +191,8 @@ impl Host {
         self.interface(other.map_or(Nic::Own, Nic::Other)).learn(now, address, mac);
     }
 
-    /// The next neighbour that the control plane is to ask the kernel for, and the number of the NIC if it is
-    /// another.
+    /// The next neighbour that the control plane is to ask the kernel for, and the number of the
+    /// NIC if it is another.
     pub(crate) fn poll_wanted(&mut self) -> Option<(Option<usize>, IpAddr)> {
         if let Some(address) = self.own.poll_wanted() {
             return Some((None, address));
@@ -202,8 +202,8 @@ impl Host {
         self.others.iter_mut().find_map(wanted)
     }
 
-    /// The next neighbour of which no answer is expected any more: on which NIC, and whether its address is
-    /// known now.
+    /// The next neighbour of which no answer is expected any more: on which NIC, and whether its
+    /// address is known now.
     #[inline]
     pub(crate) fn poll_settled(&mut self) -> Option<(Nic, IpAddr, bool)> {
         if let Some((address, is_known)) = self.own.poll_settled() {
@@ -217,8 +217,8 @@ impl Host {
 
     // ---- its own protocols ----
 
-    /// Takes a frame for one of the host's own protocols. Bad news about a packet are for the component that
-    /// has sent it. What is dropped is counted.
+    /// Takes a frame for one of the host's own protocols. Bad news about a packet are for the
+    /// component that has sent it. What is dropped is counted.
     pub(crate) fn receive<'a>(
         &mut self,
         now: Time,
@@ -231,8 +231,8 @@ impl Host {
         })
     }
 
-    /// The same of a frame that another engine has been given, over this NIC or over another: it is learnt
-    /// from, but not answered and not counted.
+    /// The same of a frame that another engine has been given, over this NIC or over another: it is
+    /// learnt from, but not answered and not counted.
     pub(crate) fn overhear<'a>(
         &mut self,
         now: Time,

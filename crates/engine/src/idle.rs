@@ -11,8 +11,8 @@ pub enum Idle {
     /// something, and else every ten microseconds. For cores that engine and apps share.
     Yield,
     /// Sleeps when there is nothing to do, until a doorbell, a frame or a timer. It stays awake for
-    /// some microseconds first, like `Yield`, if work has lately come that soon, as in a conversation of
-    /// short messages: a sleep would then end before the core has fallen asleep.
+    /// some microseconds first, like `Yield`, if work has lately come that soon, as in a
+    /// conversation of short messages: a sleep would then end before the core has fallen asleep.
     Block,
     /// Stays awake like `Yield` at first, then sleeps. It stays awake the shorter the less that has
     /// been worth lately.

@@ -7,8 +7,8 @@
 //!                 flush ──▶ door of engine 1: which lanes have something; a bell if it sleeps
 //! ```
 //!
-//! A lane is as a wire is: what finds it full is dropped and counted, and whoever needs more than that
-//! (messages) recovers it. Buffers are made when they are first needed and then go round.
+//! A lane is as a wire is: what finds it full is dropped and counted, and whoever needs more than
+//! that (messages) recovers it. Buffers are made when they are first needed and then go round.
 //!
 //! *Not* here: what the frames mean, which is `relay.rs` and `engine/parcels.rs`.
 
@@ -61,8 +61,8 @@ pub(crate) enum What {
     Arrival,
     /// A VIF of yours wants a copy.
     Copy,
-    /// It came for this service of the host, to the NIC of the engine that hands it over; learn from
-    /// it, and do not answer for that NIC.
+    /// It came for this service of the host, to the NIC of the engine that hands it over; learn
+    /// from it, and do not answer for that NIC.
     Overheard(Service),
     /// Send it over your NIC.
     Transmit,
@@ -221,8 +221,8 @@ impl Lanes {
         }
     }
 
-    /// Whether the buffers in each lane from here are all that were made for it, while no engine is at its
-    /// turn.
+    /// Whether the buffers in each lane from here are all that were made for it, while no engine is
+    /// at its turn.
     pub(crate) fn audit(&self) -> Result<(), String> {
         for (engine, (ring, made)) in self.outward.iter().zip(&self.made).enumerate() {
             let (full, empty) = (ring.full.len(), ring.empty.len());
@@ -275,8 +275,8 @@ impl Lanes {
     /// Announces sleep: from now on others ring. False if something has come already.
     pub(crate) fn arm(&mut self) -> bool {
         let door = &self.doors[self.index];
-        // Pairs with `Door::knock`: each side writes, then reads what the other wrote, all in one order, so
-        // at least one of them sees the other.
+        // Pairs with `Door::knock`: each side writes, then reads what the other wrote, all in one
+        // order, so at least one of them sees the other.
         door.is_asleep.store(true, Ordering::SeqCst);
         self.waiting == 0 && door.pending.load(Ordering::SeqCst) == 0
     }
@@ -306,7 +306,8 @@ impl Door {
         // Pairs with `Lanes::pending`, and with `Lanes::arm` as to the order.
         self.pending.fetch_or(1 << engine, Ordering::SeqCst);
         if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
-            // An eventfd only fails to take a one when it is full, and then it is readable as it should be.
+            // An eventfd only fails to take a one when it is full, and then it is readable as it
+            // should be.
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }

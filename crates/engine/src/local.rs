@@ -35,8 +35,8 @@ fn link(peer: Owner) -> Link {
 }
 
 impl Channels {
-    /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps. The client
-    /// comes from the address that it has called, as over the kernel, but from no port.
+    /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps. The
+    /// client comes from the address that it has called, as over the kernel, but from no port.
     pub(crate) fn connect_local(
         &mut self,
         channel: u32,
@@ -147,8 +147,8 @@ impl Channels {
         }
     }
 
-    /// Memory of this channel may have become free: senders of this host that wait for it are tried in
-    /// turn, until one finds none, and `tries_max` at most. Returns how many were.
+    /// Memory of this channel may have become free: senders of this host that wait for it are tried
+    /// in turn, until one finds none, and `tries_max` at most. Returns how many were.
     pub(crate) fn retry_senders_to(&mut self, channel: u32, tries_max: usize) -> usize {
         for tries in 0..tries_max {
             let slot = self.channel(channel).and_then(|receiver| receiver.next_to_try());

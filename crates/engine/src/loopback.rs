@@ -1,6 +1,6 @@
-//! Frames of this host for this host, on their way from the component that sends them to the one whose they
-//! are: they are received as what comes from the wire, at the end of the turn's transmit part. So no
-//! component calls another.
+//! Frames of this host for this host, on their way from the component that sends them to the one
+//! whose they are: they are received as what comes from the wire, at the end of the turn's transmit
+//! part. So no component calls another.
 
 use crate::switch::VifKey;
 

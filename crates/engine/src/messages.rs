@@ -1,5 +1,5 @@
-//! Messages: connections between apps, over flows of the transport, and between two apps of this host without
-//! any (`local.rs`).
+//! Messages: connections between apps, over flows of the transport, and between two apps of this
+//! host without any (`local.rs`).
 //!
 //! | part | what is in it |
 //! |---|---|
@@ -125,8 +125,8 @@ impl Messages {
         self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
     }
 
-    /// With many flows, the time that a packet takes is that of fetching its flow's state from memory. A
-    /// burst fetches the flows of all its packets at once, before the first is handled.
+    /// With many flows, the time that a packet takes is that of fetching its flow's state from
+    /// memory. A burst fetches the flows of all its packets at once, before the first is handled.
     #[inline]
     pub(crate) fn fetch<'a>(
         &self,
@@ -181,8 +181,8 @@ impl Messages {
         }
     }
 
-    /// Takes a frame that another engine was given: one of a flow that is this engine's, or that the peer does
-    /// not know any more.
+    /// Takes a frame that another engine was given: one of a flow that is this engine's, or that
+    /// the peer does not know any more.
     pub(crate) fn overhear(&mut self, common: &mut Common, now: Time, nic: Nic, frame: &[u8]) {
         let Ok(datagram) = common.host.interface(nic).datagram(frame) else { return };
         if nic == Nic::Own {

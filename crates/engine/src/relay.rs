@@ -1,5 +1,5 @@
-//! What an engine has to do with the other engines of its host, those of its NIC above all: frames that
-//! came to the wrong one, and what is learnt from those that concern all.
+//! What an engine has to do with the other engines of its host, those of its NIC above all: frames
+//! that came to the wrong one, and what is learnt from those that concern all.
 //!
 //! | comes | goes by lane to |
 //! |---|---|
@@ -11,7 +11,8 @@
 //! | a packet over another NIC | an engine of that NIC |
 //! | what a capture wants to see | the engine of the capture |
 //!
-//! Whoever gets a frame answers it; nobody else does. What comes by a lane is in `engine/parcels.rs`.
+//! Whoever gets a frame answers it; nobody else does. What comes by a lane is in
+//! `engine/parcels.rs`.
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
@@ -79,8 +80,8 @@ impl Common {
         }
     }
 
-    /// Sends what an engine of another NIC has built for this one. What there is no room for is dropped,
-    /// as a switch would. True if it is queued.
+    /// Sends what an engine of another NIC has built for this one. What there is no room for is
+    /// dropped, as a switch would. True if it is queued.
     pub(crate) fn transmit_for_other(
         &mut self,
         now: Time,

@@ -93,7 +93,8 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
     entries
 }
 
-/// The entries of an engine's extra component, which receives these packets to the host's addresses.
+/// The entries of an engine's extra component, which receives these packets to the host's
+/// addresses.
 pub(crate) fn extra_entries(config: &Config, receives: &[&str]) -> Vec<Entry> {
     let mac = mac_text(config.mac);
     let of_address = |(address, _): &(IpAddr, u8)| {

@@ -10,8 +10,8 @@ use crate::frames::VifTexts;
 /// Connections of which an engine tells.
 pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;
 
-/// The state of one engine. With many connections it is gathered over several turns, and so not of one
-/// moment; counters are of the last.
+/// The state of one engine. With many connections it is gathered over several turns, and so not of
+/// one moment; counters are of the last.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Snapshot {
     /// The engine's name in the configuration.
@@ -105,7 +105,8 @@ pub struct FlowSnapshot {
     pub channel: u32,
     /// The connection, by the app's own number for it.
     pub connection: u64,
-    /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines serve; between two apps of this host `local` on one engine, and `lane` from one to another.
+    /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines
+    /// serve; between two apps of this host `local` on one engine, and `lane` from one to another.
     pub path: &'static str,
     /// The peer's address and service port.
     pub peer: SocketAddr,

@@ -1,6 +1,6 @@
-//! The smallest component: an echo service (RFC 862) of its own UDP port, beside messages and virtual
-//! interfaces. It is an example for whoever adds a protocol: what is its it says in the words of filters, what
-//! it owns is its own, and what all components share it is lent.
+//! The smallest component: an echo service (RFC 862) of its own UDP port, beside messages and
+//! virtual interfaces. It is an example for whoever adds a protocol: what is its it says in the
+//! words of filters, what it owns is its own, and what all components share it is lent.
 
 mod world;
 
@@ -180,8 +180,8 @@ fn a_component_of_its_own_answers_over_the_wire() {
     assert_eq!(errors.count(), 1);
 }
 
-/// What it sends to a virtual interface of the same host never is on the wire, and no component knows of the
-/// other.
+/// What it sends to a virtual interface of the same host never is on the wire, and no component
+/// knows of the other.
 #[test]
 fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
     const VIF_MAC: MacAddress = [2, 9, 9, 9, 9, 9];

@@ -1,5 +1,5 @@
-//! Apps that want more than their share: everybody else goes on, and what they can make the engine keep
-//! has bounds.
+//! Apps that want more than their share: everybody else goes on, and what they can make the engine
+//! keep has bounds.
 
 mod world;
 
@@ -124,8 +124,8 @@ fn an_app_that_connects_to_silent_neighbours_is_told_when_there_are_too_many() {
     assert_eq!(hostile.failed.len(), 1000, "{:?}", hostile.failed.last());
 }
 
-/// One user with many channels goes on asking for silent neighbours. Others connect to neighbours that
-/// they have not met before, at once.
+/// One user with many channels goes on asking for silent neighbours. Others connect to neighbours
+/// that they have not met before, at once.
 #[test]
 fn a_user_that_asks_for_silent_neighbours_leaves_places_for_others() {
     const CHANNELS: usize = 6;

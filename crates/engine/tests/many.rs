@@ -1,5 +1,5 @@
-//! Several engines per host: whatever a NIC's hash does, everything finds the engine that it is for, over
-//! the lanes between them.
+//! Several engines per host: whatever a NIC's hash does, everything finds the engine that it is
+//! for, over the lanes between them.
 
 mod world;
 
@@ -382,7 +382,8 @@ fn arp_is_answered_once_and_learnt_everywhere() {
     }
 }
 
-/// A peer that does not know a flow says so without naming one of ours; its answer may come to any queue.
+/// A peer that does not know a flow says so without naming one of ours; its answer may come to any
+/// queue.
 #[test]
 fn a_reset_for_an_unknown_flow_ends_it_on_whichever_engine_it_is() {
     let mut world = ManyWorld::new(11, &[4, 4]);

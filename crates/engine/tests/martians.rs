@@ -1,5 +1,6 @@
-//! What comes from the wire and says that it comes from an address that nobody there can have: the host's own, of
-//! whichever NIC, loopback, groups, none at all. It is dropped and counted on the NIC that it came to.
+//! What comes from the wire and says that it comes from an address that nobody there can have: the
+//! host's own, of whichever NIC, loopback, groups, none at all. It is dropped and counted on the
+//! NIC that it came to.
 
 mod world;
 
@@ -108,7 +109,8 @@ impl World {
         counters.iter().find(|(name, _)| *name == "source_address").expect("counted").1
     }
 
-    /// Sends from `source` to the host, over one of its NICs. True if it was dropped for its source.
+    /// Sends from `source` to the host, over one of its NICs. True if it was dropped for its
+    /// source.
     fn is_dropped(&mut self, nic: usize, source: &str, port: u16) -> bool {
         let own = OWN[nic].map(ip);
         let source = ip(source);

@@ -155,8 +155,8 @@ fn messages_of_all_sizes_arrive_over_a_bad_wire() {
     }
 }
 
-/// Of messages that were begun and never ended nothing is left, or one that needs the whole pool would
-/// not be taken.
+/// Of messages that were begun and never ended nothing is left, or one that needs the whole pool
+/// would not be taken.
 #[test]
 fn connections_that_end_in_the_midst_of_a_message_leave_nothing() {
     for (way, abort, by_receiver) in
@@ -188,8 +188,9 @@ fn connections_that_end_in_the_midst_of_a_message_leave_nothing() {
     }
 }
 
-/// Sends that are not finished, messages that came before their turn, a place in line: all of it is given
-/// back while the apps live on. What is not goes with its channel, and would be seen by nobody then.
+/// Sends that are not finished, messages that came before their turn, a place in line: all of it is
+/// given back while the apps live on. What is not goes with its channel, and would be seen by
+/// nobody then.
 #[test]
 fn connections_that_end_leave_nothing_in_the_books_of_apps_that_live_on() {
     for seed in 0..8 {
@@ -232,7 +233,8 @@ fn connections_that_end_leave_nothing_in_the_books_of_apps_that_live_on() {
     }
 }
 
-/// Its message lies in the pool as far as it has come, and the app has nothing that it could release.
+/// Its message lies in the pool as far as it has come, and the app has nothing that it could
+/// release.
 #[test]
 fn a_sender_of_the_same_host_goes_on_when_a_peer_has_died_in_the_midst_of_its_message() {
     let mut world = World::new(25, Faults::default());

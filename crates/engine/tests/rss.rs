@@ -1,5 +1,6 @@
-//! Hosts with many engines over NICs with hashes of all kinds: whatever they do, apps on any two engines
-//! find each other, and what they send comes straight to their engines wherever that is possible.
+//! Hosts with many engines over NICs with hashes of all kinds: whatever they do, apps on any two
+//! engines find each other, and what they send comes straight to their engines wherever that is
+//! possible.
 
 mod world;
 

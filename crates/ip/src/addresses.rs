@@ -48,8 +48,8 @@ impl Addresses {
         Self { v4, v6, host_v4, host_v6, routes: Routes::new(routes) }
     }
 
-    /// The host's other NICs have these addresses. Addresses of a link say nothing elsewhere: another host may
-    /// have them on this one (RFC 4007, section 6, RFC 3927, section 3).
+    /// The host's other NICs have these addresses. Addresses of a link say nothing elsewhere:
+    /// another host may have them on this one (RFC 4007, section 6, RFC 3927, section 3).
     pub(super) fn set_elsewhere(&mut self, elsewhere: &[IpAddr]) {
         self.host_v4 = self.v4.iter().map(|own| own.address).collect();
         self.host_v6.clone_from(&self.v6);
@@ -85,8 +85,9 @@ impl Addresses {
         self.v6.contains(&address)
     }
 
-    /// True if a packet from the wire can come from this address: it is no martian (RFC 1812, section
-    /// 5.3.7), and none of the host's own, of whichever NIC. All that is taken from the wire passes here.
+    /// True if a packet from the wire can come from this address: it is no martian (RFC 1812,
+    /// section 5.3.7), and none of the host's own, of whichever NIC. All that is taken from the
+    /// wire passes here.
     #[inline]
     pub(super) fn may_be_source(&self, address: IpAddr) -> bool {
         match address {

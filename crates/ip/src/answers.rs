@@ -60,8 +60,9 @@ impl Interface {
         self.announce(&own);
     }
 
-    /// Tells the link that these addresses are here, and asks whether somebody else has them. They are
-    /// used meanwhile: RFC 5227 waits for some seconds first, in which a daemon would be of no use.
+    /// Tells the link that these addresses are here, and asks whether somebody else has them. They
+    /// are used meanwhile: RFC 5227 waits for some seconds first, in which a daemon would be of no
+    /// use.
     pub(super) fn announce(&mut self, own: &[IpAddr]) {
         if self.kernel_shares || !self.is_spokesman {
             return;
@@ -240,8 +241,8 @@ impl Interface {
         }
     }
 
-    /// RFC 5227, section 2.1.1: a probe is a request for the own address with an "all-zero 'sender IP
-    /// address'", so that it changes nobody's cache.
+    /// RFC 5227, section 2.1.1: a probe is a request for the own address with an "all-zero 'sender
+    /// IP address'", so that it changes nobody's cache.
     fn probe_v4(&mut self, own: Ipv4Addr) -> Result<(), DropReason> {
         let probe = arp::Repr {
             operation: arp::Operation::Request,
@@ -264,8 +265,8 @@ impl Interface {
     }
 
     /// Another host uses the own address `own`. Defends it, but not more than once in a while: RFC
-    /// 5227, section 2.4 (b), "record the time that the conflicting ARP packet was received, and then
-    /// broadcast one single ARP Announcement".
+    /// 5227, section 2.4 (b), "record the time that the conflicting ARP packet was received, and
+    /// then broadcast one single ARP Announcement".
     pub(super) fn handle_conflict(&mut self, now: Time, own: IpAddr, mac: MacAddress) {
         if self.conflicts.note(now, own, mac) {
             let _ = match own {

@@ -1,5 +1,5 @@
-//! A host's IP layer, without I/O: what a frame for this host says, which Ethernet address a peer has,
-//! and the headers of what is sent, whichever protocol is on top.
+//! A host's IP layer, without I/O: what a frame for this host says, which Ethernet address a peer
+//! has, and the headers of what is sent, whichever protocol is on top.
 //!
 //! ```text
 //!            frame                               path + payload
@@ -13,13 +13,13 @@
 //!        └──────────▶ poll_transmit ◀── questions ──────────────────┘
 //! ```
 //!
-//! Fragments are recognised, dropped and counted: this host sends none, and whoever sends it more than
-//! a packet holds is to learn the path's MTU.
+//! Fragments are recognised, dropped and counted: this host sends none, and whoever sends it more
+//! than a packet holds is to learn the path's MTU.
 //!
-//! Not here: which frames are for this host, and for which of its protocols (the engine's switch); what
-//! the protocols on top make of them; and the NIC. Addresses, routes and neighbours of an interface that
-//! the kernel shares are the kernel's: whoever can ask it answers [`Interface::poll_wanted`] with
-//! [`Interface::learn`].
+//! Not here: which frames are for this host, and for which of its protocols (the engine's switch);
+//! what the protocols on top make of them; and the NIC. Addresses, routes and neighbours of an
+//! interface that the kernel shares are the kernel's: whoever can ask it answers
+//! [`Interface::poll_wanted`] with [`Interface::learn`].
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -140,16 +140,16 @@ impl Interface {
         }
     }
 
-    /// The same, of an engine that is not the first of its NIC, or not of its NIC at all: another one
-    /// announces the host's addresses, and tells of conflicts.
+    /// The same, of an engine that is not the first of its NIC, or not of its NIC at all: another
+    /// one announces the host's addresses, and tells of conflicts.
     #[must_use]
     pub fn silent(config: &Config) -> Self {
         Self { is_spokesman: false, ..Self::new(config) }
     }
 
-    /// The network has changed: takes what `config` says of addresses, routes and MTU. What is known
-    /// of neighbours stays; new addresses are announced. Packets to addresses that are not the
-    /// host's any more are nobody's from now on.
+    /// The network has changed: takes what `config` says of addresses, routes and MTU. What is
+    /// known of neighbours stays; new addresses are announced. Packets to addresses that are not
+    /// the host's any more are nobody's from now on.
     pub fn reconfigure(&mut self, config: &Config) {
         let before = core::mem::replace(&mut self.addresses, Addresses::new(config));
         self.mtu = config.mtu;
@@ -159,8 +159,8 @@ impl Interface {
         self.announce(&added);
     }
 
-    /// The addresses of the host's other NICs, which nobody on this NIC's link can send from. To be said again
-    /// after [`Interface::reconfigure`].
+    /// The addresses of the host's other NICs, which nobody on this NIC's link can send from. To be
+    /// said again after [`Interface::reconfigure`].
     pub fn set_elsewhere(&mut self, addresses: &[IpAddr]) {
         self.addresses.set_elsewhere(addresses);
     }
@@ -205,8 +205,8 @@ impl Interface {
         self.addresses.source_for(destination, self.best_route(destination)?)
     }
 
-    /// How good the way to `destination` is, to be held against those of other interfaces: the lowest
-    /// is the best. `None` if there is no route.
+    /// How good the way to `destination` is, to be held against those of other interfaces: the
+    /// lowest is the best. `None` if there is no route.
     #[must_use]
     pub fn rank(&self, destination: IpAddr) -> Option<Rank> {
         self.best_route(destination).map(Route::rank)
@@ -248,9 +248,9 @@ impl Interface {
         self.neighbours.resolve(now, next_hop)
     }
 
-    /// All that stays the same in packets of a protocol from `source` to `destination`. Keep it with the
-    /// flow, and ask again when [`Interface::is_current`] says no. Unreachable if `source` is not, or not
-    /// any more, an own address.
+    /// All that stays the same in packets of a protocol from `source` to `destination`. Keep it
+    /// with the flow, and ask again when [`Interface::is_current`] says no. Unreachable if `source`
+    /// is not, or not any more, an own address.
     pub fn path(
         &mut self,
         now: Time,
@@ -283,16 +283,16 @@ impl Interface {
         self.neighbours.known(next_hop).is_some()
     }
 
-    /// The next neighbour for which [`Interface::path`] or [`Interface::resolve`] said that an answer was
-    /// pending, and none is expected any more: whether its address is known now. The oldest are
-    /// forgotten if nobody takes them.
+    /// The next neighbour for which [`Interface::path`] or [`Interface::resolve`] said that an
+    /// answer was pending, and none is expected any more: whether its address is known now. The
+    /// oldest are forgotten if nobody takes them.
     #[inline]
     pub fn poll_settled(&mut self) -> Option<(IpAddr, bool)> {
         self.neighbours.poll_settled()
     }
 
-    /// The path as far as it is known, without asking for a neighbour: for the last words of a flow. Not
-    /// to be kept.
+    /// The path as far as it is known, without asking for a neighbour: for the last words of a
+    /// flow. Not to be kept.
     #[must_use]
     pub fn known_udp_path(&self, source: SocketAddr, destination: SocketAddr) -> Option<UdpPath> {
         let mac = self.neighbours.known(self.route(destination.ip())?)?;
@@ -302,8 +302,8 @@ impl Interface {
         path.map(|path| path.udp(source.port(), destination.port()))
     }
 
-    /// The way back that `packet` came: for answers to strangers, who must not be able to make this host
-    /// ask for neighbours. Not to be kept.
+    /// The way back that `packet` came: for answers to strangers, who must not be able to make this
+    /// host ask for neighbours. Not to be kept.
     #[must_use]
     pub fn path_back(&self, packet: &Packet<'_>) -> Path {
         let Packet { source, destination, protocol, source_mac, .. } = *packet;
@@ -328,7 +328,8 @@ impl Interface {
     }
 
     /// The peer behind `path` has just been heard to receive what was sent over it. RFC 4861,
-    /// section 7.3.1: then its Ethernet address need not be verified. Once per round trip is enough.
+    /// section 7.3.1: then its Ethernet address need not be verified. Once per round trip is
+    /// enough.
     pub fn confirm(&mut self, now: Time, path: &Path) {
         if let Some(next_hop) = self.route(path.destination()) {
             self.neighbours.confirm(now, next_hop);
@@ -354,9 +355,9 @@ impl Interface {
         self.conflicts.poll().filter(|_| self.is_spokesman)
     }
 
-    /// The peer at `destination` does not answer, though it should. If that is because its neighbour
-    /// has another Ethernet address now, asking helps: everybody is asked at once. Often is not too
-    /// often.
+    /// The peer at `destination` does not answer, though it should. If that is because its
+    /// neighbour has another Ethernet address now, asking helps: everybody is asked at once. Often
+    /// is not too often.
     pub fn doubt(&mut self, now: Time, destination: IpAddr) {
         if let Some(next_hop) = self.route(destination) {
             self.neighbours.doubt(now, next_hop);

@@ -30,8 +30,8 @@ const ENTRIES_MAX: usize = 4096;
 const ENTRIES_BY_REQUEST_MAX: usize = ENTRIES_MAX / 2;
 /// Entries without an answer, at most; beyond that the oldest gives way.
 const UNANSWERED_MAX: usize = 1024;
-/// Questions that wait to be sent: all that can be asked at a time. What does not fit is asked a second
-/// later.
+/// Questions that wait to be sent: all that can be asked at a time. What does not fit is asked a
+/// second later.
 const QUESTIONS_MAX: usize = ENTRIES_MAX;
 /// How many entries are looked at to find one that may go.
 const EVICTION_TRIES: usize = 16;
@@ -42,8 +42,9 @@ const TRIES_MAX: u8 = 3;
 const RETRY_NS: u64 = SECOND;
 /// RFC 4861, section 10: REACHABLE_TIME, "30,000 milliseconds".
 const REACHABLE_NS: u64 = 30 * SECOND;
-/// How long a neighbour that did not answer is not asked again; twice as long each time that it does
-/// not. (RFC 1122, section 2.3.2.1: "The recommended maximum rate is 1 per second per destination.")
+/// How long a neighbour that did not answer is not asked again; twice as long each time that it
+/// does not. (RFC 1122, section 2.3.2.1: "The recommended maximum rate is 1 per second per
+/// destination.")
 const FAILED_NS: u64 = 3 * SECOND;
 /// How often that is doubled.
 const FAILED_DOUBLINGS_MAX: u8 = 3;
@@ -372,8 +373,8 @@ impl Neighbours {
         self.settled.push_back((who, is_known));
     }
 
-    /// The address of `who` is not known from now on. The one of which that has been so for longest gives
-    /// way if there are too many.
+    /// The address of `who` is not known from now on. The one of which that has been so for longest
+    /// gives way if there are too many.
     fn push_unanswered(&mut self, now: Time, who: IpAddr) {
         if let Some(entry) = self.entries.get_mut(&who) {
             entry.unanswered = Some(now);

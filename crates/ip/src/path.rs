@@ -26,8 +26,8 @@ pub(super) fn ip_header_length(destination: IpAddr) -> usize {
 /// [`Path::emit_headers`]. For UDP see [`UdpPath`].
 #[derive(Clone, Debug)]
 pub struct Path {
-    /// Ethernet, VLAN and IP headers of a packet without payload length and checksum, and UDP's in a
-    /// [`UdpPath`].
+    /// Ethernet, VLAN and IP headers of a packet without payload length and checksum, and UDP's in
+    /// a [`UdpPath`].
     template: [u8; TEMPLATE_BYTES_MAX],
     /// How much of it there is.
     template_length: u8,
@@ -102,8 +102,9 @@ impl Path {
         usize::from(self.template_length)
     }
 
-    /// Writes all headers for a payload of `payload_length` bytes, which stays as it is, of a packet that
-    /// routers may mark (RFC 3168) if `is_ecn_capable`. Returns the length of the frame.
+    /// Writes all headers for a payload of `payload_length` bytes, which stays as it is, of a
+    /// packet that routers may mark (RFC 3168) if `is_ecn_capable`. Returns the length of the
+    /// frame.
     ///
     /// # Panics
     /// If `frame` is shorter than the headers, or the payload longer than any MTU.
@@ -166,8 +167,8 @@ impl Path {
 
 /// All that stays the same in UDP datagrams from one socket address to another.
 ///
-/// To send: write the payload at [`UdpPath::payload_offset`] of a frame, call [`UdpPath::emit_headers`],
-/// and then, when the payload is complete, [`UdpPath::finish`].
+/// To send: write the payload at [`UdpPath::payload_offset`] of a frame, call
+/// [`UdpPath::emit_headers`], and then, when the payload is complete, [`UdpPath::finish`].
 #[derive(Clone, Debug)]
 pub struct UdpPath {
     path: Path,

@@ -1,5 +1,5 @@
-//! What a frame for this host says. That it is for this host, and for which of its protocols, whoever
-//! calls has found out; here it is taken at its word no further than that.
+//! What a frame for this host says. That it is for this host, and for which of its protocols,
+//! whoever calls has found out; here it is taken at its word no further than that.
 
 use super::{DropReason, Interface, too_large};
 use clearway_base::Time;
@@ -59,8 +59,8 @@ pub struct NetworkError<'a> {
     pub destination: IpAddr,
     /// What it carried.
     pub protocol: u8,
-    /// How that began: eight bytes at least, which is as far as the ports of all protocols that have
-    /// some.
+    /// How that began: eight bytes at least, which is as far as the ports of all protocols that
+    /// have some.
     pub quote: &'a [u8],
 }
 
@@ -153,9 +153,9 @@ impl Interface {
         })
     }
 
-    /// Takes a frame with a message of ICMP or ICMPv6. What is to be said to it, neighbour discovery
-    /// included, waits for [`Interface::poll_transmit`]; bad news about a packet of this host is for
-    /// whoever sent that, who has to make sure from the quote.
+    /// Takes a frame with a message of ICMP or ICMPv6. What is to be said to it, neighbour
+    /// discovery included, waits for [`Interface::poll_transmit`]; bad news about a packet of this
+    /// host is for whoever sent that, who has to make sure from the quote.
     ///
     /// # Errors
     /// Why it is to be dropped.
@@ -172,8 +172,8 @@ impl Interface {
         }
     }
 
-    /// Hears what another engine of the host has been given, and has answered: what it says is learnt here,
-    /// too, but nothing is said to it.
+    /// Hears what another engine of the host has been given, and has answered: what it says is
+    /// learnt here, too, but nothing is said to it.
     pub fn overhear<T>(&mut self, hear: impl FnOnce(&mut Self) -> T) -> T {
         let frames = self.outbox.len();
         let heard = hear(self);

@@ -67,8 +67,8 @@ enum Received<'a> {
     Dropped(DropReason),
 }
 
-/// What `host` makes of a frame; `None` if it is for none of its protocols, as the engine's switch finds
-/// out: UDP to one port, ICMP and ARP for it, and UDP to other ports, which is refused.
+/// What `host` makes of a frame; `None` if it is for none of its protocols, as the engine's switch
+/// finds out: UDP to one port, ICMP and ARP for it, and UDP to other ports, which is refused.
 fn receive<'a>(host: &mut Interface, now: Time, frame: &'a [u8]) -> Option<Received<'a>> {
     let digest = Digest::of(frame);
     let vlan = (digest.field(fields::TAGGED), digest.field(fields::VLAN_ID));
@@ -712,7 +712,8 @@ fn damaged_frames_never_panic() {
     }
 }
 
-/// Neither ARP, neighbour discovery nor a datagram is taken from an address of the host's other NIC.
+/// Neither ARP, neighbour discovery nor a datagram is taken from an address of the host's other
+/// NIC.
 #[test]
 fn nobody_on_the_link_has_an_address_of_another_nic() {
     let (mut host, mut stranger) = (Interface::new(&config(1)), Interface::new(&config(7)));

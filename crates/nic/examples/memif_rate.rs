@@ -1,8 +1,9 @@
-//! How fast frames cross a memif, in nanoseconds per frame: `cargo run --release --example memif_rate`.
+//! How fast frames cross a memif, in nanoseconds per frame: `cargo run --release --example
+//! memif_rate`.
 //!
-//! Both ends are in this process: first in turn on one thread, in bursts of 32, then on two threads, as
-//! a stream and as a ping-pong of single frames. Each figure is the fastest tenth of many short runs, so
-//! that what else the machine does counts little.
+//! Both ends are in this process: first in turn on one thread, in bursts of 32, then on two
+//! threads, as a stream and as a ping-pong of single frames. Each figure is the fastest tenth of
+//! many short runs, so that what else the machine does counts little.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

@@ -1,10 +1,10 @@
 //! Raw echoes over a veth pair between two queues: what the wire itself costs.
 //!
-//! `cargo run --release -p clearway-nic --example xdp_echo [bytes] [seconds] [mode]`, as root. It makes
-//! two network namespaces joined by veth, which vanish with the process, and prints round-trip
-//! percentiles per mode (`generic` and `native` AF_XDP, `packet` for a packet socket): with both
-//! queues polled in turn by one thread (as the engines of the `paired` layout are), one frame at a
-//! time and 32 at a time, and by a thread each.
+//! `cargo run --release -p clearway-nic --example xdp_echo [bytes] [seconds] [mode]`, as root. It
+//! makes two network namespaces joined by veth, which vanish with the process, and prints
+//! round-trip percentiles per mode (`generic` and `native` AF_XDP, `packet` for a packet socket):
+//! with both queues polled in turn by one thread (as the engines of the `paired` layout are), one
+//! frame at a time and 32 at a time, and by a thread each.
 
 use std::error::Error;
 use std::net::IpAddr;

@@ -9,8 +9,8 @@ pub struct Opened {
     pub queues: Vec<Box<dyn Queue>>,
     /// The control side, which says which frames are theirs.
     pub steering: Box<dyn Steering>,
-    /// Where copies come of what goes to the kernel, if that is not the first of the queues. Not for
-    /// sending.
+    /// Where copies come of what goes to the kernel, if that is not the first of the queues. Not
+    /// for sending.
     pub copies: Option<Box<dyn Queue>>,
 }
 

@@ -10,8 +10,9 @@ pub const HEADER_BYTES_MAX: usize = ethernet::HEADER_LENGTH + vlan::TAG_LENGTH;
 /// Descriptors per queue that every NIC has (Machnet, section 3.1, table 2).
 pub const LCD_DESCRIPTORS: usize = 256;
 
-/// Descriptors per queue of a kernel's interface, whose rings are memory of this host and not of the NIC: what comes
-/// at 250,000 packets/s while the scheduler gives an engine's core to somebody else for 4 ms waits, and is not lost.
+/// Descriptors per queue of a kernel's interface, whose rings are memory of this host and not of
+/// the NIC: what comes at 250,000 packets/s while the scheduler gives an engine's core to somebody
+/// else for 4 ms waits, and is not lost.
 pub(crate) const KERNEL_DESCRIPTORS: usize = 1024;
 
 /// The most frames that [`Queue::receive`] shows at a time.
@@ -111,10 +112,10 @@ pub trait Queue: Send {
     /// True while frames can leave. A queue whose link is down drops what it is given.
     fn link_up(&self) -> bool;
 
-    /// Takes up to `budget` received frames, oldest first, and shows them to `sink` in bursts of 1 to
-    /// [`BURST_FRAMES`], whose bytes stay where they are and as they are until `sink` returns.
-    /// Returns how many frames there were. Also does the driver's own housekeeping (reconnecting a memif, refilling
-    /// rings), which never blocks.
+    /// Takes up to `budget` received frames, oldest first, and shows them to `sink` in bursts of 1
+    /// to [`BURST_FRAMES`], whose bytes stay where they are and as they are until `sink` returns.
+    /// Returns how many frames there were. Also does the driver's own housekeeping (reconnecting a
+    /// memif, refilling rings), which never blocks.
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize;
 
     /// Calls `fill` with a free frame buffer of `frame_bytes_max` bytes, whose content is

@@ -1,5 +1,5 @@
-//! The part of `seccomp(2)` that no safe library offers: a filter of system calls whose refusals are
-//! told to this process, which answers them. It is here and not beside those who use it because
+//! The part of `seccomp(2)` that no safe library offers: a filter of system calls whose refusals
+//! are told to this process, which answers them. It is here and not beside those who use it because
 //! it needs `unsafe`. Which calls are refused is not decided here.
 
 use std::io;
@@ -11,15 +11,15 @@ pub type Instruction = (u16, u8, u8, u32);
 /// What a filter returns for calls that it leaves to [`Refusals`].
 pub const RETURN_TELL: u32 = libc::SECCOMP_RET_USER_NOTIF;
 
-/// Installs a filter for the calling thread, for good, and for all threads that it starts. The thread
-/// must have given up new privileges (`PR_SET_NO_NEW_PRIVS`). Needs Linux 5.0.
+/// Installs a filter for the calling thread, for good, and for all threads that it starts. The
+/// thread must have given up new privileges (`PR_SET_NO_NEW_PRIVS`). Needs Linux 5.0.
 pub fn install(program: &[Instruction]) -> io::Result<Refusals> {
     let mut program: Vec<libc::sock_filter> =
         program.iter().map(|&(code, jt, jf, k)| libc::sock_filter { code, jt, jf, k }).collect();
     let length = u16::try_from(program.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let program = libc::sock_fprog { len: length, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel copies `length` instructions, which are there, and checks them; it keeps no
-    // pointer.
+    // SAFETY: the kernel copies `length` instructions, which are there, and checks them; it keeps
+    // no pointer.
     let descriptor = unsafe {
         libc::syscall(
             libc::SYS_seccomp,
@@ -55,7 +55,8 @@ impl Refusals {
     /// The next call, waiting for it.
     pub fn next(&self) -> io::Result<Refusal> {
         loop {
-            // SAFETY: all zeros is a valid value of this plain structure, and what the kernel wants.
+            // SAFETY: all zeros is a valid value of this plain structure, and what the kernel
+            // wants.
             let mut told: libc::seccomp_notif = unsafe { std::mem::zeroed() };
             // SAFETY: the descriptor is a seccomp listener, and the kernel fills in this structure.
             let outcome = unsafe {

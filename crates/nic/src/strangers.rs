@@ -1,15 +1,15 @@
-//! Sockets that strangers write to: how their descriptors are kept out of this process, and who waits
-//! where that cannot be done.
+//! Sockets that strangers write to: how their descriptors are kept out of this process, and who
+//! waits where that cannot be done.
 //!
-//! A packet on a Unix socket can carry descriptors, and whoever holds the last reference to a file waits
-//! until it is closed: for a TCP socket with `SO_LINGER` as long as its owner chose, for a file of FUSE
-//! until its server answers. It does not help not to take the descriptor: the kernel closes it in
-//! whichever thread reads the packet, or closes the socket that the packet waits in. So a thread that
-//! others depend on
+//! A packet on a Unix socket can carry descriptors, and whoever holds the last reference to a file
+//! waits until it is closed: for a TCP socket with `SO_LINGER` as long as its owner chose, for a
+//! file of FUSE until its server answers. It does not help not to take the descriptor: the kernel
+//! closes it in whichever thread reads the packet, or closes the socket that the packet waits in.
+//! So a thread that others depend on
 //!
 //! - lets the kernel refuse descriptors at the sender ([`refuse_descriptors`], Linux 6.16),
-//! - where the kernel cannot, looks before it reads (`channel::control::receive_bare`), and leaves the closing of
-//!   the whole socket to [`SpareThreads`] ([`Socket`]),
+//! - where the kernel cannot, looks before it reads (`channel::control::receive_bare`), and leaves
+//!   the closing of the whole socket to [`SpareThreads`] ([`Socket`]),
 //! - leaves it to them to receive descriptors that it does want,
 //! - and to close those that it has received ([`File`]), and whatever else may take as long as the
 //!   stranger likes ([`Account`]).
@@ -26,8 +26,8 @@ pub use spare_threads::SpareThreads;
 /// The option of asm-generic/socket.h, since Linux 6.16.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Has the kernel refuse packets with descriptors, at their sender, with `EPERM`. Connections that a
-/// listening socket accepts take this over. False if the kernel cannot do that.
+/// Has the kernel refuse packets with descriptors, at their sender, with `EPERM`. Connections that
+/// a listening socket accepts take this over. False if the kernel cannot do that.
 #[must_use]
 pub fn refuse_descriptors(socket: impl AsFd) -> bool {
     set_passrights(socket.as_fd(), 0).is_ok()
@@ -78,8 +78,8 @@ impl Account {
     }
 }
 
-/// A file that a stranger has sent, or has too. Dropping it never waits: where that closes it for good, a
-/// spare thread frees what is in it, which may be as much as the machine has.
+/// A file that a stranger has sent, or has too. Dropping it never waits: where that closes it for
+/// good, a spare thread frees what is in it, which may be as much as the machine has.
 #[derive(Debug)]
 pub struct File {
     /// There until it is taken out, for good.

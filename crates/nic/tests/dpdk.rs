@@ -1,6 +1,6 @@
 //! The dpdk driver over devices that need no hardware: `net_memif` against our own memif, and in
-//! namespaces `net_af_xdp` and `net_tap` against the kernel's packet sockets. All in one test, since
-//! DPDK starts once per process. Needs the feature `dpdk`, and for those in namespaces root.
+//! namespaces `net_af_xdp` and `net_tap` against the kernel's packet sockets. All in one test,
+//! since DPDK starts once per process. Needs the feature `dpdk`, and for those in namespaces root.
 
 mod conformance;
 mod veth;
@@ -99,7 +99,8 @@ fn tap() -> Pair {
     Pair { a: Box::new(a), b, cut: None, keep: Box::new((steering, space)) }
 }
 
-/// A packet socket on the interface of this namespace, which can send no more at once than DPDK's port takes.
+/// A packet socket on the interface of this namespace, which can send no more at once than DPDK's
+/// port takes.
 fn packets(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
     let config =
         af_packet::Config { descriptors: LCD_DESCRIPTORS, ..af_packet::Config::new(INTERFACE) };
@@ -110,8 +111,8 @@ fn packets(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
     (queue, steering)
 }
 
-/// DPDK's client and DPDK's server with two queues each: what goes in at one comes out at the same of
-/// the other, as memif has it.
+/// DPDK's client and DPDK's server with two queues each: what goes in at one comes out at the same
+/// of the other, as memif has it.
 fn queues_on_threads_of_their_own() {
     let number = fresh();
     let socket = format!("clearway-dpdk-{}-{number}", std::process::id());

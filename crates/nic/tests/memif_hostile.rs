@@ -1,5 +1,5 @@
-//! memif against peers that shake hands properly and then break the rules. Each must cost us that link
-//! and nothing else: no crash, no frame that was not sent, and the next peer is served.
+//! memif against peers that shake hands properly and then break the rules. Each must cost us that
+//! link and nothing else: no crash, no frame that was not sent, and the next peer is served.
 //!
 //! The peers have mapped the shared memory before they pass it on, as all do; later nobody could.
 
@@ -228,12 +228,13 @@ fn slow_to_close() -> (TcpStream, TcpStream) {
     (slow, kept_waiting)
 }
 
-/// Descriptors that take an hour to be closed: before the secret was checked the kernel keeps them out,
-/// and afterwards somebody else closes them.
+/// Descriptors that take an hour to be closed: before the secret was checked the kernel keeps them
+/// out, and afterwards somebody else closes them.
 #[test]
 fn descriptors_that_are_slow_to_close_hold_nobody_up() {
     let (told, word) = std::sync::mpsc::channel();
-    // On a thread of its own, so that an engine that is stuck is a failure, and not a test without end.
+    // On a thread of its own, so that an engine that is stuck is a failure, and not a test without
+    // end.
     std::thread::spawn(move || {
         let mut server = Server::new("slow");
         let mut kept = Vec::new();
@@ -398,13 +399,14 @@ fn faults() -> u64 {
     fields.split_whitespace().nth(7).unwrap().parse().unwrap()
 }
 
-/// Whoever seals waits for the file's lock, which the peer holds: the engine goes on, the peer is given
-/// up after its time, and the next one is served.
+/// Whoever seals waits for the file's lock, which the peer holds: the engine goes on, the peer is
+/// given up after its time, and the next one is served.
 #[test]
 fn a_peer_that_holds_its_files_lock_holds_up_nobody() {
     for role in ROLES {
         let (told, word) = channel();
-        // On a thread of its own, so that an engine that is stuck is a failure, and not a test without end.
+        // On a thread of its own, so that an engine that is stuck is a failure, and not a test
+        // without end.
         std::thread::spawn(move || {
             let mut pair = Pair::new("lock", role);
             let mut lock = None;
@@ -496,8 +498,8 @@ impl Pair {
         }
     }
 
-    /// All of the handshake, and another mapping of the memory. Just before the peer's last word it does
-    /// something to it.
+    /// All of the handshake, and another mapping of the memory. Just before the peer's last word it
+    /// does something to it.
     fn begin(&mut self, before_the_end: impl FnOnce(&Memory)) -> Memory {
         let again = |memory: &Memory| Memory::map(memory.file.try_clone().unwrap());
         match self {
@@ -537,8 +539,8 @@ impl Pair {
     }
 }
 
-/// Holds the lock of a file for as long as it lives: writes to it from memory that never comes. Needs
-/// root, since only root's kernel waits for a program's page faults by default.
+/// Holds the lock of a file for as long as it lives: writes to it from memory that never comes.
+/// Needs root, since only root's kernel waits for a program's page faults by default.
 struct Lock {
     uffd: Option<OwnedFd>,
     writer: Option<std::thread::JoinHandle<()>>,

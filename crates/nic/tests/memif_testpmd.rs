@@ -1,6 +1,6 @@
-//! memif against another implementation: DPDK's `dpdk-testpmd` forwards frames between two memifs, and
-//! we are at the other end of both. Needs no privilege and no hugepages. Where the program is not
-//! installed (Debian package `dpdk-dev`), the tests say so and pass.
+//! memif against another implementation: DPDK's `dpdk-testpmd` forwards frames between two memifs,
+//! and we are at the other end of both. Needs no privilege and no hugepages. Where the program is
+//! not installed (Debian package `dpdk-dev`), the tests say so and pass.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -30,9 +30,9 @@ fn testpmd_as_server_and_client() {
     forward(["server", "client"], &[], |_| ());
 }
 
-/// Our frames span several of our own small buffers, and testpmd's several of its own. DPDK (22.11) never
-/// clears the chain flag of a descriptor that it has used once, so its second lap through a ring would be
-/// garbage: hence a ring so large that there is none.
+/// Our frames span several of our own small buffers, and testpmd's several of its own. DPDK (22.11)
+/// never clears the chain flag of a descriptor that it has used once, so its second lap through a
+/// ring would be garbage: hence a ring so large that there is none.
 #[test]
 fn frames_are_chained() {
     let small = |config: &mut Config| (config.buffer_bytes, config.ring_size_log2) = (512, 10);
@@ -49,7 +49,8 @@ fn a_secret_is_understood() {
 /// Runs testpmd with these roles and sends frames through it, both ways.
 fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) {
     let Some(program) = find_program() else {
-        // Not `println!`, which the test harness would swallow; and all at once, between its own lines.
+        // Not `println!`, which the test harness would swallow; and all at once, between its own
+        // lines.
         let text = format!("\nskipped: {PROGRAM} is not installed (Debian package dpdk-dev)\n");
         let _ = std::io::stderr().write_all(text.as_bytes());
         return;
@@ -97,8 +98,9 @@ fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) 
     assert_eq!(from_a, (from_b.1, from_b.0), "what goes in comes out");
 }
 
-/// Testpmd discards what arrives before it starts to forward, which it does at some time after its links
-/// are up: sends frames until one comes through, and then a last one, behind which nothing is under way.
+/// Testpmd discards what arrives before it starts to forward, which it does at some time after its
+/// links are up: sends frames until one comes through, and then a last one, behind which nothing is
+/// under way.
 fn open_path(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue) {
     let probe = frame(60, 1);
     testpmd.wait_until("the first frame has come through", || {
@@ -136,8 +138,8 @@ fn pass(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue, round: usize) {
     assert!(arrived == frames, "round {round}: frames changed on their way");
 }
 
-/// Lets the receiver sleep until testpmd interrupts it. Testpmd has no fence between publishing a frame and
-/// asking whether the receiver sleeps, so an interrupt can be missed; but seldom.
+/// Lets the receiver sleep until testpmd interrupts it. Testpmd has no fence between publishing a
+/// frame and asking whether the receiver sleeps, so an interrupt can be missed; but seldom.
 fn sleep_and_wake(testpmd: &mut Testpmd, from: &mut Queue, to: &mut Queue) {
     let mut woken = 0;
     for round in 0..100 {

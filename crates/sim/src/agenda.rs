@@ -30,9 +30,9 @@ pub(crate) struct Agenda {
     noted: u64,
 }
 
-/// When someone who can be put forward runs next, and which entries of the agenda see to that. At most
-/// two of them count: without the second, each return from a near time to a far one would leave an entry
-/// behind.
+/// When someone who can be put forward runs next, and which entries of the agenda see to that. At
+/// most two of them count: without the second, each return from a near time to a far one would
+/// leave an entry behind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Alarm {
     due: Option<Time>,
@@ -55,8 +55,8 @@ impl Alarm {
         Some(due)
     }
 
-    /// A noted time has come. True if it is time to run; then nothing is due any more. If it is not, the
-    /// caller sets again what [`Alarm::due`] says.
+    /// A noted time has come. True if it is time to run; then nothing is due any more. If it is
+    /// not, the caller sets again what [`Alarm::due`] says.
     #[must_use]
     pub(crate) fn ring(&mut self, now: Time) -> bool {
         for noted in [&mut self.near, &mut self.far] {

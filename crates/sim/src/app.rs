@@ -1,8 +1,8 @@
-//! A simulated app at the far end of a channel: opens connections, sends and receives messages, each of
-//! which it checks, and goes wrong in the ways that apps do.
+//! A simulated app at the far end of a channel: opens connections, sends and receives messages,
+//! each of which it checks, and goes wrong in the ways that apps do.
 //!
-//! It uses the real `AppEnd` on real shared memory. What it does is decided by its seed; when it runs,
-//! by the world.
+//! It uses the real `AppEnd` on real shared memory. What it does is decided by its seed; when it
+//! runs, by the world.
 
 mod frames;
 mod hostile;
@@ -170,8 +170,8 @@ impl App {
         }
     }
 
-    /// Does all that there is to do. Returns when it wants to run again by itself, and how many commands
-    /// it gave.
+    /// Does all that there is to do. Returns when it wants to run again by itself, and how many
+    /// commands it gave.
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>) -> Result<Option<Time>, Finding> {
         self.end.disarm();
         for _ in 0..COMPLETIONS_MAX {
@@ -406,8 +406,8 @@ impl App {
         Ok(())
     }
 
-    /// Positions of the messages of a connection that it has got and not released; `None` if it has no
-    /// such connection, or nothing that it says counts.
+    /// Positions of the messages of a connection that it has got and not released; `None` if it has
+    /// no such connection, or nothing that it says counts.
     pub(crate) fn held_positions(&self, connection: u64) -> Option<u64> {
         let counts = !self.is_dead && !self.is_hostile && self.talks.contains_key(&connection);
         let of_connection = self.held.iter().filter(|held| held.connection == connection);

@@ -13,8 +13,8 @@ const WINDOW_BYTES_MAX: u64 = 64 << 20;
 const IN_FLIGHT_BYTES_MAX: u64 = 2 * WINDOW_BYTES_MAX;
 /// Completions that wait for one app: what the windows of its connections allow.
 const WAITING_MAX: u64 = 100_000;
-/// How long after the last app has heard of its last connection flows may linger: a peer that died is
-/// missed after the idle timeout.
+/// How long after the last app has heard of its last connection flows may linger: a peer that died
+/// is missed after the idle timeout.
 pub(crate) const LINGER_NS: u64 = 35 * SECOND;
 
 /// Bounds that always hold.

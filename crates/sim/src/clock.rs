@@ -1,6 +1,6 @@
 //! A host's own clock: it started at its own moment, runs a little too fast or too slow, and jumps
-//! forward now and then (a virtual machine that was suspended). It never goes back: engines are given
-//! a monotonic clock.
+//! forward now and then (a virtual machine that was suspended). It never goes back: engines are
+//! given a monotonic clock.
 
 use clearway_base::Time;
 

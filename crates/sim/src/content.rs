@@ -1,5 +1,5 @@
-//! What messages say: bytes that follow from connection, direction and sequence number, so that every
-//! one can be verified wherever it arrives, and none passes for another.
+//! What messages say: bytes that follow from connection, direction and sequence number, so that
+//! every one can be verified wherever it arrives, and none passes for another.
 
 /// The identity of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

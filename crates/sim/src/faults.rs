@@ -1,7 +1,7 @@
 //! What goes wrong, and when: a schedule that follows from the seed.
 //!
-//! Each seed allows some kinds of faults and not others ("swarm testing", Groce et al., ISSTA 2012: a
-//! random part of all features finds more than all of them at once).
+//! Each seed allows some kinds of faults and not others ("swarm testing", Groce et al., ISSTA 2012:
+//! a random part of all features finds more than all of them at once).
 
 use clearway_base::{MILLISECOND, Random, SECOND, Time};
 use clearway_nic::fabric::{Bursts, Faults, SlowPath};

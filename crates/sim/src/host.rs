@@ -1,4 +1,5 @@
-//! A simulated host: its engines, NIC and clock, and a control plane that does what the daemon's does.
+//! A simulated host: its engines, NIC and clock, and a control plane that does what the daemon's
+//! does.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -51,8 +52,8 @@ pub(crate) struct Nature {
     /// How its NIC chooses a queue, which are as many as engines.
     pub(crate) rss: RssOptions,
     pub(crate) engines: usize,
-    /// Engines and apps with nothing to do sleep, and are woken by doorbells alone. Else they spin: they see
-    /// at once whatever is there.
+    /// Engines and apps with nothing to do sleep, and are woken by doorbells alone. Else they spin:
+    /// they see at once whatever is there.
     pub(crate) sleeps: bool,
     pub(crate) congestion: Congestion,
     pub(crate) clock_offset_ns: u64,
@@ -208,8 +209,8 @@ impl Host {
         }
     }
 
-    /// True if the engine sees that there is something for it: it spins, or its doorbell has rung. One that
-    /// is awake looks at everything before it sleeps.
+    /// True if the engine sees that there is something for it: it spins, or its doorbell has rung.
+    /// One that is awake looks at everything before it sleeps.
     pub(crate) fn hears(&self, engine: u32) -> bool {
         let Some(runner) = self.runners.get(engine as usize) else { return false };
         !self.nature.sleeps || (runner.is_asleep && is_readable(runner.engine.sleep_fd()))
@@ -296,8 +297,8 @@ impl Host {
         texts
     }
 
-    /// When the engine runs next by itself, after a turn at `world`: at once if it was busy, else when a
-    /// timer is due, as a group's sleep has it.
+    /// When the engine runs next by itself, after a turn at `world`: at once if it was busy, else
+    /// when a timer is due, as a group's sleep has it.
     pub(crate) fn next_turn(&self, engine: u32, world: Time, turn: Turn) -> Time {
         let runner = &self.runners[engine as usize];
         let free = runner.busy_until.max(self.stalled_until);

@@ -1,6 +1,6 @@
 //! The books of all messages: what was sent, what has arrived, and how connections end. It is the
-//! oracle: each message arrives at most once, in order, intact, and in time; and nothing ends without a
-//! reason.
+//! oracle: each message arrives at most once, in order, intact, and in time; and nothing ends
+//! without a reason.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,8 @@ use crate::content::Name;
 
 /// How long a message may take that nothing stands in the way of.
 pub(crate) const DELIVERY_NS_MAX: u64 = 12 * SECOND;
-/// How long a connection attempt may take, whatever happens: finding the neighbour, and the handshake.
+/// How long a connection attempt may take, whatever happens: finding the neighbour, and the
+/// handshake.
 const CONNECT_NS_MAX: u64 = 12 * SECOND;
 /// How long after a fault flows may still be given up for it: the idle timeout and a keep-alive.
 pub(crate) const AFTERMATH_NS: u64 = 45 * SECOND;
@@ -301,7 +302,8 @@ impl Ledger {
             self.lately(&[Trouble::Silence, Trouble::Death], &hosts, now, AFTERMATH_NS);
         let is_fair = match code {
             Code::Closed => own != Stage::Open || other != Stage::Open,
-            // The last acknowledgement may be lost for longer than the other end remembers the flow.
+            // The last acknowledgement may be lost for longer than the other end remembers the
+            // flow.
             Code::Reset if own == Stage::Closed && other == Stage::Ended => {
                 was_silent || is_broken || self.lately(&[Trouble::Rough], &hosts, now, AFTERMATH_NS)
             }

@@ -1,6 +1,6 @@
-//! Whole networks of hosts in one thread and virtual time, with the real engine, transport, switch and
-//! channels, over simulated LCD NICs and links; with every kind of bad luck, and checkers that see to it
-//! that nothing but bad luck goes wrong.
+//! Whole networks of hosts in one thread and virtual time, with the real engine, transport, switch
+//! and channels, over simulated LCD NICs and links; with every kind of bad luck, and checkers that
+//! see to it that nothing but bad luck goes wrong.
 //!
 //! ```text
 //!  App ── AppEnd ═ shared memory ═ DaemonEnd ── Engine ── SimQueue ── Way ─ switch ─ Way ── ...
@@ -8,9 +8,9 @@
 //!   └─────────────────────────── World: Agenda, Faults, Trace, checks ────────────┘
 //! ```
 //!
-//! A seed decides everything: the same seed gives the same trace, byte for byte. What is simulated is time,
-//! the NIC, the network and what apps want; nothing of Clearway itself is. What is *not* here: threads,
-//! and the daemon's control socket.
+//! A seed decides everything: the same seed gives the same trace, byte for byte. What is simulated
+//! is time, the NIC, the network and what apps want; nothing of Clearway itself is. What is *not*
+//! here: threads, and the daemon's control socket.
 
 mod agenda;
 mod app;
@@ -45,8 +45,8 @@ impl Finding {
     }
 }
 
-/// Runs a simulation to its end. `progress` is called now and then with the simulated part of a whole, in
-/// percent.
+/// Runs a simulation to its end. `progress` is called now and then with the simulated part of a
+/// whole, in percent.
 ///
 /// # Errors
 /// What went wrong, when, and how to see it again.

@@ -1,5 +1,6 @@
 //! The network: each host has a way up to one switch and a way down from it. What happens to frames
-//! on a way (rate, delay, loss, damage) decides `nic::fabric`'s `Way`; here is who is cut off from whom.
+//! on a way (rate, delay, loss, damage) decides `nic::fabric`'s `Way`; here is who is cut off from
+//! whom.
 //!
 //! ```text
 //!  NIC ── Way up: rate, delay, faults ──▶ switch ── Way down: rate, queue ──▶ NIC

@@ -1,5 +1,5 @@
-//! The NIC of a simulated host: least-common-denominator queues of 256 descriptors per direction. It
-//! only holds frames; when they leave and arrive is the network's business.
+//! The NIC of a simulated host: least-common-denominator queues of 256 descriptors per direction.
+//! It only holds frames; when they leave and arrive is the network's business.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -18,8 +18,8 @@ pub struct Options {
     pub hosts: Option<usize>,
     /// Engines of each host; `None` lets the seed decide.
     pub engines: Option<usize>,
-    /// How much time the hosts see with faults, at least a second; after it comes a calm time in which
-    /// everything ends well.
+    /// How much time the hosts see with faults, at least a second; after it comes a calm time in
+    /// which everything ends well.
     pub duration_ns: u64,
 }
 
@@ -94,7 +94,8 @@ fn versions(random: &mut Random) -> Vec<Versions> {
     }
 }
 
-/// What the first frames of connections go through, if anything. It keeps up with all that these apps do.
+/// What the first frames of connections go through, if anything. It keeps up with all that these
+/// apps do.
 fn slow_path(random: &mut Random) -> SlowPath {
     if !random.chance(1, 4) {
         return SlowPath::default();

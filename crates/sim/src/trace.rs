@@ -1,5 +1,5 @@
-//! The hash of everything that happened, in order: two runs of one seed have the same, or something is
-//! not decided by the seed.
+//! The hash of everything that happened, in order: two runs of one seed have the same, or something
+//! is not decided by the seed.
 
 /// A running hash (the multiply-and-rotate hash of Firefox and rustc: fast, and nobody here lies).
 #[derive(Clone, Debug, Default)]

@@ -26,13 +26,14 @@ use crate::{Finding, checks};
 const START: Time = Time::from_ns(SECOND);
 /// Between two looks at everything.
 const CHECK_NS: u64 = 250 * MILLISECOND;
-/// After about so many turns the engine's flows are looked at, without waiting for the next look at everything.
+/// After about so many turns the engine's flows are looked at, without waiting for the next look at
+/// everything.
 const TURNS_PER_LOOK: u64 = 8;
 /// One round: so long things go wrong, then so long they do not.
 const CHAOS_NS: u64 = 10 * SECOND;
 const CALM_NS: u64 = 15 * SECOND;
-/// How long everything may take to end once nothing new is begun: longer than the idle timeout of flows
-/// whose peer has died.
+/// How long everything may take to end once nothing new is begun: longer than the idle timeout of
+/// flows whose peer has died.
 const ENDING_NS_MAX: u64 = 90 * SECOND;
 /// From a frame's arrival, or a doorbell, to the turn that sees it.
 const WAKE_NS: u64 = MICROSECOND;
@@ -385,8 +386,8 @@ impl World {
         residents.map(|app| &self.apps[*app as usize]).all(App::is_idle)
     }
 
-    /// Everything is closed: now nobody may have anything left. Flows linger for a while after their apps
-    /// have heard of the end.
+    /// Everything is closed: now nobody may have anything left. Flows linger for a while after
+    /// their apps have heard of the end.
     fn look_at_rest(&mut self, since: Time) -> Result<(), Finding> {
         if self.now.since(since) < checks::LINGER_NS {
             return Ok(());

@@ -1,5 +1,6 @@
-//! What hosts and flows take of memory, counted allocation by allocation: the same in each run. The figures
-//! of `docs/scale.md` are what this prints with `CLEARWAY_SCALE` set, which is for many more of them.
+//! What hosts and flows take of memory, counted allocation by allocation: the same in each run. The
+//! figures of `docs/scale.md` are what this prints with `CLEARWAY_SCALE` set, which is for many
+//! more of them.
 //!
 //! One test only: another one at the same time would be counted, too.
 

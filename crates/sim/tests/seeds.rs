@@ -1,5 +1,5 @@
-//! Many seeds, each of which is another network with other bad luck. Which seed failed, and how to see it
-//! again, says the failure; `clearway sim --seed N` shows it alone.
+//! Many seeds, each of which is another network with other bad luck. Which seed failed, and how to
+//! see it again, says the failure; `clearway sim --seed N` shows it alone.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +19,8 @@ fn short(seed: u64) -> Options {
     Options { duration_ns: 3 * SECOND, ..Options::new(seed) }
 }
 
-/// Runs seeds on two threads until `next` has no more. Returns what they came to; which of them failed, it
-/// says all at once.
+/// Runs seeds on two threads until `next` has no more. Returns what they came to; which of them
+/// failed, it says all at once.
 fn pass_all(next: impl Fn() -> Option<Options> + Sync) -> Vec<Summary> {
     let outcomes = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
@@ -139,8 +139,8 @@ fn what_has_failed_once() {
     }
 }
 
-/// `make soak`: ever new seeds for as long as the environment says. Some have more engines than a seed gives
-/// them by itself.
+/// `make soak`: ever new seeds for as long as the environment says. Some have more engines than a
+/// seed gives them by itself.
 #[test]
 fn soak() {
     let Some(minutes) =

@@ -16,7 +16,8 @@ pub struct Config {
     /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
     /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
     pub time_wait_ns: u64,
-    /// How long a connection that its app has closed waits in FIN-WAIT-2 for the peer to close it, too.
+    /// How long a connection that its app has closed waits in FIN-WAIT-2 for the peer to close it,
+    /// too.
     pub fin_wait_ns: u64,
     /// How often a SYN, and the SYN-ACK of a listener, is sent again.
     pub syn_retries: u8,
@@ -49,8 +50,8 @@ impl Default for Config {
 pub struct Settings {
     /// The window that the peer gets, at first: bytes received and not released.
     pub receive_buffer_bytes: u32,
-    /// The same when the app takes so much in a round trip that it is worth it. Not more than at first if
-    /// this is less.
+    /// The same when the app takes so much in a round trip that it is worth it. Not more than at
+    /// first if this is less.
     pub receive_buffer_bytes_max: u32,
     /// Extents that wait to be acknowledged, at most.
     pub send_extents_max: u32,
@@ -68,13 +69,15 @@ pub struct Settings {
     pub ecn: bool,
     /// The largest segment, if it is to be less than what the path takes.
     pub segment_bytes_max: Option<u16>,
-    /// How long an acknowledgement may wait: RFC 9293, section 3.8.6.3, allows less than half a second.
+    /// How long an acknowledgement may wait: RFC 9293, section 3.8.6.3, allows less than half a
+    /// second.
     pub ack_delay_ns: u64,
     /// As many segments at the beginning are acknowledged at once, so that the peer's window grows.
     pub quick_acks: u8,
-    /// How much longer than a round trip the retransmission timeout is, at least. RFC 6298, rule 2.4, has
-    /// a second for all of it; what is in use has less, or the last segment of a request that is lost
-    /// would cost a second everywhere. It has to be longer than peers delay acknowledgements.
+    /// How much longer than a round trip the retransmission timeout is, at least. RFC 6298, rule
+    /// 2.4, has a second for all of it; what is in use has less, or the last segment of a request
+    /// that is lost would cost a second everywhere. It has to be longer than peers delay
+    /// acknowledgements.
     pub rto_min_ns: u64,
     /// RFC 6298, rule 2.5: the longest timeout.
     pub rto_max_ns: u64,

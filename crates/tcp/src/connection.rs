@@ -282,8 +282,9 @@ impl Connection {
         }
         match self.state {
             State::SynSent => self.finish(End::Aborted),
-            // RFC 9293, section 3.6.1 (MAY-1, SHLD-3): if "any received data is pending in the local
-            // TCP endpoint" on close, "its TCP endpoint SHOULD send a RST to show that data was lost".
+            // RFC 9293, section 3.6.1 (MAY-1, SHLD-3): if "any received data is pending in the
+            // local TCP endpoint" on close, "its TCP endpoint SHOULD send a RST to show that data
+            // was lost".
             _ if self.rcv.unread_bytes() > 0 => self.abort(),
             State::FinWait2 => self.timers.set(Timer::Close, now + self.fin_wait_ns),
             _ => self.shutdown(),
@@ -401,8 +402,8 @@ pub(crate) struct Remains {
     pub(crate) timestamps: Option<Timestamps>,
 }
 
-/// Queueing delay that the delay-based congestion control accepts: on the Internet there is more of it
-/// than inside a building.
+/// Queueing delay that the delay-based congestion control accepts: on the Internet there is more of
+/// it than inside a building.
 const DELAY_TARGET_NS: u64 = 1000 * MICROSECOND;
 /// RFC 9406, section 4.3: "MIN_RTT_THRESH = 4 msec".
 const SLOW_START_DELAY_NS: u64 = 4 * MILLISECOND;

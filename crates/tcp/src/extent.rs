@@ -41,8 +41,8 @@ impl Extent {
 /// often once, for all of it.
 pub trait Memory {
     /// Keeps the bytes `part` of the payload of the segment at hand, which stand at `position` of
-    /// what `connection`'s peer sends (its first byte is at 0), and says where they are now: left in
-    /// the NIC's buffer, or copied to where the app wants them. The extent has as many bytes as
+    /// what `connection`'s peer sends (its first byte is at 0), and says where they are now: left
+    /// in the NIC's buffer, or copied to where the app wants them. The extent has as many bytes as
     /// `part`. `None` if there is no room: then they count as never received.
     fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent>;
 

@@ -1,5 +1,5 @@
-//! F-RTO (RFC 5682, section 3): whether a retransmission timeout was for nothing, because what was in
-//! flight was only late.
+//! F-RTO (RFC 5682, section 3): whether a retransmission timeout was for nothing, because what was
+//! in flight was only late.
 
 /// Where the detection stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +43,8 @@ impl Frto {
     pub(crate) fn on_ack(&mut self, seen: &Seen) -> Verdict {
         let verdict = match *self {
             Self::Off => return Verdict::Wait,
-            // 2: "When the first acknowledgment after the RTO retransmission arrives at the sender".
+            // 2: "When the first acknowledgment after the RTO retransmission arrives at the
+            // sender".
             Self::Retransmitted if !seen.advances => Verdict::Lost,
             Self::Retransmitted if seen.is_all => Verdict::Lost,
             Self::Retransmitted if seen.has_new_data => Verdict::SendNew,

@@ -1,5 +1,5 @@
-//! What an attacker must not be able to guess: initial sequence numbers (RFC 6528), offsets of timestamps,
-//! cookies. All are keyed hashes of addresses and ports.
+//! What an attacker must not be able to guess: initial sequence numbers (RFC 6528), offsets of
+//! timestamps, cookies. All are keyed hashes of addresses and ports.
 
 use core::hash::{Hash, Hasher};
 
@@ -46,15 +46,15 @@ impl Secret {
         hasher.finish()
     }
 
-    /// RFC 6528, section 3: "ISN = M + F(localip, localport, remoteip, remoteport, secretkey)", "where M is
-    /// the 4 microsecond timer".
+    /// RFC 6528, section 3: "ISN = M + F(localip, localport, remoteip, remoteport, secretkey)",
+    /// "where M is the 4 microsecond timer".
     pub(crate) fn isn(&self, now: Time, tuple: &Tuple) -> u32 {
         let timer = (now.as_ns() / (4 * MICROSECOND)) as u32;
         timer.wrapping_add(self.hash(Use::Isn, tuple) as u32)
     }
 
-    /// What the timestamps of a connection are ahead of the clock. The same for the same addresses and
-    /// ports, so that a later connection's are later (RFC 6191).
+    /// What the timestamps of a connection are ahead of the clock. The same for the same addresses
+    /// and ports, so that a later connection's are later (RFC 6191).
     pub(crate) fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
         self.hash(Use::Timestamps, tuple) as u32
     }
@@ -71,8 +71,8 @@ mod tests {
         Tuple::new(local, "10.0.0.2:80".parse().expect("address"))
     }
 
-    /// RFC 6528, section 3: of one connection after another between the same ports the numbers grow with
-    /// the clock; what they are for others, and under another secret, does not follow.
+    /// RFC 6528, section 3: of one connection after another between the same ports the numbers grow
+    /// with the clock; what they are for others, and under another secret, does not follow.
     #[test]
     fn numbers_grow_for_the_same_ports_and_are_unrelated_for_others() {
         let (secret, other) = (Secret::new([1; 16]), Secret::new([2; 16]));

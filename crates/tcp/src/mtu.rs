@@ -1,4 +1,5 @@
-//! How large segments are: RFC 9293, section 3.7.1, and RFC 6691; the path's MTU by RFC 1191 and RFC 8201.
+//! How large segments are: RFC 9293, section 3.7.1, and RFC 6691; the path's MTU by RFC 1191 and
+//! RFC 8201.
 
 use core::net::IpAddr;
 
@@ -23,8 +24,9 @@ pub(crate) struct SegmentSize {
     believed_since: Time,
 }
 
-/// RFC 9293, section 3.7.1: "If an MSS Option is not received at connection setup, TCP implementations
-/// MUST assume a default send MSS of 536 (576 - 40) for IPv4 or 1220 (1280 - 60) for IPv6".
+/// RFC 9293, section 3.7.1: "If an MSS Option is not received at connection setup, TCP
+/// implementations MUST assume a default send MSS of 536 (576 - 40) for IPv4 or 1220 (1280 - 60)
+/// for IPv6".
 const DEFAULT_V4: u16 = 536;
 const DEFAULT_V6: u16 = 1220;
 /// Less than this is an attack, whoever asks for it: a peer's MSS of 1 would make 60 times as many
@@ -35,7 +37,8 @@ const MTU_MIN_V4: u16 = 552;
 const MTU_MIN_V6: u16 = 1280;
 
 /// No path has so many links, each narrower than the one before. Without a bound whoever guesses a
-/// sequence number could make this end look through its window, and send it again, a thousand times.
+/// sequence number could make this end look through its window, and send it again, a thousand
+/// times.
 const DECREASES_MAX: u8 = 8;
 /// RFC 1191, section 6.3: what is known of a path is good for ten minutes.
 const BELIEVED_NS: u64 = 600 * SECOND;
@@ -85,8 +88,8 @@ impl SegmentSize {
         self.bytes().saturating_sub(more).max(1)
     }
 
-    /// A router says that packets of the path may have `mtu` bytes at most. True if that is news that
-    /// is believed.
+    /// A router says that packets of the path may have `mtu` bytes at most. True if that is news
+    /// that is believed.
     pub(crate) fn on_too_big(&mut self, now: Time, mtu: u32) -> bool {
         let least = if self.is_v6 { MTU_MIN_V6 } else { MTU_MIN_V4 };
         let mtu = u16::try_from(mtu).unwrap_or(u16::MAX).max(least);

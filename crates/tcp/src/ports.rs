@@ -56,8 +56,8 @@ mod tests {
         SocketAddr::from(([10, 0, 1, last], 80))
     }
 
-    /// RFC 6056, section 3.3.4: to one destination a port is not used again before all others were; where
-    /// it begins differs by destination and secret.
+    /// RFC 6056, section 3.3.4: to one destination a port is not used again before all others were;
+    /// where it begins differs by destination and secret.
     #[test]
     fn every_port_once_from_where_nobody_knows() {
         let mut firsts = HashSet::new();

@@ -4,8 +4,8 @@
 /// congestion control has decided, and on the way there acknowledgements keep coming.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Prr {
-    /// RecoverFS: in flight when it began, and what the acknowledgement that began it says has arrived.
-    /// What had arrived before will never be delivered, and does not count.
+    /// RecoverFS: in flight when it began, and what the acknowledgement that began it says has
+    /// arrived. What had arrived before will never be delivered, and does not count.
     begun_bytes: u64,
     delivered_bytes: u64,
     out_bytes: u64,
@@ -25,13 +25,15 @@ impl Prr {
     pub(crate) fn on_ack(&mut self, ack: &PrrAck) -> u64 {
         self.delivered_bytes += ack.delivered_bytes;
         if ack.in_flight_bytes > ack.threshold_bytes {
-            // RFC 6937, section 3.1: "sndcnt = CEIL(prr_delivered * ssthresh / RecoverFS) - prr_out".
+            // RFC 6937, section 3.1: "sndcnt = CEIL(prr_delivered * ssthresh / RecoverFS) -
+            // prr_out".
             let proportional = u128::from(self.delivered_bytes) * u128::from(ack.threshold_bytes);
             let proportional = proportional.div_ceil(u128::from(self.begun_bytes.max(1))) as u64;
             return proportional.saturating_sub(self.out_bytes);
         }
-        // "limit = MAX(prr_delivered - prr_out, DeliveredData) + MSS": PRR-SSRB, attempt to catch up. As
-        // its successor (draft-ietf-tcpm-prr-rfc6937bis) has it, without MSS if more is lost.
+        // "limit = MAX(prr_delivered - prr_out, DeliveredData) + MSS": PRR-SSRB, attempt to catch
+        // up. As its successor (draft-ietf-tcpm-prr-rfc6937bis) has it, without MSS if more is
+        // lost.
         let conservative = self.delivered_bytes.saturating_sub(self.out_bytes);
         let limit =
             conservative.max(ack.delivered_bytes) + if ack.is_safe { ack.segment_bytes } else { 0 };
@@ -54,8 +56,8 @@ pub(crate) struct PrrAck {
 mod tests {
     use super::{Prr, PrrAck};
 
-    /// The example of RFC 6937, section 4: 20 segments, one lost, and a threshold of 10: one segment
-    /// leaves for every two that arrive.
+    /// The example of RFC 6937, section 4: 20 segments, one lost, and a threshold of 10: one
+    /// segment leaves for every two that arrive.
     #[test]
     fn one_loss_of_twenty() {
         let mut prr = Prr::new(20);

@@ -1,5 +1,5 @@
-//! RACK (RFC 8985, section 6): what was sent sufficiently before something that has arrived, and has
-//! not arrived itself, is lost.
+//! RACK (RFC 8985, section 6): what was sent sufficiently before something that has arrived, and
+//! has not arrived itself, is lost.
 
 use clearway_base::Time;
 
@@ -46,7 +46,8 @@ impl Rack {
     #[inline]
     pub(crate) fn on_delivered(&mut self, now: Time, sent: Sent, again: bool, min_rtt_ns: u64) {
         let rtt_ns = now.since(sent.at);
-        // "If RACK.segment was retransmitted, it is ambiguous [...]: the RTT is less than the minimum".
+        // "If RACK.segment was retransmitted, it is ambiguous [...]: the RTT is less than the
+        // minimum".
         if again && rtt_ns < min_rtt_ns {
             return;
         }
@@ -91,7 +92,8 @@ impl Rack {
         }
     }
 
-    /// "If a TCP has recovered from losses": after 16 times without a duplicate the window is small again.
+    /// "If a TCP has recovered from losses": after 16 times without a duplicate the window is small
+    /// again.
     pub(crate) const fn on_recovered(&mut self) {
         self.persist = self.persist.saturating_sub(1);
         if self.persist == 0 {

@@ -16,7 +16,8 @@ use crate::tuning::Tuning;
 pub(crate) struct Receive {
     /// RCV.NXT.
     next: u64,
-    /// RCV.NXT + RCV.WND as the peer knows it. It never goes back: RFC 9293, section 3.8.6, SHLD-14.
+    /// RCV.NXT + RCV.WND as the peer knows it. It never goes back: RFC 9293, section 3.8.6,
+    /// SHLD-14.
     edge: u64,
     /// Where the stream begins.
     first: u64,
@@ -146,9 +147,9 @@ impl Receive {
         self.scale
     }
 
-    /// RFC 9293, section 3.10.7.4: "There are four cases for the acceptability test". One case more:
-    /// a segment without a length right behind the window is of a peer that has filled it, and
-    /// what it acknowledges is worth as much as before.
+    /// RFC 9293, section 3.10.7.4: "There are four cases for the acceptability test". One case
+    /// more: a segment without a length right behind the window is of a peer that has filled it,
+    /// and what it acknowledges is worth as much as before.
     #[inline]
     pub(crate) fn is_acceptable(&self, start: u64, length: u64) -> bool {
         match (length, self.window()) {
@@ -308,8 +309,8 @@ impl Receive {
         self.queue.blocks()
     }
 
-    /// The window for a segment that leaves now, shifted: RFC 9293, section 3.8.6.2.2, and RFC 7323,
-    /// section 2.3.
+    /// The window for a segment that leaves now, shifted: RFC 9293, section 3.8.6.2.2, and RFC
+    /// 7323, section 2.3.
     #[inline]
     pub(crate) fn offer(&mut self, segment_bytes: u32) -> u16 {
         let step = u64::from(self.buffer_bytes / 2).min(segment_bytes.into());
@@ -317,8 +318,9 @@ impl Receive {
         if candidate >= self.edge + step {
             self.edge = candidate;
         }
-        // Rounded down: rounded up, it would grow with every acknowledgement of a few bytes, however
-        // full the buffer. What was promised before is taken all the same (RFC 7323, section 2.4).
+        // Rounded down: rounded up, it would grow with every acknowledgement of a few bytes,
+        // however full the buffer. What was promised before is taken all the same (RFC 7323,
+        // section 2.4).
         self.edge = self.edge.min(self.next + (u64::from(u16::MAX) << self.scale));
         (self.window() >> self.scale) as u16
     }

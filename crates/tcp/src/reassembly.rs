@@ -4,8 +4,8 @@
 //! taken by the app │ in_order          │ next   hole   ▒▒▒▒ ahead ▒▒▒▒   hole   ▒▒▒▒
 //! ```
 //!
-//! Every byte has one owner: of bytes that come twice, the first are kept, so that nobody can change
-//! what has been received by sending it again.
+//! Every byte has one owner: of bytes that come twice, the first are kept, so that nobody can
+//! change what has been received by sending it again.
 
 use core::ops::Range;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! What is done about loss: in which phase a connection is, from the first lost segment until all that
-//! was outstanding then is acknowledged.
+//! What is done about loss: in which phase a connection is, from the first lost segment until all
+//! that was outstanding then is acknowledged.
 
 use crate::frto::Frto;
 use crate::prr::Prr;
@@ -27,8 +27,8 @@ pub(crate) struct Recovery {
     /// What may be in flight during fast recovery.
     pub(crate) window_bytes: u64,
     pub(crate) frto: Frto,
-    /// The timestamp of the first retransmission: an acknowledgement that echoes an older one is of the
-    /// original (the Eifel detection of RFC 3522).
+    /// The timestamp of the first retransmission: an acknowledgement that echoes an older one is of
+    /// the original (the Eifel detection of RFC 3522).
     first_stamp: Option<u32>,
     /// Duplicate acknowledgements of a peer without SACK (RFC 5681, RFC 6582).
     pub(crate) duplicates: u32,
@@ -51,8 +51,8 @@ impl Recovery {
         self.point
     }
 
-    /// Fast recovery begins. RFC 6675, section 5, step 4.3: the first lost segment is sent in any case.
-    /// `begun_bytes` were in flight when what began it was sent.
+    /// Fast recovery begins. RFC 6675, section 5, step 4.3: the first lost segment is sent in any
+    /// case. `begun_bytes` were in flight when what began it was sent.
     pub(crate) fn begin_fast(&mut self, point: u64, begun_bytes: u64) {
         (self.phase, self.point) = (Phase::Fast, point);
         self.prr = Prr::new(begun_bytes);

@@ -49,8 +49,8 @@ impl Rto {
             self.smoothed_ns = rtt_ns;
             self.variation_ns = rtt_ns / 2;
         } else {
-            // 2.3: "RTTVAR <- (1 - beta) * RTTVAR + beta * |SRTT - R'|", "SRTT <- (1 - alpha) * SRTT
-            // + alpha * R'", with 1/4 and 1/8.
+            // 2.3: "RTTVAR <- (1 - beta) * RTTVAR + beta * |SRTT - R'|", "SRTT <- (1 - alpha) *
+            // SRTT + alpha * R'", with 1/4 and 1/8.
             let error_ns = self.smoothed_ns.abs_diff(rtt_ns);
             self.variation_ns = self.variation_ns - self.variation_ns / 4 + error_ns / 4;
             self.smoothed_ns = (self.smoothed_ns - self.smoothed_ns / 8 + rtt_ns / 8).max(1);
@@ -59,8 +59,9 @@ impl Rto {
     }
 
     fn update(&mut self, settings: &Settings) {
-        // 2.3: "RTO <- SRTT + max (G, K*RTTVAR)". 2.4 rounds up to a second what is less. Here the least is
-        // a part of the sum: however long the path, a peer may delay an acknowledgement so long.
+        // 2.3: "RTO <- SRTT + max (G, K*RTTVAR)". 2.4 rounds up to a second what is less. Here the
+        // least is a part of the sum: however long the path, a peer may delay an acknowledgement so
+        // long.
         let margin_ns = (4 * self.variation_ns).max(GRANULARITY_NS).max(settings.rto_min_ns);
         self.rto_ns = self.smoothed_ns.saturating_add(margin_ns).min(settings.rto_max_ns);
     }
@@ -95,8 +96,8 @@ impl Rto {
         self.doublings = 0;
     }
 
-    /// 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP implementation is using
-    /// an RTO less than 3 seconds, the RTO MUST be re-initialized to 3 seconds when data
+    /// 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP implementation is
+    /// using an RTO less than 3 seconds, the RTO MUST be re-initialized to 3 seconds when data
     /// transmission begins".
     pub(crate) const fn on_lost_syn(&mut self) {
         self.rto_ns = AFTER_LOST_SYN_NS;
@@ -191,8 +192,8 @@ mod tests {
         assert_eq!(rto.min_ns(), 20_000);
     }
 
-    /// A path of half a second that does not vary: a peer that waits 190 ms with its acknowledgement is
-    /// not late.
+    /// A path of half a second that does not vary: a peer that waits 190 ms with its
+    /// acknowledgement is not late.
     #[test]
     fn a_long_path_leaves_time_for_a_delayed_acknowledgement() {
         let settings = Settings::default();

@@ -1,12 +1,14 @@
-//! What is saved of a stack, so that another process, or another engine, goes on with its connections.
+//! What is saved of a stack, so that another process, or another engine, goes on with its
+//! connections.
 //!
-//! Plain data, with a version, without the layout of anything inside: what both ends have agreed on,
-//! where they are, and whose memory the bytes are in. What the peer can be asked again is not in it:
-//! what is known of segments that are outstanding (selective acknowledgements are advice, RFC 2018,
-//! section 8) and what has been found about loss. After a restore all that is outstanding counts as
-//! sent at that moment.
+//! Plain data, with a version, without the layout of anything inside: what both ends have agreed
+//! on, where they are, and whose memory the bytes are in. What the peer can be asked again is not
+//! in it: what is known of segments that are outstanding (selective acknowledgements are advice,
+//! RFC 2018, section 8) and what has been found about loss. After a restore all that is outstanding
+//! counts as sent at that moment.
 //!
-//! [`Stack::restore`](crate::Stack::restore) trusts nothing of it. Times are of the clock of the host.
+//! [`Stack::restore`](crate::Stack::restore) trusts nothing of it. Times are of the clock of the
+//! host.
 
 use core::net::{IpAddr, SocketAddr};
 

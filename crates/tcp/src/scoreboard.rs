@@ -1,5 +1,5 @@
-//! What has been sent and is not acknowledged: when each segment left, what has arrived by selective
-//! acknowledgements (RFC 2018), what is lost (RFC 8985).
+//! What has been sent and is not acknowledged: when each segment left, what has arrived by
+//! selective acknowledgements (RFC 2018), what is lost (RFC 8985).
 //!
 //! ```text
 //! una                                                          nxt
@@ -7,9 +7,10 @@
 //!     lost    sacked   sacked   again    lost
 //! ```
 //!
-//! A record is a segment as it was last sent. A selective acknowledgement of a part of one counts for
-//! nothing: a peer that could split records could make many (CVE-2019-11477, "SACK panic"). What has
-//! arrived already is skipped as a whole, so that no acknowledgement makes us look at it again.
+//! A record is a segment as it was last sent. A selective acknowledgement of a part of one counts
+//! for nothing: a peer that could split records could make many (CVE-2019-11477, "SACK panic").
+//! What has arrived already is skipped as a whole, so that no acknowledgement makes us look at it
+//! again.
 
 use core::ops::Range;
 use std::collections::VecDeque;
@@ -116,8 +117,8 @@ impl Scoreboard {
         self.bytes += u64::from(length);
     }
 
-    /// What stands in `range` was sent before, nobody knows when, in segments of `segment_bytes`; it counts
-    /// as sent again now.
+    /// What stands in `range` was sent before, nobody knows when, in segments of `segment_bytes`;
+    /// it counts as sent again now.
     pub(crate) fn restore(now: Time, range: Range<u64>, segment_bytes: u64) -> Self {
         let mut board = Self { judged: range.start, ..Self::default() };
         let mut at = range.start;
@@ -356,8 +357,8 @@ impl Scoreboard {
         (self.lost, self.lost_bytes) = (RangeSet::new(), 0);
     }
 
-    /// What is longer than `most` has not passed a router: it is lost, and that is no congestion. Looks at
-    /// every segment: `mtu` sees to it that this is seldom.
+    /// What is longer than `most` has not passed a router: it is lost, and that is no congestion.
+    /// Looks at every segment: `mtu` sees to it that this is seldom.
     pub(crate) fn mark_longer_lost(&mut self, most: u32) {
         let mut lost = Lost::default();
         for index in 0..self.records.len() {
@@ -368,8 +369,8 @@ impl Scoreboard {
         }
     }
 
-    /// RFC 2018, section 8: a receiver may take back what it has acknowledged selectively. It has if the
-    /// first segment is such.
+    /// RFC 2018, section 8: a receiver may take back what it has acknowledged selectively. It has
+    /// if the first segment is such.
     fn forget_sacked_if_taken_back(&mut self) {
         let first = self.records.front().map(|record| record.start);
         if let Some(first) = first.filter(|first| self.sacked.contains(*first)) {

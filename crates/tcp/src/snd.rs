@@ -241,7 +241,8 @@ impl Send {
     }
 
     /// What to send next, `segment_bytes` a segment and `most` bytes in all, if `room` may be sent.
-    /// What is sent of a segment that is not full is for RFC 9293, sections 3.7.4 and 3.8.6.2.1, to say.
+    /// What is sent of a segment that is not full is for RFC 9293, sections 3.7.4 and 3.8.6.2.1, to
+    /// say.
     #[inline]
     pub(crate) fn next_range(
         &self,
@@ -264,8 +265,8 @@ impl Send {
             return None;
         }
         let is_end = length == available;
-        // "if the maximum amount of data that can be sent now is at least some fraction of the maximum
-        // send window", one half.
+        // "if the maximum amount of data that can be sent now is at least some fraction of the
+        // maximum send window", one half.
         let is_half = length == open && open >= self.window_max.div_ceil(2) && !eagerness.cork;
         let goes = is_half || (is_end && self.may_be_small(length, eagerness));
         goes.then(|| self.next..self.next + length)

@@ -1,10 +1,11 @@
 //! All of TCP on one engine: whose a segment is, and what leaves next.
 //!
-//! Call order: [`Stack::handle_segment`], [`Stack::handle_icmp`], [`Stack::handle_timeouts`] and what
-//! apps ask change the state; then [`Stack::poll_transmit`] until it gives nothing, and
+//! Call order: [`Stack::handle_segment`], [`Stack::handle_icmp`], [`Stack::handle_timeouts`] and
+//! what apps ask change the state; then [`Stack::poll_transmit`] until it gives nothing, and
 //! [`Stack::poll_event`] until it gives nothing; then [`Stack::next_timeout`].
 //!
-//! A connection's [`Key`] is its owner's until [`Stack::forget`]: nothing goes away behind its back.
+//! A connection's [`Key`] is its owner's until [`Stack::forget`]: nothing goes away behind its
+//! back.
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
@@ -205,8 +206,8 @@ impl Stack {
 
     // What apps ask.
 
-    /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that of
-    /// the way there. [`Readiness::OPEN`] says that it is open.
+    /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that
+    /// of the way there. [`Readiness::OPEN`] says that it is open.
     pub fn connect(
         &mut self,
         now: Time,
@@ -313,8 +314,8 @@ impl Stack {
         Ok(())
     }
 
-    /// Extents that need not be kept any longer, in the order of [`Stack::send`]: acknowledged, or, if
-    /// the connection is over, of no use.
+    /// Extents that need not be kept any longer, in the order of [`Stack::send`]: acknowledged, or,
+    /// if the connection is over, of no use.
     pub fn pop_sent(&mut self, key: Key) -> Option<Extent> {
         self.connections.get_mut(key)?.connection.pop_sent()
     }
@@ -478,8 +479,8 @@ impl Stack {
 
     // What leaves.
 
-    /// The next segment, with at most `most` bytes of payload; what is more than one segment is given
-    /// only if `most` is more than that, for whoever can cut it.
+    /// The next segment, with at most `most` bytes of payload; what is more than one segment is
+    /// given only if `most` is more than that, for whoever can cut it.
     pub fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
         if let Some(reply) = self.replies.pop_front() {
             self.counters.segments_sent += 1;

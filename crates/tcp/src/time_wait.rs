@@ -77,14 +77,14 @@ impl TimeWait {
         }
     }
 
-    /// RFC 5961, section 7: so that nobody is made to answer for ever, by another end that does the same
-    /// least of all.
+    /// RFC 5961, section 7: so that nobody is made to answer for ever, by another end that does the
+    /// same least of all.
     fn acknowledge_rarely(&mut self, now: Time) -> Verdict {
         if self.challenges.allow(now) { Verdict::Acknowledge } else { Verdict::Drop }
     }
 
-    /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or without one
-    /// and with a sequence number "larger than the last sequence number".
+    /// RFC 6191, section 2: a SYN with a timestamp "greater than the last timestamp seen", or
+    /// without one and with a sequence number "larger than the last sequence number".
     fn is_new_syn(&self, start: u64, arrival: &Arrival) -> bool {
         match (&self.remains.timestamps, arrival.repr.options.timestamps) {
             (Some(timestamps), Some(option)) if option.value != timestamps.recent() => {

@@ -1,5 +1,5 @@
-//! How large the receive buffer has to be: twice what its app takes in a round trip, since the peer has to
-//! be able to double what it sends, and hears of the room a round trip later.
+//! How large the receive buffer has to be: twice what its app takes in a round trip, since the peer
+//! has to be able to double what it sends, and hears of the room a round trip later.
 
 use clearway_base::Time;
 

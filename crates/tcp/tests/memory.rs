@@ -1,5 +1,5 @@
-//! What connections cost that have nothing to do: counted as the process sees it, with all that a stack
-//! keeps of them. A file of its own, so that nothing else is in the process.
+//! What connections cost that have nothing to do: counted as the process sees it, with all that a
+//! stack keeps of them. A file of its own, so that nothing else is in the process.
 
 use std::net::SocketAddr;
 use std::ops::Range;

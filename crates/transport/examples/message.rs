@@ -5,9 +5,10 @@
 //! valgrind --tool=callgrind target/release/examples/message 64 1 20000
 //! ```
 //!
-//! The arguments are bytes per message, messages in flight, messages each way and flows, which have their turns
-//! one after the other. The apps here do next to nothing, so what is counted is the transport, the packet format and
-//! the copies. Time is told, too; with many flows it is that of fetching their state from memory.
+//! The arguments are bytes per message, messages in flight, messages each way and flows, which have
+//! their turns one after the other. The apps here do next to nothing, so what is counted is the
+//! transport, the packet format and the copies. Time is told, too; with many flows it is that of
+//! fetching their state from memory.
 
 use std::net::SocketAddr;
 

@@ -111,8 +111,8 @@ pub trait App {
     /// The next `messages` messages of this connection have arrived; their bytes are free.
     fn sent(&mut self, owner: Owner, messages: u32);
 
-    /// A peer wants to connect to this listener, at the own address `local`. The engine names the new
-    /// connection, and says how many positions its peer may use, or refuses.
+    /// A peer wants to connect to this listener, at the own address `local`. The engine names the
+    /// new connection, and says how many positions its peer may use, or refuses.
     fn accept(
         &mut self,
         listener: Owner,

@@ -10,8 +10,8 @@ use clearway_congestion::Congestion;
 /// number of messages, empty ones included.
 pub const MESSAGE_OVERHEAD: u64 = 64;
 
-/// Packets of one flow that may be in flight: 10 Gbit/s over 20 ms in packets of 1472 bytes are 17,000, and
-/// twice that lets a new flow find the limit of such a path.
+/// Packets of one flow that may be in flight: 10 Gbit/s over 20 ms in packets of 1472 bytes are
+/// 17,000, and twice that lets a new flow find the limit of such a path.
 pub const PACKETS_IN_FLIGHT_MAX: usize = 32_768;
 
 /// Settings of an [`crate::Endpoint`]. All flows share them.

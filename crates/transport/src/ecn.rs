@@ -1,11 +1,12 @@
-//! Explicit congestion notification of one flow: whether its packets are sent as capable of being marked, and
-//! what the peer says about marks. Paths that clear the bits, set them all, or drop such packets are found out
-//! by the first packets, as RFC 9000, section 13.4.2, wants it.
+//! Explicit congestion notification of one flow: whether its packets are sent as capable of being
+//! marked, and what the peer says about marks. Paths that clear the bits, set them all, or drop
+//! such packets are found out by the first packets, as RFC 9000, section 13.4.2, wants it.
 
 use clearway_wire::Ecn;
 use clearway_wire::clearway::EcnReport;
 
-/// Packets by which a path is judged. RFC 9000, 13.4.2: "ten sent packets or three PTOs", for example.
+/// Packets by which a path is judged. RFC 9000, 13.4.2: "ten sent packets or three PTOs", for
+/// example.
 const TESTED_PACKETS: u32 = 10;
 /// Probe timeouts in a row, before anything was acknowledged, after which the bits may be to blame.
 const PROBE_TIMEOUTS: u32 = 2;
@@ -79,8 +80,8 @@ impl Marking {
         self.received
     }
 
-    /// An acknowledgement of `packets` that had not been acknowledged says this; older ones are not to
-    /// be shown. True if there are new marks, and they can be believed.
+    /// An acknowledgement of `packets` that had not been acknowledged says this; older ones are not
+    /// to be shown. True if there are new marks, and they can be believed.
     pub(crate) fn on_ack(&mut self, report: EcnReport, packets: u32) -> bool {
         let marked = report.marked_packets.wrapping_sub(self.reported);
         if (marked == 0 && self.state == State::Capable) || !self.is_on() {

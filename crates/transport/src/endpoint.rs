@@ -45,14 +45,15 @@ use table::{Keyed, Slot};
 const SLOT_BITS: u32 = 18;
 /// Bits above them that name the engine, so that any engine of the host knows whose a packet is.
 const ENGINE_BITS: u32 = ENGINES_MAX.ilog2();
-/// Resets of aborted flows that are sent before the packets of others, per turn: an app that ends with
-/// thousands of connections is not to hold up those that stay.
+/// Resets of aborted flows that are sent before the packets of others, per turn: an app that ends
+/// with thousands of connections is not to hold up those that stay.
 const FAREWELLS_FIRST: u32 = 8;
 /// Flows of one endpoint, whatever the configuration says.
 const FLOWS_MAX: usize = 1 << SLOT_BITS;
 
-/// A host that has not looked at its packets for so long was away: stopped, suspended, or its core was another's.
-/// What it measures then says nothing about the network. Timers wait no longer before they ask again.
+/// A host that has not looked at its packets for so long was away: stopped, suspended, or its core
+/// was another's. What it measures then says nothing about the network. Timers wait no longer
+/// before they ask again.
 const AWAY_NS: u64 = 100 * MILLISECOND;
 
 /// The state of so many flows, 2 KB each, stays in a cache of the second level beside all else.
@@ -190,9 +191,9 @@ impl Endpoint {
         }
     }
 
-    /// The engine begins to look at what has come since it last called this. Packets may have waited
-    /// for that long, which is no delay of the network; unless it `has_rested` until something came.
-    /// One who does not call this is taken to have been there all the time.
+    /// The engine begins to look at what has come since it last called this. Packets may have
+    /// waited for that long, which is no delay of the network; unless it `has_rested` until
+    /// something came. One who does not call this is taken to have been there all the time.
     pub fn begin_turn(&mut self, now: Time, has_rested: bool) {
         let gap_ns = if has_rested { 0 } else { now.since(self.turn.began) };
         let overslept = || self.next_timeout().is_some_and(|due| now.since(due) >= AWAY_NS);
@@ -244,8 +245,8 @@ impl Endpoint {
         (flow.local_id() == key.0).then(|| flow.owner())
     }
 
-    /// The memory that a packet or message of this flow needs, for fetching it from memory ahead. `None`
-    /// if there is no such flow, or so few flows that they are at hand.
+    /// The memory that a packet or message of this flow needs, for fetching it from memory ahead.
+    /// `None` if there is no such flow, or so few flows that they are at hand.
     #[inline]
     #[must_use]
     pub fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
@@ -348,7 +349,8 @@ impl Endpoint {
         }
     }
 
-    /// Memory of the flow's app has become free: a peer that was turned away for want of it is told.
+    /// Memory of the flow's app has become free: a peer that was turned away for want of it is
+    /// told.
     pub fn memory_freed(&mut self, now: Time, key: FlowKey) {
         if let Some(flow) = self.flow(key) {
             flow.memory_freed();

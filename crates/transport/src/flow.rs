@@ -108,8 +108,8 @@ pub struct FlowInfo {
 
 /// One flow. See the module's documentation for the order of calls.
 ///
-/// With many flows, the time that a packet takes is that of fetching its flow from memory: what each
-/// packet touches stands together, and what hardly any does behind it.
+/// With many flows, the time that a packet takes is that of fetching its flow from memory: what
+/// each packet touches stands together, and what hardly any does behind it.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Flow {
@@ -256,7 +256,8 @@ impl Flow {
         self.arrivals.begin(arrival, port);
     }
 
-    /// True if its packets may be marked. Those that open it may not: they have nobody who would slow down.
+    /// True if its packets may be marked. Those that open it may not: they have nobody who would
+    /// slow down.
     pub(crate) const fn is_ecn_capable(&self) -> bool {
         self.marking.is_on() && !self.is_connecting()
     }

@@ -15,8 +15,8 @@ use largest::Largest;
 /// Why a packet's data was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// There is no room, in the app's receive pool or in the books of what is missing; the packet must
-    /// not be acknowledged.
+    /// There is no room, in the app's receive pool or in the books of what is missing; the packet
+    /// must not be acknowledged.
     NoBuffer,
     /// The sender went beyond its limit, or contradicts itself.
     Violation,
@@ -32,10 +32,10 @@ struct Partial {
     received_bytes: u32,
 }
 
-/// Gaps in the messages of a connection, at most. Each is a packet in flight at least, and so many are lost only
-/// where one in thirty is, with as many in flight as may be. What would leave more has to come again, when
-/// others have been filled: to find a place among them takes time, and a peer could make them of single
-/// bytes.
+/// Gaps in the messages of a connection, at most. Each is a packet in flight at least, and so many
+/// are lost only where one in thirty is, with as many in flight as may be. What would leave more
+/// has to come again, when others have been filled: to find a place among them takes time, and a
+/// peer could make them of single bytes.
 const GAPS_MAX: u32 = PACKETS_IN_FLIGHT_MAX as u32 / 32;
 
 impl Partial {
@@ -81,11 +81,11 @@ pub(crate) struct Incoming {
     received: u64,
     /// Positions of messages that the app has released.
     released: u64,
-    /// The largest message in `partial`. A sender that may begin a message
-    /// may also end it, however large; and no more than that, or a peer that never ends
-    /// the first could send without limit. More than a window only while that message is there: else
-    /// the sender could go on beyond another of that size of which nothing has come, and what comes
-    /// early would lie where that one is to go.
+    /// The largest message in `partial`. A sender that may begin a message may also end it, however
+    /// large; and no more than that, or a peer that never ends the first could send without limit.
+    /// More than a window only while that message is there: else the sender could go on beyond
+    /// another of that size of which nothing has come, and what comes early would lie where that
+    /// one is to go.
     largest: Largest,
     /// Positions that the sender may use beyond those released.
     window: u64,

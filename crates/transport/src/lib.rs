@@ -6,8 +6,9 @@
 //! `clearway_wire::clearway`, described in `docs/wire.md`.
 //!
 //! Reading order: `endpoint` (which flow a packet belongs to), `flow` (one connection), then its
-//! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `mtu` (how large packets are), `ecn` (marks). How fast is
-//! the crate `congestion`'s affair. What opens a flow is in `endpoint/handshake` and `flow/opening`.
+//! parts: `outgoing` and `incoming` (messages), `acks` and `recovery` (packets), `mtu` (how large
+//! packets are), `ecn` (marks). How fast is the crate `congestion`'s affair. What opens a flow is
+//! in `endpoint/handshake` and `flow/opening`.
 
 mod acks;
 mod app;

@@ -1,8 +1,10 @@
-//! How large packets may be on a path: Datagram Packetization Layer Path MTU Discovery (RFC 8899) for one flow.
+//! How large packets may be on a path: Datagram Packetization Layer Path MTU Discovery (RFC 8899)
+//! for one flow.
 //!
-//! A flow begins with the packets that both hosts' links take, since most paths take them too. If those
-//! vanish while others arrive, or nothing is answered at all, it falls back to a size that every path of
-//! the Internet takes, and searches upwards by probes. Sizes are those of UDP payloads.
+//! A flow begins with the packets that both hosts' links take, since most paths take them too. If
+//! those vanish while others arrive, or nothing is answered at all, it falls back to a size that
+//! every path of the Internet takes, and searches upwards by probes. Sizes are those of UDP
+//! payloads.
 
 use clearway_base::{SECOND, Time};
 
@@ -16,8 +18,8 @@ const PROBES_MAX: u8 = 3;
 const STEP_BYTES: u16 = 16;
 /// RFC 8899, 5.1.1: "PMTU_RAISE_TIMER: [...] the period [...] is 600 seconds."
 const RAISE_NS: u64 = 600 * SECOND;
-/// Large packets lost in a row, none acknowledged between, that are a black hole if that goes on for some
-/// probe timeouts: a link that loses many packets at once is none.
+/// Large packets lost in a row, none acknowledged between, that are a black hole if that goes on
+/// for some probe timeouts: a link that loses many packets at once is none.
 const LOSSES_MAX: u32 = 4;
 /// Probe timeouts in a row after which it is worth trying smaller packets.
 const PROBE_TIMEOUTS: u32 = 2;
@@ -30,7 +32,8 @@ pub(crate) struct PathMtu {
     /// What both hosts take.
     bytes_max: u16,
     search: Search,
-    /// Losses of packets larger than the base since the last one that arrived, and when the first was found.
+    /// Losses of packets larger than the base since the last one that arrived, and when the first
+    /// was found.
     losses: u32,
     losses_since: Time,
 }
@@ -150,7 +153,8 @@ impl PathMtu {
         self.search = Search::Open { below, probe: below, failures: 0, is_under_way: false };
     }
 
-    /// A probe was too large. What the network says instead is the next size to try (RFC 8899, 4.6.2).
+    /// A probe was too large. What the network says instead is the next size to try (RFC 8899,
+    /// 4.6.2).
     fn narrow(&mut self, now: Time, bytes: u16) {
         match self.search {
             Search::Open { below, .. } if self.bytes < bytes && bytes < below => {

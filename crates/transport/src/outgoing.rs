@@ -14,9 +14,10 @@ use core::ops::Range;
 
 use crate::config::MESSAGE_OVERHEAD;
 
-/// Ranges of positions that are acknowledged, or lost, between others that are not, at most: the peer could make
-/// as many as there are packets, or messages in the app's pool. To find a place among so many costs no
-/// more than some packets; honest paths make fewer unless one packet in eight is lost.
+/// Ranges of positions that are acknowledged, or lost, between others that are not, at most: the
+/// peer could make as many as there are packets, or messages in the app's pool. To find a place
+/// among so many costs no more than some packets; honest paths make fewer unless one packet in
+/// eight is lost.
 const RANGES_MAX: usize = crate::config::PACKETS_IN_FLIGHT_MAX / 8;
 
 /// A message that the app has submitted: where its bytes are, and its place in the sequence space.
@@ -248,8 +249,8 @@ impl Outgoing {
         self.bound_lost();
     }
 
-    /// Keeps what is to be sent again in few ranges: what lies between the first two is sent again with
-    /// them, whether it has arrived or not.
+    /// Keeps what is to be sent again in few ranges: what lies between the first two is sent again
+    /// with them, whether it has arrived or not.
     fn bound_lost(&mut self) {
         while self.lost.len() > RANGES_MAX
             && let Some(first) = self.lost.pop_first()
@@ -313,8 +314,8 @@ mod tests {
             }
         }
 
-        /// Every position that was sent has arrived, is in flight, or is to be sent again; and all books
-        /// are within their bounds.
+        /// Every position that was sent has arrived, is in flight, or is to be sent again; and all
+        /// books are within their bounds.
         pub(crate) fn audit(&self, in_flight: RangeSet) {
             assert!(self.acknowledged <= self.next && self.next <= self.end);
             for ranges in [&self.lost, &self.acknowledged_above] {

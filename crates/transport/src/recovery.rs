@@ -12,13 +12,17 @@ use crate::rtt::RttEstimator;
 /// Beyond this, doubling the probe timeout would overflow long before it mattered.
 const BACKOFF_MAX: u32 = 16;
 
-/// Packets without data in flight, at most. Further limits and paths wait: what is told last is what counts.
+/// Packets without data in flight, at most. Further limits and paths wait: what is told last is
+/// what counts.
 const CONTROL_PACKETS_MAX: u32 = 256;
-/// Probes that limit frames may call for, if nothing is acknowledged: one is enough, unless it is lost.
+/// Probes that limit frames may call for, if nothing is acknowledged: one is enough, unless it is
+/// lost.
 const EXPEDITED_MAX: u32 = 64;
-/// Probes beyond the packets that may be in flight: ten per second, for longer than any peer may be silent.
+/// Probes beyond the packets that may be in flight: ten per second, for longer than any peer may be
+/// silent.
 const PROBES_MAX: usize = 1024;
-/// Numbers from the first packet in flight to the next one; a quarter of what 32 bits can tell apart.
+/// Numbers from the first packet in flight to the next one; a quarter of what 32 bits can tell
+/// apart.
 const NUMBERS_MAX: u64 = 1 << 30;
 
 /// What a packet carried, so that it can be sent again.
@@ -264,8 +268,9 @@ impl Recovery {
         Some(acked)
     }
 
-    /// The packets with numbers in `range` have arrived. What is done already is not looked at again and
-    /// again: who acknowledges every other packet would have us go over all of them each time.
+    /// The packets with numbers in `range` have arrived. What is done already is not looked at
+    /// again and again: who acknowledges every other packet would have us go over all of them each
+    /// time.
     fn acknowledge(
         &mut self,
         range: Range<u64>,
@@ -305,9 +310,9 @@ impl Recovery {
         }
     }
 
-    /// The index of the first packet in flight behind the one at `index`, which is done. Each packet on the way
-    /// learns of one further ahead ("path halving" of disjoint sets, Tarjan and van Leeuwen,
-    /// 1984), so that the next search from there, or from before, is shorter.
+    /// The index of the first packet in flight behind the one at `index`, which is done. Each
+    /// packet on the way learns of one further ahead ("path halving" of disjoint sets, Tarjan and
+    /// van Leeuwen, 1984), so that the next search from there, or from before, is shorter.
     fn next_outstanding(&mut self, mut index: usize) -> usize {
         loop {
             let done = |packet: Option<&SentPacket>| packet.map_or(0, |packet| packet.done);
@@ -330,7 +335,8 @@ impl Recovery {
     /// The index of the first packet with this number or a later one.
     fn index_of(&self, number: u64) -> usize {
         let first = self.first;
-        // Where it would be if all numbers from the first on were of packets that are kept: nearly always so.
+        // Where it would be if all numbers from the first on were of packets that are kept: nearly
+        // always so.
         let most = number.saturating_sub(first).min(self.packets.len() as u64) as usize;
         let is_there = most.checked_sub(1).and_then(|before| self.packets.get(before));
         if is_there.is_none_or(|before| number_of(before, first) < number) {
@@ -369,8 +375,8 @@ impl Recovery {
     /// Declares packets lost that were overtaken by some later ones or by the loss delay; `on_lost`
     /// gets what they carried, and their sizes.
     ///
-    /// A packet is not lost before those that were sent before it, so nothing is looked at behind the
-    /// first one that is not.
+    /// A packet is not lost before those that were sent before it, so nothing is looked at behind
+    /// the first one that is not.
     pub(crate) fn detect_losses(
         &mut self,
         now: Time,
@@ -407,8 +413,8 @@ impl Recovery {
             if !content.is_size_probe {
                 lost.bytes += u64::from(bytes);
                 lost.last_sent = sent;
-                // RFC 9002, 7.6.2: persistent congestion takes two packets that are lost, and "a prior RTT
-                // sample existed when these two packets were sent".
+                // RFC 9002, 7.6.2: persistent congestion takes two packets that are lost, and "a
+                // prior RTT sample existed when these two packets were sent".
                 if rtt.was_known(sent) {
                     let first_sent = *run.get_or_insert(sent);
                     lost.span_ns = lost.span_ns.max(sent.since(first_sent));
@@ -432,8 +438,8 @@ impl Recovery {
         packet.bytes
     }
 
-    /// Gives up all packets of more than `bytes_max` bytes, since the network says that none has passed.
-    /// Returns what they carried.
+    /// Gives up all packets of more than `bytes_max` bytes, since the network says that none has
+    /// passed. Returns what they carried.
     pub(crate) fn give_up_larger(&mut self, bytes_max: u16) -> Vec<Content> {
         let mut given_up = Vec::new();
         for packet in self.packets.iter_mut() {
@@ -501,8 +507,8 @@ fn number_of(packet: &SentPacket, first: u64) -> u64 {
 
 /// How far packets of this path overtake each other. RFC 9002, 6.1.1: "Endpoints [...] MAY
 /// implement algorithms for TCP-NCR to improve QUIC's reordering resilience", and "Implementations
-/// that detect spurious retransmissions and increase the reordering threshold in packets or time MAY
-/// choose to start with smaller initial reordering thresholds".
+/// that detect spurious retransmissions and increase the reordering threshold in packets or time
+/// MAY choose to start with smaller initial reordering thresholds".
 #[derive(Clone, Debug)]
 struct Reordering {
     /// So many later packets have to be acknowledged before one counts as lost.
@@ -518,8 +524,8 @@ struct Reordering {
 const PACKET_THRESHOLD: u64 = 3;
 /// Where packets overtake further than this, waiting for time to tell is as good.
 const PACKET_THRESHOLD_MAX: u64 = 1024;
-/// RFC 9002, 6.1.2: "The RECOMMENDED time threshold (kTimeThreshold), expressed as an RTT multiplier,
-/// is 9/8."
+/// RFC 9002, 6.1.2: "The RECOMMENDED time threshold (kTimeThreshold), expressed as an RTT
+/// multiplier, is 9/8."
 const EIGHTHS: u64 = 1;
 /// Two round trips in all, as RACK's largest window (RFC 8985, section 6.2, step 4).
 const EIGHTHS_MAX: u64 = 8;

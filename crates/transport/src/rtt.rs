@@ -39,9 +39,9 @@ impl RttEstimator {
     }
 
     /// Takes what is better than the initial guess, and no sample: the next one begins anew, and no
-    /// congestion control gets to see this. RFC 6298, section 3: samples "MUST NOT be made using segments
-    /// that were retransmitted (and thus for which it is ambiguous whether the reply was for the first
-    /// instance of the packet or a later instance)".
+    /// congestion control gets to see this. RFC 6298, section 3: samples "MUST NOT be made using
+    /// segments that were retransmitted (and thus for which it is ambiguous whether the reply was
+    /// for the first instance of the packet or a later instance)".
     pub(crate) const fn guess(&mut self, rtt_ns: u64) {
         (self.latest_ns, self.smoothed_ns, self.variation_ns) = (rtt_ns, rtt_ns, rtt_ns / 2);
     }
@@ -76,7 +76,8 @@ impl RttEstimator {
         } else {
             rtt_ns
         };
-        // "rttvar = 3/4 * rttvar + 1/4 * rttvar_sample; smoothed_rtt = 7/8 * smoothed_rtt + 1/8 * adjusted_rtt"
+        // "rttvar = 3/4 * rttvar + 1/4 * rttvar_sample; smoothed_rtt = 7/8 * smoothed_rtt + 1/8 *
+        // adjusted_rtt"
         self.variation_ns =
             self.variation_ns - self.variation_ns / 4 + self.smoothed_ns.abs_diff(adjusted) / 4;
         self.smoothed_ns = self.smoothed_ns - self.smoothed_ns / 8 + adjusted / 8;

@@ -1,8 +1,8 @@
 //! A limited number of places, taken by connections from other hosts: how many each host may take.
 //!
-//! One host may have nearly all: it may be a NAT with thousands of others behind it, and what nobody else
-//! wants had better be used. But of the last eighth each host gets one place only, so that whoever comes
-//! finds room, until as many hosts have come as that has places.
+//! One host may have nearly all: it may be a NAT with thousands of others behind it, and what
+//! nobody else wants had better be used. But of the last eighth each host gets one place only, so
+//! that whoever comes finds room, until as many hosts have come as that has places.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

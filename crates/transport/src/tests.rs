@@ -550,8 +550,9 @@ fn a_full_pool_delays_messages_but_loses_none() {
     assert!(took_ns < 100 * MILLISECOND, "resumes at once when memory is free: {took_ns} ns");
 }
 
-/// Found by the simulator: the receiver had no room for a long message that came before its turn, and
-/// each probe carried a part of that, because the short one that was due had been lost in a later packet.
+/// Found by the simulator: the receiver had no room for a long message that came before its turn,
+/// and each probe carried a part of that, because the short one that was due had been lost in a
+/// later packet.
 #[test]
 fn a_probe_brings_what_is_due_not_what_is_turned_away() {
     let mut network = Network::new(7, &Config::default(), Faults::default(), 64 << 10);
@@ -869,8 +870,8 @@ fn a_busy_flow_keeps_few_timers() {
     }
 }
 
-/// Asked for after every few questions, as if a quarter of the window were in flight, acknowledgements would
-/// leave before the app has answered.
+/// Asked for after every few questions, as if a quarter of the window were in flight,
+/// acknowledgements would leave before the app has answered.
 #[test]
 fn a_question_and_its_answer_are_a_packet_each() {
     let mut network = Network::new(15, &Config::default(), Faults::default(), 1 << 20);

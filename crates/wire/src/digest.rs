@@ -16,22 +16,24 @@
 //!   7  |  network at   |     transport at       |        packet ends at    |
 //! ```
 //!
-//! A neighbour advertisement (RFC 4861, section 4.4) is marked (A) unless it is about the address that it
-//! comes from: its target has no room here, but nobody who may only say who he is himself needs more.
-//! One behind extension headers is always marked. Nodes drop those in fragments (RFC 6980).
+//! A neighbour advertisement (RFC 4861, section 4.4) is marked (A) unless it is about the address
+//! that it comes from: its target has no room here, but nobody who may only say who he is himself
+//! needs more. One behind extension headers is always marked. Nodes drop those in fragments (RFC
+//! 6980).
 //!
-//! So the five-tuple of IPv4, and whether there is a VLAN tag (T), are in words 0 and 3, which makes
-//! them cheap to hash. Word 7 is for the
-//! reader, not for patterns: where the headers begin, so that nobody parses the packet again.
+//! So the five-tuple of IPv4, and whether there is a VLAN tag (T), are in words 0 and 3, which
+//! makes them cheap to hash. Word 7 is for the reader, not for patterns: where the headers begin,
+//! so that nobody parses the packet again.
 //!
-//! **Unambiguous by construction.** What a field means is said by `network` and `layer`, which are in
-//! the digest: ports are there only where `layer` is [`Layer::Ports`], and so on. A packet that cannot be
-//! understood up to its ports has none, and a `layer` that says so:
+//! **Unambiguous by construction.** What a field means is said by `network` and `layer`, which are
+//! in the digest: ports are there only where `layer` is [`Layer::Ports`], and so on. A packet that
+//! cannot be understood up to its ports has none, and a `layer` that says so:
 //!
-//! - A later fragment has [`Layer::LaterFragment`]; whatever its first bytes are, they are not ports.
-//!   For IPv6 its protocol is 44 (fragment), as RFC 8200, section 4.5, says of the field that could
-//!   tell: "The Next Header values in the Fragment headers of different fragments of the same original
-//!   packet may differ. Only the value from the Offset zero fragment packet is used for reassembly."
+//! - A later fragment has [`Layer::LaterFragment`]; whatever its first bytes are, they are not
+//!   ports. For IPv6 its protocol is 44 (fragment), as RFC 8200, section 4.5, says of the field
+//!   that could tell: "The Next Header values in the Fragment headers of different fragments of the
+//!   same original packet may differ. Only the value from the Offset zero fragment packet is used
+//!   for reassembly."
 //! - A first fragment has ports if its whole transport header is there, and is marked (F).
 //! - A packet whose way is not decided by its destination (IPv4 source routes, IPv6 routing headers
 //!   with segments left) or whose headers break off has [`Layer::Unintelligible`].
@@ -78,7 +80,8 @@ impl Digest {
         }
     }
 
-    /// A digest put together by hand: for tests, benchmarks, and the questions "who would get this?".
+    /// A digest put together by hand: for tests, benchmarks, and the questions "who would get
+    /// this?".
     #[inline]
     #[must_use]
     pub const fn from_words(words: [u64; WORDS]) -> Self {

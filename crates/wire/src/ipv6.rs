@@ -8,7 +8,8 @@ use core::net::Ipv6Addr;
 
 /// The length of the fixed header: the only kind that is sent.
 pub const HEADER_LENGTH: usize = 40;
-/// Where the low half of the traffic class stands, and how far up in that octet the two bits of [`Ecn`].
+/// Where the low half of the traffic class stands, and how far up in that octet the two bits of
+/// [`Ecn`].
 pub const ECN_AT: usize = 1;
 /// See [`ECN_AT`].
 pub const ECN_SHIFT: u32 = 4;

@@ -1,5 +1,5 @@
-//! The Wireshark dissector (`packaging/wireshark/clearway.lua`) sees what this crate sees: tshark reads
-//! the vectors of `docs/wire.md`, and thousands of variations of them, beside the parsers.
+//! The Wireshark dissector (`packaging/wireshark/clearway.lua`) sees what this crate sees: tshark
+//! reads the vectors of `docs/wire.md`, and thousands of variations of them, beside the parsers.
 
 mod support;
 
@@ -62,7 +62,8 @@ impl Capture {
         self.bytes.extend(kept);
     }
 
-    /// What tshark says of these fields of each datagram; those that come several times have commas.
+    /// What tshark says of these fields of each datagram; those that come several times have
+    /// commas.
     fn read(self, options: &[&str], fields: &[&str]) -> Vec<Vec<String>> {
         fs::write(&self.path, &self.bytes).expect("a temporary file");
         let mut arguments = vec!["-r", self.path.to_str().expect("a name"), "-T", "fields"];
@@ -161,8 +162,8 @@ fn expect_frame(shown: &mut [Vec<String>], frame: &Frame<'_>) {
     }
 }
 
-/// Lets dissector and parsers look at the same packets. Of one that is malformed, the dissector shows
-/// what comes before the place, and of one whose CRC is wrong, what there is.
+/// Lets dissector and parsers look at the same packets. Of one that is malformed, the dissector
+/// shows what comes before the place, and of one whose CRC is wrong, what there is.
 #[track_caller]
 fn assert_same(packets: &[Vec<u8>]) {
     let seen = Capture::of(packets).read(&[], &SHOWN);

@@ -58,8 +58,8 @@ pub struct ClassifyCommand {
     /// A directory to write the plots to, as SVG.
     #[arg(long, requires = "sets")]
     plots: Option<PathBuf>,
-    /// A rule file: `@source/length destination/length low : high low : high protocol/mask`, one rule
-    /// a line; the first that matches wins.
+    /// A rule file: `@source/length destination/length low : high low : high protocol/mask`, one
+    /// rule a line; the first that matches wins.
     #[arg(long, conflicts_with = "exact")]
     rules: Option<PathBuf>,
     /// Headers: source, destination, ports, protocol and first match, decimal, tab-separated.
@@ -69,8 +69,9 @@ pub struct ClassifyCommand {
     /// Only this table: linear, adaptive, tuple or production. [default: all]
     #[arg(long, value_parser = super::outcome::TABLES)]
     table: Option<String>,
-    /// Print a rule file of this shape: acl1 to acl5, fw1 to fw5, ipc1 and ipc2 as ClassBench's seeds are, or nested,
-    /// ranges, anysource, fewmasks, manymasks and hot, which are meant to hurt.
+    /// Print a rule file of this shape: acl1 to acl5, fw1 to fw5, ipc1 and ipc2 as ClassBench's
+    /// seeds are, or nested, ranges, anysource, fewmasks, manymasks and hot, which are meant to
+    /// hurt.
     #[arg(long, conflicts_with_all = ["sets", "rules", "exact", "json"])]
     generate: Option<String>,
     /// As many rules.

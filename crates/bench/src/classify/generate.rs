@@ -1,10 +1,11 @@
-//! Rule sets that nobody has seen: made at random, in the shapes of ClassBench's twelve seeds and in shapes
-//! meant to hurt.
+//! Rule sets that nobody has seen: made at random, in the shapes of ClassBench's twelve seeds and
+//! in shapes meant to hurt.
 //!
-//! A shape says how long prefixes are, of which classes the two ports are, and how closely addresses lie
-//! together: the properties by which Taylor and Turner ("ClassBench: A Packet Classification Benchmark", 2007,
-//! sections III and IV) describe real filter sets. The figures here are round ones, those of `acl1`, `fw1` and `ipc1`
-//! after the rule files of these names. It is no generator of ClassBench's sets: shapes are what counts.
+//! A shape says how long prefixes are, of which classes the two ports are, and how closely
+//! addresses lie together: the properties by which Taylor and Turner ("ClassBench: A Packet
+//! Classification Benchmark", 2007, sections III and IV) describe real filter sets. The figures
+//! here are round ones, those of `acl1`, `fw1` and `ipc1` after the rule files of these names. It
+//! is no generator of ClassBench's sets: shapes are what counts.
 
 use super::rules::Line;
 use crate::error::Error;
@@ -30,7 +31,8 @@ enum Class {
 #[derive(Debug)]
 struct Shape {
     name: &'static str,
-    /// The least and the greatest length of a prefix, of the source and of the destination; a weight.
+    /// The least and the greatest length of a prefix, of the source and of the destination; a
+    /// weight.
     prefixes: &'static [([u8; 2], [u8; 2], u32)],
     ports: &'static [(Class, Class, u32)],
     /// 0 is any.
@@ -47,7 +49,8 @@ struct Shape {
 /// What is wanted may be more than there can be of a shape: so many are tried for each.
 const TRIES: usize = 20;
 
-/// As many different rules of a shape as wanted, or as there are, roughly from the narrow to the wide.
+/// As many different rules of a shape as wanted, or as there are, roughly from the narrow to the
+/// wide.
 pub(super) fn rules(name: &str, count: usize, seed: u64) -> Result<Vec<Line>, Error> {
     let shape = shapes::ALL.iter().find(|shape| shape.name == name).ok_or_else(|| {
         let names = shapes::ALL.map(|shape| shape.name);
@@ -117,7 +120,8 @@ impl Generator {
         drawn.expect("a number below the sum of all weights is of one of them")
     }
 
-    /// A walk from the root of a tree of addresses, in which one branch of each fork is the greater.
+    /// A walk from the root of a tree of addresses, in which one branch of each fork is the
+    /// greater.
     fn prefix(&mut self, [least, greatest]: [u8; 2], tree: u64) -> (u32, u32) {
         let bits = u64::from(least) + self.random.below(u64::from(greatest - least) + 1);
         let mut address = 1;

@@ -135,9 +135,9 @@ fn wrong(
     batch.iter().zip(&found).filter(is_wrong).count() as u64
 }
 
-/// A packet as it waits to be classified: the two words of its digest that are not zero. 16 bytes, as
-/// `aclbench` has. The digest itself is put together when its batch comes, as in the engine, where it is
-/// computed from the frame just before: it costs time and comes out of the first cache.
+/// A packet as it waits to be classified: the two words of its digest that are not zero. 16 bytes,
+/// as `aclbench` has. The digest itself is put together when its batch comes, as in the engine,
+/// where it is computed from the frame just before: it costs time and comes out of the first cache.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Packet {
     word_0: u64,
@@ -185,8 +185,8 @@ fn run<'a>(
     }
 }
 
-/// Takes rules out and puts them back, one at a time, each between batches of packets whose answers are
-/// checked; of those packets, many are of the rule in question.
+/// Takes rules out and puts them back, one at a time, each between batches of packets whose answers
+/// are checked; of those packets, many are of the rule in question.
 fn updates(
     table: &mut dyn Table,
     rules: &[Rule],

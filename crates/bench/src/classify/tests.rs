@@ -74,8 +74,8 @@ fn all_tables_are_right_about_a_real_rule_set() {
     assert!(bytes_per_rule < 1500, "{bytes_per_rule} bytes per rule");
 }
 
-/// Shapes that nobody made a table for: all tables are right about a few rules of each, and the production
-/// table, with what is in its trees and what is not, about more.
+/// Shapes that nobody made a table for: all tables are right about a few rules of each, and the
+/// production table, with what is in its trees and what is not, about more.
 #[test]
 fn all_tables_are_right_about_generated_rules_of_every_shape() {
     let refusal = generate::rules("no such", 1, 1).unwrap_err().to_string();

@@ -70,8 +70,8 @@ pub(super) fn parse(line: &str) -> Option<Header> {
     words.next().is_none().then(|| Header { digest: digest(tuple), first_match })
 }
 
-/// "A point drawn evenly inside a rule that was drawn evenly among all rules": the very headers that
-/// `aclbench gen` writes.
+/// "A point drawn evenly inside a rule that was drawn evenly among all rules": the very headers
+/// that `aclbench gen` writes.
 pub(super) fn generate(lines: &[Line], per_rule: usize, seed: u64) -> Vec<Header> {
     let mut random = Random::new(seed);
     let rules: Vec<_> = lines.iter().enumerate().map(|(at, line)| line.rule(at)).collect();

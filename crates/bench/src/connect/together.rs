@@ -8,8 +8,9 @@ use super::measure::{Bed, Setup};
 use super::world::{World, refused};
 use crate::error::{Error, While};
 
-/// A wire on which nothing has been sent for so long, and for two round trips, is quiet: longer than an
-/// acknowledgement is delayed, and than the transport waits before it asks again on so short a way.
+/// A wire on which nothing has been sent for so long, and for two round trips, is quiet: longer
+/// than an acknowledgement is delayed, and than the transport waits before it asks again on so
+/// short a way.
 pub(super) const QUIET_NS: u64 = 3 * MILLISECOND;
 /// No set-up takes so long on a way that works.
 const PATIENCE_NS: u64 = 30 * SECOND;

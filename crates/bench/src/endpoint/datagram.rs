@@ -22,7 +22,8 @@ impl Datagram {
     fn send_some(&self, message: &[u8]) -> io::Result<bool> {
         match send(&self.socket, message, SendFlags::DONTWAIT) {
             Ok(_) => Ok(true),
-            // ECONNREFUSED tells of an earlier datagram that nobody took; it is lost, as others may be.
+            // ECONNREFUSED tells of an earlier datagram that nobody took; it is lost, as others may
+            // be.
             Err(Errno::AGAIN | Errno::INTR | Errno::NOBUFS | Errno::CONNREFUSED) => Ok(false),
             Err(errno) => Err(errno.into()),
         }

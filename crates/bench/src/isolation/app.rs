@@ -1,5 +1,5 @@
-//! The apps: one that asks and times the answers, with the one that answers; and one that floods, with
-//! the one that takes the flood.
+//! The apps: one that asks and times the answers, with the one that answers; and one that floods,
+//! with the one that takes the flood.
 
 use super::pair::Pair;
 use super::report::Outcome;

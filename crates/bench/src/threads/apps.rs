@@ -127,8 +127,8 @@ impl Crowd {
         }
     }
 
-    /// Waits for the threads, which the sender tells that it is over: one that looked itself from time to time would not
-    /// be idle.
+    /// Waits for the threads, which the sender tells that it is over: one that looked itself from
+    /// time to time would not be idle.
     pub(super) fn join(self) -> io::Result<()> {
         self.threads.into_iter().try_for_each(join)
     }
@@ -175,8 +175,8 @@ impl Sender {
         Ok(Self { channel, connections, next: 0 })
     }
 
-    /// Sends `per_s` messages per second, which may be none, for so long. Returns how many were taken: who does not read
-    /// gets no more.
+    /// Sends `per_s` messages per second, which may be none, for so long. Returns how many were
+    /// taken: who does not read gets no more.
     pub(super) fn send_for(
         &mut self,
         per_s: u32,

@@ -5,8 +5,8 @@
 //!  sender 2 ── uplink ──┤ switch ── the bottleneck ──▶ receiver
 //!     ...               │        ◀── (the same back) ──
 //! ```
-//! Every host is a transport endpoint with an app; hosts take no time to compute. An uplink is a NIC of
-//! 256 descriptors, faster than the bottleneck, that the endpoint fills no further.
+//! Every host is a transport endpoint with an app; hosts take no time to compute. An uplink is a
+//! NIC of 256 descriptors, faster than the bottleneck, that the endpoint fills no further.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -107,8 +107,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// A receiver behind `bottleneck` and its senders, in the order in which they start. A peer may send
-    /// `window` bytes ahead.
+    /// A receiver behind `bottleneck` and its senders, in the order in which they start. A peer may
+    /// send `window` bytes ahead.
     pub(super) fn new(
         seed: u64,
         config: &Config,
@@ -297,7 +297,8 @@ impl World {
         }
     }
 
-    /// Sends what the NIC has descriptors for. Returns when it will have some again, if it has none.
+    /// Sends what the NIC has descriptors for. Returns when it will have some again, if it has
+    /// none.
     fn transmit(&mut self, index: usize) -> Time {
         let now = self.now;
         let mut buffer = [0; 9216];

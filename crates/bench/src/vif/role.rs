@@ -1,5 +1,5 @@
-//! Engine and app in one thread, in turn: the app's end of the channel, the daemon's, the engine and
-//! its memif are all real; only the scheduler is left out.
+//! Engine and app in one thread, in turn: the app's end of the channel, the daemon's, the engine
+//! and its memif are all real; only the scheduler is left out.
 
 use super::flows::{ADDRESS, Flows, MAC, MAC_TEXT, PORT};
 use super::{BURST_FRAMES, FRAME_BYTES, RING_LOG2};
@@ -131,7 +131,8 @@ impl Station {
     }
 }
 
-/// A host with one app and the other end of its wire in one thread, for who counts what the host does.
+/// A host with one app and the other end of its wire in one thread, for who counts what the host
+/// does.
 pub(crate) struct CountedFrames {
     station: Station,
     wire: memif::Queue,

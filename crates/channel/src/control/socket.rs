@@ -47,13 +47,13 @@ pub fn send(
     Ok(())
 }
 
-/// Receives one packet of somebody who is not trusted and has no descriptors to send; `None` when the other
-/// side is gone. A packet over the limit is an error of kind `InvalidData`. One with descriptors is an
-/// error of kind `Unsupported`, and stays in the socket: closing them could take long, and so could
-/// closing the socket.
+/// Receives one packet of somebody who is not trusted and has no descriptors to send; `None` when
+/// the other side is gone. A packet over the limit is an error of kind `InvalidData`. One with
+/// descriptors is an error of kind `Unsupported`, and stays in the socket: closing them could take
+/// long, and so could closing the socket.
 pub fn receive_bare(socket: impl AsFd) -> io::Result<Option<Vec<u8>>> {
-    // Without room for descriptors the kernel says that there are some. Those of a packet that is only
-    // looked at stay open, and are not closed here.
+    // Without room for descriptors the kernel says that there are some. Those of a packet that is
+    // only looked at stay open, and are not closed here.
     if receive_into(&socket, &mut [0], RecvFlags::PEEK)?.1.contains(ReturnFlags::CTRUNC) {
         let text = "no request carries descriptors, and this one does";
         return Err(io::Error::new(io::ErrorKind::Unsupported, text));
@@ -82,8 +82,8 @@ fn receive_into(
 }
 
 /// Receives one packet; `None` when the other side is gone. A packet or a number of descriptors
-/// over the limit is an error of kind `InvalidData`. The descriptors are closed here, or by who takes
-/// them: not for packets of somebody who is not trusted.
+/// over the limit is an error of kind `InvalidData`. The descriptors are closed here, or by who
+/// takes them: not for packets of somebody who is not trusted.
 pub fn receive(socket: impl AsFd) -> io::Result<Option<Packet>> {
     let mut bytes = vec![0; PACKET_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];

@@ -273,8 +273,8 @@ fn descriptors_travel_with_a_message() {
     assert_eq!(text, "through");
 }
 
-/// A request with as many descriptors as a packet can have is refused, and what came with it is neither
-/// opened nor closed.
+/// A request with as many descriptors as a packet can have is refused, and what came with it is
+/// neither opened nor closed.
 #[test]
 fn requests_bring_no_descriptors() {
     /// The most that a packet can have, of the kernel's net/scm.h.

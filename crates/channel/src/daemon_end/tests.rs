@@ -287,8 +287,8 @@ fn ends_know_their_sizes_and_what_is_used() {
     daemon.discard(buffer.id);
 }
 
-/// Only an app whose kernel passes on the daemon's barriers, and whose daemon makes them, does without
-/// its own; and no fence is needed where both ends are used by one thread.
+/// Only an app whose kernel passes on the daemon's barriers, and whose daemon makes them, does
+/// without its own; and no fence is needed where both ends are used by one thread.
 #[cfg(not(miri))]
 #[test]
 fn who_fences_is_agreed_when_the_ends_are_opened() {
@@ -728,7 +728,8 @@ mod with_descriptors {
         assert_eq!(daemon.counters().doorbells_rung, 0);
     }
 
-    /// An app gives its doorbells to no program that it starts, and nobody waits in a read or write.
+    /// An app gives its doorbells to no program that it starts, and nobody waits in a read or
+    /// write.
     #[test]
     fn descriptors_are_closed_on_exec_and_never_wait() {
         let (daemon, handover) = DaemonEnd::create(sizes()).unwrap();

@@ -2,22 +2,24 @@
 //!
 //! The engine must never wait in a page fault for what an app does to this memory. Step by step:
 //!
-//! 1. The daemon makes it, allocates it, maps it, and seals its size. A page can no longer be cut off.
-//! 2. The app maps it, and then seals it against all further writing but by the mappings that there are
-//!    (`F_SEAL_FUTURE_WRITE`, Linux 5.1): from now on no page can be punched out, by `fallocate` or by
-//!    `madvise`, nor written or mapped by other ways.
-//! 3. The daemon looks at the seals and fills what holes were made before ([`Memory::secure`]), on a
-//!    thread that nobody waits for. Only then does an engine touch the memory.
+//! 1. The daemon makes it, allocates it, maps it, and seals its size. A page can no longer be cut
+//!    off.
+//! 2. The app maps it, and then seals it against all further writing but by the mappings that there
+//!    are (`F_SEAL_FUTURE_WRITE`, Linux 5.1): from now on no page can be punched out, by
+//!    `fallocate` or by `madvise`, nor written or mapped by other ways.
+//! 3. The daemon looks at the seals and fills what holes were made before ([`Memory::secure`]), on
+//!    a thread that nobody waits for. Only then does an engine touch the memory.
 //!
-//! It is the app that seals, because whoever does takes the file's lock, and the app can hold that for
-//! as long as it likes (by a `write` from memory whose page faults it serves itself). Looking at the
-//! seals takes no lock, and a seal that is there was set after the last hole was made. For the same
-//! reason nobody here asks for the file's size or blocks once the app has it.
+//! It is the app that seals, because whoever does takes the file's lock, and the app can hold that
+//! for as long as it likes (by a `write` from memory whose page faults it serves itself). Looking
+//! at the seals takes no lock, and a seal that is there was set after the last hole was made. For
+//! the same reason nobody here asks for the file's size or blocks once the app has it.
 //!
-//! What else could take a page away from under the engine: swap, which the memory is locked against where
-//! the limit on locked memory allows it (an app cannot ask for it: the kernel leaves out pages that others
-//! map as well, in `MADV_PAGEOUT` as in `mbind` and `move_pages`); and `MADV_COLLAPSE`, which makes a huge
-//! page of small ones, once for each 2 MiB, while it copies them.
+//! What else could take a page away from under the engine: swap, which the memory is locked against
+//! where the limit on locked memory allows it (an app cannot ask for it: the kernel leaves out
+//! pages that others map as well, in `MADV_PAGEOUT` as in `mbind` and `move_pages`); and
+//! `MADV_COLLAPSE`, which makes a huge page of small ones, once for each 2 MiB, while it copies
+//! them.
 
 use core::ffi::c_void;
 use core::ptr::{NonNull, null_mut};
@@ -37,8 +39,8 @@ use crate::layout::{Areas, PAGE_BYTES, Sizes};
 /// mappings wait for that long.
 const PIECE_BYTES: usize = 16 << 20;
 
-/// What the daemon seals it with: it can neither shrink (which would kill whoever touches the missing
-/// page) nor grow.
+/// What the daemon seals it with: it can neither shrink (which would kill whoever touches the
+/// missing page) nor grow.
 fn daemon_seals() -> SealFlags {
     SealFlags::SHRINK | SealFlags::GROW
 }
@@ -64,8 +66,8 @@ pub(crate) fn create(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
     Ok((Arc::new(memory), fd))
 }
 
-/// Maps memory that the daemon made, and seals it. `None` if it is not as large as it should be, or can
-/// shrink.
+/// Maps memory that the daemon made, and seals it. `None` if it is not as large as it should be, or
+/// can shrink.
 pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>>> {
     let areas = Areas::new(sizes);
     let found = rustix::fs::fstat(fd)?.st_size;
@@ -80,8 +82,9 @@ pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>
 }
 
 impl Memory {
-    /// Makes sure that no page of it, whose file this is, can be missing any more. False if the app has
-    /// not sealed it. Takes as long as the app's holes are large: not for a thread that others wait for.
+    /// Makes sure that no page of it, whose file this is, can be missing any more. False if the app
+    /// has not sealed it. Takes as long as the app's holes are large: not for a thread that others
+    /// wait for.
     pub(crate) fn secure(&self, fd: BorrowedFd<'_>) -> io::Result<bool> {
         let seals = rustix::fs::fcntl_get_seals(fd)?;
         if !seals.contains(daemon_seals() | SealFlags::FUTURE_WRITE) {

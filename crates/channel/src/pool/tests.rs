@@ -48,8 +48,9 @@ impl Oracle {
     }
 }
 
-/// What the pool's books say of themselves: of each size at most one slab is empty, and is the first, so
-/// that whoever needs room finds it; every slab with a free cell is in the list of its size, and no other.
+/// What the pool's books say of themselves: of each size at most one slab is empty, and is the
+/// first, so that whoever needs room finds it; every slab with a free cell is in the list of its
+/// size, and no other.
 fn audit(pool: &Pool) {
     for class in 0..CLASSES {
         let slabs = pool.slabs.iter().filter(|slab| slab.cell_bytes_log2 != 0);

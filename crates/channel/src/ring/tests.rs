@@ -28,9 +28,9 @@ impl RingMemory for HeapRing {
     }
 }
 
-/// Who looks at an entry, or at the payload that it names, and who overwrites it, for loom: it fails
-/// where nothing orders a look before an overwriting. (Of atomics alone it would not notice: it does
-/// not let a load see what is stored only later.)
+/// Who looks at an entry, or at the payload that it names, and who overwrites it, for loom: it
+/// fails where nothing orders a look before an overwriting. (Of atomics alone it would not notice:
+/// it does not let a load see what is stored only later.)
 #[cfg(loom)]
 #[derive(Clone)]
 struct Looks(Arc<Vec<loom::cell::UnsafeCell<()>>>);
@@ -116,8 +116,9 @@ pub(crate) fn take(consumer: &mut Consumer<HeapRing>) -> Option<u32> {
 mod plain {
     use super::*;
 
-    /// From the start, over the wrap of the 32-bit head, and over that of the turns, whose lap 0 is also
-    /// what memory holds that was never written. What is in the ring and what is free make up the ring.
+    /// From the start, over the wrap of the 32-bit head, and over that of the turns, whose lap 0 is
+    /// also what memory holds that was never written. What is in the ring and what is free make up
+    /// the ring.
     #[test]
     fn what_goes_in_comes_out_in_order_over_many_laps_and_wraps() {
         for entries in [16, 64] {
@@ -184,8 +185,8 @@ mod plain {
         assert_eq!(producer.room_known(), 16);
     }
 
-    /// The head is a line that two cores share: it is written once for a quarter of the ring, not more
-    /// often, unless the consumer has nothing left.
+    /// The head is a line that two cores share: it is written once for a quarter of the ring, not
+    /// more often, unless the consumer has nothing left.
     #[test]
     fn the_head_is_written_once_for_a_quarter_of_the_ring() {
         let (mut producer, mut consumer) = ring(64);

@@ -66,8 +66,8 @@ proptest! {
     }
 }
 
-/// Each bit of each word counts, in every question that is asked of patterns: those of IPv6 addresses as much
-/// as the first.
+/// Each bit of each word counts, in every question that is asked of patterns: those of IPv6
+/// addresses as much as the first.
 #[test]
 fn every_bit_of_every_word_tells_clauses_apart() {
     let value = [0x0123_4567_89ab_cdef; PATTERN_WORDS];

@@ -190,8 +190,8 @@ fn check_books(directory: &Directory) {
     assert_eq!(directory.copies.len(), copying);
 }
 
-/// The short cut for bursts of packets that look alike never says anything else than a search of all rules,
-/// whatever came and went between two bursts.
+/// The short cut for bursts of packets that look alike never says anything else than a search of
+/// all rules, whatever came and went between two bursts.
 #[test]
 fn bursts_that_look_alike_find_what_a_search_of_all_rules_finds() {
     for seed in 0..100 {

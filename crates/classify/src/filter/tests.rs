@@ -202,8 +202,8 @@ fn flipped(address: &[u8], bit: usize) -> Vec<u8> {
     address
 }
 
-/// Each bit of an address matters in a filter about it, as far as the prefix goes and no further, and none of
-/// the other address.
+/// Each bit of an address matters in a filter about it, as far as the prefix goes and no further,
+/// and none of the other address.
 #[test]
 fn filters_about_addresses_look_at_each_bit_of_the_right_one() {
     let of = |text: &str| match text.parse().unwrap() {

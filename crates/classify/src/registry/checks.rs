@@ -1,8 +1,8 @@
 //! Checks in the works: which VIF is compared with what is there, and how far that has come.
 //!
-//! Each user's checks are made one after the other, and users take turns. What is registered while a check
-//! is on its way is compared with it in the end; what is removed meanwhile is not there any more when its
-//! turn comes.
+//! Each user's checks are made one after the other, and users take turns. What is registered while
+//! a check is on its way is compared with it in the end; what is removed meanwhile is not there any
+//! more when its turn comes.
 
 use super::overlaps::{Cursor, Overlaps, Search};
 use super::{Refusal, Registry, UserId, Vif, VifId, limits};
@@ -50,8 +50,8 @@ enum Outcome {
 }
 
 impl Registry {
-    /// Begins to check whether a VIF can be registered. [`Registry::advance`] goes on with that, and says
-    /// what has come out.
+    /// Begins to check whether a VIF can be registered. [`Registry::advance`] goes on with that,
+    /// and says what has come out.
     pub fn begin(&mut self, vif: Vif) -> Result<CheckId, Refusal> {
         self.admit(&vif)?;
         self.check_reserved(&vif)?;
@@ -69,8 +69,8 @@ impl Registry {
         !self.checks.turns.is_empty()
     }
 
-    /// Works on one user's first check, for about as many comparisons as are `left`. Returns it if it is
-    /// decided; then its VIF is registered, or refused.
+    /// Works on one user's first check, for about as many comparisons as are `left`. Returns it if
+    /// it is decided; then its VIF is registered, or refused.
     pub fn advance(&mut self, left: &mut usize) -> Option<(CheckId, Result<VifId, Refusal>)> {
         let user = self.checks.turns.pop_front()?;
         let queue = self.checks.queues.get_mut(&user).expect("who has a turn has a check");

@@ -13,8 +13,8 @@ pub struct Limits {
     pub user: Most,
 }
 
-/// How much there may be of each thing. Clauses are what costs memory (about 1 KB each with everything), masks
-/// and copies are what costs time.
+/// How much there may be of each thing. Clauses are what costs memory (about 1 KB each with
+/// everything), masks and copies are what costs time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Most {
     /// Alternatives of all filters.

@@ -1,6 +1,6 @@
-//! Which clauses overlap with a given one. Clauses are grouped by mask and, in each group, found by the
-//! hash of their value. A clause that says all of what a group's mask asks for can overlap with those of
-//! one value only; for any other, the whole group is looked through.
+//! Which clauses overlap with a given one. Clauses are grouped by mask and, in each group, found by
+//! the hash of their value. A clause that says all of what a group's mask asks for can overlap with
+//! those of one value only; for any other, the whole group is looked through.
 
 use super::VifId;
 use crate::slab::Slab;
@@ -23,8 +23,8 @@ pub(super) struct Overlaps {
     hasher: RandomState,
 }
 
-/// How far a search has come. It stays good when clauses come and go: those that were there all the time
-/// are looked at once.
+/// How far a search has come. It stays good when clauses come and go: those that were there all the
+/// time are looked at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor {
     /// The first group that is not done.
@@ -72,8 +72,8 @@ impl Overlaps {
         self.rules.len()
     }
 
-    /// Goes on looking for a clause that overlaps with `clause`, of a VIF that `is_wanted`. Each group and
-    /// each clause that is looked at takes one of what is `left`.
+    /// Goes on looking for a clause that overlaps with `clause`, of a VIF that `is_wanted`. Each
+    /// group and each clause that is looked at takes one of what is `left`.
     pub(super) fn find(
         &self,
         clause: &Clause,
@@ -105,8 +105,8 @@ impl Overlaps {
         Search::Nothing
     }
 
-    /// Which clauses of the group of a mask may overlap with a pattern, behind the one that was looked at
-    /// last.
+    /// Which clauses of the group of a mask may overlap with a pattern, behind the one that was
+    /// looked at last.
     fn members(
         &self,
         mask: &Mask,

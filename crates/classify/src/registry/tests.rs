@@ -56,7 +56,8 @@ impl Registry {
         self.decide(id)
     }
 
-    /// Every bounded thing is counted: what is used is what is registered, and nothing else is kept.
+    /// Every bounded thing is counted: what is used is what is registered, and nothing else is
+    /// kept.
     fn check_books(&self) {
         let mut total = super::Usage::default();
         self.vifs().for_each(|(_, vif)| total.enter(vif));
@@ -286,8 +287,8 @@ fn exact_patterns_are_compared_with_few() {
     registry.check_books();
 }
 
-/// One wide pattern against many is much work: never more at once than a slice, and others have their turn
-/// in between.
+/// One wide pattern against many is much work: never more at once than a slice, and others have
+/// their turn in between.
 #[test]
 fn a_wide_pattern_is_compared_in_slices_and_holds_up_nobody() {
     let mut registry = Registry::new(limits(MUCH));
@@ -364,8 +365,8 @@ fn a_check_that_nobody_waits_for_is_forgotten() {
     registry.check_books();
 }
 
-/// Registrations that come and go and are checked at the same time end as if each had been checked at once
-/// against those that were registered before it.
+/// Registrations that come and go and are checked at the same time end as if each had been checked
+/// at once against those that were registered before it.
 #[test]
 fn slices_of_many_checks_decide_as_checks_one_by_one() {
     for seed in 0..200 {
@@ -388,7 +389,8 @@ fn slices_of_many_checks_decide_as_checks_one_by_one() {
                     let Some((id, result)) = registry.advance(&mut left) else { continue };
                     let at = pending.iter().position(|(other, _)| *other == id).unwrap();
                     let (_, vif) = pending.remove(at);
-                    // A refusal may be older than what has gone since; what is registered never collides.
+                    // A refusal may be older than what has gone since; what is registered never
+                    // collides.
                     match result {
                         Ok(id) => {
                             assert!(!before.iter().any(|other| collide(&vif, other)), "{vif:?}");
@@ -433,8 +435,8 @@ fn random_vif(random: &mut Random) -> Vif {
     Vif { user: UserId(owner % 3), priority: random.below(2) as u16, ..vif(owner, &send, &receive) }
 }
 
-/// Two that differ in one bit of an address collide in nothing, whichever word it is in; and two that do not
-/// differ do, however they say it.
+/// Two that differ in one bit of an address collide in nothing, whichever word it is in; and two
+/// that do not differ do, however they say it.
 #[test]
 fn collisions_look_at_every_bit_of_ipv6_addresses() {
     let mut registry = registry();

@@ -1,10 +1,10 @@
 //! The adaptive table: a list in which rules that match often come first, as far as order allows.
-//! "The packet filter could for example increment a counter in a receiving virtual interface each time
-//! it forwards a packet. Occasionally, the packet filter would also re-sort the virtual interface list
-//! based on these counters" (the paper, section 3.2).
+//! "The packet filter could for example increment a counter in a receiving virtual interface each
+//! time it forwards a packet. Occasionally, the packet filter would also re-sort the virtual
+//! interface list based on these counters" (the paper, section 3.2).
 //!
-//! A rule never moves before one of lesser rank that it overlaps with: then the first match in the list is
-//! the match of the least rank still. Sorting goes in small steps, one rule at a time.
+//! A rule never moves before one of lesser rank that it overlaps with: then the first match in the
+//! list is the match of the least rank still. Sorting goes in small steps, one rule at a time.
 
 use super::Table;
 use crate::{Rule, RuleId};
@@ -34,7 +34,8 @@ impl Adaptive {
         Self::default()
     }
 
-    /// Moves the rule at `from` before those in front of it that match less often and that it may pass.
+    /// Moves the rule at `from` before those in front of it that match less often and that it may
+    /// pass.
     fn promote(&mut self, from: usize) {
         let moving = &self.rules[from];
         let may_pass = |other: &&Counted| {
@@ -99,8 +100,8 @@ impl Table for Adaptive {
 }
 
 impl Adaptive {
-    /// Where the order has become such that no place is right for a new rule, everything goes back to the
-    /// order of ranks.
+    /// Where the order has become such that no place is right for a new rule, everything goes back
+    /// to the order of ranks.
     fn insert_in_order(&mut self, counted: Counted) {
         self.rules.push(counted);
         self.rules.sort_unstable_by_key(|counted| counted.rule.rank);

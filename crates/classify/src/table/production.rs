@@ -1,5 +1,5 @@
-//! The production table: decision trees over the rules that have been there for a while, hash tables for
-//! those that came since and for connections, behind a cache of exact answers.
+//! The production table: decision trees over the rules that have been there for a while, hash
+//! tables for those that came since and for connections, behind a cache of exact answers.
 //!
 //! ```text
 //!  insert ──▶ recent (hash tables) ──┐ step by step, while packets come:
@@ -8,9 +8,9 @@
 //! ```
 //!
 //! - An update touches one bucket, or one slot: trees are never changed, but made anew.
-//! - That is done a slice at a time, one with each batch of packets: soon if many rules are in hash tables, and
-//!   otherwise when searching these has cost about an eighth of what making trees does. Meanwhile a rule may
-//!   be found in both.
+//! - That is done a slice at a time, one with each batch of packets: soon if many rules are in hash
+//!   tables, and otherwise when searching these has cost about an eighth of what making trees does.
+//!   Meanwhile a rule may be found in both.
 
 mod cache;
 mod choice;
@@ -44,12 +44,13 @@ const FLOWS_OF_EXACT: usize = 2;
 /// More exact rules than this, and than one in so many of all, are connections.
 const EXACT_FEW: usize = 64;
 const EXACT_PART: usize = 8;
-/// Trees are made anew soon if more than one rule in so many is in the hash tables: when as many hash tables have
-/// been asked, in all batches since, as a quarter of the rules that the trees would hold.
+/// Trees are made anew soon if more than one rule in so many is in the hash tables: when as many
+/// hash tables have been asked, in all batches since, as a quarter of the rules that the trees
+/// would hold.
 const NEW_PART: usize = 4;
 const DEBT_PART: usize = 4;
-/// With fewer, when as many have been asked for each slice that it took the last time: about then it has cost an
-/// eighth of what making trees does.
+/// With fewer, when as many have been asked for each slice that it took the last time: about then
+/// it has cost an eighth of what making trees does.
 const DEBT_PER_SLICE: usize = 32;
 /// Or when so many slots of rules that are gone are in lists, of all.
 const RETIRED_PART: usize = 2;

@@ -239,8 +239,8 @@ fn rules_move_into_trees_while_others_come_and_go() {
     batch(&mut generator, &mut oracle, &mut table);
 }
 
-/// A hundred thousand connections are no slower to find than a hundred, but for what memory costs: they all
-/// are in one hash table, whose buckets stay short.
+/// A hundred thousand connections are no slower to find than a hundred, but for what memory costs:
+/// they all are in one hash table, whose buckets stay short.
 #[test]
 fn exact_rules_share_one_hash_table() {
     let mut table = Production::new();
@@ -296,8 +296,8 @@ fn the_cache_knows_flows_of_rules_that_name_an_ethernet_address_and_no_other_add
     assert!(asked > 0 && answered * 3 > asked, "{answered} of {asked}");
 }
 
-/// Ranges that no generator makes, looked for at both their ends and beside them: a few rules and many, with the
-/// cache and without.
+/// Ranges that no generator makes, looked for at both their ends and beside them: a few rules and
+/// many, with the cache and without.
 #[test]
 fn ranges_are_exact_at_both_ends_in_every_table() {
     for seed in 0..20 {

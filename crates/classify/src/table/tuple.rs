@@ -1,21 +1,24 @@
-//! The tuple table: one hash table per bitmask, as in the paper (section 3.2, figure 4): "calculate the
-//! digest, apply a bitmask, calculate a hash from the masked digest, and perform a lookup to check if
-//! any value associated with the bitmask matches the digest". The first hit ends the search.
+//! The tuple table: one hash table per bitmask, as in the paper (section 3.2, figure 4): "calculate
+//! the digest, apply a bitmask, calculate a hash from the masked digest, and perform a lookup to
+//! check if any value associated with the bitmask matches the digest". The first hit ends the
+//! search.
 //!
 //! Ranges of ports become sets of prefixes, so a rule may have several values. To keep the order of
 //! rules, "explicitly add filtering rules for packets that match multiple patterns": the
 //! intersections. What is added:
 //!
-//! - Bitmasks are asked in an order in which one that says more comes before one that says part of it.
-//!   So an intersection, whose bitmask says what both say, is always asked before both.
-//! - A value's answer is the first rule that contains the value. So a rule that contains another's value
-//!   needs no intersection: it is the answer there.
-//! - For a value *v* and a rule *r* that overlap, where *v* is asked first and *r* goes before *v*'s answer,
-//!   the intersection is added; and for that again. Nothing else can be answered wrongly: if the first
-//!   hit were *v* and the right answer *r*, then *v* ∩ *r* would have been hit before.
+//! - Bitmasks are asked in an order in which one that says more comes before one that says part of
+//!   it. So an intersection, whose bitmask says what both say, is always asked before both.
+//! - A value's answer is the first rule that contains the value. So a rule that contains another's
+//!   value needs no intersection: it is the answer there.
+//! - For a value *v* and a rule *r* that overlap, where *v* is asked first and *r* goes before
+//!   *v*'s answer, the intersection is added; and for that again. Nothing else can be answered
+//!   wrongly: if the first hit were *v* and the right answer *r*, then *v* ∩ *r* would have been
+//!   hit before.
 //!
-//! Their number may explode (fw1 with 10,000 rules has a million in the paper). Past a limit the table gives
-//! all of them up, and asks every bitmask that may have a better answer than the one it has.
+//! Their number may explode (fw1 with 10,000 rules has a million in the paper). Past a limit the
+//! table gives all of them up, and asks every bitmask that may have a better answer than the one it
+//! has.
 
 mod group;
 
@@ -88,15 +91,15 @@ impl Tuple {
         }
     }
 
-    /// How many bitmasks there are, those of intersections included: the paper's "after hashing". Of a
-    /// table that has given up, how many there were.
+    /// How many bitmasks there are, those of intersections included: the paper's "after hashing".
+    /// Of a table that has given up, how many there were.
     #[must_use]
     pub fn masks(&self) -> usize {
         self.given_up.map_or(self.groups.len(), |(masks, _)| masks)
     }
 
-    /// How many values there are, intersections included. Of a table that has given up, how many there
-    /// were.
+    /// How many values there are, intersections included. Of a table that has given up, how many
+    /// there were.
     #[must_use]
     pub fn values(&self) -> usize {
         self.given_up.map_or(self.values, |(_, values)| values)

@@ -12,7 +12,8 @@ use rustix::thread::{CapabilitySet, capabilities};
 use super::Finding;
 use crate::client::Client;
 
-/// The helpers by which the eBPF program reads a frame wherever its headers are came with Linux 5.18.
+/// The helpers by which the eBPF program reads a frame wherever its headers are came with Linux
+/// 5.18.
 const KERNEL_FOR_AF_XDP: (u32, u32) = (5, 18);
 /// Descriptors of an app in the daemon: control socket, memory, two doorbells. Those of 250 apps.
 const OPEN_FILES_WANTED: u64 = 1000;

@@ -1,5 +1,5 @@
-//! The configuration of `clearway fabric`: ports, and what happens to frames on either side of them.
-//! The same keys stand in a file and behind `--port`.
+//! The configuration of `clearway fabric`: ports, and what happens to frames on either side of
+//! them. The same keys stand in a file and behind `--port`.
 
 use std::path::Path;
 
@@ -72,8 +72,8 @@ impl Fabric {
 }
 
 impl FabricPort {
-    /// What stands behind `--port`: `NAME=SOCKET[,KEY=VALUE]...`, with the keys of a file, dotted for those of
-    /// `[port.sends]` and `[port.receives]`.
+    /// What stands behind `--port`: `NAME=SOCKET[,KEY=VALUE]...`, with the keys of a file, dotted
+    /// for those of `[port.sends]` and `[port.receives]`.
     pub(super) fn from_argument(argument: &str) -> Result<Self, Problems> {
         let mut parts = argument.split(',');
         let (name, socket) =

@@ -3,8 +3,8 @@
 use clearway_nic::fabric::FaultCounts;
 use serde::Serialize;
 
-/// The counters of a port since the fabric started. "Received" and "sent" are the fabric's words: it receives
-/// what the station behind the port sends.
+/// The counters of a port since the fabric started. "Received" and "sent" are the fabric's words:
+/// it receives what the station behind the port sends.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct PortCounters {
     /// The port's name.

@@ -1,16 +1,16 @@
-//! A process that stands in for the network of a cloud, and for the NICs that it gives
-//! to its machines. Each port is a memif; what connects to it sees a NIC with some queues of 256
-//! descriptors, whose RSS it cannot see, and behind it a switch that loses, delays, limits and reorders as
-//! it was told.
+//! A process that stands in for the network of a cloud, and for the NICs that it gives to its
+//! machines. Each port is a memif; what connects to it sees a NIC with some queues of 256
+//! descriptors, whose RSS it cannot see, and behind it a switch that loses, delays, limits and
+//! reorders as it was told.
 //!
 //! ```text
 //!  daemon, testpmd, ... ◀──memif──▶ port ──sends──▶ switch ──receives──▶ port ◀──memif──▶ ...
 //!                                              (addresses)            (RSS: which queue)
 //! ```
 //! One thread does it all: `switch` moves the frames, `orders` are what people tell the process
-//! while it runs, and here it is decided when it sleeps. What happens to a frame, and where it goes, is
-//! decided in `clearway_nic::fabric`, which tests and the simulator use too. It needs no privilege,
-//! and it trusts nobody who connects: a memif's peer can end its own link and no more.
+//! while it runs, and here it is decided when it sleeps. What happens to a frame, and where it
+//! goes, is decided in `clearway_nic::fabric`, which tests and the simulator use too. It needs no
+//! privilege, and it trusts nobody who connects: a memif's peer can end its own link and no more.
 
 use std::os::fd::BorrowedFd;
 
@@ -33,8 +33,8 @@ const ORDERS_NS: u64 = MILLISECOND;
 /// Longest sleep: a memif whose peer is gone looks for it again.
 const SLEEP_NS_MAX: u64 = SECOND;
 
-/// Runs a fabric until `SIGTERM` or `SIGINT`. `report` gets the counters of all ports at every interval, at each
-/// `SIGUSR1`, and at the end; an error of its ends the fabric.
+/// Runs a fabric until `SIGTERM` or `SIGINT`. `report` gets the counters of all ports at every
+/// interval, at each `SIGUSR1`, and at the end; an error of its ends the fabric.
 pub(super) fn run<E: From<Error>>(
     config: &Fabric,
     interval_ns: Option<u64>,

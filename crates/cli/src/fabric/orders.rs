@@ -71,8 +71,8 @@ impl Orders {
         orders
     }
 
-    /// Standard input may be a terminal that others use too, so it stays as it is, and is read only when
-    /// there is something.
+    /// Standard input may be a terminal that others use too, so it stays as it is, and is read only
+    /// when there is something.
     fn read_input(&mut self, orders: &mut Vec<Order>) {
         let input = rustix::stdio::stdin();
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,6 +1,6 @@
-//! One port of a fabric: the network on either side of it, and the NIC that it stands for. Its memif
-//! queues are kept by the switch, because a frame that is being read from one port is written to
-//! another.
+//! One port of a fabric: the network on either side of it, and the NIC that it stands for. Its
+//! memif queues are kept by the switch, because a frame that is being read from one port is written
+//! to another.
 
 use clearway_base::{Random, Time};
 use clearway_nic::fabric::{Fate, Rss, Transit, Way};
@@ -13,7 +13,8 @@ use clearway_daemon::config::MemifRole;
 use super::config::FabricPort;
 use super::counters::{PortCounters, QueueCounters};
 
-/// Frames under way to one port at most: two seconds of the largest frames at 400 Mbit/s, in 100 MB.
+/// Frames under way to one port at most: two seconds of the largest frames at 400 Mbit/s, in 100
+/// MB.
 const UNDER_WAY_MAX: usize = 1 << 16;
 
 #[derive(Debug)]

@@ -249,7 +249,8 @@ impl Recording {
         Ok(interface)
     }
 
-    /// What was dropped is counted on the first interface: nobody knows where it would have been seen.
+    /// What was dropped is counted on the first interface: nobody knows where it would have been
+    /// seen.
     fn finish(&mut self, start_ns: u64, dropped: u64) -> io::Result<()> {
         let end_ns = wall_clock_ns();
         let mut interfaces: Vec<(u32, u64)> = self.interfaces.values().copied().collect();

@@ -1,5 +1,5 @@
-//! What has to be known to say something of frames: when they were seen by the clock on the wall, and
-//! what apps are called.
+//! What has to be known to say something of frames: when they were seen by the clock on the wall,
+//! and what apps are called.
 
 use std::collections::HashMap;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! One line per packet, in the manner of tcpdump. From the digest where it says enough, else from the
-//! bytes behind it; takes any bytes. What is printed of a packet's content is only what `--hex` asks for.
+//! One line per packet, in the manner of tcpdump. From the digest where it says enough, else from
+//! the bytes behind it; takes any bytes. What is printed of a packet's content is only what `--hex`
+//! asks for.
 //!
 //! ```text
 //! 12:34:56.000000001Z IP 10.0.0.1.4000 > 10.0.0.2.5353: UDP, length 20
@@ -186,7 +187,8 @@ fn icmp(digest: &Digest, name: &str, length: usize) -> String {
     format!("{name} {meaning}, code {code}, length {length}")
 }
 
-/// RFC 9293, section 3.1: ports, sequence number, acknowledgement number, data offset, flags, window.
+/// RFC 9293, section 3.1: ports, sequence number, acknowledgement number, data offset, flags,
+/// window.
 fn tcp(packet: &[u8]) -> String {
     const FLAGS: [(u8, char); 8] = [
         (0x01, 'F'),

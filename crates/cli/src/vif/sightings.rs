@@ -1,7 +1,7 @@
 //! Frames as a capture sees them: where, and what became of them.
 //!
-//! A frame that comes in is seen twice: on the wire, before the table that decides, and then where it
-//! went. One that goes out, the other way round.
+//! A frame that comes in is seen twice: on the wire, before the table that decides, and then where
+//! it went. One that goes out, the other way round.
 
 use clearway_client::{FrameInfo, Point};
 

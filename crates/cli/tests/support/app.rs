@@ -33,7 +33,8 @@ impl App {
         Self::ready(process, role)
     }
 
-    /// Starts an app of another user, who may neither look where this program lies nor at its input.
+    /// Starts an app of another user, who may neither look where this program lies nor at its
+    /// input.
     pub(crate) fn start_as(user: u32, role: &str, daemon: &Daemon) -> Self {
         let program = std::env::current_exe().expect("this program");
         let process = Command::new("/proc/self/fd/0")

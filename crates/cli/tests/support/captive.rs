@@ -1,5 +1,5 @@
-//! A thread of another process that makes the system calls it is told to, as if an attacker had taken
-//! it over.
+//! A thread of another process that makes the system calls it is told to, as if an attacker had
+//! taken it over.
 
 use nix::sys::ptrace;
 use nix::sys::wait::waitpid;

@@ -104,8 +104,8 @@ impl Network {
         Self { client, server, directory }
     }
 
-    /// Two hosts joined by two memifs, called "a" and "b"; they have the addresses 10.8.0.1 and 10.9.0.1, and
-    /// 10.8.0.2 and 10.9.0.2.
+    /// Two hosts joined by two memifs, called "a" and "b"; they have the addresses 10.8.0.1 and
+    /// 10.9.0.1, and 10.8.0.2 and 10.9.0.2.
     pub(crate) fn on_two_memifs() -> Self {
         let directory = new_directory();
         let start = |host: u32, role: &str| {
@@ -124,8 +124,8 @@ impl Network {
         Self { client, server, directory }
     }
 
-    /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs. `keys` are
-    /// those of the client's and of the server's port.
+    /// Two hosts at the two ports of a `clearway fabric`, whose links have `queues` queue pairs.
+    /// `keys` are those of the client's and of the server's port.
     pub(crate) fn at_fabric(queues: u16, keys: [&str; 2]) -> (Self, Fabric) {
         Self::at_fabric_with(queues, keys, "")
     }

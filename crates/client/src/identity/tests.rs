@@ -1,4 +1,5 @@
-//! Daemons and apps of several users, each a thread: the kernel keeps a user for each thread. Needs root.
+//! Daemons and apps of several users, each a thread: the kernel keeps a user for each thread. Needs
+//! root.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, symlink};

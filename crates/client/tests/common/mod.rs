@@ -141,7 +141,8 @@ impl Daemon {
         self.thread.take().map(JoinHandle::join);
     }
 
-    /// Waits until the daemon has ended, because its app has; the last message or frame it was sent.
+    /// Waits until the daemon has ended, because its app has; the last message or frame it was
+    /// sent.
     pub(crate) fn heard(mut self) -> Vec<u8> {
         self.thread.take().unwrap().join().unwrap()
     }

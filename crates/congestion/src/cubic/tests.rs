@@ -63,8 +63,8 @@ fn the_window_is_the_cubic_function_of_the_time_since_the_loss() {
     }
 }
 
-/// RFC 9438, 4.3: "alpha_cubic" of 0.529 packets per round trip up to the window before the loss, then
-/// 1: where round trips are short, that is more than the cubic function.
+/// RFC 9438, 4.3: "alpha_cubic" of 0.529 packets per round trip up to the window before the loss,
+/// then 1: where round trips are short, that is more than the cubic function.
 #[test]
 fn where_round_trips_are_short_it_is_as_fast_as_reno() {
     const RTT_NS: u64 = MILLISECOND;
@@ -91,7 +91,8 @@ fn a_window_grows_by_half_of_itself_per_round_trip_at_most() {
     assert_near(cubic.window, 70.0 + 35.0, 1.0);
 }
 
-/// RFC 9438, 4.7: "W_max = cwnd * (1 + beta_cubic) / 2" when the window did not get as far as the last time.
+/// RFC 9438, 4.7: "W_max = cwnd * (1 + beta_cubic) / 2" when the window did not get as far as the
+/// last time.
 #[test]
 fn a_flow_whose_window_shrinks_aims_lower() {
     let mut cubic = reduced();

@@ -44,7 +44,8 @@ fn assert_near(window_bytes: f64, expected: f64) {
     assert!((window_bytes - expected).abs() < 1e-3 * expected, "{window_bytes}, not {expected}");
 }
 
-/// The paper, section 3.5: fs_range over windows from 0.1 to 100 packets; the range is the target itself.
+/// The paper, section 3.5: fs_range over windows from 0.1 to 100 packets; the range is the target
+/// itself.
 #[test]
 fn flows_with_few_packets_bear_more_delay() {
     for (packets, target_us) in [
@@ -61,8 +62,8 @@ fn flows_with_few_packets_bear_more_delay() {
     }
 }
 
-/// `docs/transport.md`: a packet per round trip, and below half of the target an eighth of the window, or
-/// less where the path was full before.
+/// `docs/transport.md`: a packet per round trip, and below half of the target an eighth of the
+/// window, or less where the path was full before.
 #[test]
 fn the_window_grows_by_a_packet_and_far_below_the_target_by_a_part_of_itself() {
     const BASE_NS: u64 = 100 * MICROSECOND;
@@ -104,8 +105,8 @@ fn windows_below_a_packet_grow_by_a_packet_per_packet() {
     assert_near(swift.window_bytes, 1500.0);
 }
 
-/// The paper, algorithm 1: "max(1 - beta * (delay - target_delay) / delay, 1 - max_mdf) * cwnd" with
-/// a beta of 0.8 and a max_mdf of 0.5, once per round trip; for up to four packets.
+/// The paper, algorithm 1: "max(1 - beta * (delay - target_delay) / delay, 1 - max_mdf) * cwnd"
+/// with a beta of 0.8 and a max_mdf of 0.5, once per round trip; for up to four packets.
 #[test]
 fn few_packets_decrease_in_proportion_to_the_excess() {
     const BASE_NS: u64 = 10 * MICROSECOND;
@@ -121,8 +122,8 @@ fn few_packets_decrease_in_proportion_to_the_excess() {
     }
 }
 
-/// `docs/transport.md`: down to what fills the path, less the target or a fifth, by at most half in a
-/// round trip, until the queue is empty; and what filled it is remembered.
+/// `docs/transport.md`: down to what fills the path, less the target or a fifth, by at most half in
+/// a round trip, until the queue is empty; and what filled it is remembered.
 #[test]
 fn many_packets_empty_the_queue() {
     for (base_us, rtt_us, steps, growth) in [
@@ -172,8 +173,8 @@ fn a_late_packet_is_no_queue() {
     assert!(!stays(1, 4 * RTT_NS), "a whole round trip of them");
 }
 
-/// `docs/transport.md`: under a tenth, of 512 packets or more, is no congestion; above, the window shrinks
-/// by the part that was lost, by half at most.
+/// `docs/transport.md`: under a tenth, of 512 packets or more, is no congestion; above, the window
+/// shrinks by the part that was lost, by half at most.
 #[test]
 fn loss_is_judged_over_512_packets_or_128_losses() {
     for (acked, lost, left) in [

@@ -1,4 +1,5 @@
-//! The broker's side: become nobody in particular, confine oneself, serve until the daemon has gone.
+//! The broker's side: become nobody in particular, confine oneself, serve until the daemon has
+//! gone.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
@@ -128,8 +129,8 @@ fn obey_until_the_end(task: &Task) {
     }
 }
 
-/// The configuration as it is now. Users and groups are looked up here, where the user database may be
-/// read; everything else is checked by the daemon.
+/// The configuration as it is now. Users and groups are looked up here, where the user database may
+/// be read; everything else is checked by the daemon.
 fn reread(path: &Path) -> Reread {
     let name = path.display().to_string();
     let text = match std::fs::read_to_string(path) {

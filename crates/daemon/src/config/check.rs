@@ -1,5 +1,5 @@
-//! What can be found wrong with a configuration without starting the daemon, beside what is wrong in the
-//! text itself: it is held against the files, interfaces and daemons that there are now.
+//! What can be found wrong with a configuration without starting the daemon, beside what is wrong
+//! in the text itself: it is held against the files, interfaces and daemons that there are now.
 //!
 //! It looks and changes nothing. What is wrong now may be right when the daemon starts, so only
 //! `--check` asks.
@@ -22,8 +22,8 @@ use super::{
 const WITHOUT_ZERO_COPY: [&str; 8] =
     ["veth", "bridge", "dummy", "bonding", "tun", "macvlan", "ipvlan", "loopback"];
 
-/// What is in the way of a daemon with this configuration, which was read from `path`. If nothing is:
-/// what is worth knowing.
+/// What is in the way of a daemon with this configuration, which was read from `path`. If nothing
+/// is: what is worth knowing.
 pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
     let mut found = Found::default();
     let control = config.control.socket.as_path();

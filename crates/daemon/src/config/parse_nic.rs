@@ -111,7 +111,8 @@ fn name(section: &mut Section<'_>) -> Option<String> {
     Some(name.value)
 }
 
-/// How many engines there are, and their cores: one for each that is named, if it is not said otherwise.
+/// How many engines there are, and their cores: one for each that is named, if it is not said
+/// otherwise.
 fn engines(section: &mut Section<'_>, machine: &dyn Machine) -> (usize, Vec<usize>) {
     let count = section.integer("engines", 1..=ENGINES_MAX as u64);
     let cores = cores(section, machine);

@@ -78,8 +78,8 @@ impl<'t> Sink<'t> {
         self.list.borrow_mut().push(problem);
     }
 
-    /// The offset of a character (counted from 1) of a string that stands at `span`. If it is written
-    /// with escapes, where it begins.
+    /// The offset of a character (counted from 1) of a string that stands at `span`. If it is
+    /// written with escapes, where it begins.
     pub(super) fn place_within(&self, span: &Range<usize>, value: &str, column: usize) -> usize {
         let raw = self.text.get(span.clone()).unwrap_or_default();
         let Some(start) = raw.find(value) else { return span.start };

@@ -5,10 +5,10 @@
 //! will invent. Calls that are only allowed with some arguments are in [`conditional`].
 //!
 //! A daemon connects to nobody and sends to no address: `connect` is refused, `sendto` goes without
-//! an address, and there are no new sockets at all but those that its NICs need, and pairs of streams
-//! that are apps' doorbells. (`sendmsg` hides its address from a filter; but no socket that a daemon has
-//! or can make takes one, except UDP sockets where there is a kernel interface, and who has such a NIC
-//! can send any frame anyway.)
+//! an address, and there are no new sockets at all but those that its NICs need, and pairs of
+//! streams that are apps' doorbells. (`sendmsg` hides its address from a filter; but no socket that
+//! a daemon has or can make takes one, except UDP sockets where there is a kernel interface, and
+//! who has such a NIC can send any frame anyway.)
 
 use std::collections::BTreeMap;
 
@@ -56,7 +56,8 @@ pub(super) fn confine(who: Who) -> Result<String, String> {
 
 const ALLOW: SeccompAction = SeccompAction::Allow;
 const REFUSE: SeccompAction = SeccompAction::Errno(Errno::PERM.raw_os_error() as u32);
-/// Threads are then started by `clone`, whose flags can be looked at, where those of `clone3` cannot.
+/// Threads are then started by `clone`, whose flags can be looked at, where those of `clone3`
+/// cannot.
 const NOT_THERE: SeccompAction = SeccompAction::Errno(Errno::NOSYS.raw_os_error() as u32);
 /// The library cannot say "tell", so it says this, and [`telling`] replaces it.
 const TRAP: SeccompAction = SeccompAction::Trap;
@@ -204,8 +205,8 @@ const ALLOWED: &[Sysno] = &[
 
 /// Beside these, a daemon on a kernel interface claims the kernel's ports, and sends by AF_PACKET.
 const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
-/// Beside these, a broker connects. Name services ask for who they talk to, and send in several ways.
-/// And it changes the mode of the control socket, as far as Landlock lets it.
+/// Beside these, a broker connects. Name services ask for who they talk to, and send in several
+/// ways. And it changes the mode of the control socket, as far as Landlock lets it.
 const BROKERS: &[Sysno] = &[
     Sysno::connect,
     Sysno::sendmmsg,
@@ -227,8 +228,8 @@ const TYPE_MASK: u64 = 0xf;
 const ROUTE: u64 = 0;
 /// `MSG_FASTOPEN` of linux/socket.h, which connects.
 const FAST_OPEN: u64 = 0x2000_0000;
-/// Commands of bpf(2) (linux/bpf.h) that change the tables of a program that is there, or look it up;
-/// none that brings a program or a table into the kernel.
+/// Commands of bpf(2) (linux/bpf.h) that change the tables of a program that is there, or look it
+/// up; none that brings a program or a table into the kernel.
 const BPF_COMMANDS: [u64; 9] = [1, 2, 3, 4, 15, 24, 25, 26, 27];
 /// Options of prctl(2) that name a thread or its memory.
 const PRCTL_OPTIONS: [u64; 3] = [15, 16, 0x53_56_4d_41];
@@ -284,8 +285,8 @@ fn of_sockets(who: Who) -> Result<Rules, seccompiler::BackendError> {
     Ok(rules)
 }
 
-/// Plain ones to claim the kernel's ports and to ask for interfaces, and those that ask the kernel about
-/// its network and for the frames of an interface.
+/// Plain ones to claim the kernel's ports and to ask for interfaces, and those that ask the kernel
+/// about its network and for the frames of an interface.
 fn sockets_on_interface() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     use SeccompCmpOp::Eq;
     let mut rules = vec![rule(0, Eq, PACKET)?];

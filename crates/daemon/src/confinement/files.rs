@@ -1,5 +1,5 @@
-//! Which files a running daemon may touch: none but its own sockets, which it removes at the end, and
-//! its own program, for the names in a backtrace. Its broker reads the user database and the
+//! Which files a running daemon may touch: none but its own sockets, which it removes at the end,
+//! and its own program, for the names in a backtrace. Its broker reads the user database and the
 //! configuration.
 
 use std::path::Path;
@@ -15,8 +15,8 @@ use crate::broker::Task;
 use crate::config::Config;
 use crate::policy::Peer;
 
-/// Everything that this version of Landlock (Linux 6.12) can refuse is refused, as far as the running
-/// kernel can.
+/// Everything that this version of Landlock (Linux 6.12) can refuse is refused, as far as the
+/// running kernel can.
 const VERSION: ABI = ABI::V6;
 /// Where the user database may be, on its own or through a name service.
 const USER_DATABASE: [&str; 5] =
@@ -37,8 +37,8 @@ pub(super) fn confine_broker(task: &Task) -> Result<String, String> {
     outcome(rules.and_then(|rules| of_broker(rules, task)))
 }
 
-/// Neither files nor signals nor TCP connections. (TCP ports are bound to keep them from others; nobody
-/// can listen there: `calls.rs`.)
+/// Neither files nor signals nor TCP connections. (TCP ports are bound to keep them from others;
+/// nobody can listen there: `calls.rs`.)
 fn no_files() -> Result<Ruleset, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)

@@ -16,8 +16,8 @@ use super::*;
 use crate::config::{Driver, Interface, InterfaceDriver, Nic, XdpMode};
 use crate::privileges;
 
-/// Runs `work` confined by this configuration. Only where the kernel itself says that it cannot do all
-/// of it, nothing is run.
+/// Runs `work` confined by this configuration. Only where the kernel itself says that it cannot do
+/// all of it, nothing is run.
 fn confined<T: Send + 'static>(
     config: Config,
     work: impl FnOnce() -> T + Send + 'static,

@@ -1,8 +1,8 @@
 //! Connections that wait until it is known of which groups their user is a member.
 //!
-//! The user database may be slow, and anybody may connect. So nobody waits for it here: the broker is
-//! asked about a few users at a time, about each once, in turn, and what it says is good for a while.
-//! No I/O: the control plane asks, and brings the answers.
+//! The user database may be slow, and anybody may connect. So nobody waits for it here: the broker
+//! is asked about a few users at a time, about each once, in turn, and what it says is good for a
+//! while. No I/O: the control plane asks, and brings the answers.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -139,7 +139,8 @@ mod tests {
         admissions.admit(Socket::clean(descriptor), peer, now)
     }
 
-    /// Whoever connects a thousand times is asked about once, and keeps nobody from being asked about.
+    /// Whoever connects a thousand times is asked about once, and keeps nobody from being asked
+    /// about.
     #[test]
     fn users_take_turns_and_nobody_waits_in_numbers() {
         let (mut admissions, now) = (Admissions::default(), Instant::now());
@@ -177,8 +178,8 @@ mod tests {
         assert_ne!(admissions.next_question().expect("a question"), first);
     }
 
-    /// As many users as there may be: no more are asked about at a time than the broker works on, and no
-    /// more wait than there is room for.
+    /// As many users as there may be: no more are asked about at a time than the broker works on,
+    /// and no more wait than there is room for.
     #[test]
     fn many_users_do_not_take_all() {
         let (mut admissions, now) = (Admissions::default(), Instant::now());

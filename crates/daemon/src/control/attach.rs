@@ -1,5 +1,5 @@
-//! How an app comes by its channel: memory is made and handed over, the app maps and seals it, and only
-//! then does an engine get it (`clearway_channel`'s `memory/mapped.rs` says why).
+//! How an app comes by its channel: memory is made and handed over, the app maps and seals it, and
+//! only then does an engine get it (`clearway_channel`'s `memory/mapped.rs` says why).
 //!
 //! ```text
 //!  attach ─▶ place, count ─▶ [memory is made] ─▶ attached, with descriptors
@@ -143,7 +143,8 @@ impl ControlPlane {
         }
     }
 
-    /// The app has not sealed the memory of its channel, or took pages away for which there is no memory.
+    /// The app has not sealed the memory of its channel, or took pages away for which there is no
+    /// memory.
     fn not_secured(&mut self, place: ChannelPlace, error: &NotSecured) {
         let waiting = self.take_waiting(place);
         self.forget_channel(place);
@@ -158,7 +159,8 @@ impl ControlPlane {
         }
     }
 
-    /// The session that a channel is made for, if it is still there, and what it waits for: that has come.
+    /// The session that a channel is made for, if it is still there, and what it waits for: that
+    /// has come.
     fn take_waiting(&mut self, place: ChannelPlace) -> Option<(u64, Waiting)> {
         let token = self.engines[place.engine].channel(place.channel)?.session;
         let session = self.sessions.get_mut(&token)?;

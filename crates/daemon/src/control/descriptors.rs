@@ -24,8 +24,8 @@ impl Descriptors {
         Self { reserved_from: limit.saturating_sub(RESERVED) }
     }
 
-    /// Whether a descriptor that has just been made is one of those that everybody may have. The kernel
-    /// gives out the lowest number that is free, so this one tells how many are taken.
+    /// Whether a descriptor that has just been made is one of those that everybody may have. The
+    /// kernel gives out the lowest number that is free, so this one tells how many are taken.
     pub(super) fn check(&self, descriptor: impl AsFd) -> Result<(), Refusal> {
         if (descriptor.as_fd().as_raw_fd() as u64) < self.reserved_from {
             return Ok(());

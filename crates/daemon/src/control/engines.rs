@@ -33,8 +33,8 @@ pub(super) struct Channel {
     pub(super) is_exclusive: bool,
 }
 
-/// The numbers of channels: no two of a host have the same. Low ones come first, because engines keep
-/// tables by them.
+/// The numbers of channels: no two of a host have the same. Low ones come first, because engines
+/// keep tables by them.
 #[derive(Debug, Default)]
 pub(super) struct ChannelNumbers {
     free: BTreeSet<u32>,

@@ -1,8 +1,10 @@
-//! Who listens on which port of the host. The engine of the app listens; all others have to know, so
-//! that they neither refuse connections that find their way to the right one, nor let another app have
-//! the port. A listener of one address has the port of all of them: it is refused elsewhere.
+//! Who listens on which port of the host. The engine of the app listens; all others have to know,
+//! so that they neither refuse connections that find their way to the right one, nor let another
+//! app have the port. A listener of one address has the port of all of them: it is refused
+//! elsewhere.
 //!
-//! The ports are given away here, where all are known, and the app has its answer when every engine does.
+//! The ports are given away here, where all are known, and the app has its answer when every engine
+//! does.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

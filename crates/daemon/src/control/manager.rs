@@ -38,7 +38,8 @@ fn watchdog_period() -> Option<Duration> {
 }
 
 impl ControlPlane {
-    /// What this process may not do itself, the broker does from now on. Before [`ControlPlane::run`].
+    /// What this process may not do itself, the broker does from now on. Before
+    /// [`ControlPlane::run`].
     pub(crate) fn serve_by(&mut self, broker: Broker) -> Result<(), Error> {
         self.watch(broker.groups.as_fd(), GROUPS)
             .and_then(|()| self.watch(broker.as_fd(), BROKER))

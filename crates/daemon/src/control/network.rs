@@ -1,9 +1,9 @@
-//! The kernel's interfaces change while the daemon runs: addresses, routes, MTU, carrier. Here is what
-//! follows for steering and for the engine.
+//! The kernel's interfaces change while the daemon runs: addresses, routes, MTU, carrier. Here is
+//! what follows for steering and for the engine.
 //!
-//! The kernel's news come in bursts, several for one command of an administrator. So they are waited for
-//! a little, and then everything is read again, at most a few times per second, however fast the
-//! routes of a busy router change.
+//! The kernel's news come in bursts, several for one command of an administrator. So they are
+//! waited for a little, and then everything is read again, at most a few times per second, however
+//! fast the routes of a busy router change.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -163,8 +163,8 @@ impl NicSlot {
         Followed::Changed(self.set_network(network, of_kernel, udp_port))
     }
 
-    /// Has packets to new addresses steered here, and those to old ones not any more. Returns what the
-    /// engines are to know.
+    /// Has packets to new addresses steered here, and those to old ones not any more. Returns what
+    /// the engines are to know.
     fn set_network(
         &mut self,
         mut network: ip::Config,

@@ -67,7 +67,8 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// An engine of the NIC whose link the peer is on, else of one that has an address of its family.
+    /// An engine of the NIC whose link the peer is on, else of one that has an address of its
+    /// family.
     fn engine_towards(&self, peer: IpAddr) -> Option<usize> {
         let on_link =
             self.nics.iter().find(|nic| nic.networks.iter().any(|network| network.on_link(peer)));

@@ -1,7 +1,8 @@
 //! Reading the configuration again, without ending anything.
 //!
-//! A confined daemon reads no file: its broker does, and says what the names in it mean. What is taken
-//! over is for whoever comes from now on: sessions, channels and interfaces that are there stay.
+//! A confined daemon reads no file: its broker does, and says what the names in it mean. What is
+//! taken over is for whoever comes from now on: sessions, channels and interfaces that are there
+//! stay.
 
 use clearway_channel::Code;
 use clearway_channel::control::{Refusal, Reloaded, Reply};

@@ -29,7 +29,8 @@ pub(super) struct Session {
     malformed: u32,
 }
 
-/// A channel that the app has not mapped yet. It has its place at an engine, which knows nothing of it.
+/// A channel that the app has not mapped yet. It has its place at an engine, which knows nothing of
+/// it.
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) place: ChannelPlace,

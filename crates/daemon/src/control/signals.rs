@@ -26,8 +26,8 @@ pub(super) enum Wish {
     Nothing(&'static str),
 }
 
-/// Blocks the signals for this thread and for all that it starts from now on: they wait until there is a
-/// daemon that takes them.
+/// Blocks the signals for this thread and for all that it starts from now on: they wait until there
+/// is a daemon that takes them.
 pub fn hold_signals() -> std::io::Result<()> {
     Ok(SigSet::from_iter(SIGNALS).thread_block()?)
 }

@@ -19,8 +19,8 @@ use crate::confinement::Confinement;
 
 /// The engines are asked for their state once in this time at most.
 const ROUND_TIME: Duration = Duration::from_millis(100);
-/// The longest state that is told, as JSON: some thousand flows. Each session can make the daemon hold
-/// one of them.
+/// The longest state that is told, as JSON: some thousand flows. Each session can make the daemon
+/// hold one of them.
 const STATUS_BYTES_MAX: usize = 1 << 20;
 /// No more flows fit in there, as each takes at least this many bytes.
 const FLOWS_MAX: usize = STATUS_BYTES_MAX / 200;
@@ -53,8 +53,8 @@ pub(super) struct Rounds {
     next: Option<Instant>,
 }
 
-/// What somebody may see: an administrator everything, a user the own apps and what is theirs. What is
-/// the host's, as NICs and counters are, all see.
+/// What somebody may see: an administrator everything, a user the own apps and what is theirs. What
+/// is the host's, as NICs and counters are, all see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum View {
     Everything,
@@ -182,7 +182,8 @@ impl ControlPlane {
             .filter(|_| self.rounds.current.is_none() && self.sessions.values().any(waits))
     }
 
-    /// Asks all engines for their state, if it is time; the answer follows when the last has told it.
+    /// Asks all engines for their state, if it is time; the answer follows when the last has told
+    /// it.
     pub(super) fn advance_status(&mut self) {
         let now = Instant::now();
         if self.rounds.current.is_some() || self.rounds.next.is_some_and(|next| now < next) {

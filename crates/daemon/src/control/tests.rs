@@ -50,7 +50,8 @@ impl Live {
         Self::start_as(limits, engines, |_| ())
     }
 
-    /// As on a kernel that cannot refuse descriptors, and with a socket that everybody may connect to.
+    /// As on a kernel that cannot refuse descriptors, and with a socket that everybody may connect
+    /// to.
     fn start_with_older_kernel(limits: Limits) -> Self {
         Self::start_as(limits, 1, |host| {
             let listener = host.control.listener.as_mut().expect("it listens");

@@ -7,13 +7,13 @@
 //!                 └─ no       └─ no                 └─ no           └─ no ─▶ refusal, closed again
 //! ```
 //!
-//! The registry of a NIC decides whether patterns collide; engines take in what it has registered. Every
-//! engine of a NIC knows all its interfaces, since frames may come in anywhere.
+//! The registry of a NIC decides whether patterns collide; engines take in what it has registered.
+//! Every engine of a NIC knows all its interfaces, since frames may come in anywhere.
 //!
-//! The order matters: a port is the kernel's until nobody but the interface can have it, and again only when
-//! no engine sends from it any more. Frames are steered to the engines only when somebody takes them there,
-//! and go back to the kernel before nobody does. What is closed is free for others at once, since each engine
-//! hears of the closing before it hears of them.
+//! The order matters: a port is the kernel's until nobody but the interface can have it, and again
+//! only when no engine sends from it any more. Frames are steered to the engines only when somebody
+//! takes them there, and go back to the kernel before nobody does. What is closed is free for
+//! others at once, since each engine hears of the closing before it hears of them.
 
 mod closing;
 mod registered;
@@ -411,8 +411,8 @@ fn code_of(refused: &VifRefused) -> Code {
     }
 }
 
-/// An Ethernet address that no vendor gave away: of one station, and locally administered (IEEE 802,
-/// clause 8.4).
+/// An Ethernet address that no vendor gave away: of one station, and locally administered (IEEE
+/// 802, clause 8.4).
 fn generated_mac() -> Result<MacAddress, Refusal> {
     let mut mac = [0; 6];
     getrandom(&mut mac, GetRandomFlags::empty())

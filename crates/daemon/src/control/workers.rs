@@ -1,10 +1,11 @@
-//! Threads for what takes time and is nobody's but one user's: making the memory of channels, filling
-//! it once the app has it, and giving it back. A gigabyte takes half a second, and nothing else may wait
-//! for that.
+//! Threads for what takes time and is nobody's but one user's: making the memory of channels,
+//! filling it once the app has it, and giving it back. A gigabyte takes half a second, and nothing
+//! else may wait for that.
 //!
-//! Each user has a queue of its own, of which one job at a time is worked on, and users take turns. So
-//! a user waits for others only if as many as there are threads have jobs in work. Queues are bounded
-//! by the limits of the policy: a session has one request in work, and a channel is given back once.
+//! Each user has a queue of its own, of which one job at a time is worked on, and users take turns.
+//! So a user waits for others only if as many as there are threads have jobs in work. Queues are
+//! bounded by the limits of the policy: a session has one request in work, and a channel is given
+//! back once.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -62,8 +63,8 @@ struct Shared {
 /// The queues of all users.
 struct Queues<J> {
     of_users: HashMap<u32, VecDeque<J>>,
-    /// Users of whom a job may be begun, in the order of their turns: each once, and none of whom one is
-    /// in work.
+    /// Users of whom a job may be begun, in the order of their turns: each once, and none of whom
+    /// one is in work.
     turns: VecDeque<u32>,
     /// Nobody will need anything any more.
     closed: bool,
@@ -186,7 +187,8 @@ impl<J> Queues<J> {
         Some((user, job))
     }
 
-    /// The job of this user that was in work is done: the next is, when it is the user's turn again.
+    /// The job of this user that was in work is done: the next is, when it is the user's turn
+    /// again.
     fn end(&mut self, user: u32) {
         if self.of_users.get(&user).is_some_and(VecDeque::is_empty) {
             self.of_users.remove(&user);

@@ -19,7 +19,8 @@ const NETWORK_WORDS: std::ops::Range<usize> = 3..7;
 const ARP_OPERATIONS: &[(u64, u64)] = &[(1, 2)];
 const ICMP_TYPES: &[(u64, u64)] = &[(8, 0), (128, 129), (135, 136)];
 
-/// Addresses of groups: nothing comes from there (RFC 1122, section 3.2.1.3; RFC 4291, section 2.7).
+/// Addresses of groups: nothing comes from there (RFC 1122, section 3.2.1.3; RFC 4291, section
+/// 2.7).
 const GROUPS: [&str; 3] = [
     "vlan optional and src net 224.0.0.0/4",
     "vlan optional and src host 255.255.255.255",
@@ -28,9 +29,9 @@ const GROUPS: [&str; 3] = [
 /// IEEE 802.3, clause 3.2.3: the first bit on the wire says that an address is that of a group.
 const MAC_GROUP: u64 = 1 << 40;
 
-/// Source and destination exchanged, in all alternatives, and a question where an answer stood and the
-/// other way round. `None` if it cannot be said, because bits of the digest are asked for whose meaning
-/// is open, or because nobody has the address that an answer would come from.
+/// Source and destination exchanged, in all alternatives, and a question where an answer stood and
+/// the other way round. `None` if it cannot be said, because bits of the digest are asked for whose
+/// meaning is open, or because nobody has the address that an answer would come from.
 pub(crate) fn mirrored(filter: &Filter) -> Option<Filter> {
     let clauses: Option<Vec<Clause>> = filter.clauses().iter().map(clause).collect();
     Filter::of(clauses?)
@@ -97,8 +98,8 @@ fn has_ports(pattern: &Pattern) -> bool {
     pattern.field(fields::LAYER) == (fields::LAYER.max(), Layer::Ports as u64)
 }
 
-/// The pattern with the answer for the question, or the question for the answer. `None` if it asks for
-/// bits of the first word that are neither.
+/// The pattern with the answer for the question, or the question for the answer. `None` if it asks
+/// for bits of the first word that are neither.
 fn answered(pattern: &Pattern) -> Option<Pattern> {
     let is = |field: Field, value: u64| pattern.field(field) == (field.max(), value);
     let (field, pairs) = if is(fields::LAYER, Layer::Icmp as u64) {

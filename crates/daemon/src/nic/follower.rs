@@ -1,5 +1,5 @@
-//! What the kernel says of an interface, as a network for the engine: at the start, and again whenever
-//! it has changed.
+//! What the kernel says of an interface, as a network for the engine: at the start, and again
+//! whenever it has changed.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -54,8 +54,8 @@ impl Follower {
         self.of_kernel
     }
 
-    /// True if there is an interface of this name that can be read: after [`Follower::read`] has failed,
-    /// another one than was opened.
+    /// True if there is an interface of this name that can be read: after [`Follower::read`] has
+    /// failed, another one than was opened.
     pub(crate) fn is_there(&self) -> bool {
         match &self.nic.driver {
             Driver::Interface(interface) => Facts::of(&interface.name).is_ok(),
@@ -106,8 +106,8 @@ impl AsFd for Follower {
     }
 }
 
-/// Whether the addresses of a NIC are the kernel's or others, but not both. On a VLAN they are others:
-/// the kernel's addresses of this interface belong to untagged frames.
+/// Whether the addresses of a NIC are the kernel's or others, but not both. On a VLAN they are
+/// others: the kernel's addresses of this interface belong to untagged frames.
 fn are_of_kernel(nic: &Nic, facts: &Facts) -> Result<bool, Error> {
     let name = &facts.name;
     let invalid = |text: String| Err(Error::Invalid(text));
@@ -160,8 +160,8 @@ fn network(
     }
 }
 
-/// Those of the configuration, as far as the kernel has them if they are the kernel's; all of the kernel's
-/// if none are configured.
+/// Those of the configuration, as far as the kernel has them if they are the kernel's; all of the
+/// kernel's if none are configured.
 fn addresses(nic: &Nic, of_kernel: bool, facts: &Facts) -> Vec<(IpAddr, u8)> {
     let of_facts = facts.addresses.iter().map(|own| (own.address, own.prefix_bits));
     if !of_kernel {

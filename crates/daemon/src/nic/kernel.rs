@@ -1,7 +1,8 @@
 //! A NIC that is a kernel interface: AF_XDP, else AF_PACKET.
 //!
 //! If the host's addresses are those of the interface, the kernel goes on to answer for them, and
-//! only packets to the daemons' UDP port are taken. If they are others, they are the daemon's alone.
+//! only packets to the daemons' UDP port are taken. If they are others, they are the daemon's
+//! alone.
 
 use clearway_nic::interface::{Neighbours, Watch};
 use clearway_nic::{Error, Opened, af_packet, af_xdp, open_interface, open_xdp};

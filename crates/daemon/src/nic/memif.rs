@@ -39,7 +39,8 @@ pub(super) fn open(
     Ok(without_kernel(nic, queues, mac, mtu))
 }
 
-/// Says in the log why peers are refused. Who is refused mostly tries again at once, for the same reason.
+/// Says in the log why peers are refused. Who is refused mostly tries again at once, for the same
+/// reason.
 #[derive(Debug)]
 struct Refusals {
     nic: String,

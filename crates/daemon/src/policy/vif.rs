@@ -1,10 +1,10 @@
 //! Who may have which virtual interface: from what an app asks for, and the rules of the
-//! configuration, to what the engine shall do. Whether that collides with what others have, the engine
-//! knows.
+//! configuration, to what the engine shall do. Whether that collides with what others have, the
+//! engine knows.
 //!
-//! Two things hold for everybody, root included: a frame's Ethernet source is that of its interface, and
-//! nobody sends what the host's own services send. They also receive what is theirs before anybody else,
-//! to which the engine sees; who asks for nothing but that is told here.
+//! Two things hold for everybody, root included: a frame's Ethernet source is that of its
+//! interface, and nobody sends what the host's own services send. They also receive what is theirs
+//! before anybody else, to which the engine sees; who asks for nothing but that is told here.
 
 mod ports;
 mod rights;
@@ -102,9 +102,9 @@ impl Accounts {
         })
     }
 
-    /// The ports of the host's addresses that an interface with these filters is about. Frames to an
-    /// Ethernet address of its own are not the kernel's; those that come from one may well pass for a
-    /// port of the kernel's.
+    /// The ports of the host's addresses that an interface with these filters is about. Frames to
+    /// an Ethernet address of its own are not the kernel's; those that come from one may well pass
+    /// for a port of the kernel's.
     pub(crate) fn ports_of_vif(
         &self,
         receive: &[Filter],

@@ -16,14 +16,16 @@ use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 /// many connections can be unread at once before memory runs short, rounding to powers of two
 /// included.
 const WINDOW_PARTS: u64 = 16;
-/// More than this no path needs: it is the bandwidth-delay product of 10 Gbit/s over 20 ms, and some. An app
-/// with a smaller pool, and so a smaller window, gets no more than that per round trip.
+/// More than this no path needs: it is the bandwidth-delay product of 10 Gbit/s over 20 ms, and
+/// some. An app with a smaller pool, and so a smaller window, gets no more than that per round
+/// trip.
 const WINDOW_BYTES_MAX: u64 = 32 << 20;
 /// Finished sends of a connection that are told in a completion of their own, rather than with
 /// the next message that it receives.
 const SENT_UNTOLD_MAX: u32 = 32;
 /// Completions that wait for an app that does not read, beyond which it gets no new connections,
-/// and nothing that it asks for is looked at: either could otherwise lead to more of them without end.
+/// and nothing that it asks for is looked at: either could otherwise lead to more of them without
+/// end.
 const PENDING_MAX: usize = 4096;
 
 /// An attached app.
@@ -33,8 +35,9 @@ pub(crate) struct Channel {
     pub(crate) user: u32,
     pub(crate) end: Box<DaemonEnd>,
     pub(super) connections: Connections,
-    /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by what
-    /// connections and interfaces may still have to tell: messages by their windows, and finished sends.
+    /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by
+    /// what connections and interfaces may still have to tell: messages by their windows, and
+    /// finished sends.
     pending: VecDeque<Completion>,
     /// Connections with finished sends that the app has not been told of.
     untold: Vec<u32>,
@@ -197,8 +200,8 @@ impl Channel {
         }
     }
 
-    /// Tells of finished sends that no message has told of, of this many connections at most. For turns with
-    /// nothing else to do. Returns of how many.
+    /// Tells of finished sends that no message has told of, of this many connections at most. For
+    /// turns with nothing else to do. Returns of how many.
     pub(crate) fn tell_sent(&mut self, connections_max: usize) -> usize {
         for told in 0..connections_max {
             let Some(slot) = self.untold.pop() else { return told };
@@ -271,8 +274,8 @@ impl Channel {
         self.pending.is_empty() && self.end.completion_room() > 0
     }
 
-    /// True if less than half of the receive pool is in use, and no message waits for room: frames, which
-    /// nobody asked for, leave the rest to messages.
+    /// True if less than half of the receive pool is in use, and no message waits for room: frames,
+    /// which nobody asked for, leave the rest to messages.
     pub(crate) fn has_half_its_memory(&self) -> bool {
         let used_bytes = self.end.counters().receive_pool_used_bytes;
         self.line.is_empty() && used_bytes < self.end.sizes().receive_pool_bytes / 2
@@ -355,8 +358,9 @@ impl Channel {
         Some(Buffer { id: buffer.id, offset: buffer.offset, length: buffer.length })
     }
 
-    /// True if who is first in line could not get its piece now, and goes before the connection in `slot`. What
-    /// messages that came early wait for does not wait for anybody: they lie in the pool meanwhile.
+    /// True if who is first in line could not get its piece now, and goes before the connection in
+    /// `slot`. What messages that came early wait for does not wait for anybody: they lie in the
+    /// pool meanwhile.
     #[cold]
     fn is_claimed(&mut self, slot: u32, order: Order) -> bool {
         let Some(claim) = self.line.claim().filter(|claim| claim.slot != slot) else {
@@ -418,7 +422,8 @@ impl Channel {
         (self.is_starved, self.has_freed) = (true, true);
     }
 
-    /// True if those who were turned away may try again: there is memory, or nobody has a claim to it.
+    /// True if those who were turned away may try again: there is memory, or nobody has a claim to
+    /// it.
     #[inline]
     pub(crate) fn may_try_again(&mut self, now: Time) -> bool {
         self.is_starved && (self.has_freed || self.line.turn(now))
@@ -434,13 +439,14 @@ impl Channel {
         self.line.next_to_try()
     }
 
-    /// Its sender has been tried, and is ready for the next try or not. True if others are to be tried even
-    /// if this one was refused.
+    /// Its sender has been tried, and is ready for the next try or not. True if others are to be
+    /// tried even if this one was refused.
     pub(crate) fn tried(&mut self, slot: u32, is_ready: bool) -> bool {
         self.line.tried(slot, is_ready)
     }
 
-    /// All were told and tried for whom there was time; `is_over`: for the others there is no memory.
+    /// All were told and tried for whom there was time; `is_over`: for the others there is no
+    /// memory.
     pub(crate) fn have_tried(&mut self, is_over: bool) {
         self.is_starved = self.line.has_starved();
         self.has_freed = !is_over;

@@ -1,10 +1,11 @@
 //! Where messages lie that came before their turn. They are given to the app only after one that is
-//! still to come, and until then nothing else can take their place; so they must leave room for that one,
-//! whatever its size.
+//! still to come, and until then nothing else can take their place; so they must leave room for
+//! that one, whatever its size.
 //!
-//! Bytes alone do not say that: the pool cuts slabs of 64 KiB into cells of one size, and four early
-//! messages of four sizes would leave a pool of 256 KiB with no place for a fifth. So all of them lie in
-//! one half of the pool, either one, and the other half is free once the app has released what it has.
+//! Bytes alone do not say that: the pool cuts slabs of 64 KiB into cells of one size, and four
+//! early messages of four sizes would leave a pool of 256 KiB with no place for a fifth. So all of
+//! them lie in one half of the pool, either one, and the other half is free once the app has
+//! released what it has.
 
 use clearway_transport::Buffer;
 

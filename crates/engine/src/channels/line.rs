@@ -1,17 +1,17 @@
-//! Who waits for room in the receive pool: connections of which the next message was turned away, in
-//! the order in which that happened.
+//! Who waits for room in the receive pool: connections of which the next message was turned away,
+//! in the order in which that happened.
 //!
-//! A message lies in one piece. Those of other connections that are smaller, and so find room, could keep
-//! it out for ever. So the first in line has a claim: others get what leaves room for its message, and
-//! no more. Once what lies in the pool has been released, it has its turn.
+//! A message lies in one piece. Those of other connections that are smaller, and so find room,
+//! could keep it out for ever. So the first in line has a claim: others get what leaves room for
+//! its message, and no more. Once what lies in the pool has been released, it has its turn.
 //!
-//! A claim that nothing comes of is not worth that: a peer may have begun a message that it never ends,
-//! or the app may keep what it has. When nothing has become free for a while the pool is everybody's,
-//! for as long, and then there is the claim again.
+//! A claim that nothing comes of is not worth that: a peer may have begun a message that it never
+//! ends, or the app may keep what it has. When nothing has become free for a while the pool is
+//! everybody's, for as long, and then there is the claim again.
 //!
-//! When there is room again, peers are told, each once for each time that it was turned away, and senders of this
-//! host are tried, the next one first: one that finds no room ends that until something else has become
-//! free. So what a release costs does not depend on how many wait.
+//! When there is room again, peers are told, each once for each time that it was turned away, and
+//! senders of this host are tried, the next one first: one that finds no room ends that until
+//! something else has become free. So what a release costs does not depend on how many wait.
 
 use clearway_base::{MILLISECOND, Time};
 
@@ -68,7 +68,8 @@ impl Line {
         }
     }
 
-    /// The connection has got what it waited for, or wants it no more. False if it did not stand there.
+    /// The connection has got what it waited for, or wants it no more. False if it did not stand
+    /// there.
     pub(super) fn leave(&mut self, slot: u32) -> bool {
         let has_claim = self.waiting.first().is_some_and(|(first, _)| first == slot);
         let was_there = self.waiting.remove(slot);
@@ -134,8 +135,8 @@ impl Line {
         claim.or_else(|| Some(self.to_try.first()?.0))
     }
 
-    /// Its sender has been tried: `is_ready` if there is a message left. It stands behind all others then.
-    /// True if those are to be tried too, even if this one found no room.
+    /// Its sender has been tried: `is_ready` if there is a message left. It stands behind all
+    /// others then. True if those are to be tried too, even if this one found no room.
     pub(super) fn tried(&mut self, slot: u32, is_ready: bool) -> bool {
         self.to_try.remove(slot);
         if is_ready {

@@ -9,15 +9,16 @@
 //!            its app rings, or `Channels::channel` is asked for it
 //! ```
 //!
-//! An app can lie about its doorbell, to its own loss: rung for nothing, it costs the engine one event
-//! per look; not rung, its commands wait until something comes for it.
+//! An app can lie about its doorbell, to its own loss: rung for nothing, it costs the engine one
+//! event per look; not rung, its commands wait until something comes for it.
 
 use clearway_base::{MICROSECOND, MILLISECOND, Time};
 use clearway_channel::DaemonEnd;
 
 use super::{Channel, Channels};
 
-/// So many channels are polled, however silent: that costs a turn less than a look at the doorbells.
+/// So many channels are polled, however silent: that costs a turn less than a look at the
+/// doorbells.
 const POLLED_FREELY: usize = 16;
 /// How long an app is silent before it is parked.
 const PARK_NS: u64 = MILLISECOND;
@@ -87,7 +88,8 @@ impl Channels {
         is_due
     }
 
-    /// Before the engine sleeps: all apps ring from now on. False if one has said something already.
+    /// Before the engine sleeps: all apps ring from now on. False if one has said something
+    /// already.
     pub(crate) fn arm(&mut self) -> bool {
         if self.attention.polled.is_empty() {
             return true;

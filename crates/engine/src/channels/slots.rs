@@ -1,6 +1,6 @@
-//! Slots in the order in which they came, each at most once, from whose middle any can leave. All of it in
-//! constant time: a list linked by slot numbers. It allocates only when a slot comes of a number that no other
-//! had.
+//! Slots in the order in which they came, each at most once, from whose middle any can leave. All
+//! of it in constant time: a list linked by slot numbers. It allocates only when a slot comes of a
+//! number that no other had.
 
 /// No slot.
 const NONE: u32 = u32::MAX;

@@ -1,5 +1,5 @@
-//! Whose a frame is, wherever it comes from: its digest, its owner in the switch's table, and then the
-//! component that owns it. Copies for those who watch are made here and nowhere else.
+//! Whose a frame is, wherever it comes from: its digest, its owner in the switch's table, and then
+//! the component that owns it. Copies for those who watch are made here and nowhere else.
 
 use clearway_base::Time;
 use clearway_channel::burst::Point;
@@ -19,8 +19,8 @@ use crate::services::Service;
 use crate::switch::{Port, VifKey};
 
 impl<X: Component<Owner = ()>> Core<X> {
-    /// Takes a burst that a queue has received, this engine's or that of another, or that comes from this
-    /// host.
+    /// Takes a burst that a queue has received, this engine's or that of another, or that comes
+    /// from this host.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, frames: &[&[u8]], via: Via) {
         if self.frames.checks == Checks::Off {
@@ -106,7 +106,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.messages.handle_network_error(&mut self.common, now, error)
     }
 
-    /// Takes a frame for a service of the host that another engine was given, over this NIC or another.
+    /// Takes a frame for a service of the host that another engine was given, over this NIC or
+    /// another.
     pub(super) fn overhear(&mut self, now: Time, nic: Nic, service: Service, frame: &[u8]) {
         if service == Service::Messages {
             self.messages.overhear(&mut self.common, now, nic, frame);
@@ -117,8 +118,8 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     // ---- while somebody watches ----
 
-    /// The same as `hand_over_runs` where others want to see frames, too: each is shown before the next is
-    /// handled.
+    /// The same as `hand_over_runs` where others want to see frames, too: each is shown before the
+    /// next is handled.
     #[cold]
     fn receive_watched(
         &mut self,
@@ -139,9 +140,9 @@ impl<X: Component<Owner = ()>> Core<X> {
         }
     }
 
-    /// Shows captures a frame that comes: on the wire, if that is where it comes from, and whom it is given
-    /// to. Where it comes in, only the engine whose it is can say whom it concerns: captures of an app see
-    /// it there.
+    /// Shows captures a frame that comes: on the wire, if that is where it comes from, and whom it
+    /// is given to. Where it comes in, only the engine whose it is can say whom it concerns:
+    /// captures of an app see it there.
     fn show(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>, via: Via) {
         if !self.common.captures.any() {
             return;
@@ -189,8 +190,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.common.lanes.push_to(siblings, What::Copy, frame);
     }
 
-    /// Gives copies to VIFs of this engine. Returns the other engines that have some which want one, a bit
-    /// for each.
+    /// Gives copies to VIFs of this engine. Returns the other engines that have some which want
+    /// one, a bit for each.
     pub(super) fn copy_here(
         &mut self,
         now: Time,
@@ -209,8 +210,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         siblings
     }
 
-    /// Takes copies of frames that have gone to others. What concerns a service of the host that hears
-    /// groups is learnt from, too.
+    /// Takes copies of frames that have gone to others. What concerns a service of the host that
+    /// hears groups is learnt from, too.
     pub(super) fn receive_copies(&mut self, now: Time, frames: &[&[u8]]) {
         for frame in frames {
             let digest = Digest::of(frame);

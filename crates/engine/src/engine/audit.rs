@@ -1,6 +1,6 @@
-//! Whether the books of an engine agree with each other: for tests and for the simulator, between any two
-//! turns. Of everything that there is a limited number of, what is taken and what is free make up what
-//! there is; and when the last app has gone, nothing is taken.
+//! Whether the books of an engine agree with each other: for tests and for the simulator, between
+//! any two turns. Of everything that there is a limited number of, what is taken and what is free
+//! make up what there is; and when the last app has gone, nothing is taken.
 
 use super::{Core, Engine};
 use crate::common::Common;

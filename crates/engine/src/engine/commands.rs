@@ -28,8 +28,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         taken
     }
 
-    /// Most commands lead to completions. An app that goes on asking without ever reading them finds its
-    /// own ring full in the end.
+    /// Most commands lead to completions. An app that goes on asking without ever reading them
+    /// finds its own ring full in the end.
     fn take_command_burst(&mut self, now: Time, id: u32) -> usize {
         for taken in 0..COMMAND_BURST {
             let channel = self.common.channels.channel(id);

@@ -1,5 +1,5 @@
-//! What comes from elsewhere than the queue: by the lanes from the host's other engines, and from this
-//! engine itself.
+//! What comes from elsewhere than the queue: by the lanes from the host's other engines, and from
+//! this engine itself.
 
 use clearway_base::Time;
 use clearway_nic::{BURST_FRAMES, Queue};
@@ -28,7 +28,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         taken
     }
 
-    /// Returns how many there were, and how many frames of other NICs' engines are in the queue now.
+    /// Returns how many there were, and how many frames of other NICs' engines are in the queue
+    /// now.
     fn receive_parcels_of(
         &mut self,
         now: Time,

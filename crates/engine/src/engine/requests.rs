@@ -14,10 +14,12 @@ use crate::control::{Event, Request};
 use crate::ip;
 use crate::switch::VifRefused;
 
-/// How long an engine that is to end tries to tell its peers. The control plane waits for three seconds.
+/// How long an engine that is to end tries to tell its peers. The control plane waits for three
+/// seconds.
 const FAREWELL_NS: u64 = 2 * SECOND;
 
-/// Connections that are ended in one turn when their app is gone: each tells its peer, and gives memory back.
+/// Connections that are ended in one turn when their app is gone: each tells its peer, and gives
+/// memory back.
 const CONNECTIONS_ENDED_PER_TURN: usize = 64;
 
 impl<X: Component<Owner = ()>> Engine<X> {
@@ -91,14 +93,15 @@ impl<X: Component<Owner = ()>> Engine<X> {
         1
     }
 
-    /// Makes the channel's doorbell end a sleep. Each ring counts once (edge-triggered), so that an app
-    /// which leaves its bell ringing keeps nobody awake.
+    /// Makes the channel's doorbell end a sleep. Each ring counts once (edge-triggered), so that an
+    /// app which leaves its bell ringing keeps nobody awake.
     fn hear(&self, id: u32, channel: &Channel) -> rustix::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.sleep, channel.end.doorbell(), super::sleep::event_of(id), flags)
     }
 
-    /// Nothing more is taken from a channel or accepted for it, and what it has is given up bit by bit.
+    /// Nothing more is taken from a channel or accepted for it, and what it has is given up bit by
+    /// bit.
     fn remove_channel(&mut self, channel: u32) {
         let core = &mut self.core;
         let Some(removed) = core.common.channels.channel(channel) else { return };
@@ -114,7 +117,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         self.leaving.push_back(channel);
     }
 
-    /// Ends some connections of a channel that leaves, and then the channel. Returns how much that was.
+    /// Ends some connections of a channel that leaves, and then the channel. Returns how much that
+    /// was.
     pub(super) fn go_on_leaving(&mut self) -> usize {
         let Some(&channel) = self.leaving.front() else { return 0 };
         let (common, most) = (&mut self.core.common, CONNECTIONS_ENDED_PER_TURN);
@@ -175,9 +179,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
 }
 
 impl<X: Component<Owner = ()>> Core<X> {
-    /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if there
-    /// is one, and those whose own address has gone wait for its return, as long as for a peer
-    /// that is silent.
+    /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if
+    /// there is one, and those whose own address has gone wait for its return, as long as for a
+    /// peer that is silent.
     fn set_network(&mut self, now: Time, network: ip::Config) {
         self.common.host.set_network(&network);
         let packet_bytes = network.mtu.saturating_sub(super::headers_length(&network));
@@ -210,8 +214,8 @@ impl<X: Component<Owner = ()>> Core<X> {
         }
     }
 
-    /// Closes a VIF or capture of a channel, be it of this engine or of another, and tells its app why if
-    /// there is something to tell; nothing if there is none.
+    /// Closes a VIF or capture of a channel, be it of this engine or of another, and tells its app
+    /// why if there is something to tell; nothing if there is none.
     fn close(&mut self, channel: u32, id: u32, told: Option<Code>) {
         self.common.switch.close_of_sibling(channel, id);
         if !self.frames.close(&mut self.common, channel, id, told) {

@@ -25,8 +25,9 @@ fn channel_of(event: &epoll::Event) -> Option<u32> {
 }
 
 impl<X: Component<Owner = ()>> Engine<X> {
-    /// Prepares to sleep: from now on whatever may give work makes [`Engine::sleep_fd`] readable. False if there
-    /// is work already, or no such descriptor of a queue; [`Engine::disarm`] has to follow in either case.
+    /// Prepares to sleep: from now on whatever may give work makes [`Engine::sleep_fd`] readable.
+    /// False if there is work already, or no such descriptor of a queue; [`Engine::disarm`] has to
+    /// follow in either case.
     pub fn arm(&mut self) -> bool {
         let mut queues = self.queues.iter_mut().chain(&mut self.copies);
         let queues = queues.all(|queue| queue.wait_fd().is_some() && queue.arm());
@@ -47,8 +48,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         self.mailbox.silence();
     }
 
-    /// Looks at channels again whose apps have rung while they were parked. For whoever runs engines
-    /// without a [`crate::Group`], once something has ended a sleep.
+    /// Looks at channels again whose apps have rung while they were parked. For whoever runs
+    /// engines without a [`crate::Group`], once something has ended a sleep.
     pub fn take_doorbells(&mut self) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut space = [const { MaybeUninit::uninit() }; DOORBELLS_BURST];
@@ -60,9 +61,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
     }
 
-    /// True if a ring is full for which something waits: an app's completions, the NIC's while a VIF has
-    /// frames for it or somebody is to be answered, a lane to another NIC, or the control plane's events.
-    /// Whoever makes room there rings no doorbell.
+    /// True if a ring is full for which something waits: an app's completions, the NIC's while a
+    /// VIF has frames for it or somebody is to be answered, a lane to another NIC, or the control
+    /// plane's events. Whoever makes room there rings no doorbell.
     #[must_use]
     pub fn waits_for_room(&self) -> bool {
         self.core.frames.has_output()

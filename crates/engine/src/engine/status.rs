@@ -1,5 +1,5 @@
-//! What an engine says of itself for `clearway status`. Anybody may ask, and there may be a hundred thousand
-//! flows: so each turn gathers a part.
+//! What an engine says of itself for `clearway status`. Anybody may ask, and there may be a hundred
+//! thousand flows: so each turn gathers a part.
 
 use clearway_nic::Queue;
 use clearway_transport::{FlowBooks, FlowInfo};
@@ -89,8 +89,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
 }
 
 impl<X: Component<Owner = ()>> Engine<X> {
-    /// What every flow over the wire says of its positions and credit, with the app's own number for the
-    /// connection: for whoever checks them.
+    /// What every flow over the wire says of its positions and credit, with the app's own number
+    /// for the connection: for whoever checks them.
     pub fn flow_books(&self) -> impl Iterator<Item = (u64, FlowBooks)> + '_ {
         let channels = &self.core.common.channels;
         self.core.messages.endpoint.books().map(|books| {

@@ -5,8 +5,8 @@ use clearway_channel::burst::{SentBurst, SentFrame, packed_bytes};
 use clearway_channel::{BURST_FRAMES_MAX, DaemonEnd, FRAME_BYTES_MAX, Violation};
 use clearway_wire::digest::Digest;
 
-/// As many frames as a burst may have, of the size that Ethernet has mostly. Of larger ones fewer are
-/// staged at a time.
+/// As many frames as a burst may have, of the size that Ethernet has mostly. Of larger ones fewer
+/// are staged at a time.
 const BYTES: usize = BURST_FRAMES_MAX as usize * 2048;
 
 const _: () = assert!(BYTES >= packed_bytes(FRAME_BYTES_MAX) as usize, "one frame always fits");
@@ -32,9 +32,9 @@ impl Staging {
         }
     }
 
-    /// Copies what is left of a burst, at once, and finds its frames in the copy, with their digests; if it
-    /// is too long, those of its beginning. An error says what is malformed behind the frames that were
-    /// found.
+    /// Copies what is left of a burst, at once, and finds its frames in the copy, with their
+    /// digests; if it is too long, those of its beginning. An error says what is malformed behind
+    /// the frames that were found.
     pub(super) fn copy(&mut self, end: &DaemonEnd, mut burst: SentBurst) -> Result<(), Violation> {
         self.frames.clear();
         let (start, length) = (burst.offset(), (burst.length() as usize).min(BYTES));
@@ -42,7 +42,8 @@ impl Staging {
         let copy = &mut self.bytes[..length];
         end.read(start, copy);
         let copy = &*copy;
-        // Where the next frame is depends on this one's length: the digest is made while that is loaded.
+        // Where the next frame is depends on this one's length: the digest is made while that is
+        // loaded.
         for digest in &mut self.digests {
             let Some(frame) = burst.next_copied(copy, start)? else { break };
             digest.become_of(bytes_of(frame, copy, start));

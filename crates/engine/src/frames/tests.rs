@@ -156,8 +156,8 @@ impl Rights {
     }
 }
 
-/// Untagged, with one tag and with two, IPv4 and IPv6, fragments, options: the short cut for whole bursts
-/// and the check of one frame both let through exactly what may be sent.
+/// Untagged, with one tag and with two, IPv4 and IPv6, fragments, options: the short cut for whole
+/// bursts and the check of one frame both let through exactly what may be sent.
 #[test]
 fn short_cut_and_check_allow_what_may_be_sent_and_nothing_else() {
     let (mut allowed, mut refused) = (0, 0);
@@ -189,7 +189,8 @@ fn short_cut_and_check_allow_what_may_be_sent_and_nothing_else() {
     assert!(allowed > 500 && refused > 500, "{allowed} allowed, {refused} refused");
 }
 
-/// What is to this host, or is rationed, is not for the wire alone; what is not there sends nothing.
+/// What is to this host, or is rationed, is not for the wire alone; what is not there sends
+/// nothing.
 #[test]
 fn short_cut_is_for_what_goes_to_the_wire_alone() {
     let rights = Rights { tag: None, source: v4(1), first_port: 1000, last_port: 1000 };

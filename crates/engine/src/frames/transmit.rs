@@ -15,12 +15,13 @@ use crate::common::Common;
 use crate::component::Sending;
 use crate::switch::{Destination, Switch, VifKey};
 
-/// VIFs in whose row a frame waits for room in the queue, after which no other is looked at in a turn.
+/// VIFs in whose row a frame waits for room in the queue, after which no other is looked at in a
+/// turn.
 const STUCK_MAX: usize = 4;
 
 impl Frames {
-    /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames. If the queue is
-    /// full, some others may have frames for this host, which need no room in it.
+    /// Sends what VIFs have submitted, one VIF after the other, about `budget` frames. If the queue
+    /// is full, some others may have frames for this host, which need no room in it.
     pub(super) fn send(
         &mut self,
         common: &mut Common,
@@ -72,8 +73,8 @@ impl Frames {
         has_room
     }
 
-    /// Takes frames of a burst to private memory, and looks at them there. Returns which burst; `None`
-    /// if there is none.
+    /// Takes frames of a burst to private memory, and looks at them there. Returns which burst;
+    /// `None` if there is none.
     ///
     /// A malformed burst ends the app's session.
     fn stage(
@@ -153,8 +154,8 @@ impl Frames {
         0
     }
 
-    /// Brings a staged frame of a VIF to its ports on this host, if it may be sent. True if it is for
-    /// the NIC, too.
+    /// Brings a staged frame of a VIF to its ports on this host, if it may be sent. True if it is
+    /// for the NIC, too.
     fn judge(
         &mut self,
         common: &mut Common,
@@ -260,7 +261,8 @@ impl Frames {
         if let Some(vif) = self.vif(key) {
             vif.is_sending = false;
         }
-        // It has just had its turn, and is the last: else many who end at once would make it a long one.
+        // It has just had its turn, and is the last: else many who end at once would make it a long
+        // one.
         match self.senders.back() {
             Some(last) if *last == key => _ = self.senders.pop_back(),
             _ => self.senders.retain(|other| *other != key),

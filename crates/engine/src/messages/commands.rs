@@ -8,8 +8,8 @@ use super::Messages;
 use crate::channels::Link;
 use crate::common::Common;
 
-/// Peers that are told, and senders that are tried, in one turn when an app's memory has become free. Who
-/// finds none ends it for that turn: see `channels/line.rs`.
+/// Peers that are told, and senders that are tried, in one turn when an app's memory has become
+/// free. Who finds none ends it for that turn: see `channels/line.rs`.
 const RETRIES_PER_TURN: usize = 32;
 
 impl Messages {
@@ -105,8 +105,8 @@ impl Messages {
         }
     }
 
-    /// Those who were turned away because this app's pool was full may try again, some in each turn.
-    /// Returns how many did.
+    /// Those who were turned away because this app's pool was full may try again, some in each
+    /// turn. Returns how many did.
     #[cold]
     pub(crate) fn retry(&mut self, common: &mut Common, now: Time, id: u32) -> usize {
         let told = self.tell_of_memory(common, now, id);

@@ -1,5 +1,5 @@
-//! How connections begin and end, and who listens. An attempt to a neighbour that is not known yet waits in
-//! `resolving.rs`; so does a ping.
+//! How connections begin and end, and who listens. An attempt to a neighbour that is not known yet
+//! waits in `resolving.rs`; so does a ping.
 
 use std::net::{IpAddr, SocketAddr};
 

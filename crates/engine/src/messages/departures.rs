@@ -1,5 +1,5 @@
-//! What leaves: packets of flows, built as the queue has descriptors for them, and those that go by a lane
-//! instead of the queue.
+//! What leaves: packets of flows, built as the queue has descriptors for them, and those that go by
+//! a lane instead of the queue.
 
 use clearway_base::Time;
 use clearway_nic::{Queue, Transmit};
@@ -83,8 +83,8 @@ impl Messages {
         })
     }
 
-    /// Builds a packet and hands it to an engine of the NIC that it is to leave by. False if there is no
-    /// room in the lane.
+    /// Builds a packet and hands it to an engine of the NIC that it is to leave by. False if there
+    /// is no room in the lane.
     fn send_elsewhere(
         &mut self,
         common: &mut Common,

@@ -98,8 +98,8 @@ impl Paths {
         self.flows[key.slot()] = path.map(|path| (key, path));
     }
 
-    /// The way back of a stranger, or to the peer of a flow that has ended: there may be more of those than
-    /// are remembered as strangers.
+    /// The way back of a stranger, or to the peer of a flow that has ended: there may be more of
+    /// those than are remembered as strangers.
     fn of_reply(
         &mut self,
         interface: &Interface,
@@ -120,8 +120,8 @@ impl Paths {
             .find(|path| path.destination().ip() == to && path.source().ip() == from)
     }
 
-    /// Takes a path that is known before its packet: the way back that a stranger's datagram came, or
-    /// that of a ping.
+    /// Takes a path that is known before its packet: the way back that a stranger's datagram came,
+    /// or that of a ping.
     pub(super) fn prepare(&mut self, path: UdpPath) {
         if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();

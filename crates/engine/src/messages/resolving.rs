@@ -1,6 +1,6 @@
-//! What waits for a neighbour's Ethernet address: attempts to connect, and pings. They stand with the
-//! neighbour that they wait for and are looked at again when that has been heard, or will not be: a
-//! turn costs nothing for those that wait, however many they are.
+//! What waits for a neighbour's Ethernet address: attempts to connect, and pings. They stand with
+//! the neighbour that they wait for and are looked at again when that has been heard, or will not
+//! be: a turn costs nothing for those that wait, however many they are.
 //!
 //! *Not* here: who asks for addresses and how often, which is `ip/src/neighbours.rs`.
 
@@ -17,9 +17,9 @@ use crate::common::Common;
 use crate::host::Nic;
 use crate::ip::Resolution;
 
-/// Neighbours of which nothing is known that are asked for at the same time for apps: as many as the
-/// cache holds without an answer (`UNANSWERED_MAX` of `ip/src/neighbours.rs`), or the oldest would be
-/// pushed out.
+/// Neighbours of which nothing is known that are asked for at the same time for apps: as many as
+/// the cache holds without an answer (`UNANSWERED_MAX` of `ip/src/neighbours.rs`), or the oldest
+/// would be pushed out.
 const ASKED_MAX: usize = 1024;
 /// Attempts that go on in one turn. All that an app has may wait for one gateway.
 const GO_ON_PER_TURN: usize = 32;
@@ -72,15 +72,16 @@ struct Settled {
 /// A neighbour of which an answer is expected.
 #[derive(Debug)]
 struct Neighbour {
-    /// The user whose app asked for it first, if one did. It counts as its, even if it does not wait any
-    /// more.
+    /// The user whose app asked for it first, if one did. It counts as its, even if it does not
+    /// wait any more.
     asked_by: Option<u32>,
     waiting: BTreeMap<Waiting, Target>,
 }
 
 impl Resolving {
-    /// True if an app of this user may wait for this neighbour. A user may ask for half of what the others
-    /// leave, so that there is always room for one more: as for memory in `transport::Unfinished`.
+    /// True if an app of this user may wait for this neighbour. A user may ask for half of what the
+    /// others leave, so that there is always room for one more: as for memory in
+    /// `transport::Unfinished`.
     fn allows(&self, user: u32, next_hop: NextHop) -> bool {
         let asked = self.asked.get(&user).copied().unwrap_or(0);
         let others = self.asked_total - asked;
@@ -164,8 +165,8 @@ impl Messages {
         Some(Target { nic, local: daemon(local), peer: daemon(peer) })
     }
 
-    /// True if the app of a channel may begin to connect: the neighbour is known, or it has not asked for
-    /// too many that are not.
+    /// True if the app of a channel may begin to connect: the neighbour is known, or it has not
+    /// asked for too many that are not.
     pub(super) fn may_resolve(&self, common: &mut Common, channel: u32, target: &Target) -> bool {
         let user = common.channels.peek(channel).map_or(0, |channel| channel.user);
         let interface = common.host.interface(target.nic);
@@ -198,8 +199,8 @@ impl Messages {
         }
     }
 
-    /// Goes on with what waited for neighbours that have been heard, or will not be. Returns how many
-    /// attempts that was.
+    /// Goes on with what waited for neighbours that have been heard, or will not be. Returns how
+    /// many attempts that was.
     #[inline]
     pub(super) fn go_on_resolved(&mut self, common: &mut Common, now: Time) -> usize {
         while let Some((nic, address, is_known)) = common.host.poll_settled() {

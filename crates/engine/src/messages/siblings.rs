@@ -1,5 +1,5 @@
-//! Connections to apps of this host that other engines serve: over a flow as to any other host, but by the
-//! lane. And whose a packet of messages is, if it is another engine's.
+//! Connections to apps of this host that other engines serve: over a flow as to any other host, but
+//! by the lane. And whose a packet of messages is, if it is another engine's.
 
 use std::net::SocketAddr;
 
@@ -38,8 +38,8 @@ impl Messages {
         self.endpoint.set_elsewhere(port, engine.is_some());
     }
 
-    /// Connects to an app of this host that another engine serves: over a flow as to any other host,
-    /// but by the lane.
+    /// Connects to an app of this host that another engine serves: over a flow as to any other
+    /// host, but by the lane.
     pub(super) fn connect_to_sibling(
         &mut self,
         common: &mut Common,

@@ -1,5 +1,5 @@
-//! The switch: the one place where a packet finds its owner. The NIC, the host's services and apps' virtual
-//! interfaces (VIFs) are its ports; its table says who receives what and who may send what.
+//! The switch: the one place where a packet finds its owner. The NIC, the host's services and apps'
+//! virtual interfaces (VIFs) are its ports; its table says who receives what and who may send what.
 //!
 //! ```text
 //!  NIC ──▶ digest ──▶ find ──┬──▶ service (messages, ARP, ICMP, refusals)
@@ -10,10 +10,10 @@
 //!  app ──▶ copy ──▶ digest ──▶ check ──▶ a port of this host, or the NIC, or both (groups)
 //! ```
 //!
-//! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves
-//! it to the kernel. *Not* here: what components make of their frames, who may open which VIF (the control
-//! plane's policy), and whether it collides with another (the control plane's registry): what comes from
-//! there is taken in as it is.
+//! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves it
+//! to the kernel. *Not* here: what components make of their frames, who may open which VIF (the
+//! control plane's policy), and whether it collides with another (the control plane's registry):
+//! what comes from there is taken in as it is.
 
 mod refusal;
 mod sibling;

@@ -1,5 +1,5 @@
-//! The switch itself: the table that says whose a packet is. What comes into it is in `opening`, what may be
-//! sent in `rights`.
+//! The switch itself: the table that says whose a packet is. What comes into it is in `opening`,
+//! what may be sent in `rights`.
 
 mod opening;
 mod rights;

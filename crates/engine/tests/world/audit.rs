@@ -1,12 +1,13 @@
-//! The books of engines in the midst of a test; and at the end of every one, where what there is a limited
-//! number of has been given back.
+//! The books of engines in the midst of a test; and at the end of every one, where what there is a
+//! limited number of has been given back.
 
 use clearway_base::MILLISECOND;
 use clearway_engine::Engine;
 
 /// Time between two turns while engines come to rest.
 pub const STEP_NS: u64 = 20 * MILLISECOND;
-/// Turns until then: longer than a silent peer, or one that does not acknowledge a close, is waited for.
+/// Turns until then: longer than a silent peer, or one that does not acknowledge a close, is waited
+/// for.
 const TURNS_MAX: usize = 10_000;
 
 /// Between any two turns, what is taken and what is free make up what there is.

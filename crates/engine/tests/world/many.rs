@@ -1,5 +1,5 @@
-//! Hosts of several engines each, at a switch, in one thread and virtual time. Does what the control
-//! plane does where engines of a NIC have to know the same.
+//! Hosts of several engines each, at a switch, in one thread and virtual time. Does what the
+//! control plane does where engines of a NIC have to know the same.
 
 use std::net::SocketAddr;
 
@@ -30,7 +30,8 @@ pub struct ManyHost {
 /// Hosts at a switch, and NICs without one.
 pub struct ManyWorld {
     pub hosts: Vec<ManyHost>,
-    /// The queue of a NIC that a test plays itself; its number among the ports is that of a host more.
+    /// The queue of a NIC that a test plays itself; its number among the ports is that of a host
+    /// more.
     pub stranger: fabric::Queue,
     pub fabric: fabric::Handle,
     pub now: Time,
@@ -100,7 +101,8 @@ impl ManyWorld {
         }
     }
 
-    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
+    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is
+    /// undone.
     fn end(&mut self) {
         // While all that an app has left behind is still there.
         let members = self.hosts.iter().flat_map(|host| &host.members);

@@ -81,7 +81,8 @@ impl World {
         audit::now(self.hosts.iter().map(|host| &host.engine));
     }
 
-    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is undone.
+    /// Ends all apps, and sees to it that nothing is left. What a test has done to the wire is
+    /// undone.
     fn end(&mut self) {
         self.audit(); // while all that an app has left behind is still there
         for port in [0, 1] {

@@ -1,9 +1,9 @@
 //! The classic BPF filter that keeps from our socket what no pattern can match.
 //!
-//! It lets through at least what a pattern matches, not always at most: the kernel has already taken the
-//! outer VLAN tag off, classic BPF cannot follow IPv6 extension headers, and where a pattern leaves
-//! open what kind of packet it is about, the fields of all kinds are left out. Whose a frame is, the
-//! engine's table decides anyway.
+//! It lets through at least what a pattern matches, not always at most: the kernel has already
+//! taken the outer VLAN tag off, classic BPF cannot follow IPv6 extension headers, and where a
+//! pattern leaves open what kind of packet it is about, the fields of all kinds are left out. Whose
+//! a frame is, the engine's table decides anyway.
 //!
 //! The patterns are in the program itself, which is written anew at each change:
 //!
@@ -175,8 +175,8 @@ fn addresses(pattern: &SteerPattern, word: usize, at: u32, checks: &mut Vec<Chec
     checks.extend(Check::new(BPF_W, at + 4, mask & u64::from(u32::MAX), value));
 }
 
-/// What a transport header begins with, if the pattern says that there is one, and the size of that.
-/// Where it is, the caller knows.
+/// What a transport header begins with, if the pattern says that there is one, and the size of
+/// that. Where it is, the caller knows.
 fn transport(pattern: &SteerPattern) -> Option<(Check, u32)> {
     let (field, size) = match Layer::from_bits(pattern.says(fields::LAYER)?) {
         Layer::Ports => (fields::PORTS, BPF_W),
@@ -203,8 +203,8 @@ impl Check {
         (mask != 0).then_some(Check { before: None, load, mask, value })
     }
 
-    /// Runs `body` if the bytes are as they should be, else skips it. A conditional jump reaches 255
-    /// instructions, which is more than one pattern takes.
+    /// Runs `body` if the bytes are as they should be, else skips it. A conditional jump reaches
+    /// 255 instructions, which is more than one pattern takes.
     fn then(self, body: Instructions) -> Instructions {
         let skip = u8::try_from(body.len()).expect("a pattern takes at most 80 instructions");
         let mut program: Instructions = self.before.into_iter().collect();

@@ -1,7 +1,7 @@
 //! AF_PACKET: the last resort on an interface of the kernel's, where AF_XDP cannot be had.
 //!
-//! A packet socket gets a copy of what the kernel receives. A socket filter leaves of it what patterns
-//! may match, and the kernel goes on with its own copy. That it has one must not show:
+//! A packet socket gets a copy of what the kernel receives. A socket filter leaves of it what
+//! patterns may match, and the kernel goes on with its own copy. That it has one must not show:
 //!
 //! - UDP to a registered port of one of the kernel's addresses would be answered with ICMP port
 //!   unreachable. So each registered port is bound by a kernel socket that drops everything
@@ -62,9 +62,9 @@ pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> 
     Ok((queue, steering))
 }
 
-/// Opens a queue beside those of another driver that swallows what it receives: what `steering` is asked
-/// for by [`Steering::add_copies`](crate::interface::Steering::add_copies) comes here, and goes on to the
-/// kernel. Not for sending.
+/// Opens a queue beside those of another driver that swallows what it receives: what `steering` is
+/// asked for by [`Steering::add_copies`](crate::interface::Steering::add_copies) comes here, and
+/// goes on to the kernel. Not for sending.
 pub fn open_copies(
     interface: &str,
     steering: &mut KernelSteering,

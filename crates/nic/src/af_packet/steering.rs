@@ -26,8 +26,8 @@ impl PacketPatterns {
         PacketPatterns { socket, patterns: BTreeSet::new(), is_open }
     }
 
-    /// Makes the filter the one for `patterns`; one that the kernel takes nothing that long for lets
-    /// everything through.
+    /// Makes the filter the one for `patterns`; one that the kernel takes nothing that long for
+    /// lets everything through.
     fn apply(&self) -> Result<(), Error> {
         let attach = |program: &[sock_filter]| attach_filter(&*self.socket, program);
         let outcome = filter::compile(self.patterns.iter()).map(|program| attach(&program));

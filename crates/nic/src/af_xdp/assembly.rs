@@ -1,7 +1,7 @@
 //! Puts together frames that the kernel hands over in several chunks.
 //!
-//! A copy, since a caller wants a frame in one piece; the price of frames larger than a page. No other
-//! frame passes here.
+//! A copy, since a caller wants a frame in one piece; the price of frames larger than a page. No
+//! other frame passes here.
 
 /// The frame in the making.
 #[derive(Debug)]
@@ -22,7 +22,8 @@ impl Assembly {
         self.is_open
     }
 
-    /// Takes the next part of a frame; `goes_on` if it is not the last. The frame, when it is whole.
+    /// Takes the next part of a frame; `goes_on` if it is not the last. The frame, when it is
+    /// whole.
     pub(super) fn add(&mut self, part: &[u8], goes_on: bool) -> Part<'_> {
         if !self.is_open {
             self.bytes.clear();

@@ -27,10 +27,10 @@ const DESCRIPTORS_MAX: u32 = 2048;
 /// The slots of the `sockets` map in steer.c.
 const QUEUES_MAX: u32 = 256;
 
-/// How often a queue or an interface that the kernel still calls busy is tried again, and after what
-/// pause. The kernel frees a closed AF_XDP socket's queue in the background, and a program stays attached
-/// while a process that is just being started has its descriptor, too; so that a daemon that restarts
-/// would otherwise meet its own shadow.
+/// How often a queue or an interface that the kernel still calls busy is tried again, and after
+/// what pause. The kernel frees a closed AF_XDP socket's queue in the background, and a program
+/// stays attached while a process that is just being started has its descriptor, too; so that a
+/// daemon that restarts would otherwise meet its own shadow.
 const BUSY_ATTEMPTS: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 

@@ -5,9 +5,10 @@
 //! values     hash table of (group, value under its mask)
 //! ```
 //!
-//! Most changes touch only the hash table. One that needs another set of groups is written to the array
-//! that is not in use, and takes effect when that takes the other's place. The kernel returns from that
-//! only when no program looks at the other any more, which is then free for the next change.
+//! Most changes touch only the hash table. One that needs another set of groups is written to the
+//! array that is not in use, and takes effect when that takes the other's place. The kernel returns
+//! from that only when no program looks at the other any more, which is then free for the next
+//! change.
 
 use std::collections::HashSet;
 
@@ -200,8 +201,8 @@ impl Group {
         layout.many = 1;
     }
 
-    /// What the values have in common stays as it was until there is one left: it may be more by now,
-    /// but to know that would take a look at all of them.
+    /// What the values have in common stays as it was until there is one left: it may be more by
+    /// now, but to know that would take a look at all of them.
     fn remove(&mut self, value: &Words) {
         self.values.remove(value);
         if self.values.len() == 1

@@ -5,8 +5,8 @@
 //! free ──▶ transmit ring ──▶ kernel (on a kick) ──▶ completion ring ──▶ free
 //! ```
 //!
-//! Frames that are larger than a chunk take several, which lie one after the other when they are sent, and
-//! anywhere when they are received: those are copied together (`assembly.rs`).
+//! Frames that are larger than a chunk take several, which lie one after the other when they are
+//! sent, and anywhere when they are received: those are copied together (`assembly.rs`).
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -123,9 +123,9 @@ impl XdpQueue {
         }
     }
 
-    /// Shows the oldest frames of the receive ring, of which `waiting` descriptors are taken at most, in
-    /// place, and puts their chunks in the fill ring, which the caller publishes. Ends at a part of a
-    /// larger frame. Returns how many descriptors it has taken.
+    /// Shows the oldest frames of the receive ring, of which `waiting` descriptors are taken at
+    /// most, in place, and puts their chunks in the fill ring, which the caller publishes. Ends at
+    /// a part of a larger frame. Returns how many descriptors it has taken.
     fn show_burst(&mut self, waiting: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         let mut burst = Burst::new();
         for taken in 1..=waiting.min(BURST_FRAMES) {
@@ -164,8 +164,8 @@ impl XdpQueue {
         }
     }
 
-    /// Puts a frame of `length` bytes, which lies in the slot at `offset`, into the transmit ring: a
-    /// descriptor for each chunk of it.
+    /// Puts a frame of `length` bytes, which lies in the slot at `offset`, into the transmit ring:
+    /// a descriptor for each chunk of it.
     fn write(&mut self, offset: u64, length: usize) {
         let chunk_bytes = self.socket.layout.chunk_bytes;
         let chunks = length.div_ceil(chunk_bytes);

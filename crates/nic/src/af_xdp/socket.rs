@@ -25,8 +25,8 @@ const RECEIVE_HEADROOM_BYTES: usize = 256;
 /// The most that the kernel charges for one frame: a page and its bookkeeping.
 const FRAME_CHARGE_BYTES: u32 = 8192;
 
-/// How the umem is divided. Chunks are of one size; the first ones are for receiving. Those for sending
-/// are in slots of as many as the largest frame takes, so that it lies in one piece.
+/// How the umem is divided. Chunks are of one size; the first ones are for receiving. Those for
+/// sending are in slots of as many as the largest frame takes, so that it lies in one piece.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// The frames that fit into a ring, however large they are.

@@ -54,8 +54,8 @@ fn start_first(arguments: &[String]) -> Result<(), Error> {
     let count = pointers.len() - 1;
     let cores = rustix::thread::sched_getaffinity(None);
     // SAFETY: the pointers are those of zero-terminated strings that live for ever, with a null
-    // pointer behind the last, as `main` would get them. The lock of the caller sees to it that this
-    // is called once.
+    // pointer behind the last, as `main` would get them. The lock of the caller sees to it that
+    // this is called once.
     let outcome = unsafe { sys::rte_eal_init(count as i32, pointers.as_mut_ptr()) };
     if let Ok(cores) = cores {
         // What was allowed before is allowed again.
@@ -64,8 +64,8 @@ fn start_first(arguments: &[String]) -> Result<(), Error> {
     if outcome < 0 { Err(failed(arguments)) } else { Ok(()) }
 }
 
-/// The arguments with a program name in front, and what is better than DPDK's defaults for a program
-/// that is not made for it: one thread that may run anywhere, and no files.
+/// The arguments with a program name in front, and what is better than DPDK's defaults for a
+/// program that is not made for it: one thread that may run anywhere, and no files.
 fn texts(arguments: &[String]) -> Result<Vec<CString>, Error> {
     let gives =
         |options: &[&str]| arguments.iter().any(|a| options.iter().any(|o| a.starts_with(o)));

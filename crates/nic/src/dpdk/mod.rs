@@ -1,17 +1,20 @@
-//! DPDK: any of its poll-mode drivers through the system's libdpdk, as one more NIC. Feature `dpdk`.
+//! DPDK: any of its poll-mode drivers through the system's libdpdk, as one more NIC. Feature
+//! `dpdk`.
 //!
-//! DPDK's environment (EAL) is started once per process, with the arguments of the first NIC that is
-//! opened ([`eal`]); it brings its plug-ins, memory and a thread for interrupts along. A [`port`] is a
-//! device of it with all its queues; [`queue`] is the driver's face, one value per queue pair, each
-//! with a pool of its own, so that queues on different threads share nothing. Frames are shown where
-//! the device put them and written where it takes them from.
+//! DPDK's environment (EAL) is started once per process, with the arguments of the first NIC that
+//! is opened ([`eal`]); it brings its plug-ins, memory and a thread for interrupts along. A
+//! [`port`] is a device of it with all its queues; [`queue`] is the driver's face, one value per
+//! queue pair, each with a pool of its own, so that queues on different threads share nothing.
+//! Frames are shown where the device put them and written where it takes them from.
 //!
 //! Only the LCD floor is taken for granted. How many queues, which MTU and whether arrivals can be
-//! waited for is asked; RSS is switched on where there are several queues, with the key and the table
-//! that the device has. Checksums are made and verified in software even where a device could: DPDK
-//! says of single frames whether they were verified, and [`Capabilities`](crate::Capabilities) is a promise about all.
+//! waited for is asked; RSS is switched on where there are several queues, with the key and the
+//! table that the device has. Checksums are made and verified in software even where a device
+//! could: DPDK says of single frames whether they were verified, and
+//! [`Capabilities`](crate::Capabilities) is a promise about all.
 //!
-//! `shim.c` holds what cannot be called from Rust: functions that DPDK has as inline code in headers.
+//! `shim.c` holds what cannot be called from Rust: functions that DPDK has as inline code in
+//! headers.
 
 mod eal;
 mod port;

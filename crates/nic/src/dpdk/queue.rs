@@ -34,8 +34,8 @@ pub struct DpdkQueue {
 // one thread at a time, as DPDK demands of the two halves of a queue.
 unsafe impl Send for DpdkQueue {}
 
-/// Frames that have been taken from the device: a device may refuse to give fewer than a whole burst, so
-/// that what is over the budget waits here.
+/// Frames that have been taken from the device: a device may refuse to give fewer than a whole
+/// burst, so that what is over the budget waits here.
 #[derive(Debug)]
 struct Arrived {
     mbufs: [*mut Mbuf; BURST_FRAMES],
@@ -83,15 +83,16 @@ impl DpdkQueue {
         self.calls_left = if self.link_up { CALLS_UP } else { CALLS_DOWN };
     }
 
-    /// Takes a burst from the device, if there is nothing left of the last. True if there is something.
+    /// Takes a burst from the device, if there is nothing left of the last. True if there is
+    /// something.
     #[inline]
     fn fetch(&mut self) -> bool {
         let Arrived { mbufs, frames, next, count } = &mut self.arrived;
         if next < count {
             return true;
         }
-        // SAFETY: the port is started and has this queue, whose receiving half only we use; there is
-        // room for a burst in both arrays.
+        // SAFETY: the port is started and has this queue, whose receiving half only we use; there
+        // is room for a burst in both arrays.
         let fetched = unsafe {
             sys::clearway_dpdk_receive(
                 self.port.number,
@@ -291,7 +292,8 @@ impl Drop for DpdkQueue {
         }
         self.leaving.give_back();
         if let Some(epoll) = &self.epoll {
-            // SAFETY: the port is started and has this queue; the descriptor is open, and DPDK forgets it.
+            // SAFETY: the port is started and has this queue; the descriptor is open, and DPDK
+            // forgets it.
             unsafe {
                 sys::clearway_dpdk_unwatch(self.port.number, self.index, epoll.as_raw_fd());
             }

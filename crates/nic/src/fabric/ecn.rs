@@ -24,7 +24,8 @@ fn mark_ipv4(packet: &mut [u8]) -> bool {
     }
     let added = u16::from(ECN - (*class & ECN));
     *class |= ECN;
-    // RFC 1624, section 3: HC' = ~(~HC + ~m + m'), where m' - m is what was added to one 16-bit word.
+    // RFC 1624, section 3: HC' = ~(~HC + ~m + m'), where m' - m is what was added to one 16-bit
+    // word.
     let (sum, carry) = (!u16::from_be_bytes([*high, *low])).overflowing_add(added);
     [*high, *low] = (!(sum + u16::from(carry))).to_be_bytes();
     true

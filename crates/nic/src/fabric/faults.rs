@@ -1,8 +1,8 @@
 //! What can happen to a frame under way, as plain values. What does happen is decided in
 //! [`super::way`].
 
-/// What happens to the frames that go one way: how likely each fault is, in millionths, and how bad;
-/// how long the way is, and how narrow. All zero, the default, is a perfect wire.
+/// What happens to the frames that go one way: how likely each fault is, in millionths, and how
+/// bad; how long the way is, and how narrow. All zero, the default, is a perfect wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
     /// The frame is lost.
@@ -15,8 +15,8 @@ pub struct Faults {
     pub corruption_ppm: u32,
     /// The frame is held back until later ones have overtaken it.
     pub reordering_ppm: u32,
-    /// How many frames overtake at most. A held frame also comes forward when the receiver has found
-    /// nothing that many times, so that the last frame of all is never stuck.
+    /// How many frames overtake at most. A held frame also comes forward when the receiver has
+    /// found nothing that many times, so that the last frame of all is never stuck.
     pub reordering_frames_max: u16,
     /// Every frame takes this long; see [`super::Handle::set_time`].
     pub latency_ns: u64,
@@ -32,15 +32,15 @@ pub struct Faults {
     pub slow_path: SlowPath,
 }
 
-/// Bursts of loss: the model of Gilbert and Elliott, a good and a bad state between which each frame
-/// may switch ("Capacity of a burst-noise channel", 1960; "Estimates of error rates for codes on
-/// burst-noise channels", 1963).
+/// Bursts of loss: the model of Gilbert and Elliott, a good and a bad state between which each
+/// frame may switch ("Capacity of a burst-noise channel", 1960; "Estimates of error rates for codes
+/// on burst-noise channels", 1963).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bursts {
     /// How likely a frame begins a burst, in millionths; 0 for no bursts.
     pub start_ppm: u32,
-    /// How likely a frame ends the burst, in millionths: a burst has a million times the reciprocal frames
-    /// on average.
+    /// How likely a frame ends the burst, in millionths: a burst has a million times the reciprocal
+    /// frames on average.
     pub end_ppm: u32,
     /// How likely a frame within a burst is lost, in millionths.
     pub loss_ppm: u32,
@@ -53,14 +53,15 @@ pub struct Rate {
     pub bits_per_s: u64,
     /// How many bytes may wait. A frame beyond that is dropped.
     pub queue_bytes: u64,
-    /// A frame that finds more bytes than this waiting is marked "congestion experienced" if it is of
-    /// an ECN-capable transport (RFC 3168, section 5); 0 to mark none.
+    /// A frame that finds more bytes than this waiting is marked "congestion experienced" if it is
+    /// of an ECN-capable transport (RFC 3168, section 5); 0 to mark none.
     pub mark_bytes: u64,
 }
 
-/// The policy pipeline of a cloud's network. The first frames of a connection, which is five fields of IP and
-/// UDP or TCP, go through it until it has written the connection into a flow table (Machnet, section
-/// 4.1: "packets-per-second to drop by 100x or more when initiating new connections").
+/// The policy pipeline of a cloud's network. The first frames of a connection, which is five fields
+/// of IP and UDP or TCP, go through it until it has written the connection into a flow table
+/// (Machnet, section 4.1: "packets-per-second to drop by 100x or more when initiating new
+/// connections").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlowPath {
     /// How many frames it takes per second; 0 for no slow path.

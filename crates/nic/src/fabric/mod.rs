@@ -1,17 +1,18 @@
-//! NICs in memory, for tests: a wire between two queues, or a switch between NICs of several queues.
-//! Faults come from a seed, so that a failure can be replayed; there is no clock but the one that the
-//! test sets ([`Handle::set_time`]).
+//! NICs in memory, for tests: a wire between two queues, or a switch between NICs of several
+//! queues. Faults come from a seed, so that a failure can be replayed; there is no clock but the
+//! one that the test sets ([`Handle::set_time`]).
 //!
-//! Each NIC is no more than the LCD NIC that the stack takes for granted: 256 descriptors per queue and
-//! RSS whose key nobody can read ([`switch`]). A wire never loses a frame by itself: like a memif, it
-//! says [`crate::Transmit::Full`] while the receiver has not made room. A switch does as real ones do:
-//! a frame that finds its receive queue full is dropped and counted there.
+//! Each NIC is no more than the LCD NIC that the stack takes for granted: 256 descriptors per queue
+//! and RSS whose key nobody can read ([`switch`]). A wire never loses a frame by itself: like a
+//! memif, it says [`crate::Transmit::Full`] while the receiver has not made room. A switch does as
+//! real ones do: a frame that finds its receive queue full is dropped and counted there.
 //!
-//! Used by one thread, the same calls give the same frames. With a thread for each queue, the faults of
-//! each queue are still the same, but not how its frames interleave with those of other queues.
+//! Used by one thread, the same calls give the same frames. With a thread for each queue, the
+//! faults of each queue are still the same, but not how its frames interleave with those of other
+//! queues.
 
-//! What can happen to frames, and to which queue they go, is decided by cores that need no fabric: [`Way`],
-//! [`Transit`] and [`Rss`]. The command `clearway fabric` uses them too.
+//! What can happen to frames, and to which queue they go, is decided by cores that need no fabric:
+//! [`Way`], [`Transit`] and [`Rss`]. The command `clearway fabric` uses them too.
 
 mod ecn;
 mod faults;
@@ -67,8 +68,8 @@ pub struct Port {
     pub rss: RssOptions,
     /// What happens to frames that it sends, before the switch.
     pub sends: Faults,
-    /// What happens to frames that it receives, after the switch; the place for a rate limit at which many
-    /// senders meet.
+    /// What happens to frames that it receives, after the switch; the place for a rate limit at
+    /// which many senders meet.
     pub receives: Faults,
 }
 
@@ -81,8 +82,8 @@ impl Port {
     }
 }
 
-/// Two queues at the ends of a wire. `faults` are for frames from the first to the second, and back.
-/// Their addresses are 02:00:00:00:00:01 and :02.
+/// Two queues at the ends of a wire. `faults` are for frames from the first to the second, and
+/// back. Their addresses are 02:00:00:00:00:01 and :02.
 #[must_use]
 pub fn pair(options: Options, faults: [Faults; 2]) -> (Queue, Queue, Handle) {
     let port = |number, sends| Port { sends, ..Port::new([2, 0, 0, 0, 0, number], 1) };
@@ -95,8 +96,8 @@ pub fn pair(options: Options, faults: [Faults; 2]) -> (Queue, Queue, Handle) {
     (first, second, handle)
 }
 
-/// A switch with these NICs, and the queues of each. It forwards by destination address; frames to a
-/// group address go to all others.
+/// A switch with these NICs, and the queues of each. It forwards by destination address; frames to
+/// a group address go to all others.
 #[must_use]
 pub fn switch(options: Options, ports: &[Port]) -> (Vec<Vec<Queue>>, Handle) {
     build(options, ports, Kind::Switch)

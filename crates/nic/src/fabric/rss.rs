@@ -1,6 +1,6 @@
-//! Receive side scaling: which queue of a NIC a frame goes to. A cloud's NIC does it with a key and a
-//! table that nobody outside can read or set (Machnet, section 3.1), and not always by the book: so there
-//! are hashes here that no NIC should have.
+//! Receive side scaling: which queue of a NIC a frame goes to. A cloud's NIC does it with a key and
+//! a table that nobody outside can read or set (Machnet, section 3.1), and not always by the book:
+//! so there are hashes here that no NIC should have.
 
 mod toeplitz;
 
@@ -19,11 +19,11 @@ pub enum Hash {
     /// ports.
     #[default]
     Toeplitz,
-    /// Toeplitz with the key 6d5a, repeated: both directions of a connection get the same (Woo and Park,
-    /// "Scalable TCP session monitoring with symmetric receive-side scaling", 2012).
+    /// Toeplitz with the key 6d5a, repeated: both directions of a connection get the same (Woo and
+    /// Park, "Scalable TCP session monitoring with symmetric receive-side scaling", 2012).
     Symmetric,
-    /// Toeplitz with a random key over the sums of both addresses and of both ports by exclusive or, which
-    /// is symmetric too.
+    /// Toeplitz with a random key over the sums of both addresses and of both ports by exclusive
+    /// or, which is symmetric too.
     Folded,
     /// Toeplitz with a random key over fields whose bytes were swapped.
     Swapped,

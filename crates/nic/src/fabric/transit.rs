@@ -64,8 +64,8 @@ impl<F> Transit<F> {
         self.len() == 0
     }
 
-    /// True if the receiver should not sleep: a frame has arrived by `now`, or is held back until it is
-    /// polled for.
+    /// True if the receiver should not sleep: a frame has arrived by `now`, or is held back until
+    /// it is polled for.
     #[must_use]
     pub fn wants_polling(&self, now: Time) -> bool {
         !self.held.is_empty() || self.has_arrived(now)

@@ -1,9 +1,11 @@
-//! The fields of a frame that NICs and clouds tell connections apart by: addresses, protocol, ports.
+//! The fields of a frame that NICs and clouds tell connections apart by: addresses, protocol,
+//! ports.
 
 use clearway_wire::digest::{Digest, Layer, Network, fields};
 use clearway_wire::protocol;
 
-/// Addresses and ports as they stand in an IP packet; no ports where there are none, as in fragments.
+/// Addresses and ports as they stand in an IP packet; no ports where there are none, as in
+/// fragments.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tuple<'a> {
     /// Source and destination address, 4 or 16 bytes each.

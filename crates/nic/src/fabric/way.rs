@@ -10,7 +10,8 @@ use super::tuple::Tuple;
 pub(super) const PPM: u64 = 1_000_000;
 /// Most bits that corruption flips in one frame.
 const BITS_FLIPPED_MAX: u64 = 3;
-/// What Ethernet puts around each frame: preamble, check sequence and gap (IEEE 802.3, section 4.2).
+/// What Ethernet puts around each frame: preamble, check sequence and gap (IEEE 802.3, section
+/// 4.2).
 const ETHERNET_OVERHEAD_BYTES: u64 = 24;
 
 /// One way, such as from a NIC to the network or back, with what it remembers of earlier frames.
@@ -85,8 +86,8 @@ impl Way {
         self.is_perfect
     }
 
-    /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if it never
-    /// arrives. For the same calls on ways that began alike, the outcome is the same.
+    /// Decides about a frame that sets out at `now`, and may flip bits of it or mark it. `None` if
+    /// it never arrives. For the same calls on ways that began alike, the outcome is the same.
     pub fn enter(&mut self, now: Time, frame: &mut [u8], random: &mut Random) -> Option<Fate> {
         self.frames += 1;
         let mut fate = Fate { arrival: now, copies: 1, overtaken_by: 0 };

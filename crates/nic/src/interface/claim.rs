@@ -1,8 +1,8 @@
 //! What must be asked of the kernel so that it leaves registered frames to us.
 //!
-//! A claimed port is bound by a plain kernel socket: for UDP one that drops whatever it gets, for TCP
-//! one that does not listen. That does two things: no other program can take the port (nor can the
-//! kernel hand it out as an ephemeral one), and where the kernel sees datagrams as well
+//! A claimed port is bound by a plain kernel socket: for UDP one that drops whatever it gets, for
+//! TCP one that does not listen. That does two things: no other program can take the port (nor can
+//! the kernel hand it out as an ephemeral one), and where the kernel sees datagrams as well
 //! (`af_packet`), it does not answer them with ICMP port unreachable. TCP it answers there with a
 //! reset all the same.
 
@@ -112,8 +112,8 @@ impl PortClaims {
         self.sockets.iter_mut().filter(move |((ip, p), _)| ip.is_some() && *p == port)
     }
 
-    /// Binds `port` of `address`, or of all addresses. No socket if the address is not the kernel's:
-    /// then it has nothing to give.
+    /// Binds `port` of `address`, or of all addresses. No socket if the address is not the
+    /// kernel's: then it has nothing to give.
     fn claim(&self, address: Option<IpAddr>, port: u16) -> Result<Vec<OwnedFd>, Error> {
         let any = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
         let addresses = address.as_ref().map_or(&any[..], std::slice::from_ref);

@@ -1,8 +1,9 @@
 //! Ethernet addresses that a NIC must let in besides its own: the multicast groups of our own IPv6
-//! addresses, those that virtual interfaces want copies of, and unicast addresses of virtual interfaces.
+//! addresses, those that virtual interfaces want copies of, and unicast addresses of virtual
+//! interfaces.
 //!
-//! They are asked for by a packet socket, so the kernel forgets them when it is closed, however this
-//! process ends. A NIC that has no room in its filter is made promiscuous by the kernel.
+//! They are asked for by a packet socket, so the kernel forgets them when it is closed, however
+//! this process ends. A NIC that has no room in its filter is made promiscuous by the kernel.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;

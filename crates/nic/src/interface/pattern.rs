@@ -20,8 +20,8 @@ pub struct SteerPattern {
 }
 
 impl SteerPattern {
-    /// A pattern over the first seven words of a digest; of the eighth, the mask has to be zero. Bits
-    /// of the value outside the mask are ignored.
+    /// A pattern over the first seven words of a digest; of the eighth, the mask has to be zero.
+    /// Bits of the value outside the mask are ignored.
     pub fn new(mask: [u64; WORDS], value: [u64; WORDS]) -> Result<SteerPattern, Error> {
         if mask[NEIGHBOUR_TARGET.word] != 0 {
             return Err(Error::Invalid(
@@ -69,15 +69,15 @@ impl SteerPattern {
         (field.of(&self.mask), field.of(&self.value))
     }
 
-    /// The frames of this pattern that are to all or to a group: IEEE 802, "the I/G address bit", is set
-    /// in their destination. `None` if it matches no such frame.
+    /// The frames of this pattern that are to all or to a group: IEEE 802, "the I/G address bit",
+    /// is set in their destination. `None` if it matches no such frame.
     pub(crate) fn to_groups(self) -> Option<SteerPattern> {
         let excludes = self.of(fields::MAC_GROUP) == (1, 0);
         (!excludes).then(|| self.with(fields::MAC_GROUP, 1))
     }
 
-    /// The Ethernet address of the one group that the frames are to, if the pattern says it, by that
-    /// or by the IP address (RFC 1112, section 6.4; RFC 2464, section 7).
+    /// The Ethernet address of the one group that the frames are to, if the pattern says it, by
+    /// that or by the IP address (RFC 1112, section 6.4; RFC 2464, section 7).
     pub(crate) fn group(&self) -> Option<MacAddress> {
         let octets = |bits: u64| bits.to_be_bytes();
         if let Some(mac) = self.says(fields::MAC_DESTINATION) {

@@ -1,7 +1,7 @@
 //! The kernel's routes by one interface, from its main table.
 //!
-//! Not here: routes of other tables and the rules that choose between them. How the kernel would route
-//! to one peer with all of that is asked by [`super::Route`].
+//! Not here: routes of other tables and the rules that choose between them. How the kernel would
+//! route to one peer with all of that is asked by [`super::Route`].
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

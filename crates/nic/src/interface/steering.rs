@@ -10,8 +10,8 @@ use super::{Device, SteerPattern};
 use crate::{Error, MacAddress};
 
 /// Says which frames go to the engines instead of the kernel. Lives on a control thread while the
-/// queues live on engine threads; a change takes effect for all queues at once, without them, between
-/// two frames.
+/// queues live on engine threads; a change takes effect for all queues at once, without them,
+/// between two frames.
 pub trait Steering: Send {
     /// From now on the frames that `pattern` matches come to the queues. What is added twice has to
     /// be removed twice.
@@ -20,24 +20,25 @@ pub trait Steering: Send {
     /// Undoes [`Steering::add_pattern`] once. Not an error if it was not added.
     fn remove_pattern(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
 
-    /// From now on copies come of those frames that `pattern` matches, that are to all or to a group, and
-    /// that nobody has asked for by [`Steering::add_pattern`]: these go on to the kernel as well. What
-    /// is added twice has to be removed twice.
+    /// From now on copies come of those frames that `pattern` matches, that are to all or to a
+    /// group, and that nobody has asked for by [`Steering::add_pattern`]: these go on to the kernel
+    /// as well. What is added twice has to be removed twice.
     fn add_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
 
     /// Undoes [`Steering::add_copies`] once. Not an error if it was not added.
     fn remove_copies(&mut self, pattern: &SteerPattern) -> Result<(), Error>;
 
     /// From now on UDP to `port` comes to the queues: to one address, or with `None` to any, the
-    /// kernel's own included. That is a pattern, and a claim that keeps the port from other programs
-    /// on this host; refused if one has bound it. Registering twice is the same as once.
+    /// kernel's own included. That is a pattern, and a claim that keeps the port from other
+    /// programs on this host; refused if one has bound it. Registering twice is the same as once.
     fn register_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error>;
 
     /// Gives the port back to the kernel. Not an error if it was not registered.
     fn unregister_udp_port(&mut self, address: Option<IpAddr>, port: u16) -> Result<(), Error>;
 
-    /// Keeps `port` of `address` from the kernel's programs; refused if one has it. For whoever is given
-    /// its frames by [`Steering::add_pattern`]. What is claimed twice has to be released twice.
+    /// Keeps `port` of `address` from the kernel's programs; refused if one has it. For whoever is
+    /// given its frames by [`Steering::add_pattern`]. What is claimed twice has to be released
+    /// twice.
     fn claim_port(&mut self, protocol: Protocol, address: IpAddr, port: u16) -> Result<(), Error>;
 
     /// Undoes [`Steering::claim_port`] once. Not an error if it was not claimed.
@@ -50,8 +51,8 @@ pub trait Steering: Send {
     /// Undoes [`Steering::add_own_address`]. Not an error if it was not added.
     fn remove_own_address(&mut self, address: IpAddr) -> Result<(), Error>;
 
-    /// Lets the NIC accept frames to `mac` besides those to its own address. Whose they are, patterns
-    /// say. Adding twice is the same as once.
+    /// Lets the NIC accept frames to `mac` besides those to its own address. Whose they are,
+    /// patterns say. Adding twice is the same as once.
     fn add_mac(&mut self, mac: MacAddress) -> Result<(), Error>;
 
     /// Undoes [`Steering::add_mac`]. Not an error if it was not added.
@@ -95,8 +96,8 @@ struct Patterns {
     owners: HashMap<SteerPattern, usize>,
 }
 
-/// Steering of a kernel interface: patterns for the driver, and what has to be asked of the kernel along
-/// with them.
+/// Steering of a kernel interface: patterns for the driver, and what has to be asked of the kernel
+/// along with them.
 pub struct KernelSteering {
     patterns: Patterns,
     /// Of the socket that gets copies, where that is not the one that gets everything.

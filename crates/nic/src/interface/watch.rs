@@ -1,7 +1,7 @@
 //! Hears of every change of an interface: its state, addresses and routes.
 //!
-//! Changes are not followed one by one: that something has changed is a reason to read everything again.
-//! So what was lost because it came too fast is not missed. Neighbours are not here, see
+//! Changes are not followed one by one: that something has changed is a reason to read everything
+//! again. So what was lost because it came too fast is not missed. Neighbours are not here, see
 //! `neighbours`: of those only single ones matter.
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -17,8 +17,8 @@ use crate::Error;
 /// `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR` and `RTMGRP_IPV6_ROUTE`.
 const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
-/// A watch over one interface, in the network namespace of the thread that opened it. Whatever it needs
-/// is open from then on, so that it works in a process that is confined.
+/// A watch over one interface, in the network namespace of the thread that opened it. Whatever it
+/// needs is open from then on, so that it works in a process that is confined.
 #[derive(Debug)]
 pub struct Watch {
     device: Device,

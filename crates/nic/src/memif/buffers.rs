@@ -37,8 +37,8 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// The distance between buffers of `bytes` bytes: an odd number of cache lines. With a power of
-    /// two the first lines of all frames, the only ones that small frames have, would fall into a few
-    /// sets of the cache and push each other out.
+    /// two the first lines of all frames, the only ones that small frames have, would fall into a
+    /// few sets of the cache and push each other out.
     pub(super) const fn stride(bytes: u32) -> u32 {
         let lines = bytes.div_ceil(64);
         (lines | 1) * 64
@@ -65,13 +65,14 @@ pub(super) fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks the processor to fetch the cache line at `address` for writing: the other core, which has read
-/// it, gives it up while nobody waits. Any address will do, as for [`prefetch`].
+/// Asks the processor to fetch the cache line at `address` for writing: the other core, which has
+/// read it, gives it up while nobody waits. Any address will do, as for [`prefetch`].
 #[inline]
 pub(super) fn prefetch_to_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, as above. Processors without the instruction take it for one that does nothing.
-    // (The intrinsic would become a fetch for reading unless the whole program asked for the feature.)
+    // SAFETY: a hint, as above. Processors without the instruction take it for one that does
+    // nothing. (The intrinsic would become a fetch for reading unless the whole program asked for
+    // the feature.)
     unsafe {
         core::arch::asm!(
             "prefetchw [{}]",

@@ -76,8 +76,8 @@ pub trait Connect: fmt::Debug + Send + Sync {
 
 /// Hears of what users should know, for a log.
 pub trait Witness: fmt::Debug + Send + Sync {
-    /// A peer was refused, and this is why. Called by a thread of its own; a peer that keeps coming back
-    /// is refused many times a second.
+    /// A peer was refused, and this is why. Called by a thread of its own; a peer that keeps coming
+    /// back is refused many times a second.
     fn refused(&self, reason: &str);
 }
 

@@ -1,10 +1,12 @@
 //! The control sockets of one memif: accepts or connects, runs the handshake with whoever is there,
-//! publishes the link, and notices its end. Owned and driven by the first queue; nothing here waits.
+//! publishes the link, and notices its end. Owned and driven by the first queue; nothing here
+//! waits.
 //!
 //! A descriptor whose closing takes long would hold up the engine. Peers can send none before their
-//! secret was checked, where the kernel can refuse them (Linux 6.16); what comes, and the connections
-//! themselves, are closed by [`SpareThreads`], on the account of the user at the other end. Others do what
-//! the handshakes ask for (`work`), and close what takes no longer than it is large.
+//! secret was checked, where the kernel can refuse them (Linux 6.16); what comes, and the
+//! connections themselves, are closed by [`SpareThreads`], on the account of the user at the other
+//! end. Others do what the handshakes ask for (`work`), and close what takes no longer than it is
+//! large.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -24,8 +26,8 @@ use crate::strangers::{self, Account, File, SpareThreads};
 const PERIOD_NS: i64 = 50_000_000;
 /// After this many periods an unfinished handshake is given up: 2 seconds.
 const PERIODS_MAX: u32 = 40;
-/// After this many periods its memory is given up, should the peer hold it up: 10 seconds, in which the
-/// slowest of machines fills a gigabyte.
+/// After this many periods its memory is given up, should the peer hold it up: 10 seconds, in which
+/// the slowest of machines fills a gigabyte.
 const WORK_PERIODS_MAX: u32 = 200;
 /// Unfinished handshakes that a server keeps; the oldest goes when one more comes, so that silent
 /// strangers cannot keep the peer out. Also how many connections are accepted in one go.
@@ -205,8 +207,9 @@ impl Control {
         }
     }
 
-    /// Reads what peer `number` has sent. If somebody else has the link, looks first whether that one
-    /// is still there: a restarted peer may come back before its predecessor's end has been seen.
+    /// Reads what peer `number` has sent. If somebody else has the link, looks first whether that
+    /// one is still there: a restarted peer may come back before its predecessor's end has been
+    /// seen.
     fn read(&mut self, number: u32) {
         if let Some(holder) = self.peers.iter().find(|peer| peer.has_claim())
             && holder.number != number
@@ -341,8 +344,8 @@ impl Control {
         self.connect_if_alone();
     }
 
-    /// The timer runs while there is somebody to wait for: a server to connect to, or a handshake to
-    /// finish.
+    /// The timer runs while there is somebody to wait for: a server to connect to, or a handshake
+    /// to finish.
     fn update_timer(&mut self) {
         let alone = self.config.role == Role::Client && self.peers.is_empty();
         let unfinished = self.peers.iter().any(|peer| !peer.is_established());
@@ -360,9 +363,9 @@ impl Drop for Control {
     }
 }
 
-/// Whether closing a descriptor takes no longer than anything else here. Asks nothing of the file itself,
-/// which could take long too: only files in memory have seals, and how an eventfd is called no other
-/// file can be, since names begin with a slash.
+/// Whether closing a descriptor takes no longer than anything else here. Asks nothing of the file
+/// itself, which could take long too: only files in memory have seals, and how an eventfd is called
+/// no other file can be, since names begin with a slash.
 fn is_harmless(descriptor: &OwnedFd) -> bool {
     let name = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     rustix::fs::fcntl_get_seals(descriptor).is_ok()

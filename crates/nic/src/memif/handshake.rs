@@ -13,12 +13,12 @@
 //!            either side: disconnect
 //! ```
 //!
-//! The client sends its next message when the last has been acknowledged, as all implementations do,
-//! so no socket buffer can fill up.
+//! The client sends its next message when the last has been acknowledged, as all implementations
+//! do, so no socket buffer can fill up.
 //!
-//! The client makes its memory once the server has taken its `init`, and the server secures that before
-//! it says `connected`, as the client does afterwards. Neither is done here: the handshake asks for it
-//! ([`Step::Work`]), and goes on when it is done ([`Handshake::done`]).
+//! The client makes its memory once the server has taken its `init`, and the server secures that
+//! before it says `connected`, as the client does afterwards. Neither is done here: the handshake
+//! asks for it ([`Step::Work`]), and goes on when it is done ([`Handshake::done`]).
 
 use super::Config;
 use super::link::{Announced, Ends, Offer, Offered, Parcel};
@@ -53,8 +53,8 @@ pub(super) struct Established {
     pub(super) peer: String,
 }
 
-/// A peer that does not keep to the protocol, or that we cannot serve. The text goes to the peer as the
-/// reason of a disconnect, and to the log.
+/// A peer that does not keep to the protocol, or that we cannot serve. The text goes to the peer as
+/// the reason of a disconnect, and to the log.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Refusal(pub(super) String);
 

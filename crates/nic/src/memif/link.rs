@@ -1,7 +1,7 @@
 //! What a handshake ends in: the shared memory of a link, cut into the ends that its queues use.
 //!
-//! The client lays the memory out ([`Offer`]); the server maps what the client offers ([`adopt`]). Both
-//! take their time, and are `work`.
+//! The client lays the memory out ([`Offer`]); the server maps what the client offers ([`adopt`]).
+//! Both take their time, and are `work`.
 //!
 //! ```text
 //! region 0:  S2M ring 0 .. S2M ring n | M2S ring 0 .. M2S ring m | (page) buffers of each ring in turn
@@ -40,8 +40,8 @@ pub(super) type Parcel = (Message, Option<OwnedFd>);
 /// What a client offers: the messages that tell the server of it, and its own part.
 #[derive(Debug)]
 pub(super) struct Offer {
-    /// First, so that it goes first, while the memory is still mapped: closing the last descriptor of it
-    /// is nothing for an engine.
+    /// First, so that it goes first, while the memory is still mapped: closing the last descriptor
+    /// of it is nothing for an engine.
     pub(super) announcements: VecDeque<Parcel>,
     pub(super) offered: Offered,
 }
@@ -55,7 +55,8 @@ pub(super) struct Offered {
 }
 
 impl Offer {
-    /// Creates memory, rings and doorbells: as many and as large as `config` says and `hello` allows.
+    /// Creates memory, rings and doorbells: as many and as large as `config` says and `hello`
+    /// allows.
     pub(super) fn new(config: &Config, hello: &Hello, account: &Account) -> io::Result<Self> {
         let layout = Layout::new(config, hello);
         let (region, file) = Region::create(layout.bytes(), account)?;
@@ -247,8 +248,8 @@ fn ring_at(memory: &Arc<[Region]>, at: &AddRing) -> Option<Ring> {
     Ring::new(memory.clone(), at.region, at.offset, at.size_log2, at.direction)
 }
 
-/// A doorbell must be an eventfd, which has no file type, unlike files, pipes and sockets; and writing
-/// to it must not wait.
+/// A doorbell must be an eventfd, which has no file type, unlike files, pipes and sockets; and
+/// writing to it must not wait.
 fn check_doorbell(doorbell: &File) -> Result<(), String> {
     let wrong = |error| format!("interrupt descriptor: {error}");
     let stat = rustix::fs::fstat(doorbell).map_err(wrong)?;

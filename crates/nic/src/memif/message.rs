@@ -14,8 +14,8 @@
 //! | 6 connect, 7 connected | interface name 2 (32 bytes) |
 //! | 8 disconnect | code 2 (u32), text 6 (96 bytes) |
 //!
-//! S2M rings carry frames from the client (formerly "slave") to the server ("master"), M2S rings the
-//! other way. The client owns all memory.
+//! S2M rings carry frames from the client (formerly "slave") to the server ("master"), M2S rings
+//! the other way. The client owns all memory.
 
 use std::fmt;
 

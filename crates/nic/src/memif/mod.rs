@@ -8,18 +8,18 @@
 //!
 //! The peer is not trusted. Control messages are parsed and checked by a state machine without I/O
 //! ([`message`], `handshake`); memory must be sealed against shrinking; every word in it is loaded
-//! once and bounded; frames are copied to private memory before they are shown. A peer that breaks a
-//! rule loses this link and nothing else happens. No engine waits for its memory either: spare threads
-//! map it, seal it against holes and fill it (`work`, `region`) before a link is up.
+//! once and bounded; frames are copied to private memory before they are shown. A peer that breaks
+//! a rule loses this link and nothing else happens. No engine waits for its memory either: spare
+//! threads map it, seal it against holes and fill it (`work`, `region`) before a link is up.
 //!
 //! Who does what: `queue` is the driver's face, one value per queue pair; the first of them also
 //! owns `control`, the sockets, and the others learn of a new link through `shared`. So an engine
-//! that owns any queue but the first never handles control messages, and one that owns the first does
-//! so every few hundred receives, or when the descriptor that it sleeps on says so.
+//! that owns any queue but the first never handles control messages, and one that owns the first
+//! does so every few hundred receives, or when the descriptor that it sleeps on says so.
 //!
-//! Not here: the modes `ip` and `punt/inject`; regions that cannot be sealed or are of huge pages (DPDK's
-//! `zero-copy=yes`, VPP without `no-zero-copy`); peers that map their memory again once the link is up (a
-//! secondary process of DPDK); and several interfaces on one listening socket.
+//! Not here: the modes `ip` and `punt/inject`; regions that cannot be sealed or are of huge pages
+//! (DPDK's `zero-copy=yes`, VPP without `no-zero-copy`); peers that map their memory again once the
+//! link is up (a secondary process of DPDK); and several interfaces on one listening socket.
 //!
 //! One thing that a hostile peer on the same machine could still try, because the kernel offers no
 //! better: to clear the non-blocking flag of the eventfd that it gave us and fill it up between our

@@ -45,8 +45,8 @@ impl Poller {
         Ok(epoll::add(&self.0, fd, EventData::new_u64(source.to_number()), flags)?)
     }
 
-    /// Forgets `fd`. Needed before closing a descriptor that the peer also holds: the set would keep
-    /// it. A descriptor that is not in the set is none of our concern.
+    /// Forgets `fd`. Needed before closing a descriptor that the peer also holds: the set would
+    /// keep it. A descriptor that is not in the set is none of our concern.
     pub(super) fn remove(&self, fd: impl AsFd) {
         let _ = epoll::delete(&self.0, fd);
     }

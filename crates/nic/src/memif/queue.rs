@@ -17,8 +17,8 @@ use crate::{Capabilities, Counters, Error, Info, Transmit};
 /// each: while the link is up, and while it is down.
 const CALLS_UP: u32 = 16 * 1024;
 const CALLS_DOWN: u32 = 8;
-/// Bursts that are still taken from a link that has gone: more than are in a ring of the usual size. A
-/// peer that has gone writes no more, but one that pretends to could go on for ever.
+/// Bursts that are still taken from a link that has gone: more than are in a ring of the usual
+/// size. A peer that has gone writes no more, but one that pretends to could go on for ever.
 const LAST_BURSTS: u32 = 64;
 
 /// One queue pair of a memif. Opened by [`super::open`].
@@ -107,8 +107,8 @@ impl Queue {
         self.calls_left = if self.has_link() { CALLS_UP } else { CALLS_DOWN };
     }
 
-    /// Takes our ends of the current link if that has changed, and if what the peer sent last has been
-    /// taken: often it has said goodbye.
+    /// Takes our ends of the current link if that has changed, and if what the peer sent last has
+    /// been taken: often it has said goodbye.
     fn follow_link(&mut self) {
         if self.generation != self.shared.generation() {
             self.ends.sender = None;

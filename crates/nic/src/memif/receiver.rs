@@ -1,7 +1,7 @@
 //! The receiving end of a ring: takes frames out of memory that the peer can write at any time.
 //!
-//! Every word is loaded once and bounded, and the frames of a burst are copied to private memory, one
-//! after the other, before anyone looks at them.
+//! Every word is loaded once and bounded, and the frames of a burst are copied to private memory,
+//! one after the other, before anyone looks at them.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -14,8 +14,8 @@ use super::ring::{Descriptor, Ring};
 use crate::burst::Burst;
 use crate::{BURST_FRAMES, Counters};
 
-/// How many descriptors ahead of the copy their frames are prefetched: enough to hide the latency of
-/// a line in the other core's cache (80 ns) behind the work on this many frames.
+/// How many descriptors ahead of the copy their frames are prefetched: enough to hide the latency
+/// of a line in the other core's cache (80 ns) behind the work on this many frames.
 const PREFETCH_AHEAD: u16 = 4;
 
 /// How many lines of a lone frame are prefetched: what a small message takes.
@@ -24,8 +24,8 @@ const LONE_LINES: usize = 3;
 /// Descriptors are given back at the latest when they are this share of the ring.
 const HELD_SHARE: u16 = 8;
 
-/// How much private memory a burst is copied to: half of a small first-level cache, through which all
-/// frames pass. Of frames over 512 bytes a burst has fewer.
+/// How much private memory a burst is copied to: half of a small first-level cache, through which
+/// all frames pass. Of frames over 512 bytes a burst has fewer.
 pub(super) const fn area_bytes(frame_bytes_max: usize) -> usize {
     let (burst_bytes, frame_bytes) = (BURST_FRAMES * 512, slot_bytes(frame_bytes_max));
     if frame_bytes > burst_bytes { frame_bytes } else { burst_bytes }
@@ -85,8 +85,8 @@ impl Receiver {
         &self.doorbell
     }
 
-    /// Takes up to `budget` frames and shows their copies, in `area`, to `sink`. Returns how many it took,
-    /// and what the peer did wrong, if anything; the frames before that are good.
+    /// Takes up to `budget` frames and shows their copies, in `area`, to `sink`. Returns how many
+    /// it took, and what the peer did wrong, if anything; the frames before that are good.
     pub(super) fn burst(
         &mut self,
         budget: usize,
@@ -161,8 +161,8 @@ impl Receiver {
     pub(super) fn arm(&mut self) -> bool {
         self.give_back();
         self.ring.mask_interrupt(false);
-        // Pairs with the fence in `Sender::flush`: either the sender sees that interrupts are wanted,
-        // or we see its frames here.
+        // Pairs with the fence in `Sender::flush`: either the sender sees that interrupts are
+        // wanted, or we see its frames here.
         fence(Ordering::SeqCst);
         let produced = self.ring.produced();
         let more = self.has_more(produced);
@@ -182,8 +182,8 @@ impl Receiver {
         self.ring.mask_interrupt(true);
     }
 
-    /// Moves the next frame, which begins below `produced`, to the start of `target`, where there is
-    /// room for the largest.
+    /// Moves the next frame, which begins below `produced`, to the start of `target`, where there
+    /// is room for the largest.
     #[inline]
     fn take(&mut self, produced: u16, target: &mut [u8]) -> Result<Taken, Violation> {
         self.prefetch(self.next.wrapping_add(PREFETCH_AHEAD), produced);
@@ -250,16 +250,17 @@ impl Receiver {
     fn copy(&self, index: u16, descriptor: Descriptor, target: &mut [u8]) -> Result<(), Violation> {
         let source = self.locate(index, descriptor).ok_or(Violation::Extent)?;
         assert!(target.len() <= descriptor.length as usize);
-        // SAFETY: `descriptor.length` bytes are mapped at `source`; the target is private and cannot
-        // overlap the mapping. The peer may write the source meanwhile: then the copy holds a
-        // mixture, which is as good as any other frame from a peer that we do not trust.
+        // SAFETY: `descriptor.length` bytes are mapped at `source`; the target is private and
+        // cannot overlap the mapping. The peer may write the source meanwhile: then the copy holds
+        // a mixture, which is as good as any other frame from a peer that we do not trust.
         unsafe { source.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
         Ok(())
     }
 
-    /// Empties all descriptors up to `self.next` and tells the sender. It has time: what is written here
-    /// has to be fetched from the sender's core, and whatever is written after it waits for that. So it
-    /// is done when there is nothing to receive, after something was sent, or when it is much.
+    /// Empties all descriptors up to `self.next` and tells the sender. It has time: what is written
+    /// here has to be fetched from the sender's core, and whatever is written after it waits for
+    /// that. So it is done when there is nothing to receive, after something was sent, or when it
+    /// is much.
     pub(super) fn give_back(&mut self) {
         if self.returned == self.next {
             return;
@@ -281,8 +282,8 @@ impl Receiver {
         }
     }
 
-    /// Prefetches a frame while its descriptor is still on its way: most likely it is where the last one
-    /// in this slot was. In a conversation of single frames each has to be waited for.
+    /// Prefetches a frame while its descriptor is still on its way: most likely it is where the
+    /// last one in this slot was. In a conversation of single frames each has to be waited for.
     #[inline]
     fn prefetch_lone(&self) {
         let place = match &self.buffers {

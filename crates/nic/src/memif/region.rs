@@ -1,22 +1,24 @@
 //! Memory shared with a memif peer: made by us (client) or taken from the peer (server).
 //!
-//! The peer can write all of it at any time. Nothing here hands out references to its bytes; callers
-//! get bounded raw pointers and atomics.
+//! The peer can write all of it at any time. Nothing here hands out references to its bytes;
+//! callers get bounded raw pointers and atomics.
 //!
 //! Nor may an engine ever wait in a page fault for what the peer does to it. Step by step:
 //!
 //! 1. Both sides map it: the client when it makes it, the server before it answers `connected`.
 //! 2. Whichever of them does not trust the other seals it against all further writing but by those
-//!    mappings (`F_SEAL_FUTURE_WRITE`, Linux 5.1): from now on no page can be punched out, by `fallocate` or
-//!    by `madvise`.
+//!    mappings (`F_SEAL_FUTURE_WRITE`, Linux 5.1): from now on no page can be punched out, by
+//!    `fallocate` or by `madvise`.
 //! 3. What holes were made before are filled, and the memory is locked as far as the limit on that
 //!    allows. Only then does an engine touch it.
 //!
-//! Sealing waits for the file's lock, which the peer can hold for as long as it likes (by a `write` from
-//! memory whose page faults it serves itself); so does asking for its size. Filling and unmapping take
-//! as long as the region is large. So all of that is for [`crate::strangers`]: see `work`.
+//! Sealing waits for the file's lock, which the peer can hold for as long as it likes (by a `write`
+//! from memory whose page faults it serves itself); so does asking for its size. Filling and
+//! unmapping take as long as the region is large. So all of that is for [`crate::strangers`]: see
+//! `work`.
 //!
-//! Huge pages are refused: where one is missing there may be no other, and to touch it is a bus error.
+//! Huge pages are refused: where one is missing there may be no other, and to touch it is a bus
+//! error.
 
 use std::ffi::c_void;
 use std::io;
@@ -36,8 +38,8 @@ use crate::strangers::Account;
 /// because pages that we touch first are accounted to us, not to the peer.
 pub(super) const REGION_BYTES_TOTAL_MAX: u64 = 1 << 30;
 
-/// How much is filled, or given back, at a time. All threads of the process that change its mappings
-/// wait for that long.
+/// How much is filled, or given back, at a time. All threads of the process that change its
+/// mappings wait for that long.
 const PIECE_BYTES: usize = 16 << 20;
 
 /// `HUGETLBFS_MAGIC` of linux/magic.h.
@@ -62,16 +64,16 @@ struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping is an address range that stays mapped for the life of the value and belongs to no
-// thread; all access to its bytes goes through raw pointers under the rules of their users.
+// SAFETY: a mapping is an address range that stays mapped for the life of the value and belongs to
+// no thread; all access to its bytes goes through raw pointers under the rules of their users.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `&Mapping` only computes addresses.
 unsafe impl Sync for Mapping {}
 
 impl Region {
     /// Makes a region of `bytes` bytes, all zero, whose size can never change: a peer that maps it
-    /// need not fear SIGBUS. Memory is reserved now rather than found missing in the middle of a frame.
-    /// It stays open to further seals, since the peer maps it and then seals it, as we do.
+    /// need not fear SIGBUS. Memory is reserved now rather than found missing in the middle of a
+    /// frame. It stays open to further seals, since the peer maps it and then seals it, as we do.
     pub(super) fn create(bytes: usize, account: &Account) -> io::Result<(Self, OwnedFd)> {
         let fd = rustix::fs::memfd_create(
             "clearway-memif",
@@ -101,9 +103,9 @@ impl Region {
         Ok(Self { mapping, account: account.clone() })
     }
 
-    /// Makes sure that no page of it, whose file this is, can be missing any more. Waits for as long as
-    /// the peer holds the file's lock, then takes as long as there is to fill, unless nobody wants it
-    /// any more.
+    /// Makes sure that no page of it, whose file this is, can be missing any more. Waits for as
+    /// long as the peer holds the file's lock, then takes as long as there is to fill, unless
+    /// nobody wants it any more.
     pub(super) fn secure(&self, fd: BorrowedFd<'_>, wanted: &Wanted) -> Result<(), String> {
         seal(fd)?;
         let mut lockable = true;
@@ -121,8 +123,8 @@ impl Region {
         Ok(())
     }
 
-    /// The address of `length` bytes at `offset`, if they lie inside the region. Valid for reads and
-    /// writes while the region lives.
+    /// The address of `length` bytes at `offset`, if they lie inside the region. Valid for reads
+    /// and writes while the region lives.
     #[inline]
     pub(super) fn at(&self, offset: u32, length: usize) -> Option<NonNull<u8>> {
         if (offset as usize).checked_add(length)? > self.mapping.bytes {
@@ -154,9 +156,9 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         for (piece, bytes) in self.pieces() {
-            // SAFETY: this is our own mapping. Whoever holds pointers into it also holds an `Arc` of
-            // the region, so none are left. An error would mean that they are wrong; the mapping then
-            // merely stays.
+            // SAFETY: this is our own mapping. Whoever holds pointers into it also holds an `Arc`
+            // of the region, so none are left. An error would mean that they are wrong; the mapping
+            // then merely stays.
             let _ = unsafe { rustix::mm::munmap(piece, bytes) };
         }
     }

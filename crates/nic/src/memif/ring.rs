@@ -8,12 +8,12 @@
 //!       128: descriptors, 16 bytes each: flags u16, region u16, length u32, offset u32, metadata u32
 //! ```
 //!
-//! The client owns the memory, so it is always the client that puts descriptors into the ring (head)
-//! and the server that hands them back (tail). In an S2M ring a descriptor goes out with a frame and
-//! comes back empty; in an M2S ring it goes out empty and comes back with a frame. Seen from the frames,
-//! both are the same queue: [`Ring::produced`] counts descriptors that the sender has filled,
-//! [`Ring::consumed`] those that the receiver has emptied. In an M2S ring the latter is `head` less the
-//! ring's size.
+//! The client owns the memory, so it is always the client that puts descriptors into the ring
+//! (head) and the server that hands them back (tail). In an S2M ring a descriptor goes out with a
+//! frame and comes back empty; in an M2S ring it goes out empty and comes back with a frame. Seen
+//! from the frames, both are the same queue: [`Ring::produced`] counts descriptors that the sender
+//! has filled, [`Ring::consumed`] those that the receiver has emptied. In an M2S ring the latter is
+//! `head` less the ring's size.
 //!
 //! Indexes are 16 bits and run freely; the slot is the index modulo the size.
 
@@ -95,12 +95,13 @@ pub(super) struct Ring {
     _memory: Arc<[Region]>,
 }
 
-// SAFETY: `header` points into memory that `_memory` keeps mapped, and is only used for atomic access.
+// SAFETY: `header` points into memory that `_memory` keeps mapped, and is only used for atomic
+// access.
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// The ring at `offset` of region `region`, if all of it lies there and it is aligned for atomic
-    /// access. Its cookie is not looked at.
+    /// The ring at `offset` of region `region`, if all of it lies there and it is aligned for
+    /// atomic access. Its cookie is not looked at.
     pub(super) fn new(
         memory: Arc<[Region]>,
         region: u16,
@@ -153,8 +154,8 @@ impl Ring {
         self.word(self.produced_at).store(index, Ordering::Release);
     }
 
-    /// Descriptors that the receiver has emptied so far. Acquire: pairs with the receiver's release in
-    /// [`Ring::publish_consumed`], so that the sender's writes come after the receiver's reads.
+    /// Descriptors that the receiver has emptied so far. Acquire: pairs with the receiver's release
+    /// in [`Ring::publish_consumed`], so that the sender's writes come after the receiver's reads.
     #[inline]
     pub(super) fn consumed(&self) -> u16 {
         self.word(self.consumed_at).load(Ordering::Acquire).wrapping_sub(self.consumed_bias)
@@ -167,9 +168,10 @@ impl Ring {
             .store(index.wrapping_add(self.consumed_bias), Ordering::Release);
     }
 
-    /// True if the receiver wants an interrupt. The caller has put a `SeqCst` fence between publishing
-    /// and this; it pairs with the one that the receiver puts between [`Ring::mask_interrupt`] and
-    /// looking at [`Ring::produced`] once more: one of the two sees the other's store.
+    /// True if the receiver wants an interrupt. The caller has put a `SeqCst` fence between
+    /// publishing and this; it pairs with the one that the receiver puts between
+    /// [`Ring::mask_interrupt`] and looking at [`Ring::produced`] once more: one of the two sees
+    /// the other's store.
     #[inline]
     pub(super) fn interrupt_is_wanted(&self) -> bool {
         self.word(FLAGS).load(Ordering::Relaxed) & MASK_INTERRUPT == 0
@@ -211,8 +213,9 @@ impl Ring {
 
     #[inline]
     fn word(&self, at: usize) -> &AtomicU16 {
-        // SAFETY: `at` is one of the constants above, all even and below HEADER_BYTES; `new` checked
-        // that the header lies in the mapping and is aligned to 16. The mapping lives as long as self.
+        // SAFETY: `at` is one of the constants above, all even and below HEADER_BYTES; `new`
+        // checked that the header lies in the mapping and is aligned to 16. The mapping lives as
+        // long as self.
         unsafe { AtomicU16::from_ptr(self.header.add(at).cast().as_ptr()) }
     }
 
@@ -224,8 +227,8 @@ impl Ring {
     #[inline]
     fn descriptor_words(&self, index: u16) -> [&AtomicU64; 2] {
         let at = HEADER_BYTES + usize::from(self.slot(index)) * DESCRIPTOR_BYTES;
-        // SAFETY: the slot is below size, and `new` checked that `size` descriptors lie in the mapping
-        // at an address aligned to 16.
+        // SAFETY: the slot is below size, and `new` checked that `size` descriptors lie in the
+        // mapping at an address aligned to 16.
         unsafe {
             let first = self.header.add(at).cast::<u64>();
             [AtomicU64::from_ptr(first.as_ptr()), AtomicU64::from_ptr(first.add(1).as_ptr())]

@@ -25,8 +25,8 @@ pub(super) struct Sender {
     produced: u16,
     /// Those of them that the receiver has been told about.
     published: u16,
-    /// Descriptors that the receiver had emptied when we last looked. It is looked at again only when
-    /// this says that there is no room.
+    /// Descriptors that the receiver had emptied when we last looked. It is looked at again only
+    /// when this says that there is no room.
     consumed: u16,
     /// Private buffer of the NIC's largest frame, for frames that span several descriptors.
     gather: Box<[u8]>,
@@ -91,8 +91,9 @@ impl Sender {
         }
     }
 
-    /// The receiver's core still has the lines that the next frame will be written to, from the last lap.
-    /// To have them back takes as long as a frame takes to cross, so it is done before they are needed.
+    /// The receiver's core still has the lines that the next frame will be written to, from the
+    /// last lap. To have them back takes as long as a frame takes to cross, so it is done before
+    /// they are needed.
     #[inline]
     fn prefetch_next(&self) {
         prefetch_to_write(self.ring.descriptor_address(self.produced));
@@ -114,10 +115,11 @@ impl Sender {
     ) -> Result<usize, Violation> {
         let bytes = self.gather.len();
         let target = self.locate(place, bytes).ok_or(Violation::Extent)?;
-        // SAFETY: `locate` checked that `bytes` bytes are mapped there, and the mapping outlives this
-        // call. On our side nothing else refers to the buffer of a free descriptor. The peer, another
-        // process, could write there too; `fill` only writes, and would at worst read back a byte of
-        // its own frame changed, so the peer could spoil nothing but a frame that goes to itself.
+        // SAFETY: `locate` checked that `bytes` bytes are mapped there, and the mapping outlives
+        // this call. On our side nothing else refers to the buffer of a free descriptor. The peer,
+        // another process, could write there too; `fill` only writes, and would at worst read back
+        // a byte of its own frame changed, so the peer could spoil nothing but a frame that goes to
+        // itself.
         let buffer = unsafe { std::slice::from_raw_parts_mut(target.as_ptr(), bytes) };
         let length = fill(buffer);
         assert!(length <= bytes, "fill wrote {length} bytes into a buffer of {bytes}");
@@ -129,7 +131,8 @@ impl Sender {
     }
 
     /// The general case: the peer's buffers are smaller than our largest frame, so it is written to
-    /// private memory and spread over as many descriptors as it takes. `None` if there may be too few.
+    /// private memory and spread over as many descriptors as it takes. `None` if there may be too
+    /// few.
     #[cold]
     fn fill_chain(
         &mut self,
@@ -207,9 +210,9 @@ impl Sender {
         self.memory.get(usize::from(place.region))?.at(place.offset, bytes)
     }
 
-    /// Writes the peer's eventfd without ever waiting for it: it was set non-blocking when it came, and
-    /// a peer that has filled it up and cleared that flag again is found out by asking first. If the
-    /// write fails, the peer has a wake-up pending or has broken its own doorbell.
+    /// Writes the peer's eventfd without ever waiting for it: it was set non-blocking when it came,
+    /// and a peer that has filled it up and cleared that flag again is found out by asking first.
+    /// If the write fails, the peer has a wake-up pending or has broken its own doorbell.
     fn interrupt(&self) {
         let mut poll = [PollFd::new(&self.doorbell, PollFlags::OUT)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };

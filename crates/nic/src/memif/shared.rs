@@ -1,9 +1,9 @@
 //! What the queues of one memif share: the current link, and news about it.
 //!
 //! The first queue, which owns the control sockets, publishes a link or takes it back; each queue
-//! compares one number per receive and only when that has changed takes a lock and its own ends of the
-//! new link. An old link's memory stays mapped until the last queue has noticed, so there is nothing to
-//! wait for.
+//! compares one number per receive and only when that has changed takes a lock and its own ends of
+//! the new link. An old link's memory stays mapped until the last queue has noticed, so there is
+//! nothing to wait for.
 
 use std::os::fd::AsFd;
 use std::os::fd::{BorrowedFd, OwnedFd};

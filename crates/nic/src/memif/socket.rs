@@ -23,8 +23,8 @@ use crate::{Error, strangers};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 8;
-/// The most descriptors that a packet can have (`SCM_MAX_FD` of the kernel). There is room for all of
-/// them: those without a place the kernel would close, in this thread.
+/// The most descriptors that a packet can have (`SCM_MAX_FD` of the kernel). There is room for all
+/// of them: those without a place the kernel would close, in this thread.
 const DESCRIPTORS_MAX: usize = 253;
 
 /// A listening socket; its path, if it has one, goes with it.
@@ -34,7 +34,8 @@ pub(super) struct Listener {
     path: Option<(PathBuf, Identity)>,
 }
 
-/// Device and inode of a socket's path, to tell our own from one that somebody else put there later.
+/// Device and inode of a socket's path, to tell our own from one that somebody else put there
+/// later.
 type Identity = (u64, u64);
 
 impl Listener {
@@ -90,8 +91,8 @@ pub(super) fn user_of(socket: impl AsFd) -> u32 {
     rustix::net::sockopt::socket_peercred(socket).map_or(u32::MAX, |peer| peer.uid.as_raw())
 }
 
-/// Sends a packet, with its descriptor if it has one. A full socket is an error: a peer that keeps to
-/// the protocol never has more than a packet or two waiting.
+/// Sends a packet, with its descriptor if it has one. A full socket is an error: a peer that keeps
+/// to the protocol never has more than a packet or two waiting.
 pub(super) fn send(socket: impl AsFd, parcel: &Parcel) -> io::Result<()> {
     let bytes = parcel.0.to_bytes();
     let descriptors: Vec<BorrowedFd<'_>> = parcel.1.iter().map(AsFd::as_fd).collect();
@@ -184,7 +185,8 @@ impl AsFd for Timer {
 fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    // Where the kernel can, nobody sends a descriptor before it is wanted; connections take it over.
+    // Where the kernel can, nobody sends a descriptor before it is wanted; connections take it
+    // over.
     let _ = strangers::refuse_descriptors(&socket);
     Ok(socket)
 }
@@ -201,7 +203,8 @@ fn identity(path: &PathBuf) -> io::Result<Identity> {
     Ok((stat.st_dev, stat.st_ino))
 }
 
-/// After `bind` has failed with `error`: removes the path if it is a socket on which nobody listens.
+/// After `bind` has failed with `error`: removes the path if it is a socket on which nobody
+/// listens.
 fn remove_if_dead(at: &Socket, error: Errno, address: &SocketAddrUnix) -> Result<(), Error> {
     let Socket::Path(path) = at else { return Err(error_text(at, "listen on", error.into())) };
     let probe = new_socket().map_err(|error| error_text(at, "listen on", error))?;

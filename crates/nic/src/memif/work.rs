@@ -1,6 +1,6 @@
-//! What takes long when a link is made, or as long as the peer likes: making its memory, mapping and
-//! securing it, closing what is not needed after all. Spare threads do it ([`Workshop`]); the engine
-//! hears of it when it is done.
+//! What takes long when a link is made, or as long as the peer likes: making its memory, mapping
+//! and securing it, closing what is not needed after all. Spare threads do it ([`Workshop`]); the
+//! engine hears of it when it is done.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,8 +12,8 @@ use super::message::Hello;
 use super::shared::Shared;
 use crate::strangers::Account;
 
-/// Work that may be in hand for peers of one user, most of whom have gone meanwhile or were given up: a
-/// peer can make it last for as long as it likes, and it has its descriptors.
+/// Work that may be in hand for peers of one user, most of whom have gone meanwhile or were given
+/// up: a peer can make it last for as long as it likes, and it has its descriptors.
 const JOBS_PER_USER_MAX: usize = 4;
 
 /// Something to be done for a handshake.
@@ -96,8 +96,8 @@ impl Workshop {
         Self { config, shared, jobs: HashMap::new(), tells, outcomes }
     }
 
-    /// Has `work` done for peer `number`. News for the first queue say that there is an outcome. `None` if
-    /// too much is in hand for its user already.
+    /// Has `work` done for peer `number`. News for the first queue say that there is an outcome.
+    /// `None` if too much is in hand for its user already.
     pub(super) fn begin(&mut self, number: u32, account: &Account, work: Work) -> Option<Patience> {
         self.jobs.retain(|_, jobs| Arc::strong_count(jobs) > 1);
         let jobs = self.jobs.entry(account.user()).or_default();

@@ -1,5 +1,5 @@
-//! Threads on which nobody depends, for work that a stranger can make last: one that is stuck is left
-//! behind, and others go on.
+//! Threads on which nobody depends, for work that a stranger can make last: one that is stuck is
+//! left behind, and others go on.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -11,8 +11,8 @@ use rustix::thread::CpuSet;
 const THREADS_MAX: usize = 16;
 /// How many of them work for one user at a time.
 const THREADS_PER_USER: usize = 2;
-/// How much work may wait before [`SpareThreads::has_room`] says no. Work that is given nevertheless is
-/// kept: there is no more of it than there are open sockets.
+/// How much work may wait before [`SpareThreads::has_room`] says no. Work that is given
+/// nevertheless is kept: there is no more of it than there are open sockets.
 const WAITING_MAX: usize = 256;
 
 /// A pool of such threads. They start when there is work and end when there is none; dropping the
@@ -24,8 +24,8 @@ pub struct SpareThreads {
 
 struct Shared {
     name: String,
-    /// Where the thread that made the pool may run: a thread takes over the place of who starts it, and
-    /// that may be an engine, which has a core to itself.
+    /// Where the thread that made the pool may run: a thread takes over the place of who starts it,
+    /// and that may be an engine, which has a core to itself.
     cores: Option<CpuSet>,
     state: Mutex<State>,
 }

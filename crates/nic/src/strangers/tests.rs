@@ -35,8 +35,8 @@ fn send(socket: &OwnedFd, descriptors: &[BorrowedFd<'_>]) -> rustix::io::Result<
     rustix::net::sendmsg(socket, &bytes, &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// A socket whose last `close` waits for an hour: what was sent is never read. With it comes the other
-/// end, which keeps it waiting.
+/// A socket whose last `close` waits for an hour: what was sent is never read. With it comes the
+/// other end, which keeps it waiting.
 fn slow_to_close() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -57,8 +57,8 @@ fn says<T: Send + 'static>(to: &Sender<T>, word: T) -> impl FnOnce() + Send + 's
     move || to.send(word).unwrap()
 }
 
-/// What the design relies on: connections take the refusal over from the listening socket, so that there
-/// is no moment at which a descriptor could slip in. Needs Linux 6.16.
+/// What the design relies on: connections take the refusal over from the listening socket, so that
+/// there is no moment at which a descriptor could slip in. Needs Linux 6.16.
 #[test]
 fn connections_inherit_that_descriptors_are_refused() {
     let listener = seqpacket();

@@ -1,8 +1,9 @@
-//! What every driver must do, checked through the queue trait alone. A driver's test file says how to
-//! make two connected queues and calls [`run`]; that is all.
+//! What every driver must do, checked through the queue trait alone. A driver's test file says how
+//! to make two connected queues and calls [`run`]; that is all.
 //!
-//! Frames are UDP over IPv4 to [`UDP_PORT`], so that a driver that steers traffic can be told to let
-//! them through. Anything else that arrives, such as what a kernel says by itself on a veth, is ignored.
+//! Frames are UDP over IPv4 to [`UDP_PORT`], so that a driver that steers traffic can be told to
+//! let them through. Anything else that arrives, such as what a kernel says by itself on a veth, is
+//! ignored.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,8 @@ pub(crate) const ADDRESSES: [[u8; 4]; 2] = [[10, 77, 0, 1], [10, 77, 0, 2]];
 const FRAME_BYTES_MIN: usize = 60;
 /// No queue takes more frames than this without a flush.
 const QUEUE_FRAMES_MAX: usize = 100_000;
-/// How long anything may take before it counts as never. Generous, because machines that run tests are busy.
+/// How long anything may take before it counts as never. Generous, because machines that run tests
+/// are busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes one end of a link away.
@@ -240,7 +242,8 @@ fn a_sleeper_is_woken(mut pair: Pair) {
 fn nobody_sleeps_while_frames_wait(mut pair: Pair) {
     let frame = frame(&*pair.a, &*pair.b, 1, FRAME_BYTES_MIN);
     send(&mut *pair.a, &frame);
-    // The frame is under way; a driver with a wire in between may not have it yet, but must not miss it.
+    // The frame is under way; a driver with a wire in between may not have it yet, but must not
+    // miss it.
     if pair.b.wait_fd().is_some() {
         while pair.b.arm() {
             assert!(sleep(&*pair.b, PATIENCE), "the frame was missed");

@@ -73,8 +73,8 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// A socket on a port that was given back. Until a process that another test starts runs its own program, it has a copy of
-/// what held the port.
+/// A socket on a port that was given back. Until a process that another test starts runs its own
+/// program, it has a copy of what held the port.
 pub(crate) fn bind_again(space: &Namespace, address: (IpAddr, u16)) -> UdpSocket {
     let mut socket = None;
     until("the port is free again", || {

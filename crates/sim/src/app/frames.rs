@@ -1,5 +1,5 @@
-//! An app with a virtual interface: sends raw frames beside the messages, and checks those that come.
-//! A raw interface may lose frames; it may not change them, nor show those of others.
+//! An app with a virtual interface: sends raw frames beside the messages, and checks those that
+//! come. A raw interface may lose frames; it may not change them, nor show those of others.
 
 use std::collections::VecDeque;
 

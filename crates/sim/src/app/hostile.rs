@@ -1,5 +1,5 @@
-//! What an app can do wrong on purpose, or by a stray pointer: say what makes no sense, or write garbage
-//! anywhere in the memory that it shares with its daemon. Only its own session may suffer.
+//! What an app can do wrong on purpose, or by a stray pointer: say what makes no sense, or write
+//! garbage anywhere in the memory that it shares with its daemon. Only its own session may suffer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;

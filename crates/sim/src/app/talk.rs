@@ -1,5 +1,5 @@
-//! What an app does with its connections: requests and answers, streams of messages one way, or back;
-//! then it closes in order, or not.
+//! What an app does with its connections: requests and answers, streams of messages one way, or
+//! back; then it closes in order, or not.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;

@@ -1,5 +1,5 @@
-//! Credit is neither lost nor made: what each side of a flow says of its positions (`docs/wire.md`) against
-//! what the other side says, and against what the app has in its hands.
+//! Credit is neither lost nor made: what each side of a flow says of its positions (`docs/wire.md`)
+//! against what the other side says, and against what the app has in its hands.
 //!
 //! ```text
 //!  sender                                         receiver
@@ -8,8 +8,8 @@
 //!         │          └───────────── never less than ──────────┘
 //!         └──────────────────────── never beyond ─────────────┘
 //! ```
-//! These hold at any moment, whatever is lost under way. That all which the app has released counts as
-//! released holds once nothing has moved for a while.
+//! These hold at any moment, whatever is lost under way. That all which the app has released counts
+//! as released holds once nothing has moved for a while.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,8 @@ const MESSAGE_POSITIONS_MAX: u64 = (8 << 20) + 64;
 pub(crate) struct AppSide {
     /// Positions of the messages that it has got and not released.
     pub(crate) held: u64,
-    /// It runs, and nothing has been wrong for a while: whatever it could do it has done by the next look.
+    /// It runs, and nothing has been wrong for a while: whatever it could do it has done by the
+    /// next look.
     pub(crate) is_at_ease: bool,
 }
 

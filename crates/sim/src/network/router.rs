@@ -1,5 +1,6 @@
-//! The router between subnets: answers who asks for its Ethernet address, and passes packets on. What is
-//! larger than its MTU it drops without a word, as too many do. It knows all hosts, and asks for none.
+//! The router between subnets: answers who asks for its Ethernet address, and passes packets on.
+//! What is larger than its MTU it drops without a word, as too many do. It knows all hosts, and
+//! asks for none.
 
 use std::net::{IpAddr, Ipv6Addr};
 

@@ -36,7 +36,8 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    /// A sender for each link, of which each has up to `window` messages under way, all of them connected.
+    /// A sender for each link, of which each has up to `window` messages under way, all of them
+    /// connected.
     ///
     /// # Panics
     /// If a sender cannot connect.

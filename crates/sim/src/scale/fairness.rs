@@ -1,5 +1,5 @@
-//! Flows that share a link, near ones and far ones: what each gets, over a long time and a short one, and
-//! how long one that comes later waits for its share.
+//! Flows that share a link, near ones and far ones: what each gets, over a long time and a short
+//! one, and how long one that comes later waits for its share.
 
 use clearway_base::MILLISECOND;
 use clearway_engine::Congestion;
@@ -26,7 +26,8 @@ const JOINING_NS_MAX: u64 = 2000 * MILLISECOND;
 pub struct Fairness {
     /// The congestion control of all flows.
     pub congestion: &'static str,
-    /// Round-trip times of the empty network, in ns. Half of a way is the receiver's, which all share.
+    /// Round-trip times of the empty network, in ns. Half of a way is the receiver's, which all
+    /// share.
     pub rtts_ns: Vec<u64>,
     /// Flows of each round-trip time.
     pub flows_each: usize,
@@ -38,8 +39,8 @@ pub struct Fairness {
     pub jain_10ms: f64,
     /// What the flows of each round-trip time got on average, as parts of an equal share.
     pub shares: Vec<f64>,
-    /// Until a last flow, of the longest round-trip time, that begins when the others have the link, has had
-    /// 0.8 of an equal share in 10 ms; `None` if it did not get that far in 2 s.
+    /// Until a last flow, of the longest round-trip time, that begins when the others have the
+    /// link, has had 0.8 of an equal share in 10 ms; `None` if it did not get that far in 2 s.
     pub joining_ns: Option<u64>,
 }
 

@@ -9,10 +9,11 @@ use super::stage::{LARGE, Stage};
 use super::{PART_MESSAGES, median};
 use crate::network::Link;
 
-/// Messages that are measured, after as many to warm up; one for each flow if there are more of those.
+/// Messages that are measured, after as many to warm up; one for each flow if there are more of
+/// those.
 const MESSAGES_MIN: u64 = 40_000;
-/// No two fit into a packet, and each is answered, so that acknowledgements travel with answers: a message is
-/// a packet there and one back, over however many flows.
+/// No two fit into a packet, and each is answered, so that acknowledgements travel with answers: a
+/// message is a packet there and one back, over however many flows.
 const MESSAGE_BYTES: u32 = 800;
 /// Messages under way at a time.
 const WINDOW: u64 = 64;
@@ -53,8 +54,8 @@ pub fn flows(flows: u64) -> FlowCost {
     }
 }
 
-/// What so many flows take of memory, in bytes per flow, both ends together: as `heap_bytes` says before they
-/// are opened, and when each has carried messages.
+/// What so many flows take of memory, in bytes per flow, both ends together: as `heap_bytes` says
+/// before they are opened, and when each has carried messages.
 ///
 /// # Panics
 /// If a flow cannot be opened.
@@ -101,7 +102,8 @@ impl Pair {
         }
     }
 
-    /// Sends so many messages over all connections in turn, until all have come. Returns what one costs.
+    /// Sends so many messages over all connections in turn, until all have come. Returns what one
+    /// costs.
     fn exchange(&mut self, messages: u64) -> f64 {
         let end = self.sent + messages;
         let mut costs = Vec::new();

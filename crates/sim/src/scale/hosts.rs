@@ -1,5 +1,5 @@
-//! More and more hosts, each of which talks to some others: what the same messages cost, and what memory a
-//! host takes.
+//! More and more hosts, each of which talks to some others: what the same messages cost, and what
+//! memory a host takes.
 
 use clearway_base::{MICROSECOND, MILLISECOND};
 use clearway_channel::Completion;
@@ -11,14 +11,14 @@ use super::{PART_MESSAGES, median};
 use crate::network::Link;
 
 const LINK: Link = Link::plain(100_000_000_000, 5 * MICROSECOND, 1 << 20);
-/// Connections that each host opens; on average as many are opened to it. With few hosts, several go to the
-/// same one, so that each host has as much to do as among many.
+/// Connections that each host opens; on average as many are opened to it. With few hosts, several
+/// go to the same one, so that each host has as much to do as among many.
 const CONNECTIONS: usize = 8;
 /// Messages of all hosts together that are measured, after some to warm up.
 const MESSAGES: u64 = 400_000;
 const MESSAGE_BYTES: u32 = 64;
-/// Hosts that begin at the same time: all at once, each of which asks all others for Ethernet addresses,
-/// would be a storm of their own.
+/// Hosts that begin at the same time: all at once, each of which asks all others for Ethernet
+/// addresses, would be a storm of their own.
 const HOSTS_AT_ONCE: usize = 16;
 /// After this time nothing of a beginning is under way any more.
 const SETTLE_NS: u64 = 20 * MILLISECOND;
@@ -26,7 +26,8 @@ const SETTLE_NS: u64 = 20 * MILLISECOND;
 /// What messages cost among so many hosts.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct HostsCost {
-    /// Hosts of one engine each, with 16 connections each, on all of which one message is under way.
+    /// Hosts of one engine each, with 16 connections each, on all of which one message is under
+    /// way.
     pub hosts: usize,
     /// Time in the turns of the engines of both hosts per message.
     pub cpu_ns_per_message: f64,
@@ -41,8 +42,8 @@ pub struct HostsCost {
 pub struct HostMemory {
     /// Hosts, with 16 connections each.
     pub hosts: usize,
-    /// The channel of its one app: rings and pools of the smallest size, all of which is there from the
-    /// beginning.
+    /// The channel of its one app: rings and pools of the smallest size, all of which is there from
+    /// the beginning.
     pub channel_bytes: u64,
     /// Engine and NIC.
     pub engine_bytes: u64,
@@ -142,8 +143,8 @@ impl Mesh {
         self.settle();
     }
 
-    /// One message goes back and forth on each connection, until so many have come. Returns what one costs. What
-    /// is under way then is not answered any more.
+    /// One message goes back and forth on each connection, until so many have come. Returns what
+    /// one costs. What is under way then is not answered any more.
     fn exchange(&mut self, messages: u64) -> f64 {
         self.is_going = true;
         for seat in 0..self.hosts {

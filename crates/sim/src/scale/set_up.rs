@@ -1,5 +1,5 @@
-//! What it takes to open a connection between engines whose NICs spread packets as nobody knows: packets and
-//! simulated time of RSS--.
+//! What it takes to open a connection between engines whose NICs spread packets as nobody knows:
+//! packets and simulated time of RSS--.
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random};
 use clearway_channel::Completion;
@@ -16,8 +16,8 @@ const LINK: Link = Link::plain(100_000_000_000, 2 * MICROSECOND, 1 << 20);
 /// After this time nothing of a set-up is under way any more.
 const SETTLE_NS: u64 = 20 * MILLISECOND;
 
-/// What connections took between two hosts of so many engines, one connection after the other, from random
-/// engines to random engines; each ten of them meet other NICs' keys.
+/// What connections took between two hosts of so many engines, one connection after the other, from
+/// random engines to random engines; each ten of them meet other NICs' keys.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct SetUp {
     /// Engines of each host.

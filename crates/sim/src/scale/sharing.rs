@@ -1,5 +1,5 @@
-//! Hosts that send to one: how much of its link they use together, how fairly they share it, and what of
-//! their frames it loses.
+//! Hosts that send to one: how much of its link they use together, how fairly they share it, and
+//! what of their frames it loses.
 
 use clearway_base::MILLISECOND;
 use clearway_engine::Congestion;
@@ -26,8 +26,8 @@ pub struct Sharing {
     pub jain: f64,
     /// What the least lucky of them got, as part of an equal share.
     pub least_share: f64,
-    /// Frames that the queue before the receiver had no room for, as part of all that were sent, from the
-    /// beginning: all begin at once.
+    /// Frames that the queue before the receiver had no room for, as part of all that were sent,
+    /// from the beginning: all begin at once.
     pub lost: f64,
 }
 

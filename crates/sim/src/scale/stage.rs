@@ -1,4 +1,5 @@
-//! Hosts, the switch between them, and apps that do what a measurement wants; no faults, no checkers.
+//! Hosts, the switch between them, and apps that do what a measurement wants; no faults, no
+//! checkers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;

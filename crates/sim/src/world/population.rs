@@ -117,8 +117,8 @@ impl World {
         self.apps.iter().find(has).map(|app| app.id)
     }
 
-    /// An app dies, without a word. Its daemon hears of it a little later; later still it is started
-    /// again.
+    /// An app dies, without a word. Its daemon hears of it a little later; later still it is
+    /// started again.
     pub(super) fn kill(&mut self, app: u32) {
         let dead = &mut self.apps[app as usize];
         if dead.is_dead {
@@ -198,7 +198,8 @@ impl World {
     }
 }
 
-/// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface or a capture on some.
+/// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface or a
+/// capture on some.
 fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) -> Vec<Character> {
     let mut characters = Vec::new();
     let Nature { versions, sleeps, .. } = *nature;

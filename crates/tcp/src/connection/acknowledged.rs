@@ -1,5 +1,5 @@
-//! What an acknowledgement does: it frees what was sent, measures the path, finds what is lost, and says
-//! how much more may be sent.
+//! What an acknowledgement does: it frees what was sent, measures the path, finds what is lost, and
+//! says how much more may be sent.
 
 use core::ops::Range;
 
@@ -39,7 +39,8 @@ struct Ack {
 }
 
 impl Connection {
-    /// Takes the acknowledgement `ack`, which is not of what has not been sent, of a segment at `start`.
+    /// Takes the acknowledgement `ack`, which is not of what has not been sent, of a segment at
+    /// `start`.
     #[inline]
     pub(super) fn handle_ack(
         &mut self,
@@ -95,8 +96,8 @@ impl Connection {
         changed
     }
 
-    /// The window is open again. A probe that was not acknowledged was not taken: it is as if it had
-    /// not been sent.
+    /// The window is open again. A probe that was not acknowledged was not taken: it is as if it
+    /// had not been sent.
     fn end_persist(&mut self, ack: u64) {
         self.timers.stop(Timer::Persist);
         self.rto.on_progress();
@@ -125,8 +126,8 @@ impl Connection {
         }
     }
 
-    /// RFC 2883, section 4: a first block below the acknowledgement, or within the second block, is of
-    /// something that has come twice.
+    /// RFC 2883, section 4: a first block below the acknowledgement, or within the second block, is
+    /// of something that has come twice.
     fn take_duplicate(&mut self, blocks: &[(u32, u32)], ack: u64) -> bool {
         let first = self.block(blocks[0]);
         let is_old = first.end <= ack;
@@ -146,8 +147,8 @@ impl Connection {
         start..seq::position(start, right)
     }
 
-    /// Blocks of what is outstanding; what is not is a lie, or old. So is one that says that the first
-    /// byte has arrived that is not acknowledged.
+    /// Blocks of what is outstanding; what is not is a lie, or old. So is one that says that the
+    /// first byte has arrived that is not acknowledged.
     fn take_blocks(&mut self, blocks: &[(u32, u32)], seen: &mut Ack) {
         for block in blocks {
             let range = self.block(*block);
@@ -262,8 +263,8 @@ impl Connection {
         lost
     }
 
-    /// RFC 6582: the third duplicate says that the first segment is lost, and in recovery so does every
-    /// acknowledgement of a part.
+    /// RFC 6582: the third duplicate says that the first segment is lost, and in recovery so does
+    /// every acknowledgement of a part.
     fn find_lost_by_duplicates(&mut self, seen: &Ack) -> Lost {
         let is_third = self.recovery.is_open()
             && self.recovery.duplicates == DUPLICATES
@@ -285,8 +286,8 @@ impl Connection {
         }
     }
 
-    /// Segments have been found to be lost, by an acknowledgement that says that `delivered_bytes` have
-    /// arrived.
+    /// Segments have been found to be lost, by an acknowledgement that says that `delivered_bytes`
+    /// have arrived.
     pub(super) fn on_lost(&mut self, now: Time, lost: &Lost, delivered_bytes: u64) {
         self.timers.stop(Timer::TailProbe);
         self.tail.clear();
@@ -374,9 +375,9 @@ impl Connection {
         self.set_tail_probe(now);
     }
 
-    /// "A sender should schedule a PTO [...] The connection supports SACK, is not in loss recovery, has
-    /// no SACKed sequences in its scoreboard", and no probe is outstanding. A window that is closed has a
-    /// probe of its own.
+    /// "A sender should schedule a PTO [...] The connection supports SACK, is not in loss recovery,
+    /// has no SACKed sequences in its scoreboard", and no probe is outstanding. A window that is
+    /// closed has a probe of its own.
     #[inline]
     pub(super) fn set_tail_probe(&mut self, now: Time) {
         let is_due = self.sack

@@ -22,16 +22,16 @@ pub enum IcmpError {
 impl Connection {
     /// An error has come that quotes a segment with `sequence`.
     pub(crate) fn handle_icmp(&mut self, now: Time, error: IcmpError, sequence: u32) {
-        // RFC 5927, section 4.1: "the TCP sequence number contained in the payload of the ICMP error
-        // message" has to be "within the range SND.UNA =< SEG.SEQ < SND.NXT".
+        // RFC 5927, section 4.1: "the TCP sequence number contained in the payload of the ICMP
+        // error message" has to be "within the range SND.UNA =< SEG.SEQ < SND.NXT".
         let position = seq::position(self.snd.una(), sequence);
         if position < self.snd.una() || position >= self.snd.next() {
             return;
         }
         match error {
             IcmpError::TooBig(mtu) => self.on_too_big(now, mtu),
-            // RFC 9293, section 3.9.2.2: hard errors "SHOULD abort the connection"; RFC 5461, section
-            // 4.1, and everybody: not once it is open, when they are more likely an attack.
+            // RFC 9293, section 3.9.2.2: hard errors "SHOULD abort the connection"; RFC 5461,
+            // section 4.1, and everybody: not once it is open, when they are more likely an attack.
             IcmpError::Refused if self.is_opening() => self.finish(End::Refused),
             // 3.9.2.2: "Since these Unreachable messages indicate soft error conditions, a TCP
             // implementation MUST NOT abort the connection".
@@ -43,8 +43,8 @@ impl Connection {
         matches!(self.state, State::SynSent | State::SynReceived)
     }
 
-    /// RFC 1191, section 6.4: what is too big is sent again at once, in smaller segments. RFC 8201, section
-    /// 5.4: it is no congestion.
+    /// RFC 1191, section 6.4: what is too big is sent again at once, in smaller segments. RFC 8201,
+    /// section 5.4: it is no congestion.
     fn on_too_big(&mut self, now: Time, mtu: u32) {
         if !self.size.on_too_big(now, mtu) {
             return;

@@ -100,8 +100,8 @@ impl Connection {
     /// Takes what the peer's SYN says.
     fn agree(&mut self, now: Time, peer_isn: u32, options: &Options) {
         let settings = &self.settings;
-        // RFC 7323, section 2.2: both ends "MUST send Window Scale options in their <SYN> segments to
-        // enable window scaling in either direction".
+        // RFC 7323, section 2.2: both ends "MUST send Window Scale options in their <SYN> segments
+        // to enable window scaling in either direction".
         self.scales = settings.window_scaling && options.window_scale.is_some();
         let scale = if self.scales { scale_for(settings.window_bytes_max()) } else { 0 };
         self.rcv = Receive::new(seq::first(peer_isn), settings, scale);

@@ -85,8 +85,8 @@ impl Connection {
             }
             self.establish(now, repr, ack);
         }
-        // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range of
-        // ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT). All incoming segments whose ACK value
+        // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
+        // of ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT). All incoming segments whose ACK value
         // doesn't satisfy the above condition MUST be discarded and an ACK sent back."
         if ack > self.snd.next() || ack + self.snd.window_max() < self.snd.una() {
             self.challenge(now);
@@ -109,9 +109,9 @@ impl Connection {
     }
 
     /// RFC 7323, section 5.3, R1: "If there is a Timestamps option in the arriving segment,
-    /// SEG.TSval < TS.Recent, TS.Recent is valid [...], and if the RST bit is not set, then treat the
-    /// arriving segment as not acceptable". 3.2: "If a non-<RST> segment is received without a TSopt,
-    /// a TCP SHOULD silently drop the segment."
+    /// SEG.TSval < TS.Recent, TS.Recent is valid [...], and if the RST bit is not set, then treat
+    /// the arriving segment as not acceptable". 3.2: "If a non-<RST> segment is received without a
+    /// TSopt, a TCP SHOULD silently drop the segment."
     #[inline]
     fn is_recent(&mut self, now: Time, arrival: &Arrival) -> bool {
         let Some(timestamps) = &self.timestamps else {
@@ -144,8 +144,8 @@ impl Connection {
         if self.sack {
             self.rcv.note_old(start, length);
         }
-        // What has a length is most often sent again for want of an acknowledgement; what has none is
-        // answered as rarely as a challenge, so that two ends never answer each other for ever.
+        // What has a length is most often sent again for want of an acknowledgement; what has none
+        // is answered as rarely as a challenge, so that two ends never answer each other for ever.
         if length > 0 {
             self.ack.demand();
         } else {
@@ -167,15 +167,16 @@ impl Connection {
             return self.handle_reset(now, start);
         }
         if flags.contains(Flags::SYN) {
-            // RFC 5961, section 4.2: "If the SYN bit is set, irrespective of the sequence number, TCP
-            // MUST send an ACK (also referred to as challenge ACK) to the remote peer".
+            // RFC 5961, section 4.2: "If the SYN bit is set, irrespective of the sequence number,
+            // TCP MUST send an ACK (also referred to as challenge ACK) to the remote peer".
             self.challenge(now);
         }
         // "if the ACK bit is off, drop the segment and return"
     }
 
-    /// RFC 5961, section 3.2: only "if the RST bit is set and the sequence number exactly matches the
-    /// next expected sequence number (RCV.NXT)"; if it is merely in the window, a challenge ACK.
+    /// RFC 5961, section 3.2: only "if the RST bit is set and the sequence number exactly matches
+    /// the next expected sequence number (RCV.NXT)"; if it is merely in the window, a challenge
+    /// ACK.
     fn handle_reset(&mut self, now: Time, start: u64) {
         if start != self.rcv.next() {
             if self.rcv.is_in_window(start) {
@@ -211,8 +212,8 @@ impl Connection {
         memory: &mut impl Memory,
     ) -> Reply {
         if !self.state.receives() {
-            // The peer's FIN has come; RFC 9293: "This should not occur since a FIN has been received
-            // from the remote side. Ignore the segment text." It may be the FIN again.
+            // The peer's FIN has come; RFC 9293: "This should not occur since a FIN has been
+            // received from the remote side. Ignore the segment text." It may be the FIN again.
             self.ack.demand();
             return Reply::Nothing;
         }

@@ -57,7 +57,8 @@ impl Connection {
         }
     }
 
-    /// A connection that goes on at `now`. The first that it sends is an acknowledgement, or its SYN.
+    /// A connection that goes on at `now`. The first that it sends is an acknowledgement, or its
+    /// SYN.
     pub(crate) fn restore(
         now: Time,
         saved: SavedConnection,

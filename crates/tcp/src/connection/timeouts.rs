@@ -88,8 +88,8 @@ impl Connection {
         }
     }
 
-    /// "the sender of probes MUST allow the connection to stay open" as long as the peer answers them
-    /// (RFC 9293, section 3.8.6.1).
+    /// "the sender of probes MUST allow the connection to stay open" as long as the peer answers
+    /// them (RFC 9293, section 3.8.6.1).
     fn snd_is_heard_of(&self, now: Time) -> bool {
         let answers = now.since(self.last_heard) < 2 * self.rto.timeout_ns(&self.settings);
         !(answers && self.snd.window() == 0 && self.state.is_synchronized())
@@ -118,7 +118,8 @@ impl Connection {
             self.board.mark_first_lost();
             self.recovery.free_lost = 1;
         }
-        // RFC 9293, 3.8.6.1: "SHOULD increase exponentially the interval between successive probes".
+        // RFC 9293, 3.8.6.1: "SHOULD increase exponentially the interval between successive
+        // probes".
         self.rto.double();
         self.timers.set(Timer::Persist, now + self.rto.timeout_ns(&self.settings));
     }

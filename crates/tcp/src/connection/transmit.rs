@@ -29,7 +29,8 @@ pub struct Transmit {
     pub connection: Option<Key>,
     /// Which bytes follow: [`crate::Stack::extents`] says where they are.
     pub payload: Range<u64>,
-    /// If more bytes than this follow, they are of several segments, each but the last with so many.
+    /// If more bytes than this follow, they are of several segments, each but the last with so
+    /// many.
     pub segment_bytes: u32,
     /// The IP header says ECT(0): RFC 3168, section 5.
     pub ecn_capable: bool,

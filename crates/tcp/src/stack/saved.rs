@@ -12,8 +12,8 @@ use crate::saved::{
 use crate::table::{Key, Slab, Tuple, bits};
 
 impl Stack {
-    /// All that another stack needs to go on. Segments and events that wait to be polled are not in it:
-    /// poll before, or they are as if lost.
+    /// All that another stack needs to go on. Segments and events that wait to be polled are not in
+    /// it: poll before, or they are as if lost.
     #[must_use]
     pub fn save(&self) -> Saved {
         Saved {

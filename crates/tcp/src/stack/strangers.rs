@@ -1,4 +1,5 @@
-//! Segments without a connection: those that want to open one, those of one that is over, and all others.
+//! Segments without a connection: those that want to open one, those of one that is over, and all
+//! others.
 
 use core::net::SocketAddr;
 
@@ -99,7 +100,8 @@ impl Stack {
         }
     }
 
-    /// A segment of a stranger whose SYN has been answered: RFC 9293, section 3.10.7.4, SYN-RECEIVED.
+    /// A segment of a stranger whose SYN has been answered: RFC 9293, section 3.10.7.4,
+    /// SYN-RECEIVED.
     pub(super) fn handle_half_open(
         &mut self,
         now: Time,
@@ -137,7 +139,8 @@ impl Stack {
         if !repr.flags.contains(Flags::ACK) {
             return;
         }
-        // "If the segment acknowledgment is not acceptable, form a reset segment <SEQ=SEG.ACK><CTL=RST>".
+        // "If the segment acknowledgment is not acceptable, form a reset segment
+        // <SEQ=SEG.ACK><CTL=RST>".
         if repr.acknowledgement != half_open.isn.wrapping_add(1) {
             return self.reply_reset(now, arrival);
         }
@@ -145,7 +148,8 @@ impl Stack {
     }
 
     /// The same SYN again is answered again; another one is of a peer that has begun anew: "If the
-    /// connection was initiated with a passive OPEN, then return this connection to the LISTEN state".
+    /// connection was initiated with a passive OPEN, then return this connection to the LISTEN
+    /// state".
     fn handle_syn_again(&mut self, now: Time, key: Key, half_open: &HalfOpen, arrival: &Arrival) {
         if arrival.repr.sequence == half_open.peer_isn {
             return self.answer_again(now, half_open);

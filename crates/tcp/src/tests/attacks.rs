@@ -39,8 +39,8 @@ fn segment(
     host.stack.handle_segment(now, &arrival, &mut host.store);
 }
 
-/// RFC 4987: a flood of SYNs takes no more memory than its bound, and who answers the cookie is served, with
-/// the window scale and SACK that it has offered.
+/// RFC 4987: a flood of SYNs takes no more memory than its bound, and who answers the cookie is
+/// served, with the window scale and SACK that it has offered.
 #[test]
 fn a_syn_flood_is_answered_with_cookies() {
     let (mut host, now) = host(Config::default(), Settings::default());
@@ -108,7 +108,8 @@ fn strangers_get_few_resets() {
     assert_eq!(host.transmit(now).len(), 10);
 }
 
-/// A listener takes no more than its app accepts: what comes beyond that is dropped, and tries again.
+/// A listener takes no more than its app accepts: what comes beyond that is dropped, and tries
+/// again.
 #[test]
 fn a_full_backlog_drops_what_comes() {
     let now = Time::from_ns(1000 * SECOND);
@@ -152,8 +153,8 @@ fn routers_are_believed_eight_times() {
     assert_eq!(info.path_mtu, 700);
 }
 
-/// A peer that sends a byte at a time, and has each acknowledged, gets no more window than another one: what
-/// a scaled window cannot say is not rounded in its favour.
+/// A peer that sends a byte at a time, and has each acknowledged, gets no more window than another
+/// one: what a scaled window cannot say is not rounded in its favour.
 #[test]
 fn single_bytes_do_not_make_the_window_grow() {
     let mut script = established_with("window_scaling buffer=200000", "mss 1000,wscale 0");
@@ -207,7 +208,8 @@ fn an_idle_connection_is_small() {
     assert!(bytes < 1500, "{bytes} bytes");
 }
 
-/// Zero-window hoarding: a peer that takes nothing costs the extents that the app has given it, and no more.
+/// Zero-window hoarding: a peer that takes nothing costs the extents that the app has given it, and
+/// no more.
 #[test]
 fn what_a_peer_does_not_take_is_bounded() {
     let mut script = established().play("< . 1:1(0) ack 1 win 0");
@@ -223,8 +225,8 @@ fn what_a_peer_does_not_take_is_bounded() {
     assert_eq!(given, script.settings.send_extents_max);
 }
 
-/// SACK walk: thousands of blocks that say the same take no time. As work, not as time: what has arrived is
-/// skipped as a whole.
+/// SACK walk: thousands of blocks that say the same take no time. As work, not as time: what has
+/// arrived is skipped as a whole.
 #[test]
 fn blocks_that_say_what_is_known_change_nothing() {
     let mut script = established_with("sack", "mss 1000,sackOK").play(

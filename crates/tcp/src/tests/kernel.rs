@@ -63,7 +63,8 @@ fn exchange_there(stream: &TcpStream, content: &[u8]) -> Vec<u8> {
     })
 }
 
-/// Sends `bytes` each way at the same time, and closes. Each end has received what the other has sent.
+/// Sends `bytes` each way at the same time, and closes. Each end has received what the other has
+/// sent.
 fn exchange(lab: &mut Lab, key: Key, stream: TcpStream, bytes: usize) {
     let mut flow = Flow::new(key, bytes, 1);
     let content = Flow::new(key, bytes, 2).content;
@@ -133,8 +134,8 @@ fn both_ways_over_a_bad_wire() {
     }
 }
 
-/// Without timestamps, selective acknowledgements and window scaling, as this end and as the kernel wants it;
-/// segments of other sizes; either congestion control, paced and not.
+/// Without timestamps, selective acknowledgements and window scaling, as this end and as the kernel
+/// wants it; segments of other sizes; either congestion control, paced and not.
 #[test]
 fn with_options_on_and_off() {
     let default = Settings::default();

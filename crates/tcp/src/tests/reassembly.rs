@@ -1,5 +1,5 @@
-//! The receiving half against a byte array: segments of every place and length, in every order, overlapping,
-//! some with other bytes than those that came first.
+//! The receiving half against a byte array: segments of every place and length, in every order,
+//! overlapping, some with other bytes than those that came first.
 
 use proptest::prelude::*;
 

@@ -1,11 +1,12 @@
-//! Loss, windows and options: RFC 2018, 2883, 3042, 3168, 5681, 5682, 6298, 6582, 6937, 7323, 8201 and 8985.
+//! Loss, windows and options: RFC 2018, 2883, 3042, 3168, 5681, 5682, 6298, 6582, 6937, 7323, 8201
+//! and 8985.
 
 use super::script::begin::*;
 use super::script::cases;
 
 cases! {
-    /// RFC 6298, 2.1: "Until a round-trip time (RTT) measurement has been made for a segment sent between the
-    /// sender and receiver, the sender SHOULD set RTO <- 1 second".
+    /// RFC 6298, 2.1: "Until a round-trip time (RTT) measurement has been made for a segment sent
+    /// between the sender and receiver, the sender SHOULD set RTO <- 1 second".
     rto_of_a_syn: syn_sent() => "rto_ms 1000";
 
     /// RFC 6298, 2.2: "SRTT <- R, RTTVAR <- R/2, RTO <- SRTT + max (G, K*RTTVAR)".
@@ -14,8 +15,8 @@ cases! {
         > . 1:1(0) ack 1
         rtt_ms 100; rto_ms 300";
 
-    /// RFC 6298, 2.4: "Whenever RTO is computed, if it is less than 1 second, then the RTO SHOULD be rounded up
-    /// to 1 second": for who wants it.
+    /// RFC 6298, 2.4: "Whenever RTO is computed, if it is less than 1 second, then the RTO SHOULD
+    /// be rounded up to 1 second": for who wants it.
     rto_of_a_second: closed() => "
         set rto_min_ms=1000
         connect; > S 0:0(0)
@@ -25,8 +26,8 @@ cases! {
         > P. 1:11(10) ack 1
         +1.01 > P. 1:11(10) ack 1";
 
-    /// RFC 5681, 3.1: "upon a timeout [...] cwnd MUST be set to no more than the loss window, LW, which equals 1
-    /// full-sized segment", and slow start from there.
+    /// RFC 5681, 3.1: "upon a timeout [...] cwnd MUST be set to no more than the loss window, LW,
+    /// which equals 1 full-sized segment", and slow start from there.
     the_loss_window: established() => "
         send 4000
         > . 1:1001(1000) ack 1
@@ -44,9 +45,9 @@ cases! {
         < . 1:1(0) ack 4001
         recovery open";
 
-    /// RFC 6298, 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP implementation is
-    /// using an RTO less than 3 seconds, the RTO MUST be re-initialized to 3 seconds when data transmission
-    /// begins".
+    /// RFC 6298, 5.7: "If the timer expires awaiting the ACK of a SYN segment and the TCP
+    /// implementation is using an RTO less than 3 seconds, the RTO MUST be re-initialized to 3
+    /// seconds when data transmission begins".
     rto_after_a_lost_syn: syn_sent() => "
         +1 > S 0:0(0)
         < S. 0:0(0) ack 1 win 10000 <mss 1000>
@@ -63,8 +64,8 @@ cases! {
         < . 1:1(0) ack 11
         rto_ms 200; recovery open";
 
-    /// RFC 6298, 5.3: "When an ACK is received that acknowledges new data, restart the retransmission timer so
-    /// that it will expire after RTO seconds".
+    /// RFC 6298, 5.3: "When an ACK is received that acknowledges new data, restart the
+    /// retransmission timer so that it will expire after RTO seconds".
     rto_restarts_with_progress: established() => "
         send 2000
         > . 1:1001(1000) ack 1
@@ -81,8 +82,8 @@ cases! {
         +0.1 < . 1:1(0) ack 11
         rtt_ms 0";
 
-    /// RFC 5681, 3.2: "The TCP sender SHOULD use the "fast retransmit" algorithm [...] based on incoming
-    /// duplicate ACKs [...] three duplicate ACKs".
+    /// RFC 5681, 3.2: "The TCP sender SHOULD use the "fast retransmit" algorithm [...] based on
+    /// incoming duplicate ACKs [...] three duplicate ACKs".
     fast_retransmit_without_sack: established() => "
         send 5000
         > . 1:1001(1000) ack 1
@@ -112,8 +113,8 @@ cases! {
         < . 1:1(0) ack 5001
         recovery open";
 
-    /// RFC 5681, 2: a duplicate acknowledgement has "no data", and "the advertised window [...] equals the
-    /// advertised window in the last incoming acknowledgment".
+    /// RFC 5681, 2: a duplicate acknowledgement has "no data", and "the advertised window [...]
+    /// equals the advertised window in the last incoming acknowledgment".
     what_is_no_duplicate: established() => "
         send 3000
         > . 1:1001(1000) ack 1
@@ -122,7 +123,8 @@ cases! {
         < . 1:1(0) ack 1 win 9000; < . 1:1(0) ack 1 win 8000; < . 1:1(0) ack 1 win 7000
         recovery open; in_flight 3000";
 
-    /// RFC 8985, 6.2: with three segments selectively acknowledged there is no reordering to wait for.
+    /// RFC 8985, 6.2: with three segments selectively acknowledged there is no reordering to wait
+    /// for.
     rack_with_three_segments_sacked: established_with("sack", "mss 1000,sackOK") => "
         send 5000
         > . 1:1001(1000) ack 1
@@ -136,7 +138,8 @@ cases! {
         +0.1 < . 1:1(0) ack 5001
         recovery open; in_flight 0";
 
-    /// RFC 8985, 6.2, step 5: what was sent again and is lost again is found, too, by what was sent after it.
+    /// RFC 8985, 6.2, step 5: what was sent again and is lost again is found, too, by what was sent
+    /// after it.
     rack_finds_a_lost_retransmission: established_with("sack", "mss 1000,sackOK") => "
         send 8000
         > . 1:1001(1000) ack 1
@@ -171,8 +174,8 @@ cases! {
         < . 1:1(0) ack 4001
         recovery open";
 
-    /// RFC 8985, 6.2, step 4: one segment selectively acknowledged is waited for by a quarter of the lowest round
-    /// trip, since it may have overtaken the others.
+    /// RFC 8985, 6.2, step 4: one segment selectively acknowledged is waited for by a quarter of
+    /// the lowest round trip, since it may have overtaken the others.
     rack_waits_for_what_may_be_reordered: far_away() => "
         send 3000
         > . 1:1001(1000) ack 1
@@ -197,8 +200,8 @@ cases! {
         +0.01 < . 1:1(0) ack 3001 win 60000
         in_flight 0; window 10000";
 
-    /// RFC 8985, 7.3: "If an unsent segment exists AND the receive window allows new data to be sent: Transmit
-    /// the lowest-sequence unsent segment of up to SMSS".
+    /// RFC 8985, 7.3: "If an unsent segment exists AND the receive window allows new data to be
+    /// sent: Transmit the lowest-sequence unsent segment of up to SMSS".
     a_tail_loss_probe_of_new_data: far_away() => "
         send 12000
         > . 1:1001(1000) ack 1
@@ -225,7 +228,8 @@ cases! {
         +0.1 < . 1:1(0) ack 3001 win 60000
         window 10000";
 
-    /// The same: without one the probe has repaired a loss, of which congestion control has to hear.
+    /// The same: without one the probe has repaired a loss, of which congestion control has to
+    /// hear.
     a_tail_loss_probe_that_repairs: far_away() => "
         send 2000
         > . 1:1001(1000) ack 1
@@ -237,8 +241,8 @@ cases! {
         +0.1 < . 1:1(0) ack 3001 win 60000
         window 7000";
 
-    /// RFC 2018, 4: "The first SACK block MUST specify the contiguous block of data containing the segment which
-    /// triggered this ACK", then others, newest first.
+    /// RFC 2018, 4: "The first SACK block MUST specify the contiguous block of data containing the
+    /// segment which triggered this ACK", then others, newest first.
     sack_blocks_newest_first: established_with("sack", "mss 1000,sackOK") => "
         < . 1001:2001(1000) ack 1
         > . 1:1(0) ack 1 <sack 1001:2001>
@@ -258,7 +262,8 @@ cases! {
         < . 1001:2001(1000) ack 1
         > . 1:1(0) ack 1 <>";
 
-    /// RFC 2883, 4.1: "the first block of the SACK option contains the left edge and right edge of the duplicate".
+    /// RFC 2883, 4.1: "the first block of the SACK option contains the left edge and right edge of
+    /// the duplicate".
     a_duplicate_is_reported: established_with("sack", "mss 1000,sackOK") => "
         < . 1:1001(1000) ack 1
         < . 1001:2001(1000) ack 1
@@ -294,8 +299,9 @@ cases! {
         < . 1:1(0) ack 1 <sack 1002:2000 2500:2501>
         in_flight 3000";
 
-    /// RFC 2018, 8: a receiver may take back what it has acknowledged selectively. It has if the first segment
-    /// that is not acknowledged is such: after a timeout nothing that it has said of others counts.
+    /// RFC 2018, 8: a receiver may take back what it has acknowledged selectively. It has if the
+    /// first segment that is not acknowledged is such: after a timeout nothing that it has said of
+    /// others counts.
     what_is_taken_back_is_sent_again: established_with("sack", "mss 1000,sackOK") => "
         send 3000
         > . 1:1001(1000) ack 1
@@ -321,8 +327,9 @@ cases! {
         +0.2 > . 1001:2001(1000) ack 1
         in_flight 2000";
 
-    /// RFC 2018, 3: "the bytes just below the block, (Left Edge of Block - 1), [...] have not been received":
-    /// a block that begins where the acknowledgement ends says nothing. Found by fuzzing.
+    /// RFC 2018, 3: "the bytes just below the block, (Left Edge of Block - 1), [...] have not been
+    /// received": a block that begins where the acknowledgement ends says nothing. Found by
+    /// fuzzing.
     a_block_at_the_acknowledgement: established_with("sack", "mss 1000,sackOK") => "
         send 2000
         > . 1:1001(1000) ack 1
@@ -332,7 +339,8 @@ cases! {
         +0.2 > . 1:1001(1000) ack 1
         in_flight 2000";
 
-    /// RFC 7323, 2.2: "The window field in a segment where the SYN bit is set [...] MUST NOT be scaled".
+    /// RFC 7323, 2.2: "The window field in a segment where the SYN bit is set [...] MUST NOT be
+    /// scaled".
     windows_are_scaled: closed() => "
         set window_scaling; set buffer=1000000
         connect
@@ -351,8 +359,8 @@ cases! {
         < S. 0:0(0) ack 1 win 1000 <mss 1000>
         > . 1:1(0) ack 1 win 65535";
 
-    /// RFC 7323, 2.3: "If a Window Scale option is received with a shift.cnt value larger than 14, the TCP
-    /// SHOULD log the error but MUST use 14".
+    /// RFC 7323, 2.3: "If a Window Scale option is received with a shift.cnt value larger than 14,
+    /// the TCP SHOULD log the error but MUST use 14".
     a_scale_beyond_14: closed() => "
         set window_scaling
         connect
@@ -373,8 +381,8 @@ cases! {
         send 10
         > P. 1:11(10) ack 1 <TS val 1010 ecr 700>";
 
-    /// RFC 7323, 5.3, R1: "SEG.TSval < TS.Recent [...] then treat the arriving segment as not acceptable: Send an
-    /// acknowledgment in reply [...] and drop the segment".
+    /// RFC 7323, 5.3, R1: "SEG.TSval < TS.Recent [...] then treat the arriving segment as not
+    /// acceptable: Send an acknowledgment in reply [...] and drop the segment".
     paws: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         < . 1:11(10) ack 1 <TS val 200 ecr 0>
         +0.04 > . 1:1(0) ack 11 <TS val 1040 ecr 200>
@@ -387,7 +395,8 @@ cases! {
         < R. 1:1(0) ack 1 <TS val 50 ecr 0>
         state CLOSED";
 
-    /// RFC 7323, 3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment."
+    /// RFC 7323, 3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently
+    /// drop the segment."
     a_segment_without_its_timestamp: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         < . 1:11(10) ack 1
         unread 0";
@@ -405,7 +414,8 @@ cases! {
         < . 11:21(10) ack 1 <TS val 210 ecr 0>
         +0.04 > . 1:1(0) ack 21 <TS val 1040 ecr 200>";
 
-    /// RFC 7323, 4: with timestamps what was sent again is measured, too: SRTT is an eighth of 48 ms after this.
+    /// RFC 7323, 4: with timestamps what was sent again is measured, too: SRTT is an eighth of 48
+    /// ms after this.
     timestamps_measure_retransmissions: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         send 10
         > P. 1:11(10) ack 1 <TS val 1000 ecr 100>
@@ -478,8 +488,8 @@ cases! {
         send 10
         > [ect] PW. 2001:2011(10) ack 1";
 
-    /// RFC 3168, 6.1.5: "TCP packets carrying retransmitted data" are not ECN-capable; 6.1.4: nor is a pure
-    /// acknowledgement.
+    /// RFC 3168, 6.1.5: "TCP packets carrying retransmitted data" are not ECN-capable; 6.1.4: nor
+    /// is a pure acknowledgement.
     what_is_sent_again_is_not_ecn_capable: closed() => "
         set ecn
         connect
@@ -560,8 +570,8 @@ cases! {
         > P. 11001:12001(1000) ack 1
         window 12000";
 
-    /// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if the TCP has not
-    /// sent data in an interval exceeding the retransmission timeout".
+    /// RFC 5681, 4.1: "a TCP SHOULD set cwnd to no more than RW before beginning transmission if
+    /// the TCP has not sent data in an interval exceeding the retransmission timeout".
     the_restart_window: established() => "
         < . 1:1(0) ack 1 win 60000
         send 10000
@@ -583,7 +593,8 @@ cases! {
         +2 send 1000; > P. 11001:12001(1000) ack 1
         window 10000";
 
-    /// RFC 3042: "the sender [...] transmit a segment of new data upon the arrival of the first two duplicate ACKs".
+    /// RFC 3042: "the sender [...] transmit a segment of new data upon the arrival of the first two
+    /// duplicate ACKs".
     limited_transmit: established() => "
         < . 1:1(0) ack 1 win 60000
         send 10000
@@ -624,22 +635,24 @@ cases! {
         > . 1001:1001(0) ack 11
         unread 10";
 
-    /// Savage et al., "TCP congestion control with a misbehaving receiver": acknowledgements of what was not sent.
+    /// Savage et al., "TCP congestion control with a misbehaving receiver": acknowledgements of
+    /// what was not sent.
     optimistic_acknowledgements: established() => "
         send 1000; > P. 1:1001(1000) ack 1
         < . 1:1(0) ack 2001
         > . 1001:1001(0) ack 1
         in_flight 1000; window 10000";
 
-    /// The same: the window grows by bytes, however many acknowledgements they are split into (RFC 3465).
+    /// The same: the window grows by bytes, however many acknowledgements they are split into (RFC
+    /// 3465).
     split_acknowledgements: established() => "
         send 1000; > P. 1:1001(1000) ack 1
         < . 1:1(0) ack 101; < . 1:1(0) ack 201; < . 1:1(0) ack 301; < . 1:1(0) ack 401; < . 1:1(0) ack 501
         < . 1:1(0) ack 601; < . 1:1(0) ack 701; < . 1:1(0) ack 801; < . 1:1(0) ack 901; < . 1:1(0) ack 1001
         window 10000";
 
-    /// RFC 5682, 3.1: after a timeout and one acknowledgement "transmit up to two new [...] segments"; when the
-    /// next acknowledges what was sent once, "the timeout was spurious".
+    /// RFC 5682, 3.1: after a timeout and one acknowledgement "transmit up to two new [...]
+    /// segments"; when the next acknowledges what was sent once, "the timeout was spurious".
     f_rto_finds_a_timeout_that_was_for_nothing: established_with("sack", "mss 1000,sackOK") => "
         +0 send 3000
         > . 1:1001(1000) ack 1
@@ -671,7 +684,8 @@ cases! {
         < . 1:1(0) ack 3001
         recovery open";
 
-    /// RFC 3522, 3.2: an acknowledgement of a retransmission that echoes an older timestamp is of the original.
+    /// RFC 3522, 3.2: an acknowledgement of a retransmission that echoes an older timestamp is of
+    /// the original.
     timestamps_undo_a_retransmission_for_nothing: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         send 900
         > P. 1:901(900) ack 1

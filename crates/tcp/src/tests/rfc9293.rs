@@ -66,12 +66,13 @@ cases! {
         < R 1:1(0); < R. 1:1(0) ack 1";
 
     /// 3.10.7.2: "An incoming RST segment could not be valid since it could not have been sent in
-    /// response to anything sent by this incarnation of the connection. An incoming RST should be ignored."
+    /// response to anything sent by this incarnation of the connection. An incoming RST should be
+    /// ignored."
     listen_ignores_a_reset: listening() => "
         < R 0:0(0); < R. 0:0(0) ack 5; < SR 0:0(0)";
 
-    /// 3.10.7.2: "Any acknowledgment is bad if it arrives on a connection still in the LISTEN state. An
-    /// acceptable reset segment should be formed for any arriving ACK-bearing segment."
+    /// 3.10.7.2: "Any acknowledgment is bad if it arrives on a connection still in the LISTEN
+    /// state. An acceptable reset segment should be formed for any arriving ACK-bearing segment."
     listen_resets_an_ack: listening() => "
         < . 1:1(0) ack 99
         > R 99:99(0)
@@ -79,13 +80,13 @@ cases! {
         < F. 1:1(0) ack 97; > R 97:97(0)
         < S. 1:1(0) ack 96; > R 96:96(0)";
 
-    /// 3.10.7.2: "Any other control or data-bearing segment (not containing SYN) must have an ACK and thus
-    /// would have been discarded by the ACK processing in the second step".
+    /// 3.10.7.2: "Any other control or data-bearing segment (not containing SYN) must have an ACK
+    /// and thus would have been discarded by the ACK processing in the second step".
     listen_ignores_what_is_neither: listening() => "
         < F 0:0(0); < 0 0:10(10); < P 0:10(10); half_open 0" ;
 
-    /// 3.10.7.3: "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set, if so
-    /// drop the segment and return) <SEQ=SEG.ACK><CTL=RST>".
+    /// 3.10.7.3: "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set,
+    /// if so drop the segment and return) <SEQ=SEG.ACK><CTL=RST>".
     syn_sent_resets_a_wrong_ack: syn_sent() => "
         < . 0:0(0) ack 0; > R 0:0(0)
         < . 0:0(0) ack 2; > R 2:2(0)
@@ -95,8 +96,8 @@ cases! {
         < R. 0:0(0) ack 0
         state SYN-SENT";
 
-    /// 3.10.7.3: "If the ACK was acceptable, then signal to the user "error: connection reset", drop the
-    /// segment, enter CLOSED state".
+    /// 3.10.7.3: "If the ACK was acceptable, then signal to the user "error: connection reset",
+    /// drop the segment, enter CLOSED state".
     syn_sent_is_refused: syn_sent() => "
         < R. 0:0(0) ack 1
         state CLOSED; end Refused";
@@ -105,7 +106,8 @@ cases! {
     syn_sent_ignores_a_reset_without_ack: syn_sent() => "
         < R 0:0(0); state SYN-SENT";
 
-    /// 3.10.7.3: "Fifth, if neither of the SYN or RST bits is set, then drop the segment and return."
+    /// 3.10.7.3: "Fifth, if neither of the SYN or RST bits is set, then drop the segment and
+    /// return."
     syn_sent_ignores_what_has_no_syn: syn_sent() => "
         < . 0:0(0) ack 1; < P. 0:10(10) ack 1; < F. 0:0(0) ack 1; < 0 0:0(0); state SYN-SENT";
 
@@ -160,16 +162,16 @@ cases! {
         < . 1:1(0) ack 1
         accept; state ESTAB";
 
-    /// 3.10.7.4: in SYN-RECEIVED, "If the connection was initiated with a passive OPEN, then return this
-    /// connection to the LISTEN state and return"; then the SYN is a new one.
+    /// 3.10.7.4: in SYN-RECEIVED, "If the connection was initiated with a passive OPEN, then return
+    /// this connection to the LISTEN state and return"; then the SYN is a new one.
     another_syn_begins_anew: half_open() => "
         < S 500:500(0) win 10000 <mss 1000>
         > S. 0:0(0) ack 501
         < . 501:501(0) ack 1
         accept; state ESTAB";
 
-    /// 3.10.7.4: "If the segment acknowledgment is not acceptable, form a reset segment <SEQ=SEG.ACK><CTL=RST>
-    /// and send it."
+    /// 3.10.7.4: "If the segment acknowledgment is not acceptable, form a reset segment
+    /// <SEQ=SEG.ACK><CTL=RST> and send it."
     half_open_resets_a_wrong_ack: half_open() => "
         < . 1:1(0) ack 7
         > R 7:7(0)
@@ -190,7 +192,8 @@ cases! {
         < . 1:1(0) ack 1
         > R 1:1(0)";
 
-    /// 3.10.7.4: "If this connection was initiated with an active OPEN [...] then the connection was refused".
+    /// 3.10.7.4: "If this connection was initiated with an active OPEN [...] then the connection
+    /// was refused".
     syn_received_is_refused: syn_received() => "
         < R 1:1(0)
         state CLOSED; end Refused";
@@ -207,7 +210,8 @@ cases! {
         > . 1:1(0) ack 12
         accept; state CLOSE-WAIT; recv 10";
 
-    /// 3.10.7.4: a FIN without an ACK is dropped: "if the ACK bit is off, drop the segment and return".
+    /// 3.10.7.4: a FIN without an ACK is dropped: "if the ACK bit is off, drop the segment and
+    /// return".
     established_ignores_what_has_no_ack: established() => "
         < 0 1:11(10); < F 1:1(0); < P 1:11(10); state ESTAB; unread 0";
 
@@ -218,7 +222,8 @@ cases! {
         > . 1:1(0) ack 2001
         recv 2000";
 
-    /// 3.4: "Segments with higher beginning sequence numbers SHOULD be held for later processing" (SHLD-31).
+    /// 3.4: "Segments with higher beginning sequence numbers SHOULD be held for later processing"
+    /// (SHLD-31).
     data_out_of_order_is_kept: established() => "
         < . 1001:2001(1000) ack 1
         > . 1:1(0) ack 1
@@ -242,7 +247,8 @@ cases! {
         > . 1:1(0) ack 1501
         recv 1500";
 
-    /// 3.10.7.4: "If an incoming segment is not acceptable, an acknowledgment should be sent in reply".
+    /// 3.10.7.4: "If an incoming segment is not acceptable, an acknowledgment should be sent in
+    /// reply".
     data_all_of_which_is_old_is_acknowledged_again: established() => "
         < . 1:1001(1000) ack 1
         +0.04 > . 1:1(0) ack 1001
@@ -257,8 +263,8 @@ cases! {
         > . 1:1(0) ack 1
         unread 0";
 
-    /// 3.8.6.1 and 3.10.7.4: "If the RCV.WND is zero, no segments will be acceptable, but special allowance
-    /// should be made to accept valid ACKs, URGs, and RSTs."
+    /// 3.8.6.1 and 3.10.7.4: "If the RCV.WND is zero, no segments will be acceptable, but special
+    /// allowance should be made to accept valid ACKs, URGs, and RSTs."
     a_zero_window_takes_acknowledgements: established() => "
         send 10
         > P. 1:11(10) ack 1
@@ -277,7 +283,8 @@ cases! {
         < . 10001:10002(1) ack 1
         > . 1:1(0) ack 10001 win 0";
 
-    /// 3.10.7.4: "ESTABLISHED [...] If the FIN bit is set, signal the user "connection closing"", CLOSE-WAIT.
+    /// 3.10.7.4: "ESTABLISHED [...] If the FIN bit is set, signal the user "connection closing"",
+    /// CLOSE-WAIT.
     fin_in_established: established() => "
         < F. 1:1(0) ack 1
         > . 1:1(0) ack 2
@@ -331,14 +338,15 @@ cases! {
         < . 2:2(0) ack 2
         state TIME-WAIT; end Orderly";
 
-    /// 3.10.7.4, FIN-WAIT-1: "If our FIN has been ACKed (perhaps in this segment), then enter TIME-WAIT".
+    /// 3.10.7.4, FIN-WAIT-1: "If our FIN has been ACKed (perhaps in this segment), then enter
+    /// TIME-WAIT".
     fin_that_acknowledges_the_own: fin_wait_1() => "
         < F. 1:1(0) ack 2
         > . 2:2(0) ack 2
         state TIME-WAIT";
 
-    /// 3.6: half-close: "the user who CLOSEs may continue to RECEIVE until the TCP receiver is told that
-    /// the remote peer has CLOSED also".
+    /// 3.6: half-close: "the user who CLOSEs may continue to RECEIVE until the TCP receiver is told
+    /// that the remote peer has CLOSED also".
     half_close_still_receives: fin_wait_2() => "
         < . 1:1001(1000) ack 2
         < . 1001:2001(1000) ack 2
@@ -388,8 +396,8 @@ cases! {
         > R. 11:11(0) ack 1
         state CLOSED; end Aborted";
 
-    /// 3.10.7.4: CLOSE-WAIT and later: "This should not occur since a FIN has been received from the
-    /// remote side. Ignore the segment text."
+    /// 3.10.7.4: CLOSE-WAIT and later: "This should not occur since a FIN has been received from
+    /// the remote side. Ignore the segment text."
     data_after_the_fin_is_ignored: close_wait() => "
         < . 2:12(10) ack 1
         > . 1:1(0) ack 2
@@ -413,8 +421,8 @@ cases! {
         > . 2:2(0) ack 2
         state LAST-ACK";
 
-    /// 3.10.7.4: TIME-WAIT: "The only thing that can arrive in this state is a retransmission of the remote
-    /// FIN. Acknowledge it, and restart the 2 MSL timeout."
+    /// 3.10.7.4: TIME-WAIT: "The only thing that can arrive in this state is a retransmission of
+    /// the remote FIN. Acknowledge it, and restart the 2 MSL timeout."
     the_fin_again_in_time_wait: time_wait() => "
         +50 < F. 1:1(0) ack 2
         > . 2:2(0) ack 2
@@ -424,8 +432,9 @@ cases! {
     /// 3.4.2: TIME-WAIT ends by itself.
     time_wait_ends: time_wait() => "+59; waiting 1; +2; waiting 0";
 
-    /// 3.6.1 (MAY-2): a new SYN "may accept a new SYN from the remote TCP endpoint to reopen the connection
-    /// directly from TIME-WAIT", if its number "is larger than the largest sequence number it used".
+    /// 3.6.1 (MAY-2): a new SYN "may accept a new SYN from the remote TCP endpoint to reopen the
+    /// connection directly from TIME-WAIT", if its number "is larger than the largest sequence
+    /// number it used".
     a_new_syn_reopens_from_time_wait: listening() => "
         < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1; accept
         shutdown; > F. 1:1(0) ack 1
@@ -454,16 +463,16 @@ cases! {
     fin_wait_2_of_a_half_closed_connection_lasts: fin_wait_2() => "
         +3600; state FIN-WAIT-2";
 
-    /// 3.7.1: "If an MSS Option is not received at connection setup, TCP implementations MUST assume a default
-    /// send MSS of 536".
+    /// 3.7.1: "If an MSS Option is not received at connection setup, TCP implementations MUST
+    /// assume a default send MSS of 536".
     without_an_mss_option: listening() => "
         < S 0:0(0) win 10000
         > S. 0:0(0) ack 1
         < . 1:1(0) ack 1
         accept; segment 536";
 
-    /// 3.7.1: "The maximum size of a segment that a TCP endpoint really sends [...] MUST be the smaller of
-    /// the send MSS [...] and the largest transmission size permitted by the IP layer".
+    /// 3.7.1: "The maximum size of a segment that a TCP endpoint really sends [...] MUST be the
+    /// smaller of the send MSS [...] and the largest transmission size permitted by the IP layer".
     an_mss_beyond_the_mtu: listening() => "
         < S 0:0(0) win 10000 <mss 9000>
         > S. 0:0(0) ack 1
@@ -486,8 +495,8 @@ cases! {
         < . 1:1(0) ack 1
         accept; segment 64";
 
-    /// 3.7.4: Nagle: "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending TCP
-    /// endpoint buffers all user data".
+    /// 3.7.4: Nagle: "If there is unacknowledged data (i.e., SND.NXT > SND.UNA), then the sending
+    /// TCP endpoint buffers all user data".
     nagle: established() => "
         send 10
         > P. 1:11(10) ack 1
@@ -504,7 +513,8 @@ cases! {
         < . 1:1(0) ack 1011
         > P. 1011:1511(500) ack 1";
 
-    /// 3.7.4: "A TCP implementation MUST allow an application to disable the Nagle algorithm" (MUST-17).
+    /// 3.7.4: "A TCP implementation MUST allow an application to disable the Nagle algorithm"
+    /// (MUST-17).
     no_delay: established() => "
         set no_delay
         send 10; > P. 1:11(10) ack 1
@@ -521,7 +531,8 @@ cases! {
         < . 1:1(0) ack 1001
         > P. 1001:1021(20) ack 1";
 
-    /// 3.8.6.3: "an ACK SHOULD be generated for at least every second full-sized segment or 2*RMSS bytes".
+    /// 3.8.6.3: "an ACK SHOULD be generated for at least every second full-sized segment or 2*RMSS
+    /// bytes".
     every_second_segment_is_acknowledged: established() => "
         < . 1:1001(1000) ack 1
         < . 1001:2001(1000) ack 1
@@ -542,8 +553,8 @@ cases! {
         > P. 1:11(10) ack 11
         +0.1";
 
-    /// 3.8.6: "a shrinking window": SHLD-14, MUST-34: "A sending TCP peer MUST be robust against window
-    /// shrinking".
+    /// 3.8.6: "a shrinking window": SHLD-14, MUST-34: "A sending TCP peer MUST be robust against
+    /// window shrinking".
     a_window_that_shrinks: established() => "
         send 3000
         > . 1:1001(1000) ack 1
@@ -564,8 +575,9 @@ cases! {
         < . 1:1(0) ack 2001 win 1500
         > P. 2001:3001(1000) ack 1";
 
-    /// 3.8.6.1: "The transmitting host SHOULD send the first zero-window probe when a zero window has
-    /// existed for the retransmission timeout period, and SHOULD increase exponentially the interval".
+    /// 3.8.6.1: "The transmitting host SHOULD send the first zero-window probe when a zero window
+    /// has existed for the retransmission timeout period, and SHOULD increase exponentially the
+    /// interval".
     a_zero_window_is_probed: established() => "
         < . 1:1(0) ack 1 win 0
         send 100
@@ -587,7 +599,8 @@ cases! {
         < . 1:1(0) ack 3 win 10000
         > P. 3:101(98) ack 1";
 
-    /// 3.8.6.2.1: "the sender's SWS avoidance algorithm": a small part of a window is not filled at once.
+    /// 3.8.6.2.1: "the sender's SWS avoidance algorithm": a small part of a window is not filled at
+    /// once.
     silly_windows_are_not_filled: established() => "
         < . 1:1(0) ack 1 win 100
         send 3000
@@ -598,7 +611,8 @@ cases! {
         < . 1:1(0) ack 2101 win 10000
         > P. 2101:3001(900) ack 1";
 
-    /// 3.8.6.2.2: "the receiver's SWS avoidance": the right edge moves by a segment or half of the buffer.
+    /// 3.8.6.2.2: "the receiver's SWS avoidance": the right edge moves by a segment or half of the
+    /// buffer.
     silly_windows_are_not_offered: established() => "
         < . 1:5001(5000) ack 1
         > . 1:1(0) ack 5001 win 5000
@@ -611,15 +625,15 @@ cases! {
         release 4900
         > . 1:1(0) ack 10001 win 5000";
 
-    /// 3.8.5: urgent data: "A TCP implementation MUST support a sequence of urgent data of any length"; its
-    /// bytes stay in the stream (RFC 6093, section 6).
+    /// 3.8.5: urgent data: "A TCP implementation MUST support a sequence of urgent data of any
+    /// length"; its bytes stay in the stream (RFC 6093, section 6).
     urgent_data_stays_in_the_stream: established() => "
         < PU. 1:11(10) ack 1 urg 5
         +0.04 > . 1:1(0) ack 11
         recv 10";
 
-    /// 3.8.4: "Keep-alive packets MUST only be sent when no sent data is outstanding, and no data or
-    /// acknowledgment packets have been received for the connection within an interval".
+    /// 3.8.4: "Keep-alive packets MUST only be sent when no sent data is outstanding, and no data
+    /// or acknowledgment packets have been received for the connection within an interval".
     keep_alive: established_with("keep_alive_s=60", "mss 1000") => "
         +60 > . 0:0(0) ack 1
         < . 1:1(0) ack 1
@@ -639,8 +653,8 @@ cases! {
         < . 0:1(1) ack 1
         > . 1:1(0) ack 1";
 
-    /// 3.8.3: R2: "When the number of transmissions of the same segment reaches a threshold R2 [...] close
-    /// the connection".
+    /// 3.8.3: R2: "When the number of transmissions of the same segment reaches a threshold R2
+    /// [...] close the connection".
     a_peer_that_is_gone: established() => "
         set retries=3
         send 10
@@ -651,7 +665,8 @@ cases! {
         +1.7
         state CLOSED; end TimedOut";
 
-    /// 3.8.6.1: "the sending TCP peer MUST allow the connection to stay open" while the peer answers probes.
+    /// 3.8.6.1: "the sending TCP peer MUST allow the connection to stay open" while the peer
+    /// answers probes.
     probing_goes_on_without_end: established() => "
         set retries=3
         < . 1:1(0) ack 1 win 0
@@ -681,8 +696,9 @@ cases! {
         icmp refused seq 0
         state CLOSED; end Refused";
 
-    /// 3.1: the data offset says where data begins, with options that nobody knows; tolerated here by a
-    /// later segment with an MSS (3.2: options may come "in a SYN" only, and are ignored elsewhere).
+    /// 3.1: the data offset says where data begins, with options that nobody knows; tolerated here
+    /// by a later segment with an MSS (3.2: options may come "in a SYN" only, and are ignored
+    /// elsewhere).
     options_out_of_place_are_ignored: established() => "
         < . 1:11(10) ack 1 <mss 100,wscale 3,sackOK>
         +0.04 > . 1:1(0) ack 11
@@ -694,8 +710,8 @@ cases! {
         unlisten
         > R. 1:1(0) ack 1";
 
-    /// RFC 6191, 2: a SYN with a later timestamp than the last reopens, though its number is lower; one with an
-    /// older one does not.
+    /// RFC 6191, 2: a SYN with a later timestamp than the last reopens, though its number is lower;
+    /// one with an older one does not.
     a_later_timestamp_reopens_from_time_wait: listening() => "
         unlisten; set timestamps; listen
         < S 0:0(0) win 10000 <mss 1000,TS val 100 ecr 0>
@@ -710,8 +726,8 @@ cases! {
         > S. 1048578:1048578(0) ack 1
         waiting 0";
 
-    /// 3.10.7.2: data that comes with a SYN is not taken before its sender has shown that it is there; it is not
-    /// acknowledged and comes again.
+    /// 3.10.7.2: data that comes with a SYN is not taken before its sender has shown that it is
+    /// there; it is not acknowledged and comes again.
     data_with_a_syn_comes_again: listening() => "
         < S 0:10(10) win 10000 <mss 1000>
         > S. 0:0(0) ack 1
@@ -750,7 +766,8 @@ cases! {
         > . 2:2(0) ack 12
         state TIME-WAIT; recv 10";
 
-    /// RFC 5961, 7, and RFC 9293, 3.10.7.4: in TIME-WAIT what is old is acknowledged, and not without end.
+    /// RFC 5961, 7, and RFC 9293, 3.10.7.4: in TIME-WAIT what is old is acknowledged, and not
+    /// without end.
     time_wait_answers_rarely: time_wait() => "
         < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
         < . 100:200(100) ack 2; > . 2:2(0) ack 2; < . 100:200(100) ack 2; > . 2:2(0) ack 2
@@ -790,8 +807,8 @@ fn states() -> [BeginState; 7] {
     ]
 }
 
-/// Plays `script` in every state, with `S` for this end's next number, `A` for what acknowledges nothing
-/// new, `N` for the peer's next number, and arithmetic on it as `{N+3}`.
+/// Plays `script` in every state, with `S` for this end's next number, `A` for what acknowledges
+/// nothing new, `N` for the peer's next number, and arithmetic on it as `{N+3}`.
 fn in_every_state(script: &str) {
     states().into_iter().for_each(|(name, ..)| in_state(name, script));
 }
@@ -812,8 +829,8 @@ fn in_state(state: &str, script: &str) {
     }
 }
 
-/// RFC 5961, 3.2: "If the RST bit is set and the sequence number is outside the current receive window,
-/// silently drop the segment."
+/// RFC 5961, 3.2: "If the RST bit is set and the sequence number is outside the current receive
+/// window, silently drop the segment."
 #[test]
 fn reset_outside_of_the_window_in_every_state() {
     in_every_state(
@@ -821,17 +838,17 @@ fn reset_outside_of_the_window_in_every_state() {
     );
 }
 
-/// RFC 5961, 3.2: "If the RST bit is set and the sequence number exactly matches the next expected sequence
-/// number (RCV.NXT), then TCP endpoints MUST reset the connection".
+/// RFC 5961, 3.2: "If the RST bit is set and the sequence number exactly matches the next expected
+/// sequence number (RCV.NXT), then TCP endpoints MUST reset the connection".
 #[test]
 fn reset_at_the_left_edge_in_every_state() {
     in_every_state("< R {N+0}:{N+0}(0); state CLOSED");
     in_every_state("< R. {N+0}:{N+0}(0) ack {A}; state CLOSED");
 }
 
-/// RFC 5961, 3.2: "If the RST bit is set and the sequence number does not exactly match the next expected
-/// sequence value, yet is within the current receive window, TCP endpoints MUST send an acknowledgment
-/// (challenge ACK)."
+/// RFC 5961, 3.2: "If the RST bit is set and the sequence number does not exactly match the next
+/// expected sequence value, yet is within the current receive window, TCP endpoints MUST send an
+/// acknowledgment (challenge ACK)."
 #[test]
 fn reset_inside_of_the_window_in_every_state() {
     in_every_state("< R {N+1}:{N+1}(0); > . {S}:{S}(0) ack {N}; state STATE");
@@ -839,8 +856,8 @@ fn reset_inside_of_the_window_in_every_state() {
     in_every_state("< R {N+9998}:{N+9998}(0); > . {S}:{S}(0) ack {N}; state STATE");
 }
 
-/// RFC 5961, 4.2: "If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK (also
-/// referred to as challenge ACK) to the remote peer".
+/// RFC 5961, 4.2: "If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK
+/// (also referred to as challenge ACK) to the remote peer".
 #[test]
 fn syn_anywhere_in_every_state() {
     in_every_state("< S {N+0}:{N+0}(0); > . {S}:{S}(0) ack {N}; state STATE");
@@ -849,7 +866,8 @@ fn syn_anywhere_in_every_state() {
     in_every_state("< S. {N+50}:{N+50}(0) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
 }
 
-/// RFC 5961, 5.2: an acknowledgement of what has not been sent: "MUST be discarded and an ACK sent back".
+/// RFC 5961, 5.2: an acknowledgement of what has not been sent: "MUST be discarded and an ACK sent
+/// back".
 #[test]
 fn an_acknowledgement_of_the_future_in_every_synchronized_state() {
     for (name, begin, own, peer) in states().into_iter().filter(|state| state.0 != "SYN-RECV") {
@@ -890,8 +908,8 @@ fn in_every_state_after_its_fin(script: &str) {
     }
 }
 
-/// 3.10.7.4: "Once in the ESTABLISHED state, it is possible to deliver segment data to user RECEIVE buffers",
-/// and in FIN-WAIT-1 and FIN-WAIT-2.
+/// 3.10.7.4: "Once in the ESTABLISHED state, it is possible to deliver segment data to user RECEIVE
+/// buffers", and in FIN-WAIT-1 and FIN-WAIT-2.
 #[test]
 fn data_at_the_left_edge_in_every_receiving_state() {
     in_every_receiving_state(
@@ -934,8 +952,8 @@ fn a_fin_inside_of_the_window_in_every_receiving_state() {
     in_every_receiving_state("< F. {N+50}:1(0) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
 }
 
-/// 3.10.7.4: "This should not occur since a FIN has been received from the remote side. Ignore the segment
-/// text."
+/// 3.10.7.4: "This should not occur since a FIN has been received from the remote side. Ignore the
+/// segment text."
 #[test]
 fn data_in_every_state_after_the_fin() {
     in_every_state_after_its_fin("< . {N+0}:1(10) ack {A}; > . {S}:{S}(0) ack {N}; state STATE");
@@ -950,7 +968,8 @@ fn an_old_acknowledgement_in_every_synchronized_state() {
     }
 }
 
-/// 3.10.7.4: the peer's last segment again is "an acknowledgment [...] sent in reply", in every state.
+/// 3.10.7.4: the peer's last segment again is "an acknowledgment [...] sent in reply", in every
+/// state.
 #[test]
 fn what_came_already_in_every_receiving_state() {
     in_every_receiving_state(

@@ -1,5 +1,5 @@
-//! Stacks that are saved and restored in the middle of everything, and saved states that somebody has
-//! tampered with.
+//! Stacks that are saved and restored in the middle of everything, and saved states that somebody
+//! has tampered with.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -27,8 +27,8 @@ fn without_windows(mut saved: Saved) -> Saved {
     saved
 }
 
-/// Streams both ways, over links of all kinds, arrive whole however often either end is saved and restored
-/// on the way, from the first SYN to the last FIN; and all memory comes back.
+/// Streams both ways, over links of all kinds, arrive whole however often either end is saved and
+/// restored on the way, from the first SYN to the last FIN; and all memory comes back.
 #[test]
 fn streams_survive_a_hundred_restores() {
     for seed in 0..30 {

@@ -1,5 +1,5 @@
-//! The books of what is outstanding, against a list of segments: whatever is acknowledged, lost and sent
-//! again in whatever order, each byte is in one of them.
+//! The books of what is outstanding, against a list of segments: whatever is acknowledged, lost and
+//! sent again in whatever order, each byte is in one of them.
 
 use clearway_base::{MILLISECOND, Time};
 use proptest::prelude::*;

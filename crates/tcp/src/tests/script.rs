@@ -15,7 +15,8 @@
 //! window 10000                        the congestion window in bytes
 //! ```
 //!
-//! Every segment that leaves has to stand in the script. `//` begins a comment; `;` ends a line, too.
+//! Every segment that leaves has to stand in the script. `//` begins a comment; `;` ends a line,
+//! too.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -504,8 +505,8 @@ macro_rules! cases {
 
 pub(super) use cases;
 
-/// Stacks in each state, with a peer whose next number is 1 and to which nothing is owed. The peer's
-/// window is 10000, segments have 1000 bytes.
+/// Stacks in each state, with a peer whose next number is 1 and to which nothing is owed. The
+/// peer's window is 10000, segments have 1000 bytes.
 pub(super) mod begin {
     use super::Script;
 
@@ -553,7 +554,8 @@ pub(super) mod begin {
         ))
     }
 
-    /// Over a path of 100 ms, with selective acknowledgements and a window of 60000; this end has connected.
+    /// Over a path of 100 ms, with selective acknowledgements and a window of 60000; this end has
+    /// connected.
     pub(in crate::tests) fn far_away() -> Script {
         Script::new().play(
             "set sack; connect

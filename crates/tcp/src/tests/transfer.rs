@@ -1,5 +1,5 @@
-//! Streams both ways over links of all kinds: every byte arrives, once, in its place, and all memory comes
-//! back.
+//! Streams both ways over links of all kinds: every byte arrives, once, in its place, and all
+//! memory comes back.
 
 use clearway_base::{MILLISECOND, Random, SECOND};
 
@@ -23,8 +23,8 @@ impl Flow {
         Self { key, content, given: 0, received: Vec::new(), is_shut: false, is_finished: false }
     }
 
-    /// Gives what there is room for, in pieces of all sizes, and closes behind the last; takes what has
-    /// come, or, if `slow`, does so now and then.
+    /// Gives what there is room for, in pieces of all sizes, and closes behind the last; takes what
+    /// has come, or, if `slow`, does so now and then.
     pub(super) fn serve(&mut self, host: &mut Host, random: &mut Random, slow: bool) {
         let key = self.key;
         while let Some(extent) = host.stack.pop_sent(key) {
@@ -192,8 +192,8 @@ fn over_links_with_faults() {
     }
 }
 
-/// A path of 40 ms there and back that carries 12.5 MB/s has half a megabyte under way. The buffer grows
-/// to what that takes, and no further.
+/// A path of 40 ms there and back that carries 12.5 MB/s has half a megabyte under way. The buffer
+/// grows to what that takes, and no further.
 #[test]
 fn the_receive_buffer_grows_with_the_path() {
     let faults = Faults { delay_ns: 20 * MILLISECOND, bytes_per_ms: 12_500, ..Faults::default() };

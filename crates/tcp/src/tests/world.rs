@@ -1,5 +1,5 @@
-//! Hosts whose memory is plain arrays, and a link between two that loses, delays, repeats and swaps what
-//! it carries, the same way for the same seed.
+//! Hosts whose memory is plain arrays, and a link between two that loses, delays, repeats and swaps
+//! what it carries, the same way for the same seed.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

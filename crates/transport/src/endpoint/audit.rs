@@ -1,4 +1,5 @@
-//! Whether the books of an endpoint agree with each other: for tests and for the simulator, after any call.
+//! Whether the books of an endpoint agree with each other: for tests and for the simulator, after
+//! any call.
 
 use clearway_base::Time;
 
@@ -6,8 +7,8 @@ use super::Endpoint;
 use super::table::Slot;
 
 impl Endpoint {
-    /// Finds what does not add up: places for flows that are neither taken nor free, flows that nobody will
-    /// look at again.
+    /// Finds what does not add up: places for flows that are neither taken nor free, flows that
+    /// nobody will look at again.
     ///
     /// # Errors
     /// What is wrong, in words.

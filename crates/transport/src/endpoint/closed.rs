@@ -1,13 +1,14 @@
-//! Flows that have ended in good order and are forgotten but for that. A peer whose last acknowledgement was
-//! lost for longer than its flow was kept here is told so when it asks again; it would take a plain
-//! reset for the loss of what it sent. The oldest are dropped when there are too many.
+//! Flows that have ended in good order and are forgotten but for that. A peer whose last
+//! acknowledgement was lost for longer than its flow was kept here is told so when it asks again;
+//! it would take a plain reset for the loss of what it sent. The oldest are dropped when there are
+//! too many.
 
 use std::collections::{HashSet, VecDeque};
 
 use super::table::Keyed;
 
-/// So many flows are remembered, at 18 bytes or so: for 30 s, which is as long as a peer asks (`idle_timeout_ns`), if no
-/// more than 2,000 end per second.
+/// So many flows are remembered, at 18 bytes or so: for 30 s, which is as long as a peer asks
+/// (`idle_timeout_ns`), if no more than 2,000 end per second.
 const CLOSED_MAX: usize = 1 << 16;
 
 /// The ids that we gave to such flows.

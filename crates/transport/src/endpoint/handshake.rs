@@ -101,8 +101,8 @@ impl Endpoint {
         true
     }
 
-    /// A reset is shorter than the syn, and the client has to have seen that to believe it, so there
-    /// is no need of a cookie.
+    /// A reset is shorter than the syn, and the client has to have seen that to believe it, so
+    /// there is no need of a cookie.
     fn refuse(&mut self, now: Time, between: Addresses, token: u64, syn: &Syn<'_>) {
         self.counters.dropped_refused += 1;
         let reset = Reset { reason: Reason::Refused.code(), quoted_flow: 0 };

@@ -10,13 +10,13 @@ use super::Endpoint;
 /// The headers of IP and UDP.
 const HEADERS_V4: u32 = 20 + 8;
 const HEADERS_V6: u32 = 40 + 8;
-/// RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets or
-/// greater."
+/// RFC 8200, section 5: "IPv6 requires that every link in the Internet have an MTU of 1280 octets
+/// or greater."
 const MTU_MIN_V6: u32 = 1280;
 
 impl Endpoint {
-    /// The own link takes UDP payloads of up to `bytes` from now on. New flows announce that, and those
-    /// that there are send nothing larger.
+    /// The own link takes UDP payloads of up to `bytes` from now on. New flows announce that, and
+    /// those that there are send nothing larger.
     pub fn set_packet_bytes_max(&mut self, now: Time, bytes: u16) {
         self.config.packet_bytes_max = bytes;
         for slot in 0..self.slots.len() {
@@ -27,11 +27,11 @@ impl Endpoint {
         }
     }
 
-    /// Takes an ICMP message that says that a UDP payload of ours to `peer`, of which `quote` is the
-    /// beginning, was in an IP packet of more than `mtu` bytes and did not pass; an `mtu` of 0 is not known (RFC 1191,
-    /// section 5). It is believed if it quotes the number of a packet that is in flight and that is
-    /// larger (RFC 8899, section 4.6.1); routers that quote less than our header are not
-    /// believed, and their black holes are found by the losses.
+    /// Takes an ICMP message that says that a UDP payload of ours to `peer`, of which `quote` is
+    /// the beginning, was in an IP packet of more than `mtu` bytes and did not pass; an `mtu` of 0
+    /// is not known (RFC 1191, section 5). It is believed if it quotes the number of a packet that
+    /// is in flight and that is larger (RFC 8899, section 4.6.1); routers that quote less than our
+    /// header are not believed, and their black holes are found by the losses.
     pub fn handle_packet_too_big(&mut self, now: Time, peer: SocketAddr, quote: &[u8], mtu: u32) {
         let quoted = Packet::new(quote).ok();
         let data = quoted.filter(|packet| packet.type_octet() == PacketType::Data as u8);

@@ -25,8 +25,9 @@ pub enum Arrival {
 
 impl Endpoint {
     /// Takes the payload of a UDP datagram that came from `source` to the own address
-    /// `destination`, in the way that `arrival` says, in an IP packet that said `ecn`. True if something is
-    /// to be sent to where it came from, by the way that it came: an answer, or what a new flow begins with.
+    /// `destination`, in the way that `arrival` says, in an IP packet that said `ecn`. True if
+    /// something is to be sent to where it came from, by the way that it came: an answer, or what a
+    /// new flow begins with.
     #[expect(clippy::too_many_arguments, reason = "all that is known of a datagram, and the app")]
     pub fn handle_datagram(
         &mut self,

@@ -126,8 +126,8 @@ impl Endpoint {
         self.reply(now, Addresses { local, peer: between.daemon() }, bytes);
     }
 
-    /// Answers take another way each time: one that goes to the wrong engine of the peer, and is not
-    /// passed on, is not repeated on the same way.
+    /// Answers take another way each time: one that goes to the wrong engine of the peer, and is
+    /// not passed on, is not repeated on the same way.
     fn random_port(&mut self) -> u16 {
         SOURCE_PORT_MIN | self.secrets.next() as u16
     }
@@ -144,7 +144,8 @@ impl Endpoint {
         self.replies.push_back(Reply { between, bytes });
     }
 
-    /// Queues the last packet of a flow, which is no answer to a stranger: there may be as many as flows.
+    /// Queues the last packet of a flow, which is no answer to a stranger: there may be as many as
+    /// flows.
     pub(super) fn say(&mut self, between: Addresses, bytes: Vec<u8>) {
         if self.farewells.len() < self.config.flows_max as usize {
             self.farewells.push_back(Reply { between, bytes });

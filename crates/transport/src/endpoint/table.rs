@@ -12,12 +12,13 @@ use super::{ENGINE_BITS, Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
 use crate::app::{App, Reason};
 use crate::flow::{Flow, Outcome};
 
-/// Timers that are handled in one call, so that flows which all lose their peer at once take turns with
-/// everything else.
+/// Timers that are handled in one call, so that flows which all lose their peer at once take turns
+/// with everything else.
 const TIMEOUTS_BURST: usize = 256;
 
-/// Timers of a slot that are remembered while the wheel holds them: one for each thing that a flow may wait
-/// for at a time (silence, losses and probes, an acknowledgement to send, pacing, a search for ports).
+/// Timers of a slot that are remembered while the wheel holds them: one for each thing that a flow
+/// may wait for at a time (silence, losses and probes, an acknowledgement to send, pacing, a search
+/// for ports).
 const ALARMS: usize = 5;
 
 /// A place for a flow, a cache line of its own.
@@ -27,8 +28,9 @@ pub(super) struct Slot {
     pub(super) flow: Option<Box<Flow>>,
     /// The flow stands in `ready`.
     pub(super) is_ready: bool,
-    /// What the flow has said of its timers, unless it stands in `ready`. Most alarms ring too early, since deadlines
-    /// move away: with many flows they had better not fetch them from memory to find that out.
+    /// What the flow has said of its timers, unless it stands in `ready`. Most alarms ring too
+    /// early, since deadlines move away: with many flows they had better not fetch them from memory
+    /// to find that out.
     deadline: Time,
     alarms: Alarms,
 }
@@ -71,9 +73,10 @@ impl Slot {
     }
 }
 
-/// The timers of a slot that the wheel holds and that count, the next one first; `Time::MAX` if not set. With fewer,
-/// each return from a near deadline (an acknowledgement) to a far one (keep-alive) would leave a timer
-/// behind in the wheel until the far one is due, and a peer decides how often that happens.
+/// The timers of a slot that the wheel holds and that count, the next one first; `Time::MAX` if not
+/// set. With fewer, each return from a near deadline (an acknowledgement) to a far one (keep-alive)
+/// would leave a timer behind in the wheel until the far one is due, and a peer decides how often
+/// that happens.
 #[derive(Debug)]
 struct Alarms {
     times: [Time; ALARMS],
@@ -130,9 +133,9 @@ impl Endpoint {
         find(&mut self.slots, key)
     }
 
-    /// A free slot and a fresh id for it: the slot, the engine, and random bits above. RFC 9000, section
-    /// 21.5 (request forgery) and 10.3 (resets) rest on the same: whoever has not seen a packet of
-    /// the flow cannot name it.
+    /// A free slot and a fresh id for it: the slot, the engine, and random bits above. RFC 9000,
+    /// section 21.5 (request forgery) and 10.3 (resets) rest on the same: whoever has not seen a
+    /// packet of the flow cannot name it.
     pub(super) fn reserve(&mut self) -> Option<u64> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -181,8 +184,8 @@ impl Endpoint {
         }
     }
 
-    /// Puts a flow in line that has a message to send. Whether it may is found out when it has its turn:
-    /// until then its state can be fetched from memory.
+    /// Puts a flow in line that has a message to send. Whether it may is found out when it has its
+    /// turn: until then its state can be fetched from memory.
     pub(super) fn queue(&mut self, now: Time, index: usize) {
         let slot = &mut self.slots[index];
         if slot.is_ready {

@@ -1,5 +1,5 @@
-//! Whose turn it is to send: answers to strangers first, they are few; then a few resets of flows that
-//! are no more, the flows in turn, and the other resets.
+//! Whose turn it is to send: answers to strangers first, they are few; then a few resets of flows
+//! that are no more, the flows in turn, and the other resets.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,8 @@ use crate::app::App;
 const BURST_PACKETS: u32 = 16;
 
 impl Endpoint {
-    /// True if a packet without a flow waits to be sent: an answer to a stranger, or the last of a flow.
+    /// True if a packet without a flow waits to be sent: an answer to a stranger, or the last of a
+    /// flow.
     #[must_use]
     pub fn has_replies(&self) -> bool {
         !self.replies.is_empty() || !self.farewells.is_empty()

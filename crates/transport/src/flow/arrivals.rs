@@ -52,7 +52,8 @@ impl Arrivals {
         }
     }
 
-    /// The peer believes that its packets come straight, and they do not: that is worth saying at once.
+    /// The peer believes that its packets come straight, and they do not: that is worth saying at
+    /// once.
     pub(super) const fn complain_soon(&mut self) {
         self.stray_at = Time::ZERO;
     }

@@ -1,11 +1,13 @@
-//! What both halves of a flow say of positions and credit: for whoever simulates hosts and checks that none
-//! is lost or made. Not for `status`: the ids are a secret that strangers would have to guess.
+//! What both halves of a flow say of positions and credit: for whoever simulates hosts and checks
+//! that none is lost or made. Not for `status`: the ids are a secret that strangers would have to
+//! guess.
 
 use super::{Flow, State};
 use crate::app::Owner;
 
-/// The books of one flow at one moment. All but ids and windows are positions of the sequence space of one
-/// direction (`docs/wire.md`): a message takes [`crate::MESSAGE_OVERHEAD`] of them, and one for each byte.
+/// The books of one flow at one moment. All but ids and windows are positions of the sequence space
+/// of one direction (`docs/wire.md`): a message takes [`crate::MESSAGE_OVERHEAD`] of them, and one
+/// for each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowBooks {
     /// The connection that it carries.

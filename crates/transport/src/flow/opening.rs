@@ -23,7 +23,8 @@ pub(super) struct Connecting {
     token: u64,
     cookie: Vec<u8>,
     peer_engines: u8,
-    /// When the first syn left, with the cookie if there is one, for the first RTT sample; and the last.
+    /// When the first syn left, with the cookie if there is one, for the first RTT sample; and the
+    /// last.
     sent: Option<Time>,
     sent_last: Time,
     /// What the challenge says of the round-trip time.
@@ -32,9 +33,9 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
-    /// What the syn-ack that has come now says of the round-trip time. Which of several syns it answers
-    /// is not known. The last tells more: by the first of them, probes would wait for as long as syns
-    /// were repeated.
+    /// What the syn-ack that has come now says of the round-trip time. Which of several syns it
+    /// answers is not known. The last tells more: by the first of them, probes would wait for as
+    /// long as syns were repeated.
     fn tell_rtt(&self, now: Time, was_repeated: bool, config: &Config, rtt: &mut RttEstimator) {
         let since_first_ns = self.sent.map_or(0, |sent| now.since(sent));
         if was_repeated {
@@ -46,8 +47,8 @@ impl Connecting {
     }
 }
 
-/// The syn that opened a flow: its token, the UDP port that it came from, and how long the client took
-/// to send the cookie back.
+/// The syn that opened a flow: its token, the UDP port that it came from, and how long the client
+/// took to send the cookie back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) token: u64,
@@ -116,8 +117,9 @@ impl Flow {
         self.touch(now, config);
     }
 
-    /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port that
-    /// the challenge names. Returns what is known of the peer now, unless it was only repeated.
+    /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port
+    /// that the challenge names. Returns what is known of the peer now, unless it was only
+    /// repeated.
     pub(crate) fn handle_challenge(
         &mut self,
         now: Time,

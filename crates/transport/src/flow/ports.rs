@@ -69,7 +69,8 @@ impl Ports {
 
     // ---- searching ----
 
-    /// Begins to look for the engine that listens, for syns. `guess`: how many engines the peer has.
+    /// Begins to look for the engine that listens, for syns. `guess`: how many engines the peer
+    /// has.
     pub(super) fn look_for_listener(
         &mut self,
         now: Time,
@@ -84,8 +85,8 @@ impl Ports {
         }));
     }
 
-    /// The listener's engine has been found from `port`: the next syn goes there. Returns what is known of the
-    /// peer now, given what was before. `None` if no flow may send from `port`.
+    /// The listener's engine has been found from `port`: the next syn goes there. Returns what is
+    /// known of the peer now, given what was before. `None` if no flow may send from `port`.
     pub(super) fn pin(
         &mut self,
         now: Time,
@@ -224,8 +225,9 @@ impl Ports {
         }
     }
 
-    /// The peer does not answer a probe for a lost packet, and will be asked again, later and later.
-    /// It may be that nobody passes on what comes to a wrong engine of it: one wave each time.
+    /// The peer does not answer a probe for a lost packet, and will be asked again, later and
+    /// later. It may be that nobody passes on what comes to a wrong engine of it: one wave each
+    /// time.
     pub(super) fn on_silence(&mut self, now: Time, config: &Config, rtt_ns: u64) {
         if self.peer_engines > 1 && self.spray.is_none() {
             self.search_again(now, config, rtt_ns, false);

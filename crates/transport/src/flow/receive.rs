@@ -20,7 +20,8 @@ pub(crate) struct Reception {
     pub(crate) arrival: Arrival,
     /// For how long the host had not looked.
     pub(crate) gap_ns: u64,
-    /// When it came back, if it has been away: what was sent before may have been answered long ago.
+    /// When it came back, if it has been away: what was sent before may have been answered long
+    /// ago.
     pub(crate) returned: Time,
     pub(crate) ecn: Ecn,
 }
@@ -177,8 +178,9 @@ impl Flow {
         });
         let acked = acked.ok_or(Refused::Violation)?;
         if self.recovery.in_flight_bytes() == 0 {
-            // Nothing is left to ask for. Else every few messages of a flow that has one under way at a time would
-            // be acknowledged at once, in a packet of its own, and not with the answer.
+            // Nothing is left to ask for. Else every few messages of a flow that has one under way
+            // at a time would be acknowledged at once, in a packet of its own, and not with the
+            // answer.
             self.unasked_bytes = 0;
         }
         if let Some(sent) = acked.largest_sent.filter(|sent| *sent >= reception.returned) {
@@ -223,8 +225,8 @@ impl Flow {
         if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Continue }
     }
 
-    /// The peer has no such flow (any more), for this reason. If it says that it was closed, it has got the close,
-    /// and all that was sent before; only its acknowledgement did not come here.
+    /// The peer has no such flow (any more), for this reason. If it says that it was closed, it has
+    /// got the close, and all that was sent before; only its acknowledgement did not come here.
     pub(crate) fn handle_reset(&mut self, reason: Reason, app: &mut impl App) -> Outcome {
         if reason != Reason::Closed {
             return Outcome::Ended(reason);

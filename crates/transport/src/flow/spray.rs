@@ -1,10 +1,10 @@
 //! Packets from random UDP ports, in waves, until one of them comes to the right engine ("RSS--",
 //! Machnet, section 4.2): how many, and when. Which packets they are, `Ports` and `Flow` decide.
 //!
-//! With n engines, ln(1 - √0.95) / ln(1 - 1/n) packets reach a given one of them with a probability of
-//! √0.95; the paper sends so many at once. That is at most 3.68 n, and here four waves of n, a little
-//! more than a round trip apart, so that most searches end after the first one or two. What is not
-//! found then is looked for in larger waves, at longer intervals.
+//! With n engines, ln(1 - √0.95) / ln(1 - 1/n) packets reach a given one of them with a probability
+//! of √0.95; the paper sends so many at once. That is at most 3.68 n, and here four waves of n, a
+//! little more than a round trip apart, so that most searches end after the first one or two. What
+//! is not found then is looked for in larger waves, at longer intervals.
 
 use clearway_base::{MICROSECOND, Random, Time};
 
@@ -144,7 +144,8 @@ impl Spray {
         self.port
     }
 
-    /// The packet that is due is the first of one more batch: a wave that is larger than the first ones.
+    /// The packet that is due is the first of one more batch: a wave that is larger than the first
+    /// ones.
     pub(super) const fn begins_retry(&self) -> bool {
         self.is_retry() && self.left == self.wave
     }
@@ -153,8 +154,8 @@ impl Spray {
         self.waves > self.steady_waves
     }
 
-    /// The packets of so many waves have not reached the engine that they should: it may be that none
-    /// can.
+    /// The packets of so many waves have not reached the engine that they should: it may be that
+    /// none can.
     pub(super) const fn is_desperate(&self) -> bool {
         self.waves > self.hopeful_waves
     }

@@ -8,8 +8,8 @@ use crate::app::Reason;
 use crate::config::Config;
 use crate::recovery::{Content, Lost};
 
-/// Unanswered probes without which silence is not the peer's: this host itself was away, suspended or
-/// stopped.
+/// Unanswered probes without which silence is not the peer's: this host itself was away, suspended
+/// or stopped.
 const PROBES_MIN: u32 = 2;
 
 impl Flow {
@@ -67,8 +67,9 @@ impl Flow {
         }
     }
 
-    /// RFC 9000, 10.1: "An endpoint also restarts its idle timer when sending an ack-eliciting packet
-    /// if no other ack-eliciting packets have been sent since last receiving and processing a packet."
+    /// RFC 9000, 10.1: "An endpoint also restarts its idle timer when sending an ack-eliciting
+    /// packet if no other ack-eliciting packets have been sent since last receiving and processing
+    /// a packet."
     fn silent_since(&self) -> Time {
         self.last_received.max(self.asked)
     }
@@ -150,8 +151,8 @@ impl Flow {
         is_plausible && self.limit_packets(now, bytes)
     }
 
-    /// Sends no packet of more than `bytes` any more, as far as the protocol allows, and what was in larger
-    /// ones again. True if that is news.
+    /// Sends no packet of more than `bytes` any more, as far as the protocol allows, and what was
+    /// in larger ones again. True if that is news.
     pub(crate) fn limit_packets(&mut self, now: Time, bytes: u16) -> bool {
         if !self.mtu.on_too_big(now, bytes) {
             return false;
@@ -165,9 +166,9 @@ impl Flow {
     }
 
     /// The probe is to carry what the peer can surely take: the first bytes that it has not
-    /// acknowledged. It may turn away all others for want of memory, and then those of `oldest`, the
-    /// oldest packet in flight, would be sent and turned away for ever, while the first ones, in a
-    /// later packet that was lost, are never missed.
+    /// acknowledged. It may turn away all others for want of memory, and then those of `oldest`,
+    /// the oldest packet in flight, would be sent and turned away for ever, while the first ones,
+    /// in a later packet that was lost, are never missed.
     pub(super) fn probe_with(&mut self, oldest: &Content) {
         self.outgoing.send_first_again(self.mtu.bytes().into());
         self.send_frames_again(oldest);

@@ -81,8 +81,9 @@ impl Flow {
         false
     }
 
-    /// Writes the next packet (a UDP payload), which [`Flow::wants_transmit`] has just promised, into
-    /// `bytes` and returns its length; 0 if there is none after all. `bytes` has to have room for `config.packet_bytes_max`.
+    /// Writes the next packet (a UDP payload), which [`Flow::wants_transmit`] has just promised,
+    /// into `bytes` and returns its length; 0 if there is none after all. `bytes` has to have room
+    /// for `config.packet_bytes_max`.
     pub(crate) fn poll_transmit(
         &mut self,
         now: Time,
@@ -140,8 +141,8 @@ impl Flow {
         at
     }
 
-    /// Writes what is to be told of paths and limits from `at` on; returns where that begins which asks for
-    /// an acknowledgement, and where it ends.
+    /// Writes what is to be told of paths and limits from `at` on; returns where that begins which
+    /// asks for an acknowledgement, and where it ends.
     fn emit_control(
         &mut self,
         bytes: &mut [u8],

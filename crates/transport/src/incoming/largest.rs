@@ -1,14 +1,14 @@
-//! The largest of the messages that are on their way in. Small ones are many (a peer can begin a quarter
-//! of a million), and that one of them has been the largest matters little: of those within a window only
-//! the largest is remembered, until none is left. Of those beyond it, each is: the credit that one of them
-//! is given has to end with it.
+//! The largest of the messages that are on their way in. Small ones are many (a peer can begin a
+//! quarter of a million), and that one of them has been the largest matters little: of those within
+//! a window only the largest is remembered, until none is left. Of those beyond it, each is: the
+//! credit that one of them is given has to end with it.
 
 use std::collections::BTreeSet;
 
 /// An upper bound of the positions of all messages that have begun and were not delivered.
 ///
-/// It is more than a window only if one of them is, and then exact. A message costs the logarithm of how
-/// many are beyond the window, which is nothing for nearly all.
+/// It is more than a window only if one of them is, and then exact. A message costs the logarithm
+/// of how many are beyond the window, which is nothing for nearly all.
 #[derive(Debug, Default)]
 pub(super) struct Largest {
     positions: u64,

@@ -1,4 +1,5 @@
-//! Packets that are sent, acknowledged and lost by hand; and what all tests count again at their end.
+//! Packets that are sent, acknowledged and lost by hand; and what all tests count again at their
+//! end.
 
 use super::{
     Acked, Content, LOST_MAX, Lost, PACKETS_IN_FLIGHT_MAX, PROBES_MAX, Recovery, SentPacket,
@@ -194,7 +195,8 @@ fn what_is_done_is_not_looked_at_again() {
     let mut recovery = patient(2 * PACKETS);
     let first = work_of(&mut recovery, &[1..PACKETS]);
     assert!((PACKETS - 1..PACKETS + 10).contains(&first), "{first}");
-    // From wherever an acknowledgement begins: each names one new packet, and thousands of old ones.
+    // From wherever an acknowledgement begins: each names one new packet, and thousands of old
+    // ones.
     let mut work = 0;
     for number in PACKETS..2 * PACKETS {
         work += work_of(&mut recovery, &[number % 61 + 1..number + 1]);

@@ -8,7 +8,8 @@ use clearway_congestion::Congestion;
 use super::{Departure, Faults, Network};
 use crate::{Config, FlowInfo, FlowKey};
 
-/// Less than what a syn waits for its answer, so that none is repeated; it is smoothed in whole eighths.
+/// Less than what a syn waits for its answer, so that none is repeated; it is smoothed in whole
+/// eighths.
 const RTT_NS: u64 = 1600 * MICROSECOND;
 const PACKET_BYTES: u64 = 1472;
 const MESSAGE_BYTES: u32 = 64 << 10;
@@ -126,8 +127,9 @@ fn no_more_than_the_window_is_in_flight() {
     }
 }
 
-/// RFC 9002, 7.7: "rate = N * congestion_window / smoothed_rtt", with an N of 1.25; bursts are of 50 us
-/// of that or four packets here (`docs/transport.md`), and one that begins before all is used up.
+/// RFC 9002, 7.7: "rate = N * congestion_window / smoothed_rtt", with an N of 1.25; bursts are of
+/// 50 us of that or four packets here (`docs/transport.md`), and one that begins before all is used
+/// up.
 #[test]
 fn packets_leave_at_five_quarters_of_the_window_per_round_trip() {
     for congestion in Congestion::ALL {
@@ -154,8 +156,9 @@ fn packets_leave_at_five_quarters_of_the_window_per_round_trip() {
     }
 }
 
-/// RFC 9438, 4.6: "ssthresh = flight_size * beta_cubic", which is 0.7; RFC 9002, 7.3.2: a flow that is
-/// "in a recovery period stays in it": what was sent before the loss was found decreases nothing.
+/// RFC 9438, 4.6: "ssthresh = flight_size * beta_cubic", which is 0.7; RFC 9002, 7.3.2: a flow that
+/// is "in a recovery period stays in it": what was sent before the loss was found decreases
+/// nothing.
 #[test]
 fn a_loss_leaves_seven_tenths_of_cubics_window_once_per_round_trip() {
     let mut stream = Stream::new(Congestion::Cubic);
@@ -236,8 +239,8 @@ fn a_flow_that_has_little_to_send_does_not_grow_its_window_unless_it_is_paced() 
     }
 }
 
-/// RFC 8511, 3.1, has 0.85 for CUBIC, and Swift 0.8; RFC 9002, 7.1: a mark is a congestion event, as a
-/// loss is, of which there is one per round trip.
+/// RFC 8511, 3.1, has 0.85 for CUBIC, and Swift 0.8; RFC 9002, 7.1: a mark is a congestion event,
+/// as a loss is, of which there is one per round trip.
 #[test]
 fn marks_decrease_the_window_once_per_round_trip_and_lose_nothing() {
     for (congestion, expected) in [(Congestion::Swift, 0.8), (Congestion::Cubic, 0.85)] {
@@ -288,8 +291,8 @@ fn persistent_congestion_is_three_probe_timeouts_of_nothing_but_loss() {
     }
 }
 
-/// RFC 9002, 7.6.2: "The persistent congestion period SHOULD NOT start until there is at least one RTT
-/// sample." Who is connected to has none before its first data are acknowledged.
+/// RFC 9002, 7.6.2: "The persistent congestion period SHOULD NOT start until there is at least one
+/// RTT sample." Who is connected to has none before its first data are acknowledged.
 #[test]
 fn what_was_lost_before_the_first_round_trip_time_was_known_is_no_persistent_congestion() {
     for congestion in Congestion::ALL {

@@ -229,8 +229,8 @@ fn a_message_that_is_due_gets_its_place_however_many_wait_for_it() {
     assert_eq!(scene.server.endpoint.counters().dropped_no_buffer, refused);
 }
 
-/// To keep the books of them would take memory and time without bound: what leaves more gaps than there
-/// may be is not taken, whatever messages the crumbs are of.
+/// To keep the books of them would take memory and time without bound: what leaves more gaps than
+/// there may be is not taken, whatever messages the crumbs are of.
 #[test]
 fn messages_in_crumbs_have_bounded_books() {
     let mut scene = Scene::new(16 << 20);
@@ -248,8 +248,8 @@ fn messages_in_crumbs_have_bounded_books() {
     }
 }
 
-/// Every other packet is lost on its first way, more than there may be gaps: what was not taken is sent
-/// again, and the message is whole in the end.
+/// Every other packet is lost on its first way, more than there may be gaps: what was not taken is
+/// sent again, and the message is whole in the end.
 #[test]
 fn a_message_with_more_gaps_than_there_may_be_arrives_at_last() {
     const PARTS: u32 = 5000;
@@ -481,7 +481,8 @@ fn one_that_acknowledges_nothing_and_provokes_more_is_kept_few_books_of() {
     let key = FlowKey::of(&probe).expect("a packet");
     for nth in 0..20_000_u32 {
         let at = nth * 10;
-        // What asks for an acknowledgement, a path, a limit (an empty message is released), or a probe.
+        // What asks for an acknowledgement, a path, a limit (an empty message is released), or a
+        // probe.
         let packet = scene.hostile.packet(|frames| {
             let mut end = clearway::emit_ping(frames);
             end += clearway::emit_probe(&mut frames[end..], nth as u16);

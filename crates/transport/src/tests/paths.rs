@@ -164,8 +164,8 @@ fn a_host_that_is_away_for_a_while_is_no_congestion() {
     assert!(info.congestion_window_bytes > 200_000, "{info:?}");
 }
 
-/// Found by the simulator: probes then waited for seconds, too, and nothing else found out that the path
-/// takes smaller packets only.
+/// Found by the simulator: probes then waited for seconds, too, and nothing else found out that the
+/// path takes smaller packets only.
 #[test]
 fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
     let mut network = Network::new(28, &Config::default(), Faults::default(), 1 << 20);
@@ -182,8 +182,8 @@ fn a_syn_that_was_repeated_for_seconds_gives_no_round_trip_of_seconds() {
     assert!((20 * MILLISECOND..40 * MILLISECOND).contains(&info.rtt_ns), "{info:?}");
 }
 
-/// The answer to the first of some syns comes just after the last of them has left. Taken for a round trip,
-/// that would be the shortest ever, and all others a queue that never goes away.
+/// The answer to the first of some syns comes just after the last of them has left. Taken for a
+/// round trip, that would be the shortest ever, and all others a queue that never goes away.
 #[test]
 fn a_syn_that_was_repeated_makes_no_path_shorter_than_it_is() {
     for rtt_ns in [8 * MILLISECOND, 15 * MILLISECOND, 300 * MILLISECOND] {

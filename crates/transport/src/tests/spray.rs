@@ -1,5 +1,5 @@
-//! RSS--: hosts with many engines, whose NICs spread packets by a hash that the endpoints neither see
-//! nor set. A packet that comes to another engine's queue is passed on, if there are lanes.
+//! RSS--: hosts with many engines, whose NICs spread packets by a hash that the endpoints neither
+//! see nor set. A packet that comes to another engine's queue is passed on, if there are lanes.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -117,8 +117,8 @@ impl World {
         client.endpoint.connect(self.now, owner, from, to, PORT, WINDOW).expect("room")
     }
 
-    /// Opens a flow between two engines; when this returns, neither direction takes a detour. Returns
-    /// the packets that it took, and the time until the client's app knew.
+    /// Opens a flow between two engines; when this returns, neither direction takes a detour.
+    /// Returns the packets that it took, and the time until the client's app knew.
     fn open(&mut self, engines: [usize; 2]) -> ([FlowKey; 2], u64, u64) {
         self.listen(engines[1]);
         let (begin, sent) = (self.now, self.sent);
@@ -449,8 +449,8 @@ fn stay_on_a_detour(hashes: [Hash; 2]) {
     assert!(world.sent - sent < 1000, "{} packets", world.sent - sent);
 }
 
-/// Whoever has shown that it receives at its address may still be hostile: it says that it has as many
-/// engines as there can be, tells no path, and repeats its syn.
+/// Whoever has shown that it receives at its address may still be hostile: it says that it has as
+/// many engines as there can be, tells no path, and repeats its syn.
 #[test]
 fn a_client_that_answers_nothing_is_sent_little() {
     let mut world = World::keyed(19, [64, 1]);

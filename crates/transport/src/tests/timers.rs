@@ -10,7 +10,8 @@ const RTT_NS: u64 = 1600 * MICROSECOND;
 /// defaults of `Config` and round trips that do not vary.
 const PROBE_TIMEOUT_NS: u64 = RTT_NS + 200_000 + 50_000;
 
-/// By so much a timer may be late (`TimerWheel`), and the acknowledgements with which the hosts measure.
+/// By so much a timer may be late (`TimerWheel`), and the acknowledgements with which the hosts
+/// measure.
 const TICK_NS: u64 = 8_192;
 
 const BLACKOUT: Faults = Faults { loss: 1000, duplication: 0, reordering: 0, corruption: 0 };
@@ -41,8 +42,8 @@ fn send(network: &mut Network, key: FlowKey) -> Time {
     now
 }
 
-/// How long after one another host 0 has sent something since it was last asked; what leaves together
-/// counts once.
+/// How long after one another host 0 has sent something since it was last asked; what leaves
+/// together counts once.
 fn pauses(network: &mut Network, since: Time) -> Vec<u64> {
     let times = network.departures.replace(Vec::new()).expect("recorded");
     let mut times: Vec<Time> = times.iter().map(|departure| departure.at).collect();
@@ -56,8 +57,8 @@ fn assert_in_time(network: &Network, due: Time) {
     assert!(network.now >= due && network.now.since(due) <= TICK_NS, "{:?}, {due:?}", network.now);
 }
 
-/// RFC 9002, 6.2.1: "When a PTO timer expires, the PTO backoff MUST be increased, resulting in the PTO
-/// period being set to twice its current value"; and "The PTO backoff factor is reset when an
+/// RFC 9002, 6.2.1: "When a PTO timer expires, the PTO backoff MUST be increased, resulting in the
+/// PTO period being set to twice its current value"; and "The PTO backoff factor is reset when an
 /// acknowledgment is received". At most a tenth of a second here.
 #[test]
 fn probe_timeouts_double_up_to_a_tenth_of_a_second_and_begin_anew() {
@@ -85,7 +86,8 @@ fn probe_timeouts_double_up_to_a_tenth_of_a_second_and_begin_anew() {
     }
 }
 
-/// RFC 9000, 10.1.2: an endpoint "might need to send ack-eliciting packets to avoid an idle timeout".
+/// RFC 9000, 10.1.2: an endpoint "might need to send ack-eliciting packets to avoid an idle
+/// timeout".
 #[test]
 fn an_idle_flow_asks_each_ten_seconds_and_gives_its_peer_thirty_to_answer() {
     let (mut network, keys) = acquainted();

@@ -1,5 +1,5 @@
-//! Every counter of a flow that wraps, or of which only the low half travels or is kept, begins just
-//! before that: message numbers, packet numbers, counts of marks.
+//! Every counter of a flow that wraps, or of which only the low half travels or is kept, begins
+//! just before that: message numbers, packet numbers, counts of marks.
 
 use clearway_base::Random;
 

@@ -41,8 +41,8 @@ pub struct Syn<'a> {
     pub packet_bytes_max: u16,
     /// How many engines the sender's NIC may spread packets over; 1 to 64.
     pub engines: u8,
-    /// Any engine of the receiver may take it, and is to pass it on to the one that listens: that one
-    /// has not been reached otherwise.
+    /// Any engine of the receiver may take it, and is to pass it on to the one that listens: that
+    /// one has not been reached otherwise.
     pub pass_on: bool,
     /// The versions that the sender speaks, best first; at least one, at most 255.
     pub versions: &'a [u8],

@@ -24,7 +24,8 @@ const NUMBER_AT: usize = 16;
 
 const ACK_REQUESTED: u16 = 1 << 0;
 
-/// What counts as short when a CRC is checked: to copy so much costs less than to hash it in pieces.
+/// What counts as short when a CRC is checked: to copy so much costs less than to hash it in
+/// pieces.
 const SHORT_BYTES_MAX: usize = 256;
 
 #[repr(align(64))]
@@ -249,9 +250,9 @@ pub fn seal(packet: &mut [u8]) {
     put(packet, CRC_AT, crc.to_be_bytes());
 }
 
-/// CRC32C of the packet with its CRC field as zero. A short packet is copied to make it so, to where it
-/// is aligned: its CRC is then one run of whole words. Of a long one only the header is copied, and the
-/// body is hashed where it lies.
+/// CRC32C of the packet with its CRC field as zero. A short packet is copied to make it so, to
+/// where it is aligned: its CRC is then one run of whole words. Of a long one only the header is
+/// copied, and the body is hashed where it lies.
 #[inline]
 fn crc_of(head: &[u8; HEADER_LENGTH], body: &[u8]) -> u32 {
     let mut copy = Aligned([0; SHORT_BYTES_MAX]);

@@ -1,4 +1,5 @@
-//! Where in a digest a field stands, and the values of the two fields that say what the others mean.
+//! Where in a digest a field stands, and the values of the two fields that say what the others
+//! mean.
 
 use super::WORDS;
 

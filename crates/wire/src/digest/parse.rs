@@ -16,9 +16,9 @@ const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
-/// The words of what most frames are: untagged and IPv4, without options and not a fragment, with the
-/// whole header of TCP or UDP. `None` for every other. At once, not field by field, since this is
-/// done for each frame that passes.
+/// The words of what most frames are: untagged and IPv4, without options and not a fragment, with
+/// the whole header of TCP or UDP. `None` for every other. At once, not field by field, since this
+/// is done for each frame that passes.
 #[inline]
 pub(super) fn plain(frame: &[u8]) -> Option<[u64; WORDS]> {
     const NETWORK_AT: usize = ethernet::HEADER_LENGTH;
@@ -128,8 +128,8 @@ fn ipv4(frame: &[u8], at: usize, words: &mut [u64; WORDS]) -> Option<Network> {
 }
 
 /// RFC 791, section 3.1: with a loose or strict source route (131, 137), the packet goes to
-/// addresses in the option after the destination is reached; so the header's destination does not say
-/// where it goes. Options that break off count as well.
+/// addresses in the option after the destination is reached; so the header's destination does not
+/// say where it goes. Options that break off count as well.
 #[inline]
 fn has_source_route(mut options: &[u8]) -> bool {
     const END: u8 = 0;
@@ -166,8 +166,8 @@ fn ipv6(frame: &[u8], at: usize, words: &mut [u64; WORDS]) -> Option<Network> {
     Some(Network::Ipv6)
 }
 
-/// Follows the extension headers. Where the chain ends for any reason but its end, the protocol of the
-/// digest is that of the header at which it does.
+/// Follows the extension headers. Where the chain ends for any reason but its end, the protocol of
+/// the digest is that of the header at which it does.
 #[inline]
 fn upper_layer(
     frame: &[u8],
@@ -218,8 +218,8 @@ fn upper_layer(
     set_layer(words, Layer::Unintelligible);
 }
 
-/// True for a neighbour advertisement, unless it follows the IPv6 header `at_once` and its target is the
-/// packet's source.
+/// True for a neighbour advertisement, unless it follows the IPv6 header `at_once` and its target
+/// is the packet's source.
 #[inline]
 fn advertises_another(message: &[u8], at_once: bool, words: &[u64; WORDS]) -> bool {
     if message.len() < 4 || message[0] != icmpv6::NEIGHBOUR_ADVERTISEMENT {

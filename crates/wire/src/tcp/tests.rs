@@ -1,4 +1,5 @@
-//! What is emitted is parsed back, no bytes panic, and bytes that others have sent mean what they say.
+//! What is emitted is parsed back, no bytes panic, and bytes that others have sent mean what they
+//! say.
 
 use super::*;
 use core::net::{Ipv4Addr, Ipv6Addr};

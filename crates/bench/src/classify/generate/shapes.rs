@@ -11,7 +11,8 @@ const NONE: [u8; 2] = [0, 0];
 const ALL_LENGTHS: [u8; 2] = [0, 32];
 
 pub(super) const ALL: [Shape; 18] = [
-    // Access control lists: mostly pairs of hosts, the source port free, few and well-known services.
+    // Access control lists: mostly pairs of hosts, the source port free, few and well-known
+    // services.
     Shape {
         name: "acl1",
         prefixes: &[

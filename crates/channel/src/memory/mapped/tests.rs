@@ -126,8 +126,8 @@ fn holes_made_before_are_filled_before_an_engine_comes() {
     assert_populated(&daemon);
 }
 
-/// Whoever fills large memory lets others change the mappings of the process in between: engines, which
-/// allocate, and workers for other users.
+/// Whoever fills large memory lets others change the mappings of the process in between: engines,
+/// which allocate, and workers for other users.
 #[test]
 fn large_memory_is_filled_piece_by_piece() {
     let pool_bytes = 256 << 20;
@@ -188,8 +188,8 @@ fn unserved() -> (OwnedFd, &'static [u8]) {
     (uffd, unsafe { core::slice::from_raw_parts(base.cast(), PAGE_BYTES) })
 }
 
-/// The app holds the lock of the file for as long as it likes: it writes to it from memory that never
-/// comes. Needs root, since only root's kernel waits for a program's page faults by default.
+/// The app holds the lock of the file for as long as it likes: it writes to it from memory that
+/// never comes. Needs root, since only root's kernel waits for a program's page faults by default.
 #[test]
 fn an_app_that_holds_the_files_lock_holds_up_nobody() {
     let (daemon, fd, _app) = mapped();

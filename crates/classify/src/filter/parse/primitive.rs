@@ -204,8 +204,8 @@ fn ether(tokens: &mut Tokens<'_>) -> Terms {
     })
 }
 
-/// An ether type that is not looked into is followed by nothing that another filter could ask for: said
-/// so, it overlaps with no filter about addresses or ports.
+/// An ether type that is not looked into is followed by nothing that another filter could ask for:
+/// said so, it overlaps with no filter about addresses or ports.
 pub(in crate::filter) fn ether_proto(number: u64) -> Pattern {
     let pattern = Pattern::ANY.with(fields::ETHER_TYPE, number);
     match number {

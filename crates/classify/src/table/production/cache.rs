@@ -1,19 +1,20 @@
 //! The exact-match cache: answers to what was asked lately.
 //!
-//! It is for the packets that most packets are, IPv4 with ports and without a tag, between the same two
-//! Ethernet addresses as far as rules look at these: there a question is two words under the union of
-//! all rules' masks, of which 24 bits are always the same. The answer stands in their place, so that a
-//! slot has 16 bytes and a cache line four of them. A question has two lines where its answer may be, of
-//! which the second is asked only when the first does not know. All other packets go past the cache.
+//! It is for the packets that most packets are, IPv4 with ports and without a tag, between the same
+//! two Ethernet addresses as far as rules look at these: there a question is two words under the
+//! union of all rules' masks, of which 24 bits are always the same. The answer stands in their
+//! place, so that a slot has 16 bytes and a cache line four of them. A question has two lines where
+//! its answer may be, of which the second is asked only when the first does not know. All other
+//! packets go past the cache.
 //!
-//! What all questions in the cache have in common of the other words is the *context*, that of the first
-//! such packet that was asked about; for a host's own address it is that of nearly all.
+//! What all questions in the cache have in common of the other words is the *context*, that of the
+//! first such packet that was asked about; for a host's own address it is that of nearly all.
 //!
 //! An insertion or removal that can change one question's answer only (a connection's rule) clears
 //! those lines. Any other makes everything old: a *region* of the cache whose generation is not the
 //! current one is cleared when it is next asked, so that no update waits for the whole cache to be
-//! cleared. The cache watches its own worth and stays out of the way for a while when few questions are
-//! asked twice.
+//! cleared. The cache watches its own worth and stays out of the way for a while when few questions
+//! are asked twice.
 
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,8 @@ use crate::Pattern;
 use crate::table::BATCH_MAX;
 use clearway_wire::digest::Digest;
 
-/// Where the answer is in a slot's first word; what stands there in a digest is the same for all that
-/// are cached.
+/// Where the answer is in a slot's first word; what stands there in a digest is the same for all
+/// that are cached.
 const ANSWER: u64 = 0x00ff_ffff;
 /// Untagged IPv4 with ports: bits 23 to 0 of word 0.
 const PLAIN: u64 = 0x0061_0800;
@@ -116,7 +117,8 @@ impl Questions {
 pub(super) struct Cache {
     /// The bits that any rule has asked for, ever.
     union: Mask,
-    /// The other words of all questions in the cache, under the union; `None` if there are no questions.
+    /// The other words of all questions in the cache, under the union; `None` if there are no
+    /// questions.
     context: Option<[u64; WIDE_WORDS.len()]>,
     lines: Vec<Line>,
     /// How many lines there are to be: none is asked before.
@@ -147,8 +149,8 @@ impl Cache {
         self.resize(0);
     }
 
-    /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there may be
-    /// so many `flows` now.
+    /// A rule that asks for `pattern` and looks at the bits of `looks_at` has come or gone; there
+    /// may be so many `flows` now.
     pub(super) fn update(&mut self, pattern: &Pattern, looks_at: &Mask, flows: usize) {
         let mask = pattern.mask();
         let is_known = self.union.iter().zip(looks_at).all(|(union, mask)| mask & !union == 0);
@@ -230,8 +232,8 @@ impl Cache {
         !self.lines.is_empty()
     }
 
-    /// Asks about all of a batch. First all lines are looked for, and only then read, so that the loads
-    /// of different packets overlap.
+    /// Asks about all of a batch. First all lines are looked for, and only then read, so that the
+    /// loads of different packets overlap.
     #[inline]
     pub(super) fn ask(&mut self, digests: &[Digest], questions: &mut Questions) {
         if self.context.is_none() {
@@ -303,8 +305,8 @@ impl Cache {
         let (first, second) = (self.first_line(hash), self.second_line(hash));
         let empty =
             [first, second].into_iter().find_map(|line| Some((line, self.empty_way(line)?)));
-        // Where all is full, any: a cycle that is longer than the cache would find nothing if it were
-        // the oldest.
+        // Where all is full, any: a cycle that is longer than the cache would find nothing if it
+        // were the oldest.
         self.turn = self.turn.wrapping_add(1);
         let (line, way) = empty.unwrap_or((first, self.turn as usize % WAYS));
         let answer = u64::from(id.unwrap_or(NO_RULE));
@@ -361,8 +363,8 @@ impl Cache {
         }
     }
 
-    /// At the end of a period, in which the sample has been asked as often as it has places, decides whether
-    /// the cache is worth it. The first period only fills it.
+    /// At the end of a period, in which the sample has been asked as often as it has places,
+    /// decides whether the cache is worth it. The first period only fills it.
     #[inline]
     fn watch(&mut self, count: usize, questions: &Questions) {
         self.total.0 += count as u64;

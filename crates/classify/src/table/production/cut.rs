@@ -4,11 +4,11 @@ use super::entry::{Entry, Mask, Wide};
 use super::tree::Window;
 use clearway_wire::digest::fields;
 
-/// What a rule asks for, and the ports that its packets may have, as far as these are known where it is
-/// asked for.
+/// What a rule asks for, and the ports that its packets may have, as far as these are known where
+/// it is asked for.
 ///
-/// A child that is not said to have a rule never gets one of its packets; the other way round, one more
-/// child costs a place in a list and is no error.
+/// A child that is not said to have a rule never gets one of its packets; the other way round, one
+/// more child costs a place in a list and is no error.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     mask: Mask,
@@ -17,7 +17,8 @@ pub(super) struct Shape {
     ports: [(u16, u16); 2],
 }
 
-/// What is known of both ports of all packets that come to a node: the first and the last that they may be.
+/// What is known of both ports of all packets that come to a node: the first and the last that they
+/// may be.
 pub(super) type KnownPorts = [(u16, u16); 2];
 
 /// Nothing is known.
@@ -25,7 +26,8 @@ pub(super) const ANY_PORTS: KnownPorts = [(0, u16::MAX); 2];
 
 const PORTS: [u32; 2] = [fields::SOURCE_PORT.shift, fields::DESTINATION_PORT.shift];
 
-/// Bits that a window may be of: it never goes beyond a field, as far as fields are addresses and ports.
+/// Bits that a window may be of: it never goes beyond a field, as far as fields are addresses and
+/// ports.
 const FIELDS: [(u8, u8, u8); 16] = [
     (3, 32, 64),
     (3, 0, 32),
@@ -51,7 +53,8 @@ impl Shape {
         let mut ports = entry.ports();
         for (ports, known) in ports.iter_mut().zip(known) {
             let (first, last) = (ports.0.max(known.0), ports.1.min(known.1));
-            // If there are none, the rule is here only because children were not told apart exactly.
+            // If there are none, the rule is here only because children were not told apart
+            // exactly.
             if first <= last {
                 *ports = (first, last);
             }
@@ -160,8 +163,8 @@ const PLACE_COST: f64 = 0.005;
 /// Tries cuts.
 #[derive(Debug)]
 pub(super) struct Chooser {
-    /// How many of the rules are in a child, and how many of their packets come there: what the next
-    /// child has more than the one before.
+    /// How many of the rules are in a child, and how many of their packets come there: what the
+    /// next child has more than the one before.
     places: Vec<f64>,
     weights: Vec<f64>,
 }
@@ -209,7 +212,8 @@ impl Chooser {
     }
 }
 
-/// What is left where a packet goes on, of the rules and summed up over their packets; and the places.
+/// What is left where a packet goes on, of the rules and summed up over their packets; and the
+/// places.
 fn sum(places: &[f64], weights: &[f64], everywhere: f64) -> (f64, Places) {
     let part = everywhere / places.len() as f64;
     let (mut expected, mut total) = (0.0, Places::default());
@@ -218,8 +222,8 @@ fn sum(places: &[f64], weights: &[f64], everywhere: f64) -> (f64, Places) {
         here += more;
         weight += more_weight;
         expected += (here + everywhere) * (weight + part);
-        // Children next to each other with the same rules are one, and so are those with nothing but what
-        // is everywhere.
+        // Children next to each other with the same rules are one, and so are those with nothing
+        // but what is everywhere.
         if *more_weight != 0.0 && here > 0.5 {
             total.places += here;
             total.lists += 1.0;
@@ -241,15 +245,15 @@ struct Places {
 }
 
 impl Places {
-    /// Where many lists have been met only once, there are more of which the sample knows nothing (the estimate
-    /// of unseen species of Chao, 1984).
+    /// Where many lists have been met only once, there are more of which the sample knows nothing
+    /// (the estimate of unseen species of Chao, 1984).
     fn lists_of_all(&self) -> f64 {
         self.lists + self.once * self.once / (2.0 * (self.twice + 1.0))
     }
 }
 
-/// All windows of up to `bits_max` bits that are worth a thought, of a node to which all packets come with
-/// the same bits under `decided`.
+/// All windows of up to `bits_max` bits that are worth a thought, of a node to which all packets
+/// come with the same bits under `decided`.
 pub(super) fn windows(shapes: &[Shape], decided: &Mask, bits_max: u8) -> Vec<Window> {
     let telling = telling(shapes, decided);
     let mut windows = Vec::new();

@@ -43,8 +43,8 @@ impl Entry {
         id: 0,
         wide: Self::NARROW,
     };
-    /// What stands where a rule was: it has a bit in its value that it does not ask for. Its rank ends no
-    /// search through a list.
+    /// What stands where a rule was: it has a bit in its value that it does not ask for. Its rank
+    /// ends no search through a list.
     pub(super) const NEVER: Self = Self { rank: 0, value_0: 1, ..Self::NONE };
 
     /// A rule, whose wide part, if it has one, is at `wide`.
@@ -83,7 +83,8 @@ impl Entry {
         self.mask_0 & TUPLE == TUPLE && self.mask_3 == u64::MAX
     }
 
-    /// How many leading bits of the IPv4 addresses the rule asks for, of the source's and of the destination's.
+    /// How many leading bits of the IPv4 addresses the rule asks for, of the source's and of the
+    /// destination's.
     pub(super) fn prefixes(&self) -> (u32, u32) {
         let word = self.mask_3;
         (((word >> 32) as u32).leading_ones(), (word as u32).leading_ones())
@@ -181,8 +182,8 @@ impl Wide {
     }
 }
 
-/// The hash of two words. A product of 128 bits folded onto itself: every bit of the result depends on
-/// all bits of both words, and one multiplication is all it costs.
+/// The hash of two words. A product of 128 bits folded onto itself: every bit of the result depends
+/// on all bits of both words, and one multiplication is all it costs.
 #[inline]
 pub(super) fn hash(a: u64, b: u64) -> u64 {
     let product = u128::from(a ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ 0xd6e8_feb8_6659_fd93);

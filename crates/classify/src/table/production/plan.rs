@@ -1,12 +1,14 @@
 //! Trees being made, a slice at a time.
 //!
-//! Rules that ask for much of an address and such that ask for little of it are kept apart, each kind in a tree
-//! of its own, so that none is in the way of the others' cuts ("EffiCuts": Vamanan et al., 2010). How much is
-//! much is tried out: trees are made for several lengths, and the best are taken.
+//! Rules that ask for much of an address and such that ask for little of it are kept apart, each
+//! kind in a tree of its own, so that none is in the way of the others' cuts ("EffiCuts": Vamanan
+//! et al., 2010). How much is much is tried out: trees are made for several lengths, and the best
+//! are taken.
 //!
-//! The rules of a node are told apart by the bits that do it best, as long as there is room for the rules that
-//! do not ask for these bits and so are in several children. A node has the part of the room that its
-//! rules have in its parent. (That idea is of HiCuts: Gupta and McKeown, 1999; any bits, instead of ranges.)
+//! The rules of a node are told apart by the bits that do it best, as long as there is room for the
+//! rules that do not ask for these bits and so are in several children. A node has the part of the
+//! room that its rules have in its parent. (That idea is of HiCuts: Gupta and McKeown, 1999; any
+//! bits, instead of ranges.)
 
 use super::choice::{Choice, NODE_ROOM, Task};
 use super::cut::{ANY_PORTS, Chooser, Shape, decided_in, known_in};
@@ -16,7 +18,8 @@ use super::tree::{Node, Trees, Window};
 use clearway_wire::digest::PATTERN_WORDS;
 use std::collections::HashMap;
 
-/// There is room for as many places for each rule, and for some more: few rules may as well be found fast.
+/// There is room for as many places for each rule, and for some more: few rules may as well be
+/// found fast.
 const ROOM_PER_RULE: f64 = 100.0;
 const ROOM: f64 = 30_000.0;
 /// From how many bits on an address is asked for as a whole. Nothing is 33 bits long.
@@ -27,7 +30,8 @@ const TREE_COST: f64 = 16.0;
 const COST_GOOD: f64 = 24.0;
 /// A slice ends after so much work: some ten nanoseconds each.
 const SLICE: usize = 4000;
-/// To look at a rule, to tell where it belongs, to give it a place, to make a node, and to make a child.
+/// To look at a rule, to tell where it belongs, to give it a place, to make a node, and to make a
+/// child.
 const RULE_WORK: usize = 2;
 const SHAPE_WORK: usize = 5;
 const PLACE_WORK: usize = 2;
@@ -272,8 +276,8 @@ impl Plan {
         work + self.finish(fork)
     }
 
-    /// Makes the node and gives its children out; or has it made with fewer children, if there are too many
-    /// places: the sample by which it was chosen may have been misleading.
+    /// Makes the node and gives its children out; or has it made with fewer children, if there are
+    /// too many places: the sample by which it was chosen may have been misleading.
     fn finish(&mut self, Fork { mut task, window, children, .. }: Fork) -> usize {
         let work = children.len() * CHILD_WORK;
         let groups = groups(children);

@@ -1,10 +1,10 @@
 //! The hash tables: connections' rules, and what came since the trees were planned.
 //!
-//! A table hashes by fewer bits than its rules ask for ("TupleMerge": Daly et al., 2019), so that a few
-//! tables do for rules of hundreds of masks: a rule goes where it has the fewest neighbours, and where
-//! no table has room for it, one is made by those bytes that the rule asks for as a whole. Tables are
-//! asked in the order of their best rank, each about the whole batch, and only about packets that have
-//! no better match already.
+//! A table hashes by fewer bits than its rules ask for ("TupleMerge": Daly et al., 2019), so that a
+//! few tables do for rules of hundreds of masks: a rule goes where it has the fewest neighbours,
+//! and where no table has room for it, one is made by those bytes that the rule asks for as a
+//! whole. Tables are asked in the order of their best rank, each about the whole batch, and only
+//! about packets that have no better match already.
 
 use super::entry::{Entry, Wide};
 use super::search::Search;

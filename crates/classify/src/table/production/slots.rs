@@ -1,7 +1,7 @@
 //! The rules that trees name, each in a slot that keeps its number.
 //!
-//! A slot whose rule is gone never matches. It is used again at once if no tree has ever named it, and
-//! otherwise when the trees that did are no more.
+//! A slot whose rule is gone never matches. It is used again at once if no tree has ever named it,
+//! and otherwise when the trees that did are no more.
 
 use super::entry::{Entry, Wide};
 use crate::slab::without_free_end;
@@ -110,7 +110,8 @@ impl Slots {
         self.trim();
     }
 
-    /// The first of a list, which is in order of rank, that matches and is better than what was found.
+    /// The first of a list, which is in order of rank, that matches and is better than what was
+    /// found.
     #[inline]
     pub(super) fn first_match(
         &self,

@@ -182,8 +182,8 @@ impl Subtable {
             + size_of::<Self>()
     }
 
-    /// Improves what `search` has found so far. First all buckets are looked for and only then entered,
-    /// so that the loads of different packets overlap.
+    /// Improves what `search` has found so far. First all buckets are looked for and only then
+    /// entered, so that the loads of different packets overlap.
     #[inline]
     pub(super) fn search(&self, search: &mut Search, digests: &[Digest], wide: &[Wide]) {
         let mut work = [(0u8, 0u32); super::BATCH_MAX];

@@ -1,8 +1,8 @@
 //! The decision trees: the rules that have been there since they were planned.
 //!
-//! A node says which bits of a digest are the number of the child to go on with; a leaf has a list of
-//! rules in order of rank. A batch goes level by level, so that the loads of different packets overlap,
-//! and without a branch that depends on a packet.
+//! A node says which bits of a digest are the number of the child to go on with; a leaf has a list
+//! of rules in order of rank. A batch goes level by level, so that the loads of different packets
+//! overlap, and without a branch that depends on a packet.
 //!
 //! ```text
 //! root ──▶ bits 56..64 of word 3 ──┬─▶ bits 32..38 of word 0 ──┬─▶ list: 17, 40, END
@@ -10,8 +10,8 @@
 //!                                  └─▶ list: 3, END
 //! ```
 //!
-//! Children with the same rules are one node in several places. Lists name rules by their slots. A tree
-//! is never changed: a rule that is gone does not match, and one that came since is elsewhere.
+//! Children with the same rules are one node in several places. Lists name rules by their slots. A
+//! tree is never changed: a rule that is gone does not match, and one that came since is elsewhere.
 
 use super::entry::Wide;
 use super::search::Search;

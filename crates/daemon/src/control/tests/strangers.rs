@@ -35,8 +35,8 @@ fn has_heard(app: &App) -> bool {
     recv(&app.socket, &mut byte, flags).is_ok()
 }
 
-/// Sends a request with the last reference to a socket whose closing waits for an hour. What keeps it
-/// waiting is returned.
+/// Sends a request with the last reference to a socket whose closing waits for an hour. What keeps
+/// it waiting is returned.
 fn send_slow(app: &App) -> rustix::io::Result<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
     let slow = TcpStream::connect(listener.local_addr().expect("its address")).expect("connected");
@@ -81,8 +81,8 @@ fn stop_in_time(mut host: Live) {
     drop(word.recv_timeout(PATIENCE).expect("it ends in time"));
 }
 
-/// This kernel (Linux 6.16 or newer) keeps descriptors out; those who send one are told, and nothing
-/// else happens.
+/// This kernel (Linux 6.16 or newer) keeps descriptors out; those who send one are told, and
+/// nothing else happens.
 #[test]
 fn descriptors_do_not_even_arrive() {
     let host = Live::start(Limits::default());
@@ -91,8 +91,8 @@ fn descriptors_do_not_even_arrive() {
     assert_eq!(apps(&app.status()), 0);
 }
 
-/// Where the kernel cannot do that: sessions that are read, that are not, that are refused, and those
-/// that nobody has accepted yet when the host ends.
+/// Where the kernel cannot do that: sessions that are read, that are not, that are refused, and
+/// those that nobody has accepted yet when the host ends.
 #[test]
 fn on_older_kernels_descriptors_hold_nobody_up() {
     let limits = Limits { sessions_per_user: 200, ..Limits::default() };
@@ -162,8 +162,8 @@ fn refused_connections_of_one_user_are_few_and_leave_room_for_others() {
     assert!(!again.iter().any(has_heard), "the places are free again");
 }
 
-/// When users have taken all open files but those that are reserved, they are told, and administrators
-/// find room.
+/// When users have taken all open files but those that are reserved, they are told, and
+/// administrators find room.
 #[test]
 fn the_last_open_files_are_for_administrators() {
     let used_up = |host: &mut Host| host.control.descriptors = Descriptors::used_up();
@@ -179,8 +179,8 @@ fn the_last_open_files_are_for_administrators() {
     connected_as(NAMED, &roomy, 1).remove(0).status();
 }
 
-/// An app that never says that it has mapped its memory, or says so and has not sealed it, never gets an
-/// engine; what it holds comes back.
+/// An app that never says that it has mapped its memory, or says so and has not sealed it, never
+/// gets an engine; what it holds comes back.
 #[test]
 fn memory_that_an_app_keeps_in_its_hands_never_gets_to_an_engine() {
     let limits = Limits { channels_total: 1, ..Limits::default() };

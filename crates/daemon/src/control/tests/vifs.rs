@@ -103,7 +103,8 @@ fn patterns_are_counted_by_user_and_given_back() {
     first.open(&port(5));
 }
 
-/// An app that ends while its request is being checked leaves nothing, and its request is not opened.
+/// An app that ends while its request is being checked leaves nothing, and its request is not
+/// opened.
 #[test]
 fn apps_that_end_while_their_interfaces_are_checked_leave_nothing() {
     let host = Live::start(Limits { vifs_per_user: 5, ..Limits::default() });

@@ -58,8 +58,8 @@ impl ControlPlane {
         self.close_at_engines(engine, number, told);
     }
 
-    /// Gives its frames back, and has all engines of the NIC forget it. Others may have its patterns: each
-    /// engine hears of this before it hears of them.
+    /// Gives its frames back, and has all engines of the NIC forget it. Others may have its
+    /// patterns: each engine hears of this before it hears of them.
     pub(super) fn close_at_engines(&mut self, engine: usize, number: u32, told: Option<Code>) {
         let nic = &mut self.nics[self.engines[engine].nic];
         nic.unsteer(number);
@@ -92,8 +92,8 @@ impl ControlPlane {
         }
     }
 
-    /// Tells those who wait for it that an interface is no more: the app whose it was, or who took it
-    /// away, or both.
+    /// Tells those who wait for it that an interface is no more: the app whose it was, or who took
+    /// it away, or both.
     fn tell_closed(&mut self, number: u32) {
         let waits = |session: &Session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == number);
         let waiting = self.sessions.iter().filter(|(_, session)| waits(session));

@@ -1,5 +1,5 @@
-//! What is registered: who may have which patterns on a NIC. The registry decides, a slice at a time, so
-//! that a request which is much work makes nobody else wait.
+//! What is registered: who may have which patterns on a NIC. The registry decides, a slice at a
+//! time, so that a request which is much work makes nobody else wait.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

@@ -1,13 +1,15 @@
 //! Having the NIC give an interface its frames.
 //!
-//! Over memif everything comes anyway. A NIC that the kernel shares gives us what a pattern asks for and
-//! leaves everything else to the kernel; what it gives us, the kernel does not see. Copies are of frames that
-//! are somebody else's: of what comes in any case, and of what goes to the kernel if it is to all or to a
-//! group, for which there is a packet socket beside the queues. Nobody gets copies of what is to the kernel
-//! alone. A machine on the LAN is asked for its address by broadcast and multicast, too.
+//! Over memif everything comes anyway. A NIC that the kernel shares gives us what a pattern asks
+//! for and leaves everything else to the kernel; what it gives us, the kernel does not see. Copies
+//! are of frames that are somebody else's: of what comes in any case, and of what goes to the
+//! kernel if it is to all or to a group, for which there is a packet socket beside the queues.
+//! Nobody gets copies of what is to the kernel alone. A machine on the LAN is asked for its address
+//! by broadcast and multicast, too.
 //!
-//! A port of an address of the kernel's is taken from the kernel's programs before the engines hear of the
-//! interface, be it for receiving or for sending; or it is refused because one of them has it.
+//! A port of an address of the kernel's is taken from the kernel's programs before the engines hear
+//! of the interface, be it for receiving or for sending; or it is refused because one of them has
+//! it.
 
 #[cfg(test)]
 mod tests;
@@ -31,8 +33,8 @@ use crate::policy::{Grant, HostPort, limit_reached};
 
 /// Kinds of patterns of one user: a quarter of what the eBPF program has for everybody.
 const MASKS_PER_USER_MAX: usize = 16;
-/// The same of all users together. The others are the host's: four for each version of IP, for messages and
-/// for what it answers at an address that it gets later.
+/// The same of all users together. The others are the host's: four for each version of IP, for
+/// messages and for what it answers at an address that it gets later.
 const MASKS_MAX: usize = 64 - 2 * 4;
 
 /// Which bits of a digest a pattern is about.
@@ -160,8 +162,8 @@ impl Steered {
 }
 
 impl NicSlot {
-    /// Takes the ports that an interface is about from the kernel's programs: all of them or, with a
-    /// refusal, none.
+    /// Takes the ports that an interface is about from the kernel's programs: all of them or, with
+    /// a refusal, none.
     pub(super) fn claim(&mut self, number: u32, ports_max: usize) -> Result<(), Refusal> {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
         let Some(grant) = &vif.grant else { return Ok(()) };
@@ -177,8 +179,8 @@ impl NicSlot {
         Ok(())
     }
 
-    /// Steers the frames of an interface to the engines: all of them or, with a refusal, none. Its ports
-    /// have been claimed.
+    /// Steers the frames of an interface to the engines: all of them or, with a refusal, none. Its
+    /// ports have been claimed.
     pub(super) fn steer(&mut self, number: u32) -> Result<(), Refusal> {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
         let (Some(steering), Some(grant)) = (&mut self.steering, &vif.grant) else { return Ok(()) };
@@ -204,7 +206,8 @@ impl NicSlot {
         self.vifs.give_back(number, &steered, &HashSet::new());
     }
 
-    /// Gives the ports of an interface back to the kernel's programs. No engine sends for it any more.
+    /// Gives the ports of an interface back to the kernel's programs. No engine sends for it any
+    /// more.
     pub(super) fn release(&mut self, number: u32) {
         let Some(vif) = self.vifs.table.get_mut(&number) else { return };
         let claimed = std::mem::take(&mut vif.claimed);

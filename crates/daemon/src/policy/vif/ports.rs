@@ -1,10 +1,10 @@
-//! Which ports of the host's addresses an interface is about: those it receives at, and those it sends
-//! from. On a NIC that the kernel shares, each is taken from the kernel's programs before the interface
-//! is opened; on any NIC, they are bounded, so that there are some for others.
+//! Which ports of the host's addresses an interface is about: those it receives at, and those it
+//! sends from. On a NIC that the kernel shares, each is taken from the kernel's programs before the
+//! interface is opened; on any NIC, they are bounded, so that there are some for others.
 //!
-//! What counts is what the filters can match, however they say it: a prefix, a range, a raw mask, no
-//! protocol, a network that the address is in. Only a filter that says nothing at all about ports is left
-//! out: a rule of the policy allows it in so many words.
+//! What counts is what the filters can match, however they say it: a prefix, a range, a raw mask,
+//! no protocol, a network that the address is in. Only a filter that says nothing at all about
+//! ports is left out: a rule of the policy allows it in so many words.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -58,8 +58,8 @@ impl Side {
     }
 }
 
-/// The ports at which one of `filters` can match a packet of the host's, each once; a refusal if there are
-/// more than `most` with those of `found`.
+/// The ports at which one of `filters` can match a packet of the host's, each once; a refusal if
+/// there are more than `most` with those of `found`.
 pub(super) fn find(
     filters: &[Filter],
     side: Side,

@@ -30,8 +30,8 @@ struct Service {
     receives: &'static str,
 }
 
-/// The host's own services. Whatever the VLAN tag, since a peer may not look at it. With ether types, so
-/// that a filter for another one has nothing in common with them.
+/// The host's own services. Whatever the VLAN tag, since a peer may not look at it. With ether
+/// types, so that a filter for another one has nothing in common with them.
 const SERVICES: [Service; 6] = [
     Service {
         name: "message service",

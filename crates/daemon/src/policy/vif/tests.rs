@@ -245,8 +245,8 @@ fn machine_sends_and_receives_with_its_own_addresses() {
     assert_eq!(grant(&accounts, 7, &machine(own, "10.0.0.50/24")).expect("given").mac[1], 1);
 }
 
-/// RFC 4861, section 4.4: who answers for an address says so in the message, whatever address it comes
-/// from.
+/// RFC 4861, section 4.4: who answers for an address says so in the message, whatever address it
+/// comes from.
 #[test]
 fn machine_advertises_its_own_ipv6_address_only() {
     let mut rules = rule(7, &[]);
@@ -324,8 +324,8 @@ fn captures_are_for_those_whose_rule_says_so() {
     }
 }
 
-/// What comes to an Ethernet address of its own never gets to the kernel; what comes from one may pass for
-/// a port of the kernel's.
+/// What comes to an Ethernet address of its own never gets to the kernel; what comes from one may
+/// pass for a port of the kernel's.
 #[test]
 fn ports_are_taken_from_the_kernel_where_it_could_have_them() {
     let accounts = accounts(vec![]);
@@ -418,7 +418,8 @@ fn interfaces_are_limited_in_all_and_per_user() {
     assert!(message(accounts.open_vif(&peer(7))).contains("vifs_max"));
 }
 
-/// What a rule allows ends where it says, at both ends and in both directions, for every way of asking.
+/// What a rule allows ends where it says, at both ends and in both directions, for every way of
+/// asking.
 #[test]
 fn rules_about_ports_end_where_they_say() {
     for rule_of in ["udp dst portrange 5000-5999", "udp dst portrange 4096-8191", "udp dst port 7"]

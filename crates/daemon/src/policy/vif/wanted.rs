@@ -83,8 +83,9 @@ fn mirror(filter: &Filter) -> Result<Filter, Refusal> {
     })
 }
 
-/// Only those frames that come from, or go to, this Ethernet address. An ARP message that comes from it
-/// says so inside, too, and a neighbour advertisement is about the address that it comes from.
+/// Only those frames that come from, or go to, this Ethernet address. An ARP message that comes
+/// from it says so inside, too, and a neighbour advertisement is about the address that it comes
+/// from.
 fn tied(
     list: &str,
     filters: &[Filter],
@@ -112,8 +113,8 @@ fn tied(
     filters.iter().map(tied).collect()
 }
 
-/// What a frame that the station with this Ethernet address sends has to say inside, if it is of the kind
-/// that `clause` is about.
+/// What a frame that the station with this Ethernet address sends has to say inside, if it is of
+/// the kind that `clause` is about.
 fn inside(clause: &Clause, mac: u64) -> Pattern {
     let network = |network: Network| Pattern::ANY.with(fields::NETWORK, network as u64);
     let is_arp =

@@ -1,5 +1,6 @@
-//! What comes into the table and goes out of it: the host's services and VIFs. It is *not* asked whether an app
-//! may open a VIF, nor whether its patterns collide with those of another: both the control plane has done.
+//! What comes into the table and goes out of it: the host's services and VIFs. It is *not* asked
+//! whether an app may open a VIF, nor whether its patterns collide with those of another: both the
+//! control plane has done.
 
 use clearway_classify::directory::{EntryId, Rights};
 use clearway_nic::MacAddress;
@@ -15,8 +16,8 @@ const PRIORITY_OF_REFUSALS: u16 = 0;
 const _: () = assert!(PRIORITY_MAX + 1 < PRIORITY_OF_SERVICES);
 
 impl Switch {
-    /// From now on the host's services have these entries instead of those before. Those that stay are not
-    /// touched, and new ones are there before old ones go: no frame finds nobody.
+    /// From now on the host's services have these entries instead of those before. Those that stay
+    /// are not touched, and new ones are there before old ones go: no frame finds nobody.
     pub(crate) fn set_services(&mut self, services: Vec<Entry>) {
         let mut before = std::mem::take(&mut self.services);
         for service in services {

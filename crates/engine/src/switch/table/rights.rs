@@ -18,8 +18,8 @@ impl Switch {
         Err(fault.map_or(FrameRefusal::Other, refusal::of_fault))
     }
 
-    /// Which frames the VIF with this entry may send that can only be for the NIC, one bit each from the
-    /// lowest.
+    /// Which frames the VIF with this entry may send that can only be for the NIC, one bit each
+    /// from the lowest.
     #[inline]
     pub(crate) fn clear_for_wire(&self, entry: EntryId, digests: &[Digest]) -> u32 {
         let sends = self.directory.sends(entry);

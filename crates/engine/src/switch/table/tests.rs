@@ -1,5 +1,5 @@
-//! The switch without engine or NIC: the host's services while everything around them changes. What a VIF may
-//! send is in `frames/tests.rs`.
+//! The switch without engine or NIC: the host's services while everything around them changes. What
+//! a VIF may send is in `frames/tests.rs`.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -52,8 +52,8 @@ fn to(address: IpAddr, port: u16) -> Digest {
     Digest::of(&frame)
 }
 
-/// However full the table is of what users have, the host's services have their places, before and after
-/// each change of its addresses, and what goes leaves nothing.
+/// However full the table is of what users have, the host's services have their places, before and
+/// after each change of its addresses, and what goes leaves nothing.
 #[test]
 fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
     let mut switch = switch(&[v4(1)]);
@@ -97,7 +97,8 @@ fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
     assert_eq!(switch.owner(&to(before[0], MESSAGES)), messages);
 }
 
-/// Of several VIFs with an address of the same, the last takes it along; the NIC's own stays for good.
+/// Of several VIFs with an address of the same, the last takes it along; the NIC's own stays for
+/// good.
 #[test]
 fn addresses_of_vifs_last_as_long_as_one_of_them() {
     let mut switch = switch(&[v4(1)]);

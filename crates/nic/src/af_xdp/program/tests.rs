@@ -1,5 +1,6 @@
 //! The kernel runs the program on frames of our making (`BPF_PROG_TEST_RUN`), and what it says of
-//! them is compared with what `clearway_wire::digest` says. Needs root; says so and passes otherwise.
+//! them is compared with what `clearway_wire::digest` says. Needs root; says so and passes
+//! otherwise.
 
 use std::net::Ipv6Addr;
 use std::os::fd::AsFd;
@@ -188,8 +189,8 @@ fn too_many_masks_are_refused_with_the_remedy_and_change_nothing() {
     assert!(loaded.redirects(&frame), "room for another mask");
 }
 
-/// Prints what a frame costs with so many masks in use, of which the last one matches; the assertion is
-/// only that nothing is absurd.
+/// Prints what a frame costs with so many masks in use, of which the last one matches; the
+/// assertion is only that nothing is absurd.
 #[test]
 fn the_cost_of_a_frame() {
     let Some(mut loaded) = Loaded::new() else { return };

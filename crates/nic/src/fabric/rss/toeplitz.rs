@@ -6,8 +6,8 @@ const INPUT_BYTES_MAX: usize = 36;
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = INPUT_BYTES_MAX + 4;
 
-/// A key, worked out for all values of each half octet of the input, so that a frame costs two looks
-/// per octet instead of eight steps.
+/// A key, worked out for all values of each half octet of the input, so that a frame costs two
+/// looks per octet instead of eight steps.
 #[derive(Debug)]
 pub(super) struct Toeplitz(Box<[[u32; 16]; 2 * INPUT_BYTES_MAX]>);
 

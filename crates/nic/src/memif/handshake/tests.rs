@@ -130,7 +130,8 @@ fn our_own_roles_understand_each_other() {
     }
 }
 
-/// The client's memory is made when the server has taken its `init`, and not for whoever says hello.
+/// The client's memory is made when the server has taken its `init`, and not for whoever says
+/// hello.
 #[test]
 fn work_is_asked_for_when_it_is_due() {
     let mut client = Handshake::Client(ClientHandshake::default());

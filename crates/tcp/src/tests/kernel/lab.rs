@@ -1,8 +1,8 @@
-//! This stack and the kernel's at the two ends of a veth pair, and between them a wire that does with each
-//! segment what a test says.
+//! This stack and the kernel's at the two ends of a veth pair, and between them a wire that does
+//! with each segment what a test says.
 //!
-//! The near end has no address: the kernel there drops what comes, and this stack alone answers. Time is
-//! that of the host, since the kernel knows no other.
+//! The near end has no address: the kernel there drops what comes, and this stack alone answers.
+//! Time is that of the host, since the kernel knows no other.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};

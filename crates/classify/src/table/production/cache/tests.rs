@@ -1,5 +1,5 @@
-//! What is remembered is forgotten in time: when rules come and go, and when the number of a generation comes
-//! again.
+//! What is remembered is forgotten in time: when rules come and go, and when the number of a
+//! generation comes again.
 
 use super::super::Production;
 use crate::table::{BATCH_MAX, Linear, Table};
@@ -109,8 +109,8 @@ fn the_way_that_is_next_to_go_wraps() {
     (0..2000).for_each(|first| both.check(first * 7));
 }
 
-/// A rule of any kind that comes or goes changes answers at once: one flow's, a network's, a range's at both
-/// ends, and one that looks where none has looked before.
+/// A rule of any kind that comes or goes changes answers at once: one flow's, a network's, a
+/// range's at both ends, and one that looks where none has looked before.
 #[test]
 fn every_kind_of_change_is_seen_by_what_is_remembered() {
     let mut random = Random::new(1);

@@ -6,7 +6,8 @@ fn wanted(bits: u64) -> Steered {
     Steered { patterns: vec![pattern], ..Steered::default() }
 }
 
-/// Whatever users have asked for, the eBPF program has room for an address that the host gets later.
+/// Whatever users have asked for, the eBPF program has room for an address that the host gets
+/// later.
 #[test]
 fn users_leave_kinds_of_patterns_to_each_other_and_to_the_host() {
     let mut held: HashMap<u32, Held> = HashMap::new();

@@ -101,8 +101,8 @@ fn packets_of_these_tests_are_packets() {
     }
 }
 
-/// The range of a rule is a prefix, and a raw mask that is none narrows it: the ports that match are one
-/// here and one there.
+/// The range of a rule is a prefix, and a raw mask that is none narrows it: the ports that match
+/// are one here and one there.
 #[test]
 fn a_mask_that_is_no_prefix_is_what_it_matches() {
     let rule = filter("dst host 10.0.0.2 and udp dst portrange 4096-8191");
@@ -115,7 +115,8 @@ fn a_mask_that_is_no_prefix_is_what_it_matches() {
     assert_eq!(found, expected.into());
 }
 
-/// Filters that name no protocol, no address, or a network, are about ports of the host all the same.
+/// Filters that name no protocol, no address, or a network, are about ports of the host all the
+/// same.
 #[test]
 fn what_is_left_open_is_claimed_as_a_whole() {
     let host = place(universe());
@@ -165,8 +166,8 @@ fn who_says_nothing_of_ports_is_allowed_so_by_a_rule() {
     assert!(claimed(&all, Side::Source, &place(universe())).expect("none").is_empty());
 }
 
-/// Filters of parts that say something about the addresses, the protocol and the ports of one end, in all
-/// ways there are; what they say of the other end is true of the packets of these tests.
+/// Filters of parts that say something about the addresses, the protocol and the ports of one end,
+/// in all ways there are; what they say of the other end is true of the packets of these tests.
 fn filters(side: Side) -> impl Strategy<Value = Filter> {
     let (here, there, address_word, shift) = match side {
         Side::Source => ("src", "dst", 3, 48),
