@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Builds the librte_acl contender if libdpdk is there, and runs `clearway bench
-# classify` over the rule files in the directory $1. Plots go to docs/classify.
+#!/usr/bin/env bash
+# Builds the librte_acl contender if libdpdk is there, and runs `clearway bench classify` over the
+# rule files in the directory $1. Plots go to docs/classify.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 sets=${1:?a directory of rule files}

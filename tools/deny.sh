@@ -1,6 +1,7 @@
-# !/usr/bin/env bash Checks what Clearway depends on against deny.toml. cargo-deny does it all, if
-# it is there; it is not installed for this, since building it takes many minutes and advisories
-# need a network. A test does the rest.
+#!/usr/bin/env bash
+# Checks what Clearway depends on against deny.toml. cargo-deny does it all, if it is there; it is
+# not installed for this, since building it takes many minutes and advisories need a network. A test
+# does the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"

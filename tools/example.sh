@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Builds examples/hello.c as a user would, against an installed library found by
-# pkg-config, and lets a server and a client greet each other through a daemon.
+#!/usr/bin/env bash
+# Builds examples/hello.c as a user would, against an installed library found by pkg-config, and
+# lets a server and a client greet each other through a daemon.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

@@ -1,6 +1,7 @@
-# !/usr/bin/env bash Runs the blocks of docs/first-hour.md from start to end in one shell, as a
-# newcomer would. What is different: what `cargo build` makes is installed to a directory of its
-# own, and names are those of nobody else. Needs root.
+#!/usr/bin/env bash
+# Runs the blocks of docs/first-hour.md from start to end in one shell, as a newcomer would. What is
+# different: what `cargo build` makes is installed to a directory of its own, and names are those of
+# nobody else. Needs root.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then

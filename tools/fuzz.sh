@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # Runs every fuzz target for $1 seconds. cargo-fuzz needs a compiler that takes -Z flags: the
 # nightly one if there is one, else the stable one told to.
 set -euo pipefail

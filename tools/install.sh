@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Installs what has been built, below $PREFIX (/usr/local unless given).
-# `tools/uninstall.sh` takes it away again.
+#!/usr/bin/env bash
+# Installs what has been built, below $PREFIX (/usr/local unless given). `tools/uninstall.sh` takes
+# it away again.
 #
 #   DESTDIR            put in front of every path, for who makes a package
 #   LIBDIR             where libraries go: $PREFIX/lib unless given

@@ -1,4 +1,4 @@
-# !/usr/bin/env bash
+#!/usr/bin/env bash
 # Plants bugs, one after the other, and says which of them no test sees: shard $2 of $3 (from 0 on)
 # of the mutants of $1, names out of the list below. cargo-mutants works on a copy of the tree; what
 # it found is in target/mutants/NAME-SHARD/mutants.out. Fails if one was missed.

@@ -1,7 +1,7 @@
-# !/usr/bin/env bash An unprivileged program with a TCP/IP stack of its own
-# (crates/client/examples/own-stack.rs) is a machine on the LAN: the Linux kernel of another network
-# namespace pings it and speaks TCP with it. Needs root, for the namespaces and the veth pair
-# between them; the program itself runs as nobody.
+#!/usr/bin/env bash
+# An unprivileged program with a TCP/IP stack of its own (crates/client/examples/own-stack.rs) is a
+# machine on the LAN: the Linux kernel of another network namespace pings it and speaks TCP with it.
+# Needs root, for the namespaces and the veth pair between them; the program itself runs as nobody.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$(id -u)" != 0 ]; then

@@ -1,7 +1,7 @@
-# !/usr/bin/env bash Makes .deb and .rpm packages, and the files of a container image, of what has
-# been built, in target/packages. What is in them is what tools/install.sh installs; this only says
-# which part belongs to which package. The system's own tools make them, and find out what each
-# depends on.
+#!/usr/bin/env bash
+# Makes .deb and .rpm packages, and the files of a container image, of what has been built, in
+# target/packages. What is in them is what tools/install.sh installs; this only says which part
+# belongs to which package. The system's own tools make them, and find out what each depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export BUILD=${BUILD:-target/release} PREFIX=/usr

@@ -1,7 +1,8 @@
-# !/usr/bin/env bash Installs what is missing to build Clearway (`build`), to run its demo (`demo`),
-# to check its style (`lint`), to test it (`test`), to count its instructions (`instructions`) or to
-# make packages (`packages`). Says what it does, changes nothing that is there already, and explains
-# what to do where it may not install.
+#!/usr/bin/env bash
+# Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style
+# (`lint`), to test it (`test`), to count its instructions (`instructions`) or to make packages
+# (`packages`). Says what it does, changes nothing that is there already, and explains what to do
+# where it may not install.
 set -euo pipefail
 
 RUST_MIN=1.89

@@ -1,5 +1,6 @@
-# !/usr/bin/env bash Tests the dpdk driver, which is a feature because it needs the system's
-# libdpdk. Says so where that is missing.
+#!/usr/bin/env bash
+# Tests the dpdk driver, which is a feature because it needs the system's libdpdk. Says so where
+# that is missing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,7 @@
-# !/usr/bin/env bash What `make install` puts somewhere is complete, is found, and goes away again
-# without a trace: once below a DESTDIR, as who makes a package wants it, and once below a prefix
-# that others use too.
+#!/usr/bin/env bash
+# What `make install` puts somewhere is complete, is found, and goes away again without a trace:
+# once below a DESTDIR, as who makes a package wants it, and once below a prefix that others use
+# too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)

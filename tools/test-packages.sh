@@ -1,7 +1,8 @@
-# !/usr/bin/env bash Each package of `make packages` is installed into a clean Debian 12, two
-# daemons of it are started and see each other, a C program is built with the library, and all goes
-# away again; and the container's files run by themselves. Needs root, mmdebstrap and a Debian
-# mirror; takes some minutes, and so is not a part of `make test`.
+#!/usr/bin/env bash
+# Each package of `make packages` is installed into a clean Debian 12, two daemons of it are started
+# and see each other, a C program is built with the library, and all goes away again; and the
+# container's files run by themselves. Needs root, mmdebstrap and a Debian mirror; takes some
+# minutes, and so is not a part of `make test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # What is mounted here goes away with this process.

@@ -1,6 +1,7 @@
-# !/usr/bin/env bash Takes away what tools/install.sh put below $PREFIX (/usr/local unless given),
-# and the directories that it made and nobody else uses. PREFIX and DESTDIR have to be those of the
-# installation. /etc/clearway.toml stays.
+#!/usr/bin/env bash
+# Takes away what tools/install.sh put below $PREFIX (/usr/local unless given), and the directories
+# that it made and nobody else uses. PREFIX and DESTDIR have to be those of the installation.
+# /etc/clearway.toml stays.
 set -euo pipefail
 prefix=${PREFIX:-/usr/local}
 destdir=${DESTDIR:-}
