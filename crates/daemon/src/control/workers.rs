@@ -213,6 +213,21 @@ impl<J> std::fmt::Debug for Queues<J> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    /// Who posts a job does none of it: as long as there are no threads, nothing is done.
+    #[test]
+    fn who_posts_a_job_does_not_do_it() {
+        let mut workers = Workers::new().expect("an eventfd");
+        let place = ChannelPlace { engine: 0, channel: 1 };
+        workers.post(1, Job::Make { place, sizes: Sizes::default() });
+        assert!(workers.next_done().is_none(), "the caller has waited for it");
+        workers.start().expect("threads");
+        let mut bell = [PollFd::new(&workers, PollFlags::IN)];
+        let patience = Timespec { tv_sec: 10, tv_nsec: 0 };
+        assert_eq!(poll(&mut bell, Some(&patience)), Ok(1), "it is done in time");
+        assert!(matches!(workers.next_done(), Some(Done::Made { made: Ok(_), .. })));
+    }
 
     /// Of a user with a hundred jobs, one is in work, whatever the others do; and they come next.
     #[test]

@@ -105,14 +105,15 @@ fn packets_of_these_tests_are_packets() {
 /// are one here and one there.
 #[test]
 fn a_mask_that_is_no_prefix_is_what_it_matches() {
-    let rule = filter("dst host 10.0.0.2 and udp dst portrange 4096-8191");
-    let narrowed = filter(
-        "dst host 10.0.0.2 and udp dst portrange 4096-8191 and digest[0] & 0x0ffe00000000 = 0x038800000000",
-    );
-    assert!(rule.clauses()[0].contains(&narrowed.clauses()[0]), "the rule allows it");
-    let found = claimed(&[narrowed], Side::Destination, &place(universe())).expect("two ports");
-    let expected = [5000, 5001].map(|number| port(Protocol::Udp, "10.0.0.2", number));
-    assert_eq!(found, expected.into());
+    let range = "dst host 10.0.0.2 and udp dst portrange 4096-8191";
+    // With the range's bits the first mask is a prefix after all, and the second is none.
+    for (mask, ports) in [("0x0ffe00000000", [5000, 5001]), ("0x0fef00000000", [5000, 5016])] {
+        let narrowed = filter(&format!("{range} and digest[0] & {mask} = 0x038800000000"));
+        assert!(filter(range).clauses()[0].contains(&narrowed.clauses()[0]), "it is allowed");
+        let found = claimed(&[narrowed], Side::Destination, &place(universe())).expect("two ports");
+        let expected = ports.map(|number| port(Protocol::Udp, "10.0.0.2", number));
+        assert_eq!(found, expected.into());
+    }
 }
 
 /// Filters that name no protocol, no address, or a network, are about ports of the host all the
