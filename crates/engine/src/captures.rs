@@ -261,3 +261,6 @@ impl Capture {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

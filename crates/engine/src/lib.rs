@@ -30,6 +30,8 @@ mod relay;
 mod services;
 mod snapshot;
 mod switch;
+#[cfg(test)]
+mod testing;
 
 pub use captures::CaptureSpec;
 pub use clearway_ip as ip;

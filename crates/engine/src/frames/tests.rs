@@ -1,26 +1,16 @@
 //! What a VIF may send, without engine or NIC: against frames whose making says whether it may.
 
+mod apps;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use clearway_base::{Random, Time};
+use clearway_base::Random;
 use clearway_channel::FrameRefusal;
-use clearway_classify::Filter;
 use clearway_nic::MacAddress;
 use clearway_wire::digest::Digest;
 
 use super::*;
-
-const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
-const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
-const NOW: Time = Time::ZERO;
-
-fn v4(last: u8) -> IpAddr {
-    Ipv4Addr::new(10, 0, 0, last).into()
-}
-
-fn filter(text: &str) -> Filter {
-    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
-}
+use crate::testing::{MAC, NOW, OTHER_MAC, filter, v4};
 
 /// What a frame is made of.
 #[derive(Clone, Copy, Debug)]

@@ -43,7 +43,7 @@ impl Frames {
     }
 
     /// The VIF whose turn it is to send; it is then the last in the row.
-    fn next_sender(&mut self) -> Option<VifKey> {
+    pub(super) fn next_sender(&mut self) -> Option<VifKey> {
         let key = self.senders.pop_front()?;
         self.senders.push_back(key);
         Some(key)
@@ -240,7 +240,7 @@ impl Frames {
     }
 
     /// The burst that a VIF is sending is walked so far; it may be over.
-    fn go_on(&mut self, channels: &mut Channels, key: VifKey, walked: SentBurst) {
+    pub(super) fn go_on(&mut self, channels: &mut Channels, key: VifKey, walked: SentBurst) {
         let vif = self.vifs.get_mut(key.slot()).and_then(Option::as_mut);
         let (Some(vif), Some(app)) = (vif, channels.channel(key.channel())) else { return };
         let Some(burst) = vif.bursts.front_mut() else { return };
@@ -271,14 +271,14 @@ impl Frames {
 
     /// Counts frames that have left.
     #[inline]
-    fn count_sent(&mut self, key: VifKey, frames: u64, bytes: u64) {
+    pub(super) fn count_sent(&mut self, key: VifKey, frames: u64, bytes: u64) {
         if let Some(vif) = self.vif(key) {
             vif.count_sent(frames, bytes);
         }
     }
 
     /// Counts a frame that may not leave.
-    fn refuse(&mut self, key: VifKey, reason: FrameRefusal) {
+    pub(super) fn refuse(&mut self, key: VifKey, reason: FrameRefusal) {
         if let Some(vif) = self.vif(key) {
             vif.count_refused(reason);
         }

@@ -268,4 +268,15 @@ mod tests {
         let mut slow = Bucket::new(1, now);
         assert!(slow.take(now) && !slow.take(now + SECOND / 2) && slow.take(now + SECOND));
     }
+
+    #[test]
+    fn texts_are_as_long_as_they_say() {
+        let texts = |list: &[&str]| list.iter().map(|text| (*text).to_owned()).collect();
+        let texts = VifTexts {
+            receive: texts(&["arp", "tcp"]),
+            copies: texts(&["any"]),
+            transmit: texts(&["x"]),
+        };
+        assert_eq!(texts.bytes(), 3 * 3 + 1 + 4 * 3);
+    }
 }

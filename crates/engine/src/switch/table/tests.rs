@@ -1,7 +1,7 @@
 //! The switch without engine or NIC: the host's services while everything around them changes. What
 //! a VIF may send is in `frames/tests.rs`.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use clearway_base::Random;
 use clearway_classify::Filter;
@@ -9,36 +9,8 @@ use clearway_nic::MacAddress;
 
 use super::*;
 use crate::frames::VifSpec;
-use crate::ip;
 use crate::services::entries;
-
-const MAC: MacAddress = [2, 0, 0, 0, 0, 1];
-const OTHER_MAC: MacAddress = [2, 0, 0, 0, 0, 2];
-const MESSAGES: u16 = 20707;
-
-fn config(addresses: &[IpAddr]) -> ip::Config {
-    ip::Config {
-        mac: MAC,
-        addresses: addresses.iter().map(|address| (*address, 24)).collect(),
-        routes: Vec::new(),
-        vlan: None,
-        mtu: 1500,
-        kernel_shares: false,
-        receive_checksum: false,
-    }
-}
-
-fn switch(addresses: &[IpAddr]) -> Switch {
-    Switch::new(MAC, entries(&config(addresses), MESSAGES))
-}
-
-fn v4(last: u8) -> IpAddr {
-    Ipv4Addr::new(10, 0, 0, last).into()
-}
-
-fn filter(text: &str) -> Filter {
-    text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
-}
+use crate::testing::{MAC, MESSAGES, OTHER_MAC, config, filter, switch, v4};
 
 /// UDP to a port of this host.
 fn to(address: IpAddr, port: u16) -> Digest {
@@ -123,6 +95,34 @@ fn addresses_of_vifs_last_as_long_as_one_of_them() {
     }
     switch.remove_mac(MAC);
     assert!(is_here(&switch, MAC) && switch.has_one_mac());
+}
+
+#[test]
+fn vifs_of_other_engines_come_and_go_one_by_one() {
+    let mut switch = switch(&[v4(1)]);
+    let to = |last| {
+        let frame = [&[2, 9, 9, 9, 9, last], &OTHER_MAC[..], &[0x88, 0xb5], &[0; 46]].concat();
+        Digest::of(&frame)
+    };
+    let all = [(1, (5, 1), 7), (2, (5, 2), 8), (1, (6, 1), 6)];
+    for (engine, (channel, id), last) in all {
+        let receive = vec![filter(&format!("ether dst 02:09:09:09:09:{last:02x}"))];
+        let mac = [2, 9, 9, 9, 9, last];
+        let spec = VifSpec { receive, mac, ..VifSpec::default() };
+        switch.open_of_sibling(engine, channel, id, &spec);
+    }
+    switch.close_of_sibling(6, 2); // nobody has it
+    for gone in 0..=all.len() {
+        for (at, (engine, _, last)) in all.into_iter().enumerate() {
+            let expected = (at >= gone).then_some(Port::Sibling(engine));
+            assert_eq!(switch.owner(&to(last)), expected);
+            assert_eq!(switch.destination(&to(last)) == Destination::Here, at >= gone);
+        }
+        if let Some((_, (channel, id), _)) = all.get(gone) {
+            switch.close_of_sibling(*channel, *id);
+        }
+    }
+    assert!(switch.has_one_mac() && !switch.has_copies());
 }
 
 /// Looking for an address takes no longer for thousands of VIFs with addresses of their own.
