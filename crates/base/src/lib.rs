@@ -3,6 +3,8 @@
 //!
 //! This crate performs no I/O and never asks the operating system for anything.
 
+#![forbid(unsafe_code)]
+
 mod counters;
 mod random;
 mod ranges;

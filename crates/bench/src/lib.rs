@@ -17,6 +17,8 @@
 //! → `endpoint` (the transport under it) → [`Report`]. What all benchmarks with contenders share:
 //! `samples`, which keeps apart what was measured while the machine was another (`distance`).
 
+#![forbid(unsafe_code)]
+
 mod apps;
 mod arguments;
 mod classify;

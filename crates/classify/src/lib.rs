@@ -14,6 +14,8 @@
 //! conflicts, the tables `linear`, `adaptive` and `tuple`) and, for the production table, Daly et
 //! al., "TupleMerge: Fast Software Packet Processing for Online Packet Classification".
 
+#![forbid(unsafe_code)]
+
 mod clause;
 pub mod directory;
 pub mod filter;

@@ -3,6 +3,8 @@
 //! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
 //! well, 1 when it did not, 2 when the command line or the configuration is wrong.
 
+#![forbid(unsafe_code)]
+
 mod bench;
 mod client;
 mod daemon;

@@ -1,6 +1,8 @@
 //! The daemon of a host: configuration, policy, the control socket, confinement. `clearwayd` is
 //! [`program`]; benchmarks and tests run hosts in their own process.
 
+#![forbid(unsafe_code)]
+
 mod broker;
 pub mod config;
 mod confinement;

@@ -11,6 +11,8 @@
 //! An [`Engine`] belongs to one thread, which a [`Group`] runs. It is made, and spoken to, by the
 //! control plane through [`Control`].
 
+#![forbid(unsafe_code)]
+
 mod captures;
 mod channels;
 mod common;

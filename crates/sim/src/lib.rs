@@ -12,6 +12,8 @@
 //! is time, the NIC, the network and what apps want; nothing of Clearway itself is. What is *not*
 //! here: threads, and the daemon's control socket.
 
+#![forbid(unsafe_code)]
+
 mod agenda;
 mod app;
 mod checks;

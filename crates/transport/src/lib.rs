@@ -10,6 +10,8 @@
 //! packets are), `ecn` (marks). How fast is the crate `congestion`'s affair. What opens a flow is
 //! in `endpoint/handshake` and `flow/opening`.
 
+#![forbid(unsafe_code)]
+
 mod acks;
 mod app;
 mod config;

@@ -21,6 +21,8 @@
 //! system for anything; what to do with a packet is decided in `ip`, `transport`
 //! and `tcp`.
 
+#![forbid(unsafe_code)]
+
 pub mod arp;
 mod bytes;
 pub mod checksum;
