@@ -49,6 +49,14 @@ impl Sender {
         Self { ring, memory, buffers, produced: 0, published: 0, consumed, gather, doorbell }
     }
 
+    /// As if so many descriptors had passed, with none in use; the receiver starts there too.
+    #[cfg(test)]
+    pub(super) fn start_at(&mut self, index: u16) {
+        self.ring.publish_produced(index);
+        (self.produced, self.published) = (index, index);
+        self.consumed = index.wrapping_sub(self.ring.size());
+    }
+
     /// Lets `fill` write a frame of up to the NIC's largest size.
     pub(super) fn transmit(
         &mut self,
@@ -180,7 +188,7 @@ impl Sender {
     /// How many descriptors are free; looks at the receiver's index only if fewer than `wanted` are
     /// known to be.
     #[inline]
-    fn free(&mut self, wanted: u16) -> Result<u16, Violation> {
+    pub(super) fn free(&mut self, wanted: u16) -> Result<u16, Violation> {
         let size = self.ring.size();
         let free = size - self.produced.wrapping_sub(self.consumed);
         if free >= wanted {

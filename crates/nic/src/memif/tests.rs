@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use super::*;
 use crate::{Queue as _, Transmit};
 
+mod wraps;
+
 /// A socket name that no other test uses.
 fn socket() -> Socket {
     static COUNT: AtomicU32 = AtomicU32::new(0);

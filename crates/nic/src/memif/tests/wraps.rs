@@ -1,0 +1,275 @@
+//! Rings whose 16-bit indexes are about to wrap, in both directions: in one the client sends and
+//! owns the buffers that are filled, in the other the server fills buffers of the client's.
+
+use std::collections::VecDeque;
+
+use clearway_base::Random;
+
+use super::*;
+use crate::Counters;
+use crate::memif::link::{Announced, Ends, Offer, adopt};
+use crate::memif::message::{Hello, Message, Text};
+use crate::memif::receiver::{Receiver, area_bytes};
+use crate::memif::sender::Sender;
+use crate::memif::work::Patience;
+use crate::strangers::{Account, File, SpareThreads};
+
+/// One direction of a link, and the frames that are in it.
+struct Lane {
+    sender: Sender,
+    receiver: Receiver,
+    size: u16,
+    buffer_bytes: usize,
+    frame_bytes_max: usize,
+    /// Frames that were sent and not taken yet, oldest first.
+    under_way: VecDeque<Vec<u8>>,
+    /// Descriptors that all frames so far took.
+    passed: u32,
+    area: Vec<u8>,
+    counters: Counters,
+}
+
+/// Both directions of a link made by `config`: the client's to the server first.
+fn lanes(config: &Config) -> [Lane; 2] {
+    let [server, client] = ends(config);
+    let lane = |sender: Option<Sender>, receiver: Option<Receiver>| Lane {
+        sender: sender.unwrap(),
+        receiver: receiver.unwrap(),
+        size: 1 << config.ring_size_log2,
+        buffer_bytes: config.buffer_bytes as usize,
+        frame_bytes_max: config.frame_bytes_max,
+        under_way: VecDeque::new(),
+        passed: 0,
+        area: vec![0; area_bytes(config.frame_bytes_max)],
+        counters: Counters::default(),
+    };
+    [lane(client.sender, server.receiver), lane(server.sender, client.receiver)]
+}
+
+/// What a handshake between a server and a client ends in, without the sockets.
+fn ends(config: &Config) -> [Ends; 2] {
+    let hello = Hello {
+        name: Text::new("test"),
+        version_min: 0x200,
+        version_max: 0x200,
+        region_max: 0,
+        m2s_ring_max: 0,
+        s2m_ring_max: 0,
+        ring_size_log2_max: config.ring_size_log2,
+    };
+    let (account, patience) = (account(), Patience::default());
+    let Offer { announcements, offered } = Offer::new(config, &hello, &account).unwrap();
+    let mut announced = Announced::default();
+    for (message, fd) in announcements {
+        let file = File::new(fd.expect("each comes with a descriptor"), account.clone());
+        match message {
+            Message::AddRegion { bytes, .. } => announced.regions.push((bytes, file)),
+            Message::AddRing(ring) => announced.rings.push((ring, file)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let mut server = adopt(config, announced, &account, &patience.wanted()).unwrap();
+    let mut client = offered.secure(&patience.wanted()).unwrap();
+    [server.remove(0), client.remove(0)]
+}
+
+fn account() -> Account {
+    Account::new(7, SpareThreads::new("test"))
+}
+
+fn small(ring_size_log2: u8, buffer_bytes: u32) -> Config {
+    Config { ring_size_log2, buffer_bytes, ..config(&socket(), Role::Client) }
+}
+
+impl Lane {
+    /// As if so many descriptors had passed before: the lane is empty.
+    fn start_at(&mut self, index: u16) {
+        assert!(self.under_way.is_empty());
+        self.sender.start_at(index);
+        self.receiver.start_at(index);
+    }
+
+    /// Descriptors that a frame of this length takes.
+    fn descriptors(&self, bytes: usize) -> u16 {
+        if self.buffer_bytes >= self.frame_bytes_max {
+            return 1;
+        }
+        bytes.div_ceil(self.buffer_bytes) as u16
+    }
+
+    /// Descriptors that are in use as long as nobody takes a frame.
+    fn taken(&self) -> u16 {
+        self.under_way.iter().map(|frame| self.descriptors(frame.len())).sum()
+    }
+
+    /// Sends one frame, which the receiver sees after a flush. False if there is no room.
+    fn send(&mut self, frame: Vec<u8>) -> bool {
+        let fill = &mut |buffer: &mut [u8]| {
+            buffer[..frame.len()].copy_from_slice(&frame);
+            frame.len()
+        };
+        match self.sender.transmit(fill, &mut self.counters).expect("nobody broke a rule") {
+            Transmit::Queued => {}
+            Transmit::Full => return false,
+            Transmit::Nothing => panic!("there was a frame"),
+        }
+        self.passed += u32::from(self.descriptors(frame.len()));
+        self.under_way.push_back(frame);
+        assert!(self.taken() <= self.size, "more descriptors in use than there are");
+        true
+    }
+
+    /// Takes up to `budget` frames, each of which is the oldest.
+    fn take(&mut self, budget: usize) -> usize {
+        let under_way = &mut self.under_way;
+        let sink = &mut |burst: &[&[u8]]| {
+            for frame in burst {
+                assert_eq!(Some(*frame), under_way.pop_front().as_deref());
+            }
+        };
+        let (frames, outcome) =
+            self.receiver.burst(budget, &mut self.area, sink, &mut self.counters);
+        assert_eq!(outcome, Ok(()));
+        frames
+    }
+
+    /// What is free plus what is taken is what was made.
+    fn count(&mut self) {
+        self.receiver.give_back();
+        let free = self.sender.free(self.size).expect("nobody broke a rule");
+        assert_eq!(free + self.taken(), self.size);
+    }
+
+    /// Empties it, and fills it to the last buffer once more.
+    fn end(&mut self) {
+        self.sender.flush();
+        self.take(usize::MAX);
+        assert!(self.under_way.is_empty());
+        self.count();
+        for seed in 0..self.size {
+            let room = (self.size - self.taken()) as usize * self.buffer_bytes;
+            let fits = self.buffer_bytes >= self.frame_bytes_max || room >= self.frame_bytes_max;
+            assert_eq!(self.send(frame(60, seed.into())), fits);
+        }
+        assert!(!self.send(frame(60, 0)));
+        self.sender.flush();
+        self.take(usize::MAX);
+        assert!(self.under_way.is_empty());
+        self.count();
+    }
+}
+
+/// So many indexes before the wrap.
+fn before_the_wrap(distance: u16) -> u16 {
+    0u16.wrapping_sub(distance)
+}
+
+#[test]
+fn every_filling_passes_the_wrap_from_every_distance() {
+    for (ring_size_log2, buffer_bytes) in [(0, 2048), (1, 1518), (2, 16_384), (4, 2048)] {
+        for mut lane in lanes(&small(ring_size_log2, buffer_bytes)) {
+            for distance in 0..=2 * lane.size + 1 {
+                for filling in 1..=lane.size {
+                    lane.start_at(before_the_wrap(distance));
+                    for lap in 0..3 {
+                        for number in 0..filling {
+                            assert!(lane.send(frame(60 + usize::from(number), lap)));
+                        }
+                        assert_eq!(lane.send(frame(60, 0)), filling < lane.size);
+                        lane.sender.flush();
+                        lane.count();
+                        let frames = usize::from(lane.size.min(filling + 1));
+                        assert_eq!(lane.take(1) + lane.take(usize::MAX), frames);
+                        assert_eq!(lane.take(usize::MAX), 0);
+                        lane.count();
+                    }
+                }
+            }
+            lane.end();
+        }
+    }
+}
+
+/// A walk of sending and taking at random, full and empty every now and then, with frames in one
+/// buffer and in many.
+#[test]
+fn frames_of_all_lengths_pass_the_wrap_for_several_laps() {
+    let shapes = [(3, 2048), (5, 64), (5, 100), (6, 300), (7, 1000), (8, 1518), (9, 16_384)];
+    let (mut full, mut empty) = (0, 0);
+    for (ring_size_log2, buffer_bytes) in shapes {
+        for mut lane in lanes(&small(ring_size_log2, buffer_bytes)) {
+            for seed in 0..8 {
+                let mut random = Random::new(seed);
+                let distance = random.below(2 * u64::from(lane.size)) as u16;
+                lane.start_at(before_the_wrap(distance));
+                let end = lane.passed + u32::from(distance) + 5 * u32::from(lane.size);
+                for _ in 0..1000 {
+                    if lane.passed >= end {
+                        break;
+                    }
+                    let (sent, taken) = step(&mut lane, &mut random);
+                    full += u32::from(!sent);
+                    empty += u32::from(taken == 0);
+                }
+                assert!(lane.passed >= end, "nothing moves any more");
+                lane.end();
+            }
+        }
+    }
+    assert!(full > 100 && empty > 100, "{full} times full, {empty} times empty");
+}
+
+/// Sends some frames and takes some. Whether all could be sent, and how many were taken.
+fn step(lane: &mut Lane, random: &mut Random) -> (bool, usize) {
+    let mut sent = true;
+    for _ in 0..random.below(u64::from(lane.size) + 2) {
+        let bytes = 1 + random.below(lane.frame_bytes_max as u64) as usize;
+        sent = lane.send(frame(bytes, random.next_u32() as usize));
+        if !sent {
+            break;
+        }
+    }
+    let unseen = random.chance(1, 8);
+    if !unseen {
+        lane.sender.flush();
+    }
+    let taken = lane.take(random.below(u64::from(lane.size) + 2) as usize);
+    if !unseen && random.chance(1, 4) {
+        lane.count();
+    }
+    (sent, taken)
+}
+
+/// No index is helped here: as many frames as it takes.
+#[test]
+fn queues_pass_the_wrap_when_it_comes() {
+    for (ring_size_log2, buffer_bytes) in [(8, 2048), (14, 128)] {
+        let at = socket();
+        let shape = |role| Config { ring_size_log2, buffer_bytes, ..config(&at, role) };
+        let (mut a, mut b) = open_both(shape(Role::Server), shape(Role::Client));
+        pass(70_000, &mut a[0], &mut b[0]);
+        pass(70_000, &mut b[0], &mut a[0]);
+        for queue in a.iter().chain(&b) {
+            assert!(queue.link_up() && queue.link_counters().violations == 0);
+            assert_eq!(queue.counters().rx_frames_dropped, 0);
+        }
+    }
+}
+
+/// Sends so many frames, whenever there is room, and takes them.
+fn pass(frames: usize, from: &mut Queue, to: &mut Queue) {
+    let numbered = |number: usize| frame(60 + 37 * number % 800, number);
+    let (mut sent, mut seen) = (0, 0);
+    until("all have come", || {
+        while sent < frames && send(from, &numbered(sent)) == Transmit::Queued {
+            sent += 1;
+        }
+        to.receive(1 + seen % 300, &mut |burst| {
+            for bytes in burst {
+                assert_eq!(*bytes, numbered(seen));
+                seen += 1;
+            }
+        });
+        seen == frames
+    });
+}
