@@ -236,6 +236,8 @@ impl Receiver {
             descriptor = self.ring.descriptor(at);
         }
         self.next = at;
+        // The index will come round again.
+        self.unfinished_at = None;
         Ok(if fits && bytes > 0 { Taken::Frame(bytes) } else { Taken::Dropped })
     }
 

@@ -2,14 +2,18 @@
 //! owns the buffers that are filled, in the other the server fills buffers of the client's.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use clearway_base::Random;
 
 use super::*;
 use crate::Counters;
+use crate::memif::buffers::Buffers;
 use crate::memif::link::{Announced, Ends, Offer, adopt};
-use crate::memif::message::{Hello, Message, Text};
+use crate::memif::message::{Direction, Hello, Message, Text};
 use crate::memif::receiver::{Receiver, area_bytes};
+use crate::memif::region::Region;
+use crate::memif::ring::{Descriptor, Ring};
 use crate::memif::sender::Sender;
 use crate::memif::work::Patience;
 use crate::strangers::{Account, File, SpareThreads};
@@ -272,4 +276,37 @@ fn pass(frames: usize, from: &mut Queue, to: &mut Queue) {
         });
         seen == frames
     });
+}
+
+/// A peer may show a part of a frame, and the rest of it later. That nothing is to be taken at the
+/// index where it stopped is not to be remembered until the index comes round again.
+#[test]
+fn an_index_at_which_a_frame_was_unfinished_may_come_again() {
+    for direction in [Direction::S2m, Direction::M2s] {
+        let memory: Arc<[Region]> = Arc::new([Region::create(8192, &account()).unwrap().0]);
+        let ring = || Ring::new(Arc::clone(&memory), 0, 0, 3, direction).unwrap();
+        let peer = ring();
+        peer.initialize();
+        let buffers = Buffers { first: 4096, stride: 64, bytes: 64 };
+        let own = (direction == Direction::M2s).then_some(buffers);
+        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let mut receiver = Receiver::new(ring(), Arc::clone(&memory), own, 1518, bell);
+        receiver.start();
+        let mut area = vec![0; area_bytes(1518)];
+        let mut show = |index: u16, goes_on| {
+            let empty = buffers.descriptor(peer.slot(index));
+            let filled = Descriptor::holding(empty, 60, goes_on);
+            peer.set_descriptor(index, filled);
+            peer.publish_produced(index.wrapping_add(1));
+            let counters = &mut Counters::default();
+            let (frames, outcome) = receiver.burst(8, &mut area, &mut |_| (), counters);
+            assert_eq!(outcome, Ok(()));
+            assert!(frames == 1 || receiver.arm(), "frames are there, and it does not sleep");
+            frames
+        };
+        assert_eq!((show(0, true), show(1, false)), (0, 1));
+        for index in 2..=65_536 {
+            assert_eq!(show(index as u16, false), 1, "at {index}");
+        }
+    }
 }
