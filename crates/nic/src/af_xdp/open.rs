@@ -115,8 +115,7 @@ pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Er
     let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
     for socket in opened.sockets {
         let device = Device::open(&config.interface)?;
-        let queue =
-            XdpQueue::new(socket, device, info.clone(), frame_bytes, Arc::clone(&attachment));
+        let queue = XdpQueue::new(socket, device, info.clone(), frame_bytes, attachment.clone());
         boxed.push(Box::new(queue));
     }
     let steering = program.into_steering(device, attachment)?;

@@ -16,7 +16,6 @@ use rustix::net::xdp::{XdpDesc, XdpDescOptions};
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
 
 use super::assembly::{Assembly, Part};
-use super::program::Attachment;
 use super::socket::Socket;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
@@ -40,7 +39,7 @@ pub(super) struct XdpQueue {
     kick_pending: bool,
     counters: Counters,
     /// Keeps the eBPF program attached while any queue lives.
-    _attachment: Arc<Attachment>,
+    _attachment: Arc<dyn Send + Sync>,
 }
 
 impl XdpQueue {
@@ -50,7 +49,7 @@ impl XdpQueue {
         device: Device,
         info: Info,
         frame_bytes_max: usize,
-        attachment: Arc<Attachment>,
+        attachment: Arc<dyn Send + Sync>,
     ) -> XdpQueue {
         XdpQueue {
             free: socket.layout.transmit_offsets().collect(),
@@ -285,3 +284,6 @@ impl Queue for XdpQueue {
         counters
     }
 }
+
+#[cfg(test)]
+mod tests;

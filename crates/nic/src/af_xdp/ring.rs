@@ -37,6 +37,7 @@ struct Ring<T> {
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
+    /// Goes on from the indexes in memory, which the kernel starts at 0.
     fn new(mapping: Mapping, offsets: &XdpRingOffset, count: u32, role: Role) -> Ring<T> {
         assert!(count.is_power_of_two());
         let word = |offset: u64| mapping.at(offset as usize, size_of::<u32>()).cast::<AtomicU32>();
@@ -45,6 +46,8 @@ impl<T: Copy> Ring<T> {
             Role::Producer => (producer, consumer),
             Role::Consumer => (consumer, producer),
         };
+        // SAFETY: both words lie in the mapping that the ring is about to own.
+        let load = |word: NonNull<AtomicU32>| unsafe { word.as_ref() }.load(Ordering::Acquire);
         let entries_bytes = count as usize * size_of::<T>();
         Ring {
             mine,
@@ -52,8 +55,8 @@ impl<T: Copy> Ring<T> {
             flags: word(offsets.flags.unwrap_or(offsets.producer)),
             entries: mapping.at(offsets.desc as usize, entries_bytes).cast(),
             mask: count - 1,
-            mine_cached: 0,
-            theirs_cached: 0,
+            mine_cached: load(mine),
+            theirs_cached: load(theirs),
             _mapping: mapping,
             _entry: PhantomData,
         }

@@ -20,7 +20,7 @@ use crate::Error;
 use crate::interface::set_option;
 
 /// Bytes that the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
-const RECEIVE_HEADROOM_BYTES: usize = 256;
+pub(super) const RECEIVE_HEADROOM_BYTES: usize = 256;
 
 /// The most that the kernel charges for one frame: a page and its bookkeeping.
 const FRAME_CHARGE_BYTES: u32 = 8192;
@@ -73,12 +73,12 @@ impl Layout {
         self.receive_chunks() + self.descriptors * self.chunks_per_frame
     }
 
-    fn umem_bytes(&self) -> usize {
+    pub(super) fn umem_bytes(&self) -> usize {
         self.chunks() as usize * self.chunk_bytes
     }
 
     /// Umem offsets of the chunks to receive into.
-    fn receive_offsets(&self) -> impl Iterator<Item = u64> + use<> {
+    pub(super) fn receive_offsets(&self) -> impl Iterator<Item = u64> + use<> {
         let chunk_bytes = self.chunk_bytes as u64;
         (0..u64::from(self.receive_chunks())).map(move |chunk| chunk * chunk_bytes)
     }
@@ -131,11 +131,41 @@ impl Socket {
         let _ = set_option(&file, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &send_buffer_bytes);
         let mut socket = Socket::map_rings(file, umem, layout)
             .map_err(|errno| system("set up the AF_XDP rings", errno))?;
-        for offset in layout.receive_offsets() {
-            socket.fill.write(offset);
-        }
-        socket.fill.publish();
+        socket.stock();
         Ok(socket)
+    }
+
+    /// One whose rings a test serves in the kernel's place: `rings` in the order of the fields, and
+    /// their parts in each where `at` says.
+    #[cfg(test)]
+    pub(super) fn over(
+        file: OwnedFd,
+        umem: Mapping,
+        layout: Layout,
+        rings: [Mapping; 4],
+        at: &XdpRingOffset,
+    ) -> Socket {
+        let (fill_count, count) = (layout.receive_chunks(), layout.entries());
+        let [fill, received, transmit, completed] = rings;
+        let mut socket = Socket {
+            fill: Producer::new(fill, at, fill_count),
+            received: Consumer::new(received, at, count),
+            transmit: Producer::new(transmit, at, count),
+            completed: Consumer::new(completed, at, count),
+            file,
+            umem,
+            layout,
+        };
+        socket.stock();
+        socket
+    }
+
+    /// Gives all receive chunks to the kernel.
+    fn stock(&mut self) {
+        for offset in self.layout.receive_offsets() {
+            self.fill.write(offset);
+        }
+        self.fill.publish();
     }
 
     fn map_rings(file: OwnedFd, umem: Mapping, layout: Layout) -> Result<Socket, Errno> {
