@@ -40,6 +40,9 @@ const FLOWS_MIN: usize = 1024;
 const WAYS: usize = 4;
 /// Lines in a region.
 const REGION_LINES: usize = 16;
+/// When numbers of generations come again, this one does not: it is that of all regions then, which
+/// are old, with what is still remembered of the batch that was asked about last.
+const FIRST_GENERATION: u32 = 0;
 /// Questions past the cache after everything became old: where rules change all the time, there is
 /// nothing to remember.
 const PAUSE: u32 = 128;
@@ -176,9 +179,9 @@ impl Cache {
     fn forget(&mut self) {
         self.context = None;
         self.generation = self.generation.wrapping_add(1);
-        if self.generation == 0 {
-            self.lines.fill(NO_LINE);
-            self.regions.fill(0);
+        if self.generation == FIRST_GENERATION {
+            self.regions.fill(FIRST_GENERATION);
+            self.generation += 1;
         }
         self.pause = PAUSE;
         // Where that comes too often, there is nothing to remember.

@@ -15,9 +15,13 @@ struct Both {
 }
 
 impl Both {
+    fn empty() -> Self {
+        Self { table: Production::new(), oracle: Linear::new(), sequence: 0 }
+    }
+
     /// With rules enough for a cache, which are about addresses that nobody asks for.
     fn new() -> Self {
-        let mut both = Self { table: Production::new(), oracle: Linear::new(), sequence: 0 };
+        let mut both = Self::empty();
         for number in 0..200 {
             both.insert(to(0x0b00_0000 + number, 8, 0xffff_ffff).into());
         }
@@ -25,13 +29,18 @@ impl Both {
     }
 
     fn insert(&mut self, clause: Clause) -> RuleId {
+        let id = RuleId(self.sequence as u32 + 1);
+        self.insert_as(id, 0, clause);
+        id
+    }
+
+    /// Of equal priority, what comes last goes first.
+    fn insert_as(&mut self, id: RuleId, priority: u16, clause: Clause) {
         self.sequence += 1;
-        let id = RuleId(self.sequence as u32);
-        let rank = Rank::new(0, Rank::SEQUENCE_END - 1 - self.sequence);
+        let rank = Rank::new(priority, Rank::SEQUENCE_END - 1 - self.sequence);
         let rule = Rule { id, rank, clause };
         self.table.insert(rule);
         self.oracle.insert(rule);
-        id
     }
 
     fn remove(&mut self, id: RuleId) {
@@ -59,9 +68,13 @@ impl Both {
     fn check(&mut self, first: u64) {
         let digests: Vec<Digest> =
             (first..first + BATCH_MAX as u64).map(|number| packet(number, number)).collect();
+        self.check_owners(&digests);
+    }
+
+    fn check_owners(&mut self, digests: &[Digest]) {
         let (mut found, mut expected) = ([None; BATCH_MAX], [None; BATCH_MAX]);
-        self.table.classify(&digests, &mut found);
-        self.oracle.classify(&digests, &mut expected);
+        self.table.classify(digests, &mut found);
+        self.oracle.classify(digests, &mut expected);
         assert_eq!(found, expected);
     }
 }
@@ -98,6 +111,33 @@ fn generations_wrap_and_nothing_old_is_remembered() {
             both.check(0);
         }
         both.warm();
+    }
+}
+
+/// What is remembered in the batch in which the cache closes, when the number of its generation
+/// comes again, is of the context before.
+#[test]
+fn a_batch_in_which_generations_wrap_is_not_remembered() {
+    let mut both = Both::new();
+    both.warm();
+    both.insert(Pattern::ANY.with(fields::MAC_DESTINATION, 7).into());
+    both.table.cache.generation = u32::MAX;
+    // The period ends with the next batch, and nothing of its sample was answered.
+    (both.table.cache.asked, both.table.cache.is_warm) = (1 << 16, true);
+    let to_mac = |mac: u64| -> Vec<Digest> {
+        let to_mac = |host| {
+            let mut words = *packet(host, host).words();
+            words[1] = mac << 16;
+            Digest::from_words(words)
+        };
+        (0..BATCH_MAX as u64).map(to_mac).collect()
+    };
+    both.open();
+    both.check_owners(&to_mac(7));
+    assert!(!both.table.cache.is_open, "it was not worth it");
+    for mac in [8, 7, 8] {
+        both.open();
+        both.check_owners(&to_mac(mac));
     }
 }
 
