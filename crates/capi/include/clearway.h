@@ -221,8 +221,8 @@ typedef struct clearway_options {
    */
   uint64_t linger_ns;
   /**
-   * Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or of
-   * the user to whom the socket's directory belongs, if nobody else can replace that.
+   * Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or
+   * of the user to whom the socket's directory belongs, if nobody else can replace that.
    */
   uint32_t daemon_user_given;
   /**
@@ -649,8 +649,8 @@ int clearway_vif_sent(struct clearway_channel *channel,
                       struct clearway_frames_sent *sent);
 
 /**
- * What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever. For 0
- * and for numbers that are no reason it says so.
+ * What is wrong with a frame that was refused for `reason`, in words. Never NULL; valid for ever.
+ * For 0 and for numbers that are no reason it says so.
  */
 const char *clearway_refused_text(uint32_t reason);
 
@@ -658,8 +658,8 @@ const char *clearway_refused_text(uint32_t reason);
  * Receives the next frames of any virtual interface in place, without a copy: fills `list`, which
  * must have room for CLEARWAY_FRAMES_MAX, and stores in `frames` what clearway_vif_release gives
  * back. Release them soon: while many are held, further frames are lost. Returns how many frames
- * there are, or a negative error code. If the daemon has taken an interface away, that is an error,
- * once, and `frames->vif` tells which.
+ * there are, or a negative error code. If the daemon has taken an interface away, that is an
+ * error, once, and `frames->vif` tells which.
  */
 int clearway_vif_recv(struct clearway_channel *channel,
                       int64_t timeout_ns,
