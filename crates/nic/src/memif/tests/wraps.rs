@@ -2,6 +2,7 @@
 //! owns the buffers that are filled, in the other the server fills buffers of the client's.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use clearway_base::Random;
@@ -79,6 +80,10 @@ fn ends(config: &Config) -> [Ends; 2] {
 
 fn account() -> Account {
     Account::new(7, SpareThreads::new("test"))
+}
+
+fn bell() -> OwnedFd {
+    rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap()
 }
 
 fn small(ring_size_log2: u8, buffer_bytes: u32) -> Config {
@@ -194,6 +199,21 @@ fn every_filling_passes_the_wrap_from_every_distance() {
     }
 }
 
+#[test]
+fn an_eighth_of_the_ring_goes_back_at_every_distance_to_the_wrap() {
+    for mut lane in lanes(&small(5, 2048)) {
+        for distance in 0..=2 * lane.size {
+            lane.start_at(before_the_wrap(distance));
+            (0..lane.size).for_each(|seed| assert!(lane.send(frame(60, seed.into()))));
+            lane.sender.flush();
+            for eighth in 1..=8 {
+                assert_eq!((lane.take(3), lane.sender.free(lane.size)), (3, Ok((eighth - 1) * 4)));
+                assert_eq!((lane.take(1), lane.sender.free(lane.size)), (1, Ok(eighth * 4)));
+            }
+        }
+    }
+}
+
 /// A walk of sending and taking at random, full and empty every now and then, with frames in one
 /// buffer and in many.
 #[test]
@@ -278,6 +298,102 @@ fn pass(frames: usize, from: &mut Queue, to: &mut Queue) {
     });
 }
 
+/// A client whose buffers are of several lengths, of which some hold a frame and some a part.
+struct Client {
+    file: OwnedFd,
+    ring: Ring,
+    /// Descriptors that it has taken frames from.
+    next: u16,
+}
+
+impl Client {
+    /// One holds the largest frame; two others together do, to the byte.
+    const LENGTHS: [u32; 8] = [100, 64, 300, 1100, 500, 600, 64, 700];
+    const FRAME_BYTES_MAX: usize = 1100;
+
+    /// It, and a server's end of its ring.
+    fn new() -> (Client, Sender) {
+        let (region, file) = Region::create(32_768, &account()).unwrap();
+        let memory: Arc<[Region]> = Arc::new([region]);
+        let ring = || Ring::new(Arc::clone(&memory), 0, 0, 3, Direction::M2s).unwrap();
+        let client = Client { file, ring: ring(), next: 0 };
+        client.ring.initialize();
+        (client, Sender::new(ring(), Arc::clone(&memory), None, Client::FRAME_BYTES_MAX, bell()))
+    }
+
+    fn start_at(&mut self, index: u16) {
+        self.next = index;
+        (0..8).for_each(|ahead| self.give(index.wrapping_add(ahead)));
+        self.ring.publish_consumed(index);
+    }
+
+    fn give(&self, index: u16) {
+        let offset = 4096 + u32::from(self.ring.slot(index)) * 2048;
+        let length = Client::length(index) as u32;
+        self.ring.set_descriptor(index, Descriptor { offset, length, ..Descriptor::default() });
+    }
+
+    fn length(index: u16) -> usize {
+        Client::LENGTHS[usize::from(index) % 8] as usize
+    }
+
+    /// Takes the next frame and gives its buffers back.
+    fn take(&mut self) -> Vec<u8> {
+        let mut frame = Vec::new();
+        loop {
+            let descriptor = self.ring.descriptor(self.next);
+            let mut part = vec![0; descriptor.length as usize];
+            rustix::io::pread(&self.file, &mut part[..], descriptor.offset.into()).unwrap();
+            frame.append(&mut part);
+            self.give(self.next);
+            self.next = self.next.wrapping_add(1);
+            if !descriptor.continues() {
+                self.ring.publish_consumed(self.next);
+                return frame;
+            }
+        }
+    }
+}
+
+#[test]
+fn buffers_of_several_lengths_in_a_ring_pass_the_wrap() {
+    let (mut client, mut sender) = Client::new();
+    for distance in 0..=16 {
+        let mut random = Random::new(distance.into());
+        let mut produced = before_the_wrap(distance);
+        sender.start_at(produced);
+        client.start_at(produced);
+        let mut under_way = VecDeque::new();
+        for number in 0..100 {
+            let bytes = frame(1 + random.below(Client::FRAME_BYTES_MAX as u64) as usize, number);
+            let free = 8 - produced.wrapping_sub(client.next);
+            let rooms = (0..free).map(|ahead| Client::length(produced.wrapping_add(ahead)));
+            let fits = rooms.sum::<usize>() >= Client::FRAME_BYTES_MAX;
+            let fill = &mut |buffer: &mut [u8]| {
+                buffer[..bytes.len()].copy_from_slice(&bytes);
+                bytes.len()
+            };
+            let outcome = sender.transmit(fill, &mut Counters::default());
+            assert_eq!(outcome, Ok(if fits { Transmit::Queued } else { Transmit::Full }));
+            if fits {
+                let mut left = bytes.len();
+                while left > 0 {
+                    left -= left.min(Client::length(produced));
+                    produced = produced.wrapping_add(1);
+                }
+                under_way.push_back(bytes);
+            }
+            sender.flush();
+            assert_eq!(client.ring.produced(), produced);
+            if !fits || random.chance(1, 2) {
+                assert_eq!(under_way.pop_front(), Some(client.take()));
+            }
+        }
+        under_way.into_iter().for_each(|frame| assert_eq!(frame, client.take()));
+        assert_eq!(sender.free(8), Ok(8));
+    }
+}
+
 /// A peer may show a part of a frame, and the rest of it later. That nothing is to be taken at the
 /// index where it stopped is not to be remembered until the index comes round again.
 #[test]
@@ -289,8 +405,7 @@ fn an_index_at_which_a_frame_was_unfinished_may_come_again() {
         peer.initialize();
         let buffers = Buffers { first: 4096, stride: 64, bytes: 64 };
         let own = (direction == Direction::M2s).then_some(buffers);
-        let bell = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
-        let mut receiver = Receiver::new(ring(), Arc::clone(&memory), own, 1518, bell);
+        let mut receiver = Receiver::new(ring(), Arc::clone(&memory), own, 1518, bell());
         receiver.start();
         let mut area = vec![0; area_bytes(1518)];
         let mut show = |index: u16, goes_on| {
