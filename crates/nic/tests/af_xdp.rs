@@ -602,6 +602,60 @@ fn jumbo_frames_take_several_buffers() {
     }
 }
 
+/// Several times as many frames as there are buffers (2,048 to receive into, and 256 to send from,
+/// of three each), in one buffer and in up to three.
+#[test]
+fn jumbo_frames_leave_no_buffer_behind() {
+    const BATCH: u32 = 32;
+    let Some(veth) = jumbo_veth() else { return };
+    for mode in MODES {
+        let few = Config { descriptors: 256, ..config(mode) };
+        let (mut receivers, mut steering) = try_open(&veth.near, &few).expect("it opens");
+        let (mut senders, _) = try_open(&veth.far, &few).expect("it opens");
+        let (here, there) = (&mut *receivers[0], &mut *senders[0]);
+        wait_for_link(here);
+        wait_for_link(there);
+        steering.register_udp_port(None, PORT).expect("the port is free");
+        let macs = [there.info().mac, here.info().mac];
+        let numbered = |number: u32| {
+            let payload = number.to_be_bytes().repeat(5 + number as usize * 37 % 2230);
+            let packet = veth::ipv4(IPV4[0], 17, &[], 0, &veth::udp(PORT, &payload));
+            veth::ethernet(macs, &[], 0x0800, &packet)
+        };
+        let transmit = |queue: &mut dyn Queue, frame: &[u8]| {
+            queue.transmit(&mut |buffer| {
+                buffer[..frame.len()].copy_from_slice(frame);
+                frame.len()
+            })
+        };
+        let (mut sent, mut seen) = (0, 0);
+        while sent < 200 * BATCH {
+            for _ in 0..BATCH {
+                assert_eq!(transmit(there, &numbered(sent)), Transmit::Queued);
+                sent += 1;
+            }
+            there.flush();
+            until("all have arrived", || {
+                there.receive(1, &mut |_| ());
+                here.receive(64, &mut |frames| {
+                    for frame in frames {
+                        assert_eq!(*frame, numbered(seen), "number {seen}");
+                        seen += 1;
+                    }
+                });
+                seen == sent
+            });
+        }
+        let mut free = 0;
+        until("all buffers to send from are free", || {
+            free += u32::from(transmit(there, &numbered(0)) == Transmit::Queued);
+            free == few.descriptors
+        });
+        assert_eq!(transmit(there, &numbered(0)), Transmit::Full);
+        assert_eq!(here.counters().rx_frames_dropped, 0);
+    }
+}
+
 #[test]
 fn three_capabilities_suffice() {
     let Some(veth) = Veth::new() else { return };
