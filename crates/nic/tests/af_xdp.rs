@@ -334,7 +334,8 @@ fn own_ethernet_addresses_are_let_in_and_gone_with_their_owner() {
         steering.add_mac(own).expect("there is room");
         assert!(steering.add_mac([0x33, 0x33, 0, 0, 0, 1]).is_err(), "a group is no machine");
         drop(steering);
-        assert!(!listed(), "nothing stays behind");
+        // A process that another test has just started has a copy of the socket for a moment.
+        until("nothing stays behind", || !listed());
     }
 }
 
