@@ -558,6 +558,7 @@ impl Lock {
         let timeout = Timespec { tv_sec: 10, tv_nsec: 0 };
         let mut fault = [PollFd::new(&uffd, PollFlags::IN)];
         assert_eq!(poll(&mut fault, Some(&timeout)), Ok(1), "the writer waits, with the lock");
+        assert_eq!(fault[0].revents(), PollFlags::IN);
         Self { uffd: Some(uffd), writer: Some(writer) }
     }
 }
@@ -575,8 +576,10 @@ fn unserved() -> (OwnedFd, &'static [u8]) {
     const PAGE_BYTES: usize = 4096;
     const API: u32 = opcode::read_write::<UffdApi>(0xaa, 0x3f);
     const REGISTER: u32 = opcode::read_write::<UffdRegister>(0xaa, 0);
+    // The kernel refuses to poll one that blocks.
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     // SAFETY: the descriptor is only used below.
-    let uffd = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC).unwrap() };
+    let uffd = unsafe { rustix::mm::userfaultfd(flags).unwrap() };
     let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: new memory at an address of the kernel's choice, never unmapped.
     let base =
