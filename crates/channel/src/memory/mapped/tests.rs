@@ -169,8 +169,10 @@ type UffdRegister = [u64; 4];
 /// Memory whose page faults nobody serves, for as long as the descriptor is open.
 fn unserved() -> (OwnedFd, &'static [u8]) {
     use rustix::ioctl::{Updater, ioctl, opcode};
+    // One that blocks says at once to who polls that something is wrong.
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     // SAFETY: the descriptor is only used below.
-    let uffd = unsafe { rustix::mm::userfaultfd(UserfaultfdFlags::CLOEXEC).unwrap() };
+    let uffd = unsafe { rustix::mm::userfaultfd(flags).unwrap() };
     let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: new memory at an address of the kernel's choice, never unmapped.
     let base =
