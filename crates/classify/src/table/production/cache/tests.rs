@@ -1,7 +1,10 @@
 //! What is remembered is forgotten in time: when rules come and go, and when the number of a
 //! generation comes again.
 
+mod any_rules;
+
 use super::super::Production;
+use super::{ANSWER, NO_LINE, PLAIN, SAMPLE};
 use crate::table::{BATCH_MAX, Linear, Table};
 use crate::{Clause, Pattern, Ports, Rank, Rule, RuleId};
 use clearway_base::Random;
@@ -28,6 +31,17 @@ impl Both {
         both
     }
 
+    /// With a cache, and rules that look at no more than addresses of IPv4, which nobody asks for.
+    fn looking_at_addresses(count: u64) -> Self {
+        let mut both = Self::empty();
+        for number in 0..count {
+            let pattern = Pattern::ANY.with(fields::IPV4_DESTINATION, 0x0b00_0000 + number);
+            both.insert(pattern.into());
+        }
+        (0..8).for_each(|_| both.check_owners(&[]));
+        both
+    }
+
     fn insert(&mut self, clause: Clause) -> RuleId {
         let id = RuleId(self.sequence as u32 + 1);
         self.insert_as(id, 0, clause);
@@ -50,6 +64,14 @@ impl Both {
     /// Has the cache asked again at once, however often rules have changed lately.
     fn open(&mut self) {
         (self.table.cache.is_open, self.table.cache.pause) = (true, 0);
+    }
+
+    /// Makes the cache so small that most questions share their lines with others.
+    fn shrink(&mut self) {
+        let cache = &mut self.table.cache;
+        cache.size = SAMPLE;
+        cache.lines = vec![NO_LINE; SAMPLE];
+        cache.regions = vec![cache.generation];
     }
 
     /// Asks until what is known is answered from the cache.
@@ -147,6 +169,66 @@ fn the_way_that_is_next_to_go_wraps() {
     both.table.cache.turn = u32::MAX - 100;
     both.warm();
     (0..2000).for_each(|first| both.check(first * 7));
+}
+
+/// Packets that differ in one bit of what is compared are not taken for each other where they are
+/// in the same line.
+#[test]
+fn a_question_is_compared_in_every_bit() {
+    let mut random = Random::new(1);
+    let mut answered = 0;
+    for _ in 0..60 {
+        let mut both = Both::new();
+        let (word_0, word_3) = (random.next_u64(), random.next_u64());
+        let flips = (24..64).map(|bit| (1 << bit, 0)).chain((0..64).map(|bit| (0, 1 << bit)));
+        let questions: Vec<_> = std::iter::once((0, 0))
+            .chain(flips)
+            .map(|(flip_0, flip_3)| [(word_0 ^ flip_0) & !ANSWER, word_3 ^ flip_3])
+            .collect();
+        for [word_0, word_3] in &questions {
+            let mask = [!ANSWER, 0, 0, u64::MAX, 0, 0, 0];
+            both.insert(Pattern::new(mask, [*word_0, 0, 0, *word_3, 0, 0, 0]).into());
+        }
+        both.shrink();
+        let digest = |&[word_0, word_3]: &[u64; 2]| {
+            Digest::from_words([word_0 | PLAIN, 0, 0, word_3, 0, 0, 0, 0])
+        };
+        let digests: Vec<_> = questions.iter().map(digest).collect();
+        for others in digests[1..].chunks(BATCH_MAX / 4) {
+            for _ in 0..3 {
+                both.open();
+                both.check_owners(&digests[..1]);
+                both.check_owners(others);
+            }
+        }
+        answered += both.table.cache_use().1;
+    }
+    assert!(answered > 10_000, "{answered}");
+}
+
+/// Where no other rule looks at ports, a range that leaves out a single one has packets told apart.
+#[test]
+fn a_range_that_leaves_out_one_port_is_looked_at_as_a_whole_port() {
+    let ends = [0, 1, 2, 32767, 32768, 65533, 65534, 65535];
+    let with_ports = |from: u16, to: u16| {
+        let from = fields::SOURCE_PORT.place(u64::from(from));
+        let to = fields::DESTINATION_PORT.place(u64::from(to));
+        Digest::from_words([PLAIN | from | to, 0, 0, 7, 0, 0, 0, 0])
+    };
+    let ranges = ends.iter().flat_map(|first| ends.map(|last| Ports::new(*first, last)));
+    for range in ranges.flatten() {
+        let clauses = [Clause::ANY.from_ports(range), Clause::ANY.to_ports(range)];
+        let packets = [ends.map(|port| with_ports(port, 9)), ends.map(|port| with_ports(9, port))];
+        for (clause, packets) in clauses.into_iter().flatten().zip(packets) {
+            let mut both = Both::looking_at_addresses(100);
+            both.insert(clause);
+            both.open();
+            // Asked one by one, each finds what the one before has had remembered.
+            packets.iter().for_each(|packet| both.check_owners(&[*packet]));
+            packets.iter().rev().for_each(|packet| both.check_owners(&[*packet]));
+            assert!(both.table.cache_use().1 >= 8, "each is known the second time");
+        }
+    }
 }
 
 /// A rule of any kind that comes or goes changes answers at once: one flow's, a network's, a
