@@ -71,8 +71,8 @@ impl Shape {
         (all & !mask, value)
     }
 
-    /// The first and the last child in which the rule is, if it is in all between.
-    fn run(&self, window: Window) -> Option<(u32, u32)> {
+    /// The children in which the rule is.
+    pub(super) fn children(&self, window: Window) -> Children {
         if let Some(port) = port_of(window) {
             let all = window.children() - 1;
             let (first, last) = self.ports[port];
@@ -80,28 +80,41 @@ impl Shape {
             let (first, last) = (u32::from(first) >> shift, u32::from(last) >> shift);
             if first >> window.bits == last >> window.bits && (first & all, last & all) != (0, all)
             {
-                return Some((first & all, last & all));
+                return Children::Run(first & all, last & all);
             }
         }
         let (free, value) = self.part(window);
-        (free & (free + 1) == 0).then_some((value, value | free))
+        if free & (free + 1) == 0 {
+            Children::Run(value, value | free)
+        } else {
+            Children::Spread { free, value }
+        }
     }
+}
 
-    /// In how many children the rule is.
-    pub(super) fn count(&self, window: Window) -> u32 {
-        match self.run(window) {
-            Some((first, last)) => last - first + 1,
-            None => 1 << self.part(window).0.count_ones(),
+/// Some children of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Children {
+    /// From the first to the last.
+    Run(u32, u32),
+    /// Those which have this value, but for the bits that are free.
+    Spread { free: u32, value: u32 },
+}
+
+impl Children {
+    /// How many there are.
+    pub(super) const fn count(self) -> u32 {
+        match self {
+            Self::Run(first, last) => last - first + 1,
+            Self::Spread { free, .. } => 1 << free.count_ones(),
         }
     }
 
-    /// The children in which the rule is.
-    pub(super) fn children(&self, window: Window, mut child: impl FnMut(u32)) {
-        if let Some((first, last)) = self.run(window) {
-            (first..=last).for_each(child);
-            return;
-        }
-        let (free, value) = self.part(window);
+    pub(super) fn each(self, mut child: impl FnMut(u32)) {
+        let (free, value) = match self {
+            Self::Run(first, last) => return (first..=last).for_each(child),
+            Self::Spread { free, value } => (free, value),
+        };
         let mut some = 0u32;
         loop {
             child(value | some);
@@ -183,7 +196,8 @@ impl Chooser {
         weights.fill(0.0);
         let mut everywhere = 0.0;
         for shape in shapes {
-            let share = shape.count(window);
+            let children = shape.children(window);
+            let share = children.count();
             if share == window.children() {
                 everywhere += 1.0;
                 continue;
@@ -195,9 +209,9 @@ impl Chooser {
                 places[last as usize + 1] -= 1.0;
                 weights[last as usize + 1] -= weight;
             };
-            match shape.run(window) {
-                Some((first, last)) => add(first, last),
-                None => shape.children(window, |child| add(child, child)),
+            match children {
+                Children::Run(first, last) => add(first, last),
+                Children::Spread { .. } => children.each(|child| add(child, child)),
             }
         }
         let rules = shapes.len() as f64;

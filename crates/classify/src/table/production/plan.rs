@@ -259,9 +259,10 @@ impl Plan {
                 continue;
             }
             let shape = Shape::of(entry, wide, &fork.task.known);
-            let count = shape.count(fork.window);
+            let children = shape.children(fork.window);
+            let count = children.count();
             let weight = 1.0 / f64::from(count);
-            shape.children(fork.window, |child| {
+            children.each(|child| {
                 let child = &mut fork.children[child as usize];
                 child.sum = hash(child.sum, u64::from(slot));
                 child.weight += weight;
