@@ -7,12 +7,9 @@ use clearway_wire::digest::{Digest, Field, fields};
 
 type Tables = Vec<(&'static str, Box<dyn Table>)>;
 
+/// Where rules change all the time, the cache is hardly asked: its own tests do that.
 fn tables() -> Tables {
-    vec![
-        ("adaptive", Box::new(Adaptive::new())),
-        ("production", Box::new(Production::new())),
-        ("production without cache", Box::new(Production::without_cache())),
-    ]
+    vec![("adaptive", Box::new(Adaptive::new())), ("production", Box::new(Production::new()))]
 }
 
 /// Those, and the tuple table, which for a thousand rules that all overlap has too much to do.
@@ -216,7 +213,8 @@ fn rules_move_into_trees_while_others_come_and_go() {
         oracle.insert(rule);
         table.insert(rule);
     };
-    (0..600).for_each(|id| insert(&mut generator, &mut oracle, &mut table, id));
+    // A sample of so many is taken to tell them apart, and some trees have too many places.
+    (0..150).for_each(|id| insert(&mut generator, &mut oracle, &mut table, id));
     let batch = |generator: &mut Generator, oracle: &mut Linear, table: &mut Production| {
         let digests: Vec<_> = (0..BATCH_MAX).map(|_| generator.digest()).collect();
         let (mut expected, mut found) = ([None; BATCH_MAX], [None; BATCH_MAX]);
@@ -224,9 +222,9 @@ fn rules_move_into_trees_while_others_come_and_go() {
         table.classify(&digests, &mut found);
         assert_eq!(found, expected);
     };
-    for id in 600..800 {
+    for id in 150..200 {
         batch(&mut generator, &mut oracle, &mut table);
-        assert!(oracle.remove(RuleId(id - 600)) && table.remove(RuleId(id - 600)));
+        assert!(oracle.remove(RuleId(id - 150)) && table.remove(RuleId(id - 150)));
         insert(&mut generator, &mut oracle, &mut table, id);
     }
     assert!(!table.is_settled(), "this was to be about the time before");
@@ -304,6 +302,7 @@ fn ranges_are_exact_at_both_ends_in_every_table() {
         let mut random = Random::new(seed);
         let mut oracle = Linear::new();
         let mut tables = tables();
+        tables.push(("production without cache", Box::new(Production::without_cache())));
         let count = [5, 60, 400][seed as usize % 3];
         let mut ends = vec![0, 65535];
         for number in 0..count {
