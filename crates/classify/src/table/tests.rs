@@ -351,3 +351,48 @@ fn ranges_are_exact_at_both_ends_in_every_table() {
         }
     }
 }
+
+/// Where ports are all that tells rules apart, trees ask for them in pieces: first for the upper
+/// bits, then for those below.
+#[test]
+fn ranges_are_exact_in_trees_that_only_ports_tell_apart() {
+    for field in [fields::SOURCE_PORT, fields::DESTINATION_PORT] {
+        let mut random = Random::new(u64::from(field.shift));
+        let (mut oracle, mut table) = (Linear::new(), Production::without_cache());
+        let mut ends = vec![0, 65535];
+        let mut first = 0u16;
+        for number in 0..400 {
+            // Next to each other, some with a gap between them, some beginning in the one before.
+            let last = first.saturating_add(random.below(60) as u16);
+            let range = Ports::new(first, last).unwrap();
+            let clause = if field == fields::SOURCE_PORT {
+                Clause::ANY.from_ports(range).unwrap()
+            } else {
+                Clause::ANY.to_ports(range).unwrap()
+            };
+            let rank = Rank::new(random.below(3) as u16, number);
+            let rule = Rule { id: RuleId(number as u32), rank, clause };
+            oracle.insert(rule);
+            table.insert(rule);
+            ends.extend([first, last]);
+            first = last.saturating_add([0, 1, 1, 2][random.below(4) as usize]);
+        }
+        let ports = ends.iter().flat_map(|end| [end.wrapping_sub(1), *end, end.wrapping_add(1)]);
+        let word_0 = |port| 0x1161_0800 | field.place(u64::from(port));
+        let digests: Vec<_> =
+            ports.map(|port| Digest::from_words([word_0(port), 0, 0, 0, 0, 0, 0, 0])).collect();
+        let settles = (0..20_000).any(|at| {
+            let first = at * BATCH_MAX % digests.len();
+            let batch = &digests[first..digests.len().min(first + BATCH_MAX)];
+            table.classify(batch, &mut [None; BATCH_MAX]);
+            table.is_settled()
+        });
+        assert!(settles, "{} hash tables are left", table.hash_tables());
+        for batch in digests.chunks(BATCH_MAX) {
+            let (mut expected, mut found) = ([None; BATCH_MAX], [None; BATCH_MAX]);
+            oracle.classify(batch, &mut expected);
+            table.classify(batch, &mut found);
+            assert_eq!(found, expected);
+        }
+    }
+}
