@@ -32,8 +32,8 @@ pub trait Component {
     type Owner: Copy;
 
     /// Of the packets to the host's own addresses, those that are for this component, in the words
-    /// of
-    /// [`clearway_classify::Filter`]: for the extra component of an engine, which no service names.
+    /// of [`clearway_classify::Filter`]: for the extra component of an engine, which no service
+    /// names.
     fn receives(&self) -> &[&'static str] {
         &[]
     }
