@@ -27,6 +27,7 @@ use crate::error::{Error, While as _};
 use crate::process::own_program;
 use crate::role::{Part, Role};
 pub(crate) use cases::Case;
+pub(crate) use hosts::Ticks;
 
 /// Count the instructions that common cases take, by part, under valgrind
 #[derive(clap::Args, Clone, Debug)]

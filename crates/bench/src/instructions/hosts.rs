@@ -30,10 +30,10 @@ const LISTENER: u32 = 1;
 
 /// The time of all hosts.
 #[derive(Clone, Default)]
-pub(super) struct Ticks(Arc<AtomicU64>);
+pub(crate) struct Ticks(Arc<AtomicU64>);
 
 impl Ticks {
-    fn next(&self) -> Time {
+    pub(crate) fn next(&self) -> Time {
         Time::from_ns(self.0.fetch_add(TURN_NS, Ordering::Relaxed))
     }
 }

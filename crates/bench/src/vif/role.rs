@@ -5,6 +5,7 @@ use super::flows::{ADDRESS, Flows, MAC, MAC_TEXT, PORT};
 use super::{BURST_FRAMES, FRAME_BYTES, RING_LOG2};
 use crate::error::Error;
 use crate::host::engine_config;
+use crate::instructions::Ticks;
 use crate::process::Event;
 use crate::role::tell;
 use clearway_base::Time;
@@ -56,25 +57,29 @@ impl VifRole {
     /// Runs until it is ended from outside; tells once how many frames passed in how long.
     pub(crate) fn play(&self) -> Result<(), Error> {
         let failed = |error: io::Error| Error::System { what: "running an engine", source: error };
-        let mut station = Station::open(&self.socket, self.checks, self.flows).map_err(failed)?;
+        let clock = Clock::new();
+        let mut station =
+            Station::open(&self.socket, self.checks, self.flows, clock.now()).map_err(failed)?;
+        let mut turn = || {
+            station.turn(clock.now(), self.direction, BURSTS_SUBMITTED);
+            station.app.frames
+        };
         tell(&Event::Ready(String::new()));
-        while station.app.frames < WARM_UP_FRAMES {
-            station.turn(self.direction);
-        }
-        let (before, start) = (station.app.frames, station.clock.now());
+        while turn() < WARM_UP_FRAMES {}
+        let (before, start) = (turn(), clock.now());
         tell(&Event::Measuring);
         let end = start + (self.seconds * 1e9) as u64;
         let mut now = start;
         while now < end {
             for _ in 0..TURNS_PER_LOOK {
-                station.turn(self.direction);
+                turn();
             }
-            now = station.clock.now();
+            now = clock.now();
         }
-        let (frames, seconds) = (station.app.frames - before, now.since(start) as f64 / 1e9);
+        let (frames, seconds) = (turn() - before, now.since(start) as f64 / 1e9);
         tell(&Event::Counted { frames, seconds });
         loop {
-            station.turn(self.direction);
+            turn();
         }
     }
 }
@@ -84,18 +89,16 @@ struct Station {
     engine: Engine,
     _control: Control,
     app: App,
-    clock: Clock,
 }
 
 impl Station {
-    fn open(socket: &Path, checks: bool, flows: u16) -> io::Result<Self> {
+    fn open(socket: &Path, checks: bool, flows: u16, now: Time) -> io::Result<Self> {
         let mut wire =
             memif::Config::new(memif::Socket::Path(socket.to_owned()), memif::Role::Client, MAC);
         wire.ring_size_log2 = RING_LOG2;
         let queues = memif::open(wire).map_err(io::Error::other)?;
         let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();
-        let clock = Clock::new();
-        let (config, now) = (engine_config(MAC, ADDRESS.into()), clock.now());
+        let config = engine_config(MAC, ADDRESS.into());
         let (mut engine, control) = Engine::new(config, queues, 1, [1; 16], now)?;
         let (end, handover) = DaemonEnd::create(SIZES)?;
         let app_end = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
@@ -118,13 +121,13 @@ impl Station {
             other => return Err(io::Error::other(format!("no interface: {other:?}"))),
         }
         engine.set_checks(if checks { Checks::On } else { Checks::Off });
-        Ok(Self { engine, _control: control, app, clock })
+        Ok(Self { engine, _control: control, app })
     }
 
-    fn turn(&mut self, direction: Direction) {
-        let now: Time = self.clock.now();
+    /// Moves frames; who sends keeps `bursts` submitted.
+    fn turn(&mut self, now: Time, direction: Direction, bursts: usize) {
         if direction == Direction::Send {
-            self.app.send();
+            self.app.send(bursts);
         }
         self.engine.turn(now);
         self.app.poll();
@@ -138,6 +141,7 @@ pub(crate) struct CountedFrames {
     wire: memif::Queue,
     flows: Flows,
     direction: Direction,
+    ticks: Ticks,
 }
 
 impl CountedFrames {
@@ -147,22 +151,32 @@ impl CountedFrames {
     /// `socket` is where the two ends of the wire meet.
     pub(crate) fn open(socket: &Path, direction: Direction) -> io::Result<Self> {
         let wire = super::generator::open(socket).map_err(io::Error::other)?;
-        let station = Station::open(socket, true, 1)?;
-        let mut frames = Self { station, wire, flows: Flows::of_peer(1), direction };
-        while frames.station.app.frames == 0 {
-            frames.round(|turn| turn());
-        }
+        let ticks = Ticks::default();
+        let station = Station::open(socket, true, 1, ticks.next())?;
+        let mut frames = Self { station, wire, flows: Flows::of_peer(1), direction, ticks };
+        // Until both ends of the wire are up, what the host sends is dropped, which costs less.
+        while frames.round(|turn| turn()) == 0 {}
         Ok(frames)
     }
 
-    /// A burst passes. The host's part of it is what `turn` is given to do.
-    pub(crate) fn round(&mut self, turn: impl FnOnce(&mut dyn FnMut())) {
+    /// A burst passes, once the wire is up. The host's part of it is what `turn` is given to do.
+    /// Gives back how many frames came to the other end.
+    pub(crate) fn round(&mut self, turn: impl FnOnce(&mut dyn FnMut())) -> u64 {
         if self.direction == Direction::Receive {
             super::generator::send_burst(&mut self.wire, &mut self.flows);
         }
-        turn(&mut || self.station.turn(self.direction));
-        self.wire.receive(BURST_FRAMES, &mut |_| ());
+        let before = self.station.app.frames;
+        turn(&mut || self.station.turn(self.ticks.next(), self.direction, 1));
+        // All of it, also what the host sent before this end was up: a full ring costs tries.
+        let mut sent = 0;
+        while let burst @ 1.. = self.wire.receive(BURST_FRAMES, &mut |_| ()) {
+            sent += burst as u64;
+        }
         self.wire.flush();
+        match self.direction {
+            Direction::Receive => self.station.app.frames - before,
+            Direction::Send => sent,
+        }
     }
 }
 
@@ -233,9 +247,9 @@ impl App {
         self.frames = sent;
     }
 
-    fn send(&mut self) {
+    fn send(&mut self, bursts: usize) {
         let bytes = BURST_FRAMES as u32 * packed_bytes(FRAME_BYTES as u32);
-        while self.bursts.len() < BURSTS_SUBMITTED && self.end.has_room() {
+        while self.bursts.len() < bursts && self.end.has_room() {
             let Some(extent) = self.end.allocate(bytes) else { return };
             let mut filling = Filling::default();
             for _ in 0..BURST_FRAMES {
