@@ -1,6 +1,8 @@
 //! VIFs with apps' channels, but without engine or NIC: what is counted, what is told, and that
 //! whatever a VIF had is given back when it goes.
 
+mod sending;
+
 use clearway_channel::burst::SentFrame;
 
 use super::*;
@@ -138,6 +140,53 @@ fn who_has_something_to_send_is_in_the_row_once() {
     assert!(!rig.frames.has_output());
     rig.send(0, 77);
     assert_eq!(rig.world.end(0).counters().sends_outstanding, 0, "one for nobody is over at once");
+}
+
+/// One that ends without having had its turn.
+#[test]
+fn who_ends_leaves_the_others_in_the_row() {
+    let mut rig = Rig::new();
+    let [first, second] = [rig.open(0, 1, OWN_MAC), rig.open(1, 1, THIRD_MAC)];
+    rig.send(0, 1);
+    rig.send(1, 1);
+    rig.finish_burst(first);
+    assert_eq!(rig.frames.senders, [second]);
+}
+
+#[test]
+fn a_channel_that_goes_leaves_the_vifs_of_others() {
+    let mut rig = Rig::new();
+    let [first, second] = [rig.open(0, 1, OWN_MAC), rig.open(1, 1, THIRD_MAC)];
+    for key in [first, second] {
+        rig.send(key.channel(), 1);
+        rig.deliver(key, &[60]);
+    }
+    assert_eq!(rig.frames.first(), Some(first));
+    rig.frames.remove_channel(&mut rig.world.common.switch, 0);
+    assert_eq!((&rig.frames.senders, &rig.frames.touched[..]), (&[second].into(), &[second][..]));
+    assert_eq!((rig.frames.first(), rig.frames.count()), (Some(second), 1));
+}
+
+/// A report is no completion that waits in the engine's memory, and holds up no VIF without one.
+#[test]
+fn a_report_waits_until_the_app_has_room_for_it() {
+    let mut rig = Rig::new();
+    let [sent, other] = [rig.open(0, 1, OWN_MAC), rig.open(0, 2, THIRD_MAC)];
+    rig.send(0, 1);
+    let app = rig.world.common.channels.channel(0).expect("it is there");
+    while app.may_tell() {
+        app.tell(Completion::VifClosed { vif: 77, code: Code::Limit });
+    }
+    rig.world.flush();
+    rig.finish_burst(sent);
+    rig.frames.copy(&mut rig.world.common.channels, NOW, other, &[7; 60]);
+    rig.end_turn();
+    assert_eq!(rig.frames.touched, [sent]);
+    let is_report = |told: &Completion| matches!(told, Completion::FramesSent { vif: 1, .. });
+    assert!(!rig.world.told(0).iter().any(is_report));
+    rig.world.common.channels.channel(0).expect("it is there").tell_pending();
+    rig.end_turn();
+    assert_eq!(rig.world.told(0).iter().filter(|told| is_report(told)).count(), 1);
 }
 
 /// And nothing of anybody else's.
