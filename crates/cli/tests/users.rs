@@ -3,11 +3,11 @@
 
 mod support;
 
+use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, Instant};
 
 use clearway_channel::control::{Attach, Request};
-use support::app::App;
+use clearway_client::Sizes;
 use support::{Daemon, NOBODY, Network, SMALL, as_nobody, eventually};
 
 /// Runs `clearway status` as nobody.
@@ -121,12 +121,6 @@ fn a_rule_gives_users_what_it_says() {
     assert!(text.contains("rule of the daemon's configuration that names the user"), "{text}");
 }
 
-/// Becomes an app when this program is started as one.
-#[test]
-fn app_process() {
-    support::app::play();
-}
-
 fn for_nobody() -> Network {
     Network::with_server_policy(&format!("[policy]\nusers = [{NOBODY}]\n"))
 }
@@ -154,34 +148,37 @@ fn status_shows_a_user_what_is_its_own() {
     assert_eq!(status["sessions"], 1, "its own");
 }
 
-/// Making and unmaking gigabytes for one user holds up nobody else: neither a status nor an attach.
+/// Making and unmaking gigabytes holds up nobody else: it is no work of the thread that serves all.
 #[test]
 fn memory_of_one_user_holds_up_nobody_else() {
-    if !root() {
-        return;
-    }
     let network = for_nobody();
-    // How long half a gigabyte takes here and now, for who has to wait for it.
-    let sizes = clearway_client::Sizes {
-        transmit_pool_bytes: 1 << 28,
-        receive_pool_bytes: 1 << 28,
-        ..SMALL
-    };
-    let began = Instant::now();
-    drop(network.server.try_attach("measure", sizes).expect("there is memory"));
-    let alone = began.elapsed();
-    let _hog = App::start_as(NOBODY, "hog", &network.server);
-    let mut waits: Vec<Duration> = Vec::new();
-    while waits.len() < 40 {
-        let began = Instant::now();
-        network.server.status();
-        drop(network.server.attach("neighbour"));
-        waits.push(began.elapsed());
+    let daemon = network.server.process_id();
+    let sizes = Sizes { transmit_pool_bytes: 1 << 28, receive_pool_bytes: 1 << 28, ..SMALL };
+    let before = ticks(daemon);
+    for _ in 0..8 {
+        drop(network.server.try_attach("hog", sizes).expect("there is memory"));
+        eventually("it is given back", || network.server.apps() == 0);
     }
-    waits.sort();
-    let median = waits[waits.len() / 2];
-    println!("status and attach: median {median:?}, at most {:?}; the hog: {alone:?}", waits[39]);
-    assert!(median < alone / 2, "status and attach wait {median:?}, for memory of {alone:?}");
+    let after = ticks(daemon);
+    let [control, workers] = [after[0] - before[0], after[1] - before[1]];
+    assert!(control < workers / 8, "control thread: {control} ticks, workers: {workers}");
+}
+
+/// The processor time of a daemon's first thread, which is the control plane, and of its workers.
+fn ticks(daemon: u32) -> [u64; 2] {
+    let of_thread = |thread: &Path| {
+        let stat = std::fs::read_to_string(thread.join("stat")).expect("a thread");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in parentheses");
+        let times = fields.split(' ').skip(11).take(2); // utime and stime, fields 14 and 15
+        times.map(|time| time.parse::<u64>().expect("a number")).sum::<u64>()
+    };
+    let threads = PathBuf::from(format!("/proc/{daemon}/task"));
+    let is_worker = |thread: &PathBuf| {
+        std::fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.starts_with("worker"))
+    };
+    let all = std::fs::read_dir(&threads).expect("threads").map(|thread| thread.unwrap().path());
+    let workers = all.filter(is_worker).map(|worker| of_thread(&worker)).sum();
+    [of_thread(&threads.join(daemon.to_string())), workers]
 }
 
 /// A user database that does not answer holds up who is looked up there, and nobody else.

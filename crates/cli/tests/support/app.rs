@@ -1,11 +1,10 @@
 //! Apps in processes of their own, to be killed and stopped: this test program, started again.
 
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use clearway_client::{Channel, Event, Options, Sizes};
+use clearway_client::{Channel, Event, Options};
 
 use super::{Daemon, SMALL, signal};
 
@@ -21,7 +20,7 @@ pub(crate) struct App {
 impl App {
     /// Starts an app in `role` that listens on `port`, and waits until it does.
     pub(crate) fn start(role: &str, daemon: &Daemon, port: u16) -> Self {
-        let process = Command::new(std::env::current_exe().expect("this program"))
+        let mut process = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", "app_process", "--nocapture"])
             .env(ROLE, role)
             .env(SOCKET, &daemon.socket)
@@ -30,28 +29,6 @@ impl App {
             .stdout(Stdio::piped())
             .spawn()
             .expect("the app starts");
-        Self::ready(process, role)
-    }
-
-    /// Starts an app of another user, who may neither look where this program lies nor at its
-    /// input.
-    pub(crate) fn start_as(user: u32, role: &str, daemon: &Daemon) -> Self {
-        let program = std::env::current_exe().expect("this program");
-        let process = Command::new("/proc/self/fd/0")
-            .args(["--exact", "app_process", "--nocapture"])
-            .env(ROLE, role)
-            .env(SOCKET, &daemon.socket)
-            .env(PORT, "4999")
-            .stdin(std::fs::File::open(program).expect("this program"))
-            .stdout(Stdio::piped())
-            .uid(user)
-            .gid(user)
-            .spawn()
-            .expect("the app starts");
-        Self::ready(process, role)
-    }
-
-    fn ready(mut process: Child, role: &str) -> Self {
         let output = BufReader::new(process.stdout.take().expect("its output"));
         let ready = output.lines().any(|line| line.expect("a line").contains("ready"));
         assert!(ready, "the app in role {role} did not get ready");
@@ -84,9 +61,6 @@ pub(crate) fn play() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let socket = std::env::var(SOCKET).expect("a socket");
     let port: u16 = std::env::var(PORT).expect("a port").parse().expect("a number");
-    if role == "hog" {
-        return hog(Path::new(&socket));
-    }
     let mut channel = attach(Path::new(&socket), &role);
     channel.listen(port).expect("listening");
     println!("ready");
@@ -101,24 +75,6 @@ pub(crate) fn play() {
 fn attach(socket: &Path, role: &str) -> Channel {
     let options = Options { socket: socket.to_owned(), sizes: SMALL, ..Options::new(role) };
     Channel::attach(&options).expect("attached")
-}
-
-/// Attaches and detaches as much memory as it can, again and again.
-fn hog(socket: &Path) {
-    let sizes = Sizes { transmit_pool_bytes: 1 << 28, receive_pool_bytes: 1 << 28, ..SMALL };
-    let options = Options { socket: socket.to_owned(), sizes, ..Options::new("hog") };
-    for round in 0.. {
-        match Channel::attach(&options) {
-            Ok(channel) => drop(channel),
-            // The memory of the last may not have been given back yet.
-            Err(clearway_client::Error::Refused { .. }) => {}
-            Err(_) => return,
-        }
-        if round == 1 {
-            println!("ready");
-            std::io::stdout().flush().expect("said");
-        }
-    }
 }
 
 /// Sends everything back, to whomever, until killed or until the daemon goes.
