@@ -21,6 +21,7 @@ pub mod seccomp;
 pub mod strangers;
 #[cfg(test)]
 mod test_frames;
+pub mod udp;
 
 pub use clearway_wire::MacAddress;
 pub use open_interface::{Opened, open_interface, open_xdp};

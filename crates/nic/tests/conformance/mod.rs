@@ -80,7 +80,7 @@ fn every_size_arrives_intact(mut pair: Pair) {
         let frame = frame(&*pair.a, &*pair.b, number as u32, length);
         send(&mut *pair.a, &frame);
         assert_eq!(receive(&mut *pair.b, 1), [frame], "{length} bytes from a to b");
-        let frame = self::frame(&*pair.b, &*pair.a, number as u32, length);
+        let frame = back(self::frame(&*pair.b, &*pair.a, number as u32, length));
         send(&mut *pair.b, &frame);
         assert_eq!(receive(&mut *pair.a, 1), [frame], "{length} bytes from b to a");
     }
@@ -294,8 +294,10 @@ fn a_cut_link_is_noticed(pair: Pair) {
 /// A UDP frame of `length` bytes with this number, and the rest of it depending on the number.
 fn frame(from: &dyn Queue, to: &dyn Queue, number: u32, length: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(length);
-    frame.extend_from_slice(&to.info().mac);
-    frame.extend_from_slice(&from.info().mac);
+    let (from, to) = (from.info().mac, to.info().mac);
+    frame.extend_from_slice(&to);
+    // Both ends say the same of themselves where no Ethernet addresses are on the wire.
+    frame.extend_from_slice(if from == to { &clearway_nic::udp::ROUTER_MAC } else { &from });
     frame.extend_from_slice(&[0x08, 0x00]);
     frame.extend_from_slice(&ipv4_header((length - 14) as u16));
     frame.extend_from_slice(&UDP_PORT.to_be_bytes());
@@ -307,10 +309,17 @@ fn frame(from: &dyn Queue, to: &dyn Queue, number: u32, length: usize) -> Vec<u8
     frame
 }
 
+/// The same the other way: swapping the addresses leaves the checksum as it is.
+fn back(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[26..34].rotate_left(4);
+    frame
+}
+
 fn ipv4_header(total_bytes: u16) -> [u8; 20] {
     let mut header = [0; 20];
     header[0] = 0x45;
     header[2..4].copy_from_slice(&total_bytes.to_be_bytes());
+    header[6] = 0x40; // "don't fragment", as all of Clearway's packets say
     header[8..10].copy_from_slice(&[64, 17]);
     header[12..16].copy_from_slice(&ADDRESSES[0]);
     header[16..20].copy_from_slice(&ADDRESSES[1]);
