@@ -12,6 +12,7 @@
 /// }
 /// let door = Door { entered: 3 };
 /// assert_eq!(door.iter().collect::<Vec<_>>(), [("entered", 3)]);
+/// assert_eq!(Door::restore(&door.save()), door);
 /// ```
 #[macro_export]
 macro_rules! counters {
@@ -28,6 +29,26 @@ macro_rules! counters {
             /// Names and values, in the order of declaration.
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 [$((stringify!($field), self.$field),)+].into_iter()
+            }
+
+            /// Goes on counting from saved values. Names that are not known are passed over: what
+            /// is counted may change from release to release.
+            #[allow(dead_code)]
+            $visibility fn restore(saved: &[(String, u64)]) -> Self {
+                let mut restored = Self::default();
+                for (name, value) in saved {
+                    match name.as_str() {
+                        $(stringify!($field) => restored.$field = *value,)+
+                        _ => {}
+                    }
+                }
+                restored
+            }
+
+            /// What `restore` takes.
+            #[allow(dead_code)]
+            $visibility fn save(&self) -> Vec<(String, u64)> {
+                self.iter().map(|(name, value)| (name.to_owned(), value)).collect()
             }
         }
     };

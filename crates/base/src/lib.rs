@@ -9,6 +9,7 @@ mod counters;
 mod random;
 mod ranges;
 mod short_queue;
+pub mod state;
 mod time;
 mod waiting;
 mod wheel;

@@ -15,6 +15,12 @@ impl Random {
         Self { state: seed }
     }
 
+    /// What [`Random::new`] makes a generator of that goes on where this one is.
+    #[must_use]
+    pub const fn state(&self) -> u64 {
+        self.state
+    }
+
     /// The next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -12,7 +12,9 @@ pub const SECOND: u64 = 1_000_000_000;
 
 /// A point in time: nanoseconds since an epoch that the caller chose (the monotonic clock of a
 /// host, or the start of a simulation). Times of different hosts are never compared.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize,
+)]
 pub struct Time(u64);
 
 impl Time {

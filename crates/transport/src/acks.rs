@@ -1,5 +1,7 @@
 //! What has been received and is to be acknowledged.
 
+mod state;
+
 use clearway_base::{RangeSet, Time};
 
 use crate::config::PACKETS_IN_FLIGHT_MAX;

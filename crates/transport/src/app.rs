@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
+use serde::{Deserialize, Serialize};
+
 use crate::endpoint::FlowKey;
 
 /// Names a connection for the engine; the transport only passes it on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Owner {
     /// The channel.
     pub channel: u32,
@@ -14,7 +16,7 @@ pub struct Owner {
 }
 
 /// A contiguous piece of an app's receive pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Buffer {
     /// The pool's name for it.
     pub id: u32,
@@ -25,7 +27,7 @@ pub struct Buffer {
 }
 
 /// Where a message stood among those of its connection when it was begun.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// It is the next to be delivered.
     Due,

@@ -25,6 +25,16 @@ impl Secrets {
         Self { key, seed, count: 0 }
     }
 
+    /// Key, seed, and how many were made.
+    pub(crate) const fn save(&self) -> ([u8; 16], u64, u64) {
+        (self.key, self.seed, self.count)
+    }
+
+    /// One that goes on after so many.
+    pub(crate) const fn after(self, count: u64) -> Self {
+        Self { count, ..self }
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.count += 1;
         // A length that no cookie's hash has, which uses the same key.

@@ -5,6 +5,8 @@
 use clearway_wire::Ecn;
 use clearway_wire::clearway::EcnReport;
 
+use crate::state::{EcnPath, EcnState};
+
 /// Packets by which a path is judged. RFC 9000, 13.4.2: "ten sent packets or three PTOs", for
 /// example.
 const TESTED_PACKETS: u32 = 10;
@@ -47,6 +49,33 @@ impl Marking {
             reported: 0,
             received: EcnReport { is_capable: false, marked_packets: 0 },
         }
+    }
+
+    pub(crate) const fn save(&self) -> EcnState {
+        let path = match self.state {
+            State::Testing { acknowledged, marked } => EcnPath::Testing(acknowledged, marked),
+            State::Capable => EcnPath::Capable,
+            State::Off(Cause::Clears) => EcnPath::Clears,
+            State::Off(Cause::MarksAll) => EcnPath::MarksAll,
+            State::Off(Cause::Drops) => EcnPath::Drops,
+        };
+        let EcnReport { is_capable, marked_packets } = self.received;
+        EcnState { path, reported: self.reported, marked: marked_packets, is_capable }
+    }
+
+    pub(crate) fn restore(state: EcnState) -> Self {
+        let EcnState { path, reported, marked: marked_packets, is_capable } = state;
+        let state = match path {
+            EcnPath::Testing(acknowledged, marked) => State::Testing {
+                acknowledged: acknowledged.min(TESTED_PACKETS),
+                marked: marked.min(u32::from(u16::MAX)),
+            },
+            EcnPath::Capable => State::Capable,
+            EcnPath::Clears => State::Off(Cause::Clears),
+            EcnPath::MarksAll => State::Off(Cause::MarksAll),
+            EcnPath::Drops => State::Off(Cause::Drops),
+        };
+        Self { state, reported, received: EcnReport { is_capable, marked_packets } }
     }
 
     /// True if packets are to be sent as capable of being marked.

@@ -30,6 +30,7 @@ mod peers;
 mod receive;
 #[cfg(test)]
 mod recount;
+mod state;
 mod strangers;
 mod table;
 mod transmit;
@@ -38,6 +39,7 @@ use closed::Closed;
 pub use counters::Counters;
 use peers::Peers;
 pub use receive::Arrival;
+pub use state::FlowMemory;
 use strangers::{Ping, Reply};
 use table::{Keyed, Slot};
 
@@ -62,7 +64,7 @@ const FLOWS_AT_HAND: usize = 128;
 /// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot,
 /// those above them its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FlowKey(u64);
+pub struct FlowKey(pub(crate) u64);
 
 impl FlowKey {
     /// What a datagram of a peer names. Nothing is checked.

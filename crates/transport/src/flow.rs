@@ -32,6 +32,7 @@ mod opening;
 mod ports;
 mod receive;
 mod spray;
+mod state;
 mod timers;
 mod transmit;
 

@@ -3,6 +3,7 @@
 //! may come twice, in another packet, and is then ignored.
 
 mod largest;
+mod state;
 
 use std::collections::BTreeMap;
 

@@ -26,6 +26,7 @@ mod outgoing;
 mod recovery;
 mod rtt;
 mod shares;
+mod state;
 #[cfg(test)]
 mod tests;
 mod unfinished;
@@ -34,7 +35,8 @@ pub use app::{App, Buffer, Order, Owner, Reason};
 pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
-pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, PortInUse};
+pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse};
 pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
 pub use shares::Shares;
+pub use state::*;
 pub use unfinished::Unfinished;

@@ -6,6 +6,7 @@
 //! every path of the Internet takes, and searches upwards by probes. Sizes are those of UDP
 //! payloads.
 
+use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SECOND, Time};
 
 /// RFC 8899, 5.1.2: "BASE_PLPMTU: [...] a value of 1200 bytes is RECOMMENDED" for UDP.
@@ -50,6 +51,27 @@ impl PathMtu {
     pub(crate) const fn new(bytes_max: u16) -> Self {
         let search = Search::Done { raise_at: Time::MAX };
         Self { bytes: bytes_max, bytes_max, search, losses: 0, losses_since: Time::ZERO }
+    }
+
+    /// How large packets may be, and what both hosts take.
+    pub(crate) const fn save(&self) -> (u16, u16) {
+        (self.bytes, self.bytes_max)
+    }
+
+    /// One that packets of `bytes` pass, on an interface that takes `own_bytes_max`. If there may
+    /// be larger ones that pass, the search for them begins anew.
+    pub(crate) fn restore(
+        (bytes, bytes_max): (u16, u16),
+        own_bytes_max: u16,
+    ) -> Result<Self, Invalid> {
+        let is_one = MIN_BYTES.min(own_bytes_max) <= bytes && bytes <= bytes_max;
+        ensure(is_one, "packets of a size that there is not")?;
+        let bytes_max = bytes_max.min(own_bytes_max);
+        let mut mtu = Self { bytes: bytes.min(bytes_max), ..Self::new(bytes_max) };
+        if mtu.bytes < bytes_max {
+            mtu.search_below(bytes_max);
+        }
+        Ok(mtu)
     }
 
     /// How large packets may be.

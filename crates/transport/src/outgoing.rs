@@ -9,6 +9,8 @@
 //! A packet carries one contiguous range of positions, so what was lost is a range again, however
 //! many messages it touches. Loss detection itself is not here; see `recovery.rs`.
 
+mod state;
+
 use clearway_base::{RangeSet, ShortQueue};
 use core::ops::Range;
 

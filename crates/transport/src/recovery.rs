@@ -1,5 +1,7 @@
 //! Packets in flight and loss detection, RFC 9002, section 6 and appendix A.
 
+mod state;
+
 use core::ops::Range;
 use std::collections::VecDeque;
 

@@ -1,6 +1,9 @@
 //! Round-trip time estimation, RFC 9002, section 5.
 
 use clearway_base::Time;
+use clearway_base::state::{Invalid, ensure};
+
+use crate::state::{DURATION_NS_MAX, RttState};
 
 /// What is known of a path's round-trip time, in ns.
 #[derive(Clone, Debug)]
@@ -36,6 +39,18 @@ impl RttEstimator {
             variation_ns: INITIAL_RTT_NS / 2,
             sampled: Time::MAX,
         }
+    }
+
+    pub(crate) const fn save(&self) -> RttState {
+        let Self { latest_ns, network_ns, min_ns, smoothed_ns, variation_ns, sampled } = *self;
+        RttState { latest_ns, network_ns, min_ns, smoothed_ns, variation_ns, sampled }
+    }
+
+    pub(crate) fn restore(state: RttState) -> Result<Self, Invalid> {
+        let RttState { latest_ns, network_ns, min_ns, smoothed_ns, variation_ns, sampled } = state;
+        let longest_ns = latest_ns.max(smoothed_ns).max(variation_ns);
+        ensure(longest_ns <= DURATION_NS_MAX, "a round trip that no packet has made")?;
+        Ok(Self { latest_ns, network_ns, min_ns, smoothed_ns, variation_ns, sampled })
     }
 
     /// Takes what is better than the initial guess, and no sample: the next one begins anew, and no

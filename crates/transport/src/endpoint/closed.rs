@@ -9,7 +9,7 @@ use super::table::Keyed;
 
 /// So many flows are remembered, at 18 bytes or so: for 30 s, which is as long as a peer asks
 /// (`idle_timeout_ns`), if no more than 2,000 end per second.
-const CLOSED_MAX: usize = 1 << 16;
+pub(super) const CLOSED_MAX: usize = 1 << 16;
 
 /// The ids that we gave to such flows.
 #[derive(Debug)]
@@ -33,6 +33,11 @@ impl Closed {
         {
             self.ids.remove(&oldest);
         }
+    }
+
+    /// The oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
+        self.oldest_first.iter().copied()
     }
 
     pub(super) fn contains(&self, id: u64) -> bool {

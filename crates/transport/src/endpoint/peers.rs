@@ -8,7 +8,7 @@ use super::table::Keyed;
 use crate::flow::Known;
 
 /// Hosts that are remembered; the oldest makes room.
-const PEERS_MAX: usize = 4096;
+pub(super) const PEERS_MAX: usize = 4096;
 
 /// The hosts that have answered a syn.
 #[derive(Debug)]
@@ -24,6 +24,11 @@ impl Peers {
 
     pub(super) fn find(&self, peer: IpAddr) -> Option<Known> {
         self.known.get(&peer).copied()
+    }
+
+    /// The oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (IpAddr, Known)> {
+        self.oldest_first.iter().filter_map(|peer| Some((*peer, self.find(*peer)?)))
     }
 
     pub(super) fn learn(&mut self, peer: IpAddr, known: Known) {

@@ -12,9 +12,9 @@ use crate::control::{VERSIONS, emit_control};
 use crate::flow::SOURCE_PORT_MIN;
 
 /// Answers to strangers that may wait for a free descriptor.
-const REPLIES_MAX: usize = 1024;
+pub(super) const REPLIES_MAX: usize = 1024;
 /// Pings of ours without an answer that are remembered.
-const PINGS_MAX: usize = 64;
+pub(super) const PINGS_MAX: usize = 64;
 
 /// Where a datagram came from and to which of our addresses.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +50,17 @@ pub(super) struct Ping {
     id: u64,
     token: u64,
     sent: Time,
+}
+
+impl Ping {
+    /// Id, token, and when it was sent.
+    pub(super) const fn save(&self) -> (u64, u64, Time) {
+        (self.id, self.token, self.sent)
+    }
+
+    pub(super) const fn restore((id, token, sent): (u64, u64, Time)) -> Self {
+        Self { id, token, sent }
+    }
 }
 
 impl Endpoint {

@@ -4,6 +4,7 @@
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 
 use crate::endpoint::Arrival;
+use crate::state::ArrivalsState;
 
 /// How long a new flow's packets may stray before that is worth saying: its peer is looking for a
 /// path anyway.
@@ -49,6 +50,29 @@ impl Arrivals {
             stray_due: None,
             stray_at: now + STRAY_FIRST_NS,
             stray_ns: STRAY_NS_MIN,
+        }
+    }
+
+    pub(super) fn save(&self) -> ArrivalsState {
+        ArrivalsState {
+            is_detour: self.is_detour,
+            found: self.found.map(|found| (found.port, found.round)),
+            path_due: self.path_due,
+            stray_due: self.stray_due,
+            stray_at: self.stray_at,
+            stray_ns: self.stray_ns,
+        }
+    }
+
+    pub(super) fn restore(now: Time, state: &ArrivalsState) -> Self {
+        Self {
+            is_detour: state.is_detour,
+            found: state.found.map(|(port, round)| Path { port, round }),
+            path_due: state.path_due,
+            stray_due: state.stray_due,
+            stray_at: state.stray_at,
+            stray_ns: state.stray_ns.min(STRAY_NS_MAX),
+            ..Self::new(now)
         }
     }
 

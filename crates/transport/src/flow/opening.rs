@@ -3,9 +3,11 @@
 //! `spray`.
 
 use clearway_base::Time;
+use clearway_base::state::{Invalid, ensure};
 use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::clearway::{
-    self, Challenge, HEADER_LENGTH, Header, PacketType, Syn, SynAck, VERSION,
+    self, COOKIE_BYTES_MAX, Challenge, ENGINES_MAX, HEADER_LENGTH, Header, PacketType, Syn, SynAck,
+    VERSION,
 };
 
 use super::{Flow, Known, Outcome, Parameters, State};
@@ -16,6 +18,7 @@ use crate::endpoint::Arrival;
 use crate::mtu::PathMtu;
 use crate::recovery::Content;
 use crate::rtt::{HostDelay, RttEstimator};
+use crate::state::{DURATION_NS_MAX, Phase, RequestState};
 
 /// What a flow knows before its peer has answered.
 #[derive(Debug)]
@@ -33,6 +36,39 @@ pub(super) struct Connecting {
 }
 
 impl Connecting {
+    pub(super) fn save(&self) -> Phase {
+        Phase::Connecting {
+            token: self.token,
+            cookie: self.cookie.clone(),
+            peer_engines: self.peer_engines,
+            sent: self.sent,
+            sent_last: self.sent_last,
+            known_rtt_ns: self.known_rtt_ns,
+            give_up: self.give_up,
+        }
+    }
+
+    /// `None` for another phase.
+    pub(super) fn restore(phase: Phase) -> Result<Option<Self>, Invalid> {
+        let Phase::Connecting {
+            token,
+            cookie,
+            peer_engines,
+            sent,
+            sent_last,
+            known_rtt_ns,
+            give_up,
+        } = phase
+        else {
+            return Ok(None);
+        };
+        ensure(cookie.len() <= COOKIE_BYTES_MAX, "a cookie that is too long")?;
+        let is_known = (1..=ENGINES_MAX).contains(&peer_engines);
+        ensure(is_known, "a peer of no engines, or too many")?;
+        ensure(known_rtt_ns <= DURATION_NS_MAX, "a round trip that no packet has made")?;
+        Ok(Some(Self { token, cookie, peer_engines, sent, sent_last, known_rtt_ns, give_up }))
+    }
+
     /// What the syn-ack that has come now says of the round-trip time. Which of several syns it
     /// answers is not known. The last tells more: by the first of them, probes would wait for as
     /// long as syns were repeated.
@@ -56,6 +92,20 @@ pub(crate) struct Request {
     pub(crate) rtt_ns: u64,
     /// By a lane if it was passed on: not from a port that it should have come from.
     pub(crate) arrival: Arrival,
+}
+
+impl Request {
+    pub(super) fn save(&self) -> RequestState {
+        let Self { token, port, rtt_ns, arrival } = *self;
+        RequestState { token, port, rtt_ns, by_lane: arrival == Arrival::Lane }
+    }
+
+    pub(super) fn restore(state: &RequestState) -> Result<Self, Invalid> {
+        let RequestState { token, port, rtt_ns, by_lane } = *state;
+        ensure(rtt_ns <= DURATION_NS_MAX, "a round trip that no packet has made")?;
+        let arrival = if by_lane { Arrival::Lane } else { Arrival::Queue };
+        Ok(Self { token, port, rtt_ns, arrival })
+    }
 }
 
 impl Flow {

@@ -2,10 +2,13 @@
 //! peer's engine: at the beginning, and whenever the peer's NIC spreads packets in another way.
 //! The other direction is the peer's business; what it is told about it is in `arrivals`.
 
+use clearway_base::state::{Invalid, ensure};
 use clearway_base::{MILLISECOND, Random, SECOND, Time};
+use clearway_wire::clearway::ENGINES_MAX;
 
 use super::spray::{Known, SOURCE_PORT_MIN, Spray, WAVES_MAX, random_port};
 use crate::config::Config;
+use crate::state::PortsState;
 
 /// The round of syn-acks. Probes have later ones.
 const SET_UP: u16 = 0;
@@ -56,6 +59,41 @@ impl Ports {
             rest_until: Time::ZERO,
             rest_fruitless_ns: REST_FRUITLESS_NS_MIN,
         }
+    }
+
+    pub(super) fn save(&self) -> PortsState {
+        PortsState {
+            current: self.current,
+            is_direct: self.is_direct,
+            peer_engines: self.peer_engines,
+            round: self.round,
+            is_answered: self.is_answered,
+            is_wanted: self.is_wanted,
+            random: self.random.state(),
+            searched: self.searched,
+            rest_until: self.rest_until,
+            rest_fruitless_ns: self.rest_fruitless_ns,
+            spray: self.spray.as_ref().map(|spray| spray.save()),
+        }
+    }
+
+    pub(super) fn restore(state: &PortsState) -> Result<Self, Invalid> {
+        let is_known = (1..=ENGINES_MAX).contains(&state.peer_engines);
+        ensure(is_known, "a peer of no engines, or too many")?;
+        ensure(state.current >= SOURCE_PORT_MIN, "a port that no flow sends from")?;
+        Ok(Self {
+            spray: state.spray.as_ref().map(Spray::restore).transpose()?.map(Box::new),
+            current: state.current,
+            is_direct: state.is_direct,
+            peer_engines: state.peer_engines,
+            round: state.round,
+            is_answered: state.is_answered,
+            is_wanted: state.is_wanted,
+            random: Random::new(state.random),
+            searched: state.searched,
+            rest_until: state.rest_until,
+            rest_fruitless_ns: state.rest_fruitless_ns.min(REST_FRUITLESS_NS_MAX),
+        })
     }
 
     /// What the next packet is sent from.

@@ -6,9 +6,11 @@
 //! little more than a round trip apart, so that most searches end after the first one or two. What
 //! is not found then is looked for in larger waves, at longer intervals.
 
+use clearway_base::state::{Invalid, ensure};
 use clearway_base::{MICROSECOND, Random, Time};
 
 use crate::config::Config;
+use crate::state::{DURATION_NS_MAX, SprayState};
 
 /// The lowest UDP port that flows send from; the highest is the last there is. Nothing else is
 /// known by them: RFC 6335, section 6: "the Dynamic Ports, also known as the Private or Ephemeral
@@ -124,6 +126,51 @@ impl Spray {
             next_at: Time::MAX,
             began: now,
         }
+    }
+
+    pub(super) const fn save(&self) -> SprayState {
+        SprayState {
+            random: self.random.state(),
+            port: self.port,
+            pinned: self.pinned,
+            wave: self.wave,
+            left: self.left,
+            wave_max: self.wave_max,
+            waves: self.waves,
+            steady_waves: self.steady_waves,
+            waves_max: self.waves_max,
+            hopeful_waves: self.hopeful_waves,
+            interval_ns: self.interval_ns,
+            interval_max_ns: self.interval_max_ns,
+            next_at: self.next_at,
+            began: self.began,
+        }
+    }
+
+    pub(super) fn restore(state: &SprayState) -> Result<Self, Invalid> {
+        let SprayState { wave, left, wave_max, waves, port, pinned, .. } = *state;
+        let is_wave = left <= wave && wave <= wave_max && wave_max <= WAVE_MAX && wave > 0;
+        ensure(is_wave && waves < 1 << 31, "a search of too many packets")?;
+        let is_port = port >= SOURCE_PORT_MIN && pinned.is_none_or(|port| port >= SOURCE_PORT_MIN);
+        ensure(is_port, "a search over ports that no flow sends from")?;
+        let longest_ns = state.interval_ns.max(state.interval_max_ns);
+        ensure(longest_ns <= DURATION_NS_MAX, "a search that goes on for ever")?;
+        Ok(Self {
+            random: Random::new(state.random),
+            port,
+            pinned,
+            wave,
+            left,
+            wave_max,
+            waves,
+            steady_waves: state.steady_waves,
+            waves_max: state.waves_max,
+            hopeful_waves: state.hopeful_waves,
+            interval_ns: state.interval_ns,
+            interval_max_ns: state.interval_max_ns,
+            next_at: state.next_at,
+            began: state.began,
+        })
     }
 
     /// The same, but it ends after so many waves.

@@ -1,0 +1,159 @@
+//! A flow as plain data, and back.
+
+use clearway_base::Time;
+use clearway_base::state::{Invalid, ensure};
+use clearway_congestion::{CongestionControl, Pacer};
+
+use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State};
+use crate::acks::Acks;
+use crate::app::{Buffer, Order};
+use crate::config::Config;
+use crate::ecn::Marking;
+use crate::incoming::Incoming;
+use crate::mtu::PathMtu;
+use crate::outgoing::Outgoing;
+use crate::recovery::Recovery;
+use crate::rtt::RttEstimator;
+use crate::state::{DueState, FlowState, POSITIONS_MAX, Phase};
+
+impl Flow {
+    pub(crate) fn save(&self) -> FlowState {
+        FlowState {
+            local_id: self.local_id,
+            peer_id: self.peer_id,
+            owner: self.owner,
+            local: self.local,
+            remote: self.remote,
+            service_port: self.service_port,
+            phase: match &self.state {
+                State::Connecting(connecting) => connecting.save(),
+                State::Open => Phase::Open,
+                State::Closing => Phase::Closing,
+                State::Drained { until } => Phase::Drained { until: *until },
+            },
+            request: self.request.as_ref().map(Request::save),
+            due: DueState { limit: self.limit_due, close: self.close_due, probe: self.probe_due },
+            close_acknowledged: self.close_acknowledged,
+            peer_close: self.peer_close,
+            last_received: self.last_received,
+            keep_alive_at: self.keep_alive_at,
+            acks: self.acks.save(),
+            incoming: self.incoming.save(),
+            outgoing: self.outgoing.save(),
+            recovery: self.recovery.save(),
+            rtt: self.rtt.save(),
+            ecn: self.marking.save(),
+            packet_bytes: self.mtu.save(),
+            window_bytes: self.window_bytes,
+            limited_until: self.limited_until,
+            unasked_bytes: self.unasked_bytes,
+            asked: self.asked,
+            arrivals: self.arrivals.save(),
+            ports: self.ports.save(),
+            messages_sent: self.messages_sent,
+            packets_lost: self.packets_lost,
+            setup_packets: self.setup_packets,
+            setup_retries: self.setup_retries,
+        }
+    }
+
+    /// One that goes on at `now`.
+    pub(crate) fn restore(now: Time, config: &Config, saved: FlowState) -> Result<Self, Invalid> {
+        ensure(
+            saved.local.is_ipv4() == saved.remote.is_ipv4(),
+            "a flow between two families of addresses",
+        )?;
+        let counts = [saved.messages_sent, saved.packets_lost, saved.unasked_bytes];
+        ensure(counts.iter().all(|count| *count <= POSITIONS_MAX), "more than can be counted")?;
+        let recovery = Recovery::restore(saved.recovery)?;
+        let parameters = Parameters {
+            owner: saved.owner,
+            local_id: saved.local_id,
+            local: saved.local,
+            remote: saved.remote,
+            window: 0,
+            seed: 0,
+        };
+        let mut flow = Self {
+            peer_id: saved.peer_id,
+            service_port: saved.service_port,
+            request: saved.request.as_ref().map(Request::restore).transpose()?,
+            limit_due: saved.due.limit,
+            close_due: saved.due.close,
+            probe_due: saved.due.probe,
+            close_acknowledged: saved.close_acknowledged,
+            peer_close: saved.peer_close,
+            last_received: saved.last_received.min(now),
+            keep_alive_at: saved.keep_alive_at,
+            acks: Acks::restore(saved.acks)?,
+            incoming: Incoming::restore(saved.incoming)?,
+            outgoing: Outgoing::restore(saved.outgoing, recovery.positions())?,
+            recovery,
+            rtt: RttEstimator::restore(saved.rtt)?,
+            marking: Marking::restore(saved.ecn),
+            mtu: PathMtu::restore(saved.packet_bytes, config.packet_bytes_max)?,
+            limited_until: saved.limited_until,
+            unasked_bytes: saved.unasked_bytes,
+            asked: saved.asked,
+            arrivals: Arrivals::restore(now, &saved.arrivals),
+            ports: Ports::restore(&saved.ports)?,
+            messages_sent: saved.messages_sent,
+            packets_lost: saved.packets_lost,
+            setup_packets: saved.setup_packets.min(u32::MAX / 2),
+            setup_retries: saved.setup_retries.min(u32::MAX / 2),
+            ..Self::new(now, config, parameters, restore_phase(saved.phase)?)
+        };
+        flow.check()?;
+        flow.resume(now, config, saved.window_bytes);
+        Ok(flow)
+    }
+
+    /// What is not asked for in each phase must not be there.
+    fn check(&self) -> Result<(), Invalid> {
+        let has_peer = self.peer_id != 0;
+        match self.state {
+            State::Connecting(_) => {
+                let is_begun =
+                    has_peer || self.request.is_some() || self.recovery.next_number() > 0;
+                ensure(!is_begun, "a flow that is open before it is")
+            }
+            State::Open => ensure(has_peer, "a flow without a peer"),
+            State::Closing | State::Drained { .. } => {
+                let holds_memory = self.incoming.buffers().next().is_some();
+                ensure(has_peer && !holds_memory, "a flow that is over and takes messages")
+            }
+        }
+    }
+
+    /// Congestion control goes on with the window, and learns the rest anew.
+    fn resume(&mut self, now: Time, config: &Config, window_bytes: u64) {
+        if self.is_connecting() {
+            return;
+        }
+        let packet_bytes = self.mtu.bytes();
+        self.congestion = config.congestion.control(packet_bytes, config.delay_target_ns);
+        self.congestion.resume(window_bytes);
+        self.window_bytes = self.congestion.window_bytes();
+        self.pacer = Pacer::new(now, packet_bytes);
+    }
+
+    /// Where the bytes of its messages are: in the app's receive pool, and, by offset and length,
+    /// in its transmit pool.
+    pub(crate) fn memory(
+        &self,
+    ) -> (impl Iterator<Item = (Buffer, Order)> + '_, impl Iterator<Item = (u32, u32)> + '_) {
+        (self.incoming.buffers(), self.outgoing.extents())
+    }
+}
+
+fn restore_phase(phase: Phase) -> Result<State, Invalid> {
+    Ok(match phase {
+        Phase::Open => State::Open,
+        Phase::Closing => State::Closing,
+        Phase::Drained { until } => State::Drained { until },
+        connecting @ Phase::Connecting { .. } => match Connecting::restore(connecting)? {
+            Some(connecting) => State::Connecting(Box::new(connecting)),
+            None => return Err(Invalid("a phase that there is not")),
+        },
+    })
+}

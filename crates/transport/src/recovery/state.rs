@@ -1,0 +1,117 @@
+//! Packets in flight as plain data, and back. What is done, acknowledged or lost, is not in it: an
+//! acknowledgement that comes for it finds nothing, as it would else.
+
+use std::collections::VecDeque;
+
+use clearway_base::RangeSet;
+use clearway_base::state::{Invalid, ensure};
+
+use super::{
+    CONTROL_PACKETS_MAX, Content, EIGHTHS, EIGHTHS_MAX, NUMBERS_MAX, PACKET_THRESHOLD,
+    PACKET_THRESHOLD_MAX, PROBES_MAX, Recovery, Reordering, SentPacket, number_of,
+};
+use crate::config::PACKETS_IN_FLIGHT_MAX;
+use crate::state::{POSITIONS_MAX, PacketState, RecoveryState};
+
+impl Recovery {
+    pub(crate) fn save(&self) -> RecoveryState {
+        let mut packets = Vec::new();
+        // A run of lost packets ends where one in between is done.
+        let mut is_behind_done = false;
+        for packet in self.packets.iter() {
+            if packet.is_outstanding() {
+                packets.push(self.save_packet(packet, is_behind_done));
+            }
+            is_behind_done = !packet.is_outstanding();
+        }
+        RecoveryState {
+            packets,
+            next_number: self.next_number,
+            acked_end: self.acked_end,
+            probes: self.probes,
+            expedited: self.expedited,
+            loss_time: self.loss_time,
+            last_eliciting: self.last_eliciting,
+            last_silent: self.last_silent,
+            patience: self
+                .reordering
+                .as_ref()
+                .map_or((PACKET_THRESHOLD, EIGHTHS), |known| (known.packets, known.eighths)),
+        }
+    }
+
+    fn save_packet(&self, packet: &SentPacket, is_behind_done: bool) -> PacketState {
+        let Content { range, limit, close, path, is_size_probe } = packet.content();
+        PacketState {
+            number: number_of(packet, self.first),
+            sent: packet.sent,
+            bytes: packet.bytes,
+            range,
+            limit,
+            close,
+            path,
+            is_size_probe,
+            follows_acknowledged: packet.follows_acknowledged || is_behind_done,
+        }
+    }
+
+    pub(crate) fn restore(state: RecoveryState) -> Result<Self, Invalid> {
+        let (packets, eighths) = state.patience;
+        ensure(state.next_number < POSITIONS_MAX, "packets of numbers that there are not")?;
+        ensure(state.acked_end <= state.next_number, "what was never sent is acknowledged")?;
+        let is_patience = (PACKET_THRESHOLD..=PACKET_THRESHOLD_MAX).contains(&packets)
+            && (EIGHTHS..=EIGHTHS_MAX).contains(&eighths);
+        ensure(is_patience, "a patience that nobody has")?;
+        let mut recovery = Self::at(state.packets.first().map_or(state.next_number, |p| p.number));
+        for packet in state.packets {
+            let is_in_order = (recovery.next_number..state.next_number).contains(&packet.number);
+            ensure(is_in_order, "packets out of order, or that were never sent")?;
+            recovery.restore_packet(&packet)?;
+        }
+        ensure(state.next_number - recovery.first <= NUMBERS_MAX, "packets of long ago")?;
+        ensure(recovery.packets.len() <= PACKETS_IN_FLIGHT_MAX + PROBES_MAX, "too many packets")?;
+        ensure(recovery.control_packets <= CONTROL_PACKETS_MAX + PROBES_MAX as u32, "too many")?;
+        recovery.next_number = state.next_number;
+        recovery.acked_end = state.acked_end;
+        (recovery.probes, recovery.expedited) = (state.probes.min(1 << 20), state.expedited);
+        recovery.last_eliciting = state.last_eliciting;
+        recovery.last_silent = state.last_silent;
+        recovery.loss_time = state.loss_time;
+        if (packets, eighths) != (PACKET_THRESHOLD, EIGHTHS) {
+            let lost = VecDeque::new();
+            recovery.reordering = Some(Box::new(Reordering { packets, eighths, lost }));
+        }
+        Ok(recovery)
+    }
+
+    fn restore_packet(&mut self, state: &PacketState) -> Result<(), Invalid> {
+        let range = state.range.clone();
+        let is_one = range.start <= range.end
+            && range.end < POSITIONS_MAX
+            && range.end - range.start <= u64::from(u32::MAX);
+        ensure(is_one, "a packet of positions that there are not")?;
+        ensure((1..=u32::from(u16::MAX)).contains(&state.bytes), "a packet of no size")?;
+        let content = Content {
+            range,
+            limit: state.limit,
+            close: state.close,
+            path: state.path,
+            is_size_probe: state.is_size_probe,
+        };
+        self.next_number = state.number;
+        self.on_sent(state.sent, state.bytes as usize, true, &content);
+        if let Some(packet) = self.packets.back_mut() {
+            packet.follows_acknowledged = state.follows_acknowledged;
+        }
+        Ok(())
+    }
+
+    /// The positions that packets in flight have carried.
+    pub(crate) fn positions(&self) -> RangeSet {
+        let mut positions = RangeSet::new();
+        for packet in self.packets.iter().filter(|packet| packet.is_outstanding()) {
+            positions.insert(packet.content().range);
+        }
+        positions
+    }
+}
