@@ -21,9 +21,11 @@ use crate::{Command, Completion, Sizes, Violation, barrier, closing};
 
 mod buffers;
 mod frames;
+mod state;
 use buffers::Buffers;
 pub use buffers::{Buffer, Released};
 pub use frames::BurstBuffer;
+pub use state::{BufferState, DaemonEndState, Remains};
 
 /// The daemon's end of a channel: takes commands, gives completions, owns the receive pool.
 ///

@@ -61,7 +61,10 @@ pub use code::Code;
 #[cfg(not(any(loom, miri)))]
 pub use daemon_end::NotSecured;
 #[cfg(not(loom))]
-pub use daemon_end::{Buffer, BurstBuffer, Counters, DaemonEnd, Handover, Released};
+pub use daemon_end::{
+    Buffer, BufferState, BurstBuffer, Counters, DaemonEnd, DaemonEndState, Handover, Released,
+    Remains,
+};
 pub use entry::{Command, Completion, ReleaseList, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{

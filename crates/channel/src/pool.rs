@@ -15,6 +15,7 @@
 use core::fmt;
 
 mod buddy;
+mod state;
 
 use buddy::{Buddies, PAGE_BYTES_LOG2};
 

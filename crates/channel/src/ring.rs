@@ -58,6 +58,17 @@ impl<M: RingMemory> Producer<M> {
         Self { memory, tail: 0, head_cached: 0, entries_log2: entries.trailing_zeros() }
     }
 
+    /// Goes on behind the first `tail` entries, of which the consumer has taken those before `head`
+    /// at least.
+    pub(crate) fn go_on(&mut self, tail: u64, head: u32) {
+        (self.tail, self.head_cached) = (tail, head);
+    }
+
+    /// How far the consumer is, as far as is known.
+    pub(crate) fn head_known(&self) -> u32 {
+        self.head_cached
+    }
+
     /// Free entries as far as is known without looking at the shared head.
     #[inline]
     pub(crate) fn room_known(&self) -> u32 {
@@ -115,6 +126,14 @@ impl<M: RingMemory> Consumer<M> {
     pub(crate) fn new(memory: M, entries: u32) -> Self {
         assert!(entries.is_power_of_two());
         Self { memory, position: 0, published: 0, entries_log2: entries.trailing_zeros() }
+    }
+
+    /// Goes on behind the first `position` entries.
+    pub(crate) fn go_on(&mut self, position: u64) {
+        self.position = position;
+        // Whatever was published before: it is not known.
+        self.published = position.wrapping_sub(1);
+        self.publish();
     }
 
     /// The upper half of word 0 and the words of the next entry, if it has been written. The

@@ -1,5 +1,8 @@
 //! The daemon's books of the receive pool: who has which buffer. Never in shared memory.
 
+use clearway_base::state::Invalid;
+
+use super::BufferState;
 use crate::Pool;
 
 /// A piece of the receive pool. The id of a buffer is its offset in units of 64 bytes, so that
@@ -65,6 +68,38 @@ impl Buffers {
             pool: Pool::new(pool_bytes),
             books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into(),
         }
+    }
+
+    pub(super) fn save(&self) -> Vec<BufferState> {
+        let in_use = self.in_use().map(|(id, book)| BufferState {
+            offset: id << UNIT_BYTES_LOG2,
+            length: book.length,
+            owner: book.owner,
+            is_granted: book.state == State::Granted,
+        });
+        in_use.collect()
+    }
+
+    pub(super) fn restore(pool_bytes: u32, saved: &[BufferState]) -> Result<Self, Invalid> {
+        let pieces = saved.iter().map(|buffer| (buffer.offset, buffer.length));
+        let mut buffers =
+            Self { pool: Pool::restore(pool_bytes, pieces)?, ..Self::new(pool_bytes) };
+        for &BufferState { offset, length, owner, is_granted } in saved {
+            let state = if is_granted { State::Granted } else { State::Held };
+            buffers.books[(offset >> UNIT_BYTES_LOG2) as usize] = Book { owner, length, state };
+        }
+        Ok(buffers)
+    }
+
+    /// The buffers that the app has not been granted.
+    pub(super) fn held(&self) -> impl Iterator<Item = Buffer> + '_ {
+        let held = self.in_use().filter(|(_, book)| book.state == State::Held);
+        held.map(|(id, book)| Buffer { id, offset: id << UNIT_BYTES_LOG2, length: book.length })
+    }
+
+    fn in_use(&self) -> impl Iterator<Item = (u32, &Book)> {
+        let books = (0..).zip(&self.books);
+        books.filter(|(_, book)| book.state != State::Free)
     }
 
     #[inline]

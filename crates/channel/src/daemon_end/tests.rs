@@ -53,6 +53,94 @@ fn echo(daemon: &mut DaemonEnd, sent: u32) -> u32 {
     id
 }
 
+/// Saves the daemon's end, drops it, and makes it again on the same memory.
+fn restore(daemon: DaemonEnd) -> DaemonEnd {
+    let saved = daemon.save();
+    let restored = DaemonEnd::restore(&saved, daemon.into_remains()).expect("just saved");
+    assert_eq!(restored.save(), saved);
+    restored
+}
+
+/// Over many laps of both rings, with the ends at different places in them, and asleep or not.
+#[test]
+fn an_app_does_not_notice_that_its_daemon_is_another() {
+    let (mut daemon, mut app, _memory) = pair();
+    let mut kept = Vec::new();
+    for round in 0..100_u32 {
+        daemon = restore(daemon);
+        let message = vec![round as u8; 1 + round as usize % 60];
+        let extent = send(&mut app, &message);
+        daemon = restore(daemon);
+        if round % 3 == 0 {
+            assert!(!daemon.arm(), "something waits");
+            daemon = restore(daemon);
+            daemon.disarm();
+        }
+        echo(&mut daemon, round + 1);
+        daemon = restore(daemon);
+        let (bytes, id) = received(&mut app);
+        assert_eq!(bytes, message);
+        app.free(extent);
+        kept.push(id);
+        if kept.len() > 4 {
+            let mut buffers = ReleaseList::default();
+            buffers.push(kept.remove(0));
+            app.submit(&Command::Release { buffers }).unwrap();
+            daemon = restore(daemon);
+            let Ok(Some(Command::Release { buffers })) = daemon.next_command() else {
+                panic!("nothing is released");
+            };
+            for id in buffers.as_slice() {
+                daemon.release(*id).expect("it was granted");
+            }
+        }
+    }
+    assert_eq!(daemon.counters().sends_outstanding, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 500 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// What is no state is refused, and what is taken serves an honest app or ends its session.
+    #[test]
+    fn any_state_is_refused_or_works(
+        (commands, completions, read) in (any::<u64>(), any::<u64>(), any::<u32>()),
+        small in (0u64..40, 0u64..40, 0u32..40, any::<bool>()),
+        buffers in proptest::collection::vec(
+            (0u32..1 << 11, 0u32..5000, any::<bool>()),
+            0..4,
+        ),
+    ) {
+        let (mut daemon, mut app, _memory) = pair();
+        let mut state = daemon.save();
+        (state.commands, state.completions, state.completions_read) = match small {
+            (commands, completions, read, true) => (commands, completions, read),
+            _ => (commands, completions, read),
+        };
+        state.buffers.extend(buffers.into_iter().map(|(unit, length, is_granted)| {
+            BufferState { offset: unit * 64, length, owner: 7, is_granted }
+        }));
+        let Ok(restored) = DaemonEnd::restore(&state, daemon.into_remains()) else { return Ok(()) };
+        daemon = restored;
+        prop_assert_eq!(daemon.save(), state);
+        let held: Vec<u32> = daemon.held().map(|buffer| buffer.id).collect();
+        held.into_iter().for_each(|id| daemon.discard(id));
+        let _sent = send(&mut app, b"hello");
+        let _ = daemon.next_command();
+        if daemon.completion_room() > 0 {
+            daemon.complete(&Completion::Sent { connection: 1, sent: 1 });
+            daemon.flush();
+        }
+        while let Some(buffer) = daemon.allocate(100, 1) {
+            daemon.write(buffer, 0, &[1; 100]);
+        }
+    }
+}
+
 fn received(app: &mut AppEnd) -> (Vec<u8>, u32) {
     match app.next_completion() {
         Ok(Some(Completion::Received { offset, length, buffer, .. })) => {

@@ -90,6 +90,30 @@ impl Buddies {
         Some(order)
     }
 
+    /// Takes the block of this order at `offset`, cut from the one that it is in. False if it is
+    /// not free, or no block.
+    pub(super) fn claim(&mut self, offset: u32, order: u8) -> bool {
+        let page = offset >> PAGE_BYTES_LOG2;
+        let is_block = page << PAGE_BYTES_LOG2 == offset
+            && usize::from(order) < ORDERS
+            && page.is_multiple_of(1 << order);
+        let start = |found: u8| page & !((1 << found) - 1);
+        let is_free = |found: &u8| {
+            let page = self.pages.get(start(*found) as usize);
+            page.is_some_and(|page| page.state == State::Free(*found))
+        };
+        let Some(mut found) = (order..ORDERS as u8).find(is_free).filter(|_| is_block) else {
+            return false;
+        };
+        self.remove(start(found), found);
+        while found > order {
+            found -= 1;
+            self.insert(start(found) ^ (1 << found), found);
+        }
+        self.pages[page as usize].state = State::Used(order);
+        true
+    }
+
     fn insert(&mut self, page: u32, order: u8) {
         let next = core::mem::replace(&mut self.first[usize::from(order)], page);
         self.pages[page as usize] = Page { previous: NONE, next, state: State::Free(order) };

@@ -13,6 +13,8 @@ enum Step {
     Free(usize),
     /// Frees an offset that may not be in use.
     FreeAny(u32),
+    /// Makes the pool again from what is in use.
+    Restore,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -23,6 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
         5 => any::<usize>().prop_map(Step::Free),
         1 => any::<u32>().prop_map(Step::FreeAny),
         1 => (0..POOL_BYTES).prop_map(|offset| Step::FreeAny(offset & !63)),
+        1 => Just(Step::Restore),
     ]
 }
 
@@ -120,6 +123,12 @@ proptest! {
                 Step::FreeAny(offset) => {
                     prop_assert_eq!(pool.free(offset).is_ok(), oracle.0.remove(&offset).is_some());
                 }
+                Step::Restore => {
+                    let pieces = oracle.0.iter().map(|(offset, length)| (*offset, *length));
+                    let restored = Pool::restore(POOL_BYTES, pieces).expect("they are in use");
+                    prop_assert_eq!(restored.used_bytes(), pool.used_bytes());
+                    pool = restored;
+                }
             }
             audit(&pool);
         }
@@ -128,6 +137,40 @@ proptest! {
         }
         prop_assert_eq!(pool.used_bytes(), 0);
         prop_assert_eq!(pool.allocate(POOL_BYTES), Some(0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 3 } else { 2000 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Pieces that no pool gave out are refused, or are such as it could have.
+    #[test]
+    fn any_pieces_are_refused_or_do_not_overlap(
+        pieces in proptest::collection::vec(
+            (0..=POOL_BYTES >> 13, prop_oneof![0u32..10_000, 0u32..200_000, any::<u32>()], 0u32..9)
+                .prop_map(|(page, length, cell)| (page * 8192 + cell * 32, length)),
+            0..8,
+        ),
+    ) {
+        if let Ok(mut pool) = Pool::restore(POOL_BYTES, pieces.iter().copied()) {
+            audit(&pool);
+            let mut oracle = Oracle::default();
+            for (offset, length) in &pieces {
+                oracle.insert(*offset, (*length).max(1));
+            }
+            while let Some(offset) = pool.allocate(1000) {
+                oracle.insert(offset, 1000);
+            }
+            audit(&pool);
+            for offset in oracle.0.into_keys() {
+                prop_assert_eq!(pool.free(offset), Ok(()));
+            }
+            prop_assert_eq!(pool.allocate(POOL_BYTES), Some(0));
+        }
     }
 }
 
