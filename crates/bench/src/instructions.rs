@@ -86,8 +86,10 @@ fn profile_case(case: Case, file: &std::path::Path) -> Result<(), Error> {
         .stdin(Stdio::null())
         .output()
         .map_err(start)?;
-    if !output.status.success() {
-        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    // A role that has failed says so, and nothing else.
+    let told = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+    if !output.status.success() || !output.stdout.is_empty() {
+        let message = String::from_utf8_lossy(told).into_owned();
         return Err(Error::Role { who: format!("valgrind with {}", case.name()), message });
     }
     Ok(())

@@ -32,6 +32,14 @@ impl Channel {
         self.wait_for(Some(Duration::ZERO), |channel| channel.try_put(connection, message))
     }
 
+    /// The same as [`Channel::try_send`] for a message that others follow at once: it need not
+    /// leave before the next call that sends, waits or flushes. What is sent so together shares
+    /// packets, and an embedded engine is asked only once.
+    #[inline]
+    pub fn send_later(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
+        self.wait_for(Some(Duration::ZERO), |channel| channel.put(connection, message))
+    }
+
     /// A buffer for a message of `length` bytes, to be filled in place; waits for room.
     pub fn send_buffer(
         &mut self,
@@ -81,8 +89,9 @@ impl Channel {
     }
 
     /// Makes sure that the daemon takes notice of everything that was sent and released, also if
-    /// it sleeps. Only needed for messages that were received in place and then dropped, before
-    /// doing something else for long: sends need no flush.
+    /// it sleeps. Only needed for messages that were received in place and then dropped, and for
+    /// those of [`Channel::send_later`], before doing something else for long: other sends need no
+    /// flush.
     pub fn flush(&mut self) {
         self.end.flush_releases();
         self.host.turn();
@@ -90,6 +99,16 @@ impl Channel {
 
     #[inline]
     fn try_put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
+        let put = self.put(connection, message)?;
+        if put.is_some() {
+            self.tell();
+        }
+        Ok(put)
+    }
+
+    /// Gives the daemon a message, if there is room, and does not wake it.
+    #[inline]
+    fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
         let length = self.check_length(message.len())?;
         self.check_open(connection)?;
         let extent =
@@ -107,6 +126,7 @@ impl Channel {
     fn put_buffer(&mut self, connection: ConnectionId, buffer: SendBuffer) {
         let (extent, length) = buffer.into_extent();
         self.put_extent(connection, extent, length);
+        self.tell();
     }
 
     /// There is room, and the connection was open when last looked at.
@@ -120,7 +140,8 @@ impl Channel {
         let (connection, offset) = (connection.as_u64(), extent.offset());
         found.outstanding.push_back(extent);
         self.sends_outstanding += 1;
-        self.submit(&Command::Send { connection, stream: 0, offset, length });
+        let command = Command::Send { connection, stream: 0, offset, length };
+        self.end.submit(&command).expect("the caller has made room");
     }
 
     /// Tries something; if there is no room for it, takes what the daemon has to say, which may
@@ -164,6 +185,12 @@ impl Channel {
     #[inline]
     pub(crate) fn submit(&mut self, command: &Command) {
         self.end.submit(command).expect("the caller has made room");
+        self.tell();
+    }
+
+    /// Wakes the daemon if it sleeps; an embedded engine takes what was submitted at once.
+    #[inline]
+    fn tell(&mut self) {
         self.end.flush();
         self.host.send();
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use clearway_embed::nic::fabric::{self, Faults};
 use clearway_embed::nic::memif::{self, Config, Role};
-use clearway_embed::{Channel, Code, Error, Event, Host, Options, Waiting};
+use clearway_embed::{Channel, Code, ConnectionId, Error, Event, Host, Options, Waiting};
 
 /// Nothing here takes longer, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -77,10 +77,10 @@ fn a_sleeper_wakes_in_time() {
     assert!(begun.elapsed() >= Duration::from_millis(20));
 }
 
-/// What the engines of both sides do happens in the calls below, and nowhere else.
-#[test]
-fn two_hosts_in_one_thread() {
-    let (a, b, _wire) = fabric::pair(fabric::Options::new(1), [Faults::default(); 2]);
+/// Server, client and their connection, over a fabric. What their engines do happens in calls of
+/// the one thread that has both, and nowhere else.
+fn in_one_thread() -> (Channel, Channel, ConnectionId, fabric::Handle) {
+    let (a, b, wire) = fabric::pair(fabric::Options::new(1), [Faults::default(); 2]);
     let open = |queue, number| {
         let host = Host::new(vec![queue], &[(at(number, 0).ip(), 24)]);
         host.open(&options(Waiting::Spin)).expect("the host opens")
@@ -99,10 +99,35 @@ fn two_hosts_in_one_thread() {
         }
         connection.is_some()
     });
-    let connection = connection.expect("connected");
+    (server, client, connection.expect("connected"), wire)
+}
+
+#[test]
+fn two_hosts_in_one_thread() {
+    let (mut server, mut client, connection, _wire) = in_one_thread();
     client.send(connection, b"no receive call follows").expect("sent");
     let message = server.recv_zero_copy(Some(PATIENCE)).expect("the call that sent has sent it");
     assert_eq!(*message, *b"no receive call follows");
+}
+
+#[test]
+fn messages_sent_later_leave_together() {
+    let (mut server, mut client, connection, wire) = in_one_thread();
+    let before = wire.frames_sent();
+    for number in 0..10 {
+        client.send_later(connection, &[number; 64]).expect("there is room");
+    }
+    assert_eq!(wire.frames_sent(), before, "none leaves before a call that sends");
+    client.send(connection, &[10; 64]).expect("sent");
+    // One that acknowledges, or asks how large packets may be, may leave with it.
+    assert!(wire.frames_sent() <= before + 3, "eleven messages share a packet");
+    for number in 0..=10 {
+        let message = server.recv_zero_copy(Some(PATIENCE)).expect("it has been sent");
+        assert_eq!(*message, [number; 64], "in the order in which they were sent");
+    }
+    client.send_later(connection, b"the last").expect("there is room");
+    client.flush();
+    assert_eq!(*server.recv_zero_copy(Some(PATIENCE)).expect("flushed"), *b"the last");
 }
 
 #[test]

@@ -118,7 +118,12 @@ impl Group {
     /// too.
     #[inline]
     pub fn send(&mut self) {
-        let now = self.clock.now();
+        self.send_at(self.clock.now());
+    }
+
+    /// The same for whoever has a time of its own.
+    #[inline]
+    pub fn send_at(&mut self, now: Time) {
         if now.since(self.turned) >= WHOLE_TURN_NS {
             self.turn_at(now);
             return;
@@ -134,8 +139,9 @@ impl Group {
         self.engines.iter().all(Engine::has_ended)
     }
 
+    /// The same as [`Group::turn`] for whoever has a time of its own.
     #[inline]
-    fn turn_at(&mut self, now: Time) -> Turn {
+    pub fn turn_at(&mut self, now: Time) -> Turn {
         self.turned = now;
         let mut all = Turn::default();
         for engine in &mut self.engines {

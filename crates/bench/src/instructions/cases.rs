@@ -129,23 +129,43 @@ impl Echo {
         Ok(Self { client, server, connection, message: vec![7; bytes], buffer: vec![0; bytes] })
     }
 
-    /// Sends `window` messages and receives as many.
+    /// Sends `window` messages and receives as many; those that wait together leave together.
+    /// Nobody looks for more than there will be: what looking in vain costs is not counted.
     fn round(&mut self, window: usize) -> io::Result<()> {
-        for _ in 0..window {
-            self.client.send(self.connection, &self.message).map_err(io::Error::other)?;
+        for left in (0..window).rev() {
+            send(&mut self.client, self.connection, &self.message, left)?;
         }
-        for _ in 0..window {
-            patiently(|| {
-                while let Some((from, length)) = there_is(self.server.recv(&mut self.buffer, NOW))?
-                {
-                    let answer = &self.buffer[..length];
-                    self.server.send(from, answer).map_err(io::Error::other)?;
+        let (mut left_to_answer, mut left) = (window, window);
+        patiently(|| {
+            // Also when it has answered all: its engine works while it asks.
+            while let Some((from, length)) = there_is(self.server.recv(&mut self.buffer, NOW))? {
+                left_to_answer -= 1;
+                send(&mut self.server, from, &self.buffer[..length], left_to_answer)?;
+                if left_to_answer == 0 {
+                    break;
                 }
-                there_is(self.client.recv(&mut self.buffer, NOW))
-            })?;
-        }
-        Ok(())
+            }
+            while there_is(self.client.recv(&mut self.buffer, NOW))?.is_some() {
+                left -= 1;
+                if left == 0 {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
     }
+}
+
+/// Sends a message that as many others as `left` follow.
+fn send(
+    app: &mut Channel,
+    connection: ConnectionId,
+    message: &[u8],
+    left: usize,
+) -> io::Result<()> {
+    let sent =
+        if left > 0 { app.send_later(connection, message) } else { app.send(connection, message) };
+    sent.map_err(io::Error::other)
 }
 
 fn patiently<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {

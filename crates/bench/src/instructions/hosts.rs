@@ -1,5 +1,5 @@
-//! Hosts whose engines take their turns when their apps call, in time that goes on by a fixed step
-//! at each of them: nothing depends on how slow a counted program is.
+//! Hosts whose engines work when their apps call, as those of `clearway-embed` do, in time that goes
+//! on by a fixed step whenever they do: nothing depends on how slow a counted program is.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -11,12 +11,12 @@ use clearway_base::Time;
 use clearway_channel::control::{Listening, Reply, Request as AppRequest};
 use clearway_channel::{AppEnd, DaemonEnd};
 use clearway_client::{Channel, Code, Embedded, Error, Options, Sizes, Waiting};
-use clearway_engine::{Control, Engine, Event, Request};
+use clearway_engine::{Clock, Control, Engine, Event, Group, Idle, Request};
 use clearway_nic::{Queue, memif};
 
 use crate::host::engine_config;
 
-/// What a turn takes: as long as one with a packet or two does.
+/// What a turn takes, or sending: as long as one with a packet or two does.
 const TURN_NS: u64 = 500;
 const SIZES: Sizes = Sizes {
     submission_entries: 256,
@@ -46,7 +46,7 @@ pub(super) struct Host {
 }
 
 struct Machine {
-    engine: Engine,
+    group: Group,
     control: Control,
     ticks: Ticks,
     channels: u32,
@@ -66,7 +66,9 @@ impl Host {
             let config = engine_config(mac, address);
             let seed = u64::from(number);
             let (engine, control) = Engine::new(config, queues, seed, [number; 16], ticks.next())?;
-            let machine = Machine { engine, control, ticks: ticks.clone(), channels: 0 };
+            // Its clock is never looked at.
+            let group = Group::new(vec![engine], Idle::Spin, Clock::new());
+            let machine = Machine { group, control, ticks: ticks.clone(), channels: 0 };
             Ok(Self { machine: Arc::new(Mutex::new(machine)), address })
         };
         Ok([open(memif::Role::Server, 1)?, open(memif::Role::Client, 2)?])
@@ -100,7 +102,11 @@ impl Host {
 
 impl Machine {
     fn turn(&mut self) -> bool {
-        self.engine.turn(self.ticks.next()).told_apps
+        self.group.turn_at(self.ticks.next()).told_apps
+    }
+
+    fn send(&mut self) {
+        self.group.send_at(self.ticks.next());
     }
 
     fn post(&mut self, request: Request) {
@@ -124,7 +130,7 @@ impl Embedded for App {
     }
 
     fn send(&mut self) {
-        self.host.machine().turn();
+        self.host.machine().send();
     }
 
     fn sleep(&mut self, _at_most: Option<Duration>) {}
