@@ -157,4 +157,28 @@ mod tests {
         speed.gap_ns = 100_000;
         assert_eq!(burst(&speed), 125);
     }
+
+    /// Only then is the clock looked at.
+    #[test]
+    fn a_bucket_is_filled_once_half_of_it_is_used() {
+        let speed = Speed { window_bytes: 100_000, rtt_ns: 100_000, packet_bytes: 1000, gap_ns: 0 };
+        let packets_after = |used: u64| {
+            let mut pacer = Pacer::new(Time::ZERO, speed.packet_bytes);
+            pacer.on_sent(used * 1000);
+            let mut packets = 0;
+            while pacer.allows(Time::from_ns(10_000_000), &speed) {
+                pacer.on_sent(1000);
+                packets += 1;
+            }
+            packets
+        };
+        assert_eq!([4, 5, 6].map(packets_after), [64, 63, 63]);
+    }
+
+    #[test]
+    fn a_window_of_one_packet_is_a_window_and_no_rate() {
+        let speed = Speed { window_bytes: 1000, rtt_ns: 1_000_000, packet_bytes: 1000, gap_ns: 0 };
+        let sent = sent_in(1000, speed);
+        assert!((1_240_000..1_270_000).contains(&sent), "{sent}");
+    }
 }

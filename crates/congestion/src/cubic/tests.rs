@@ -1,6 +1,6 @@
 //! The numbers of RFC 9438 and RFC 9406.
 
-use super::{AckSample, CongestionControl, Cubic, LossSample};
+use super::{AckSample, CongestionControl, Cubic, LossSample, MAX_BYTES};
 use clearway_base::{MILLISECOND, SECOND, Time};
 
 const PACKET: u64 = 1000;
@@ -191,4 +191,44 @@ fn careful_slow_start_ends_after_five_rounds_or_is_taken_back() {
     round(&mut cubic, START_NS + 40 * MILLISECOND, 9 * MILLISECOND - 1);
     // Known with the eighth acknowledgement.
     assert_near(cubic.window, before + 7.0 / 4.0 + (before.floor() - 7.0), 1e-9);
+}
+
+/// RFC 9438, 4.7, is for windows that did not get as far as the last time, not for those that did.
+#[test]
+fn a_window_that_got_as_far_as_the_last_time_aims_as_high() {
+    let mut cubic = Cubic { window: 100.0, window_max: 100.0, ..Cubic::new(PACKET as u16) };
+    lose(&mut cubic, START_NS);
+    assert_near(cubic.window_max, 100.0, 1e-9);
+}
+
+/// Both the cubic function and Reno's share count bytes.
+#[test]
+fn an_acknowledgement_of_two_packets_counts_as_two() {
+    for rtt_ns in [MILLISECOND, 10 * SECOND] {
+        let [mut singly, mut in_pairs] = [reduced(), reduced()];
+        let now_ns = START_NS + rtt_ns + 1;
+        (0..20).for_each(|_| singly.on_ack(&ack(now_ns, rtt_ns)));
+        let pair = AckSample { acked_bytes: 2 * PACKET, ..ack(now_ns, rtt_ns) };
+        (0..10).for_each(|_| in_pairs.on_ack(&pair));
+        assert!(singly.window > 70.1, "{}", singly.window);
+        assert_near(in_pairs.window - 70.0, singly.window - 70.0, 0.02 * (singly.window - 70.0));
+    }
+}
+
+#[test]
+fn no_window_is_beyond_the_largest() {
+    let mut cubic = Cubic::new(PACKET as u16);
+    cubic.on_ack(&AckSample { acked_bytes: 1 << 40, ..ack(START_NS, MILLISECOND) });
+    assert_eq!(cubic.window_bytes(), MAX_BYTES as u64);
+}
+
+/// RFC 2861, section 3.2: "ssthresh = max(ssthresh, 3*cwnd/4)", where the window is reduced.
+#[test]
+fn slow_start_after_a_pause_ends_at_three_quarters_of_the_window() {
+    for (window, threshold, left) in [(100.0, 50.0, 75.0), (100.0, 90.0, 90.0), (8.0, 4.0, 4.0)] {
+        let new = Cubic::new(PACKET as u16);
+        let mut cubic = Cubic { window, slow_start_threshold: threshold, ..new };
+        cubic.on_idle(1);
+        assert_near(cubic.slow_start_threshold, left, 1e-9);
+    }
 }

@@ -95,6 +95,10 @@ fn growth_beyond_the_full_path_speeds_up_once_per_round_trip() {
         swift.on_ack(&ack(START_NS + nth as u64 * RTT_NS / 2, RTT_NS));
         assert_near(swift.growth, growth);
     }
+    // Not while there is half of the queue that is accepted.
+    let mut swift = Swift { growth: 0.08, ..settled(100.0, RTT_NS) };
+    swift.on_ack(&ack(START_NS, RTT_NS + TARGET_NS / 2));
+    assert_near(swift.growth, 0.08);
 }
 
 /// The paper, algorithm 1: "cwnd += ai * num_acked" below a packet, "ai / cwnd * num_acked" above.
@@ -133,25 +137,31 @@ fn many_packets_empty_the_queue() {
         // The first half is not enough: the next is by what is seen then.
         (100, 400, vec![0.5, 0.8], GROWTH_MAX),
     ] {
-        let mut swift = settled(100.0, base_us * 1000);
-        let mut expected = 100_000.0;
-        let (mut now_ns, mut rtt_ns) = (START_NS, rtt_us * 1000);
-        for factor in steps {
-            expected *= factor;
-            swift.on_ack(&AckSample { window_limited: false, ..ack(now_ns, rtt_ns) });
-            assert_near(swift.window_bytes, expected);
-            rtt_ns = base_us * 1000;
-            now_ns += 2 * rtt_ns;
+        // Marks on the way change nothing.
+        for marked in [false, true] {
+            let mut swift = settled(100.0, base_us * 1000);
+            let mut expected = 100_000.0;
+            let (mut now_ns, mut rtt_ns) = (START_NS, rtt_us * 1000);
+            for factor in &steps {
+                expected *= factor;
+                let sample = ack(now_ns, rtt_ns);
+                swift.on_ack(&AckSample { window_limited: false, marked, ..sample });
+                assert_near(swift.window_bytes, expected);
+                rtt_ns = base_us * 1000;
+                now_ns += 2 * rtt_ns;
+            }
+            assert!(!swift.drains);
+            assert_near(swift.full_bytes, 100_000.0 * base_us as f64 / rtt_us as f64);
+            assert_near(swift.growth, growth);
         }
-        assert!(!swift.drains);
-        assert_near(swift.full_bytes, 100_000.0 * base_us as f64 / rtt_us as f64);
-        assert_near(swift.growth, growth);
     }
     // No further down than to where it would decrease as few packets do.
-    let mut swift = settled(4.5, 100_000);
-    swift.on_ack(&ack(START_NS, 400_000));
-    assert_near(swift.window_bytes, 4000.0);
-    assert!(!swift.drains);
+    for packets in [4.5, 8.0] {
+        let mut swift = settled(packets, 100_000);
+        swift.on_ack(&ack(START_NS, 400_000));
+        assert_near(swift.window_bytes, 4000.0);
+        assert!(!swift.drains);
+    }
 }
 
 /// A queue stands if the lowest of half to a whole round trip is above it.
@@ -180,6 +190,7 @@ fn loss_is_judged_over_512_packets_or_128_losses() {
     for (acked, lost, left) in [
         (460, 52, 1.0 - 52.0 / 512.0),
         (461, 51, 1.0),
+        (468, 52, 1.0),
         (411, 100, 1.0),
         (412, 100, 1.0 - 100.0 / 512.0),
         (0, 127, 1.0),
