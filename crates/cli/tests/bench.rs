@@ -66,7 +66,7 @@ fn between_apps_of_one_host() {
 #[test]
 fn over_veth() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: network namespaces need root");
+        println!("skipped: needs root to make network namespaces");
         return;
     }
     check_all("veth");

@@ -49,11 +49,7 @@ fn a_secret_is_understood() {
 /// Runs testpmd with these roles and sends frames through it, both ways.
 fn forward(theirs: [&str; 2], arguments: &[&str], change: impl Fn(&mut Config)) {
     let Some(program) = find_program() else {
-        // Not `println!`, which the test harness would swallow; and all at once, between its own
-        // lines.
-        let text = format!("\nskipped: {PROGRAM} is not installed (Debian package dpdk-dev)\n");
-        let _ = std::io::stderr().write_all(text.as_bytes());
-        return;
+        return println!("skipped: {PROGRAM} is not installed (Debian package dpdk-dev)");
     };
     let directory = Directory::new();
     let sockets = [directory.0.join("a.sock"), directory.0.join("b.sock")];

@@ -27,7 +27,7 @@ impl Loaded {
         let mut program = match Program::load() {
             Ok(program) => program,
             Err(Error::Permission(text)) => {
-                eprintln!("not run: {text}");
+                println!("skipped: {text}");
                 return None;
             }
             Err(error) => panic!("{error}"),
