@@ -23,11 +23,15 @@ use clearway_nic::{Queue as _, Transmit};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use unserved::unserved;
+
+#[path = "../../channel/src/memory/mapped/tests/unserved.rs"]
+mod unserved;
 
 const REGION_BYTES: u64 = 1 << 20;
 const COOKIE: u32 = 0x3E3_1F20;
@@ -546,10 +550,6 @@ struct Lock {
     writer: Option<std::thread::JoinHandle<()>>,
 }
 
-/// `struct uffdio_api` and `struct uffdio_register` of linux/userfaultfd.h.
-type UffdApi = [u64; 3];
-type UffdRegister = [u64; 4];
-
 impl Lock {
     fn hold(memory: &Memory) -> Self {
         let (uffd, source) = unserved();
@@ -568,31 +568,6 @@ impl Drop for Lock {
         self.uffd = None;
         self.writer.take().unwrap().join().unwrap();
     }
-}
-
-/// Memory whose page faults nobody serves, for as long as the descriptor is open.
-fn unserved() -> (OwnedFd, &'static [u8]) {
-    use rustix::ioctl::{Updater, ioctl, opcode};
-    const PAGE_BYTES: usize = 4096;
-    const API: u32 = opcode::read_write::<UffdApi>(0xaa, 0x3f);
-    const REGISTER: u32 = opcode::read_write::<UffdRegister>(0xaa, 0);
-    // The kernel refuses to poll one that blocks.
-    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-    // SAFETY: the descriptor is only used below.
-    let uffd = unsafe { rustix::mm::userfaultfd(flags).unwrap() };
-    let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: new memory at an address of the kernel's choice, never unmapped.
-    let base =
-        unsafe { rustix::mm::mmap_anonymous(null_mut(), PAGE_BYTES, read_write, flags).unwrap() };
-    let mut api: UffdApi = [0xaa, 0, 0];
-    let mut register: UffdRegister = [base as u64, PAGE_BYTES as u64, 1, 0];
-    // SAFETY: numbers and structures are those of linux/userfaultfd.h.
-    unsafe {
-        ioctl(&uffd, Updater::<API, UffdApi>::new(&mut api)).unwrap();
-        ioctl(&uffd, Updater::<REGISTER, UffdRegister>::new(&mut register)).unwrap();
-    }
-    // SAFETY: mapped for good; whoever reads it waits, and nobody writes it.
-    (uffd, unsafe { std::slice::from_raw_parts(base.cast(), PAGE_BYTES) })
 }
 
 /// Our side, as a server.

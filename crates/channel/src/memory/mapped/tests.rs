@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
-use rustix::mm::UserfaultfdFlags;
 
 use super::*;
+use unserved::unserved;
+
+mod unserved;
 
 /// Nothing here takes longer, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -160,34 +162,6 @@ fn large_memory_is_filled_piece_by_piece() {
     });
     let pieces = large.total_bytes() / PIECE_BYTES;
     assert!(during >= 8, "{during} changes in the time of {pieces} pieces");
-}
-
-/// `struct uffdio_api` and `struct uffdio_register` of linux/userfaultfd.h.
-type UffdApi = [u64; 3];
-type UffdRegister = [u64; 4];
-
-/// Memory whose page faults nobody serves, for as long as the descriptor is open.
-fn unserved() -> (OwnedFd, &'static [u8]) {
-    use rustix::ioctl::{Updater, ioctl, opcode};
-    // One that blocks says at once to who polls that something is wrong.
-    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-    // SAFETY: the descriptor is only used below.
-    let uffd = unsafe { rustix::mm::userfaultfd(flags).unwrap() };
-    let (read_write, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: new memory at an address of the kernel's choice, never unmapped.
-    let base =
-        unsafe { rustix::mm::mmap_anonymous(null_mut(), PAGE_BYTES, read_write, flags).unwrap() };
-    let mut api: UffdApi = [0xaa, 0, 0];
-    let mut register: UffdRegister = [base as u64, PAGE_BYTES as u64, 1, 0];
-    // SAFETY: numbers and structures are those of linux/userfaultfd.h.
-    unsafe {
-        const API: u32 = opcode::read_write::<UffdApi>(0xaa, 0x3f);
-        const REGISTER: u32 = opcode::read_write::<UffdRegister>(0xaa, 0);
-        ioctl(&uffd, Updater::<API, UffdApi>::new(&mut api)).unwrap();
-        ioctl(&uffd, Updater::<REGISTER, UffdRegister>::new(&mut register)).unwrap();
-    }
-    // SAFETY: mapped for good; whoever reads it waits, and nobody writes it.
-    (uffd, unsafe { core::slice::from_raw_parts(base.cast(), PAGE_BYTES) })
 }
 
 /// The app holds the lock of the file for as long as it likes: it writes to it from memory that
