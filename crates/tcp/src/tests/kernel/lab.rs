@@ -44,6 +44,8 @@ pub(super) enum Fate {
     Pass,
     Drop,
     Delay(u64),
+    /// Stays on the wire until [`Lab::let_go`].
+    Hold,
     /// Marked as having met congestion, if it may be.
     Mark,
 }
@@ -213,14 +215,23 @@ impl Lab {
         self.seen.push(seen);
         match (self.judge)(&seen) {
             Fate::Drop => return,
-            Fate::Delay(ns) => {
-                self.held.insert((self.now() + ns, self.seen.len()), (way, packet));
-                return;
-            }
+            Fate::Delay(ns) => return self.hold(self.now() + ns, way, packet),
+            Fate::Hold => return self.hold(Time::MAX, way, packet),
             Fate::Mark if packet.ecn == Ecn::Capable => packet.ecn = Ecn::Marked,
             Fate::Mark | Fate::Pass => {}
         }
         self.arrive(way, &packet);
+    }
+
+    fn hold(&mut self, until: Time, way: Way, packet: Packet) {
+        self.held.insert((until, self.seen.len()), (way, packet));
+    }
+
+    /// All segments that are on the wire arrive, in order.
+    pub(super) fn let_go(&mut self) {
+        for (way, packet) in core::mem::take(&mut self.held).into_values() {
+            self.arrive(way, &packet);
+        }
     }
 
     fn arrive(&mut self, way: Way, packet: &Packet) {
