@@ -194,7 +194,8 @@ impl CongestionControl for Cubic {
 
     fn resume(&mut self, window_bytes: u64) {
         let most = MAX_BYTES / self.packet_bytes;
-        self.window = (window_bytes as f64 / self.packet_bytes).clamp(1.0, most);
+        // Half a byte more: what is told of it is rounded down to the very same.
+        self.window = ((window_bytes as f64 + 0.5) / self.packet_bytes).clamp(1.0, most);
         if self.window > INITIAL_PACKETS {
             self.slow_start_threshold = self.window;
         }

@@ -286,8 +286,8 @@ impl CongestionControl for Swift {
     }
 
     fn resume(&mut self, window_bytes: u64) {
-        let least_bytes = MIN_PACKETS * self.packet_bytes;
-        self.window_bytes = (window_bytes as f64).clamp(least_bytes, MAX_BYTES);
+        // It may be less than is allowed with packets of this size: they have grown since.
+        self.window_bytes = (window_bytes as f64).clamp(1.0, MAX_BYTES);
         self.slow_start = self.window_bytes <= INITIAL_PACKETS * self.packet_bytes;
     }
 

@@ -64,7 +64,7 @@ const FLOWS_AT_HAND: usize = 128;
 /// Names a flow: the flow id that packets to us carry. Its lowest bits are the flow's slot,
 /// those above them its engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FlowKey(pub(crate) u64);
+pub struct FlowKey(u64);
 
 impl FlowKey {
     /// What a datagram of a peer names. Nothing is checked.
@@ -72,6 +72,18 @@ impl FlowKey {
     #[must_use]
     pub fn of(datagram: &[u8]) -> Option<Self> {
         Some(Self(Packet::new(datagram).ok()?.flow()))
+    }
+
+    /// One that has been saved.
+    #[must_use]
+    pub const fn of_id(id: u64) -> Self {
+        Self(id)
+    }
+
+    /// The flow id.
+    #[must_use]
+    pub const fn id(self) -> u64 {
+        self.0
     }
 
     /// The slot of the flow: small, dense, and reused after the flow has ended.

@@ -111,9 +111,9 @@ impl Endpoint {
         }
         let is_free = |slot: &u32| self.slots[*slot as usize].flow.is_none();
         self.free = (0..end as u32).rev().filter(is_free).collect();
-        for slot in 0..end {
-            self.update(now, slot);
-        }
+        // Whether they have something to send is found out when they have their turns.
+        let taken = (0..end).filter(|slot| self.slots[*slot].flow.is_some());
+        taken.collect::<Vec<_>>().into_iter().for_each(|slot| self.queue(now, slot));
         Ok(())
     }
 
