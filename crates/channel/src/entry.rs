@@ -5,6 +5,8 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
+use serde::{Deserialize, Serialize};
+
 use crate::layout::{
     BURST_FRAMES_MAX, FRAME_ALIGNMENT, MESSAGE_BYTES_MAX, RELEASES_PER_ENTRY, command, completion,
 };
@@ -61,7 +63,7 @@ pub enum Command {
 
 /// From daemon to app. `sent` is the number of the connection's sends that are finished so far, in
 /// order, wrapping: their buffers are the app's again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Completion {
     /// A connection that the app asked for is open.
     Connected {

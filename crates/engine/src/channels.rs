@@ -8,6 +8,7 @@ mod early;
 mod line;
 mod parking;
 mod slots;
+mod state;
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -18,6 +19,7 @@ use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
 use parking::Attention;
+pub(crate) use state::Ends;
 
 /// Connections whose apps are told, in a turn without other work, of sends that no message has told
 /// of: a few microseconds.

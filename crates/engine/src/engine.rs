@@ -14,6 +14,7 @@ mod commands;
 mod parcels;
 mod requests;
 mod sleep;
+mod state;
 mod status;
 
 use std::collections::VecDeque;
@@ -42,6 +43,7 @@ use crate::loopback::Loopback;
 use crate::messages::Messages;
 use crate::services::{self, Entry};
 use crate::switch::Switch;
+pub use state::Remains;
 use status::Gathering;
 
 /// Packets sent in one turn.
@@ -214,53 +216,28 @@ impl<X: Component<Owner = ()>> Engine<X> {
         now: Time,
     ) -> io::Result<(Self, Control)> {
         let (control, mailbox) = mailbox()?;
-        let sleep = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        let readable = epoll::EventFlags::IN;
-        epoll::add(&sleep, mailbox.bell(), epoll::EventData::new_u64(0), readable)?;
-        epoll::add(&sleep, lanes.bell(), epoll::EventData::new_u64(0), readable)?;
-        for queue in &queues {
-            if let Some(fd) = queue.wait_fd() {
-                epoll::add(&sleep, fd, epoll::EventData::new_u64(0), readable)?;
-            }
-        }
+        let sleep = sleep::sleep_on(&mailbox, &lanes, &queues)?;
         let is_first = lanes.index() == lanes.siblings().start;
         let interface = if is_first {
             Interface::new(&config.interface)
         } else {
             Interface::silent(&config.interface)
         };
-        let transport = clearway_transport::Config {
-            engine_index: lanes.index() as u8, // at most ENGINES_MAX
-            engine_count: lanes.siblings().len() as u8,
-            packet_bytes_max: config
-                .interface
-                .mtu
-                .saturating_sub(headers_length(&config.interface)),
-            congestion: config.congestion,
-            ..clearway_transport::Config::default()
-        };
+        let transport = transport_config(&config, &lanes);
         let endpoint = Endpoint::new(transport, now, seed, secret);
         let frame_bytes = frame_bytes(&config.interface);
         let messages = Messages::new(endpoint, config.udp_port, others.len(), frame_bytes);
         let services = services_of(&config.interface, config.udp_port, &extra);
-        let core = Core {
-            common: Common {
-                channels: Channels::default(),
-                switch: Switch::new(interface.mac(), services),
-                host: Host::new(interface, others),
-                lanes,
-                loopback: Loopback::default(),
-                captures: Captures::default(),
-                counters: EngineCounters::default(),
-            },
-            messages,
-            frames: Frames::new(),
-            extra,
-            parcels: Vec::new(),
-            digests: vec![Digest::default(); BURST_FRAMES].into(),
-            processor: None,
-            config,
+        let common = Common {
+            channels: Channels::default(),
+            switch: Switch::new(interface.mac(), services),
+            host: Host::new(interface, others),
+            lanes,
+            loopback: Loopback::default(),
+            captures: Captures::default(),
+            counters: EngineCounters::default(),
         };
+        let core = Core::new(config, common, messages, Frames::new(), extra);
         let engine = Self {
             queues,
             copies: None,
@@ -403,6 +380,20 @@ impl<X: Component<Owner = ()>> Engine<X> {
     }
 }
 
+impl<X> Core<X> {
+    fn new(
+        config: EngineConfig,
+        common: Common,
+        messages: Messages,
+        frames: Frames,
+        extra: X,
+    ) -> Self {
+        let digests = vec![Digest::default(); BURST_FRAMES].into();
+        let (parcels, processor) = (Vec::new(), None);
+        Self { config, common, messages, frames, extra, parcels, digests, processor }
+    }
+}
+
 impl<X: Component<Owner = ()>> Core<X> {
     /// Returns how much was done that is not over with that.
     fn handle_timeouts(&mut self, now: Time) -> usize {
@@ -489,6 +480,18 @@ fn others(nic: usize, interfaces: &[ip::Config], counts: &[usize]) -> Vec<OtherN
     all.filter(|(number, ..)| *number != nic)
         .map(|(number, engines, config)| OtherNic::new(number, engines, config))
         .collect()
+}
+
+/// What the flows of an engine are given.
+fn transport_config(config: &EngineConfig, lanes: &Lanes) -> clearway_transport::Config {
+    let interface = &config.interface;
+    clearway_transport::Config {
+        engine_index: lanes.index() as u8, // at most ENGINES_MAX
+        engine_count: lanes.siblings().len() as u8,
+        packet_bytes_max: interface.mtu.saturating_sub(headers_length(interface)),
+        congestion: config.congestion,
+        ..clearway_transport::Config::default()
+    }
 }
 
 /// IP and UDP headers of a packet to this network.

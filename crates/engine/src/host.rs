@@ -22,6 +22,7 @@ use std::ops::Range;
 
 use clearway_base::Time;
 use clearway_nic::{MacAddress, Transmit};
+use serde::{Deserialize, Serialize};
 
 use crate::common::Common;
 use crate::component::{Outlet, Sending};
@@ -47,8 +48,8 @@ pub(crate) struct OtherNic {
 }
 
 /// Which of the host's NICs something goes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Nic {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Nic {
     /// This engine's own.
     Own,
     /// One of the others, by its place among them.

@@ -31,6 +31,7 @@ mod messages;
 mod relay;
 mod services;
 mod snapshot;
+mod state;
 mod switch;
 #[cfg(test)]
 mod testing;
@@ -41,13 +42,19 @@ pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOU
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};
 pub use control::{Control, Event, Request};
-pub use engine::{Engine, EngineConfig, Turn, UDP_PORT_DEFAULT};
+pub use engine::{Engine, EngineConfig, Remains, Turn, UDP_PORT_DEFAULT};
 pub use frames::{Checks, VifSpec, VifTexts};
 pub use group::{Clock, Group};
+pub use host::Nic;
 pub use idle::Idle;
+pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
 pub use services::{Entry, Service, entries};
 pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
     VifSnapshot,
+};
+pub use state::{
+    ChannelState, ConnectionState, Invalid, LineState, LinkState, MessagesState, STATE_VERSION,
+    SlotState, State, StateError,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};

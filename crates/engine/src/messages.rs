@@ -15,6 +15,7 @@ mod departures;
 mod paths;
 mod resolving;
 mod siblings;
+mod state;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -33,6 +34,7 @@ use crate::host::Nic;
 use crate::ip::{Datagram, NetworkError, NetworkErrorKind};
 use paths::Paths;
 use resolving::Resolving;
+pub use resolving::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
 
 /// See the module.
 #[derive(Debug)]

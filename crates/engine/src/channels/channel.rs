@@ -1,5 +1,7 @@
 //! One attached app: its end of the shared memory, its connections, and what it is to be told.
 
+mod state;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
@@ -144,6 +146,12 @@ impl Channel {
     /// The slots of connections, of so many at most.
     pub(crate) fn open_slots(&self, connections_max: usize) -> Vec<u32> {
         self.connections.iter().map(|(slot, _)| slot).take(connections_max).collect()
+    }
+
+    /// The slots of connections whose messages go by such a link.
+    pub(crate) fn slots_of(&self, is_it: impl Fn(&Link) -> bool) -> impl Iterator<Item = u32> {
+        let connections = self.connections.iter();
+        connections.filter(move |(_, connection)| is_it(&connection.link)).map(|(slot, _)| slot)
     }
 
     /// The other end of the connection in this slot.

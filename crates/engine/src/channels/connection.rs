@@ -1,6 +1,8 @@
 //! The connections of one channel: a table of slots, each with a generation, so that an id or a
 //! buffer of a connection that has ended means nothing.
 
+mod state;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 

@@ -13,6 +13,8 @@
 //! senders of this host are tried, the next one first: one that finds no room ends that until
 //! something else has become free. So what a release costs does not depend on how many wait.
 
+mod state;
+
 use clearway_base::{MILLISECOND, Time};
 
 use super::slots::SlotQueue;

@@ -39,6 +39,11 @@ pub(super) struct Attention {
 }
 
 impl Attention {
+    /// The last of those that are polled is parked, and its app has been told so before.
+    pub(super) fn park_last(&mut self) {
+        self.parked += usize::from(self.polled.pop().is_some());
+    }
+
     #[cold]
     pub(super) fn unpark(&mut self, id: u32, channel: &mut Channel) {
         channel.is_parked = false;

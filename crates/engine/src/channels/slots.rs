@@ -82,6 +82,11 @@ impl<T: Copy> SlotQueue<T> {
         true
     }
 
+    /// All with what is remembered of each, the first first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, T)> + '_ {
+        self.slots().filter_map(|slot| Some((slot, self.link(slot)?.content)))
+    }
+
     /// All, the first first.
     pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         let next = |slot: &u32| self.link(*slot).map(|link| link.next);

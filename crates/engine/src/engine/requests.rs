@@ -95,7 +95,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     /// Makes the channel's doorbell end a sleep. Each ring counts once (edge-triggered), so that an
     /// app which leaves its bell ringing keeps nobody awake.
-    fn hear(&self, id: u32, channel: &Channel) -> rustix::io::Result<()> {
+    pub(super) fn hear(&self, id: u32, channel: &Channel) -> rustix::io::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         epoll::add(&self.sleep, channel.end.doorbell(), super::sleep::event_of(id), flags)
     }

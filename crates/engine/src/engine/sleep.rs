@@ -1,5 +1,6 @@
 //! How an engine goes to sleep, and until when. Who decides that it should is `group.rs`.
 
+use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 
@@ -7,8 +8,10 @@ use clearway_base::Time;
 
 use rustix::event::{Timespec, epoll};
 
-use super::Engine;
+use super::{Engine, Queues};
 use crate::component::Component;
+use crate::control::Mailbox;
+use crate::lanes::Lanes;
 
 /// Doorbells heard in one look.
 const DOORBELLS_BURST: usize = 32;
@@ -22,6 +25,20 @@ fn channel_of(event: &epoll::Event) -> Option<u32> {
     // A copy: the kernel's structure is packed.
     let data = event.data;
     data.u64().checked_sub(1).map(|id| id as u32)
+}
+
+/// What mailbox, lanes and queues end a sleep on. Doorbells of channels are added to it.
+pub(super) fn sleep_on(mailbox: &Mailbox, lanes: &Lanes, queues: &Queues) -> io::Result<OwnedFd> {
+    let sleep = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    let readable = epoll::EventFlags::IN;
+    epoll::add(&sleep, mailbox.bell(), epoll::EventData::new_u64(0), readable)?;
+    epoll::add(&sleep, lanes.bell(), epoll::EventData::new_u64(0), readable)?;
+    for queue in queues {
+        if let Some(fd) = queue.wait_fd() {
+            epoll::add(&sleep, fd, epoll::EventData::new_u64(0), readable)?;
+        }
+    }
+    Ok(sleep)
 }
 
 impl<X: Component<Owner = ()>> Engine<X> {

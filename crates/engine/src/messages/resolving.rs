@@ -4,18 +4,22 @@
 //!
 //! *Not* here: who asks for addresses and how often, which is `ip/src/neighbours.rs`.
 
+mod state;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_channel::Code;
 use clearway_transport::Owner;
+use serde::{Deserialize, Serialize};
 
 use super::Messages;
 use crate::channels::Link;
 use crate::common::Common;
 use crate::host::Nic;
 use crate::ip::Resolution;
+pub use state::{NeighbourState, ResolvingState};
 
 /// Neighbours of which nothing is known that are asked for at the same time for apps: as many as
 /// the cache holds without an answer (`UNANSWERED_MAX` of `ip/src/neighbours.rs`), or the oldest
@@ -25,15 +29,29 @@ const ASKED_MAX: usize = 1024;
 const GO_ON_PER_TURN: usize = 32;
 
 /// Something that waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Waiting {
-    Connect { channel: u32, slot: u32, service_port: u16 },
-    Ping { id: u64, bytes: u16 },
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Waiting {
+    /// The connection in a slot of a channel, to this port.
+    Connect {
+        /// See `Connect`.
+        channel: u32,
+        /// See `Connect`.
+        slot: u32,
+        /// See `Connect`.
+        service_port: u16,
+    },
+    /// A ping, of so many bytes.
+    Ping {
+        /// What the control plane calls it.
+        id: u64,
+        /// See `Ping`.
+        bytes: u16,
+    },
 }
 
 /// Where it is to go.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Target {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Target {
     pub(super) nic: Nic,
     /// The own address, with the port of daemons.
     pub(super) local: SocketAddr,
@@ -42,8 +60,8 @@ pub(super) struct Target {
 }
 
 /// A neighbour, on the link of one of the host's NICs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NextHop {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct NextHop {
     nic: Nic,
     address: IpAddr,
 }
@@ -62,8 +80,8 @@ pub(crate) struct Resolving {
 }
 
 /// What came of waiting.
-#[derive(Clone, Copy, Debug)]
-struct Settled {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settled {
     target: Target,
     next_hop: NextHop,
     is_known: bool,

@@ -1,0 +1,103 @@
+//! A channel as plain data, and back.
+
+use clearway_base::state::{Invalid, ensure};
+use clearway_channel::{Completion, DaemonEnd};
+use clearway_transport::{Buffer, Order};
+
+use super::{Channel, Connections, Line};
+use crate::state::ChannelState;
+
+impl Channel {
+    pub(in crate::channels) fn save(&self, channel: u32) -> ChannelState {
+        let (connections_max, slots) = self.connections.save();
+        let ports = self.ports.iter().map(|((listener, port), only)| (*listener, *port, *only));
+        ChannelState {
+            channel,
+            app: self.app.clone(),
+            user: self.user,
+            end: self.end.save(),
+            connections_max,
+            slots,
+            pending: self.pending.iter().copied().collect(),
+            ports: ports.collect(),
+            is_condemned: self.is_condemned,
+            is_parked: self.is_parked,
+            can_park: self.can_park,
+            busy_at: self.busy_at,
+            line: self.line.save(),
+            is_starved: self.is_starved,
+            has_freed: self.has_freed,
+            messages_sent: self.messages_sent,
+            messages_received: self.messages_received,
+        }
+    }
+
+    pub(in crate::channels) fn restore(
+        saved: ChannelState,
+        end: clearway_channel::Remains,
+    ) -> Result<Self, Invalid> {
+        let counts = saved.messages_sent.max(saved.messages_received);
+        ensure(counts <= u64::MAX / 2, "more messages than can be counted")?;
+        let end = Box::new(DaemonEnd::restore(&saved.end, end)?);
+        let connections = Connections::restore(saved.connections_max, saved.slots)?;
+        let line = Line::restore(&saved.line, connections.places() as u32)?;
+        let untold = connections.iter().filter(|(_, connection)| connection.is_untold);
+        let untold = untold.map(|(slot, _)| slot).collect();
+        let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
+        Ok(Self {
+            connections,
+            line,
+            untold,
+            pending: saved.pending.into(),
+            ports: ports.collect(),
+            is_condemned: saved.is_condemned,
+            is_parked: saved.is_parked,
+            can_park: saved.can_park,
+            busy_at: saved.busy_at,
+            is_starved: saved.is_starved,
+            has_freed: saved.has_freed,
+            messages_sent: saved.messages_sent,
+            messages_received: saved.messages_received,
+            ..Self::new(saved.app, saved.user, end, 0)
+        })
+    }
+
+    /// A flow's message goes into `buffer`.
+    pub(in crate::channels) fn claim(
+        &mut self,
+        slot: u32,
+        buffer: Buffer,
+        order: Order,
+    ) -> Result<(), Invalid> {
+        let connection = self.connections.at(slot).ok_or(Invalid("a message for nobody"))?;
+        let is_early = order == Order::Ahead;
+        ensure(!is_early || self.early.begin(buffer), "more came early than there is room for")?;
+        connection.unfinished += 1;
+        connection.early += u32::from(is_early);
+        self.unfinished.begin(connection.peer.ip(), buffer.length, order);
+        Ok(())
+    }
+
+    /// What the engine has of the receive pool is what flows have, and what the app has still to be
+    /// told of, each once.
+    pub(in crate::channels) fn check_held(
+        &self,
+        mut claimed: Vec<clearway_channel::Buffer>,
+    ) -> Result<(), Invalid> {
+        for completion in &self.pending {
+            if let Completion::Received { offset, length, buffer: id, .. }
+            | Completion::Frames { offset, length, buffer: id, .. } = *completion
+            {
+                claimed.push(clearway_channel::Buffer { id, offset, length });
+            }
+        }
+        claimed.sort_unstable_by_key(|buffer| buffer.id);
+        // A burst of frames is told by the part that is used of it.
+        let is_same = |(a, b): (clearway_channel::Buffer, clearway_channel::Buffer)| {
+            a.id == b.id && a.offset == b.offset && b.length <= a.length
+        };
+        let held: Vec<_> = self.end.held().collect();
+        let is_all = held.len() == claimed.len() && held.into_iter().zip(claimed).all(is_same);
+        ensure(is_all, "memory of an app that is not used, or used twice")
+    }
+}

@@ -1,0 +1,92 @@
+//! Connections as plain data, and back.
+
+use clearway_base::state::{Invalid, ensure};
+use clearway_transport::FlowKey;
+
+use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot};
+use crate::state::{ConnectionState, LinkState, SlotState};
+
+/// More than any connection has had; sums do not overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+impl Connections {
+    /// How many there may be, and the slots.
+    pub(in crate::channels) fn save(&self) -> (u32, Vec<SlotState>) {
+        let slots = self.slots.iter().map(|slot| SlotState {
+            generation: slot.generation,
+            connection: slot.connection.as_ref().map(Connection::save),
+        });
+        (self.count_max, slots.collect())
+    }
+
+    pub(in crate::channels) fn restore(
+        count_max: u32,
+        saved: Vec<SlotState>,
+    ) -> Result<Self, Invalid> {
+        ensure(count_max <= CONNECTIONS_MAX, "more connections than can be named")?;
+        ensure(saved.len() <= count_max as usize, "more connections than there may be")?;
+        let mut connections = Self::new(count_max);
+        for SlotState { generation, connection } in saved {
+            let slot = connections.slots.len() as u32;
+            let connection = connection.map(Connection::restore).transpose()?;
+            match &connection {
+                Some(connection) if connection.is_accepted => {
+                    connections.shares.take(connection.peer.ip());
+                }
+                Some(_) => {}
+                None => connections.free.push(slot),
+            }
+            connections.count += u32::from(connection.is_some());
+            connections.slots.push(Slot { generation, connection });
+        }
+        Ok(connections)
+    }
+}
+
+impl Connection {
+    fn save(&self) -> ConnectionState {
+        ConnectionState {
+            peer: self.peer,
+            link: match &self.link {
+                Link::Resolving => LinkState::Resolving,
+                Link::Flow(key) => LinkState::Flow(key.id()),
+                Link::Local(local) => LinkState::Local {
+                    peer: local.peer,
+                    waiting: local.waiting.iter().copied().collect(),
+                    held: local.held,
+                    is_closing: local.closing,
+                },
+            },
+            connecting: self.connecting,
+            is_accepted: self.is_accepted,
+            is_closing: self.closing,
+            submitted: self.submitted,
+            sent: self.sent,
+            sent_told: self.sent_told,
+            is_untold: self.is_untold,
+            received: self.received,
+        }
+    }
+
+    fn restore(saved: ConnectionState) -> Result<Self, Invalid> {
+        ensure(saved.received <= COUNT_MAX, "more messages than can be counted")?;
+        let link = match saved.link {
+            LinkState::Resolving => Link::Resolving,
+            LinkState::Flow(id) => Link::Flow(FlowKey::of_id(id)),
+            LinkState::Local { peer, waiting, held, is_closing: closing } => {
+                ensure(held <= COUNT_MAX, "more memory than there is")?;
+                Link::Local(Local { peer, waiting: waiting.into(), held, closing })
+            }
+        };
+        Ok(Self {
+            is_accepted: saved.is_accepted,
+            closing: saved.is_closing,
+            submitted: saved.submitted,
+            sent: saved.sent,
+            sent_told: saved.sent_told,
+            is_untold: saved.is_untold,
+            received: saved.received,
+            ..Self::new(saved.peer, link, saved.connecting)
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! What is saved of an engine, so that another process goes on with it, or the same one.
+//!
+//! Plain data with a version, and the only place where it becomes bytes. What lives on in
+//! descriptors is not in it: queues, and the apps' memory with its doorbells (see
+//! [`Remains`](crate::Remains)). Nor is what follows from the rest, or can be found out again.
+//!
+//! [`Engine::restore`](crate::Engine::restore) trusts nothing of it.
+
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_base::Time;
+pub use clearway_base::state::Invalid;
+use clearway_channel::{Completion, DaemonEndState};
+use clearway_transport::{EndpointState, Owner};
+use serde::{Deserialize, Serialize};
+
+use crate::messages::ResolvingState;
+
+/// The version of [`State`] that this crate writes and reads. Any change of what the state is made
+/// of is another version.
+pub const STATE_VERSION: u32 = 1;
+
+/// An engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// [`STATE_VERSION`].
+    pub version: u32,
+    /// Which engine of the host it is.
+    pub engine: u32,
+    /// The apps.
+    pub channels: Vec<ChannelState>,
+    /// Channels whose apps are gone and whose connections are being ended.
+    pub leaving: Vec<u32>,
+    /// The flows, and what waits for neighbours.
+    pub messages: MessagesState,
+    /// The engine is to end by then.
+    pub end_by: Option<Time>,
+    /// It has.
+    pub has_ended: bool,
+    /// There was nothing to do until now.
+    pub has_rested: bool,
+    /// The link was up.
+    pub was_up: bool,
+    /// Turns, and those in which there was something to do.
+    pub turns: u64,
+    /// See `turns`.
+    pub turns_busy: u64,
+    /// What the engine has counted, itself and about its apps.
+    pub counters: Vec<(String, u64)>,
+    /// See `counters`.
+    pub app_counters: Vec<(String, u64)>,
+}
+
+/// Messages.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MessagesState {
+    /// The flows.
+    pub endpoint: EndpointState,
+    /// What waits for neighbours.
+    pub resolving: ResolvingState,
+    /// Which other engine listens on a service port.
+    pub listeners_elsewhere: Vec<(u16, u32)>,
+}
+
+/// An attached app.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelState {
+    /// The channel.
+    pub channel: u32,
+    /// The app's name, and its user.
+    pub app: String,
+    /// See `app`.
+    pub user: u32,
+    /// The end of its shared memory.
+    pub end: DaemonEndState,
+    /// How many connections it may have.
+    pub connections_max: u32,
+    /// Its connections, by slot.
+    pub slots: Vec<SlotState>,
+    /// Completions that the ring has no room for.
+    pub pending: Vec<Completion>,
+    /// Its listeners: the listener's id, the port, and the address that it is limited to.
+    pub ports: Vec<(u32, u16, Option<IpAddr>)>,
+    /// The app broke the contract, or is gone.
+    pub is_condemned: bool,
+    /// It is not looked at until its app rings, which the engine hears.
+    pub is_parked: bool,
+    /// See `is_parked`.
+    pub can_park: bool,
+    /// When its app last said or was told something.
+    pub busy_at: Time,
+    /// Who waits for room in the receive pool.
+    pub line: LineState,
+    /// Somebody in line is to be told or tried when there is memory, and there may be some.
+    pub is_starved: bool,
+    /// See `is_starved`.
+    pub has_freed: bool,
+    /// Messages, for status.
+    pub messages_sent: u64,
+    /// See `messages_sent`.
+    pub messages_received: u64,
+}
+
+/// A place for a connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SlotState {
+    /// How many connections have had it.
+    pub generation: u32,
+    /// The one that has it.
+    pub connection: Option<ConnectionState>,
+}
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConnectionState {
+    /// The other end.
+    pub peer: SocketAddr,
+    /// Where its messages go.
+    pub link: LinkState,
+    /// The app's name for its attempt to connect, while that goes on.
+    pub connecting: Option<u64>,
+    /// Another host has opened it.
+    pub is_accepted: bool,
+    /// The app has closed.
+    pub is_closing: bool,
+    /// Sends taken, those of them that are finished, and those that the app knows to be.
+    pub submitted: u32,
+    /// See `submitted`.
+    pub sent: u32,
+    /// See `submitted`.
+    pub sent_told: u32,
+    /// It stands among those whose app is to be told.
+    pub is_untold: bool,
+    /// Messages given to the app.
+    pub received: u64,
+}
+
+/// Where the messages of a connection go.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum LinkState {
+    /// The neighbour is being asked for.
+    Resolving,
+    /// Over the flow with this id.
+    Flow(u64),
+    /// To another connection on this host.
+    Local {
+        /// That one.
+        peer: Owner,
+        /// Messages that there is no room for yet, by offset and length.
+        waiting: Vec<(u32, u32)>,
+        /// Positions that the app has been given and has not released.
+        held: u64,
+        /// It ends when nothing waits.
+        is_closing: bool,
+    },
+}
+
+/// Who waits for room.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LineState {
+    /// Slots, with the length of what was turned away, the first first.
+    pub waiting: Vec<(u32, u32)>,
+    /// Slots of peers that are to be told, and of senders that are to be tried.
+    pub to_tell: Vec<u32>,
+    /// See `to_tell`.
+    pub to_try: Vec<u32>,
+    /// So many are tried even if others before them find no room.
+    pub sweep_left: u32,
+    /// The claim of the first is suspended.
+    pub is_suspended: bool,
+    /// Since when nothing has changed.
+    pub since: Option<Time>,
+}
+
+/// Why an engine cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StateError {
+    /// It was saved by a program that makes other states.
+    #[error("the state is of version {0}, and this program reads {STATE_VERSION}: start anew")]
+    Version(u32),
+    /// It is no state.
+    #[error("the state cannot be read: {0}")]
+    Malformed(#[from] postcard::Error),
+    /// It contradicts itself, or what it is to be restored on.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The books do not agree.
+    #[error("the state cannot be used: {0}")]
+    Books(String),
+    /// The system does not give what an engine needs.
+    #[error("no engine: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl State {
+    /// The state as bytes: the version, then all else.
+    ///
+    /// # Panics
+    /// Never: there is nothing in a state that has no bytes.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("plain data")
+    }
+
+    /// The state that these bytes are. The version is looked at before anything else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, StateError> {
+        let (version, _) = postcard::take_from_bytes::<u32>(bytes)?;
+        if version != STATE_VERSION {
+            return Err(StateError::Version(version));
+        }
+        Ok(postcard::from_bytes(bytes)?)
+    }
+}
