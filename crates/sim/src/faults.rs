@@ -160,6 +160,8 @@ pub(crate) enum Fault {
     Listen { app: u32 },
     /// An app that lies is removed.
     Banish { app: u32 },
+    /// An engine is saved, dropped, and made again.
+    Restore,
     /// Everything is repaired.
     Calm,
     /// Apps begin nothing new.

@@ -275,6 +275,21 @@ impl Host {
         Turned { turn, events, frames: runner.wire.take_sent() }
     }
 
+    /// Puts another engine in the place of one, made from it at its own time.
+    pub(crate) fn replace(
+        &mut self,
+        engine: u32,
+        world: Time,
+        make: impl FnOnce(Engine, Time) -> Result<Engine, String>,
+    ) -> Result<(), String> {
+        let now = self.clock.now(world);
+        let runner = self.runners.remove(engine as usize);
+        let replaced = make(runner.engine, now);
+        let replaced = replaced.map_err(|what| format!("engine {engine} is lost: {what}"))?;
+        self.runners.insert(engine as usize, Runner { engine: replaced, ..runner });
+        Ok(())
+    }
+
     /// What its engines say of themselves, once nothing matters any more.
     pub(crate) fn testimony(&mut self, world: Time) -> Vec<String> {
         let engines = 0..self.runners.len() as u32;

@@ -3,6 +3,7 @@
 mod audit;
 mod misfortune;
 mod population;
+mod restoring;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,6 +22,7 @@ use crate::options::{Options, Profile};
 use crate::summary::{Failure, Summary};
 use crate::trace::Trace;
 use crate::{Finding, checks};
+use restoring::Restores;
 
 /// When the world begins.
 const START: Time = Time::from_ns(SECOND);
@@ -56,6 +58,7 @@ pub(crate) struct World {
     places: Vec<Place>,
     kinds: Vec<Kind>,
     begun: BTreeMap<Kind, u64>,
+    restores: Restores,
     ledger: Ledger,
     auditor: Auditor,
     trace: Trace,
@@ -124,6 +127,7 @@ impl World {
             places: Vec::new(),
             kinds: profile.kinds,
             begun: BTreeMap::new(),
+            restores: Restores::new(options.seed),
             ledger: Ledger::default(),
             auditor: Auditor::default(),
             trace: Trace::default(),
@@ -154,6 +158,7 @@ impl World {
         let last = if at > end { at - CALM_NS } else { end };
         self.agenda.note(last + MILLISECOND, Happening::Fault(Fault::Ending));
         self.agenda.note(START, Happening::Check);
+        self.plan_restore();
         for host in 0..self.hosts.len() as u32 {
             self.wake_host(host);
         }
@@ -189,10 +194,7 @@ impl World {
                 }
                 Ok(())
             }
-            Happening::Fault(fault) => {
-                self.misfortune(fault);
-                Ok(())
-            }
+            Happening::Fault(fault) => self.misfortune(fault),
             Happening::Control { host, task } => {
                 self.control(host, task);
                 Ok(())
@@ -450,6 +452,7 @@ impl World {
 
     fn summary(&self) -> Summary {
         let name = |(kind, count): (&Kind, &u64)| (kind.name(), *count);
+        let restored = ("engines restored", self.restores.count);
         Summary {
             seed: self.options.seed,
             hosts: self.hosts.len(),
@@ -457,7 +460,7 @@ impl World {
             steps: self.steps,
             apps: self.ledger.counts.iter().collect(),
             network: self.network.counts(),
-            faults: self.begun.iter().map(name).collect(),
+            faults: self.begun.iter().map(name).chain([restored]).collect(),
             trace: self.trace.hash() ^ self.trace.events(),
         }
     }

@@ -61,6 +61,9 @@ fn two_hundred_seeds_and_an_hour_pass() {
     let summaries = pass_all(next);
     let simulated_ns: u64 = summaries.iter().map(|summary| summary.simulated_ns).sum();
     assert!(simulated_ns >= 3600 * SECOND, "{} s", simulated_ns / SECOND);
+    for summary in &summaries {
+        assert!(summary.figure("engines restored") > 100, "{summary}");
+    }
     // The faults are there: what nobody met, nobody has withstood.
     for figure in [
         "loss",

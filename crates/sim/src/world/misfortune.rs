@@ -3,6 +3,7 @@
 use clearway_base::{MILLISECOND, Random, SECOND, Time};
 
 use super::World;
+use crate::Finding;
 use crate::agenda::Happening;
 use crate::app::{Role, Scene};
 use crate::faults::{Fault, Kind};
@@ -12,7 +13,7 @@ use crate::ledger::Trouble;
 const SPAN_NS_MAX: u64 = 6 * SECOND;
 
 impl World {
-    pub(super) fn misfortune(&mut self, fault: Fault) {
+    pub(super) fn misfortune(&mut self, fault: Fault) -> Result<(), Finding> {
         match fault {
             Fault::Begin(kind) => {
                 *self.begun.entry(kind).or_default() += 1;
@@ -31,12 +32,14 @@ impl World {
             Fault::Plug { host } => self.plug(host, true),
             Fault::Listen { app } => self.hear_again(app),
             Fault::Banish { app } => self.kill(app),
+            Fault::Restore => self.restore_one()?,
             Fault::Calm => self.calm_down(),
             Fault::Ending => {
                 self.ending = Some(self.now);
                 self.wake_all_apps();
             }
         }
+        Ok(())
     }
 
     fn begin(&mut self, kind: Kind) {
