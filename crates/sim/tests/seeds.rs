@@ -135,6 +135,7 @@ fn what_has_failed_once() {
             912_000_129,
             "a syn that was repeated for seconds gave a round trip of seconds, and probes waited for it",
         ),
+        (2_026_114_443, "a syn-ack told a limit that the client, connected, did not read"),
     ];
     for (seed, what) in seeds {
         let result = run(&Options::new(seed), &mut |_| {});

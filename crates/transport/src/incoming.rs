@@ -249,7 +249,12 @@ impl Incoming {
         self.starved
     }
 
-    /// The limit to announce now.
+    /// The limit that the sender knows, or will know.
+    pub(crate) const fn announced_limit(&self) -> u64 {
+        self.announced
+    }
+
+    /// The limit to announce now, by a frame that is sent again if it is lost.
     pub(crate) fn announce_limit(&mut self) -> u64 {
         self.starved = false;
         self.announced = self.announced.max(self.limit());

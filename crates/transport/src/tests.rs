@@ -534,6 +534,26 @@ fn a_receiver_that_does_not_read_stops_its_sender_and_nothing_is_lost() {
     assert_eq!(network.hosts[0].endpoint.flows().next().expect("open").packets_lost, 0);
 }
 
+/// Found by the simulator: one more syn-ack told the limit to a client that was connected and did
+/// not read it, and then nothing told it again.
+#[test]
+fn a_repeated_syn_ack_takes_no_limit_away() {
+    const LENGTH: u32 = WINDOW as u32 / 8;
+    let mut network = Network::new(6, &Config::default(), Faults::default(), 64 << 20);
+    network.tape = Some(Vec::new());
+    let keys = network.connected();
+    let (from, syn) = network.tape.take().expect("taped").pop().expect("the last is the syn");
+    network.hosts[0].app.transmit_pool = content(0, LENGTH);
+    for message in 0..16 {
+        network.hosts[0].endpoint.send(network.now, keys[0], 0, LENGTH);
+        network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
+        assert_eq!(network.read_all(1, keys[1]).len(), 1, "message {message}");
+        network.carry(1, from, &syn);
+        let end = network.now + MILLISECOND;
+        network.run_until(|network| network.now > end);
+    }
+}
+
 #[test]
 fn a_full_pool_delays_messages_but_loses_none() {
     // The window is wider than the pool: packets are dropped for want of memory.

@@ -258,7 +258,7 @@ impl Flow {
         let syn = Syn {
             source_flow: self.local_id,
             port: self.service_port,
-            receive_limit: self.incoming.announce_limit(),
+            receive_limit: self.incoming.announced_limit(),
             packet_bytes_max: config.packet_bytes_max,
             engines,
             pass_on,
@@ -268,11 +268,12 @@ impl Flow {
         emit_control(bytes, PacketType::Syn, 0, connecting.token, |body| syn.emit(body))
     }
 
+    /// A client that is connected does not read the limit in it, which so may not be news.
     fn emit_syn_ack(&mut self, config: &Config, bytes: &mut [u8]) -> usize {
         let Some(Request { token, port, .. }) = self.request else { return 0 };
         let syn_ack = SynAck {
             source_flow: self.local_id,
-            receive_limit: self.incoming.announce_limit(),
+            receive_limit: self.incoming.announced_limit(),
             packet_bytes_max: config.packet_bytes_max,
             version: VERSION,
             port,
