@@ -9,7 +9,7 @@ use clearway_channel::control::{Ping, Reply, Request};
 use crate::client::{Client, unexpected};
 use crate::output::{Failure, print};
 
-/// How much longer than the interval the daemon may take to answer.
+/// How much longer than the timeout the daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// Seconds between probes
     #[arg(long, short, default_value_t = 0.2, value_parser = seconds)]
     interval: f64,
+    /// Seconds to wait for the answer to each probe
+    #[arg(long, short = 'W', default_value_t = 2.0, value_parser = seconds)]
+    timeout: f64,
     /// Control socket of the local daemon
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -36,7 +39,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let mut round_trips_ns = Vec::new();
     for number in 1..=arguments.count {
         let started = Instant::now();
-        let round_trip_ns = probe(&client, arguments, interval)?;
+        let round_trip_ns = probe(&client, arguments)?;
         round_trips_ns.extend(round_trip_ns);
         print(&line(arguments, number, round_trip_ns))?;
         if number < arguments.count {
@@ -55,18 +58,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// One probe at a time, so that there is something to see meanwhile.
-fn probe(
-    client: &Client,
-    arguments: &Arguments,
-    interval: Duration,
-) -> Result<Option<u64>, Failure> {
+fn probe(client: &Client, arguments: &Arguments) -> Result<Option<u64>, Failure> {
+    let timeout = Duration::from_secs_f64(arguments.timeout);
     let request = Request::Ping(Ping {
         peer: arguments.peer,
         count: 1,
-        interval_ms: interval.as_millis() as u32,
+        interval_ms: timeout.as_millis() as u32,
         bytes: arguments.size,
     });
-    match client.ask(&request, interval + PATIENCE)? {
+    match client.ask(&request, timeout + PATIENCE)? {
         Reply::Pong(pong) => Ok(pong.round_trips_ns.first().copied()),
         _ => Err(unexpected()),
     }

@@ -62,6 +62,25 @@ fn ping_and_status_for_people() {
 }
 
 #[test]
+fn ping_waits_for_an_answer_that_takes_longer_than_the_time_between_probes() {
+    let network = Network::start();
+    eventually("the wire is up", || {
+        clearway(&["ping", "10.8.0.2", "--count", "1"], &network.client).status.success()
+    });
+    network.server.signal("STOP");
+    let ping = std::thread::scope(|threads| {
+        let ping = threads.spawn(|| {
+            clearway(&["ping", "10.8.0.2", "--count", "1", "--timeout", "30"], &network.client)
+        });
+        std::thread::sleep(Duration::from_millis(500));
+        network.server.signal("CONT");
+        ping.join().expect("no panic")
+    });
+    let text = String::from_utf8_lossy(&ping.stdout);
+    assert!(text.contains("1 sent, 1 answered"), "{text}");
+}
+
+#[test]
 fn killed_app_gives_everything_back_and_its_peer_gets_a_reset() {
     let network = Network::start();
     let traffic = Traffic::start(&network, 4000);
