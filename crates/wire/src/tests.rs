@@ -88,15 +88,21 @@ proptest! {
         prop_assert_eq!(udp::Repr::parse(&view, check), Ok(udp));
         prop_assert_eq!(view.payload(), &payload[..]);
 
-        // One flipped bit is found by one of the checksums. Two exceptions: a flip that zeroes the
-        // UDP checksum, as RFC 768 has it, and one in the UDP length, which changes what is summed.
+        // One flipped bit is found by one of the checksums. Exceptions: a flip that zeroes the UDP
+        // checksum, as RFC 768 has it, one that makes it unfinished (below), and one in the UDP
+        // length, which changes what is summed.
         let bit = flip.index(length * 8);
         prop_assume!(!(24 * 8..26 * 8).contains(&bit));
+        let unfinished = !addresses.with_u16(protocol.into()).with_u16(payload_length).checksum();
         bytes[bit / 8] ^= 1 << (bit % 8);
         let judged = ipv4::View::new(&bytes).and_then(|view| {
             ipv4::Repr::parse(&view, true)?;
             let view = udp::View::new(view.payload())?;
-            if view.checksum() == 0 { Err(Malformed::Checksum) } else { udp::Repr::parse(&view, check) }
+            match view.checksum() {
+                0 => Err(Malformed::Checksum),
+                sum if sum == unfinished => Err(Malformed::Checksum),
+                _ => udp::Repr::parse(&view, check),
+            }
         });
         prop_assert!(judged.is_err(), "bit {bit}: {judged:?}");
     }
@@ -327,4 +333,25 @@ fn neighbour_discovery_with_wrong_options_is_malformed() {
     assert_eq!(judge(&[14, 0, 2, 2, 2, 2, 2, 2]), Err(Malformed::Length));
     assert_eq!(judge(&[1, 2, 2, 2, 2, 2, 2, 2]), Err(Malformed::Length));
     assert_eq!(judge(&[1, 1, 3, 2, 2, 2, 2, 2]), Err(Malformed::Address));
+}
+
+/// As Linux leaves them to a NIC, and as they come where there is none.
+#[test]
+fn unfinished_checksums_of_udp_are_none() {
+    let packet = |checksum: u16| {
+        let mut bytes = *b"\x4e\x20\x50\xe3\x00\x0d\x00\x00hello";
+        bytes[6..8].copy_from_slice(&checksum.to_be_bytes());
+        bytes
+    };
+    let (v4, v6) = (Ipv4Addr::new(10, 78, 0, 1), Ipv6Addr::new(0xfd78, 0, 0, 0, 0, 0, 0, 1));
+    let sums = [
+        (Check::V4(v4, v4), !checksum::pseudo_header_v4(v4, v4, protocol::UDP, 13).checksum()),
+        (Check::V6(v6, v6), !checksum::pseudo_header_v6(v6, v6, protocol::UDP, 13).checksum()),
+    ];
+    for (check, unfinished) in sums {
+        let parse = |sum| udp::Repr::parse(&udp::View::new(&packet(sum)).unwrap(), check);
+        assert!(parse(unfinished).is_ok());
+        assert_eq!(parse(unfinished.wrapping_add(1)), Err(Malformed::Checksum));
+        assert_eq!(parse(!unfinished), Err(Malformed::Checksum));
+    }
 }

@@ -23,8 +23,9 @@
 //!
 //! What the kernel adds on its own account is left as it is. Two things follow: a VLAN tag that a
 //! NIC strips before generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan
-//! off` stops that), and datagrams from sockets of the same machine, over veth, come with a UDP
-//! checksum that was left for a NIC to finish (`ethtool -K veth0 tx off` stops that).
+//! off` stops that), and packets from sockets of the same machine, over veth, come with a checksum
+//! that was left for a NIC to finish (`ethtool -K veth0 tx off` stops that). Messages are taken
+//! nevertheless.
 
 mod assembly;
 mod mapping;
