@@ -105,6 +105,7 @@ pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
             vlan: None,
             mtu: 1500,
             kernel_shares: false,
+            router: None,
             receive_checksum: false,
         },
         udp_port: 20707,

@@ -43,6 +43,7 @@ impl Host {
             vlan: None,
             mtu: u16::try_from(mtu).unwrap_or(u16::MAX),
             kernel_shares: false,
+            router: None,
             receive_checksum: capabilities.receive_checksum,
         };
         let queues = queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();

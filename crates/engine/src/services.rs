@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 /// What each service receives and sends. Where the kernel shares the NIC, all but messages is
-/// the kernel's.
+/// the kernel's; where it routes as well, it tells this host what became of them.
 #[must_use]
 pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
     let own: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();
@@ -71,12 +71,17 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
         );
         add(Service::Messages, receive, Some(send));
     }
+    let to_host = |address: &IpAddr| format!("ether dst {mac} and dst host {address}");
+    let icmp = |address: &IpAddr| if address.is_ipv4() { "icmp" } else { "icmp6" };
     if config.kernel_shares {
+        // A kernel that routes says what is too large for the way, as any router does.
+        for address in own.iter().filter(|_| config.router.is_some()) {
+            add(Service::Icmp, format!("{} and {}", to_host(address), icmp(address)), None);
+        }
         return entries;
     }
     for address in &own {
-        let here = format!("ether dst {mac} and dst host {address}");
-        let icmp = if address.is_ipv4() { "icmp" } else { "icmp6" };
+        let (here, icmp) = (to_host(address), icmp(address));
         let send = format!("ether src {mac} and src host {address} and {icmp}");
         add(Service::Datagrams, format!("{here} and udp"), None);
         add(Service::Icmp, format!("{here} and {icmp}"), Some(send));

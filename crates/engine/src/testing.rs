@@ -93,6 +93,7 @@ pub(crate) fn config(addresses: &[IpAddr]) -> ip::Config {
         vlan: None,
         mtu: 1500,
         kernel_shares: false,
+        router: None,
         receive_checksum: false,
     }
 }

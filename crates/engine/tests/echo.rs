@@ -138,6 +138,7 @@ fn stranger(mac: MacAddress) -> (Interface, IpAddr) {
         vlan: None,
         mtu: 1500,
         kernel_shares: false,
+        router: None,
         receive_checksum: false,
     };
     (Interface::new(&config), own)

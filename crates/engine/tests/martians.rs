@@ -55,6 +55,7 @@ fn network(nic: usize, mac: MacAddress, more: &[&str]) -> ip::Config {
         vlan: None,
         mtu: 1500,
         kernel_shares: false,
+        router: None,
         receive_checksum: false,
     }
 }

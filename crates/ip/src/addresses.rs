@@ -198,6 +198,7 @@ mod tests {
             vlan: None,
             mtu: 1500,
             kernel_shares: false,
+            router: None,
             receive_checksum: false,
         })
     }

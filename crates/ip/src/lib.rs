@@ -72,6 +72,9 @@ pub struct Config {
     pub mtu: u16,
     /// The kernel answers for these addresses and knows the neighbours.
     pub kernel_shares: bool,
+    /// Who takes all packets, whatever their next hop, and is never asked for: the kernel, where it
+    /// routes them itself.
+    pub router: Option<MacAddress>,
     /// The NIC drops frames with a wrong IPv4 or UDP checksum itself.
     pub receive_checksum: bool,
 }
@@ -131,7 +134,7 @@ impl Interface {
             is_spokesman: true,
             verify_checksums: !receive_checksum,
             addresses: Addresses::new(config),
-            neighbours: Neighbours::new(),
+            neighbours: Neighbours::new(config.router),
             outbox: Outbox::new(),
             echo_answers: RateLimit::new(ECHO_ANSWERS_PER_SECOND),
             neighbour_answers: RateLimit::new(NEIGHBOUR_ANSWERS_PER_SECOND),

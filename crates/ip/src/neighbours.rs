@@ -64,6 +64,8 @@ pub(super) struct Question {
 
 #[derive(Debug)]
 pub(super) struct Neighbours {
+    /// Whoever is asked for is there, if it is given.
+    router: Option<MacAddress>,
     entries: BTreeMap<IpAddr, Entry>,
     /// Entries that wait for an answer or for their end: those whose state has a deadline, by that.
     deadlines: BTreeSet<(Time, IpAddr)>,
@@ -122,8 +124,9 @@ impl Entry {
 }
 
 impl Neighbours {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(router: Option<MacAddress>) -> Self {
         Self {
+            router,
             entries: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             unanswered: BTreeSet::new(),
@@ -153,10 +156,13 @@ impl Neighbours {
 
     /// The address of `next_hop`, if there is one. Nobody is asked.
     pub(super) fn known(&self, next_hop: IpAddr) -> Option<MacAddress> {
-        self.entries.get(&next_hop)?.state.mac()
+        self.router.or_else(|| self.entries.get(&next_hop)?.state.mac())
     }
 
     pub(super) fn resolve(&mut self, now: Time, next_hop: IpAddr) -> Resolution<MacAddress> {
+        if let Some(router) = self.router {
+            return Resolution::Known(router);
+        }
         let Some(entry) = self.entries.get_mut(&next_hop) else {
             self.begin(now, next_hop);
             return Resolution::Pending;
@@ -181,7 +187,8 @@ impl Neighbours {
 
     /// The neighbour has been heard to receive what was sent to it.
     pub(super) fn confirm(&mut self, now: Time, next_hop: IpAddr) {
-        if let Some(mac) = self.known(next_hop) {
+        let known = self.entries.get(&next_hop).and_then(|entry| entry.state.mac());
+        if let Some(mac) = known {
             self.set_state(next_hop, State::Reachable { mac, until: now + REACHABLE_NS });
         }
     }

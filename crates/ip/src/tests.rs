@@ -24,6 +24,7 @@ fn config(host: u8) -> Config {
         vlan: None,
         mtu: 1500,
         kernel_shares: false,
+        router: None,
         receive_checksum: false,
     }
 }
@@ -570,6 +571,25 @@ fn the_kernel_answers_where_it_shares() {
     assert_eq!(shared.poll_wanted(), Some(v4(1).ip()));
     shared.learn(NOW + SECOND, v4(1).ip(), a.mac());
     assert_eq!(shared.resolve(NOW + SECOND, v4(1).ip()), Resolution::Known(a.mac()));
+}
+
+/// What a kernel routes itself goes to the kernel at once, whoever the next hop would be.
+#[test]
+fn a_kernel_that_routes_is_asked_nothing() {
+    const ROUTER: MacAddress = [2, 0, 0, 0, 0, 77];
+    let (mut routed, _) = hosts(|config| {
+        (config.kernel_shares, config.router) = (true, Some(ROUTER));
+        config.routes = vec![Route::default_via(v4(254).ip())];
+    });
+    for peer in [v4(2), SocketAddr::new([192, 0, 2, 1].into(), PORT)] {
+        let path = known(routed.udp_path(NOW, v4(1), peer));
+        assert_eq!(datagram(&path, b"x")[..6], ROUTER);
+        routed.confirm(NOW, path.path());
+        assert!(routed.is_current(NOW, path.path()));
+    }
+    routed.handle_timeout(NOW + SECOND);
+    assert!(!routed.has_output());
+    assert_eq!(routed.poll_wanted(), None);
 }
 
 #[derive(Debug, PartialEq)]

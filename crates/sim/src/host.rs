@@ -369,6 +369,7 @@ fn config(nature: &Nature) -> EngineConfig {
             vlan: nature.subnet.vlan,
             mtu: nature.mtu,
             kernel_shares: false,
+            router: None,
             receive_checksum: false,
         },
         udp_port: UDP_PORT,

@@ -156,6 +156,7 @@ fn network(
         vlan: nic.vlan,
         mtu: mtu(nic, capabilities, facts),
         kernel_shares: of_kernel && capabilities.kernel_shares,
+        router: None,
         receive_checksum: capabilities.receive_checksum,
     }
 }

@@ -89,6 +89,7 @@ pub(super) fn without_kernel(
         vlan: nic.vlan,
         mtu,
         kernel_shares: false,
+        router: None,
         receive_checksum: queues.first().is_some_and(|q| q.capabilities().receive_checksum),
     };
     OpenNic { queues, copies: None, interface, kernel: KernelSide::default() }

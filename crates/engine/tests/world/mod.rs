@@ -227,6 +227,7 @@ pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
             vlan: None,
             mtu: 1500,
             kernel_shares: false,
+            router: None,
             receive_checksum: false,
         },
         udp_port: UDP_PORT,

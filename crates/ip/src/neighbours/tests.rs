@@ -15,7 +15,7 @@ fn at(seconds: u64) -> Time {
 
 /// A cache in which `WHO` is known to be at `MAC_A` since second 0.
 fn reachable() -> Neighbours {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
     assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
     assert!(cache.handle_answer(at(0), WHO, Some(MAC_A), true));
@@ -26,7 +26,7 @@ fn reachable() -> Neighbours {
 
 #[test]
 fn gives_up_after_three_questions() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     for second in 0..3 {
         assert_eq!(cache.resolve(at(second), WHO), Resolution::Pending);
         assert_eq!(cache.poll_question(), Some(Question { target: WHO, mac: None }));
@@ -47,7 +47,7 @@ fn gives_up_after_three_questions() {
 
 #[test]
 fn the_silent_are_asked_less_and_less_and_then_forgotten() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     let mut now = at(0);
     for wait_s in [3, 6, 12, 24, 24] {
         assert_eq!(cache.resolve(now, WHO), Resolution::Pending);
@@ -68,7 +68,7 @@ fn the_silent_are_asked_less_and_less_and_then_forgotten() {
 #[test]
 fn who_was_silent_is_asked_when_he_announces_himself_or_the_link_was_down() {
     for link_was_down in [false, true] {
-        let mut cache = Neighbours::new();
+        let mut cache = Neighbours::new(None);
         cache.resolve(at(0), WHO);
         (1..=3).for_each(|second| cache.handle_timeout(at(second)));
         while cache.poll_question().is_some() {}
@@ -101,7 +101,7 @@ fn doubt_asks_everybody_at_once_and_not_too_often() {
 
 #[test]
 fn only_what_was_asked_for_counts() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     assert!(!cache.handle_answer(at(0), WHO, Some(MAC_A), true));
     assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
     assert!(!cache.handle_answer(at(0), host(1), Some(MAC_A), true));
@@ -185,7 +185,7 @@ fn an_announcement_is_verified_and_not_believed() {
 
 #[test]
 fn the_kernel_is_believed_about_what_was_asked() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     cache.learn_from_kernel(at(0), WHO, MAC_A);
     assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
     cache.learn_from_kernel(at(0), WHO, MAC_A);
@@ -214,7 +214,7 @@ fn entries_in_use_survive_a_flood() {
 
 #[test]
 fn a_full_cache_makes_room_where_nothing_is_used() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     for number in 0..ENTRIES_MAX as u32 {
         cache.resolve(at(0), host(number));
         assert!(cache.handle_answer(at(0), host(number), Some(MAC_A), true));
@@ -236,7 +236,7 @@ fn a_full_cache_makes_room_where_nothing_is_used() {
 
 #[test]
 fn questions_that_do_not_fit_are_asked_later() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     let hosts = QUESTIONS_MAX as u32 + 10;
     for number in 0..hosts {
         cache.resolve(at(0), host(number));
@@ -249,7 +249,7 @@ fn questions_that_do_not_fit_are_asked_later() {
 /// Each of as many as may be waited for at a time has its questions, however many are due at once.
 #[test]
 fn all_that_are_waited_for_are_asked() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     for number in 0..UNANSWERED_MAX as u32 {
         cache.resolve(at(0), host(number));
     }
@@ -265,7 +265,7 @@ fn all_that_are_waited_for_are_asked() {
 /// Neighbours that answer take no place from those that do not yet.
 #[test]
 fn who_has_not_answered_yet_gives_way_only_to_others_that_have_not() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     assert_eq!(cache.resolve(at(0), WHO), Resolution::Pending);
     for number in 0..2 * UNANSWERED_MAX as u32 {
         cache.resolve(at(0), host(number));
@@ -277,7 +277,7 @@ fn who_has_not_answered_yet_gives_way_only_to_others_that_have_not() {
 /// When the next deadline is, is known exactly: nothing is looked at before.
 #[test]
 fn a_deadline_goes_with_its_entry() {
-    let mut cache = Neighbours::new();
+    let mut cache = Neighbours::new(None);
     cache.resolve(at(0), host(1));
     cache.resolve(at(0) + 5, host(2));
     assert_eq!(cache.poll_timeout(), Some(at(1)));
