@@ -7,7 +7,8 @@ use std::net::IpAddr;
 
 use clearway_nic::Error;
 use clearway_nic::interface::{
-    Address, Device, Facts, Namespace, Neighbour, Neighbours, Route, TableRoute, Watch,
+    Address, Device, Facts, HostWatch, Namespace, Neighbour, Neighbours, Route, TableRoute, Watch,
+    Ways,
 };
 use veth::{INTERFACE, IPV4, IPV6, Veth, ip, until};
 
@@ -170,4 +171,51 @@ fn changes_are_heard_of_and_others_are_not() {
     ip(near, "link set lo down");
     ip(near, "link set lo up");
     assert!(!watch.has_changed().expect("it can be read"));
+}
+
+/// All that leads out of a host, whichever interface it is by.
+#[test]
+fn ways_of_a_host_are_those_of_all_its_interfaces() {
+    let Some(veth) = Veth::new() else { return };
+    let near = &veth.near;
+    let mut watch = near.within(HostWatch::open).expect("entered").expect("opened");
+    let routes = |ways: &Ways, to: &str| -> Vec<TableRoute> {
+        let to: IpAddr = to.parse().expect("an address");
+        ways.routes.iter().filter(|route| route.to == to).copied().collect()
+    };
+    let ways = watch.ways().expect("they can be read");
+    let own = |address: IpAddr, prefix_bits| Address { address, prefix_bits };
+    assert_eq!(ways.addresses, [own(IPV4[0].into(), 24), own(IPV6[0].into(), 64)]);
+    assert_eq!(ways.mtu, 1500);
+    let to_link = routes(&ways, "10.77.0.0");
+    assert_eq!((to_link[0].source, to_link[0].mtu), (Some(IPV4[0].into()), Some(1500)));
+
+    let mut until_changed = |what: &str| {
+        until(what, || watch.has_changed().expect("it can be read"));
+        watch.ways().expect("they can be read")
+    };
+    // A second interface, an address that is no interface's in particular, and a way that says
+    // where it begins.
+    ip(near, "link add cw1 mtu 9000 type veth peer name cw2");
+    ip(near, "addr add 10.99.0.7/24 dev cw1");
+    ip(near, "link set cw1 up");
+    ip(near, "link set cw2 up");
+    ip(near, "addr add 192.0.2.1/32 dev lo");
+    ip(near, "route add default via 10.99.0.1 mtu 4000 src 192.0.2.1");
+    let mut ways = until_changed("an interface was added");
+    while routes(&ways, "0.0.0.0").is_empty() {
+        ways = until_changed("there is a way to everywhere");
+    }
+    for added in [own([10, 99, 0, 7].into(), 24), own([192, 0, 2, 1].into(), 32)] {
+        assert!(ways.addresses.contains(&added), "{:?}", ways.addresses);
+    }
+    assert_eq!((ways.addresses.len(), ways.mtu), (4, 9000));
+    let everywhere = routes(&ways, "0.0.0.0")[0];
+    assert_eq!((everywhere.source, everywhere.mtu), (Some([192, 0, 2, 1].into()), Some(4000)));
+
+    ip(near, "link set cw1 down");
+    while !routes(&ways, "0.0.0.0").is_empty() {
+        ways = until_changed("the way is gone");
+    }
+    assert_eq!(ways.mtu, 1500);
 }

@@ -175,7 +175,7 @@ fn name_of(message: RouteNetlinkMessage) -> Option<String> {
 }
 
 /// Every link has one.
-fn mtu(link: &LinkMessage) -> usize {
+pub(super) fn mtu(link: &LinkMessage) -> usize {
     let mtu = link.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu as usize),
         _ => None,
@@ -222,7 +222,7 @@ fn addresses(netlink: &mut Netlink, index: u32) -> io::Result<Vec<(Address, bool
 
 /// On a point-to-point link the `Address` attribute is the peer's and `Local` is ours; elsewhere
 /// there may be only the former.
-fn address(message: &AddressMessage) -> Option<Address> {
+pub(super) fn address(message: &AddressMessage) -> Option<Address> {
     let local = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Local(address) => Some(*address),
         _ => None,
@@ -236,7 +236,7 @@ fn address(message: &AddressMessage) -> Option<Address> {
     Some(Address { address, prefix_bits: message.header.prefix_len })
 }
 
-fn is_tentative(message: &AddressMessage) -> bool {
+pub(super) fn is_tentative(message: &AddressMessage) -> bool {
     let flags = message.attributes.iter().find_map(|attribute| match attribute {
         AddressAttribute::Flags(flags) => Some(*flags),
         _ => None,
@@ -246,7 +246,7 @@ fn is_tentative(message: &AddressMessage) -> bool {
         || flags.contains(AddressFlags::Tentative) && !flags.contains(AddressFlags::Optimistic)
 }
 
-fn get_route(family: AddressFamily) -> RouteNetlinkMessage {
+pub(super) fn get_route(family: AddressFamily) -> RouteNetlinkMessage {
     let mut question = RouteMessage::default();
     question.header.address_family = family;
     RouteNetlinkMessage::GetRoute(question)

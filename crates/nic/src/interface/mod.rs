@@ -6,6 +6,7 @@
 mod claim;
 mod device;
 mod facts;
+mod host;
 mod link;
 mod membership;
 mod namespace;
@@ -20,6 +21,7 @@ pub use claim::Protocol;
 pub(crate) use claim::{attach_filter, last_errno, return_instruction, set_option};
 pub use device::{Channels, Device};
 pub use facts::{Address, Facts, Route};
+pub use host::{HostWatch, Ways};
 pub(crate) use link::Link;
 pub use namespace::Namespace;
 pub use neighbours::{Neighbour, Neighbours};

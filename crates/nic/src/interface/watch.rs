@@ -15,7 +15,7 @@ use crate::Error;
 
 /// Multicast group masks of linux/rtnetlink.h: `RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
 /// `RTMGRP_IPV4_ROUTE`, `RTMGRP_IPV6_IFADDR` and `RTMGRP_IPV6_ROUTE`.
-const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
+pub(super) const GROUPS: u32 = 0x1 | 0x10 | 0x40 | 0x100 | 0x400;
 
 /// A watch over one interface, in the network namespace of the thread that opened it. Whatever it
 /// needs is open from then on, so that it works in a process that is confined.
