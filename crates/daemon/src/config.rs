@@ -76,7 +76,7 @@ pub struct Nic {
     /// What moves the frames.
     pub driver: Driver,
     /// The host's addresses on this link. May be empty for a kernel interface, and then they are
-    /// the interface's own.
+    /// the interface's own, and for the kernel's UDP sockets: then they are all of the host's.
     pub addresses: Vec<Network>,
     /// Where packets go that are for nobody on the link, those that are preferred first. Those of a
     /// kernel interface come after them.
@@ -103,6 +103,8 @@ pub enum Driver {
     Memif(Memif),
     /// A device of DPDK.
     Dpdk(Dpdk),
+    /// The kernel's UDP sockets, at all addresses of the host or at those of the NIC.
+    Udp,
 }
 
 /// A device of DPDK, which a `clearway` opens that was built with it.
@@ -302,7 +304,12 @@ impl Config {
     /// True if a kernel interface is, or may be, behind a NIC: DPDK's drivers may use one, too
     /// (net_af_xdp, net_tap, mlx5).
     pub(crate) fn uses_kernel_interfaces(&self) -> bool {
-        self.nics.iter().any(|nic| !matches!(nic.driver, Driver::Memif(_)))
+        self.nics.iter().any(|nic| matches!(nic.driver, Driver::Interface(_) | Driver::Dpdk(_)))
+    }
+
+    /// True if a NIC sends by sockets that are open.
+    pub(crate) fn uses_udp_sockets(&self) -> bool {
+        self.nics.iter().any(|nic| nic.driver == Driver::Udp)
     }
 
     /// The paths of all sockets that a daemon listens on.

@@ -79,8 +79,13 @@ fn confine_silently(config: &Config) -> Confinement {
     let off = |why: String| format!("off: {why}");
     // Files first: Landlock's own system calls are none of those that are allowed.
     let files = files::confine(config).unwrap_or_else(off);
-    let on_interface = config.uses_kernel_interfaces();
-    let who = if on_interface { Who::DaemonOnInterface } else { Who::Daemon };
+    let who = if config.uses_kernel_interfaces() {
+        Who::DaemonOnInterface
+    } else if config.uses_udp_sockets() {
+        Who::DaemonOnSockets
+    } else {
+        Who::Daemon
+    };
     let system_calls = calls::confine(who).unwrap_or_else(off);
     let reserved = |state: String| if config.uses_dpdk() { state + NOT_DPDK } else { state };
     Confinement { user: user_state(), system_calls: reserved(system_calls), files: reserved(files) }

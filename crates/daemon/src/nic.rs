@@ -7,6 +7,7 @@ mod dpdk;
 mod follower;
 mod kernel;
 mod memif;
+mod udp;
 
 use std::sync::Arc;
 
@@ -39,6 +40,8 @@ pub(crate) struct KernelSide {
     pub(crate) neighbours: Option<Neighbours>,
     /// Tells what changes.
     pub(crate) follower: Option<Follower>,
+    /// Why the NIC carries messages and nothing else, and what to do about it, if so.
+    pub(crate) only_messages: Option<&'static str>,
 }
 
 /// Opens a NIC and has packets to `udp_port` steered to it. A memif client connects by `connector`,
@@ -52,5 +55,6 @@ pub(crate) fn open(
         Driver::Memif(link) => memif::open(nic, link, connector),
         Driver::Dpdk(device) => dpdk::open(nic, device),
         Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
+        Driver::Udp => udp::open(nic, udp_port),
     }
 }

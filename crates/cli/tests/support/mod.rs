@@ -33,6 +33,14 @@ pub(crate) const SMALL: Sizes = Sizes {
     receive_pool_bytes: 1 << 20,
 };
 
+/// Who starts a daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Starter {
+    Root,
+    /// A user without any privilege.
+    Nobody,
+}
+
 /// Two hosts and the wire between them.
 pub(crate) struct Network {
     pub(crate) client: Daemon,
@@ -74,10 +82,27 @@ impl Network {
         nics: [&str; 2],
         at: [IpAddr; 2],
     ) -> Self {
+        Self::in_namespaces_by([Starter::Root; 2], spaces, nics, at)
+    }
+
+    /// The same, whose daemons these users start.
+    pub(crate) fn in_namespaces_by(
+        starters: [Starter; 2],
+        spaces: [&Namespace; 2],
+        nics: [&str; 2],
+        at: [IpAddr; 2],
+    ) -> Self {
         let directory = new_directory();
+        if starters.contains(&Starter::Nobody) {
+            // They make sockets there.
+            std::os::unix::fs::chown(&directory, Some(NOBODY), Some(NOBODY)).expect("root may");
+        }
         let start = |index: usize, role: &str| {
             let Files { socket, config } = Files::new(&directory, role, nics[index]);
-            let spawned = spaces[index].within(|| spawn(&config));
+            let spawned = spaces[index].within(|| match starters[index] {
+                Starter::Root => spawn(&config),
+                Starter::Nobody => spawn_as_nobody(&config),
+            });
             let process = spawned.expect("the namespace can be entered");
             Daemon { process, address: at[index], socket, config }
         };
@@ -350,15 +375,17 @@ impl Daemon {
 }
 
 fn spawn(config: &Path) -> Child {
+    start(Command::new(env!("CARGO_BIN_EXE_clearwayd")).stdin(Stdio::null()), config)
+}
+
+fn spawn_as_nobody(config: &Path) -> Child {
+    start(&mut program_of_nobody(env!("CARGO_BIN_EXE_clearwayd")), config)
+}
+
+fn start(program: &mut Command, config: &Path) -> Child {
     let log = fs::File::options().create(true).append(true).open(log_of(config)).expect("a log");
-    Command::new(env!("CARGO_BIN_EXE_clearwayd"))
-        .arg("--config")
-        .arg(config)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(log)
-        .spawn()
-        .expect("the daemon starts")
+    let program = program.arg("--config").arg(config).stdout(Stdio::null()).stderr(log);
+    program.spawn().expect("the daemon starts")
 }
 
 fn log_of(config: &Path) -> PathBuf {
@@ -380,18 +407,21 @@ pub(crate) const NOBODY: u32 = 65534;
 
 /// Runs the `clearway` command against a daemon as nobody.
 pub(crate) fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Output {
-    use std::os::unix::process::CommandExt;
-    // The program itself lies where nobody may not look, so it is opened before.
-    Command::new("/proc/self/fd/0")
-        .arg0("clearway")
+    program_of_nobody(env!("CARGO_BIN_EXE_clearway"))
         .args(arguments)
         .arg("--socket")
         .arg(&daemon.socket)
-        .stdin(fs::File::open(env!("CARGO_BIN_EXE_clearway")).expect("the program"))
-        .uid(NOBODY)
-        .gid(NOBODY)
         .output()
         .expect("the command starts")
+}
+
+/// A program that nobody starts. It lies where nobody may not look, so it is opened before.
+fn program_of_nobody(path: &str) -> Command {
+    use std::os::unix::process::CommandExt;
+    let name = Path::new(path).file_name().expect("a program has a name");
+    let mut program = Command::new("/proc/self/fd/0");
+    program.arg0(name).stdin(fs::File::open(path).expect("the program")).uid(NOBODY).gid(NOBODY);
+    program
 }
 
 /// Sends a signal to a process that this test has started.

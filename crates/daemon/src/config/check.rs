@@ -44,7 +44,7 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
                 found.file(socket, kind);
             }
             Driver::Interface(interface) => found.interface(nic, interface),
-            Driver::Memif(_) | Driver::Dpdk(_) => {}
+            Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => {}
         }
     }
     found.finish(path)

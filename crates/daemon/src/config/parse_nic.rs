@@ -36,6 +36,7 @@ const ONLY_DPDK: [&str; 2] = ["eal", "device"];
 enum Kind {
     Memif,
     Dpdk,
+    Udp,
     Interface(InterfaceDriver),
 }
 
@@ -70,7 +71,7 @@ fn nic(section: &mut Section<'_>, machine: &dyn Machine) -> Option<Nic> {
         ],
     );
     let driver = driver?;
-    if !matches!(driver, Driver::Interface(_)) && addresses.is_empty() {
+    if matches!(driver, Driver::Memif(_) | Driver::Dpdk(_)) && addresses.is_empty() {
         section.report(
             section.span(),
             "a memif or dpdk NIC needs `addresses`; there is no kernel interface to take them from",
@@ -95,6 +96,7 @@ fn default_name(driver: &Driver) -> String {
         Driver::Interface(interface) => interface.name.clone(),
         Driver::Memif(memif) => format!("memif{}", memif.id),
         Driver::Dpdk(dpdk) => dpdk.name().to_owned(),
+        Driver::Udp => "udp".to_owned(),
     }
 }
 
@@ -155,6 +157,7 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             ("af_packet", Kind::Interface(InterfaceDriver::AfPacket)),
             ("memif", Kind::Memif),
             ("dpdk", Kind::Dpdk),
+            ("udp", Kind::Udp),
         ],
     );
     match kind.unwrap_or(Kind::Interface(InterfaceDriver::Auto)) {
@@ -170,6 +173,14 @@ fn driver(section: &mut Section<'_>, engines: usize, machine: &dyn Machine) -> O
             section.forbid(&ONLY_INTERFACE, WHY);
             section.forbid(&ONLY_MEMIF, WHY);
             parse_dpdk::dpdk(section, engines).map(Driver::Dpdk)
+        }
+        Kind::Udp => {
+            const WHY: &str = "for a NIC with `driver = \"udp\"`, which goes by all interfaces";
+            section.forbid(&ONLY_INTERFACE, WHY);
+            section.forbid(&ONLY_MEMIF, WHY);
+            section.forbid(&ONLY_DPDK, WHY);
+            section.forbid(&["queues", "vlan", "routes", "gateway"], WHY);
+            Some(Driver::Udp)
         }
         Kind::Interface(driver) => {
             section.forbid(&ONLY_DPDK, "for a NIC whose driver is not \"dpdk\"");
@@ -376,6 +387,7 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
             "describe each interface once; one [[nic]] uses all its queues",
         );
     }
+    refuse_overlaps_of_udp(before, nic, section);
     parse_dpdk::refuse_duplicates(before, nic, section);
     let shared = nic.addresses.iter().find(|network| {
         before.iter().any(|other| other.addresses.iter().any(|n| n.address == network.address))
@@ -406,5 +418,20 @@ impl Network {
             }
             _ => false,
         }
+    }
+}
+
+/// Sockets at all addresses leave none to another NIC.
+fn refuse_overlaps_of_udp(before: &[Nic], nic: &Nic, section: &Section<'_>) {
+    let takes_all = |nic: &Nic| nic.driver == Driver::Udp && nic.addresses.len() != 1;
+    let has_kernels = |nic: &Nic| matches!(nic.driver, Driver::Udp | Driver::Interface(_));
+    let overlap = |one: &Nic, other: &Nic| takes_all(one) && has_kernels(other);
+    if before.iter().any(|other| overlap(other, nic) || overlap(nic, other)) {
+        section.report(
+            section.span(),
+            "a NIC with `driver = \"udp\"` has the UDP port at all addresses of the kernel, and \
+             there is another NIC at the kernel's addresses",
+            "remove one of them, or name the one address that is the first's in its `addresses`",
+        );
     }
 }

@@ -60,7 +60,7 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     // Two ways to say the same thing.
     text = text.replace("gateway = \"192.0.2.1\"\n", "");
     let config = read(&text).unwrap_or_else(|problems| panic!("{problems}"));
-    assert_eq!(config.nics.len(), 3);
+    assert_eq!(config.nics.len(), 4);
     assert_eq!(config.nics[0].vlan, Some(100));
     assert_eq!(config.nics[0].routes.len(), 4);
     assert!(matches!(&config.nics[1].driver, Driver::Memif(link) if link.secret == "change me"));
@@ -95,6 +95,7 @@ const DPDK: &str = "[[nic]]\ndriver = \"dpdk\"\ndevice = \"net_null0,size=60\"\n
 const SECOND_DPDK: &str = "[[nic]]\nname = \"two\"\ndriver = \"dpdk\"\ndevice = \"net_null0\"\n\
                            eal = [\"--no-huge\"]\naddresses = [\"10.0.0.2/24\"]\n";
 const SECOND_40: &str = "[[nic]]\nname = \"two\"\ninterface = \"eth0\"\nengines = 40\n";
+const UDP: &str = "[[nic]]\ndriver = \"udp\"\n";
 const ETHERNET: &str = "[[nic]]\ninterface = \"eth0\"\n";
 
 /// What is wrong, the line on which it stands, and parts of the cause and of the remedy.
@@ -120,6 +121,16 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (dpdk(SECOND_DPDK), 5, "different arguments", "the same `eal`"),
         (dpdk(SECOND_DPDK), 5, "two NICs on the device net_null0", "once"),
         (nic("socket = \"/tmp/x\"\n"), 3, "`socket` has no meaning", "remove"),
+        (
+            format!("{UDP}interface = \"eth0\"\n"),
+            3,
+            "no meaning for a NIC with `driver = \"udp\"`",
+            "",
+        ),
+        (format!("{UDP}gateway = \"10.0.0.1\"\n"), 3, "`gateway` has no meaning", "remove"),
+        (format!("{UDP}{UDP}name = \"two\"\n"), 3, "at all addresses", "name the one address"),
+        (format!("{UDP}{ETHERNET}"), 3, "at all addresses", "name the one address"),
+        (nic(UDP), 3, "at all addresses", "name the one address"),
         (nic("mode = \"fast\"\n"), 3, "`mode` cannot be \"fast\"", "\"zero-copy\""),
         (nic("queues = 0\n"), 3, "`queues = 0` is out of range", "from 1 to 2"),
         (nic("cores = [9]\n"), 3, "core 9", "[0, 1]"),
@@ -194,6 +205,16 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         });
         assert!(found, "expected line {line}, {cause}, {remedy} for\n{text}\ngot\n{problems}");
     }
+}
+
+#[test]
+fn udp_needs_nothing_and_stands_beside_others_at_one_address() {
+    let alone = read(UDP).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(alone.nics, [Nic::new("udp", Driver::Udp, Vec::new())]);
+    let beside = format!("{MEMIF}{UDP}");
+    assert!(read(&beside).is_ok(), "{beside}");
+    let beside = format!("{ETHERNET}{UDP}addresses = [\"192.0.2.1/24\"]\nengines = 2\n");
+    assert_eq!(read(&beside).unwrap_or_else(|problems| panic!("{problems}")).nics[1].engines, 2);
 }
 
 #[test]

@@ -30,6 +30,8 @@ type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 pub(super) enum Who {
     /// A daemon whose NICs are shared memory only.
     Daemon,
+    /// A daemon that sends by UDP sockets, all of which are open.
+    DaemonOnSockets,
     /// A daemon with a kernel interface, or with DPDK, which may use one.
     DaemonOnInterface,
     /// The process that connects for a daemon.
@@ -86,6 +88,7 @@ fn telling(program: &BpfProgram) -> Vec<seccomp::Instruction> {
 fn allowed(who: Who) -> Result<Rules, String> {
     let own = match who {
         Who::Daemon => &[][..],
+        Who::DaemonOnSockets => ON_SOCKETS,
         Who::DaemonOnInterface => ON_INTERFACE,
         Who::Broker => BROKERS,
     };
@@ -205,6 +208,8 @@ const ALLOWED: &[Sysno] = &[
 
 /// Beside these, a daemon on a kernel interface claims the kernel's ports, and sends by AF_PACKET.
 const ON_INTERFACE: &[Sysno] = &[Sysno::bind, Sysno::sendmmsg];
+/// Beside these, a daemon on UDP sockets sends several messages at a time.
+const ON_SOCKETS: &[Sysno] = &[Sysno::sendmmsg];
 /// Beside these, a broker connects. Name services ask for who they talk to, and send in several
 /// ways. And it changes the mode of the control socket, as far as Landlock lets it.
 const BROKERS: &[Sysno] = &[
@@ -273,7 +278,7 @@ fn of_sockets(who: Who) -> Result<Rules, seccompiler::BackendError> {
         (Sysno::socketpair as i64, vec![of_type(UNIX, STREAM)?]),
     ]);
     match who {
-        Who::Daemon => {}
+        Who::Daemon | Who::DaemonOnSockets => {}
         Who::DaemonOnInterface => {
             rules.insert(Sysno::socket as i64, sockets_on_interface()?);
         }

@@ -26,6 +26,8 @@ pub(crate) struct NicSlot {
     pub(super) link: Option<Link>,
     /// Follows the kernel's interface, if the NIC is one.
     pub(super) following: Option<Following>,
+    /// Why there are no interfaces here, if so, and what to do about it.
+    pub(super) only_messages: Option<&'static str>,
     pub(super) vifs: Vifs,
 }
 
@@ -57,6 +59,7 @@ impl NicSlot {
             steering: kernel.steering,
             link: kernel.neighbours.map(Link::new),
             following: kernel.follower.map(Following::new),
+            only_messages: kernel.only_messages,
             vifs,
         }
     }

@@ -95,6 +95,7 @@ impl ControlPlane {
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
         let (engine, channel) = (attached.engine, attached.channel);
         let (user, app) = (session.peer.user, attached.app.clone());
+        self.nic_of(engine).may_have_vifs()?;
         let place = self.place_of_vif(engine);
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
@@ -306,6 +307,12 @@ impl ControlPlane {
 }
 
 impl NicSlot {
+    fn may_have_vifs(&self) -> Result<(), Refusal> {
+        let Some(why) = self.only_messages else { return Ok(()) };
+        let text = format!("NIC {} has no virtual interfaces: {why}", self.name);
+        Err(refusal(Code::Unsupported, text))
+    }
+
     /// What the policy has to know of this NIC.
     fn place(&self, host: Vec<IpAddr>, udp_port: u16) -> Place {
         let stations = self.vifs.table.values().filter_map(|vif| {

@@ -5,19 +5,20 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use clearway_engine::ip::{self, Route};
-use clearway_nic::interface::{Facts, TableRoute, Watch};
+use clearway_nic::interface::{Facts, HostWatch, TableRoute, Watch, Ways};
 use clearway_nic::{Capabilities, Error, MacAddress};
 use clearway_wire::{ethernet, vlan};
 
+use super::udp;
 use crate::config::{Driver, Nic};
 
 /// RFC 791, section 3.1: every host takes packets of that size.
 const MTU_BYTES_MIN: u16 = 576;
 
-/// Follows the interface of one NIC.
+/// Follows the interface of one NIC, or all of them for one that goes by whichever.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    watch: Watch,
+    watch: Watching,
     nic: Nic,
     mac: MacAddress,
     capabilities: Capabilities,
@@ -41,7 +42,21 @@ impl Follower {
         let network = network(nic, mac, &capabilities, of_kernel, facts);
         let nic = nic.clone();
         let is_running = facts.running;
+        let watch = Watching::Interface(watch);
         Ok(Self { watch, nic, mac, capabilities, of_kernel, network, is_running })
+    }
+
+    /// Follows all interfaces of a host, whose `ways` were read by `watch` just now.
+    pub(super) fn of_host(
+        watch: HostWatch,
+        nic: &Nic,
+        mac: MacAddress,
+        capabilities: Capabilities,
+        ways: &Ways,
+    ) -> Self {
+        let network = udp::network(nic, mac, &capabilities, ways);
+        let (watch, nic) = (Watching::Host(watch), nic.clone());
+        Self { watch, nic, mac, capabilities, of_kernel: true, network, is_running: true }
     }
 
     /// The network as it was found last.
@@ -59,19 +74,39 @@ impl Follower {
     pub(crate) fn is_there(&self) -> bool {
         match &self.nic.driver {
             Driver::Interface(interface) => Facts::of(&interface.name).is_ok(),
-            Driver::Memif(_) | Driver::Dpdk(_) => false,
+            Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => false,
         }
     }
 
     /// Takes the kernel's news. True if it is worth reading everything again.
     pub(crate) fn has_changed(&mut self) -> Result<bool, Error> {
-        self.watch.has_changed()
+        match &mut self.watch {
+            Watching::Interface(watch) => watch.has_changed(),
+            Watching::Host(watch) => watch.has_changed(),
+        }
     }
 
     /// Reads everything again.
     pub(crate) fn read(&mut self) -> Result<Change, Error> {
-        let facts = self.watch.facts()?;
-        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, &facts);
+        match &mut self.watch {
+            Watching::Interface(watch) => {
+                let facts = watch.facts()?;
+                Ok(self.take_facts(&facts))
+            }
+            Watching::Host(watch) => {
+                // A host is always there: what cannot be read now stays as it is until it changes.
+                let ways = watch.ways().inspect_err(|error| tracing::warn!(%error));
+                let network = |ways| udp::network(&self.nic, self.mac, &self.capabilities, &ways);
+                let network = ways.map_or_else(|_| self.network.clone(), network);
+                let is_other = network != self.network;
+                self.network = network;
+                Ok(Change { is_other, carrier: None })
+            }
+        }
+    }
+
+    fn take_facts(&mut self, facts: &Facts) -> Change {
+        let network = network(&self.nic, self.mac, &self.capabilities, self.of_kernel, facts);
         if let Some(wanted) = self.nic.mtu_bytes
             && network.mtu < wanted
             && network.mtu != self.network.mtu
@@ -86,8 +121,15 @@ impl Follower {
         let is_other = network != self.network;
         let was_running = std::mem::replace(&mut self.is_running, facts.running);
         self.network = network;
-        Ok(Change { is_other, carrier: (was_running != facts.running).then_some(facts.running) })
+        Change { is_other, carrier: (was_running != facts.running).then_some(facts.running) }
     }
+}
+
+/// What is watched.
+#[derive(Debug)]
+enum Watching {
+    Interface(Watch),
+    Host(HostWatch),
 }
 
 /// What has changed.
@@ -102,7 +144,10 @@ pub(crate) struct Change {
 impl AsFd for Follower {
     /// Readable when the kernel has news.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.watch.as_fd()
+        match &self.watch {
+            Watching::Interface(watch) => watch.as_fd(),
+            Watching::Host(watch) => watch.as_fd(),
+        }
     }
 }
 
@@ -174,7 +219,7 @@ fn addresses(nic: &Nic, of_kernel: bool, facts: &Facts) -> Vec<(IpAddr, u8)> {
     of_facts.filter(|(address, _)| is_wanted(*address)).collect()
 }
 
-fn route(route: &TableRoute) -> Route {
+pub(super) fn route(route: &TableRoute) -> Route {
     let TableRoute { to, prefix_bits, via, metric, mtu, source } = *route;
     let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
     Route { to, prefix_bits, via, metric, mtu, source }

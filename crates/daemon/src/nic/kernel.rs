@@ -28,7 +28,8 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
         steering.register_udp_port(Some(address), udp_port)?;
     }
     let neighbours = interface.kernel_shares.then(|| Neighbours::open(&kernel.name)).transpose()?;
-    let kernel = KernelSide { steering: Some(steering), neighbours, follower: Some(follower) };
+    let (steering, follower) = (Some(steering), Some(follower));
+    let kernel = KernelSide { steering, neighbours, follower, only_messages: None };
     Ok(OpenNic { queues, copies, interface, kernel })
 }
 
