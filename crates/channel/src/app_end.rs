@@ -29,8 +29,10 @@ pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
-/// Releases are held back until they fill an entry or add up to this share of the receive pool.
-const RELEASE_SHARE: u32 = 16;
+/// Releases are held back until they fill an entry or add up to this share of the receive pool: a
+/// quarter of what an engine lets a peer send beyond what was released. Held back for longer, they
+/// would keep the peer from sending the next message, for which the app waits.
+const RELEASE_SHARE: u32 = 64;
 
 /// The app's end of a channel. For one thread at a time: it can be moved to another thread, not
 /// shared.

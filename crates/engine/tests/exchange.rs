@@ -4,7 +4,7 @@ mod world;
 
 use std::net::SocketAddr;
 
-use clearway_channel::{Code, Command, Violation};
+use clearway_channel::{Code, Command, ReleaseList, Sizes, Violation};
 use clearway_engine::{Event, Request};
 use clearway_nic::fabric::Faults;
 use world::{SIZES, World, address};
@@ -159,6 +159,58 @@ fn an_app_that_does_not_read_stops_only_its_own_senders() {
             client.poll();
             read == 300
         });
+    }
+}
+
+/// What an app has read is told in time for the next message, and not when its sender has had to
+/// stop.
+#[test]
+fn large_messages_follow_each_other_without_a_rest() {
+    let mut world = World::new(8, Faults::default());
+    let sizes = Sizes { receive_pool_bytes: 4 << 20, ..SIZES };
+    let (mut client, mut server) = (world.attach(0, sizes), world.attach(1, sizes));
+    world.listen(&server, 7000).expect("free");
+    let (connection, _) = world.connect(&mut client, &mut server, 7000);
+    for number in 0..200 {
+        assert!(client.send(connection, &[1; 32 << 10]));
+        let has_come = (0..500).any(|_| {
+            world.turn();
+            client.poll();
+            server.poll();
+            !server.received.is_empty()
+        });
+        assert!(has_come, "message {number} takes more than 500 microseconds");
+        let message = server.received.pop_front().expect("just seen");
+        server.end.release(message.buffer, message.length);
+        server.end.flush();
+    }
+}
+
+/// The peers of messages that are released together each hear of their own.
+#[test]
+fn what_several_connections_brought_can_be_released_together() {
+    for server_host in [1, 0] {
+        let mut world = World::new(7, Faults::default());
+        let (mut client, mut server) = (world.attach(0, SIZES), world.attach(server_host, SIZES));
+        world.listen(&server, 7000).expect("free");
+        let (first, _) = world.connect(&mut client, &mut server, 7000);
+        let (second, _) = world.connect(&mut client, &mut server, 7000);
+        // Several windows of each in all.
+        for _ in 0..20 {
+            for connection in [first, second].repeat(7) {
+                assert!(client.send(connection, &[1; 20_000]));
+            }
+            world.turn_until(|_| {
+                client.poll();
+                server.poll();
+                server.received.len() == 14
+            });
+            let mut messages: Vec<_> = server.received.drain(..).collect();
+            messages.sort_by_key(|message| message.connection);
+            let mut buffers = ReleaseList::default();
+            messages.iter().for_each(|message| _ = buffers.push(message.buffer));
+            server.submit(&Command::Release { buffers });
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
 /// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
 /// many connections can be unread at once before memory runs short, rounding to powers of two
-/// included.
+/// included. Apps hold back the news of what they have released until it is a quarter of that.
 const WINDOW_PARTS: u64 = 16;
 /// More than this no path needs: it is the bandwidth-delay product of 10 Gbit/s over 20 ms, and
 /// some. An app with a smaller pool, and so a smaller window, gets no more than that per round
