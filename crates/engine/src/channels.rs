@@ -208,6 +208,16 @@ impl App for Channels {
     }
 
     #[inline]
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
+        let is_received = match self.channel(owner.channel) {
+            Some(channel) => channel.receive(owner.connection, bytes),
+            None => false,
+        };
+        self.counters.messages_delivered += u64::from(is_received);
+        is_received
+    }
+
+    #[inline]
     fn deliver(&mut self, owner: Owner, buffer: Buffer) {
         self.counters.messages_delivered += 1;
         if let Some(channel) = self.channel(owner.channel) {

@@ -60,7 +60,9 @@ impl Acks {
     ) {
         let next = self.received.last().map_or(0, |last| last.end);
         self.received.insert(number..number + 1);
-        self.forget_old();
+        if self.received.len() > 1 {
+            self.forget_old();
+        }
         if number >= next {
             self.largest_at = arrived;
         }
@@ -78,10 +80,8 @@ impl Acks {
         self.due = self.due.min(due);
     }
 
+    #[cold]
     fn forget_old(&mut self) {
-        if self.received.len() == 1 {
-            return;
-        }
         let newest = self.received.last().map_or(0, |last| last.end);
         self.floor = self.floor.max(newest.saturating_sub(REORDERING_MAX));
         if self.received.len() > RANGES_MAX

@@ -93,6 +93,15 @@ pub trait App {
     /// there is no room now.
     fn allocate(&mut self, owner: Owner, length: u32) -> Option<Buffer>;
 
+    /// A whole message has come whose turn it is: [`App::allocate`], [`App::write`] and
+    /// [`App::deliver`] in one. False if there is no room now.
+    fn receive(&mut self, owner: Owner, bytes: &[u8]) -> bool {
+        let Some(buffer) = self.allocate(owner, bytes.len() as u32) else { return false };
+        self.write(owner, buffer, 0, bytes);
+        self.deliver(owner, buffer);
+        true
+    }
+
     /// A buffer for a message that is not complete yet, or whose turn has not come. The peer
     /// decides how long that takes, so it is to get no more than its share: see
     /// [`crate::Unfinished`]. [`App::finish`] or [`App::discard`] follows, with the same `order`.

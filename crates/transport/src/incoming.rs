@@ -124,6 +124,7 @@ impl Incoming {
     }
 
     /// Takes a whole message.
+    #[inline]
     pub(crate) fn message(
         &mut self,
         app: &mut impl App,
@@ -138,12 +139,12 @@ impl Incoming {
         // The usual case: the one that is due, in one piece.
         let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
         self.check_limit(positions)?;
-        let buffer = app.allocate(owner, bytes.len() as u32);
-        let buffer = self.expect_buffer(buffer)?;
-        app.write(owner, buffer, 0, bytes);
+        if !app.receive(owner, bytes) {
+            self.starved = true;
+            return Err(Refused::NoBuffer);
+        }
         self.received += positions;
         self.next += 1;
-        app.deliver(owner, buffer);
         if !self.partial.is_empty() {
             self.deliver_ready(app, owner);
         }

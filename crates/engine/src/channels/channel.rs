@@ -183,6 +183,15 @@ impl Channel {
         self.messages_sent += 1;
     }
 
+    /// Gives the app a whole message that is due. False if there is no room for it now.
+    #[inline]
+    pub(crate) fn receive(&mut self, slot: u32, bytes: &[u8]) -> bool {
+        let Some(buffer) = self.allocate(slot, bytes.len() as u32) else { return false };
+        self.end.write(super::to_channel(buffer), 0, bytes);
+        self.deliver(slot, buffer);
+        true
+    }
+
     /// Counts messages out that are finished. The app is told with the next message that it
     /// receives, or by [`Channel::tell_sent`].
     pub(crate) fn finished(&mut self, slot: u32, messages: u32) {
@@ -222,6 +231,7 @@ impl Channel {
     }
 
     /// Gives the app a message in `buffer`.
+    #[inline]
     pub(crate) fn deliver(&mut self, slot: u32, buffer: Buffer) {
         let id = self.id(slot);
         let Some(connection) = self.connections.at(slot) else {
@@ -253,6 +263,7 @@ impl Channel {
     }
 
     /// Tells the app something, now or as soon as its ring has room.
+    #[inline]
     pub(crate) fn tell(&mut self, completion: Completion) {
         if self.pending.is_empty() && self.end.completion_room() > 0 {
             self.put(&completion);
@@ -261,6 +272,7 @@ impl Channel {
         }
     }
 
+    #[inline]
     fn put(&mut self, completion: &Completion) {
         if let Completion::Received { buffer, .. } | Completion::Frames { buffer, .. } = completion
         {

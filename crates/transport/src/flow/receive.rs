@@ -2,7 +2,7 @@
 
 use clearway_base::Time;
 use clearway_congestion::{AckSample, CongestionControl};
-use clearway_wire::clearway::{Ack, Frame, Header, Packet};
+use clearway_wire::clearway::{Ack, Frame, Frames, Header, Packet};
 use clearway_wire::{Ecn, Malformed};
 
 use super::{Flow, Outcome, State};
@@ -37,6 +37,15 @@ pub(crate) enum Dropped {
     Early,
 }
 
+impl From<Refused> for Dropped {
+    fn from(refused: Refused) -> Self {
+        match refused {
+            Refused::NoBuffer => Self::NoBuffer,
+            Refused::Violation => Self::Violation,
+        }
+    }
+}
+
 impl Flow {
     /// Takes a data packet.
     pub(crate) fn handle_data(
@@ -60,20 +69,26 @@ impl Flow {
             return Err(Dropped::Duplicate);
         }
         // Nothing of a packet counts unless all of it can be read.
-        packet.frames().check().map_err(Dropped::Malformed)?;
+        let mut frames = packet.frames();
+        let ack = frames.leading_ack().map_err(Dropped::Malformed)?;
+        frames.check().map_err(Dropped::Malformed)?;
         self.touch(now, config);
         self.gap_ns = reception.gap_ns;
         let mut eliciting = false;
-        let mut outcome = Outcome::Continue;
-        let mut frames = packet.frames();
-        while let Some(Ok(frame)) = frames.next() {
+        let mut outcome = match &ack {
+            Some(ack) => self.handle_ack(now, config, reception, ack, app)?,
+            None => Outcome::Continue,
+        };
+        loop {
+            if matches!(self.state, State::Open) {
+                eliciting |= self.take_messages(&mut frames, app)?;
+            }
+            let Some(Ok(frame)) = frames.next() else { break };
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
-            match self.handle_frame(now, config, reception, &frame, app) {
-                Ok(Outcome::Continue) => {}
-                Ok(ended) => outcome = ended,
-                Err(Refused::NoBuffer) => return Err(Dropped::NoBuffer),
-                Err(Refused::Violation) => return Err(Dropped::Violation),
+            match self.handle_frame(now, config, reception, &frame, app)? {
+                Outcome::Continue => {}
+                ended => outcome = ended,
             }
         }
         let is_marked = self.marking.on_received(reception.ecn);
@@ -92,6 +107,25 @@ impl Flow {
         Ok(outcome)
     }
 
+    /// Takes the whole messages that stand next in a packet. True if there was one.
+    #[inline]
+    fn take_messages(
+        &mut self,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+    ) -> Result<bool, Dropped> {
+        let mut any = false;
+        while let Some(message) = frames.next_message() {
+            check_stream(message.stream)?;
+            self.incoming.message(app, self.owner, message.sequence, message.bytes)?;
+            any = true;
+        }
+        if any {
+            self.limit_due |= self.incoming.limit_is_worth_telling();
+        }
+        Ok(any)
+    }
+
     fn handle_frame(
         &mut self,
         now: Time,
@@ -102,11 +136,6 @@ impl Flow {
     ) -> Result<Outcome, Refused> {
         let receives = matches!(self.state, State::Open);
         match frame {
-            Frame::Message(message) if receives => {
-                check_stream(message.stream)?;
-                self.incoming.message(app, self.owner, message.sequence, message.bytes)?;
-                self.limit_due |= self.incoming.limit_is_worth_telling();
-            }
             Frame::Fragment(f) if receives => {
                 check_stream(f.stream)?;
                 self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;

@@ -378,6 +378,22 @@ fn a_packet_of_which_a_part_cannot_be_read_is_dropped_whole() {
 }
 
 #[test]
+fn messages_are_taken_wherever_they_stand_in_a_packet() {
+    let mut scene = Scene::new(1 << 20);
+    let packet = scene.hostile.packet(|frames| {
+        let mut at = 0;
+        for sequence in 0..3 {
+            at += clearway::emit_padding(&mut frames[at..at + 3]);
+            at += clearway::emit_message(&mut frames[at..], 0, sequence, 1) + 1;
+            at += clearway::emit_ping(&mut frames[at..]);
+        }
+        at
+    });
+    scene.attack(&packet);
+    assert_eq!(scene.server.app.delivered.len(), 3, "what is acknowledged is delivered");
+}
+
+#[test]
 fn the_last_packet_number_that_there_is_ends_the_flow() {
     let mut scene = Scene::new(1 << 20);
     let packet = scene.hostile.packet_numbered(u64::MAX, clearway::emit_ping);

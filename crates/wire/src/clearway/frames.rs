@@ -94,6 +94,38 @@ impl<'a> Frames<'a> {
         Self { rest: body, has_ack: false }
     }
 
+    /// The acknowledgement that packets begin with, if they have one; no other may follow.
+    #[inline]
+    pub fn leading_ack(&mut self) -> Result<Option<Ack<'a>>, Malformed> {
+        if self.rest.first() != Some(&frame_type::ACK) || self.has_ack {
+            return Ok(None);
+        }
+        let (ack, rest) = Ack::split(self.rest)?;
+        (self.rest, self.has_ack) = (rest, true);
+        Ok(Some(ack))
+    }
+
+    /// The next frame if it is a whole message, as most are: a short way around the iterator,
+    /// which has all others.
+    #[inline]
+    pub fn next_message(&mut self) -> Option<Message<'a>> {
+        self.skip_padding();
+        if *self.rest.first()? != frame_type::MESSAGE {
+            return None;
+        }
+        let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
+        let (bytes, rest) = split_payload(rest, u32_at(head, 8)).ok()?;
+        self.rest = rest;
+        Some(Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+    }
+
+    #[inline]
+    fn skip_padding(&mut self) {
+        while let [frame_type::PADDING, rest @ ..] = self.rest {
+            self.rest = rest;
+        }
+    }
+
     /// Says whether all frames can be read, and if not, why. Cheaper than reading them.
     #[inline]
     pub fn check(&self) -> Result<(), Malformed> {
@@ -121,9 +153,7 @@ impl<'a> Iterator for Frames<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        while let [frame_type::PADDING, rest @ ..] = self.rest {
-            self.rest = rest;
-        }
+        self.skip_padding();
         let octet = *self.rest.first()?;
         let (frame, rest) = match split_frame(octet, self.rest) {
             _ if self.has_ack && octet == frame_type::ACK => (Err(Malformed::SecondAck), &[][..]),

@@ -379,6 +379,20 @@ fn crc_is_the_one_of_iscsi() {
     assert_eq!(Packet::new(&bytes).unwrap().crc(), 0x8a91_36aa);
 }
 
+/// Reads frames by the short ways where there are some.
+fn read_shortly(mut frames: Frames<'_>) -> Vec<Result<Frame<'_>, Malformed>> {
+    let mut read = match frames.leading_ack() {
+        Ok(ack) => Vec::from_iter(ack.map(|ack| Ok(Frame::Ack(ack)))),
+        Err(reason) => return vec![Err(reason)],
+    };
+    loop {
+        let messages = core::iter::from_fn(|| frames.next_message());
+        read.extend(messages.map(|message| Ok(Frame::Message(message))));
+        let Some(frame) = frames.next() else { return read };
+        read.push(frame);
+    }
+}
+
 #[test]
 fn checking_frames_says_the_same_as_reading_them() {
     let mut random = clearway_base::Random::new(1);
@@ -404,6 +418,7 @@ fn checking_frames_says_the_same_as_reading_them() {
         let frames = Frames::new(&body[..40]);
         let read = frames.clone().find_map(Result::err);
         assert_eq!(frames.check().err(), read, "{body:?}");
+        assert_eq!(read_shortly(frames.clone()), frames.collect::<Vec<_>>(), "{body:?}");
         *if read.is_none() { &mut good } else { &mut bad } += 1;
     }
     assert!(good > 100 && bad > 100, "{good} good, {bad} bad");
