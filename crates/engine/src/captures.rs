@@ -167,6 +167,9 @@ impl Captures {
     /// Hands over what was gathered.
     #[inline]
     pub(crate) fn end_turn(&mut self, channels: &mut Channels) {
+        if !self.any() {
+            return;
+        }
         for capture in self.captures.iter_mut().filter(|capture| capture.gathering.has_some()) {
             if let Some(app) = channels.channel(capture.channel) {
                 capture.gathering.end_turn(app, capture.id);

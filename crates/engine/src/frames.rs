@@ -197,7 +197,14 @@ impl Frames {
     }
 
     /// Hands over what was gathered, and tells apps what has become of what they sent.
+    #[inline]
     pub(crate) fn end_turn(&mut self, channels: &mut Channels) {
+        if !self.touched.is_empty() {
+            self.end_turn_of_touched(channels);
+        }
+    }
+
+    fn end_turn_of_touched(&mut self, channels: &mut Channels) {
         for index in (0..self.touched.len()).rev() {
             let key = self.touched[index];
             let (Some(vif), Some(app)) = (

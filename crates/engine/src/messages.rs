@@ -127,6 +127,12 @@ impl Messages {
         self.scratch.resize(self.scratch.len().max(frame_bytes), 0);
     }
 
+    /// False if [`Messages::fetch`] has nothing to do: the state of few flows is at hand anyway.
+    #[inline]
+    pub(crate) fn fetches(&self) -> bool {
+        self.endpoint.has_many_flows()
+    }
+
     /// With many flows, the time that a packet takes is that of fetching its flow's state from
     /// memory. A burst fetches the flows of all its packets at once, before the first is handled.
     #[inline]

@@ -264,8 +264,17 @@ impl Endpoint {
     #[inline]
     #[must_use]
     pub fn state(&self, key: FlowKey) -> Option<&(impl Sized + use<>)> {
-        let slots = Some(&self.slots).filter(|slots| slots.len() > FLOWS_AT_HAND);
-        slots?.get(key.slot())?.flow.as_deref()
+        if !self.has_many_flows() {
+            return None;
+        }
+        self.slots.get(key.slot())?.flow.as_deref()
+    }
+
+    /// False if all flows are at hand: [`Endpoint::state`] has none.
+    #[inline]
+    #[must_use]
+    pub fn has_many_flows(&self) -> bool {
+        self.slots.len() > FLOWS_AT_HAND
     }
 
     /// Whose flow a datagram of a peer is for, if what it says is true.

@@ -26,6 +26,9 @@ impl<X: Component<Owner = ()>> Core<X> {
         if self.frames.checks == Checks::Off {
             return self.receive_unchecked(now, frames);
         }
+        if let [frame] = *frames {
+            return self.receive_one(now, frame, via);
+        }
         let mut all = core::mem::take(&mut self.digests);
         let digests = &mut all[..frames.len()];
         for (digest, frame) in digests.iter_mut().zip(frames) {
@@ -34,7 +37,9 @@ impl<X: Component<Owner = ()>> Core<X> {
         let mut owners = [None; BURST_FRAMES];
         let owners = &mut owners[..frames.len()];
         self.common.switch.find(digests, owners);
-        self.fetch(frames, digests, owners);
+        if self.messages.fetches() {
+            self.fetch(frames, digests, owners);
+        }
         if self.common.has_onlookers() {
             self.receive_watched(now, frames, digests, owners, via);
         } else {
@@ -43,8 +48,24 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.digests = all;
     }
 
-    /// Has what the burst's packets of messages need fetched from memory.
+    /// The same for a frame that has come alone: without the books of a burst.
     #[inline]
+    fn receive_one(&mut self, now: Time, frame: &[u8], via: Via) {
+        let mut digest = Digest::default();
+        digest.become_of(frame);
+        let owner = self.common.switch.owner(&digest);
+        if self.messages.fetches() {
+            self.fetch(&[frame], &[digest], &[owner]);
+        }
+        if self.common.has_onlookers() {
+            self.receive_watched(now, &[frame], &[digest], &[owner], via);
+        } else {
+            self.hand_over(now, owner, &[frame], via);
+        }
+    }
+
+    /// Has what the burst's packets of messages need fetched from memory.
+    #[inline(never)]
     fn fetch(&self, frames: &[&[u8]], digests: &[Digest], owners: &[Option<Port>]) {
         let messages = Some(Port::Service(Service::Messages));
         let all = frames.iter().zip(digests).zip(owners);

@@ -155,6 +155,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     /// Tells of apps that broke the contract, once each; the control plane then removes them.
     pub(super) fn report_violations(&mut self) {
+        if self.core.common.channels.violations.is_empty() {
+            return;
+        }
         for (channel, violation) in self.core.common.channels.violations.drain(..) {
             self.mailbox.tell(Event::Violation { channel, violation });
         }
@@ -168,13 +171,20 @@ impl<X: Component<Owner = ()>> Engine<X> {
         while let Some(conflict) = host.own_mut().poll_conflict() {
             self.mailbox.tell(Event::AddressConflict(conflict));
         }
-        for (id, rtt_ns) in self.core.common.channels.pongs.drain(..) {
-            self.mailbox.tell(Event::Pong { id, result: Ok(rtt_ns) });
+        let (pongs, failed) =
+            (&mut self.core.common.channels.pongs, &mut self.core.messages.failed_pings);
+        // Two tests are cheaper than to drain what is empty, and nearly always is.
+        if !pongs.is_empty() || !failed.is_empty() {
+            for (id, rtt_ns) in pongs.drain(..) {
+                self.mailbox.tell(Event::Pong { id, result: Ok(rtt_ns) });
+            }
+            for (id, code) in failed.drain(..) {
+                self.mailbox.tell(Event::Pong { id, result: Err(code) });
+            }
         }
-        for (id, code) in self.core.messages.failed_pings.drain(..) {
-            self.mailbox.tell(Event::Pong { id, result: Err(code) });
+        if self.mailbox.has_waiting() {
+            self.mailbox.flush();
         }
-        self.mailbox.flush();
     }
 }
 

@@ -103,10 +103,10 @@ impl Switch {
     }
 
     /// The owner of one packet.
+    #[inline]
     pub(crate) fn owner(&mut self, digest: &Digest) -> Option<Port> {
-        let mut owner = [None];
-        self.find(core::slice::from_ref(digest), &mut owner);
-        owner[0]
+        let entry = self.directory.common_receiver(core::slice::from_ref(digest));
+        entry.flatten().and_then(|entry| self.port(entry))
     }
 
     /// Where a packet of this host may go, by its Ethernet address.
