@@ -188,7 +188,7 @@ fuzz_target!(|input: &[u8]| {
         {
             server.app.release(buffer);
             if let Some(key) = server.app.accepted {
-                server.endpoint.release(now, key, buffer.length);
+                server.endpoint.release(now, key, 1, u64::from(buffer.length));
             }
         }
         if control & 4 != 0 {

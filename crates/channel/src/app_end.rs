@@ -21,7 +21,7 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, LAYOUT, Pool, Sizes, barrier, closing};
+use crate::{Command, Completion, LAYOUT, Pool, Received, Sizes, barrier, closing};
 
 mod buffers;
 mod releases;
@@ -168,6 +168,18 @@ impl AppEnd {
         // A head that makes no sense counts as full: no progress, but no harm either.
         let _ = self.commands.refresh();
         if self.commands.room_known() == 0 { Err(Full) } else { Ok(()) }
+    }
+
+    /// What the daemon says next if that is a message, as it mostly is: a short way around
+    /// [`next_completion`](Self::next_completion), which has all else.
+    #[inline]
+    pub fn next_received(&mut self) -> Option<Received> {
+        let (upper, entry) = self.completions.peek().ok()??;
+        let received = Completion::decode_received(upper, entry, self.receive.bytes.length())?;
+        prefetch(self.completions.entry_ahead(1));
+        self.receive.bytes.prefetch(received.offset);
+        self.completions.advance();
+        Some(received)
     }
 
     /// What the daemon says next.

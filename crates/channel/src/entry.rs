@@ -157,6 +157,32 @@ pub enum Completion {
     },
 }
 
+/// A message that an app sends on the first stream: what most commands are, see [`Command::Send`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// The connection.
+    pub connection: u64,
+    /// Where the message starts in the transmit pool.
+    pub offset: u32,
+    /// Bytes of the message.
+    pub length: u32,
+}
+
+/// A message that has arrived: what most completions are, see [`Completion::Received`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The connection.
+    pub connection: u64,
+    /// Where the message starts in the receive pool.
+    pub offset: u32,
+    /// Bytes of the message.
+    pub length: u32,
+    /// The buffer to release when the message has been read.
+    pub buffer: u32,
+    /// Finished sends so far.
+    pub sent: u32,
+}
+
 /// Up to fourteen ids of receive buffers: what one entry carries.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReleaseList {
@@ -231,6 +257,23 @@ impl Command {
                 upper(command::SEND_FRAMES, 0, *count)
             }
         }
+    }
+
+    /// Reads an entry that an app wrote if it is a valid `Send` on the first stream. Whatever else
+    /// it is, [`Command::decode`] finds out.
+    #[inline]
+    pub(crate) fn decode_send(
+        upper: u32,
+        entry: &Entry,
+        transmit_pool_bytes: u32,
+    ) -> Option<Submitted> {
+        let (opcode, _, stream) = split_upper(upper);
+        if opcode != command::SEND || stream != 0 {
+            return None;
+        }
+        let (offset, length) = split(entry[2].load(Relaxed));
+        check_send(offset, length, transmit_pool_bytes).ok()?;
+        Some(Submitted { connection: entry[1].load(Relaxed), offset, length })
     }
 
     /// Reads an entry that an app wrote: any bits at all. Extents are bounded to the transmit pool.
@@ -366,6 +409,24 @@ impl Completion {
                 upper(completion::VIF_CLOSED, 0, 0)
             }
         }
+    }
+
+    /// Reads an entry that the daemon wrote if it is a valid `Received`. Whatever else it is,
+    /// [`Completion::decode`] finds out.
+    #[inline]
+    pub(crate) fn decode_received(
+        upper: u32,
+        entry: &Entry,
+        receive_pool_bytes: u32,
+    ) -> Option<Received> {
+        if split_upper(upper).0 != completion::RECEIVED {
+            return None;
+        }
+        let (offset, length) = split(entry[2].load(Relaxed));
+        let (buffer, sent) = split(entry[3].load(Relaxed));
+        let connection = entry[1].load(Relaxed);
+        let received = Received { connection, offset, length, buffer, sent };
+        fits(offset, length, receive_pool_bytes).then_some(received)
     }
 
     /// Reads an entry that the daemon wrote; `None` if it makes no sense.

@@ -65,7 +65,7 @@ pub use daemon_end::{
     Buffer, BufferState, BurstBuffer, Counters, DaemonEnd, DaemonEndState, Handover, Released,
     Remains,
 };
-pub use entry::{Command, Completion, ReleaseList, canonical};
+pub use entry::{Command, Completion, Received, ReleaseList, Submitted, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_channel::{Command, Completion, FrameRefusal};
+use clearway_channel::{Command, Completion, FrameRefusal, Received};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
@@ -107,13 +107,33 @@ impl Channel {
         if let Some(arrival) = self.inbox.pop_front() {
             return message_of(arrival);
         }
-        while let Some(arrival) = self.next_arrival()? {
-            match arrival {
-                Arrival::Message(_) | Arrival::Closed { .. } => return message_of(arrival),
-                other => self.queue(other),
+        loop {
+            if let Some(message) = self.next_received() {
+                return Ok(Some(message));
+            }
+            match self.next_in_ring()? {
+                Some(arrival @ (Arrival::Message(_) | Arrival::Closed { .. })) => {
+                    return message_of(arrival);
+                }
+                Some(other) => self.queue(other),
+                None if self.host.turn() => {}
+                None => return self.nothing_new(),
             }
         }
-        Ok(None)
+    }
+
+    /// The next message in the ring, if nothing else comes before it.
+    #[inline]
+    fn next_received(&mut self) -> Option<RawMessage> {
+        while let Some(received) = self.end.next_received() {
+            let Received { connection, offset, length, buffer, sent } = received;
+            let connection = ConnectionId::from_u64(connection);
+            if self.finish_sends(connection, sent) {
+                return Some(RawMessage { connection, offset, length, buffer });
+            }
+            self.end.release(buffer, length);
+        }
+        None
     }
 
     fn next_message_of(&mut self, wanted: ConnectionId) -> Result<Option<RawMessage>, Error> {
@@ -174,15 +194,28 @@ impl Channel {
     #[inline]
     pub(crate) fn next_arrival(&mut self) -> Result<Option<Arrival>, Error> {
         loop {
-            while let Some(completion) = self.end.next_completion()? {
-                if let Some(arrival) = self.handle(completion) {
-                    return Ok(Some(arrival));
-                }
+            if let Some(arrival) = self.next_in_ring()? {
+                return Ok(Some(arrival));
             }
             if !self.host.turn() {
-                break;
+                return self.nothing_new();
             }
         }
+    }
+
+    /// The same without a turn of an embedded engine.
+    fn next_in_ring(&mut self) -> Result<Option<Arrival>, Error> {
+        while let Some(completion) = self.end.next_completion()? {
+            if let Some(arrival) = self.handle(completion) {
+                return Ok(Some(arrival));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The ring is empty: an error if it will stay so.
+    #[inline]
+    fn nothing_new<T>(&mut self) -> Result<Option<T>, Error> {
         if self.gone.is_some() || self.end.is_closed() {
             return Err(self.gone_error());
         }

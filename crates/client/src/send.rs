@@ -106,21 +106,44 @@ impl Channel {
         Ok(put)
     }
 
-    /// Gives the daemon a message, if there is room, and does not wake it.
+    /// Gives the daemon a message, if there is room, and does not wake it. The connection is looked
+    /// up once, after there is memory for the message.
     #[inline]
     fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
         let length = self.check_length(message.len())?;
+        let extent = match self.allocate(length) {
+            Some(extent) if self.gone.is_none() => extent,
+            found => return self.put_with_effort(connection, message, found),
+        };
+        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        if !self.put_extent(connection, extent, length) {
+            self.check_open(connection)?;
+        }
+        Ok(Some(()))
+    }
+
+    /// The same after something was in the way; what was `found` nevertheless is given back.
+    #[cold]
+    fn put_with_effort(
+        &mut self,
+        connection: ConnectionId,
+        message: &[u8],
+        found: Option<Extent>,
+    ) -> Result<Option<()>, Error> {
+        found.into_iter().for_each(|extent| self.end.free(extent));
+        let length = self.check_length(message.len())?;
         self.check_open(connection)?;
-        let extent =
-            self.with_room(
-                |channel| {
-                    if channel.may_send() { channel.end.allocate(length) } else { None }
-                },
-            )?;
+        let extent = self.with_room(|channel| channel.allocate(length))?;
         let Some(extent) = extent else { return Ok(None) };
         self.end.transmit_bytes(&extent).copy_from_slice(message);
         self.put_extent(connection, extent, length);
         Ok(Some(()))
+    }
+
+    /// Memory for a message that may be sent now.
+    #[inline]
+    fn allocate(&mut self, length: u32) -> Option<Extent> {
+        if self.may_send() { self.end.allocate(length) } else { None }
     }
 
     fn put_buffer(&mut self, connection: ConnectionId, buffer: SendBuffer) {
@@ -129,19 +152,21 @@ impl Channel {
         self.tell();
     }
 
-    /// There is room, and the connection was open when last looked at.
+    /// There is room. False if the connection is not open: it may have been when last looked at,
+    /// and making room has brought the news that it has ended; then the message is lost like any
+    /// other that was on its way.
     #[inline]
-    fn put_extent(&mut self, connection: ConnectionId, extent: Extent, length: u32) {
-        // Making room may have brought the news that the connection has ended; then the message is
-        // lost like any other that was on its way.
+    fn put_extent(&mut self, connection: ConnectionId, extent: Extent, length: u32) -> bool {
         let Some(found) = self.connections.find_open(connection) else {
-            return self.end.free(extent);
+            self.end.free(extent);
+            return false;
         };
         let (connection, offset) = (connection.as_u64(), extent.offset());
         found.outstanding.push_back(extent);
         self.sends_outstanding += 1;
         let command = Command::Send { connection, stream: 0, offset, length };
         self.end.submit(&command).expect("the caller has made room");
+        true
     }
 
     /// Tries something; if there is no room for it, takes what the daemon has to say, which may

@@ -84,10 +84,7 @@ impl Channels {
     }
 
     fn local(&mut self, owner: Owner) -> Option<&mut Local> {
-        match &mut self.connection(owner)?.link {
-            Link::Local(local) => Some(local),
-            Link::Flow(_) | Link::Resolving => None,
-        }
+        self.channel(owner.channel)?.local(owner.connection)
     }
 
     /// Sends a message, or keeps it until the peer has room.
@@ -106,16 +103,13 @@ impl Channels {
         let positions = MESSAGE_OVERHEAD + u64::from(length);
         let receiver = self.channel(to.channel).ok_or(Blocked::Window)?;
         let window = receiver.window();
-        let Some(Link::Local(local)) = receiver.connection(to.connection).map(|c| &mut c.link)
-        else {
-            return Err(Blocked::Window);
-        };
+        let local = receiver.local(to.connection).ok_or(Blocked::Window)?;
         // One message always fits, however large.
         if local.held > 0 && local.held + positions > window {
             return Err(Blocked::Window);
         }
         let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
-        if let Some(local) = self.local(to) {
+        if let Some(local) = receiver.local(to.connection) {
             local.held += positions;
         }
         if from.channel == to.channel {
@@ -136,10 +130,12 @@ impl Channels {
         Ok(())
     }
 
-    /// The app has released a message of `length` bytes: what waited for that may have room.
-    pub(crate) fn release_local(&mut self, owner: Owner, length: u32) {
+    /// The app has released so many messages, of so many bytes in all: what waited for that may
+    /// have room.
+    pub(crate) fn release_local(&mut self, owner: Owner, messages: u32, bytes: u64) {
         let Some(local) = self.local(owner) else { return };
-        local.held = local.held.saturating_sub(MESSAGE_OVERHEAD + u64::from(length));
+        let positions = u64::from(messages) * MESSAGE_OVERHEAD + bytes;
+        local.held = local.held.saturating_sub(positions);
         let sender = local.peer;
         let is_ready = self.local(sender).is_some_and(|local| !local.waiting.is_empty());
         if is_ready && let Some(receiver) = self.channel(owner.channel) {

@@ -124,7 +124,7 @@ impl Host {
         let mut taken = 0;
         while let Some((owner, buffer)) = self.app.delivered.pop() {
             let flow = self.app.flows[owner.connection as usize];
-            self.endpoint.release(now, flow, buffer.length);
+            self.endpoint.release(now, flow, 1, u64::from(buffer.length));
             if answers {
                 self.endpoint.send(now, flow, 0, length);
             }

@@ -365,9 +365,9 @@ impl Endpoint {
         self.queue(now, key.slot());
     }
 
-    /// The app has released a message of `length` bytes that it got from this flow.
-    pub fn release(&mut self, now: Time, key: FlowKey, length: u32) {
-        if self.flow(key).is_some_and(|flow| flow.release(length)) {
+    /// The app has released so many messages that it got from this flow, of so many bytes in all.
+    pub fn release(&mut self, now: Time, key: FlowKey, messages: u32, bytes: u64) {
+        if self.flow(key).is_some_and(|flow| flow.release(messages, bytes)) {
             self.update(now, key.slot());
         }
     }

@@ -318,9 +318,10 @@ impl Flow {
         self.last_received
     }
 
-    /// The app has released a received message. True if the peer is to be told.
-    pub(crate) fn release(&mut self, length: u32) -> bool {
-        self.incoming.release(length);
+    /// The app has released so many received messages, of so many bytes in all. True if the peer is
+    /// to be told.
+    pub(crate) fn release(&mut self, messages: u32, bytes: u64) -> bool {
+        self.incoming.release(messages, bytes);
         self.limit_due |= self.incoming.is_starved() || self.incoming.limit_is_worth_telling();
         self.limit_due
     }

@@ -235,9 +235,9 @@ impl Incoming {
         if self.received + positions > self.announced { Err(Refused::Violation) } else { Ok(()) }
     }
 
-    /// The app has released a message of `length` bytes.
-    pub(crate) fn release(&mut self, length: u32) {
-        self.released += MESSAGE_OVERHEAD + u64::from(length);
+    /// The app has released so many messages, of so many bytes in all.
+    pub(crate) fn release(&mut self, messages: u32, bytes: u64) {
+        self.released += u64::from(messages) * MESSAGE_OVERHEAD + bytes;
     }
 
     /// True if the limit has grown by a quarter of the window since it was last announced.

@@ -425,7 +425,7 @@ impl Network {
         let mut messages = Vec::new();
         while let Some((_, buffer)) = host.app.delivered.pop_front() {
             messages.push(host.app.release(buffer));
-            host.endpoint.release(self.now, key, buffer.length);
+            host.endpoint.release(self.now, key, 1, u64::from(buffer.length));
         }
         messages
     }
@@ -667,10 +667,10 @@ fn credit_beyond_the_window_is_for_the_large_message_that_is_there() {
     assert_eq!(incoming.announce_limit(), 64 + 100_000 + 1000);
     take(&mut incoming, 1, 200, 0, 100);
     take(&mut incoming, 0, 100_000, 500, 99_500);
-    incoming.release(100_000);
+    incoming.release(1, 100_000);
     assert_eq!(incoming.announce_limit(), 64 + 100_000 + (64 + 200) + 1000);
     take(&mut incoming, 1, 200, 100, 100);
-    incoming.release(200);
+    incoming.release(1, 200);
     assert_eq!(incoming.announce_limit(), 64 + 100_000 + (64 + 200) + 1000);
 }
 

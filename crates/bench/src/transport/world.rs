@@ -267,7 +267,7 @@ impl World {
             let (key, peer, port) = (side.key, side.peer, side.port);
             let delivered = core::mem::take(&mut side.delivered);
             for bytes in &delivered {
-                host.endpoint.release(now, key, *bytes);
+                host.endpoint.release(now, key, 1, u64::from(*bytes));
             }
             let sender = index_of(peer);
             let sides = &mut self.hosts[sender].apps.sides;

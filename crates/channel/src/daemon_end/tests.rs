@@ -6,7 +6,7 @@ use super::*;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING, command};
 use crate::sync::Ordering;
-use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, ReleaseList};
+use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList};
 
 fn sizes() -> Sizes {
     Sizes {
@@ -176,6 +176,62 @@ fn a_message_goes_there_and_back() {
     let counters = daemon.counters();
     assert_eq!((counters.commands, counters.completions), (10, 5));
     assert_eq!((counters.sends_outstanding, counters.receive_pool_used_bytes), (0, 0));
+}
+
+/// What lines of the memory hold, to see which of them are written.
+#[cfg(not(miri))]
+struct Lines(Vec<[u64; 8]>);
+
+#[cfg(not(miri))]
+impl Lines {
+    fn of(memory: &Memory) -> Self {
+        let line = |at: usize| core::array::from_fn(|word| memory.word(at + 8 * word));
+        let line = |at| line(at).map(|word| word.load(Ordering::Relaxed));
+        Self((0..Areas::new(&sizes()).total_bytes).step_by(64).map(line).collect())
+    }
+
+    /// The areas of the lines that have been written since, each as often as it has such lines.
+    fn written(&mut self, memory: &Memory) -> Vec<&'static str> {
+        let (now, areas) = (Self::of(memory), Areas::new(&sizes()));
+        let area = |line: usize| match 64 * line {
+            at if at >= areas.receive_pool => "receive pool",
+            at if at >= areas.transmit_pool => "transmit pool",
+            at if at >= areas.completion_ring => "completion ring",
+            at if at >= areas.submission_ring => "submission ring",
+            SYNC_SUBMISSION_HEAD => "submission head",
+            SYNC_COMPLETION_HEAD => "completion head",
+            _ => "other",
+        };
+        let lines = self.0.iter().zip(&now.0).enumerate().filter(|(_, (was, is))| was != is);
+        let written = lines.map(|(line, _)| area(line)).collect();
+        *self = now;
+        written
+    }
+}
+
+/// The table of docs/performance.md: what crosses between the cores of app and engine.
+#[cfg(not(miri))]
+#[test]
+fn a_message_of_64_bytes_takes_two_lines_each_way() {
+    let (mut daemon, mut app, memory) = pair();
+    let mut lines = Lines::of(&memory);
+    for round in 1..15 {
+        let extent = send(&mut app, &[round; 64]);
+        app.flush();
+        assert_eq!(lines.written(&memory), ["submission ring", "transmit pool"]);
+        echo(&mut daemon, round.into());
+        assert_eq!(lines.written(&memory), ["completion ring", "receive pool"]);
+        // Heads are there for the rare case that a ring seems full: nobody waits for them.
+        assert_eq!(daemon.next_command(), Ok(None));
+        assert_eq!(lines.written(&memory), ["submission head"]);
+        let (_, id) = received(&mut app);
+        app.free(extent);
+        let head = if round % 4 == 0 { &["completion head"][..] } else { &[] };
+        assert_eq!(lines.written(&memory), head, "{round}");
+        app.release(id, 64);
+        let released = if round == 14 { &["submission ring"][..] } else { &[] };
+        assert_eq!(lines.written(&memory), released, "fourteen go in one entry");
+    }
 }
 
 #[test]
@@ -548,10 +604,12 @@ fn a_send_from_outside_the_pool_is_a_violation() {
     for (offset, length) in [(1 << 16, 1), (u32::MAX, u32::MAX >> 12), (0, (1 << 16) + 1)] {
         let extent = u64::from(offset) | u64::from(length) << 32;
         forge(&memory, 0, 1, u32::from(command::SEND), &[1, extent]);
+        assert_eq!(daemon.next_submitted(), None);
         assert_eq!(daemon.next_command(), Err(Violation::Extent { offset, length }));
     }
     let length = MESSAGE_BYTES_MAX + 1;
     forge(&memory, 0, 1, u32::from(command::SEND), &[1, u64::from(length) << 32]);
+    assert_eq!(daemon.next_submitted(), None);
     assert_eq!(daemon.next_command(), Err(Violation::MessageTooLarge(length)));
 }
 
@@ -572,7 +630,40 @@ fn too_many_sends_are_a_violation() {
     app.submit(&send).unwrap();
     app.submit(&send).unwrap();
     assert_eq!(daemon.next_command(), Ok(Some(send)));
+    assert_eq!(daemon.next_submitted(), None);
     assert_eq!(daemon.next_command(), Err(Violation::TooManySends));
+}
+
+/// What the short ways take is what the long ones would, and all else is left to those.
+#[test]
+fn messages_take_a_short_way_and_nothing_else_does() {
+    let (mut daemon, mut app, _) = pair();
+    let (connection, offset, length) = (1, 64, 5);
+    let send = |stream| Command::Send { connection, stream, offset, length };
+    for command in [send(0), send(1), Command::Close { connection, abort: false }, send(0)] {
+        app.submit(&command).unwrap();
+    }
+    let submitted = Some(Submitted { connection, offset, length });
+    assert_eq!(daemon.next_submitted(), submitted);
+    assert_eq!(daemon.next_submitted(), None);
+    assert_eq!(daemon.next_command(), Ok(Some(send(1))));
+    assert_eq!(daemon.next_submitted(), None);
+    assert!(matches!(daemon.next_command(), Ok(Some(Command::Close { .. }))));
+    assert_eq!(daemon.next_submitted(), submitted);
+    assert_eq!((daemon.next_submitted(), daemon.next_command()), (None, Ok(None)));
+    assert_eq!(daemon.counters().sends_outstanding, 3);
+    let (buffer, sent) = (2, 7);
+    let received = Completion::Received { connection, stream: 0, offset, length, buffer, sent };
+    let rare = Completion::Sent { connection, sent };
+    for completion in [received, rare, received] {
+        daemon.complete(&completion);
+    }
+    let received = Some(Received { connection, offset, length, buffer, sent });
+    assert_eq!(app.next_received(), received);
+    assert_eq!(app.next_received(), None);
+    assert_eq!(app.next_completion(), Ok(Some(rare)));
+    assert_eq!(app.next_received(), received);
+    assert_eq!((app.next_received(), app.next_completion()), (None, Ok(None)));
 }
 
 #[test]
@@ -704,7 +795,13 @@ fn scribble(memory: &Memory, at: usize, word: u64) {
 
 /// An engine's turn against an app that may have lied.
 fn drive(daemon: &mut DaemonEnd) {
-    for _ in 0..20 {
+    for look in 0..20 {
+        let submitted = if look % 2 == 0 { daemon.next_submitted() } else { None };
+        if let Some(Submitted { offset, length, .. }) = submitted {
+            daemon.read(offset, &mut vec![0; length as usize]);
+            daemon.sends_finished(1);
+            continue;
+        }
         match daemon.next_command() {
             Ok(Some(Command::Send { offset, length, .. })) => {
                 daemon.read(offset, &mut vec![0; length as usize]);

@@ -7,9 +7,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion, DaemonEnd};
-use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, Unfinished};
+use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Order, Unfinished};
 
-use super::connection::{Connection, Connections, Link};
+use super::connection::{Connection, Connections, Link, Local};
 use super::early::Early;
 use super::line::{Claim, Line};
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
@@ -124,6 +124,7 @@ impl Channel {
     }
 
     /// The id by which the app names the connection in this slot.
+    #[inline]
     pub(crate) fn id(&self, slot: u32) -> u64 {
         self.connections.id(slot)
     }
@@ -175,12 +176,27 @@ impl Channel {
         Some(connection)
     }
 
-    /// Counts a message in that the app submitted.
-    pub(crate) fn submitted(&mut self, slot: u32) {
-        if let Some(connection) = self.connection(slot) {
-            connection.submitted = connection.submitted.wrapping_add(1);
+    /// The connection in a slot, if it is one to an app of this host.
+    #[inline]
+    pub(crate) fn local(&mut self, slot: u32) -> Option<&mut Local> {
+        match &mut self.connections.at(slot)?.link {
+            Link::Local(local) => Some(local),
+            Link::Flow(_) | Link::Resolving => None,
         }
+    }
+
+    /// Counts a message in that the app submitted: the slot of its connection, and its flow if it
+    /// goes over the wire. `None` if the connection is not open.
+    #[inline]
+    pub(crate) fn take_submitted(&mut self, connection: u64) -> Option<(u32, Option<FlowKey>)> {
+        let slot = self.connections.find(connection)?;
+        let found = self.connections.at(slot)?;
+        if found.closing || found.connecting.is_some() {
+            return None;
+        }
+        found.submitted = found.submitted.wrapping_add(1);
         self.messages_sent += 1;
+        Some((slot, found.link.flow()))
     }
 
     /// Gives the app a whole message that is due. False if there is no room for it now.
@@ -317,9 +333,12 @@ impl Channel {
         !self.untold.is_empty()
     }
 
-    /// The slot of the connection that a released buffer belonged to, if it lives on.
-    pub(crate) fn find_tag(&self, tag: u32) -> Option<u32> {
-        self.connections.find_tag(tag)
+    /// The slot of the connection that a released buffer belonged to, if it lives on, and its flow
+    /// if it goes over the wire.
+    #[inline]
+    pub(crate) fn released_of(&self, tag: u32) -> Option<(u32, Option<FlowKey>)> {
+        let (slot, connection) = self.connections.find_tag(tag)?;
+        Some((slot, connection.link.flow()))
     }
 
     /// A buffer for a whole message that is next.

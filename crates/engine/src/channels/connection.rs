@@ -25,6 +25,17 @@ pub(crate) enum Link {
     Local(Local),
 }
 
+impl Link {
+    /// The flow, if it goes over the wire.
+    #[inline]
+    pub(crate) const fn flow(&self) -> Option<FlowKey> {
+        match self {
+            Self::Flow(key) => Some(*key),
+            Self::Local(_) | Self::Resolving => None,
+        }
+    }
+}
+
 /// One end of a connection between two apps of this host.
 #[derive(Debug)]
 pub(crate) struct Local {
@@ -205,12 +216,13 @@ impl Connections {
         slot | self.slots[slot as usize].generation << SLOT_BITS
     }
 
-    /// The slot of the connection that a buffer with this tag belongs to, if it lives on.
+    /// The connection that a buffer with this tag belongs to, if it lives on, and its slot.
     #[inline]
-    pub(super) fn find_tag(&self, tag: u32) -> Option<u32> {
+    pub(super) fn find_tag(&self, tag: u32) -> Option<(u32, &Connection)> {
         let slot = tag & (CONNECTIONS_MAX - 1);
         let found = self.slots.get(slot as usize)?;
-        (found.connection.is_some() && self.tag(slot) == tag).then_some(slot)
+        let is_same = slot | found.generation << SLOT_BITS == tag;
+        found.connection.as_ref().filter(|_| is_same).map(|connection| (slot, connection))
     }
 
     /// Those that are open, with their slots.

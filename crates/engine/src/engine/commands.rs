@@ -1,14 +1,15 @@
 //! What apps ask for: whose command it is. What comes of it, the components know.
 
 use clearway_base::Time;
-use clearway_channel::Command;
+use clearway_channel::{Command, Submitted};
 
 use super::Core;
 use crate::channels::Channel;
 use crate::component::Component;
 
-/// Commands taken from one app in one turn.
-const COMMAND_BURST: usize = 32;
+/// Commands taken from one app in one turn: more than an app has in flight that waits for answers,
+/// or its last messages would leave in a packet of their own.
+const COMMAND_BURST: usize = 64;
 
 impl<X: Component<Owner = ()>> Core<X> {
     pub(super) fn take_commands(&mut self, now: Time) -> usize {
@@ -31,14 +32,23 @@ impl<X: Component<Owner = ()>> Core<X> {
     /// Most commands lead to completions. An app that goes on asking without ever reading them
     /// finds its own ring full in the end.
     fn take_command_burst(&mut self, now: Time, id: u32) -> usize {
-        for taken in 0..COMMAND_BURST {
+        let mut taken = 0;
+        while taken < COMMAND_BURST {
             let channel = self.common.channels.channel(id);
             let served =
                 |channel: &&mut Channel| !channel.is_condemned && !channel.has_too_much_pending();
             let Some(channel) = channel.filter(served) else { return taken };
             match channel.end.next_command() {
+                Ok(Some(Command::Send { connection, stream: 0, offset, length })) => {
+                    channel.busy_at = now;
+                    let (first, most) =
+                        (Submitted { connection, offset, length }, COMMAND_BURST - taken);
+                    let channels = &mut self.common.channels;
+                    taken += self.messages.take_submitted(channels, now, id, first, most);
+                }
                 Ok(Some(command)) => {
                     channel.busy_at = now;
+                    taken += 1;
                     self.command(now, id, command);
                 }
                 Ok(None) => return taken,
@@ -48,7 +58,7 @@ impl<X: Component<Owner = ()>> Core<X> {
                 }
             }
         }
-        COMMAND_BURST
+        taken
     }
 
     #[inline]

@@ -1,16 +1,31 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
 use clearway_base::Time;
-use clearway_channel::{Command, Completion, Violation};
+use clearway_channel::{Command, Completion, Submitted, Violation};
 use clearway_transport::Owner;
 
 use super::Messages;
-use crate::channels::Link;
+use crate::channels::{Channels, Link};
 use crate::common::Common;
 
 /// Peers that are told, and senders that are tried, in one turn when an app's memory has become
 /// free. Who finds none ends it for that turn: see `channels/line.rs`.
 const RETRIES_PER_TURN: usize = 32;
+
+/// Messages of one connection that an app has released.
+#[derive(Default)]
+struct Released {
+    /// The tag of their buffers.
+    owner: u32,
+    messages: u32,
+    bytes: u64,
+}
+
+impl Released {
+    fn of(owner: u32) -> Self {
+        Self { owner, ..Self::default() }
+    }
+}
 
 impl Messages {
     #[inline]
@@ -22,17 +37,13 @@ impl Messages {
         command: Command,
     ) {
         match command {
-            Command::Send { connection, stream: 0, offset, length } => {
-                self.send(common, now, channel, connection, offset, length)
-            }
-            // Taken as one on stream 0 it would mean something else once there are streams.
+            // One on the first stream does not come here, see `take_submitted`. Taken as such a one
+            // it would mean something else once there are streams.
             Command::Send { stream, .. } => {
                 common.channels.condemn(channel, Violation::Stream(stream));
             }
             Command::Release { buffers } => {
-                for id in buffers.as_slice() {
-                    self.release(common, now, channel, *id);
-                }
+                self.release(&mut common.channels, now, channel, buffers.as_slice());
             }
             Command::Connect { token, peer } => {
                 let peer = clearway_channel::canonical(peer);
@@ -49,59 +60,81 @@ impl Messages {
         }
     }
 
+    /// Takes a message that an app has submitted, and those that follow it at once, `most` in all.
+    /// Returns how many.
     #[inline]
-    fn send(
+    pub(crate) fn take_submitted(
         &mut self,
-        common: &mut Common,
+        channels: &mut Channels,
         now: Time,
         id: u32,
-        connection: u64,
-        offset: u32,
-        length: u32,
-    ) {
-        let channels = &mut common.channels;
-        let Some(channel) = channels.channel(id) else { return };
-        let slot = channel.find(connection);
-        let open = slot.and_then(|slot| Some((slot, channel.connection(slot)?)));
-        let open = open.filter(|(_, found)| !found.closing && found.connecting.is_none());
-        let Some((slot, found)) = open else {
-            channel.end.sends_finished(1);
-            return channels.counters.messages_to_closed += 1;
-        };
-        let flow = match found.link {
-            Link::Flow(key) => Some(key),
-            Link::Local(_) | Link::Resolving => None,
-        };
-        channel.submitted(slot);
-        channels.counters.messages_submitted += 1;
-        match flow {
-            Some(key) => {
-                self.fetch_flow(key);
-                self.endpoint.send(now, key, offset, length);
-            }
-            None => channels.send_local(Owner { channel: id, connection: slot }, offset, length),
-        }
-    }
-
-    fn release(&mut self, common: &mut Common, now: Time, id: u32, buffer: u32) {
-        let channels = &mut common.channels;
-        let Some(channel) = channels.channel(id) else { return };
-        let released = match channel.end.release(buffer) {
-            Ok(released) => released,
-            Err(violation) => return channels.condemn(id, violation),
-        };
-        channel.released();
-        if let Some(slot) = channel.find_tag(released.owner) {
-            let flow = match channel.connection(slot).map(|connection| &connection.link) {
-                Some(Link::Flow(key)) => Some(*key),
-                _ => None,
-            };
-            match flow {
-                Some(key) => self.endpoint.release(now, key, released.length),
+        first: Submitted,
+        most: usize,
+    ) -> usize {
+        let Some(channel) = channels.channel(id) else { return 1 };
+        let (mut taken, mut to_closed, mut next) = (0, 0, Some(first));
+        let mut local = None;
+        while let Some(Submitted { connection, offset, length }) = next {
+            taken += 1;
+            match channel.take_submitted(connection) {
+                Some((_, Some(key))) => {
+                    self.fetch_flow(key);
+                    self.endpoint.send(now, key, offset, length);
+                }
+                Some((slot, None)) => {
+                    local = Some((slot, offset, length));
+                    break;
+                }
                 None => {
-                    channels.release_local(Owner { channel: id, connection: slot }, released.length)
+                    channel.end.sends_finished(1);
+                    to_closed += 1;
                 }
             }
+            next = if taken < most { channel.end.next_submitted() } else { None };
+        }
+        channels.counters.messages_submitted += taken as u64 - to_closed;
+        channels.counters.messages_to_closed += to_closed;
+        // Both apps are told at once: what comes next is taken after that.
+        if let Some((slot, offset, length)) = local {
+            channels.send_local(Owner { channel: id, connection: slot }, offset, length);
+        }
+        taken
+    }
+
+    /// The app has released these buffers. Whoever sent what was in them hears once of those that
+    /// follow each other.
+    fn release(&mut self, channels: &mut Channels, now: Time, id: u32, buffers: &[u32]) {
+        let mut all = Released::default();
+        for buffer in buffers {
+            let Some(channel) = channels.channel(id) else { return };
+            match channel.end.release(*buffer) {
+                Ok(one) => {
+                    channel.released();
+                    if one.owner != all.owner {
+                        let before = core::mem::replace(&mut all, Released::of(one.owner));
+                        self.released(channels, now, id, &before);
+                    }
+                    all.messages += 1;
+                    all.bytes += u64::from(one.length);
+                }
+                Err(violation) => {
+                    channels.condemn(id, violation);
+                    break;
+                }
+            }
+        }
+        self.released(channels, now, id, &all);
+    }
+
+    fn released(&mut self, channels: &mut Channels, now: Time, id: u32, all: &Released) {
+        let Some(channel) = channels.channel(id).filter(|_| all.messages > 0) else { return };
+        match channel.released_of(all.owner) {
+            Some((_, Some(key))) => self.endpoint.release(now, key, all.messages, all.bytes),
+            Some((slot, None)) => {
+                let owner = Owner { channel: id, connection: slot };
+                channels.release_local(owner, all.messages, all.bytes);
+            }
+            None => {}
         }
     }
 

@@ -167,7 +167,7 @@ impl Scene {
         let (owner, buffer) = self.server.app.delivered.pop_front().expect("just seen");
         assert_eq!(self.server.app.release(buffer), content(3, length));
         let flow = self.server.app.accepted[owner.connection as usize - 1];
-        self.server.endpoint.release(self.now, flow, length);
+        self.server.endpoint.release(self.now, flow, 1, u64::from(length));
     }
 
     /// The server has ended the hostile flow for what it did.
@@ -513,7 +513,7 @@ fn one_that_acknowledges_nothing_and_provokes_more_is_kept_few_books_of() {
         scene.attack(&packet);
         while let Some((_, buffer)) = scene.server.app.delivered.pop_front() {
             scene.server.app.release(buffer);
-            scene.server.endpoint.release(scene.now, key, 0);
+            scene.server.endpoint.release(scene.now, key, 1, 0);
         }
         scene.now = scene.now + 10 * MICROSECOND;
         scene.server.endpoint.handle_timeouts(scene.now, &mut scene.server.app);

@@ -384,7 +384,7 @@ impl Conversation {
                 while let Some((_, buffer)) = app.delivered.pop_front() {
                     let expected = content(self.received[host] % (1 << 10), Self::LENGTH);
                     assert_eq!(app.release(buffer), expected);
-                    endpoint.release(world.now, self.keys[host], Self::LENGTH);
+                    endpoint.release(world.now, self.keys[host], 1, u64::from(Self::LENGTH));
                     self.received[host] += 1;
                 }
                 assert!(app.closed.is_empty());
