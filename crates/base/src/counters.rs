@@ -38,7 +38,7 @@ macro_rules! counters {
                 let mut restored = Self::default();
                 for (name, value) in saved {
                     match name.as_str() {
-                        $(stringify!($field) => restored.$field = *value,)+
+                        $(stringify!($field) => restored.$field = (*value).min(u64::MAX / 2),)+
                         _ => {}
                     }
                 }

@@ -1,8 +1,10 @@
 //! Other hosts that use an own address: who, and when it was last defended.
 
+use clearway_base::state::{Invalid, ensure};
 use clearway_base::{SECOND, Time};
 use clearway_wire::MacAddress;
 use core::net::IpAddr;
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// RFC 5227, section 1.1: DEFEND_INTERVAL, "10 seconds".
@@ -11,7 +13,7 @@ const DEFEND_INTERVAL_NS: u64 = 10 * SECOND;
 const CONFLICTS_MAX: usize = 32;
 
 /// Another host uses an own address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conflict {
     /// The own address.
     pub address: IpAddr,
@@ -26,6 +28,13 @@ pub(super) struct Conflicts {
     seen: VecDeque<(Time, Conflict)>,
     /// Those that nobody has been told of yet.
     news: VecDeque<Conflict>,
+}
+
+/// What is saved of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ConflictsState {
+    seen: Vec<(Time, Conflict)>,
+    news: Vec<Conflict>,
 }
 
 impl Conflicts {
@@ -48,6 +57,21 @@ impl Conflicts {
     /// The next one that is new.
     pub(super) fn poll(&mut self) -> Option<Conflict> {
         self.news.pop_front()
+    }
+
+    pub(super) fn save(&self) -> ConflictsState {
+        ConflictsState {
+            seen: self.seen.iter().copied().collect(),
+            news: self.news.iter().copied().collect(),
+        }
+    }
+
+    /// The conflicts as they are known at `now`.
+    pub(super) fn restore(saved: ConflictsState, now: Time) -> Result<Self, Invalid> {
+        let counts = [saved.seen.len(), saved.news.len()];
+        ensure(counts.iter().all(|count| *count <= CONFLICTS_MAX), "too many conflicts")?;
+        let seen = saved.seen.into_iter().map(|(since, conflict)| (since.min(now), conflict));
+        Ok(Self { seen: seen.collect(), news: saved.news.into() })
     }
 }
 

@@ -107,6 +107,17 @@ impl Drops {
         self.counts.iter().sum()
     }
 
+    /// Goes on counting from saved values. Names that are not known are passed over: the reasons
+    /// may change from release to release.
+    pub(super) fn restore(saved: &[(String, u64)]) -> Self {
+        let mut drops = Self::default();
+        for (reason, count) in DropReason::all().zip(&mut drops.counts) {
+            let value = saved.iter().find(|(name, _)| name == reason.name());
+            *count = value.map_or(0, |(_, value)| (*value).min(u64::MAX / 2));
+        }
+        drops
+    }
+
     /// Names and counts, in the order of declaration.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         DropReason::all().map(DropReason::name).zip(self.counts.iter().copied())

@@ -31,6 +31,7 @@ mod outbox;
 mod path;
 mod receive;
 mod routes;
+mod state;
 #[cfg(test)]
 mod tests;
 mod too_large;
@@ -42,6 +43,7 @@ pub use outbox::FRAME_BYTES_MAX as OWN_FRAME_BYTES_MAX;
 pub use path::{Path, UdpPath};
 pub use receive::{Datagram, NetworkError, NetworkErrorKind, Packet, QuotedDatagram};
 pub use routes::{Rank, Route};
+pub use state::InterfaceState;
 
 use addresses::Addresses;
 use clearway_base::{SECOND, Time};

@@ -19,10 +19,14 @@ use clearway_base::{SECOND, Time};
 use clearway_wire::MacAddress;
 use core::net::IpAddr;
 use core::ops::Bound;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
+mod state;
 #[cfg(test)]
 mod tests;
+
+pub(super) use state::NeighboursState;
 
 /// Entries in all: with 256 hosts per rack, those of sixteen racks on one link.
 const ENTRIES_MAX: usize = 4096;
@@ -54,7 +58,7 @@ const FORGET_NS: u64 = 30 * SECOND;
 const DOUBT_NS: u64 = SECOND;
 
 /// A question to be sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Question {
     /// "Who has this address?"
     pub(super) target: IpAddr,
@@ -79,7 +83,7 @@ pub(super) struct Neighbours {
     generation: u32,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Entry {
     state: State,
     /// When it was last resolved; never, if it was learnt from a request.
@@ -92,7 +96,7 @@ struct Entry {
     unanswered: Option<Time>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum State {
     Incomplete { tries: u8, deadline: Time },
     Reachable { mac: MacAddress, until: Time },

@@ -36,6 +36,14 @@ impl Outbox {
         self.count
     }
 
+    /// Those that wait, the oldest first.
+    pub(super) fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        (self.first..self.first + self.count).map(|number| {
+            let slot = number % FRAMES_MAX;
+            &self.bytes[slot * FRAME_BYTES_MAX..][..self.lengths[slot]]
+        })
+    }
+
     /// Drops the newest frames, so that `length` are left.
     pub(super) fn truncate(&mut self, length: usize) {
         self.count = self.count.min(length);
@@ -92,6 +100,16 @@ impl RateLimit {
         }
         self.spent_until = Some(spent_until + self.step_ns);
         true
+    }
+
+    /// All that there is to save of it.
+    pub(super) fn spent_until(&self) -> Option<Time> {
+        self.spent_until
+    }
+
+    /// Goes on at `now` where one of the same rate was saved.
+    pub(super) fn go_on(&mut self, spent_until: Option<Time>, now: Time) {
+        self.spent_until = spent_until.map(|spent| spent.min(now));
     }
 }
 

@@ -796,3 +796,38 @@ fn packet(path: &Path, payload: &[u8], is_ecn_capable: bool) -> Vec<u8> {
     frame.truncate(length);
     frame
 }
+
+#[test]
+fn an_interface_that_is_made_again_goes_on() {
+    let (mut a, mut b) = hosts(|_| ());
+    let again = |host: &mut Interface, number| {
+        let saved = host.save();
+        let made = Interface::new(&config(number)).restore(saved.clone(), NOW);
+        *host = made.expect("just saved");
+        assert_eq!(host.save(), saved);
+    };
+    assert_eq!(a.udp_path(NOW, v4(1), v4(2)).map(drop), Resolution::Pending);
+    again(&mut a, 1); // with its question
+    for frame in frames_of(&mut a) {
+        assert_eq!(receive(&mut b, NOW, &frame), Some(Received::Consumed));
+    }
+    again(&mut b, 2); // with its answer
+    for frame in frames_of(&mut b) {
+        assert_eq!(receive(&mut a, NOW, &frame), Some(Received::Consumed));
+    }
+    again(&mut a, 1); // with what it has learnt
+    assert_eq!(a.poll_settled(), Some((v4(2).ip(), true)));
+    let there = known(a.udp_path(NOW, v4(1), v4(2)));
+    assert_eq!(datagram(&there, b"x")[..6], b.mac());
+    let conflict = echo_request(&a, &b, v4(2).ip(), v4(2).ip());
+    let reason = DropReason::SourceAddress;
+    assert_eq!(receive(&mut b, NOW, &conflict), dropped(reason));
+    again(&mut b, 2);
+    assert_eq!(b.drops().of(reason), 1);
+    let spent = (0..1000).filter(|_| b.echo_answers.take(NOW)).count();
+    again(&mut b, 2);
+    assert!(spent > 0 && !b.echo_answers.take(NOW), "what is spent stays so");
+    let mut saved = b.save();
+    saved.outbox.push(vec![0; OWN_FRAME_BYTES_MAX + 1]);
+    assert!(Interface::new(&config(2)).restore(saved, NOW).is_err());
+}

@@ -286,3 +286,67 @@ fn a_deadline_goes_with_its_entry() {
     assert!(cache.handle_answer(at(0) + 6, host(2), Some(MAC_A), true));
     assert_eq!((cache.poll_timeout(), cache.unanswered.len()), (None, 0));
 }
+
+/// A cache that is saved and made again after each step behaves as one that is not.
+#[test]
+fn a_cache_that_is_made_again_all_the_time_is_the_same() {
+    for seed in 0..20 {
+        let mut random = clearway_base::Random::new(seed);
+        let (mut cache, mut other) = (Neighbours::new(None), Neighbours::new(None));
+        let mut now = at(100);
+        for _ in 0..2000 {
+            let (step, who) = (random.below(10), host(random.below(60) as u32));
+            let mac = if random.chance(1, 2) { MAC_A } else { MAC_B };
+            now = now + random.below(2 * SECOND);
+            for cache in [&mut cache, &mut other] {
+                match step {
+                    0..=3 => _ = cache.resolve(now, who),
+                    4 => _ = cache.handle_answer(now, who, Some(mac), mac == MAC_A),
+                    5 => cache.handle_request(now, who, mac),
+                    6 => cache.handle_announcement(now, who, mac),
+                    7 => cache.doubt(now, who),
+                    8 => cache.confirm(now, who),
+                    _ => cache.handle_link_up(now),
+                }
+                cache.handle_timeout(now);
+            }
+            let saved = cache.save();
+            cache = Neighbours::new(None).restore(saved.clone(), now).expect("just saved");
+            assert_eq!(cache.save(), saved);
+            cache.audit().expect("in order");
+            assert_eq!(saved, other.save());
+            assert_eq!(cache.poll_timeout(), other.poll_timeout());
+            if random.chance(1, 4) {
+                assert_eq!(cache.poll_question(), other.poll_question());
+                assert_eq!(cache.poll_settled(), other.poll_settled());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_cannot_have_been_saved_is_refused_or_cut_to_what_can_be() {
+    let mut cache = reachable();
+    cache.resolve(at(0), host(1));
+    let saved = cache.save();
+    let restore = |change: fn(&mut NeighboursState)| {
+        let mut changed = saved.clone();
+        change(&mut changed);
+        Neighbours::new(None).restore(changed, at(1)).map(|cache| cache.audit().expect("in order"))
+    };
+    assert!(restore(|_| ()).is_ok());
+    assert!(restore(|state| state.entries.push(state.entries[0])).is_err(), "there twice");
+    assert!(restore(|state| state.entries[0].1.unanswered = Some(at(0))).is_err(), "known");
+    assert!(restore(|state| state.entries[1].1.unanswered = None).is_err(), "not known");
+    assert!(restore(|state| state.questions = vec![state.questions[0]; 5000]).is_err());
+    assert!(restore(|state| state.settled = vec![(WHO, true); 5000]).is_err());
+    let mut late = saved.clone();
+    for (_, entry) in &mut late.entries {
+        if let State::Incomplete { deadline, .. } = &mut entry.state {
+            *deadline = Time::MAX;
+        }
+        entry.used = Some(Time::MAX);
+    }
+    let cache = Neighbours::new(None).restore(late, at(1)).expect("times are cut");
+    assert_eq!(cache.poll_timeout(), Some(at(2)));
+}
