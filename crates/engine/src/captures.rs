@@ -1,6 +1,8 @@
 //! Captures: copies of what passes, for people. Nothing of this is on the way of a packet while
 //! nobody captures.
 
+mod state;
+
 use clearway_base::Time;
 use clearway_channel::burst::{FrameInfo, Point};
 use clearway_channel::{Code, Completion, FrameRefusal};

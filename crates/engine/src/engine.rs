@@ -217,12 +217,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
     ) -> io::Result<(Self, Control)> {
         let (control, mailbox) = mailbox()?;
         let sleep = sleep::sleep_on(&mailbox, &lanes, &queues)?;
-        let is_first = lanes.index() == lanes.siblings().start;
-        let interface = if is_first {
-            Interface::new(&config.interface)
-        } else {
-            Interface::silent(&config.interface)
-        };
+        let interface = own_interface(&config.interface, &lanes);
         let transport = transport_config(&config, &lanes);
         let endpoint = Endpoint::new(transport, now, seed, secret);
         let frame_bytes = frame_bytes(&config.interface);
@@ -480,6 +475,12 @@ fn others(nic: usize, interfaces: &[ip::Config], counts: &[usize]) -> Vec<OtherN
     all.filter(|(number, ..)| *number != nic)
         .map(|(number, engines, config)| OtherNic::new(number, engines, config))
         .collect()
+}
+
+/// The IP layer on the engine's own NIC, for which the first of its engines speaks.
+fn own_interface(config: &ip::Config, lanes: &Lanes) -> Interface {
+    let is_first = lanes.index() == lanes.siblings().start;
+    if is_first { Interface::new(config) } else { Interface::silent(config) }
 }
 
 /// What the flows of an engine are given.

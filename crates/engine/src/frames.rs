@@ -5,6 +5,7 @@
 //! open which VIF (the control plane).
 
 mod staging;
+mod state;
 mod transmit;
 mod vif;
 

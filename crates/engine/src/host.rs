@@ -17,6 +17,8 @@
 //! *Not* here: who owns a frame that comes (that engine's table says so), and virtual interfaces,
 //! which are of one NIC.
 
+mod state;
+
 use std::net::IpAddr;
 use std::ops::Range;
 
@@ -29,6 +31,8 @@ use crate::component::{Outlet, Sending};
 use crate::ip::{self, DropReason, Interface, NetworkError};
 use crate::lanes::{Lanes, What};
 use crate::services::Service;
+
+pub use state::HostState;
 
 /// See the module.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ pub(crate) struct OtherNic {
     number: usize,
     /// The engines that serve it.
     engines: Range<usize>,
+    /// What the control plane has said of it last.
+    config: ip::Config,
     interface: Interface,
 }
 
@@ -58,7 +64,7 @@ pub enum Nic {
 
 impl OtherNic {
     pub(crate) fn new(number: usize, engines: Range<usize>, config: &ip::Config) -> Self {
-        Self { number, engines, interface: Interface::silent(config) }
+        Self { number, engines, config: config.clone(), interface: Interface::silent(config) }
     }
 
     /// Has its engine send what the host's own protocols have to say there.
@@ -166,6 +172,7 @@ impl Host {
     pub(crate) fn set_network_elsewhere(&mut self, number: usize, network: &ip::Config) {
         if let Some(other) = self.others.iter_mut().find(|nic| nic.number == number) {
             other.interface.reconfigure(network);
+            other.config.clone_from(network);
             self.note_own_addresses();
         }
     }

@@ -45,7 +45,7 @@ pub use control::{Control, Event, Request};
 pub use engine::{Engine, EngineConfig, Remains, Turn, UDP_PORT_DEFAULT};
 pub use frames::{Checks, VifSpec, VifTexts};
 pub use group::{Clock, Group};
-pub use host::Nic;
+pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
 pub use services::{Entry, Service, entries};
@@ -54,7 +54,8 @@ pub use snapshot::{
     VifSnapshot,
 };
 pub use state::{
-    ChannelState, ConnectionState, Invalid, LineState, LinkState, MessagesState, STATE_VERSION,
-    SlotState, State, StateError,
+    BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState, Invalid,
+    LineState, LinkState, MessagesState, ReportState, STATE_VERSION, SiblingVifState, SlotState,
+    State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};

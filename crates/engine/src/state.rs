@@ -11,9 +11,13 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::Time;
 pub use clearway_base::state::Invalid;
 use clearway_channel::{Completion, DaemonEndState};
+use clearway_classify::Filter;
+use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
 use serde::{Deserialize, Serialize};
 
+use crate::frames::VifTexts;
+use crate::host::HostState;
 use crate::messages::ResolvingState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
@@ -33,6 +37,16 @@ pub struct State {
     pub leaving: Vec<u32>,
     /// The flows, and what waits for neighbours.
     pub messages: MessagesState,
+    /// What is known of the host's links.
+    pub host: HostState,
+    /// Virtual interfaces, and those of the NIC's other engines.
+    pub frames: FramesState,
+    /// See `frames`.
+    pub sibling_vifs: Vec<SiblingVifState>,
+    /// Captures, of other engines as well.
+    pub captures: Vec<CaptureState>,
+    /// Snapshots that were asked for: they are gathered anew.
+    pub snapshots: Vec<u64>,
     /// The engine is to end by then.
     pub end_by: Option<Time>,
     /// It has.
@@ -170,6 +184,143 @@ pub struct LineState {
     pub is_suspended: bool,
     /// Since when nothing has changed.
     pub since: Option<Time>,
+}
+
+/// Virtual interfaces.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FramesState {
+    /// All of them.
+    pub vifs: Vec<VifState>,
+    /// Those that have something to send, by their places among all, the next one first.
+    pub senders: Vec<u32>,
+}
+
+/// A virtual interface.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VifState {
+    /// Its app's channel, and its id there.
+    pub channel: u32,
+    /// See `channel`.
+    pub vif: u32,
+    /// What it receives and may send.
+    pub spec: VifSpecState,
+    /// How much it may send at once, and since when that has grown, if it has a rate.
+    pub rate: Option<(u64, Time)>,
+    /// Bursts that were submitted and are not sent.
+    pub bursts: Vec<BurstState>,
+    /// What it has moved and lost.
+    pub counters: Vec<(String, u64)>,
+    /// Frames refused, by reason.
+    pub refused: Vec<(u8, u64)>,
+    /// What its app is told of what it sent, and whether it is yet to be.
+    pub report: ReportState,
+    /// See `report`.
+    pub is_untold: bool,
+}
+
+/// What a virtual interface receives and may send.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct VifSpecState {
+    /// What it owns, gets copies of, and may send.
+    pub receive: Vec<FilterState>,
+    /// See `receive`.
+    pub copies: Vec<FilterState>,
+    /// See `receive`.
+    pub transmit: Vec<FilterState>,
+    /// The higher is asked first.
+    pub priority: u16,
+    /// Its Ethernet address.
+    pub mac: MacAddress,
+    /// Frames that it may send per second.
+    pub rate_frames_per_s: Option<u32>,
+    /// The filters as they were written.
+    pub texts: VifTexts,
+}
+
+/// A filter: its alternatives as text, which no layout of digests changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterState(Vec<String>);
+
+impl FilterState {
+    pub(crate) fn of_all(filters: &[Filter]) -> Vec<Self> {
+        let alternatives = |filter: &Filter| {
+            let clauses = filter.clauses().iter();
+            Self(clauses.map(|clause| Filter::from(*clause).to_string()).collect())
+        };
+        filters.iter().map(alternatives).collect()
+    }
+
+    pub(crate) fn restore_all(saved: &[Self]) -> Result<Vec<Filter>, Invalid> {
+        saved.iter().map(Self::restore).collect()
+    }
+
+    fn restore(&self) -> Result<Filter, Invalid> {
+        let invalid = Invalid("a filter that is none");
+        let mut clauses = Vec::new();
+        for text in &self.0 {
+            let alternative: Filter = text.parse().map_err(|_| invalid)?;
+            clauses.extend_from_slice(alternative.clauses());
+        }
+        Filter::of(clauses).ok_or(invalid)
+    }
+}
+
+/// What is left of a burst of frames, in the transmit pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BurstState {
+    /// Where it begins.
+    pub offset: u32,
+    /// Its bytes.
+    pub length: u32,
+    /// Its frames.
+    pub frames: u16,
+}
+
+/// What has become of the frames that an app sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportState {
+    /// Bursts that are over.
+    pub bursts: u32,
+    /// Frames that left, and those that were refused, the last one for this reason.
+    pub sent: u64,
+    /// See `sent`.
+    pub refused: u64,
+    /// See `sent`.
+    pub reason: u8,
+}
+
+/// A virtual interface of another engine of the NIC.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SiblingVifState {
+    /// Whose it is.
+    pub engine: u32,
+    /// Its app's channel there, and its id.
+    pub channel: u32,
+    /// See `channel`.
+    pub vif: u32,
+    /// What it receives and may send.
+    pub spec: VifSpecState,
+}
+
+/// A capture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CaptureState {
+    /// Its app's channel, and its id there.
+    pub channel: u32,
+    /// See `channel`.
+    pub vif: u32,
+    /// The engine whose it is, if that is another one.
+    pub engine: Option<u32>,
+    /// What it wants to see; everything if there is nothing.
+    pub filter: Vec<FilterState>,
+    /// Whose frames.
+    pub app: Option<u32>,
+    /// Of which of its connections.
+    pub connection: Option<u64>,
+    /// Frames shown, and those that there was no room for.
+    pub shown: u64,
+    /// See `shown`.
+    pub dropped: u64,
 }
 
 /// Why an engine cannot go on.

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::buffers::Buffers;
 use super::{Buffer, DaemonEnd, Fence};
 use crate::Sizes;
+use crate::burst::SentBurst;
 use crate::doorbell::DaemonBells;
-use crate::layout::OUTSTANDING_SENDS_MAX;
+use crate::layout::{BURST_FRAMES_MAX, FRAME_ALIGNMENT, OUTSTANDING_SENDS_MAX};
 use crate::memory::Memory;
 
 /// What is saved of the daemon's end: where it is in the rings, and who has which buffer. Nothing
@@ -118,6 +119,16 @@ impl DaemonEnd {
     /// The buffers that the engine has, and not the app.
     pub fn held(&self) -> impl Iterator<Item = Buffer> + '_ {
         self.buffers.held()
+    }
+
+    /// A burst of frames that was saved: such as an app may submit, or what is left of one. `None`
+    /// if it is none.
+    #[must_use]
+    pub fn burst(&self, offset: u32, length: u32, frames_left: u16) -> Option<SentBurst> {
+        let is_one = self.is_extent(offset, length)
+            && offset.is_multiple_of(FRAME_ALIGNMENT)
+            && frames_left <= BURST_FRAMES_MAX;
+        is_one.then(|| SentBurst::new(offset, length, frames_left))
     }
 
     /// Whether `length` bytes at `offset` are in the transmit pool.

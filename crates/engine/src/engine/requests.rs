@@ -57,7 +57,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::NoteVif { engine, channel, vif, spec } => {
-                self.core.common.switch.open_of_sibling(engine, channel, vif, &spec);
+                self.core.common.switch.open_of_sibling(engine, channel, vif, spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result: Ok(()) });
             }
             Request::NoteCapture { engine, channel, vif, spec } => {

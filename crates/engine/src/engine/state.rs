@@ -1,50 +1,51 @@
 //! An engine as plain data, and back: `save`, `into_remains`, `restore`.
 
-use std::collections::VecDeque;
+use std::collections::HashSet;
 
 use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
 use clearway_nic::Queue;
 
 use super::status::Gathering;
-use super::{Core, Engine, EngineConfig, Queues, frame_bytes, transport_config};
+use super::{
+    Core, Engine, EngineConfig, Queues, frame_bytes, own_interface, services_of, transport_config,
+};
 use crate::captures::Captures;
 use crate::channels::{Channels, Ends};
 use crate::common::{Common, EngineCounters};
 use crate::component::Component;
 use crate::control::Mailbox;
 use crate::frames::Frames;
-use crate::host::Host;
+use crate::host::{Host, OtherNic};
 use crate::lanes::Lanes;
 use crate::loopback::Loopback;
 use crate::messages::Messages;
-use crate::state::{STATE_VERSION, State, StateError};
+use crate::state::{MessagesState, STATE_VERSION, State, StateError};
 use crate::switch::Switch;
 
 /// What lives on while an engine is saved and made again: queues, the apps' memory and doorbells,
-/// the ways to the other engines and to the control plane.
-///
-/// Also what is not saved yet, as it is: virtual interfaces with the switch's table, captures, and
-/// the IP layers. So an engine is made again in the process that it was in.
+/// the ways to the other engines and to the control plane; what is configured; and the extra
+/// component, if it has one, as it is.
 pub struct Remains<X> {
-    config: EngineConfig,
     queues: Queues,
     copies: Option<Box<dyn Queue>>,
     mailbox: Mailbox,
+    core: CoreRemains<X>,
+}
+
+/// What lives on of all but the queues.
+struct CoreRemains<X> {
+    config: EngineConfig,
     lanes: Lanes,
     ends: Ends,
-    gatherings: VecDeque<Gathering>,
-    host: Host,
-    switch: Switch,
-    frames: Frames,
-    captures: Captures,
+    others: Vec<OtherNic>,
     extra: X,
     processor: Option<u32>,
 }
 
 impl<X> std::fmt::Debug for Remains<X> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Remains").field("name", &self.config.name).finish_non_exhaustive()
+        f.debug_struct("Remains").field("name", &self.core.config.name).finish_non_exhaustive()
     }
 }
 
@@ -59,6 +60,11 @@ impl<X: Component<Owner = ()>> Engine<X> {
             channels: common.channels.save(),
             leaving: self.leaving.iter().copied().collect(),
             messages: self.core.messages.save(),
+            host: common.host.save(),
+            frames: self.core.frames.save(),
+            sibling_vifs: common.switch.save(),
+            captures: common.captures.save(),
+            snapshots: self.gatherings.iter().map(Gathering::id).collect(),
             end_by: self.end_by,
             has_ended: self.has_ended,
             has_rested: self.has_rested,
@@ -73,22 +79,14 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// What another engine needs besides. All else is dropped.
     #[must_use]
     pub fn into_remains(self) -> Remains<X> {
-        let Core { config, common, frames, extra, processor, .. } = self.core;
-        let Common { channels, host, lanes, switch, captures, .. } = common;
+        let Core { config, common, extra, processor, .. } = self.core;
+        let Common { channels, host, lanes, .. } = common;
+        let (ends, others) = (channels.into_ends(), host.into_others());
         Remains {
-            config,
             queues: self.queues,
             copies: self.copies,
             mailbox: self.mailbox,
-            lanes,
-            ends: channels.into_ends(),
-            gatherings: self.gatherings,
-            host,
-            switch,
-            frames,
-            captures,
-            extra,
-            processor,
+            core: CoreRemains { config, lanes, ends, others, extra, processor },
         }
     }
 
@@ -98,48 +96,41 @@ impl<X: Component<Owner = ()>> Engine<X> {
     ///
     /// # Errors
     /// Why there is no engine. The remains are gone with it, as in a crash.
-    pub fn restore(saved: State, remains: Remains<X>, now: Time) -> Result<Self, StateError> {
-        ensure(saved.engine as usize == remains.lanes.index(), "it is that of another engine")?;
-        let (leaving, end_by, has_ended) = (saved.leaving, saved.end_by, saved.has_ended);
-        let channels = Channels::restore(saved.channels, remains.ends, &saved.app_counters)?;
-        let is_there = |id: &u32| channels.peek(*id).is_some_and(|channel| channel.is_condemned);
-        ensure(leaving.iter().all(is_there), "a channel leaves that is not there, or stays")?;
-        let sleep = super::sleep::sleep_on(&remains.mailbox, &remains.lanes, &remains.queues)?;
-        let core = restore_core(CoreParts {
-            channels,
-            messages: saved.messages,
-            counters: EngineCounters::restore(&saved.counters),
-            config: remains.config,
-            lanes: remains.lanes,
-            host: remains.host,
-            switch: remains.switch,
-            frames: remains.frames,
-            captures: remains.captures,
-            extra: remains.extra,
-            processor: remains.processor,
-            now,
-        })?;
+    pub fn restore(mut saved: State, remains: Remains<X>, now: Time) -> Result<Self, StateError> {
+        let Remains { queues, copies, mailbox, core } = remains;
+        ensure(saved.engine as usize == core.lanes.index(), "it is that of another engine")?;
+        let sleep = super::sleep::sleep_on(&mailbox, &core.lanes, &queues)?;
+        let snapshots = core::mem::take(&mut saved.snapshots).into_iter();
         let mut engine = Self {
-            queues: remains.queues,
+            queues,
             copies: None,
-            core,
-            mailbox: remains.mailbox,
+            mailbox,
             sleep,
-            gatherings: remains.gatherings,
-            leaving: leaving.into(),
-            has_ended,
-            end_by,
+            gatherings: snapshots.map(Gathering::new).collect(),
+            leaving: core::mem::take(&mut saved.leaving).into(),
+            has_ended: saved.has_ended,
+            end_by: saved.end_by,
             has_rested: saved.has_rested,
             was_up: saved.was_up,
             turns: saved.turns.min(u64::MAX / 2),
             turns_busy: saved.turns_busy.min(u64::MAX / 2),
+            core: Core::restore(saved, core, now)?,
         };
-        if let Some(copies) = remains.copies {
+        engine.check_leaving()?;
+        if let Some(copies) = copies {
             engine.set_copies(copies)?;
         }
         engine.hear_all()?;
         engine.audit().map_err(StateError::Books)?;
         Ok(engine)
+    }
+
+    /// Those that leave are there, each once, and are served no more.
+    fn check_leaving(&self) -> Result<(), Invalid> {
+        let channels = &self.core.common.channels;
+        let is_there = |id: &u32| channels.peek(*id).is_some_and(|channel| channel.is_condemned);
+        let is_one = self.leaving.iter().collect::<HashSet<_>>().len() == self.leaving.len();
+        ensure(is_one && self.leaving.iter().all(is_there), "a channel leaves that stays")
     }
 
     /// Makes the doorbells of all channels end a sleep.
@@ -151,40 +142,37 @@ impl<X: Component<Owner = ()>> Engine<X> {
     }
 }
 
-/// What a core is made of.
-struct CoreParts<X> {
-    channels: Channels,
-    messages: crate::state::MessagesState,
-    counters: EngineCounters,
-    config: EngineConfig,
-    lanes: Lanes,
-    host: Host,
-    switch: Switch,
-    frames: Frames,
-    captures: Captures,
-    extra: X,
-    processor: Option<u32>,
-    now: Time,
+impl<X: Component<Owner = ()>> Core<X> {
+    fn restore(saved: State, remains: CoreRemains<X>, now: Time) -> Result<Self, Invalid> {
+        let CoreRemains { config, lanes, ends, others, extra, processor } = remains;
+        let (index, siblings) = (lanes.index(), lanes.siblings().clone());
+        let channels = Channels::restore(saved.channels, ends, &saved.app_counters)?;
+        let own = own_interface(&config.interface, &lanes);
+        let mut switch =
+            Switch::new(own.mac(), services_of(&config.interface, config.udp_port, &extra));
+        let host = Host::restore(own, others, saved.host, now)?;
+        switch.restore(saved.sibling_vifs, index, &siblings)?;
+        let frames = Frames::restore(saved.frames, &mut switch, &channels, now)?;
+        let captures = Captures::restore(saved.captures, &channels, index, &siblings)?;
+        let counters = EngineCounters::restore(&saved.counters);
+        let loopback = Loopback::default();
+        let mut common = Common { channels, host, lanes, loopback, switch, captures, counters };
+        let messages = restore_messages(saved.messages, &config, &mut common, now)?;
+        Ok(Self { processor, ..Self::new(config, common, messages, frames, extra) })
+    }
 }
 
-fn restore_core<X>(parts: CoreParts<X>) -> Result<Core<X>, Invalid> {
-    let CoreParts { mut channels, config, lanes, host, now, .. } = parts;
-    let (udp_port, other_nics) = (config.udp_port, host.other_count());
+fn restore_messages(
+    saved: MessagesState,
+    config: &EngineConfig,
+    common: &mut Common,
+    now: Time,
+) -> Result<Messages, Invalid> {
+    let (lanes, other_nics) = (&common.lanes, common.host.other_count());
     let frame_bytes = frame_bytes(&config.interface);
-    let new = |endpoint| Messages::new(endpoint, udp_port, other_nics, frame_bytes);
-    let transport = transport_config(&config, &lanes);
-    let messages = Messages::restore(parts.messages, new, transport, &lanes, other_nics, now)?;
-    messages.match_channels(&mut channels)?;
-    let common = Common {
-        channels,
-        switch: parts.switch,
-        host,
-        lanes,
-        loopback: Loopback::default(),
-        captures: parts.captures,
-        counters: parts.counters,
-    };
-    let mut core = Core::new(config, common, messages, parts.frames, parts.extra);
-    core.processor = parts.processor;
-    Ok(core)
+    let new = |endpoint| Messages::new(endpoint, config.udp_port, other_nics, frame_bytes);
+    let transport = transport_config(config, lanes);
+    let messages = Messages::restore(saved, new, transport, lanes, other_nics, now)?;
+    messages.match_channels(&mut common.channels)?;
+    Ok(messages)
 }

@@ -38,6 +38,10 @@ impl Gathering {
         Self { id, snapshot: Snapshot::default(), next: Next::Channel(0) }
     }
 
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
     fn add_flow(&mut self, flow: FlowSnapshot) {
         if self.snapshot.flows.len() < FLOWS_TOLD_MAX {
             self.snapshot.flows.push(flow);

@@ -1,6 +1,8 @@
 //! A virtual interface as the engine knows it: what it may send, what it has been told, and what it
 //! still wants to send.
 
+mod state;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -10,7 +12,7 @@ use clearway_channel::burst::{FrameInfo, SentBurst};
 use clearway_classify::Filter;
 use clearway_classify::directory::{EntryId, Rights};
 use clearway_nic::MacAddress;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::channels::Channel;
 use crate::gathering::Gathering;
@@ -37,7 +39,7 @@ pub struct VifSpec {
 }
 
 /// The filters of a VIF as text. Made once, by whoever opens it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VifTexts {
     /// What it receives.
     pub receive: Vec<String>,

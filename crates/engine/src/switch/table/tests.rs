@@ -109,7 +109,7 @@ fn vifs_of_other_engines_come_and_go_one_by_one() {
         let receive = vec![filter(&format!("ether dst 02:09:09:09:09:{last:02x}"))];
         let mac = [2, 9, 9, 9, 9, last];
         let spec = VifSpec { receive, mac, ..VifSpec::default() };
-        switch.open_of_sibling(engine, channel, id, &spec);
+        switch.open_of_sibling(engine, channel, id, Box::new(spec));
     }
     switch.close_of_sibling(6, 2); // nobody has it
     for gone in 0..=all.len() {
