@@ -141,3 +141,18 @@ pub trait App {
     /// The answer to a ping arrived.
     fn pong(&mut self, id: u64, rtt_ns: u64);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Reason;
+
+    #[test]
+    fn reasons_have_the_codes_of_the_wire_format() {
+        use Reason::{Closed, Protocol, Refused, Reset, TimedOut, Unreachable, Version};
+        let all = [Closed, Reset, TimedOut, Refused, Version, Protocol, Unreachable];
+        for (code, reason) in (0..).zip(all) {
+            assert_eq!((reason.code(), Reason::from_code(code)), (code, reason));
+        }
+        assert_eq!(Reason::from_code(7), Reset, "one that nobody knows yet");
+    }
+}

@@ -211,4 +211,17 @@ mod tests {
         assert!(!marking.on_received(Ecn::NotCapable));
         assert_eq!(marking.report(), report(false, 1));
     }
+
+    #[test]
+    fn a_path_is_judged_after_ten_packets() {
+        for (marks, name) in [(10, "all marked on the path"), (9, "capable")] {
+            let mut marking = Marking::new();
+            for count in 1..=9 {
+                assert!(marking.on_ack(report(true, count), 1));
+                assert_eq!(marking.name(), "testing");
+            }
+            marking.on_ack(report(true, marks), 1);
+            assert_eq!(marking.name(), name);
+        }
+    }
 }

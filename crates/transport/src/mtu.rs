@@ -285,4 +285,68 @@ mod tests {
         }
         assert!((0..100).all(|_| !mtu.on_lost(Time::ZERO, 1200, 0)), "small ones say nothing");
     }
+
+    /// What has come down to 1200 bytes, and looks for more.
+    fn searching() -> PathMtu {
+        let mut mtu = PathMtu::new(1472);
+        assert!(mtu.on_probe_timeouts(2));
+        assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1200, Some(1472)));
+        mtu
+    }
+
+    fn lose_probe(mtu: &mut PathMtu, now: Time) {
+        mtu.on_probe_sent();
+        mtu.on_probe_lost(now);
+    }
+
+    #[test]
+    fn small_packets_that_arrive_hide_no_black_hole() {
+        let mut mtu = PathMtu::new(1472);
+        for at in 0..4 {
+            assert!(!mtu.on_lost(Time::from_ns(at), 1472, 9));
+            mtu.on_acked(Time::from_ns(at), 1200);
+        }
+        assert!(mtu.on_lost(Time::from_ns(9), 1472, 9));
+    }
+
+    /// RFC 8899, 5.1.2: MAX_PROBES.
+    #[test]
+    fn a_size_is_tried_three_times() {
+        let mut mtu = searching();
+        for expected in [1472, 1472, 1472, 1336] {
+            assert_eq!(mtu.probe_bytes(), Some(expected));
+            lose_probe(&mut mtu, Time::ZERO);
+        }
+    }
+
+    #[test]
+    fn a_search_ends_within_sixteen_bytes_and_begins_again_ten_minutes_later() {
+        let now = Time::from_ns(2 * RAISE_NS);
+        for (said, next) in [(1232, None), (1233, Some(1224))] {
+            let mut mtu = searching();
+            mtu.on_too_big(now, said);
+            (0..3).for_each(|_| lose_probe(&mut mtu, now));
+            assert_eq!(mtu.probe_bytes(), Some(1216));
+            assert!(mtu.on_acked(now, 1216));
+            assert_eq!((mtu.bytes(), mtu.probe_bytes()), (1216, next));
+            if next.is_none() {
+                mtu.on_acked(now + (RAISE_NS - 1), 1216);
+                assert_eq!(mtu.probe_bytes(), None);
+                mtu.on_acked(now + RAISE_NS, 1216);
+                assert_eq!(mtu.probe_bytes(), Some(1472));
+            }
+        }
+    }
+
+    #[test]
+    fn a_search_heeds_what_is_said_between_its_ends() {
+        let mut mtu = searching();
+        mtu.on_probe_sent();
+        mtu.on_too_big(Time::ZERO, 1472);
+        assert_eq!(mtu.probe_bytes(), None, "that is under way");
+        mtu.on_too_big(Time::ZERO, 1200);
+        assert_eq!(mtu.probe_bytes(), None, "nothing larger passes");
+        mtu.on_acked(Time::from_ns(RAISE_NS), 1200);
+        assert_eq!(mtu.probe_bytes(), Some(1472));
+    }
 }

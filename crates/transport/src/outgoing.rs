@@ -462,4 +462,38 @@ mod tests {
             assert_eq!(done, 40, "seed {seed}");
         }
     }
+
+    #[test]
+    fn only_a_higher_limit_is_news() {
+        let mut outgoing = Outgoing::new(100);
+        assert!(!outgoing.raise_limit(100) && !outgoing.raise_limit(99));
+        assert!(outgoing.raise_limit(101));
+    }
+
+    #[test]
+    fn a_message_begins_with_its_first_byte() {
+        let mut outgoing = Outgoing::new(MESSAGE_OVERHEAD);
+        outgoing.push(0, 10);
+        assert!(outgoing.is_limited() && outgoing.next_range().is_none());
+        outgoing.raise_limit(MESSAGE_OVERHEAD + 1);
+        assert!(!outgoing.is_sent());
+        assert_eq!(send(&mut outgoing, 100), Some(0..65));
+        outgoing.raise_limit(100);
+        assert_eq!(send(&mut outgoing, 100), Some(65..74));
+        assert!(outgoing.is_sent() && !outgoing.is_done());
+    }
+
+    #[test]
+    fn what_was_late_and_not_lost_is_not_sent_again() {
+        let mut outgoing = Outgoing::new(u64::MAX);
+        (0..3).for_each(|_| outgoing.push(0, 36));
+        for expected in [0..100, 100..200, 200..300] {
+            assert_eq!(send(&mut outgoing, 36), Some(expected));
+        }
+        outgoing.send_again(100..300);
+        outgoing.acknowledge(200..300);
+        assert_eq!(send(&mut outgoing, 1000), Some(100..200));
+        assert!(!outgoing.has_data());
+        assert_eq!(outgoing.messages_open(), 3, "the first has not arrived");
+    }
 }

@@ -84,3 +84,14 @@ fn acknowledgements_leave_when_enough_has_come_or_something_is_out_of_order() {
     assert_eq!((record(19, 100), record(18, 100)), (0, 0), "a gap, and what fills it");
     assert_eq!(record(20, 100), 1000);
 }
+
+/// Its sender has not seen that it was acknowledged.
+#[test]
+fn a_duplicate_is_acknowledged_at_once() {
+    let mut acks = Acks::new();
+    take(&mut acks, 0);
+    acks.on_sent();
+    assert!(!acks.is_pending());
+    acks.record_duplicate(Time::from_ns(5));
+    assert_eq!(acks.due(), Time::from_ns(5));
+}

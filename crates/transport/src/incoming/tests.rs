@@ -2,7 +2,7 @@
 
 use core::cell::Cell;
 
-use super::{Incoming, MESSAGE_OVERHEAD};
+use super::{Incoming, MESSAGE_OVERHEAD, Refused};
 use crate::app::Owner;
 use crate::tests::TestApp;
 
@@ -51,4 +51,15 @@ fn a_message_that_is_due_looks_at_none_that_waits() {
     for early in [10, 100, 10_000] {
         assert_eq!(looks_per_message(early), 0, "with {early} early ones");
     }
+}
+
+#[test]
+fn want_of_memory_is_remembered_until_a_limit_is_told() {
+    let (mut app, mut incoming) = (TestApp::new(100), Incoming::new(WINDOW));
+    assert_eq!(incoming.message(&mut app, OWNER, 0, &[0; 100]), Ok(()));
+    assert!(!incoming.is_starved());
+    assert_eq!(incoming.message(&mut app, OWNER, 1, &[0]), Err(Refused::NoBuffer));
+    assert!(incoming.is_starved());
+    incoming.announce_limit();
+    assert!(!incoming.is_starved());
 }

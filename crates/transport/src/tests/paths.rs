@@ -199,3 +199,36 @@ fn a_syn_that_was_repeated_makes_no_path_shorter_than_it_is() {
         assert!(round_trips < 40, "{round_trips} for 4 MB of which 256 KB may be under way");
     }
 }
+
+/// Those that open a flow have nobody who would slow down.
+#[test]
+fn packets_may_be_marked_once_the_flow_is_open_and_while_the_path_is_honest() {
+    let mut network = Network::new(24, &Config::default(), Faults::default(), 64 << 20);
+    let key = network.connect();
+    let next = |network: &mut Network| {
+        let (now, host) = (network.now, &mut network.hosts[0]);
+        let destination = host.endpoint.next_transmit(now).expect("something to send");
+        let mut bytes = [0; 1500];
+        let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+        network.carry(1, destination.from, &bytes[..length]);
+        destination.is_ecn_capable
+    };
+    assert!(!next(&mut network), "a syn");
+    network.run_until(|network| network.hosts[0].app.connected == 1);
+    network.hosts[0].app.transmit_pool = vec![0; 1000];
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, key, 0, 1000);
+    assert!(next(&mut network));
+    network.is_congested = true;
+    let keys = [key, network.hosts[1].app.accepted[0]];
+    network.run_until(|network| network.hosts[0].app.sent == 1);
+    network.read_all(1, keys[1]);
+    transfer(&mut network, keys, &[10_000; 10], 1);
+    assert_eq!(
+        network.hosts[0].endpoint.flows().next().expect("open").ecn,
+        "all marked on the path"
+    );
+    let now = network.now;
+    network.hosts[0].endpoint.send(now, key, 0, 1000);
+    assert!(!next(&mut network));
+}
