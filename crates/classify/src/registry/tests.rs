@@ -200,6 +200,10 @@ fn limits_are_kept() {
     let copies = |owner, text| Vif { copies: some(text), ..vif(owner, "", "") };
     let refusal = registry.register(copies(1, "arp or udp or icmp")).unwrap_err();
     assert!(refusal.to_string().contains("2 alternatives of copies"), "{refusal}");
+    let copied = registry.register(copies(1, "arp or udp")).unwrap();
+    assert!(registry.register(copies(1, "icmp")).is_err());
+    assert!(registry.remove(copied));
+    registry.check_books();
     let six = many.rsplit_once(" or ").unwrap().0;
     let first = registry.register(vif(1, six, "")).unwrap();
     assert!(registry.register(vif(1, "dst port 9", "")).is_err());

@@ -156,6 +156,12 @@ impl Production {
         self.cache.total()
     }
 
+    /// With how many rules the trees have a packet compared, at most.
+    #[cfg(test)]
+    pub(crate) fn rules_in_leaves(&self, digest: &Digest) -> usize {
+        self.trees.rules_in_leaves(digest)
+    }
+
     fn entry(&mut self, rule: &Rule) -> Entry {
         let wide = Wide::of(rule).map_or(Entry::NARROW, |wide| {
             let at = self.wide_free.pop_first().unwrap_or(self.wide.len() as u32);

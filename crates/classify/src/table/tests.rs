@@ -237,33 +237,98 @@ fn rules_move_into_trees_while_others_come_and_go() {
     batch(&mut generator, &mut oracle, &mut table);
 }
 
+/// Has the table asked about these packets until all rules are in trees.
+#[track_caller]
+fn settle(table: &mut Production, digests: &[Digest]) {
+    let settles = (0..20_000).any(|at| {
+        let first = at * BATCH_MAX % digests.len();
+        let batch = &digests[first..digests.len().min(first + BATCH_MAX)];
+        table.classify(batch, &mut [None; BATCH_MAX]);
+        table.is_settled()
+    });
+    assert!(settles, "{} hash tables are left", table.hash_tables());
+}
+
+/// Trees ask for whatever tells rules apart: a packet is compared with few of hundreds.
+#[test]
+fn trees_tell_rules_apart_by_every_field() {
+    for field in [
+        fields::SOURCE_PORT,
+        fields::DESTINATION_PORT,
+        fields::VLAN_ID,
+        fields::MAC_SOURCE,
+        fields::MAC_DESTINATION,
+        fields::IPV4_SOURCE,
+        fields::IPV4_DESTINATION,
+        fields::IPV6_SOURCE_LOW,
+        fields::IPV6_DESTINATION_HIGH,
+        fields::IPV6_DESTINATION_LOW,
+    ] {
+        let mut table = Production::without_cache();
+        let mut digests = Vec::new();
+        for number in 0..256 {
+            let value = number << (field.bits - 8);
+            let pattern = Pattern::ANY.with_prefix(field, value, 8 + number as u32 % 3);
+            let rank = Rank::new(0, number);
+            table.insert(Rule { id: RuleId(number as u32), rank, clause: pattern.into() });
+            digests.push(digest_in(&pattern));
+        }
+        settle(&mut table, &digests);
+        let most = digests.iter().map(|digest| table.rules_in_leaves(digest)).max();
+        assert!(most <= Some(16), "{field:?}: {most:?}");
+    }
+}
+
+/// One of five-tuples of which no two are the same.
+fn connection(number: u64) -> Pattern {
+    Pattern::ANY
+        .with(fields::NETWORK, 6)
+        .with(fields::TAGGED, 0)
+        .with(fields::LAYER, 1)
+        .with(fields::PROTOCOL, 6)
+        .with(fields::IPV4_SOURCE, 0x0a00_0000 + number / 100)
+        .with(fields::IPV4_DESTINATION, 0x0a00_0001)
+        .with(fields::SOURCE_PORT, 1024 + number % 100)
+        .with(fields::DESTINATION_PORT, 80)
+}
+
+fn insert_connection(table: &mut Production, number: u64) {
+    let (id, rank) = (RuleId(number as u32), Rank::new(0, number));
+    table.insert(Rule { id, rank, clause: connection(number).into() });
+}
+
+/// A packet that the pattern matches.
+fn digest_in(pattern: &Pattern) -> Digest {
+    Digest::from_words(std::array::from_fn(|word| {
+        pattern.value().get(word).copied().unwrap_or_default()
+    }))
+}
+
+/// As many as there are at a time need memory, and not as many as there have been.
+#[test]
+fn memory_of_connections_that_have_gone_is_used_again() {
+    let mut table = Production::without_cache();
+    (0..100).for_each(|number| insert_connection(&mut table, number));
+    let before = table.memory_bytes();
+    for number in 100..20_000 {
+        insert_connection(&mut table, number);
+        assert!(table.remove(RuleId(number as u32 - 100)));
+    }
+    let after = table.memory_bytes();
+    assert!(after < 4 * before, "{before} bytes, then {after}");
+}
+
 /// A hundred thousand connections are no slower to find than a hundred, but for what memory costs:
 /// they all are in one hash table, whose buckets stay short.
 #[test]
 fn exact_rules_share_one_hash_table() {
     let mut table = Production::new();
-    let connection = |number: u64| {
-        Pattern::ANY
-            .with(fields::NETWORK, 6)
-            .with(fields::TAGGED, 0)
-            .with(fields::LAYER, 1)
-            .with(fields::PROTOCOL, 6)
-            .with(fields::IPV4_SOURCE, 0x0a00_0000 + number / 100)
-            .with(fields::IPV4_DESTINATION, 0x0a00_0001)
-            .with(fields::SOURCE_PORT, 1024 + number % 100)
-            .with(fields::DESTINATION_PORT, 80)
-    };
     let count = 20_000;
-    for number in 0..count {
-        let rank = Rank::new(0, number);
-        table.insert(Rule { id: RuleId(number as u32), rank, clause: connection(number).into() });
-    }
+    (0..count).for_each(|number| insert_connection(&mut table, number));
     assert!(table.hash_tables() <= 3, "{} hash tables", table.hash_tables());
     for number in (0..count).step_by(97) {
-        let words: [u64; 8] =
-            std::array::from_fn(|word| connection(number).value().get(word).copied().unwrap_or(0));
         let mut found = [None];
-        table.classify(&[Digest::from_words(words)], &mut found);
+        table.classify(&[digest_in(&connection(number))], &mut found);
         assert_eq!(found, [Some(RuleId(number as u32))]);
     }
     assert!(table.memory_bytes() < count as usize * 500 + (16 << 20));
@@ -381,13 +446,9 @@ fn ranges_are_exact_in_trees_that_only_ports_tell_apart() {
         let word_0 = |port| 0x1161_0800 | field.place(u64::from(port));
         let digests: Vec<_> =
             ports.map(|port| Digest::from_words([word_0(port), 0, 0, 0, 0, 0, 0, 0])).collect();
-        let settles = (0..20_000).any(|at| {
-            let first = at * BATCH_MAX % digests.len();
-            let batch = &digests[first..digests.len().min(first + BATCH_MAX)];
-            table.classify(batch, &mut [None; BATCH_MAX]);
-            table.is_settled()
-        });
-        assert!(settles, "{} hash tables are left", table.hash_tables());
+        settle(&mut table, &digests);
+        let most = digests.iter().map(|digest| table.rules_in_leaves(digest)).max();
+        assert!(most <= Some(16), "{field:?}: {most:?}");
         for batch in digests.chunks(BATCH_MAX) {
             let (mut expected, mut found) = ([None; BATCH_MAX], [None; BATCH_MAX]);
             oracle.classify(batch, &mut expected);

@@ -123,6 +123,19 @@ impl Trees {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn rules_in_leaves(&self, digest: &Digest) -> usize {
+        let list_of = |root: &u32| {
+            let mut place = *root;
+            while self.nodes[place as usize].mask != 0 {
+                place = self.nodes[place as usize].next(place, digest.words());
+            }
+            &self.lists[self.nodes[place as usize].base as usize..]
+        };
+        let lists = self.roots.iter().map(list_of);
+        lists.map(|list| list.iter().take_while(|slot| **slot != Slots::END).count()).sum()
+    }
+
     pub(super) fn memory_bytes(&self) -> usize {
         self.nodes.capacity() * size_of::<Node>()
             + (self.roots.capacity() + self.lists.capacity()) * size_of::<u32>()
