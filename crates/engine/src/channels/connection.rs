@@ -133,10 +133,18 @@ impl Connections {
     /// Whether those that are open and the free slots make up all slots.
     pub(super) fn audit(&self) -> Result<(), String> {
         let (made, free, open) = (self.slots.len(), self.free.len(), self.iter().count());
-        if open + free == made && open == self.count as usize {
-            return Ok(());
+        if open + free != made || open != self.count as usize {
+            let counted = self.count;
+            return Err(format!(
+                "{made} slots: {open} connections, {counted} counted, {free} free"
+            ));
         }
-        Err(format!("{made} slots: {open} connections, {} counted, {free} free", self.count))
+        let accepted = self.iter().filter(|(_, connection)| connection.is_accepted).count();
+        if accepted != self.shares.taken() as usize {
+            let held = self.shares.taken();
+            return Err(format!("{accepted} connections were accepted, but hosts hold {held}"));
+        }
+        Ok(())
     }
 
     /// A new one; its slot, or `None` if the app has as many as it may.

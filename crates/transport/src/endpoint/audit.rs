@@ -23,6 +23,12 @@ impl Endpoint {
         if self.by_peer.len() > taken {
             return Err(format!("{taken} flows, but {} by peer", self.by_peer.len()));
         }
+        let flows = self.slots.iter().filter_map(|slot| slot.flow.as_ref());
+        let accepted = flows.filter(|flow| flow.was_accepted()).count();
+        if accepted != self.shares.taken() as usize {
+            let held = self.shares.taken();
+            return Err(format!("{accepted} flows were accepted, but hosts hold {held} of them"));
+        }
         let ready = self.slots.iter().filter(|slot| slot.is_ready).count();
         if ready != self.ready.len() {
             return Err(format!("{ready} flows are ready, {} in line", self.ready.len()));
