@@ -70,6 +70,8 @@ pub(crate) struct World {
     is_over: bool,
     /// Engines that are yet to say that they rest.
     unrested: usize,
+    /// All apps have left since then.
+    left: Option<Time>,
 }
 
 /// Runs a simulation.
@@ -136,6 +138,7 @@ impl World {
             ending: None,
             is_over: false,
             unrested: 0,
+            left: None,
         };
         world.populate(profile.pause_ns);
         world.plan();
@@ -295,7 +298,9 @@ impl World {
                 if id == REST {
                     checks::rest(&snapshot)?;
                     self.unrested -= 1;
-                    self.is_over = self.unrested == 0;
+                    if self.unrested == 0 {
+                        self.leave();
+                    }
                 }
             }
             _ => self.trace.add(&[21, host.into(), engine.into()]),
@@ -362,7 +367,9 @@ impl World {
         }
         checks::agenda(self.agenda.len(), self.hosts.len())?;
         self.audit()?;
-        if self.unrested == 0 {
+        if let Some(left) = self.left {
+            self.look_for_remains(left)?;
+        } else if self.unrested == 0 {
             match self.ending {
                 Some(since) if self.has_ended() => self.look_at_rest(since)?,
                 Some(since) if now.since(since) > ENDING_NS_MAX => {
@@ -402,6 +409,17 @@ impl World {
                 self.unrested += 1;
                 self.post(host, engine, Request::Snapshot { id: REST });
             }
+        }
+        Ok(())
+    }
+
+    /// The apps have left: engines may have nothing left, either, as soon as timers have fired and
+    /// lanes are empty.
+    fn look_for_remains(&mut self, left: Time) -> Result<(), Finding> {
+        match self.audit_rest() {
+            Ok(()) => self.is_over = true,
+            Err(finding) if self.now.since(left) > ENDING_NS_MAX => return Err(finding),
+            Err(_) => {}
         }
         Ok(())
     }

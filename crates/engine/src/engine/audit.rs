@@ -36,8 +36,9 @@ impl<X> Core<X> {
 
     fn audit_rest(&self) -> Result<(), String> {
         self.messages.endpoint.audit_rest()?;
-        let Common { channels, lanes, captures, .. } = &self.common;
+        let Common { channels, lanes, captures, switch, .. } = &self.common;
         lanes.audit_rest()?;
+        switch.audit_rest()?;
         let left = [
             ("channels", channels.iter().count()),
             ("polled channels", channels.polled_count()),

@@ -37,6 +37,9 @@ pub struct ManyWorld {
     pub now: Time,
     next_channel: u32,
     next_id: u64,
+    /// Of each virtual interface and capture that siblings took note of: the host, the channel and
+    /// the id in it.
+    noted: Vec<(usize, u32, u32)>,
 }
 
 /// Where an app is.
@@ -83,7 +86,7 @@ impl ManyWorld {
             ManyHost { mac: mac(index), members }
         });
         let (hosts, stranger) = (hosts.collect(), stranger.remove(0));
-        Self { hosts, stranger, fabric, now, next_channel: 1, next_id: 1 }
+        Self { hosts, stranger, fabric, now, next_channel: 1, next_id: 1, noted: Vec::new() }
     }
 
     /// One turn of each engine, and as much time as that takes.
@@ -116,8 +119,14 @@ impl ManyWorld {
             for engine in 0..self.hosts[host].members.len() {
                 self.hosts[host].members[engine].is_stopped = false;
                 self.turn();
+                let at = Place { host, engine };
                 for channel in 0..self.next_channel {
-                    self.post(Place { host, engine }, Request::RemoveChannel { channel });
+                    self.post(at, Request::RemoveChannel { channel });
+                }
+                for (of, channel, vif) in self.noted.clone() {
+                    if of == host {
+                        self.post(at, Request::CloseVif { channel, vif, told: None });
+                    }
                 }
             }
         }
@@ -199,6 +208,7 @@ impl ManyWorld {
         spec: VifSpec,
     ) -> Result<(), VifRefused> {
         let channel = app.channel;
+        self.noted.push((at.host, channel, vif));
         self.post(at, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
         events::take_vif_opened(self.events(at))?;
         self.post_to_siblings(at, || Request::NoteVif {
@@ -215,6 +225,7 @@ impl ManyWorld {
 
     pub fn open_capture(&mut self, at: Place, app: &App, vif: u32, spec: CaptureSpec) {
         let (channel, engine) = (app.channel, at.engine);
+        self.noted.push((at.host, channel, vif));
         self.post(at, Request::OpenCapture { channel, vif, spec: Box::new(spec.clone()) });
         self.post_to_siblings(at, || Request::NoteCapture {
             engine,

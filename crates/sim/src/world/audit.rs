@@ -24,6 +24,15 @@ impl World {
         self.auditor.audit(&entries)
     }
 
+    /// What engines have left, once all apps are gone.
+    pub(super) fn audit_rest(&self) -> Result<(), Finding> {
+        for (host, place) in (0..).zip(&self.hosts) {
+            let rests = place.runners.iter().try_for_each(|runner| runner.engine.audit_rest());
+            rests.map_err(|what| Finding { what, hosts: vec![host] })?;
+        }
+        Ok(())
+    }
+
     fn entries(&self) -> Vec<Entry> {
         let apps = self.residents.iter().flatten().map(|app| &self.apps[*app as usize]);
         let by_channel: BTreeMap<(u32, u32), _> =

@@ -111,6 +111,18 @@ impl World {
         self.wake_host(host);
     }
 
+    /// All apps end, and are not started again.
+    pub(super) fn leave(&mut self) {
+        self.left = Some(self.now);
+        for app in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
+            let resident = &mut self.apps[app as usize];
+            resident.die(&mut self.ledger);
+            let Character { host, engine, .. } = resident.character;
+            let channel = resident.channel;
+            self.remove(host, engine, channel);
+        }
+    }
+
     /// The app that has, or had, this channel of a host.
     pub(super) fn app_of(&self, host: u32, channel: u32) -> Option<u32> {
         let has = |app: &&App| app.character.host == host && app.channel == channel;

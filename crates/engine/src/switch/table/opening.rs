@@ -87,6 +87,20 @@ impl Switch {
         self.macs.binary_search_by_key(&mac, |(other, _)| *other)
     }
 
+    /// Whether nothing is left in the table but what the host's services have.
+    pub(crate) fn audit_rest(&self) -> Result<(), String> {
+        let ports = self.ports.iter().flatten().count();
+        let left = [
+            ("ports", ports - self.services.len()),
+            ("virtual interfaces of siblings", self.of_siblings.len()),
+            ("Ethernet addresses", self.macs.len()),
+        ];
+        match left.iter().find(|(_, count)| *count > 0) {
+            Some((what, count)) => Err(format!("{count} {what} are left in the switch's table")),
+            None => Ok(()),
+        }
+    }
+
     /// Nobody has the entry any more.
     fn unregister(&mut self, entry: EntryId) {
         self.directory.remove(entry);
