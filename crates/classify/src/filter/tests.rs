@@ -47,6 +47,42 @@ const CANONICAL: &[(&str, &str)] = &[
     ),
 ];
 
+/// What people are shown who ask why a packet is theirs.
+#[test]
+fn filters_are_explained_field_by_field() {
+    let text = "ether dst 02:00:00:00:00:01 and src host 10.0.0.1 and tcp and dst portrange 5-9";
+    let explained = filter(text).explain();
+    for line in [
+        "Ethernet destination: 02:00:00:00:00:01",
+        "network: IPv4",
+        "protocol: 6 (0x6)",
+        "beyond IP: ports",
+        "source: 10.0.0.1",
+        "destination port: from 5 to 9",
+    ] {
+        assert!(explained.lines().any(|other| other.trim() == line), "{line}: {explained}");
+    }
+    for name in ["source port:", "destination:", "Ethernet source:"] {
+        let is_about = |line: &str| line.trim().starts_with(name);
+        assert!(!explained.lines().any(is_about), "{name} {explained}");
+    }
+    let explained = filter("ether src 02:00:00:00:00:01 and dst net 10.0.0.0/8").explain();
+    assert!(explained.contains("Ethernet source: 02:00:00:00:00:01"), "{explained}");
+    assert!(explained.contains("destination: 0xa000000 under the mask 0xff000000"), "{explained}");
+    assert!(filter("arp").explain().contains("network: ARP"));
+    assert!(filter("any").explain().contains("every packet"));
+}
+
+#[test]
+fn ether_types_have_names() {
+    for (name, number) in [("ip", "0x800"), ("arp", "0x806"), ("ip6", "0x86dd"), ("aoe", "0x88a2")]
+    {
+        let [by_name, by_number] =
+            [name, number].map(|what| filter(&format!("ether proto {what}")));
+        assert_eq!(by_name, by_number);
+    }
+}
+
 #[test]
 fn canonical_texts() {
     for (text, canonical) in CANONICAL {
