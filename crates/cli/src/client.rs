@@ -110,8 +110,8 @@ fn cannot_connect(path: &Path, error: Errno) -> String {
     let path = path.display();
     match error {
         Errno::NOENT | Errno::CONNREFUSED => format!(
-            "no daemon is running at {path}; start one with `clearway daemon --config FILE`, or \
-             name its socket with --socket or CLEARWAY_SOCKET"
+            "no daemon is running at {path}; start one with `clearway daemon`, or name its \
+             socket with --socket or CLEARWAY_SOCKET"
         ),
         Errno::ACCESS | Errno::PERM => format!(
             "this user may not connect to {path}; add it to [policy] in the daemon's \

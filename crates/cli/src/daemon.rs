@@ -1,7 +1,6 @@
 //! `clearway daemon`: becomes `clearwayd`, so that a process which serves apps has nothing in it
 //! that it does not need.
 
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,8 +11,14 @@ use crate::output::Failure;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let program = program().map_err(Failure::failed)?;
-    let check: &[OsString] = if arguments.check { &["--check".into()] } else { &[] };
-    let error = Command::new(&program).arg("--config").arg(&arguments.config).args(check).exec();
+    let mut command = Command::new(&program);
+    if let Some(config) = &arguments.config {
+        command.arg("--config").arg(config);
+    }
+    if arguments.check {
+        command.arg("--check");
+    }
+    let error = command.exec();
     Err(Failure::failed(format!(
         "cannot start {}: {error}\n    remedy: `clearwayd` has to be beside `clearway`; install \
          both again",

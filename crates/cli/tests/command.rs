@@ -22,13 +22,13 @@ fn refused(arguments: &[&str], code: i32, parts: &[&str]) {
 #[test]
 fn failures_have_exit_codes_and_remedies() {
     let nowhere = ["--socket", "/nonexistent/clearway.sock"];
-    let no_daemon = ["no daemon is running", "clearway daemon --config"];
+    let no_daemon = ["no daemon is running", "start one with `clearway daemon`"];
     refused(&[&["status"], &nowhere[..]].concat(), 1, &no_daemon);
     refused(&[&["ping", "10.0.0.1"], &nowhere[..]].concat(), 1, &no_daemon);
     refused(&["ping", "somewhere"], 2, &["invalid IP address"]);
     refused(&["ping", "10.0.0.1", "--size", "5"], 2, &["24..=1400"]);
     refused(&["ping", "10.0.0.1", "--count", "0"], 2, &["count"]);
-    refused(&["daemon"], 2, &["--config"]);
+    refused(&["daemon", "--check"], 2, &["--config"]);
     let missing = ["daemon", "--config", "/nonexistent/clearway.toml"];
     refused(&missing, 2, &["/nonexistent/clearway.toml: cannot read it", "--config"]);
     refused(&["nonsense"], 2, &["nonsense"]);

@@ -5,12 +5,15 @@
 mod support;
 
 use std::net::{IpAddr, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use clearway_client::{Channel, Code, Sizes, VifOptions};
 use serde_json::Value;
 use support::traffic::Traffic;
 use support::veth::{INTERFACE, IPV4, IPV6, Veth};
-use support::{Daemon, Network, PATIENCE, Starter, as_nobody, clearway, eventually};
+use support::{Daemon, NOBODY, Network, PATIENCE, Starter, as_nobody, clearway, eventually};
 
 const UDP: &str = "[[nic]]\ndriver = \"udp\"\n";
 const PORT: u16 = 4000;
@@ -142,6 +145,66 @@ fn addresses_links_and_mtus_may_change() {
     veth.ip(0, "link del cw1");
     eventually("the address is gone", || !added(&network));
     traffic.goes_on();
+}
+
+/// A command on each host, by a user without privilege and without a file: `clearway daemon`.
+#[test]
+fn two_commands_and_no_file() {
+    let Some(veth) = Veth::new() else { return };
+    let hosts = [Home::new(), Home::new()];
+    let daemons = [0, 1].map(|index| {
+        let space = &veth.spaces[index];
+        let daemon = space.within(|| hosts[index].command(&["daemon"]).spawn());
+        Ended(daemon.expect("entered").expect("started"))
+    });
+    let mut ping = hosts[0].command(&["ping", "10.78.0.2", "--count", "1"]);
+    eventually("the other host answers", || ping.output().expect("started").status.success());
+    let status = hosts[0].command(&["status", "--json"]).output().expect("started");
+    let status: Value = serde_json::from_slice(&status.stdout).expect("JSON");
+    assert_eq!(status["socket"], hosts[0].0.join("clearway.sock").to_str().expect("text"));
+    assert_eq!(status["engines"][0]["queues"][0]["driver"], "udp");
+    let reload = hosts[0].command(&["reload"]).output().expect("started");
+    let text = String::from_utf8_lossy(&reload.stderr);
+    assert!(!reload.status.success() && text.contains("--config FILE"), "{text}");
+    drop(daemons);
+}
+
+/// A process that ends with the test.
+struct Ended(std::process::Child);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Where nobody's programs are, and the runtime directory that a login would have made.
+struct Home(PathBuf);
+
+impl Home {
+    fn new() -> Home {
+        let home = Home(support::new_directory());
+        for program in [env!("CARGO_BIN_EXE_clearway"), env!("CARGO_BIN_EXE_clearwayd")] {
+            let name = Path::new(program).file_name().expect("a program has a name");
+            std::fs::copy(program, home.0.join(name)).expect("copied");
+        }
+        std::os::unix::fs::chown(&home.0, Some(NOBODY), Some(NOBODY)).expect("root may");
+        home
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.0.join("clearway"));
+        command.args(arguments).env_remove("CLEARWAY_SOCKET").env("XDG_RUNTIME_DIR", &self.0);
+        command.stderr(Stdio::piped()).stdout(Stdio::piped()).uid(NOBODY).gid(NOBODY);
+        command
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 #[test]

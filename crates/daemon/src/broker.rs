@@ -53,8 +53,8 @@ pub(crate) struct Task {
     /// The addresses to connect to, each for the socket of the same position. The socket after
     /// those is for groups.
     pub(crate) connections: Vec<String>,
-    /// The configuration, which can be read again.
-    pub(crate) config: PathBuf,
+    /// The configuration, if there is one, which can be read again.
+    pub(crate) config: Option<PathBuf>,
     /// The control socket, which can be opened to everybody.
     pub(crate) control: PathBuf,
     /// Whether a service manager is told.
@@ -103,17 +103,17 @@ pub(crate) enum Reread {
 }
 
 impl Broker {
-    /// Starts the broker of a daemon whose configuration was read from `path`.
+    /// Starts the broker of a daemon whose configuration was read from `path`, if it was.
     pub(crate) fn start(
         config: &Config,
-        path: &Path,
+        path: Option<&Path>,
         user: Option<&OwnUser>,
     ) -> Result<Self, Error> {
         let task = Task {
             user: user.map(|user| user.name.clone()),
             connections: config.nics.iter().filter_map(|nic| server_of(&nic.driver)).collect(),
             // It does not stay where the daemon is.
-            config: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
+            config: path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned())),
             control: config.control.socket.clone(),
             notifies: std::env::var_os(NOTIFY).is_some(),
         };

@@ -322,6 +322,13 @@ impl Config {
         std::iter::once(self.control.socket.as_path()).chain(memif)
     }
 
+    /// What a daemon does that nobody has told anything: it goes by the kernel's UDP sockets, which
+    /// need no privilege, at all addresses of the host.
+    #[must_use]
+    pub fn without_file() -> Self {
+        Self { nics: vec![Nic::new("udp", Driver::Udp, Vec::new())], ..Self::default() }
+    }
+
     /// Reads and checks a file. All problems are reported at once.
     pub fn load(path: &Path) -> Result<Self, Problems> {
         let name = path.display().to_string();

@@ -120,9 +120,9 @@ fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
 /// Runs a host on this process: the control plane on the calling thread, each engine on one of its
 /// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
 ///
-/// `path` is where the configuration was read, and will be read again. The process is to be
+/// `path` is where the configuration was read, if it was, and will be read again. The process is to be
 /// `clearwayd`: another of it is started as its broker.
-pub fn run(config: &Config, path: &Path) -> Result<(), Error> {
+pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     log::start(&config.log);
     raise_open_files();
     let signals = Signals::block().map_err(|error| Error::resources("take signals", error))?;

@@ -16,11 +16,12 @@ use crate::{Config, broker, config, hold_signals, run};
 #[derive(Debug, Parser)]
 #[command(name = "clearwayd", version)]
 pub struct Arguments {
-    /// The configuration; `clearway.toml` in the source tree is a commented example
+    /// The configuration; `clearway.toml` in the source tree is a commented example. Without one,
+    /// messages go by the kernel's UDP sockets at all addresses of the host, for this user only
     #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    pub config: Option<PathBuf>,
     /// Only check the configuration: its keys and values, and what of the machine is in its way
-    #[arg(long)]
+    #[arg(long, requires = "config")]
     pub check: bool,
 }
 
@@ -45,11 +46,14 @@ pub fn main() -> ExitCode {
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     // From here on no signal kills it; those that come wait until it can serve them.
     hold_signals().map_err(failed)?;
-    let config = Config::load(&arguments.config).map_err(|error| (2, error.to_string()))?;
+    let Some(path) = &arguments.config else {
+        return run(&Config::without_file(), None).map_err(failed);
+    };
+    let config = Config::load(path).map_err(|error| (2, error.to_string()))?;
     if arguments.check {
-        return check(&config, &arguments.config);
+        return check(&config, path);
     }
-    run(&config, &arguments.config).map_err(failed)
+    run(&config, Some(path)).map_err(failed)
 }
 
 /// Says what is in the way of a daemon with this configuration, or what it would be.

@@ -6,10 +6,17 @@ use clearway_nic::interface::Device;
 use super::Finding;
 
 pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
-    let mut findings = vec![Finding::good(
-        "memif",
-        "works everywhere, needs no privilege: shared memory to another daemon, DPDK or VPP",
-    )];
+    let mut findings = vec![
+        Finding::good(
+            "udp",
+            "works everywhere, needs no privilege: messages by the kernel's UDP sockets, to hosts \
+             on any driver",
+        ),
+        Finding::good(
+            "memif",
+            "works everywhere, needs no privilege: shared memory to another daemon, DPDK or VPP",
+        ),
+    ];
     let mut names = ThisMachine.interfaces();
     if let Some(name) = probed.filter(|name| !names.iter().any(|other| other == name)) {
         names.push(name.to_owned());

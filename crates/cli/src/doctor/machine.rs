@@ -201,7 +201,7 @@ fn daemon(socket: Option<&Path>) -> Finding {
         Err(_) => Finding::limited(
             "daemon",
             format!("none answers at {}", path.display()),
-            "start one: clearway daemon --config clearway.toml",
+            "start one: clearway daemon, or clearway daemon --config clearway.toml",
         ),
     }
 }

@@ -193,7 +193,7 @@ impl Drop for Network {
     }
 }
 
-fn new_directory() -> PathBuf {
+pub(crate) fn new_directory() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let name = format!("clearway-hosts-{}-{number}", std::process::id());

@@ -118,7 +118,7 @@ fn obey_until_the_end(task: &Task) {
             manager.tell(notice.as_bytes());
         }
         let done = match order {
-            Order::Reread => answer_with(&reread(&task.config)),
+            Order::Reread => answer_with(&reread(task.config.as_deref())),
             Order::OpenSocket => set_mode(&task.control, 0o666),
             Order::CloseSocket => set_mode(&task.control, 0o600),
             Order::Ready | Order::Alive | Order::Stopping | Order::Waiting => Ok(()),
@@ -131,7 +131,12 @@ fn obey_until_the_end(task: &Task) {
 
 /// The configuration as it is now. Users and groups are looked up here, where the user database may
 /// be read; everything else is checked by the daemon.
-fn reread(path: &Path) -> Reread {
+fn reread(path: Option<&Path>) -> Reread {
+    let Some(path) = path else {
+        return Reread::Problem(
+            "the daemon was started without one\n    remedy: start it with --config FILE".into(),
+        );
+    };
     let name = path.display().to_string();
     let text = match std::fs::read_to_string(path) {
         Ok(text) if text.len() <= CONFIG_BYTES_MAX => text,

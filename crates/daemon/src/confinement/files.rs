@@ -60,8 +60,8 @@ fn of_daemon(mut rules: RulesetCreated, config: &Config) -> Result<RulesetCreate
 fn of_broker(mut rules: RulesetCreated, task: &Task) -> Result<RulesetCreated, RulesetError> {
     Peer::prepare_groups();
     // An editor puts a new file in the place of the old one.
-    let config = task.config.parent().unwrap_or(Path::new("/"));
-    for directory in USER_DATABASE.map(Path::new).into_iter().chain([config]) {
+    let config = task.config.as_ref().map(|path| path.parent().unwrap_or(Path::new("/")));
+    for directory in USER_DATABASE.map(Path::new).into_iter().chain(config) {
         rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
     }
     Ok(rules)

@@ -182,7 +182,7 @@ fn backtrace_of_a_confined_daemon_has_names() {
 /// The broker reads the user database and the configuration, and nothing else.
 #[test]
 fn broker_reads_what_it_is_asked_about() {
-    let task = Task { config: "/usr/share/doc/clearway.toml".into(), ..Task::default() };
+    let task = Task { config: Some("/usr/share/doc/clearway.toml".into()), ..Task::default() };
     let confined = move || {
         privileges::drop_all(None).expect("dropping needs no privilege");
         let files = files::confine_broker(&task).unwrap_or_else(|why| why);
