@@ -101,8 +101,17 @@ pub enum Wire {
     Memif,
     /// `AF_XDP` on a veth pair between two network namespaces; needs root.
     Veth,
+    /// The kernel's UDP sockets, which need no privilege, on such a pair.
+    Udp,
     /// None: both apps are attached to one daemon.
     Local,
+}
+
+impl Wire {
+    /// Whether it is a veth pair between two network namespaces.
+    pub(crate) const fn is_veth(self) -> bool {
+        matches!(self, Self::Veth | Self::Udp)
+    }
 }
 
 /// Which process runs on which core.
@@ -214,7 +223,7 @@ impl Command {
         if !self.kernel_only {
             contenders.insert(0, Contender::Clearway);
         }
-        let mtu = self.mtu.unwrap_or(if self.wire == Wire::Veth { 1500 } else { 9000 });
+        let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs);
         Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
     }
@@ -234,8 +243,10 @@ impl Command {
                 "--layout embedded has an engine in each app, and only memif between them; use --wire memif",
             );
         }
-        if self.wire == Wire::Veth && !self.kernel_only && !rustix::process::geteuid().is_root() {
-            return refuse("--wire veth makes network namespaces and needs root; use --wire memif");
+        if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {
+            return refuse(
+                "--wire veth and --wire udp make network namespaces, which needs root; use --wire memif",
+            );
         }
         Ok(())
     }

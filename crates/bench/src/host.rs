@@ -62,14 +62,19 @@ fn configuration(
     let mut text = format!(
         "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"warn\"\n\n[[nic]]\nname = \"bench\"\n"
     );
-    if plan.wire == Wire::Veth {
-        let _ = writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1");
-    } else {
+    let _ = match plan.wire {
+        Wire::Veth => {
+            writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1")
+        }
+        Wire::Udp => writeln!(text, "driver = \"udp\""),
         // The server's host serves the wire too. With --wire local nobody comes, which is no harm.
-        let memif = directory.join("memif.sock");
-        let _ = writeln!(text, "driver = \"memif\"\nsocket = {memif:?}\nrole = \"{name}\"");
-        let _ = writeln!(text, "buffer_bytes = {}", buffer_bytes(plan.mtu));
-    }
+        Wire::Memif | Wire::Local => writeln!(
+            text,
+            "driver = \"memif\"\nsocket = {:?}\nrole = \"{name}\"\nbuffer_bytes = {}",
+            directory.join("memif.sock"),
+            buffer_bytes(plan.mtu)
+        ),
+    };
     let idle = match plan.idle {
         Idle::Spin => "spin",
         Idle::Yield => "yield",

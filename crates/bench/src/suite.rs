@@ -1,7 +1,7 @@
 //! The order of events: a wire for the kernel's contenders, then rounds in which each contender
 //! runs once, so that whatever else the machine does hits all of them alike.
 
-use crate::arguments::{Plan, Wire};
+use crate::arguments::Plan;
 use crate::clearway;
 use crate::contender::Contender;
 use crate::cpu::{Cores, Pins};
@@ -56,7 +56,7 @@ fn run_once(
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
     if contender == Contender::Clearway {
-        let veth = veth.filter(|_| plan.wire == Wire::Veth);
+        let veth = veth.filter(|_| plan.wire.is_veth());
         return clearway::run_once(plan, pins, veth, interrupt);
     }
     kernel::run_once(contender, plan.load, pins, veth, interrupt)
@@ -80,5 +80,5 @@ fn kernel_wire(
 
 /// The kernel shares the pair, and its MTU, with Clearway when that runs over veth too.
 fn veth_mtu(plan: &Plan) -> u16 {
-    if plan.wire == Wire::Veth { plan.mtu } else { VETH_MTU }
+    if plan.wire.is_veth() { plan.mtu } else { VETH_MTU }
 }

@@ -71,3 +71,12 @@ fn over_veth() {
     }
     check_all("veth");
 }
+
+#[test]
+fn over_udp_sockets() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: network namespaces need root");
+        return;
+    }
+    check_all("udp");
+}
