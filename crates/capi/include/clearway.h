@@ -464,6 +464,7 @@ int clearway_detach(struct clearway_channel *channel, int64_t timeout_ns);
 
 /**
  * Accepts connections to `port` of `address` (NULL: of all addresses of the host) from now on.
+ * An address is written as for clearway_connect.
  * Stores the listener's number, and the port, which the daemon has chosen if `port` is 0; both
  * places may be NULL. Returns 0 or a negative error code.
  */
@@ -479,8 +480,10 @@ int clearway_listen(struct clearway_channel *channel,
 int clearway_unlisten(struct clearway_channel *channel, uint32_t listener);
 
 /**
- * Connects to an app that listens on `port` of the host with `address` (IPv4 or IPv6 notation),
- * and stores the connection. Returns 0 or a negative error code.
+ * Connects to an app that listens on `port` of the host at `address`, and stores the connection,
+ * which is never 0. Addresses are written as usual: "10.0.0.2", "fe80::1%eth0", or a host's name,
+ * which is looked up (getaddrinfo) and whose addresses are tried in turn; with port 0 also
+ * "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". Returns 0 or a negative error code.
  */
 int clearway_connect(struct clearway_channel *channel,
                      const char *address,
@@ -490,7 +493,7 @@ int clearway_connect(struct clearway_channel *channel,
 
 /**
  * Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
- * that is stored here. Returns 0 or a negative error code.
+ * that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or a negative error code.
  */
 int clearway_start_connect(struct clearway_channel *channel,
                            const char *address,

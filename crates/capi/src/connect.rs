@@ -1,9 +1,11 @@
 //! Listening, connecting, accepting, closing.
 
 use std::ffi::{c_char, c_int};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
-use clearway_client::{ConnectionId, Error, ListenAddress, ListenerId};
+use clearway_client::{
+    ConnectionId, Error, ListenAddress, ListenerId, ToPeers, resolve_host, split_port,
+};
 
 use crate::attach::clearway_channel;
 use crate::failure::call_int;
@@ -37,6 +39,7 @@ impl From<SocketAddr> for clearway_address {
 }
 
 /// Accepts connections to `port` of `address` (NULL: of all addresses of the host) from now on.
+/// An address is written as for clearway_connect.
 /// Stores the listener's number, and the port, which the daemon has chosen if `port` is 0; both
 /// places may be NULL. Returns 0 or a negative error code.
 ///
@@ -57,7 +60,7 @@ pub unsafe extern "C" fn clearway_listen(
         let address = unsafe { pointer::text(address, "address") }?;
         let address = match address {
             None => ListenAddress::from(port),
-            Some(text) => ListenAddress::from(parse(text, port)?),
+            Some(text) => ListenAddress::from(parse(text, port)?[0]),
         };
         let opened = channel.listen(address)?;
         // SAFETY: the caller's promise.
@@ -81,8 +84,10 @@ pub unsafe extern "C" fn clearway_unlisten(channel: *mut clearway_channel, liste
     })
 }
 
-/// Connects to an app that listens on `port` of the host with `address` (IPv4 or IPv6 notation),
-/// and stores the connection. Returns 0 or a negative error code.
+/// Connects to an app that listens on `port` of the host at `address`, and stores the connection,
+/// which is never 0. Addresses are written as usual: "10.0.0.2", "fe80::1%eth0", or a host's name,
+/// which is looked up (getaddrinfo) and whose addresses are tried in turn; with port 0 also
+/// "10.0.0.2:4000", "[fe80::1%eth0]:4000", "host.example:4000". Returns 0 or a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.
@@ -98,8 +103,8 @@ pub unsafe extern "C" fn clearway_connect(
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
         // SAFETY: the caller's promise.
-        let peer = unsafe { peer(address, port) }?;
-        let opened = channel.connect(peer, pointer::timeout(timeout_ns))?;
+        let peers = unsafe { peers(address, port) }?;
+        let opened = channel.connect(Peers(peers), pointer::timeout(timeout_ns))?;
         // SAFETY: the caller's promise.
         unsafe { pointer::store(connection, opened.as_u64()) };
         Ok(())
@@ -107,7 +112,7 @@ pub unsafe extern "C" fn clearway_connect(
 }
 
 /// Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
-/// that is stored here. Returns 0 or a negative error code.
+/// that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.
@@ -122,8 +127,8 @@ pub unsafe extern "C" fn clearway_start_connect(
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
         // SAFETY: the caller's promise.
-        let peer = unsafe { peer(address, port) }?;
-        let begun = channel.start_connect(peer)?;
+        let peers = unsafe { peers(address, port) }?;
+        let begun = channel.start_connect(peers[0])?;
         // SAFETY: the caller's promise.
         unsafe { pointer::store(token, begun.as_u64()) };
         Ok(())
@@ -183,17 +188,28 @@ pub unsafe extern "C" fn clearway_abort(channel: *mut clearway_channel, connecti
 
 /// # Safety
 /// `address` is NULL or a string.
-unsafe fn peer(address: *const c_char, port: u16) -> Result<SocketAddr, Error> {
+unsafe fn peers(address: *const c_char, port: u16) -> Result<Vec<SocketAddr>, Error> {
     // SAFETY: the caller's promise.
     let address = unsafe { pointer::text(address, "address") }?;
     parse(address.ok_or_else(|| pointer::invalid("address is NULL"))?, port)
 }
 
-/// An address without port: IPv4, IPv6, or IPv6 with the number of an interface (`fe80::1%2`).
-fn parse(address: &str, port: u16) -> Result<SocketAddr, Error> {
-    let scoped = || format!("[{address}]:{port}").parse().ok();
-    let plain = address.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port));
-    plain.or_else(scoped).ok_or_else(|| {
-        pointer::invalid(&format!("\"{address}\" is neither an IPv4 nor an IPv6 address"))
-    })
+/// A host and a port, which may stand in the text if it is not given beside it.
+fn parse(address: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    match split_port(address) {
+        Some((host, in_text)) if port == 0 || port == in_text => resolve_host(host, in_text),
+        Some((_, in_text)) => {
+            Err(pointer::invalid(&format!("\"{address}\" has port {in_text}, and port is {port}")))
+        }
+        None => resolve_host(address, port),
+    }
+}
+
+/// Addresses that have been found.
+struct Peers(Vec<SocketAddr>);
+
+impl ToPeers for Peers {
+    fn to_peers(&self) -> Result<Vec<SocketAddr>, Error> {
+        Ok(self.0.clone())
+    }
 }

@@ -112,6 +112,16 @@ static void listening(clearway_channel *channel) {
     CHECK(strstr(clearway_last_error(), "policy"));
 }
 
+/* Addresses as people write them. */
+static void names(clearway_channel *channel) {
+    const char *names[] = {"10.0.0.2:7", "10.0.0.2"};
+    for (int i = 0; i < 2; i++) {
+        uint64_t connection;
+        CHECK(clearway_connect(channel, names[i], i * 7, 10 * SECOND, &connection) == 0);
+        CHECK(clearway_close(channel, connection) == 0);
+    }
+}
+
 static void misuse(clearway_channel *channel) {
     clearway_options options = {0};
     options.size = 1;
@@ -122,8 +132,9 @@ static void misuse(clearway_channel *channel) {
     CHECK(clearway_send(NULL, 1, "x", 1, 0) == CLEARWAY_INVALID);
     CHECK(clearway_send(channel, 1, NULL, 1, 0) == CLEARWAY_INVALID);
     CHECK(clearway_send(channel, 1, "x", 1, 0) == CLEARWAY_CLOSED);
-    CHECK(clearway_connect(channel, "nowhere", 1, 0, NULL) == CLEARWAY_INVALID);
-    CHECK(strstr(clearway_last_error(), "nowhere"));
+    CHECK(clearway_connect(channel, "nowhere.invalid", 1, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "nowhere.invalid"));
+    CHECK(clearway_connect(channel, "10.0.0.2:7", 8, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_connect(channel, NULL, 1, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_next_event(channel, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_recv_message(NULL, 0, NULL) == CLEARWAY_INVALID);
@@ -155,6 +166,7 @@ int main(int count, char **words) {
     listening(channel);
     misuse(channel);
     texts();
+    names(channel);
     clearway_message kept;
     CHECK(clearway_send(channel, connection, "kept", 4, SECOND) == 0);
     CHECK(clearway_recv_message(channel, 10 * SECOND, &kept) == 0);

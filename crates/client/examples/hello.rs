@@ -34,7 +34,7 @@ fn serve() -> Result {
 
 fn ask(server: &str) -> Result {
     let mut channel = Channel::attach(&Options::new("hello"))?;
-    let connection = channel.connect((server.parse::<std::net::IpAddr>()?, PORT).into(), None)?;
+    let connection = channel.connect((server, PORT), None)?;
     channel.send(connection, b"Clearway")?;
     println!("{}", String::from_utf8_lossy(&channel.recv_zero_copy(None)?));
     Ok(channel.close(connection)?)

@@ -2,7 +2,7 @@
 //! `receive.rs`, waiting in `wait.rs`.
 
 use std::collections::{HashMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use clearway_channel::control::{Listen, Listening, Reply, Request, Unlisten};
 use clearway_channel::{AppEnd, Code, Command, Sizes};
 use rustix::event::epoll;
 
+use crate::address::{ListenAddress, ToPeers};
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::host::{Embedded, Host};
@@ -72,28 +73,6 @@ pub struct Listener {
     pub id: ListenerId,
     /// Its address and port: what peers connect to.
     pub address: SocketAddr,
-}
-
-/// What to listen on: a port of all addresses (`4000`), or one address and port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ListenAddress {
-    /// One of the host's addresses, or all.
-    pub address: Option<IpAddr>,
-    /// The port; 0 lets the daemon choose.
-    pub port: u16,
-}
-
-impl From<u16> for ListenAddress {
-    fn from(port: u16) -> Self {
-        Self { address: None, port }
-    }
-}
-
-impl From<SocketAddr> for ListenAddress {
-    fn from(address: SocketAddr) -> Self {
-        let one = (!address.ip().is_unspecified()).then(|| address.ip());
-        Self { address: one, port: address.port() }
-    }
 }
 
 impl Channel {
@@ -174,8 +153,25 @@ impl Channel {
         })
     }
 
-    /// Opens a connection to an app on `peer`.
+    /// Opens a connection to an app: at an address (`"10.0.0.2:4000"`, or a `SocketAddr`), or at
+    /// a host by name, whose addresses are tried in turn.
     pub fn connect(
+        &mut self,
+        peer: impl ToPeers,
+        timeout: Option<Duration>,
+    ) -> Result<ConnectionId, Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let peers = peer.to_peers()?;
+        let mut result = self.connect_to(peers[0], timeout);
+        for peer in &peers[1..] {
+            let Err(Error::Connect { .. }) = result else { break };
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            result = self.connect_to(*peer, left);
+        }
+        result
+    }
+
+    pub(crate) fn connect_to(
         &mut self,
         peer: SocketAddr,
         timeout: Option<Duration>,

@@ -26,6 +26,15 @@ pub enum Error {
         /// Why not.
         code: Code,
     },
+    /// There is no such host, or this is not how one is written.
+    #[error("cannot find \"{name}\": {cause}; check its spelling, and try `getent hosts`")]
+    UnknownHost {
+        /// What was looked up.
+        name: String,
+        /// Why it was not found.
+        #[source]
+        cause: io::Error,
+    },
     /// A connection has ended, or was never open.
     #[error("connection {connection}: {code}")]
     Connection {
@@ -139,7 +148,7 @@ impl Error {
             | Self::DaemonGone { code, .. } => *code,
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
-            Self::FrameLength { .. } => Code::Invalid,
+            Self::FrameLength { .. } | Self::UnknownHost { .. } => Code::Invalid,
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,

@@ -6,7 +6,7 @@
 //!
 //! # fn main() -> Result<(), clearway_client::Error> {
 //! let mut channel = Channel::attach(&Options::new("hello"))?;
-//! let connection = channel.connect("10.0.0.2:4000".parse().unwrap(), None)?;
+//! let connection = channel.connect("10.0.0.2:4000", None)?;
 //! channel.send(connection, b"hello")?;
 //! let mut answer = [0; 64];
 //! let (_, length) = channel.recv(&mut answer, None)?;
@@ -51,6 +51,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod buffers;
 mod channel;
 mod connections;
@@ -66,8 +67,9 @@ mod session;
 mod vif;
 mod wait;
 
+pub use address::{ListenAddress, ToPeers, resolve_host, split as split_port};
 pub use buffers::{Message, SendBuffer};
-pub use channel::{Channel, ListenAddress, Listener};
+pub use channel::{Channel, Listener};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{

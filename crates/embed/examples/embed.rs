@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     server.listen(4000)?;
     let serving = std::thread::spawn(|| serve(server));
     let mut client = open(Role::Client, 2)?;
-    let connection = client.connect("10.0.0.1:4000".parse()?, None)?;
+    let connection = client.connect("10.0.0.1:4000", None)?;
     client.send(connection, b"hello")?;
     let answer = client.recv_zero_copy(None)?;
     println!("{}", String::from_utf8_lossy(&answer));

@@ -10,7 +10,7 @@
 //! let link = Config::new("@wire", Role::Client, [2, 0, 0, 0, 0, 1]);
 //! let host = Host::new(memif::open(link)?, &[("10.0.0.1".parse()?, 24)]);
 //! let mut channel = host.open(&Options::new("hello"))?;
-//! let connection = channel.connect("10.0.0.2:4000".parse()?, None)?;
+//! let connection = channel.connect("10.0.0.2:4000", None)?;
 //! channel.send(connection, b"hello")?;
 //! # Ok(())
 //! # }
