@@ -16,14 +16,15 @@ static int64_t check(int64_t result) {
 static void serve(clearway_channel *channel) {
     check(clearway_listen(channel, NULL, PORT, NULL, NULL));
     puts("listening");
+    fflush(stdout);
     for (;;) {
         char name[100], answer[120];
         uint64_t from;
         int64_t length = clearway_recv(channel, name, sizeof name, CLEARWAY_FOREVER, &from);
-        if (length == CLEARWAY_CLOSED || length == CLEARWAY_RESET) continue; /* one client less */
+        if (clearway_what_ended(length) == CLEARWAY_ENDED_CONNECTION) continue; /* one client less */
         int size = snprintf(answer, sizeof answer, "hello, %.*s", (int)check(length), name);
         int sent = clearway_send(channel, from, answer, size, CLEARWAY_FOREVER);
-        if (sent != CLEARWAY_CLOSED) check(sent);
+        if (clearway_what_ended(sent) != CLEARWAY_ENDED_CONNECTION) check(sent);
     }
 }
 

@@ -33,7 +33,7 @@
 enum clearway_code {
   /* Nothing can be done right now (no message has arrived, or there is no room for more); call again later, or wait with a timeout. */
   CLEARWAY_WOULD_BLOCK = -1,
-  /* The timeout passed first; check that the peer runs and answers, or allow more time. */
+  /* The timeout of the call passed first, and nothing has ended; check that the peer runs and answers, or allow more time. */
   CLEARWAY_TIMED_OUT = -2,
   /* The connection was closed by the other side, or was never open; connect again. */
   CLEARWAY_CLOSED = -3,
@@ -73,6 +73,8 @@ enum clearway_code {
   CLEARWAY_UNSUPPORTED = -20,
   /* A bug in Clearway; please report it with the daemon's log. */
   CLEARWAY_INTERNAL = -21,
+  /* The other side's host has not answered for so long that the connection was given up; check it with `clearway ping`, and connect again. */
+  CLEARWAY_LOST = -22,
 };
 
 /* Why a frame was not sent. */
@@ -105,6 +107,26 @@ enum clearway_refused {
   CLEARWAY_REFUSED_TO_KERNEL = 13,
 };
 
+
+/**
+ * What is over after a failure.
+ */
+typedef enum clearway_ended {
+  /**
+   * Nothing: try again, wait longer, or do something else.
+   */
+  CLEARWAY_ENDED_NOTHING = 0,
+  /**
+   * The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed it),
+   * `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
+   * silent), `CLEARWAY_PROTOCOL_ERROR`.
+   */
+  CLEARWAY_ENDED_CONNECTION = 1,
+  /**
+   * The channel with all its connections: detach, and attach again.
+   */
+  CLEARWAY_ENDED_CHANNEL = 2,
+} clearway_ended;
 
 /**
  * How calls wait.
@@ -716,6 +738,12 @@ int clearway_disarm(struct clearway_channel *channel);
  * numbers that are no code it says so.
  */
 const char *clearway_strerror(int code);
+
+/**
+ * What is over after a call that returned `code`: one of enum clearway_ended. A server goes on for
+ * all but CLEARWAY_ENDED_CHANNEL.
+ */
+enum clearway_ended clearway_what_ended(int64_t code);
 
 /**
  * What went wrong in the last call of this thread that failed, with more detail than

@@ -5,7 +5,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
-use clearway_client::{Code, Error};
+use clearway_client::{Code, Ended, Error};
 
 thread_local! {
     /// What went wrong last in this thread.
@@ -61,6 +61,32 @@ pub extern "C" fn clearway_strerror(code: c_int) -> *const c_char {
         None => {
             c"not an error code of Clearway; use the header that belongs to the library".as_ptr()
         }
+    }
+}
+
+/// What is over after a failure.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum clearway_ended {
+    /// Nothing: try again, wait longer, or do something else.
+    CLEARWAY_ENDED_NOTHING = 0,
+    /// The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed it),
+    /// `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
+    /// silent), `CLEARWAY_PROTOCOL_ERROR`.
+    CLEARWAY_ENDED_CONNECTION = 1,
+    /// The channel with all its connections: detach, and attach again.
+    CLEARWAY_ENDED_CHANNEL = 2,
+}
+
+/// What is over after a call that returned `code`: one of enum clearway_ended. A server goes on for
+/// all but CLEARWAY_ENDED_CHANNEL.
+#[unsafe(no_mangle)]
+pub extern "C" fn clearway_what_ended(code: i64) -> clearway_ended {
+    let code = i32::try_from(code).ok().and_then(Code::from_i32);
+    match code.map_or(Ended::Nothing, Code::ended) {
+        Ended::Nothing => clearway_ended::CLEARWAY_ENDED_NOTHING,
+        Ended::Connection => clearway_ended::CLEARWAY_ENDED_CONNECTION,
+        Ended::Channel => clearway_ended::CLEARWAY_ENDED_CHANNEL,
     }
 }
 

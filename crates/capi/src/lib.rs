@@ -30,7 +30,7 @@ pub use event::{
     clearway_arm, clearway_disarm, clearway_event, clearway_event_kind, clearway_fd,
     clearway_next_event,
 };
-pub use failure::{clearway_last_error, clearway_strerror};
+pub use failure::{clearway_ended, clearway_last_error, clearway_strerror, clearway_what_ended};
 pub use message::{
     clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
     clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,

@@ -7,7 +7,8 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::Daemon;
+use clearway_client::Code;
+use common::{Daemon, Order};
 
 #[test]
 fn a_c_program_can_use_everything() {
@@ -57,6 +58,22 @@ fn the_example_compiles_as_c_and_says_what_it_wants() {
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(text.contains("/nowhere/clearway.sock") && text.contains("clearway daemon"), "{text}");
+}
+
+/// Clients close, die and vanish; the server goes on for the next.
+#[test]
+fn the_example_server_survives_its_clients() {
+    let Some(program) = build("server.c", &source("examples/hello.c"), &[]) else { return };
+    let daemon = Daemon::start();
+    let mut command = program.command();
+    let _server = common::Server::start(command.arg("server"), &daemon);
+    for (connection, code) in (1..).zip([Code::Closed, Code::Reset, Code::Lost]) {
+        daemon.order(Order::Accept { listener: 5, connection });
+        daemon.order(Order::Close { connection, code });
+    }
+    daemon.order(Order::Accept { listener: 5, connection: 9 });
+    daemon.order(Order::Deliver { connection: 9, bytes: b"world".to_vec() });
+    assert!(daemon.heard_next().ends_with(b"hello, world"));
 }
 
 #[test]

@@ -58,6 +58,7 @@ fn generate() -> String {
         .with_no_includes()
         .include_item("clearway_waiting")
         .include_item("clearway_event_kind")
+        .include_item("clearway_ended")
         .with_sys_include("stddef.h")
         .with_sys_include("stdint.h")
         .with_after_include(codes());

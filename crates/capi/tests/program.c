@@ -112,6 +112,15 @@ static void listening(clearway_channel *channel) {
     CHECK(strstr(clearway_last_error(), "policy"));
 }
 
+static void scopes(void) {
+    const int ends[] = {CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST};
+    for (int i = 0; i < 3; i++)
+        CHECK(clearway_what_ended(ends[i]) == CLEARWAY_ENDED_CONNECTION);
+    CHECK(clearway_what_ended(CLEARWAY_DAEMON_GONE) == CLEARWAY_ENDED_CHANNEL);
+    CHECK(clearway_what_ended(CLEARWAY_TIMED_OUT) == CLEARWAY_ENDED_NOTHING);
+    CHECK(clearway_what_ended(1 << 20) == CLEARWAY_ENDED_NOTHING);
+}
+
 /* Addresses as people write them. */
 static void names(clearway_channel *channel) {
     const char *names[] = {"10.0.0.2:7", "10.0.0.2"};
@@ -145,7 +154,7 @@ static void misuse(clearway_channel *channel) {
 }
 
 static void texts(void) {
-    for (int code = CLEARWAY_WOULD_BLOCK; code >= CLEARWAY_INTERNAL; code--)
+    for (int code = CLEARWAY_WOULD_BLOCK; code >= CLEARWAY_LOST; code--)
         CHECK(strchr(clearway_strerror(code), ';'));
     CHECK(!strcmp(clearway_strerror(0), "no error"));
     CHECK(strstr(clearway_strerror(1), "not an error code"));
@@ -166,6 +175,7 @@ int main(int count, char **words) {
     listening(channel);
     misuse(channel);
     texts();
+    scopes();
     names(channel);
     clearway_message kept;
     CHECK(clearway_send(channel, connection, "kept", 4, SECOND) == 0);

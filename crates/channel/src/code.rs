@@ -48,7 +48,7 @@ macro_rules! codes {
 
 codes! {
     WouldBlock = -1, "nothing can be done right now (no message has arrived, or there is no room for more); call again later, or wait with a timeout";
-    TimedOut = -2, "the timeout passed first; check that the peer runs and answers, or allow more time";
+    TimedOut = -2, "the timeout of the call passed first, and nothing has ended; check that the peer runs and answers, or allow more time";
     Closed = -3, "the connection was closed by the other side, or was never open; connect again";
     Reset = -4, "the connection was aborted by the other side or its app died; connect again";
     Refused = -5, "nobody listens on that port of the peer; start the server, or check the port";
@@ -68,14 +68,36 @@ codes! {
     OutOfMemory = -19, "there is not enough memory; use a smaller channel, or free some";
     Unsupported = -20, "this build or this machine cannot do that; see `clearway doctor`";
     Internal = -21, "a bug in Clearway; please report it with the daemon's log";
+    Lost = -22, "the other side's host has not answered for so long that the connection was given up; check it with `clearway ping`, and connect again";
 }
 
 impl Code {
+    /// What is over when a call fails with this code.
+    #[must_use]
+    pub const fn ended(self) -> Ended {
+        match self {
+            Self::Closed | Self::Reset | Self::Lost | Self::ProtocolError => Ended::Connection,
+            Self::DaemonGone | Self::Violation => Ended::Channel,
+            _ => Ended::Nothing,
+        }
+    }
+
     /// The number, always negative.
     #[must_use]
     pub const fn as_i32(self) -> i32 {
         self as i32
     }
+}
+
+/// What is over after a failure: how much of a program has to begin anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Nothing: try again, or do something else.
+    Nothing,
+    /// The connection that it is about. Others go on.
+    Connection,
+    /// The channel, with all its connections.
+    Channel,
 }
 
 impl core::fmt::Display for Code {

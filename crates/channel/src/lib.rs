@@ -57,7 +57,7 @@ mod violation;
 
 #[cfg(not(loom))]
 pub use app_end::{AppEnd, Corrupt, Extent, Full, OpenError, ReceiveBuffer, TransmitBuffer};
-pub use code::Code;
+pub use code::{Code, Ended};
 #[cfg(not(any(loom, miri)))]
 pub use daemon_end::NotSecured;
 #[cfg(not(loom))]

@@ -1,6 +1,6 @@
 //! Hello through Clearway: `hello server`, and on another host `hello client ADDRESS`.
 
-use clearway_client::{Channel, Event, Options};
+use clearway_client::{Channel, Ended, Event, Options};
 
 const PORT: u16 = 4000;
 
@@ -23,11 +23,13 @@ fn serve() -> Result {
     let mut channel = Channel::attach(&Options::new("hello"))?;
     println!("listening on {}", channel.listen(PORT)?.address);
     loop {
-        if let Event::Message(message) = channel.next_event(None)? {
-            let answer = format!("hello, {}", String::from_utf8_lossy(&message));
-            if let Err(error) = channel.send(message.connection(), answer.as_bytes()) {
-                eprintln!("{error}"); // One client less.
-            }
+        // That a client has closed, died or vanished is an event, too, and nothing to do here.
+        let Event::Message(message) = channel.next_event(None)? else { continue };
+        let answer = format!("hello, {}", String::from_utf8_lossy(&message));
+        match channel.send(message.connection(), answer.as_bytes()) {
+            Err(error) if error.ended() == Ended::Channel => return Err(error.into()),
+            Err(error) => eprintln!("{error}"), // One client less.
+            Ok(()) => {}
         }
     }
 }

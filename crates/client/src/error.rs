@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
-use crate::{ConnectionId, VifId};
+use crate::{ConnectionId, Ended, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +135,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// What is over: nothing, the connection that the call was about, or the channel.
+    #[must_use]
+    pub fn ended(&self) -> Ended {
+        match self {
+            Self::Connect { .. } | Self::Refused { .. } => Ended::Nothing,
+            Self::Vif { .. } => Ended::Nothing,
+            Self::Corrupt(_) => Ended::Channel,
+            other => other.code().ended(),
+        }
+    }
+
     /// The code of the error: the same list in every language.
     #[must_use]
     pub fn code(&self) -> Code {

@@ -73,8 +73,8 @@ pub use channel::{Channel, Listener};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};
 pub use clearway_channel::{
-    BURST_FRAMES_MAX, Code, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal, MESSAGE_BYTES_MAX,
-    Sizes,
+    BURST_FRAMES_MAX, Code, Ended, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal,
+    MESSAGE_BYTES_MAX, Sizes,
 };
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};

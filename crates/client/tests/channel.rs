@@ -5,7 +5,7 @@ mod common;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use clearway_client::{Channel, Code, Error, Event, Sizes, Waiting};
+use clearway_client::{Channel, Code, Ended, Error, Event, Sizes, Waiting};
 use common::{Daemon, ECHO, LATE, NOW, Order, PATIENCE, REFUSED, address, eventually};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -279,6 +279,15 @@ fn a_channel_moves_to_another_thread() {
         channel.recv_zero_copy(PATIENCE).unwrap().to_vec()
     });
     assert_eq!(worker.join().unwrap(), b"from there");
+}
+
+#[test]
+fn a_lost_peer_is_not_a_timeout() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    daemon.order(Order::Close { connection: connection.as_u64(), code: Code::Lost });
+    let error = channel.recv(&mut [0; 10], PATIENCE).unwrap_err();
+    assert_eq!((error.code(), error.ended()), (Code::Lost, Ended::Connection));
 }
 
 #[test]

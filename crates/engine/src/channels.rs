@@ -283,7 +283,7 @@ pub(crate) const fn code_of(reason: Reason) -> Code {
     match reason {
         Reason::Closed => Code::Closed,
         Reason::Reset => Code::Reset,
-        Reason::TimedOut => Code::TimedOut,
+        Reason::TimedOut => Code::Lost,
         Reason::Refused => Code::Refused,
         Reason::Version => Code::VersionUnknown,
         Reason::Protocol => Code::ProtocolError,

@@ -113,7 +113,7 @@ clearway_base::counters! {
         /// Connections that were reset, by end.
         ended_reset,
         /// Connections that were given up, by end.
-        ended_timed_out,
+        ended_lost,
         /// Connections whose peer was unreachable, by end.
         ended_unreachable,
         /// Attempts that were refused.
@@ -163,7 +163,7 @@ impl Ledger {
             Code::Refused => {
                 self.lately(&[Trouble::Deaf, Trouble::Death], &hosts[1..], now, 2 * CONNECT_NS_MAX)
             }
-            Code::TimedOut | Code::Unreachable | Code::Reset => {
+            Code::Unreachable | Code::Reset => {
                 let excuses = [Trouble::Silence, Trouble::Rough, Trouble::Death];
                 self.lately(&excuses, &hosts, now, AFTERMATH_NS)
             }
@@ -308,7 +308,7 @@ impl Ledger {
                 was_silent || is_broken || self.lately(&[Trouble::Rough], &hosts, now, AFTERMATH_NS)
             }
             Code::Reset => is_broken || was_silent,
-            Code::TimedOut | Code::Unreachable => was_silent,
+            Code::Lost | Code::Unreachable => was_silent,
             _ => false,
         };
         if !is_fair {
@@ -421,7 +421,7 @@ impl Ledger {
         match code {
             Code::Closed => self.counts.ended_closed += 1,
             Code::Reset => self.counts.ended_reset += 1,
-            Code::TimedOut => self.counts.ended_timed_out += 1,
+            Code::Lost => self.counts.ended_lost += 1,
             Code::Unreachable => self.counts.ended_unreachable += 1,
             Code::Refused => self.counts.ended_refused += 1,
             Code::Limit => self.counts.ended_limit += 1,

@@ -93,7 +93,7 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "frames_overflowed",
         "frames_cut",
         "ended_reset",
-        "ended_timed_out",
+        "ended_lost",
         "ended_refused",
     ] {
         assert!(sum(&summaries, figure) > 0, "no {figure}");

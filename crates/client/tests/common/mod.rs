@@ -67,6 +67,8 @@ pub(crate) enum Order {
     AnswerLate,
     /// Tell what the channel has counted.
     Count(Sender<Counters>),
+    /// Tell what it was last sent.
+    Tell(Sender<Vec<u8>>),
     /// Close the channel in good order, and end.
     Shutdown,
     /// End without a word, as if killed.
@@ -136,6 +138,18 @@ impl Daemon {
         (channel, connection)
     }
 
+    /// Waits for the last message or frame that the daemon was sent.
+    pub(crate) fn heard_next(&self) -> Vec<u8> {
+        let mut heard = Vec::new();
+        eventually(|| {
+            let (sender, receiver) = channel();
+            self.order(Order::Tell(sender));
+            heard = receiver.recv().unwrap();
+            !heard.is_empty()
+        });
+        heard
+    }
+
     /// Waits until the daemon has ended.
     pub(crate) fn join(&mut self) {
         self.thread.take().map(JoinHandle::join);
@@ -194,6 +208,28 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     }
 }
 
+/// A server in a process of its own that says when it listens.
+pub(crate) struct Server(std::process::Child);
+
+impl Server {
+    pub(crate) fn start(command: &mut std::process::Command, daemon: &Daemon) -> Self {
+        use std::io::BufRead;
+        let command = command.env("CLEARWAY_SOCKET", &daemon.path);
+        let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let output = std::io::BufReader::new(process.stdout.take().unwrap());
+        let server = Self(process);
+        assert!(output.lines().any(|line| line.unwrap().contains("listening")), "it has ended");
+        server
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 struct Connection {
     id: u64,
     sent: u32,
@@ -207,7 +243,7 @@ struct Waiting {
     is_echo: bool,
 }
 
-struct Server {
+struct Serving {
     control: OwnedFd,
     end: DaemonEnd,
     connections: Vec<Connection>,
@@ -243,7 +279,7 @@ fn serve(
     Vec::new()
 }
 
-fn attach(listener: &OwnedFd) -> Option<Server> {
+fn attach(listener: &OwnedFd) -> Option<Serving> {
     if !readable(&[listener], 0) {
         return None;
     }
@@ -262,7 +298,7 @@ fn attach(listener: &OwnedFd) -> Option<Server> {
     let descriptors =
         [handover.memory.as_fd(), handover.daemon_doorbell.as_fd(), handover.app_doorbell.as_fd()];
     control::send(&control, &reply, &descriptors).unwrap();
-    Some(Server {
+    Some(Serving {
         control,
         end,
         connections: Vec::new(),
@@ -275,7 +311,7 @@ fn attach(listener: &OwnedFd) -> Option<Server> {
     })
 }
 
-impl Server {
+impl Serving {
     fn run(&mut self, orders: &Receiver<Order>, bell: &OwnedFd) {
         loop {
             match orders.try_recv() {
@@ -331,6 +367,7 @@ impl Server {
                 }
             }
             Order::Count(sender) => sender.send(self.end.counters()).unwrap(),
+            Order::Tell(sender) => sender.send(self.heard.clone()).unwrap(),
             Order::Shutdown | Order::Die | Order::Condemn => unreachable!("handled by the caller"),
         }
     }

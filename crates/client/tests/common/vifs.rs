@@ -8,7 +8,7 @@ use clearway_channel::burst::{FrameInfo, Point, SentBurst, packed_bytes};
 use clearway_channel::control::{Empty, Mac, Reply, Request, VifOpened};
 use clearway_channel::{Code, Completion, FrameRefusal};
 
-use super::Server;
+use super::Serving;
 
 /// The ether type of frames that nobody may send.
 pub(crate) const FORBIDDEN: u16 = 0xdead;
@@ -39,7 +39,7 @@ struct Vif {
     reason: u8,
 }
 
-impl Server {
+impl Serving {
     pub(super) fn answer_vif(&mut self, request: Request) -> Reply {
         match request {
             Request::OpenVif(open) if open.receive.iter().any(|filter| filter == SECRET) => {

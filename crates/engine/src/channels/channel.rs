@@ -272,6 +272,10 @@ impl Channel {
         let id = self.id(slot);
         let connection = self.remove(slot)?;
         self.tell(match connection.connecting {
+            // Nobody was there yet who could have got lost.
+            Some(token) if code == Code::Lost => {
+                Completion::ConnectFailed { token, code: Code::Unreachable }
+            }
             Some(token) => Completion::ConnectFailed { token, code },
             None => Completion::Closed { connection: id, code, sent: connection.sent },
         });

@@ -106,6 +106,7 @@ struct Slot {
 /// All connections of a channel.
 #[derive(Debug)]
 pub(super) struct Connections {
+    /// The first is never used, so that no id is 0.
     slots: Vec<Slot>,
     free: Vec<u32>,
     count: u32,
@@ -116,8 +117,9 @@ pub(super) struct Connections {
 
 impl Connections {
     pub(super) fn new(count_max: u32) -> Self {
-        let count_max = count_max.min(CONNECTIONS_MAX);
-        Self { slots: Vec::new(), free: Vec::new(), count: 0, count_max, shares: Shares::default() }
+        let count_max = count_max.min(CONNECTIONS_MAX - 1);
+        let slots = vec![Slot::default()];
+        Self { slots, free: Vec::new(), count: 0, count_max, shares: Shares::default() }
     }
 
     /// How many slots there are, free ones included.
@@ -132,7 +134,7 @@ impl Connections {
 
     /// Whether those that are open and the free slots make up all slots.
     pub(super) fn audit(&self) -> Result<(), String> {
-        let (made, free, open) = (self.slots.len(), self.free.len(), self.iter().count());
+        let (made, free, open) = (self.slots.len() - 1, self.free.len(), self.iter().count());
         if open + free != made || open != self.count as usize {
             let counted = self.count;
             return Err(format!(
@@ -246,6 +248,22 @@ impl Connections {
 mod tests {
     use super::{Connections, Link};
     use std::net::SocketAddr;
+
+    #[test]
+    fn ids_begin_at_one_and_none_comes_twice() {
+        let mut connections = Connections::new(2);
+        let peer = SocketAddr::from(([10, 0, 0, 1], 20707));
+        let open = |connections: &mut Connections| {
+            connections.open(peer, Link::Resolving, None).map(|slot| connections.id(slot))
+        };
+        assert_eq!([(); 3].map(|()| open(&mut connections)), [Some(1), Some(2), None]);
+        assert_eq!(connections.find(0), None);
+        let slot = connections.find(1).expect("open");
+        connections.remove(slot);
+        let again = open(&mut connections).expect("there is room");
+        assert!(again > 2 && connections.find(again).is_some() && connections.find(1).is_none());
+        assert_eq!(connections.audit(), Ok(()));
+    }
 
     #[test]
     fn a_greedy_host_leaves_room_for_others() {

@@ -10,9 +10,9 @@ use crate::state::{ConnectionState, LinkState, SlotState};
 const COUNT_MAX: u64 = 1 << 62;
 
 impl Connections {
-    /// How many there may be, and the slots.
+    /// How many there may be, and the slots but the first, which is never used.
     pub(in crate::channels) fn save(&self) -> (u32, Vec<SlotState>) {
-        let slots = self.slots.iter().map(|slot| SlotState {
+        let slots = self.slots.iter().skip(1).map(|slot| SlotState {
             generation: slot.generation,
             connection: slot.connection.as_ref().map(Connection::save),
         });
