@@ -747,9 +747,8 @@ enum clearway_ended clearway_what_ended(int64_t code);
 
 /**
  * What went wrong in the last call of this thread that failed, with more detail than
- * `clearway_strerror` (which socket, which limit, the daemon's own words). Not set for
- * `CLEARWAY_WOULD_BLOCK` and `CLEARWAY_TIMED_OUT`. Never NULL; valid until the next call of this
- * thread that fails.
+ * `clearway_strerror` (which peer, which socket, which limit, how long it waited, the daemon's own
+ * words). Never NULL or empty; valid until the next call of this thread that fails.
  */
 const char *clearway_last_error(void);
 

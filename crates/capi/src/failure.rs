@@ -1,7 +1,8 @@
 //! From `Error` to a negative number, and the texts that go with it.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
@@ -9,7 +10,7 @@ use clearway_client::{Code, Ended, Error};
 
 thread_local! {
     /// What went wrong last in this thread.
-    static LAST: RefCell<CString> = RefCell::default();
+    static LAST: RefCell<Cow<'static, CStr>> = const { RefCell::new(Cow::Borrowed(c"no error")) };
 }
 
 /// Runs the body of a call: its result, or a negative code.
@@ -32,30 +33,38 @@ pub(crate) fn call_int(body: impl FnOnce() -> Result<(), Error>) -> c_int {
 }
 
 fn fail(error: &Error) -> i64 {
-    let code = error.code();
-    // These two are no news, and come often.
-    if !matches!(code, Code::WouldBlock | Code::TimedOut) {
-        remember(&error.to_string());
+    match error {
+        // It comes often, and has no more to say.
+        Error::WouldBlock => LAST.with_borrow_mut(|last| *last = Cow::Borrowed(would_block())),
+        error => remember(&error.to_string()),
     }
-    code.as_i32().into()
+    error.code().as_i32().into()
 }
 
 fn remember(text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-    LAST.with_borrow_mut(|last| *last = text);
+    LAST.with_borrow_mut(|last| *last = Cow::Owned(text));
+}
+
+fn would_block() -> &'static CStr {
+    &texts()[0]
+}
+
+/// Those of all codes, in the order of their numbers.
+fn texts() -> &'static [CString] {
+    static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
+    TEXTS.get_or_init(|| {
+        Code::ALL.iter().map(|code| CString::new(code.text()).unwrap_or_default()).collect()
+    })
 }
 
 /// Cause and remedy of an error code, as a sentence. Never NULL; valid for ever. For 0 and for
 /// numbers that are no code it says so.
 #[unsafe(no_mangle)]
 pub extern "C" fn clearway_strerror(code: c_int) -> *const c_char {
-    static TEXTS: OnceLock<Vec<CString>> = OnceLock::new();
-    let texts = TEXTS.get_or_init(|| {
-        Code::ALL.iter().map(|code| CString::new(code.text()).unwrap_or_default()).collect()
-    });
     // Codes are dense from -1 downwards.
     let index = (-1i64).checked_sub(i64::from(code)).and_then(|index| usize::try_from(index).ok());
-    match index.and_then(|index| texts.get(index)) {
+    match index.and_then(|index| texts().get(index)) {
         Some(text) => text.as_ptr(),
         None if code == 0 => c"no error".as_ptr(),
         None => {
@@ -91,9 +100,8 @@ pub extern "C" fn clearway_what_ended(code: i64) -> clearway_ended {
 }
 
 /// What went wrong in the last call of this thread that failed, with more detail than
-/// `clearway_strerror` (which socket, which limit, the daemon's own words). Not set for
-/// `CLEARWAY_WOULD_BLOCK` and `CLEARWAY_TIMED_OUT`. Never NULL; valid until the next call of this
-/// thread that fails.
+/// `clearway_strerror` (which peer, which socket, which limit, how long it waited, the daemon's own
+/// words). Never NULL or empty; valid until the next call of this thread that fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn clearway_last_error() -> *const c_char {
     LAST.with_borrow(|last| last.as_ptr())

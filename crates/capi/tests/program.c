@@ -48,7 +48,10 @@ static void by_copy(clearway_channel *channel, uint64_t connection) {
     CHECK(clearway_recv(channel, buffer, sizeof buffer, 0, &from) == 7);
     CHECK(from == connection && !memcmp(buffer, "by copy", 7));
     CHECK(clearway_recv(channel, buffer, sizeof buffer, 0, NULL) == CLEARWAY_WOULD_BLOCK);
+    CHECK(!strcmp(clearway_last_error(), clearway_strerror(CLEARWAY_WOULD_BLOCK)));
     CHECK(clearway_recv(channel, buffer, sizeof buffer, 1000, NULL) == CLEARWAY_TIMED_OUT);
+    CHECK(strstr(clearway_last_error(), "10.0.0.2 port 7"));
+    CHECK(strstr(clearway_last_error(), "timed out after 1"));
     CHECK(clearway_send(channel, connection, NULL, 0, SECOND) == 0);
     CHECK(clearway_recv_from(channel, connection, NULL, 0, 10 * SECOND) == 0);
 }
@@ -163,6 +166,7 @@ static void texts(void) {
 
 int main(int count, char **words) {
     CHECK(count == 3);
+    CHECK(strlen(clearway_last_error()) > 0);
     clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2]));
     wrong_daemon(words[1]);
     uint64_t connection;

@@ -214,7 +214,7 @@ fn fill(client: &mut Channel, connection: ConnectionId) -> u32 {
         message[..4].copy_from_slice(&number.to_ne_bytes());
         match client.send_timeout(connection, &message, Some(QUIET)) {
             Ok(()) => {}
-            Err(Error::TimedOut) => return number,
+            Err(Error::TimedOut { .. }) => return number,
             Err(error) => panic!("{error}"),
         }
     }

@@ -75,7 +75,7 @@ fn wait_for_wire(sender: &mut App, receiver: &mut App) {
         sender.send(&frame);
         match receiver.channel.recv_frames(Some(Duration::from_millis(50))) {
             Ok(_) => break,
-            Err(Error::TimedOut) => assert!(Instant::now() < deadline, "nothing arrives"),
+            Err(Error::TimedOut { .. }) => assert!(Instant::now() < deadline, "nothing arrives"),
             Err(error) => panic!("{error}"),
         }
     }

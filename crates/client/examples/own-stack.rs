@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options, arguments: &Arguments) -> Result<()> {
     loop {
         let frames = match channel.recv_frames(stack.patience()) {
             Ok(frames) => Some(frames),
-            Err(Error::WouldBlock | Error::TimedOut) => None,
+            Err(Error::WouldBlock | Error::TimedOut { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         stack.handle(&mut channel, frames.as_ref())?;

@@ -17,7 +17,7 @@ use crate::host::{Embedded, Host};
 use crate::session::{Session, gone, unexpected};
 use crate::vif::Vifs;
 use crate::wait::{Habits, LifeCheck};
-use crate::{Accepted, ConnectionId, Error, ListenerId, Options, Token, Waiting};
+use crate::{Accepted, Awaited, ConnectionId, Error, ListenerId, Options, Token, Waiting};
 
 /// An app's access to one engine of the daemon. For one thread at a time: `Send`, not `Sync`.
 ///
@@ -148,7 +148,7 @@ impl Channel {
 
     /// The next connection that a peer opened.
     pub fn accept(&mut self, timeout: Option<Duration>) -> Result<Accepted, Error> {
-        self.wait_for(timeout, |channel| {
+        self.wait_for(timeout, Awaited::Peer, |channel| {
             channel.gather_until(|channel| channel.accepted.pop_front())
         })
     }
@@ -176,12 +176,15 @@ impl Channel {
         peer: SocketAddr,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
-        let token = self.start_connect(peer)?;
-        let answer = self.wait_for(timeout, |channel| {
+        let (token, begun) = (self.start_connect(peer)?, Instant::now());
+        let answer = self.wait_for(timeout, Awaited::Connection(peer), |channel| {
             channel.gather_until(|channel| channel.take_answer(token))
         });
         match answer {
-            Ok(answer) => answer.map_err(|code| Error::Connect { peer, code }),
+            Ok(answer) => answer.map_err(|code| {
+                let waited = begun.elapsed();
+                Error::Connect { peer, waited, code }
+            }),
             Err(error) => {
                 if let Some(attempt) = self.connecting.get_mut(&token) {
                     attempt.is_abandoned = true;
@@ -309,7 +312,7 @@ impl Channel {
     }
 
     fn finish(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.wait_for(timeout, |channel| {
+        self.wait_for(timeout, Awaited::Delivery, |channel| {
             channel.gather()?;
             let all_sent = channel.submit_bursts() && channel.sends_outstanding == 0;
             Ok((all_sent && channel.connections.closing() == 0).then_some(()))

@@ -71,6 +71,13 @@ impl Connections {
         Some(connection)
     }
 
+    /// The one that is open, if there is no other.
+    pub(crate) fn only_one(&self) -> Option<(ConnectionId, SocketAddr)> {
+        let mut open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
+        let (id, connection) = open.next()?;
+        open.next().is_none().then_some((*id, connection.peer))
+    }
+
     /// How many the app has closed and the daemon not yet.
     pub(crate) fn closing(&self) -> usize {
         self.closing

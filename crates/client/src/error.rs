@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
-use crate::{ConnectionId, Ended, VifId};
+use crate::{Awaited, ConnectionId, Ended, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -15,14 +16,24 @@ pub enum Error {
     /// There is nothing to receive, or no room to send, and the call was not to wait.
     #[error("{}", Code::WouldBlock)]
     WouldBlock,
-    /// The timeout passed first.
-    #[error("{}", Code::TimedOut)]
-    TimedOut,
+    /// The timeout passed first. Nothing has ended by it.
+    #[error("timed out after {waited:?}: {awaited}")]
+    TimedOut {
+        /// What was waited for.
+        awaited: Awaited,
+        /// For how long.
+        waited: Duration,
+    },
     /// A connection could not be opened.
-    #[error("cannot connect to {peer}: {code}")]
+    #[error(
+        "cannot connect to {} port {} (tried for {waited:.1?}): {}",
+        peer.ip(), peer.port(), why_not(peer, *code)
+    )]
     Connect {
         /// Where to.
         peer: SocketAddr,
+        /// How long it took until that was known.
+        waited: Duration,
         /// Why not.
         code: Code,
     },
@@ -151,7 +162,7 @@ impl Error {
     pub fn code(&self) -> Code {
         match self {
             Self::WouldBlock => Code::WouldBlock,
-            Self::TimedOut => Code::TimedOut,
+            Self::TimedOut { .. } => Code::TimedOut,
             Self::Connect { code, .. }
             | Self::Connection { code, .. }
             | Self::Vif { code, .. }
@@ -165,6 +176,18 @@ impl Error {
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
         }
+    }
+}
+
+/// Why a connection could not be opened, and what to look at.
+fn why_not(peer: &SocketAddr, code: Code) -> String {
+    match code {
+        Code::Unreachable => format!(
+            "no daemon answers there; is one running, with the same udp_port, and do firewalls \
+             let that through? Try `clearway ping {}`",
+            peer.ip()
+        ),
+        code => code.to_string(),
     }
 }
 

@@ -7,7 +7,7 @@ use clearway_channel::burst::{ReceivedBurst, ReceivedFrame, is_frame_length, pac
 use clearway_channel::{Code, Command, Corrupt, FRAME_BYTES_MAX, ReceiveBuffer};
 
 use crate::event::{Arrival, RawFrames};
-use crate::{Channel, Error, VifId};
+use crate::{Awaited, Channel, Error, VifId};
 
 /// Room that is taken for a burst: the largest cell of the pool. 32 short frames, or 5 of full
 /// size.
@@ -111,7 +111,7 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<&mut [u8], Error> {
         let length = check_length(length)?;
-        self.wait_for(timeout, |channel| {
+        self.wait_for(timeout, Awaited::RoomOf(vif), |channel| {
             channel.check_vif(vif)?;
             channel.with_room(|channel| channel.make_place(vif, length))
         })?;
@@ -120,7 +120,7 @@ impl Channel {
 
     /// Sends the frames that were gathered; waits no longer than `timeout` for room in the ring.
     pub fn flush_frames(&mut self, vif: VifId, timeout: Option<Duration>) -> Result<(), Error> {
-        self.wait_for(timeout, |channel| {
+        self.wait_for(timeout, Awaited::RoomOf(vif), |channel| {
             channel.check_vif(vif)?;
             channel.with_room(|channel| channel.submit_burst(vif).then_some(()))
         })
@@ -130,7 +130,7 @@ impl Channel {
     /// interface away is an [`Error::Vif`], once, after its last frames.
     #[inline]
     pub fn recv_frames(&mut self, timeout: Option<Duration>) -> Result<Frames, Error> {
-        let frames = self.wait_for(timeout, Self::next_frames)?;
+        let frames = self.wait_for(timeout, Awaited::Frames, Self::next_frames)?;
         self.frames_in_place(frames)
     }
 

@@ -52,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod awaited;
 mod buffers;
 mod channel;
 mod connections;
@@ -68,6 +69,7 @@ mod vif;
 mod wait;
 
 pub use address::{ListenAddress, ToPeers, resolve_host, split as split_port};
+pub use awaited::Awaited;
 pub use buffers::{Message, SendBuffer};
 pub use channel::{Channel, Listener};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};

@@ -7,8 +7,8 @@ use clearway_channel::{Command, Completion, FrameRefusal, Received};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
-    Accepted, Channel, Code, ConnectionId, Error, Event, FramesSent, ListenerId, Message, Token,
-    VifId,
+    Accepted, Awaited, Channel, Code, ConnectionId, Error, Event, FramesSent, ListenerId, Message,
+    Token, VifId,
 };
 
 impl Channel {
@@ -20,7 +20,7 @@ impl Channel {
         buffer: &mut [u8],
         timeout: Option<Duration>,
     ) -> Result<(ConnectionId, usize), Error> {
-        let message = self.wait_for(timeout, Self::next_message)?;
+        let message = self.wait_for(timeout, Awaited::Message, Self::next_message)?;
         let length = message.length as usize;
         let Some(place) = buffer.get_mut(..length) else {
             self.inbox.push_front(Arrival::Message(message));
@@ -33,7 +33,7 @@ impl Channel {
 
     /// Receives the next message of any connection in place.
     pub fn recv_zero_copy(&mut self, timeout: Option<Duration>) -> Result<Message, Error> {
-        let message = self.wait_for(timeout, Self::next_message)?;
+        let message = self.wait_for(timeout, Awaited::Message, Self::next_message)?;
         Ok(self.in_place(message))
     }
 
@@ -45,7 +45,9 @@ impl Channel {
         buffer: &mut [u8],
         timeout: Option<Duration>,
     ) -> Result<usize, Error> {
-        let message = self.wait_for(timeout, |channel| channel.next_message_of(connection))?;
+        let awaited = Awaited::MessageOf { connection, peer: None };
+        let message =
+            self.wait_for(timeout, awaited, |channel| channel.next_message_of(connection))?;
         let length = message.length as usize;
         let Some(place) = buffer.get_mut(..length) else {
             self.inbox.push_front(Arrival::Message(message));
@@ -64,7 +66,7 @@ impl Channel {
 
     /// Whatever happens next. Connections are told of before their messages.
     pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
-        let arrival = self.wait_for(timeout, |channel| {
+        let arrival = self.wait_for(timeout, Awaited::Event, |channel| {
             channel.is_ring_full();
             if channel.has_room_again {
                 channel.has_room_again = false;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Code, Command, Extent, MESSAGE_BYTES_MAX, OUTSTANDING_SENDS_MAX};
 
-use crate::{Channel, ConnectionId, Error, SendBuffer};
+use crate::{Awaited, Channel, ConnectionId, Error, SendBuffer};
 
 impl Channel {
     /// Sends a message; waits while there is no room. It is on its way when this returns; that it
@@ -20,7 +20,7 @@ impl Channel {
         message: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
-        self.wait_for(timeout, |channel| channel.try_put(connection, message))
+        self.wait_for(timeout, Awaited::Room, |channel| channel.try_put(connection, message))
     }
 
     /// Sends a message, or says [`Error::WouldBlock`]; then [`Event::Writable`] follows when there
@@ -29,7 +29,9 @@ impl Channel {
     /// [`Event::Writable`]: crate::Event::Writable
     #[inline]
     pub fn try_send(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
-        self.wait_for(Some(Duration::ZERO), |channel| channel.try_put(connection, message))
+        self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
+            channel.try_put(connection, message)
+        })
     }
 
     /// The same as [`Channel::try_send`] for a message that others follow at once: it need not
@@ -37,7 +39,9 @@ impl Channel {
     /// packets, and an embedded engine is asked only once.
     #[inline]
     pub fn send_later(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
-        self.wait_for(Some(Duration::ZERO), |channel| channel.put(connection, message))
+        self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
+            channel.put(connection, message)
+        })
     }
 
     /// A buffer for a message of `length` bytes, to be filled in place; waits for room.
@@ -47,7 +51,7 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<SendBuffer, Error> {
         let length = self.check_length(length)?;
-        self.wait_for(timeout, |channel| {
+        self.wait_for(timeout, Awaited::Room, |channel| {
             let extent = channel.with_room(|channel| channel.end.allocate(length))?;
             Ok(extent.map(|extent| SendBuffer::new(channel.end.into_buffer(extent))))
         })
@@ -60,7 +64,7 @@ impl Channel {
         connection: ConnectionId,
         buffer: SendBuffer,
     ) -> Result<(), Error> {
-        self.wait_for(None, |channel| {
+        self.wait_for(None, Awaited::Room, |channel| {
             channel.check_open(connection)?;
             channel.with_room(|channel| channel.may_send().then_some(()))
         })?;
@@ -75,7 +79,7 @@ impl Channel {
         connection: ConnectionId,
         buffer: SendBuffer,
     ) -> Result<(), (SendBuffer, Error)> {
-        let room = self.wait_for(Some(Duration::ZERO), |channel| {
+        let room = self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
             channel.check_open(connection)?;
             channel.with_room(|channel| channel.may_send().then_some(()))
         });
@@ -200,7 +204,7 @@ impl Channel {
 
     /// Waits until a command fits into the ring. The daemon empties it all the time.
     pub(crate) fn make_room_for_command(&mut self) -> Result<(), Error> {
-        self.wait_for(None, |channel| {
+        self.wait_for(None, Awaited::Room, |channel| {
             channel.with_room(|channel| channel.end.has_room().then_some(()))
         })
     }

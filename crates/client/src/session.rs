@@ -10,7 +10,7 @@ use clearway_channel::{AppEnd, Code, Handover};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
-use crate::{Error, Options, identity, wait};
+use crate::{Awaited, Error, Options, identity, wait};
 
 /// How long the daemon's control plane may take for an answer.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
@@ -77,7 +77,7 @@ impl Session {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 self.given_up += 1;
-                return Err(Error::TimedOut);
+                return Err(Error::TimedOut { awaited: Awaited::Answer, waited: ANSWER_PATIENCE });
             }
             let timeout = wait::timespec(left);
             let mut waiting = [PollFd::new(&self.socket, PollFlags::IN)];

@@ -12,7 +12,7 @@ use clearway_channel::{Code, Extent, FrameRefusal};
 
 use crate::connections::IdHasher;
 use crate::session::unexpected;
-use crate::{Channel, Error};
+use crate::{Awaited, Channel, Error};
 
 /// Names a virtual interface of a channel. Never used again for another one while the channel
 /// lives.
@@ -145,7 +145,7 @@ impl Channel {
     /// come and were not taken are lost.
     pub fn close_vif(&mut self, vif: VifId) -> Result<(), Error> {
         let was_open = self.vifs.find(vif).is_some();
-        let _ = self.wait_for(Some(self.linger), |channel| {
+        let _ = self.wait_for(Some(self.linger), Awaited::RoomOf(vif), |channel| {
             channel.gather()?;
             channel.submit_burst(vif);
             let is_idle = channel.vifs.find(vif).is_none_or(|found| found.is_idle());

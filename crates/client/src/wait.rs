@@ -8,7 +8,7 @@ use clearway_channel::current_processor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::host::Host;
-use crate::{Channel, Error, Waiting};
+use crate::{Awaited, Channel, Error, Waiting};
 
 /// After so long without an answer the daemon is told of what else the app has for it.
 const PATIENCE: Duration = Duration::from_micros(20);
@@ -54,6 +54,7 @@ impl Habits {
 /// The state of one waiting call.
 struct Wait {
     begun: Instant,
+    awaited: Awaited,
     deadline: Option<Instant>,
     looks: u32,
     /// Since when `Adaptive` has kept the core.
@@ -68,6 +69,7 @@ impl Channel {
     pub(crate) fn wait_for<T>(
         &mut self,
         timeout: Option<Duration>,
+        awaited: Awaited,
         mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         if let Some(found) = attempt(self)? {
@@ -77,13 +79,14 @@ impl Channel {
             self.count_idle_call()?;
             return Err(Error::WouldBlock);
         }
-        self.wait_longer(timeout, attempt)
+        self.wait_longer(timeout, awaited, attempt)
     }
 
     #[inline(never)]
     fn wait_longer<T>(
         &mut self,
         timeout: Option<Duration>,
+        awaited: Awaited,
         mut attempt: impl FnMut(&mut Self) -> Result<Option<T>, Error>,
     ) -> Result<T, Error> {
         if self.vifs.any_unflushed() {
@@ -92,7 +95,8 @@ impl Channel {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         let engine_is_here = self.engine_is_here();
-        let mut wait = Wait { begun, deadline, looks: 0, held_since: begun, engine_is_here };
+        let mut wait =
+            Wait { begun, awaited, deadline, looks: 0, held_since: begun, engine_is_here };
         let result = loop {
             if let Err(error) = self.pause(&mut wait) {
                 break Err(error);
@@ -104,7 +108,12 @@ impl Channel {
         if self.waiting == Waiting::Adaptive {
             self.habits.linger.paused(begun.elapsed().as_nanos() as u64);
         }
-        result
+        match result {
+            Err(Error::TimedOut { waited, .. }) => {
+                Err(Error::TimedOut { awaited: self.name_peer(awaited), waited })
+            }
+            result => result,
+        }
     }
 
     /// Says where this app waits. Whether the engine runs on this very processor, as far as is
@@ -208,7 +217,10 @@ impl Channel {
 
     fn check_time(&self, wait: &Wait, now: Instant) -> Result<(), Error> {
         match wait.deadline {
-            Some(deadline) if now >= deadline => Err(Error::TimedOut),
+            Some(deadline) if now >= deadline => {
+                let waited = deadline.saturating_duration_since(wait.begun);
+                Err(Error::TimedOut { awaited: wait.awaited, waited })
+            }
             _ => Ok(()),
         }
     }

@@ -216,7 +216,7 @@ fn a_full_pool_blocks_waits_and_tells_when_there_is_room() {
     assert!(matches!(channel.try_send(connection, &large), Err(Error::WouldBlock)));
     let short = Some(Duration::from_millis(5));
     let error = channel.send_timeout(connection, &large, short).unwrap_err();
-    assert!(matches!(error, Error::TimedOut));
+    assert!(matches!(error, Error::TimedOut { .. }));
     daemon.order(Order::Resume);
     let mut writable = false;
     let mut messages = 0;
@@ -279,6 +279,48 @@ fn a_channel_moves_to_another_thread() {
         channel.recv_zero_copy(PATIENCE).unwrap().to_vec()
     });
     assert_eq!(worker.join().unwrap(), b"from there");
+}
+
+/// What it says about, whom and for how long, and that nothing has ended.
+#[test]
+fn a_timeout_says_what_was_waited_for() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let short = Some(Duration::from_millis(5));
+    let error = channel.connect("10.0.0.2:11", short).unwrap_err(); // LATE
+    let text = error.to_string();
+    assert!(text.contains("10.0.0.2 port 11") && text.contains("5ms"), "{text}");
+    assert!(text.contains("clearway ping 10.0.0.2"), "{text}");
+    assert_eq!((error.code(), error.ended()), (Code::TimedOut, Ended::Nothing));
+    let connection = channel.connect(address(ECHO), PATIENCE).unwrap();
+    let mut buffer = [0; 10];
+    for error in [
+        channel.recv(&mut buffer, short).unwrap_err(),
+        channel.recv_from(connection, &mut buffer, short).unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains("10.0.0.2 port 7") && text.contains("5ms"), "{text}");
+    }
+    channel.connect(address(ECHO), PATIENCE).unwrap();
+    let text = channel.recv(&mut buffer, short).unwrap_err().to_string();
+    assert!(text.contains("any connection"), "{text}");
+    for error in [
+        channel.accept(short).unwrap_err(),
+        channel.next_event(short).unwrap_err(),
+        channel.recv_frames(short).unwrap_err(),
+    ] {
+        let text = error.to_string();
+        assert!(text.contains("clearway ") && text.contains("5ms"), "{text}");
+    }
+}
+
+#[test]
+fn a_refused_connection_names_the_peer() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    let error = channel.connect(("10.0.0.2", REFUSED), PATIENCE).unwrap_err();
+    assert!(error.to_string().contains("10.0.0.2 port 9"), "{error}");
+    assert_eq!((error.code(), error.ended()), (Code::Refused, Ended::Nothing));
 }
 
 #[test]

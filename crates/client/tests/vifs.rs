@@ -201,7 +201,7 @@ fn a_full_pool_blocks_waits_and_tells_when_there_is_room() {
     assert_eq!(sent, 5 * 32, "32 bursts of 8 KiB");
     assert!(matches!(channel.try_send_frame(vif, &frame(60, 1)), Err(Error::WouldBlock)));
     let error = channel.send_frame_timeout(vif, &frame(1514, 1), SHORT).unwrap_err();
-    assert!(matches!(error, Error::TimedOut));
+    assert!(matches!(error, Error::TimedOut { .. }));
     daemon.order(Order::Resume);
     let (mut writable, mut frames) = (false, 0);
     while !writable || frames == 0 {
@@ -228,7 +228,7 @@ fn a_full_ring_keeps_the_frames_for_later() {
         assert_eq!(channel.try_send_frame(vif, &frame(60, number)).is_ok(), expected);
     }
     assert!(matches!(channel.flush_frames(vif, NOW), Err(Error::WouldBlock)));
-    assert!(matches!(channel.flush_frames(vif, SHORT), Err(Error::TimedOut)));
+    assert!(matches!(channel.flush_frames(vif, SHORT), Err(Error::TimedOut { .. })));
     daemon.order(Order::Resume);
     channel.flush_frames(vif, PATIENCE).unwrap();
     let frames = channel.recv_frames(PATIENCE).unwrap();

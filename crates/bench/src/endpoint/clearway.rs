@@ -125,7 +125,7 @@ impl Endpoint for Clearway {
 fn there_is<T>(result: Result<T, Error>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(Error::WouldBlock | Error::TimedOut) => Ok(None),
+        Err(Error::WouldBlock | Error::TimedOut { .. }) => Ok(None),
         Err(error) => Err(failure(error)),
     }
 }

@@ -181,7 +181,7 @@ fn patiently<T>(mut attempt: impl FnMut() -> io::Result<Option<T>>) -> io::Resul
 fn there_is<T>(result: Result<T, AppError>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(AppError::WouldBlock | AppError::TimedOut) => Ok(None),
+        Err(AppError::WouldBlock | AppError::TimedOut { .. }) => Ok(None),
         Err(error) => Err(io::Error::other(error)),
     }
 }

@@ -195,7 +195,7 @@ impl Sender {
                 self.next = (self.next + 1) % self.connections.len();
                 match self.channel.send_timeout(connection, &message, Some(Duration::ZERO)) {
                     Ok(()) => sent += 1,
-                    Err(Error::TimedOut | Error::WouldBlock) => {}
+                    Err(Error::TimedOut { .. } | Error::WouldBlock) => {}
                     Err(error) => return Err(io::Error::other(error)),
                 }
             }

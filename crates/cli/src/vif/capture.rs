@@ -107,8 +107,8 @@ fn receive(
         let patience = if bursts_left.is_some() { Duration::ZERO } else { TICK };
         let frames = match channel.recv_frames(Some(patience)) {
             Ok(frames) => frames,
-            Err(Error::TimedOut | Error::WouldBlock) if bursts_left.is_some() => break,
-            Err(Error::TimedOut) => {
+            Err(Error::TimedOut { .. } | Error::WouldBlock) if bursts_left.is_some() => break,
+            Err(Error::TimedOut { .. }) => {
                 if !output.flush()? {
                     break;
                 }

@@ -65,7 +65,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
     while left > 0 && !stop.has_come() {
         let frames = match channel.recv_frames(Some(TICK)) {
             Ok(frames) => frames,
-            Err(Error::TimedOut) => continue,
+            Err(Error::TimedOut { .. }) => continue,
             Err(error) => return Err(Failure::failed(error)),
         };
         let mut text = String::new();

@@ -76,7 +76,7 @@ fn answer(channel: &mut Channel, end: &AtomicBool) {
             Ok((connection, length)) => {
                 channel.send(connection, &buffer[..length]).expect("sent");
             }
-            Err(Error::TimedOut | Error::Connection { .. }) => {}
+            Err(Error::TimedOut { .. } | Error::Connection { .. }) => {}
             Err(error) => panic!("{error}"),
         }
     }
