@@ -116,6 +116,7 @@ pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
         udp_port: 20707,
         idle: clearway_engine::Idle::Spin,
         congestion: Congestion::Swift,
+        silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
     }
 }
 

@@ -532,6 +532,15 @@ int clearway_accept(struct clearway_channel *channel,
                     struct clearway_address *peer);
 
 /**
+ * Gives a connection up (CLEARWAY_LOST) after another silence of its peer's host than the daemon's
+ * others (silence_s in clearway.toml): `silence_ns` from one second to two days. Returns 0 or a
+ * negative error code.
+ */
+int clearway_set_silence(struct clearway_channel *channel,
+                         uint64_t connection,
+                         uint64_t silence_ns);
+
+/**
  * Closes a connection after everything that was sent has been delivered. Returns 0 or a negative
  * error code.
  */

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clearway_client::{
     ConnectionId, Error, ListenAddress, ListenerId, ToPeers, resolve_host, split_port,
@@ -156,6 +157,26 @@ pub unsafe extern "C" fn clearway_accept(
         // SAFETY: the caller's promise.
         unsafe { pointer::store(peer, accepted.peer.into()) };
         Ok(())
+    })
+}
+
+/// Gives a connection up (CLEARWAY_LOST) after another silence of its peer's host than the daemon's
+/// others (silence_s in clearway.toml): `silence_ns` from one second to two days. Returns 0 or a
+/// negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_set_silence(
+    channel: *mut clearway_channel,
+    connection: u64,
+    silence_ns: u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let silence = Duration::from_nanos(silence_ns);
+        channel.set_silence(ConnectionId::from_u64(connection), silence)
     })
 }
 

@@ -24,7 +24,7 @@ pub use attach::{
 };
 pub use connect::{
     clearway_abort, clearway_accept, clearway_address, clearway_close, clearway_connect,
-    clearway_listen, clearway_start_connect, clearway_unlisten,
+    clearway_listen, clearway_set_silence, clearway_start_connect, clearway_unlisten,
 };
 pub use event::{
     clearway_arm, clearway_disarm, clearway_event, clearway_event_kind, clearway_fd,

@@ -130,6 +130,7 @@ static void names(clearway_channel *channel) {
     for (int i = 0; i < 2; i++) {
         uint64_t connection;
         CHECK(clearway_connect(channel, names[i], i * 7, 10 * SECOND, &connection) == 0);
+        CHECK(clearway_set_silence(channel, connection, 3 * SECOND) == 0);
         CHECK(clearway_close(channel, connection) == 0);
     }
 }
@@ -147,6 +148,7 @@ static void misuse(clearway_channel *channel) {
     CHECK(clearway_connect(channel, "nowhere.invalid", 1, 0, NULL) == CLEARWAY_INVALID);
     CHECK(strstr(clearway_last_error(), "nowhere.invalid"));
     CHECK(clearway_connect(channel, "10.0.0.2:7", 8, 0, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_set_silence(channel, 12345, SECOND) == CLEARWAY_CLOSED);
     CHECK(clearway_connect(channel, NULL, 1, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_next_event(channel, 0, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_recv_message(NULL, 0, NULL) == CLEARWAY_INVALID);

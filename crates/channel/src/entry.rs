@@ -47,6 +47,13 @@ pub enum Command {
         /// False: what was sent before still arrives. True: at once.
         abort: bool,
     },
+    /// Has a connection given up after another silence of its peer than the daemon's others.
+    SetSilence {
+        /// The connection.
+        connection: u64,
+        /// How long; the daemon bounds it.
+        silence_ms: u32,
+    },
     /// Sends a burst of frames that lies in the transmit pool, packed as `burst.rs` says. Counts as
     /// one send; `FramesSent` answers.
     SendFrames {
@@ -251,6 +258,11 @@ impl Command {
                 entry[1].store(*connection, Relaxed);
                 upper(command::CLOSE, u8::from(*abort), 0)
             }
+            Self::SetSilence { connection, silence_ms } => {
+                entry[1].store(*connection, Relaxed);
+                entry[2].store(u64::from(*silence_ms), Relaxed);
+                upper(command::SET_SILENCE, 0, 0)
+            }
             Self::SendFrames { vif, offset, length, count } => {
                 entry[1].store(pair(*vif, 0), Relaxed);
                 entry[2].store(pair(*offset, *length), Relaxed);
@@ -304,6 +316,10 @@ impl Command {
             command::CLOSE => {
                 Ok(Self::Close { connection: entry[1].load(Relaxed), abort: flags & 1 != 0 })
             }
+            command::SET_SILENCE => Ok(Self::SetSilence {
+                connection: entry[1].load(Relaxed),
+                silence_ms: split(entry[2].load(Relaxed)).0,
+            }),
             _ => Err(Violation::Opcode(opcode)),
         }
     }

@@ -88,6 +88,7 @@ pub(crate) mod command {
     pub(crate) const RELEASE: u8 = 3;
     pub(crate) const CLOSE: u8 = 4;
     pub(crate) const SEND_FRAMES: u8 = 5;
+    pub(crate) const SET_SILENCE: u8 = 6;
 }
 
 /// Opcodes, daemon to app.
@@ -112,7 +113,7 @@ const ATTACH_STEPS: usize = 2;
 const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
     address port:u16 family:u16 scope:u32, octets 16; \
     connect token:u64 address; send connection:u64 offset:u32 length:u32; \
-    release flags=count buffer:u32 x14; close connection:u64 flags=abort; \
+    release flags=count buffer:u32 x14; close connection:u64 flags=abort; set_silence connection:u64 silence_ms:u64; \
     connected token:u64 connection:u64 address; connect_failed token:u64 code:i32; \
     accepted connection:u64 listener:u64 address; \
     received connection:u64 offset:u32 length:u32 buffer:u32 sent:u32; \

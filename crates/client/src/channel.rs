@@ -204,6 +204,22 @@ impl Channel {
         Ok(token)
     }
 
+    /// Gives a connection up, as lost ([`Code::Lost`]), after another silence of its peer's host
+    /// than the daemon's others: from one second to two days, counted from the first packet that
+    /// was not answered. A connection that is idle asks after a third of it, at least each ten
+    /// seconds. Between apps of one host it means nothing.
+    pub fn set_silence(
+        &mut self,
+        connection: ConnectionId,
+        silence: Duration,
+    ) -> Result<(), Error> {
+        self.check_open(connection)?;
+        self.make_room_for_command()?;
+        let silence_ms = u32::try_from(silence.as_millis()).unwrap_or(u32::MAX);
+        self.submit(&Command::SetSilence { connection: connection.as_u64(), silence_ms });
+        Ok(())
+    }
+
     /// Ends a connection after everything that was sent has been delivered. It is not heard of
     /// again.
     pub fn close(&mut self, connection: ConnectionId) -> Result<(), Error> {

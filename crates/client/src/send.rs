@@ -230,7 +230,7 @@ impl Channel {
     }
 
     #[inline]
-    fn check_open(&mut self, connection: ConnectionId) -> Result<(), Error> {
+    pub(crate) fn check_open(&mut self, connection: ConnectionId) -> Result<(), Error> {
         if self.gone.is_some() {
             return Err(self.gone_error());
         }

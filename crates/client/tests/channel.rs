@@ -333,6 +333,19 @@ fn a_lost_peer_is_not_a_timeout() {
 }
 
 #[test]
+fn silence_may_be_set_for_a_connection() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    channel.set_silence(connection, Duration::from_secs(3)).unwrap();
+    channel.close(connection).unwrap();
+    let error = channel.set_silence(connection, Duration::from_secs(3)).unwrap_err();
+    assert_eq!(error.code(), Code::Closed);
+    drop(channel);
+    let expected = format!("silence {} 3000", connection.as_u64());
+    assert_eq!(String::from_utf8_lossy(&daemon.heard()), expected);
+}
+
+#[test]
 fn dropping_a_channel_delivers_what_was_sent() {
     let daemon = Daemon::start();
     let (mut channel, connection) = daemon.echo();

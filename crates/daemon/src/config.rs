@@ -21,6 +21,7 @@ mod vif_rule;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 pub use change::Change;
 pub use check::check;
@@ -32,7 +33,7 @@ pub use vif_rule::VifRule;
 
 pub use crate::filter::Template;
 use clearway_engine::ip::Route;
-pub use clearway_engine::{Congestion, Idle, UDP_PORT_DEFAULT};
+pub use clearway_engine::{Congestion, Idle, SILENCE_MS_DEFAULT, UDP_PORT_DEFAULT};
 use clearway_nic::MacAddress;
 
 /// Engines of one NIC, at most.
@@ -47,6 +48,9 @@ pub struct Config {
     pub udp_port: u16,
     /// How flows find out how much they may send.
     pub congestion: Congestion,
+    /// How long a peer's host may be silent before its connections are given up, unless an app
+    /// says otherwise of one.
+    pub silence: Duration,
     /// The NICs, each with its engines.
     pub nics: Vec<Nic>,
     /// Who may do what, and how much of it.
@@ -350,6 +354,7 @@ impl Default for Config {
             control: Control::default(),
             udp_port: UDP_PORT_DEFAULT,
             congestion: Congestion::default(),
+            silence: Duration::from_millis(SILENCE_MS_DEFAULT.into()),
             nics: Vec::new(),
             policy: Policy::default(),
             log: Log::default(),

@@ -54,6 +54,7 @@ impl Host {
                 interface: opened.interface,
                 udp_port: config.udp_port,
                 congestion: config.congestion,
+                silence_ms: config.silence.as_millis() as u32, // bounded by the configuration
                 idle: nic.idle,
             };
             let networks = networks(&settings.interface);

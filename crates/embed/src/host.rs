@@ -74,6 +74,7 @@ impl Host {
             udp_port: self.udp_port,
             idle: Idle::Spin,
             congestion: Congestion::default(),
+            silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
         };
         let seed = u64::from_ne_bytes(seed);
         let (engine, control) = Engine::new(config, self.queues, seed, secret, clock.now())?;

@@ -22,7 +22,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
 use clearway_transport::{Congestion, Endpoint};
 use clearway_wire::digest::Digest;
@@ -52,6 +52,9 @@ const TRANSMIT_BURST: usize = 64;
 /// The UDP port of all Clearway hosts, if nothing else is said.
 pub const UDP_PORT_DEFAULT: u16 = 20707;
 
+/// The silence after which a flow is given up, if nothing else is said, in milliseconds.
+pub const SILENCE_MS_DEFAULT: u32 = 30_000;
+
 /// The queues of one engine; the first sends.
 type Queues = Vec<Box<dyn Queue>>;
 
@@ -68,6 +71,8 @@ pub struct EngineConfig {
     pub idle: Idle,
     /// How its flows find out how much they may send.
     pub congestion: Congestion,
+    /// The silence after which a flow is given up whose app says nothing else.
+    pub silence_ms: u32,
 }
 
 /// What a turn did.
@@ -491,6 +496,7 @@ fn transport_config(config: &EngineConfig, lanes: &Lanes) -> clearway_transport:
         engine_count: lanes.siblings().len() as u8,
         packet_bytes_max: interface.mtu.saturating_sub(headers_length(interface)),
         congestion: config.congestion,
+        idle_timeout_ns: u64::from(config.silence_ms) * MILLISECOND,
         ..clearway_transport::Config::default()
     }
 }

@@ -42,7 +42,7 @@ pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOU
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};
 pub use control::{Control, Event, Request};
-pub use engine::{Engine, EngineConfig, Remains, Turn, UDP_PORT_DEFAULT};
+pub use engine::{Engine, EngineConfig, Remains, SILENCE_MS_DEFAULT, Turn, UDP_PORT_DEFAULT};
 pub use frames::{Checks, VifSpec, VifTexts};
 pub use group::{Clock, Group};
 pub use host::{HostState, Nic};

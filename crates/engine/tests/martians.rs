@@ -75,6 +75,7 @@ impl World {
                 udp_port: UDP_PORT,
                 idle: Idle::Spin,
                 congestion: Congestion::Swift,
+                silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
             };
             let queues: Vec<Box<dyn Queue>> = vec![Box::new(own)];
             nics.push((config, vec![queues]));

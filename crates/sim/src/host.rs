@@ -375,6 +375,7 @@ fn config(nature: &Nature) -> EngineConfig {
         udp_port: UDP_PORT,
         idle: Idle::Spin,
         congestion: nature.congestion,
+        silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
     }
 }
 

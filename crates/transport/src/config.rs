@@ -1,6 +1,7 @@
 //! The transport's limits and times, with the reasons for their defaults.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_congestion::Congestion;
@@ -13,6 +14,10 @@ pub const MESSAGE_OVERHEAD: u64 = 64;
 /// Packets of one flow that may be in flight: 10 Gbit/s over 20 ms in packets of 1472 bytes are
 /// 17,000, and twice that lets a new flow find the limit of such a path.
 pub const PACKETS_IN_FLIGHT_MAX: usize = 32_768;
+
+/// The silence after which a flow may be given up, in milliseconds: from some probe timeouts to two
+/// days.
+pub const SILENCE_MS: RangeInclusive<u32> = 1_000..=172_800_000;
 
 /// Settings of an [`crate::Endpoint`]. All flows share them.
 #[derive(Clone, Debug)]
@@ -32,9 +37,11 @@ pub struct Config {
     pub connect_retry_ns: u64,
     /// Longest wait for an answer to a syn.
     pub connect_retry_max_ns: u64,
-    /// Silence after which a ping is sent. 0: no keep-alive.
+    /// Silence after which a ping is sent, or a third of the silence after which the flow is given
+    /// up if that is less. 0: no keep-alive.
     pub keep_alive_ns: u64,
-    /// Silence, despite pings or unacknowledged data, after which a flow is given up.
+    /// Silence, despite pings or unacknowledged data, after which a flow is given up, unless
+    /// [`crate::Endpoint::set_silence`] says otherwise: within [`SILENCE_MS`].
     pub idle_timeout_ns: u64,
     /// How long an acknowledgement may wait for data to travel with.
     pub ack_delay_ns: u64,

@@ -391,6 +391,16 @@ impl Endpoint {
         self.flow(key).map_or(0, |flow| flow.probe_timeouts())
     }
 
+    /// Gives this flow up after another silence than [`Config::idle_timeout_ns`]; what lies outside
+    /// of [`SILENCE_MS`](crate::SILENCE_MS) is taken for its nearest end.
+    pub fn set_silence(&mut self, now: Time, key: FlowKey, silence_ms: u32) {
+        let Some(Slot { flow: Some(flow), .. }) = self.slots.get_mut(key.slot()) else { return };
+        if flow.local_id() == key.0 {
+            flow.set_silence(now, &self.config, silence_ms);
+            self.update(now, key.slot());
+        }
+    }
+
     /// Ends a flow in order: what was sent arrives first.
     pub fn close(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
         if let Some(flow) = self.flow(key) {

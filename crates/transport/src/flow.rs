@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::{Control, Pacer};
 
 use crate::acks::Acks;
@@ -123,6 +123,8 @@ pub(crate) struct Flow {
     close_acknowledged: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
+    /// Silence, despite questions, after which this flow is given up.
+    silence_ms: u32,
     last_received: Time,
     keep_alive_at: Time,
     /// How long this host last left its packets alone, which a burst may make up for.
@@ -205,6 +207,7 @@ impl Flow {
             close_due: false,
             close_acknowledged: false,
             probe_due: false,
+            silence_ms: (config.idle_timeout_ns / MILLISECOND) as u32,
             peer_close: None,
             last_received: now,
             asked: now,
@@ -223,7 +226,7 @@ impl Flow {
     fn touch(&mut self, now: Time, config: &Config) {
         self.last_received = now;
         if config.keep_alive_ns > 0 {
-            self.keep_alive_at = now + config.keep_alive_ns;
+            self.keep_alive_at = now + self.keep_alive_ns(config);
         }
     }
 

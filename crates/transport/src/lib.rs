@@ -34,7 +34,7 @@ mod unfinished;
 pub use app::{App, Buffer, Order, Owner, Reason};
 pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;
-pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
+pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX, SILENCE_MS};
 pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse};
 pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
 pub use shares::Shares;

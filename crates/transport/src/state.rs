@@ -87,6 +87,8 @@ pub struct FlowState {
     pub last_received: Time,
     /// See `last_received`.
     pub keep_alive_at: Time,
+    /// The silence of its peer after which it is given up, in milliseconds.
+    pub silence_ms: u32,
     /// What has been received and is to be acknowledged.
     pub acks: AcksState,
     /// Messages on their way in, and out.

@@ -39,6 +39,8 @@ fn command() -> impl Strategy<Value = Command> {
         ),
         releases().prop_map(|buffers| Command::Release { buffers }),
         any::<(u64, bool)>().prop_map(|(connection, abort)| Command::Close { connection, abort }),
+        any::<(u64, u32)>()
+            .prop_map(|(connection, silence_ms)| Command::SetSilence { connection, silence_ms }),
         (any::<u32>(), burst()).prop_map(|(vif, (offset, length, count))| {
             Command::SendFrames { vif, offset, length, count }
         }),

@@ -425,6 +425,9 @@ impl Serving {
                 }
             }
             Command::Close { connection, .. } => self.close(connection, Code::Closed),
+            Command::SetSilence { connection, silence_ms } => {
+                self.heard = format!("silence {connection} {silence_ms}").into_bytes();
+            }
             Command::SendFrames { vif, offset, length, count } => {
                 self.send_frames(vif, offset, length, count);
             }

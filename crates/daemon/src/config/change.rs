@@ -33,6 +33,7 @@ impl Config {
             ("[control] socket", self.control != new.control),
             ("udp_port", self.udp_port != new.udp_port),
             ("congestion", self.congestion != new.congestion),
+            ("silence_s", self.silence != new.silence),
             ("[log] format", self.log.format != new.log.format),
             ("confine", self.confine != new.confine),
             ("user", self.user != new.user),

@@ -1,5 +1,7 @@
 //! From the text of a configuration to its values: the top level and the small sections.
 
+use std::time::Duration;
+
 use toml::de::DeTable;
 
 use super::problem::{Problems, Sink};
@@ -44,6 +46,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let udp_port = root.integer("udp_port", 1..=u64::from(u16::MAX));
     let controls = Congestion::ALL.map(|control| (control.name(), control));
     let congestion = root.choice("congestion", &controls);
+    let silence = root.integer("silence_s", 1..=172_800);
     let control = root.section("control", "[control]").map(control).unwrap_or_default();
     let nics = root.sections("nic", "[[nic]]");
     let policy = root.section("policy", "[policy]");
@@ -58,10 +61,12 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         );
     }
     check_engines(&root, &parsed);
+    let defaults = Config::default();
     let config = Config {
         control,
         udp_port: udp_port.map_or(UDP_PORT_DEFAULT, |port| port.value as u16),
         congestion: congestion.unwrap_or_default(),
+        silence: seconds(silence, defaults.silence),
         nics: parsed,
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,
@@ -70,6 +75,10 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     };
     root.finish();
     config
+}
+
+fn seconds(given: Option<Placed<u64>>, default: Duration) -> Duration {
+    given.map_or(default, |given| Duration::from_secs(given.value))
 }
 
 /// The user that the daemon runs as, by name.

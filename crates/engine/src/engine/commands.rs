@@ -70,6 +70,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             Command::Send { .. }
             | Command::Release { .. }
             | Command::Connect { .. }
+            | Command::SetSilence { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
         }
     }

@@ -56,6 +56,9 @@ impl Messages {
             Command::Close { connection, abort } => {
                 self.close(common, now, channel, connection, abort);
             }
+            Command::SetSilence { connection, silence_ms } => {
+                self.set_silence(common, now, channel, connection, silence_ms);
+            }
             Command::SendFrames { .. } => {} // for VIFs
         }
     }

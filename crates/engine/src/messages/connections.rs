@@ -54,7 +54,23 @@ impl Messages {
         Ok(())
     }
 
-    pub(super) fn close(
+    /// Only a peer on another host can fall silent.
+    pub(super) fn set_silence(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        id: u32,
+        connection: u64,
+        silence_ms: u32,
+    ) {
+        let Some(channel) = common.channels.channel(id) else { return };
+        let found = channel.find(connection).and_then(|slot| channel.connection(slot));
+        if let Some(Link::Flow(key)) = found.map(|found| &found.link) {
+            self.endpoint.set_silence(now, *key, silence_ms);
+        }
+    }
+
+    pub(crate) fn close(
         &mut self,
         common: &mut Common,
         now: Time,

@@ -233,6 +233,7 @@ pub fn config_of(index: usize, mac: MacAddress) -> EngineConfig {
         udp_port: UDP_PORT,
         idle: Idle::Spin,
         congestion: clearway_engine::Congestion::Swift,
+        silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
     }
 }
 

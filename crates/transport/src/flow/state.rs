@@ -7,7 +7,7 @@ use clearway_congestion::{CongestionControl, Pacer};
 use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State};
 use crate::acks::Acks;
 use crate::app::{Buffer, Order};
-use crate::config::Config;
+use crate::config::{Config, SILENCE_MS};
 use crate::ecn::Marking;
 use crate::incoming::Incoming;
 use crate::mtu::PathMtu;
@@ -37,6 +37,7 @@ impl Flow {
             peer_close: self.peer_close,
             last_received: self.last_received,
             keep_alive_at: self.keep_alive_at,
+            silence_ms: self.silence_ms,
             acks: self.acks.save(),
             incoming: self.incoming.save(),
             outgoing: self.outgoing.save(),
@@ -65,6 +66,7 @@ impl Flow {
         )?;
         let counts = [saved.messages_sent, saved.packets_lost, saved.unasked_bytes];
         ensure(counts.iter().all(|count| *count <= POSITIONS_MAX), "more than can be counted")?;
+        ensure(SILENCE_MS.contains(&saved.silence_ms), "a silence that nobody may wait for")?;
         let recovery = Recovery::restore(saved.recovery)?;
         let parameters = Parameters {
             owner: saved.owner,
@@ -85,6 +87,7 @@ impl Flow {
             peer_close: saved.peer_close,
             last_received: saved.last_received.min(now),
             keep_alive_at: saved.keep_alive_at,
+            silence_ms: saved.silence_ms,
             acks: Acks::restore(saved.acks)?,
             incoming: Incoming::restore(saved.incoming)?,
             outgoing: Outgoing::restore(saved.outgoing, recovery.positions())?,

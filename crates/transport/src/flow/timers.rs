@@ -1,11 +1,11 @@
 //! What a flow does because time has passed: losses, probes, keep-alive, giving up.
 
-use clearway_base::Time;
+use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::{CongestionControl, LossSample};
 
 use super::{Flow, Outcome, State};
 use crate::app::Reason;
-use crate::config::Config;
+use crate::config::{Config, SILENCE_MS};
 use crate::recovery::{Content, Lost};
 
 /// Unanswered probes without which silence is not the peer's: this host itself was away, suspended
@@ -23,7 +23,7 @@ impl Flow {
                 return self.acks.due().min(*until);
             }
             State::Open | State::Closing if self.expects_answer(config) => {
-                self.keep_alive_at.min(self.silent_since() + config.idle_timeout_ns)
+                self.keep_alive_at.min(self.silent_since() + self.silence_ns())
             }
             State::Open | State::Closing => Time::MAX,
         };
@@ -45,14 +45,14 @@ impl Flow {
             State::Open | State::Closing => {}
         }
         let silence_ns = now.since(self.silent_since());
-        if silence_ns >= config.idle_timeout_ns && self.expects_answer(config) {
+        if silence_ns >= self.silence_ns() && self.expects_answer(config) {
             if self.recovery.probes() >= PROBES_MIN {
                 return Outcome::Ended(Reason::TimedOut);
             }
             self.ask_once_more(now, config);
         }
         if self.keep_alive_at <= now {
-            self.keep_alive_at = now + config.keep_alive_ns;
+            self.keep_alive_at = now + self.keep_alive_ns(config);
             self.probe_due = true;
         }
         if self.recovery.is_loss_due(now) {
@@ -67,6 +67,24 @@ impl Flow {
         }
     }
 
+    /// Gives the flow up after another silence than other flows: within [`SILENCE_MS`].
+    pub(crate) fn set_silence(&mut self, now: Time, config: &Config, silence_ms: u32) {
+        self.silence_ms = silence_ms.clamp(*SILENCE_MS.start(), *SILENCE_MS.end());
+        if config.keep_alive_ns > 0 && !self.is_connecting() {
+            self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_ns(config));
+        }
+    }
+
+    fn silence_ns(&self) -> u64 {
+        u64::from(self.silence_ms) * MILLISECOND
+    }
+
+    /// A flow asks early enough that an answer can come before it is given up.
+    #[inline]
+    pub(super) fn keep_alive_ns(&self, config: &Config) -> u64 {
+        config.keep_alive_ns.min(self.silence_ns() / 3)
+    }
+
     /// RFC 9000, 10.1: "An endpoint also restarts its idle timer when sending an ack-eliciting
     /// packet if no other ack-eliciting packets have been sent since last receiving and processing
     /// a packet."
@@ -76,7 +94,7 @@ impl Flow {
 
     /// Gives the peer the time of some probes to be heard.
     fn ask_once_more(&mut self, now: Time, config: &Config) {
-        self.asked = now - config.idle_timeout_ns + 8 * config.probe_timeout_max_ns;
+        self.asked = now - self.silence_ns() + 8 * config.probe_timeout_max_ns;
         self.probe_due = true;
     }
 

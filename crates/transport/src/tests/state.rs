@@ -175,7 +175,8 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         5 => flow.ports.peer_engines = random.next_u32() as u8,
         6 => flow.packet_bytes.0 = random.next_u32() as u16,
         7 => flow.ports.current = random.next_u32() as u16,
-        8 => flow.recovery.packets.iter_mut().for_each(|packet| packet.bytes = 0),
+        8 => flow.silence_ms = random.next_u32(),
+        9 => flow.recovery.packets.iter_mut().for_each(|packet| packet.bytes = 0),
         _ => {}
     }
 }

@@ -3,7 +3,7 @@
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND, Time};
 
 use super::{Faults, Network, transfer};
-use crate::{Config, FlowKey, Reason};
+use crate::{Config, Endpoint, FlowKey, Reason};
 
 const RTT_NS: u64 = 1600 * MICROSECOND;
 /// RFC 9002, 6.2.1: "PTO = smoothed_rtt + max(4*rttvar, kGranularity) + max_ack_delay", with the
@@ -100,6 +100,30 @@ fn an_idle_flow_asks_each_ten_seconds_and_gives_its_peer_thirty_to_answer() {
     network.run_until(|network| !network.hosts[0].app.closed.is_empty());
     assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
     assert_in_time(&network, heard + 40 * SECOND);
+}
+
+/// Both kinds of silence, of one flow and not of its neighbour: asked for a third of the time.
+#[test]
+fn a_flow_may_be_given_up_sooner_than_others() {
+    for is_active in [false, true] {
+        let (mut network, keys) = acquainted();
+        network.hosts[0].endpoint.set_silence(network.now, keys[0], 3_000);
+        let begin = network.now;
+        network.run_until(|network| network.now >= begin + 20 * SECOND);
+        assert!(network.hosts[0].app.closed.is_empty(), "its peer answers");
+        let saved = network.hosts[0].endpoint.save();
+        network.hosts[0].endpoint =
+            Endpoint::restore(saved, Config::default(), network.now).expect("just saved");
+        network.faults = BLACKOUT;
+        let mut silent = network.hosts[0].endpoint.last_heard(keys[0]).expect("open") + SECOND;
+        if is_active {
+            silent = send(&mut network, keys[0]);
+        }
+        network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+        assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
+        assert_in_time(&network, silent + 3 * SECOND);
+        assert!(network.hosts[1].app.closed.is_empty(), "the other end is as patient as before");
+    }
 }
 
 /// RFC 9000, 10.1: the idle timer begins anew with what is sent when nothing else was in flight.
