@@ -45,5 +45,5 @@ int main(int count, char **words) {
     clearway_channel *channel;
     check(clearway_attach("hello", NULL, &channel));
     is_client ? ask(channel, words[2]) : serve(channel);
-    return check(clearway_detach(channel, -1));
+    return check(clearway_detach(channel, CLEARWAY_FOREVER));
 }

@@ -133,7 +133,7 @@ typedef enum clearway_ended {
  */
 typedef enum clearway_waiting {
   /**
-   * Spins for 20 microseconds, yields until 70, then sleeps.
+   * Stays awake while that has paid lately, 100 microseconds at most, then sleeps.
    */
   CLEARWAY_WAIT_ADAPTIVE = 0,
   /**
@@ -238,8 +238,9 @@ typedef struct clearway_options {
    */
   uint32_t receive_pool_bytes;
   /**
-   * How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
-   * one second.
+   * For how long the daemon goes on to deliver what was sent after the channel is detached or
+   * the program has ended (not: was killed), in nanoseconds; 0: ten seconds. The daemon has a
+   * limit, too (linger_s_max).
    */
   uint64_t linger_ns;
   /**
@@ -477,9 +478,10 @@ int clearway_attach(const char *app,
                     struct clearway_channel **channel);
 
 /**
- * Closes a channel and all its connections, after what was sent has been delivered, or after
- * `timeout_ns` nanoseconds (0: at once; negative: `linger_ns` of the options). The channel is gone
- * also if this returns an error. NULL is allowed and does nothing. Messages that were received in
+ * Closes a channel and all its connections, and waits up to `timeout_ns` until what was sent has
+ * been delivered. The channel is gone also if this returns an error, which says that not all is
+ * known to be delivered: the daemon goes on with that for `linger_ns` of the options, also after
+ * the program has ended. NULL is allowed and does nothing. Messages that were received in
  * place stay readable until they are released.
  */
 int clearway_detach(struct clearway_channel *channel, int64_t timeout_ns);

@@ -17,7 +17,7 @@ pub struct clearway_channel {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub enum clearway_waiting {
-    /// Spins for 20 microseconds, yields until 70, then sleeps.
+    /// Stays awake while that has paid lately, 100 microseconds at most, then sleeps.
     CLEARWAY_WAIT_ADAPTIVE = 0,
     /// Looks again and again: the fastest, and takes a core.
     CLEARWAY_WAIT_SPIN = 1,
@@ -51,8 +51,9 @@ pub struct clearway_options {
     pub transmit_pool_bytes: u32,
     /// As above, for received messages.
     pub receive_pool_bytes: u32,
-    /// How long clearway_detach waits for delivery if its timeout is negative, in nanoseconds; 0:
-    /// one second.
+    /// For how long the daemon goes on to deliver what was sent after the channel is detached or
+    /// the program has ended (not: was killed), in nanoseconds; 0: ten seconds. The daemon has a
+    /// limit, too (linger_s_max).
     pub linger_ns: u64,
     /// Not 0: the daemon has to be of the user `daemon_user`. 0: of root, of the app's own user, or
     /// of the user to whom the socket's directory belongs, if nobody else can replace that.
@@ -135,9 +136,10 @@ unsafe fn choose(
     Ok(())
 }
 
-/// Closes a channel and all its connections, after what was sent has been delivered, or after
-/// `timeout_ns` nanoseconds (0: at once; negative: `linger_ns` of the options). The channel is gone
-/// also if this returns an error. NULL is allowed and does nothing. Messages that were received in
+/// Closes a channel and all its connections, and waits up to `timeout_ns` until what was sent has
+/// been delivered. The channel is gone also if this returns an error, which says that not all is
+/// known to be delivered: the daemon goes on with that for `linger_ns` of the options, also after
+/// the program has ended. NULL is allowed and does nothing. Messages that were received in
 /// place stay readable until they are released.
 ///
 /// # Safety
@@ -151,10 +153,6 @@ pub unsafe extern "C" fn clearway_detach(channel: *mut clearway_channel, timeout
         // SAFETY: made by `Box::into_raw` in `clearway_attach`, and by the caller's promise not
         // used again.
         let channel = unsafe { Box::from_raw(channel) }.channel;
-        match pointer::timeout(timeout_ns) {
-            // Dropping lingers.
-            None => Ok(()),
-            Some(timeout) => channel.detach(Some(timeout)),
-        }
+        channel.detach(pointer::timeout(timeout_ns))
     })
 }

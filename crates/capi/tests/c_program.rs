@@ -21,6 +21,17 @@ fn a_c_program_can_use_everything() {
     }
 }
 
+/// What it has sent is the daemon's to deliver: it has said goodbye by just ending.
+#[test]
+fn a_c_program_that_just_ends_has_left_in_good_order() {
+    let Some(program) = build("leave.c", &source("crates/capi/tests/program.c"), &[]) else {
+        return;
+    };
+    let daemon = Daemon::start();
+    succeed(program.command().arg(&daemon.path).arg("x0").output().unwrap());
+    assert_eq!(daemon.heard(), b"last words");
+}
+
 #[test]
 fn a_c_program_can_bring_its_own_protocol() {
     let Some(program) = build("vif.c", &source("crates/capi/tests/vif.c"), &[]) else { return };

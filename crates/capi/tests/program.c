@@ -166,10 +166,20 @@ static void texts(void) {
     CHECK(strstr(clearway_strerror(-2147483647 - 1), "not an error code"));
 }
 
+/* Just ends, with a message that was sent and not delivered. */
+static int leave(clearway_channel *channel) {
+    uint64_t connection;
+    CHECK(clearway_connect(channel, "10.0.0.2", 15, 10 * SECOND, &connection) == 0);
+    CHECK(clearway_send(channel, connection, "last words", 10, SECOND) == 0);
+    if (fork() == 0) exit(0); /* a child that has nothing to say */
+    return 0;
+}
+
 int main(int count, char **words) {
     CHECK(count == 3);
     CHECK(strlen(clearway_last_error()) > 0);
-    clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2]));
+    clearway_channel *channel = attach(words[1], (uint32_t)atoi(words[2] + (*words[2] == 'x')));
+    if (*words[2] == 'x') return leave(channel);
     wrong_daemon(words[1]);
     uint64_t connection;
     CHECK(clearway_connect(channel, "10.0.0.2", 7, 10 * SECOND, &connection) == 0);

@@ -53,6 +53,8 @@ pub enum Request {
     /// The memory of the channel is mapped and sealed. Once, after `attach` and before all that
     /// needs a channel.
     Mapped(Empty),
+    /// The app ends, or lets the channel go, in good order. Not answered. After `mapped`.
+    Leave(Leave),
     /// Accepts connections to a port. After `mapped`.
     Listen(Listen),
     /// Stops accepting.
@@ -118,6 +120,15 @@ pub struct Attach {
     pub exclusive: bool,
     /// How large the channel shall be.
     pub sizes: Sizes,
+}
+
+/// What is to become of the channel once the connection ends: what the app has sent is delivered,
+/// and its peers see an orderly close. Without it the app has died, and its peers see a reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Leave {
+    /// How long that may take; the daemon bounds it.
+    pub linger_ms: u32,
 }
 
 /// Accepts connections to a port.
@@ -254,6 +265,7 @@ impl Request {
             Self::Listen(_)
             | Self::Unlisten(_)
             | Self::Mapped(_)
+            | Self::Leave(_)
             | Self::CloseVif(_)
             | Self::RevokeVif(_)
             | Self::Status(_)

@@ -44,6 +44,8 @@ mod daemon_end;
 #[cfg_attr(miri, path = "doorbell_miri.rs")]
 mod doorbell;
 mod entry;
+#[cfg(not(any(loom, miri)))]
+pub mod exit;
 mod frame_refusal;
 mod layout;
 #[cfg(not(loom))]

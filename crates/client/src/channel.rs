@@ -21,8 +21,10 @@ use crate::{Accepted, Awaited, ConnectionId, Error, ListenerId, Options, Token, 
 
 /// An app's access to one engine of the daemon. For one thread at a time: `Send`, not `Sync`.
 ///
-/// Dropping it ends all its connections, after what was sent has been delivered (at most
-/// [`Options::linger`]).
+/// Dropping it closes all its connections. Nobody waits for that: the daemon goes on to deliver
+/// what was sent, for [`Options::linger`] at most, also if the process ends meanwhile. So it does
+/// when a process ends by [`std::process::exit`]; but not if it is killed, or panics: then its
+/// peers see a reset.
 pub struct Channel {
     pub(crate) end: AppEnd,
     engine: String,
@@ -242,10 +244,10 @@ impl Channel {
         self.end.sizes()
     }
 
-    /// Ends the channel after everything that was sent has been delivered; an error if that is not
-    /// so within `timeout`.
+    /// Closes the channel and all its connections, and waits until everything that was sent has
+    /// been delivered; an error if that is not so within `timeout`. The channel is gone in any case,
+    /// and what is not delivered yet goes on as if it had been dropped.
     pub fn detach(mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        self.linger = Duration::ZERO;
         self.finish(timeout)
     }
 
@@ -327,7 +329,14 @@ impl Channel {
         has_ended
     }
 
+    /// Waits until everything is delivered. An engine of the app's own does that only while the app
+    /// waits, so its connections are closed before.
     fn finish(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        if self.host.is_embedded() {
+            for connection in self.connections.open() {
+                self.close(connection)?;
+            }
+        }
         self.wait_for(timeout, Awaited::Delivery, |channel| {
             channel.gather()?;
             let all_sent = channel.submit_bursts() && channel.sends_outstanding == 0;
@@ -353,8 +362,21 @@ impl AsFd for Channel {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        if !self.linger.is_zero() && !std::thread::panicking() {
-            let _ = self.finish(Some(self.linger));
+        if std::thread::panicking() {
+            return;
+        }
+        let linger = Some(self.linger);
+        if self.host.is_embedded() {
+            let _ = self.finish(linger);
+        } else if !self.vifs.are_idle() {
+            // Virtual interfaces end with the channel, and what they have sent with them.
+            let _ = self.wait_for(linger, Awaited::Delivery, |channel| {
+                channel.gather()?;
+                Ok((channel.submit_bursts() && channel.vifs.are_idle()).then_some(()))
+            });
+        }
+        if let Host::Daemon(session) = &mut self.host {
+            session.leave();
         }
     }
 }

@@ -78,6 +78,12 @@ impl Connections {
         open.next().is_none().then_some((*id, connection.peer))
     }
 
+    /// Those that are open.
+    pub(crate) fn open(&self) -> Vec<ConnectionId> {
+        let open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
+        open.map(|(id, _)| *id).collect()
+    }
+
     /// How many the app has closed and the daemon not yet.
     pub(crate) fn closing(&self) -> usize {
         self.closing

@@ -29,7 +29,9 @@ pub struct Options {
     pub sizes: Sizes,
     /// How calls wait.
     pub waiting: Waiting,
-    /// How long a channel that is dropped waits for its last messages to be delivered.
+    /// For how long the daemon goes on to deliver what was sent after the channel was dropped, or
+    /// the process has ended in good order; 10 seconds by default. The daemon has a limit, too
+    /// (`linger_s_max`).
     pub linger: Duration,
 }
 
@@ -44,7 +46,7 @@ impl Options {
             exclusive: false,
             sizes: Sizes::default(),
             waiting: Waiting::default(),
-            linger: Duration::from_secs(1),
+            linger: Duration::from_secs(10),
         }
     }
 }

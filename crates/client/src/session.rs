@@ -3,10 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{self, Attach, Attached, Empty, Packet, Refusal, Reply, Request};
-use clearway_channel::{AppEnd, Code, Handover};
+use clearway_channel::control::{
+    self, Attach, Attached, Empty, Leave, Packet, Refusal, Reply, Request,
+};
+use clearway_channel::{AppEnd, Code, Handover, exit};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
@@ -16,7 +19,9 @@ use crate::{Awaited, Error, Options, identity, wait};
 const ANSWER_PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) struct Session {
-    socket: OwnedFd,
+    /// Shared with what is said when the process ends.
+    socket: Arc<OwnedFd>,
+    linger: Duration,
     /// Requests that nobody waits for any more, and whose answers are still to come.
     given_up: u32,
 }
@@ -35,7 +40,7 @@ impl Session {
         rustix::net::connect(&socket, &address).map_err(|errno| no_daemon(errno.into()))?;
         identity::check(socket.as_fd(), path, daemon_user)?;
         rustix::io::ioctl_fionbio(&socket, true)?;
-        Ok(Self { socket, given_up: 0 })
+        Ok(Self { socket: Arc::new(socket), linger: Duration::ZERO, given_up: 0 })
     }
 
     /// Opens the channel of this session, on the engine of the name that comes with it.
@@ -54,9 +59,23 @@ impl Session {
         };
         let end = AppEnd::open(Handover { memory, daemon_doorbell, app_doorbell }, sizes)?;
         match self.request(&Request::Mapped(Empty {}))?.0 {
-            Reply::Mapped(Empty {}) => Ok((end, engine_name)),
+            Reply::Mapped(Empty {}) => {
+                self.linger = options.linger;
+                exit::leave_at_exit(&self.socket, self.last_will());
+                Ok((end, engine_name))
+            }
             reply => Err(unexpected(&reply)),
         }
+    }
+
+    /// The app lets its channel go in good order.
+    pub(crate) fn leave(&mut self) {
+        // A daemon that is gone, or does not read, cannot be told.
+        let _ = control::send(&self.socket, &Request::Leave(self.last_will()), &[]);
+    }
+
+    fn last_will(&self) -> Leave {
+        Leave { linger_ms: u32::try_from(self.linger.as_millis()).unwrap_or(u32::MAX) }
     }
 
     /// Asks, and waits for the answer.
@@ -138,6 +157,12 @@ impl Session {
     }
 }
 
+impl Drop for Session {
+    fn drop(&mut self) {
+        exit::forget(&self.socket);
+    }
+}
+
 impl AsFd for Session {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
@@ -170,7 +195,7 @@ mod tests {
         let (unix, flags) = (AddressFamily::UNIX, SocketFlags::NONBLOCK);
         let address = "10.0.0.1:7".parse().expect("an address");
         let (app, daemon) = socketpair(unix, SocketType::SEQPACKET, flags, None).expect("a pair");
-        let mut session = Session { socket: app, given_up: 2 };
+        let mut session = Session { socket: Arc::new(app), linger: Duration::ZERO, given_up: 2 };
         let say = |reply| control::send(&daemon, &reply, &[]).expect("sent");
         say(Reply::Unlistened(Empty {}));
         session.check().expect("no farewell");

@@ -255,6 +255,11 @@ impl Vifs {
         Ok(())
     }
 
+    /// Whether nothing is on its way.
+    pub(crate) fn are_idle(&self) -> bool {
+        self.table.values().all(VifState::is_idle)
+    }
+
     /// Whether there may be a burst that was begun and not sent.
     #[inline]
     pub(crate) fn any_unflushed(&self) -> bool {

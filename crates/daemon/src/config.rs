@@ -51,6 +51,8 @@ pub struct Config {
     /// How long a peer's host may be silent before its connections are given up, unless an app
     /// says otherwise of one.
     pub silence: Duration,
+    /// For how long at most what an app has sent is delivered after it has ended.
+    pub linger_max: Duration,
     /// The NICs, each with its engines.
     pub nics: Vec<Nic>,
     /// Who may do what, and how much of it.
@@ -355,6 +357,7 @@ impl Default for Config {
             udp_port: UDP_PORT_DEFAULT,
             congestion: Congestion::default(),
             silence: Duration::from_millis(SILENCE_MS_DEFAULT.into()),
+            linger_max: Duration::from_secs(60),
             nics: Vec::new(),
             policy: Policy::default(),
             log: Log::default(),

@@ -367,11 +367,13 @@ impl ControlPlane {
         }
         let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
         if flags.intersects(gone) {
-            self.end_session(token, "the app has gone");
+            session.read_to_the_end();
+            self.end_session(token, session::GONE);
         }
     }
 
-    /// Gives back everything that a session had, at once.
+    /// Gives back everything that a session had: at once, or, if its app has left in good order,
+    /// when what it has sent is delivered.
     fn end_session(&mut self, token: u64, reason: &str) {
         let Some(mut session) = self.sessions.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, session.as_fd());
@@ -389,10 +391,19 @@ impl ControlPlane {
                 let (engine, channel) = (attached.engine, attached.channel);
                 self.forget_listeners(engine, channel);
                 self.forget_vifs(engine, channel);
-                self.engines[engine].remove_channel(channel);
+                match attached.leave {
+                    Some(wanted) => {
+                        let linger = wanted.min(self.config.linger_max);
+                        self.engines[engine].let_linger(channel, linger);
+                    }
+                    None => self.engines[engine].remove_channel(channel),
+                }
                 if self.log_budget.take(session.peer.user) {
                     let app = &attached.app;
-                    tracing::info!(app, process, channel, reason, "session ended");
+                    match attached.leave {
+                        Some(_) => tracing::info!(app, process, channel, "detached"),
+                        None => tracing::info!(app, process, channel, reason, "session ended"),
+                    }
                 }
             }
             None => tracing::debug!(process, reason, "session ended"),
@@ -401,8 +412,11 @@ impl ControlPlane {
 
     /// Tells the app why its session ends, and ends it.
     fn expel(&mut self, token: u64, refusal: &Refusal) {
-        if let Some(session) = self.sessions.get(&token) {
+        if let Some(session) = self.sessions.get_mut(&token) {
             session.refuse(refusal);
+            if let Some(attached) = &mut session.attached {
+                attached.leave = None;
+            }
             self.end_session(token, &refusal.message);
         }
     }

@@ -40,6 +40,14 @@ pub enum Request {
         /// The channel.
         channel: u32,
     },
+    /// The app has ended in good order: deliver what it has sent, close its connections, and give
+    /// the channel back when that is done, or reset what is left after so long.
+    LetLinger {
+        /// The channel.
+        channel: u32,
+        /// How long at most.
+        linger_ns: u64,
+    },
     /// Accept connections to `port` for this channel. Answered by [`Event::Listening`].
     Listen {
         /// The channel that will get the connections.

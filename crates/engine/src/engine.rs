@@ -11,6 +11,7 @@
 mod arrivals;
 mod audit;
 mod commands;
+mod lingering;
 mod parcels;
 mod requests;
 mod sleep;
@@ -42,6 +43,7 @@ use crate::lanes::{self, Lanes, Parcel};
 use crate::loopback::Loopback;
 use crate::messages::Messages;
 use crate::services::{self, Entry};
+use crate::state::LingeringState;
 use crate::switch::Switch;
 pub use state::Remains;
 use status::Gathering;
@@ -100,6 +102,8 @@ pub struct Engine<X = NoExtra> {
     gatherings: VecDeque<Gathering>,
     /// Channels whose apps are gone and whose connections are being ended, the first of them now.
     leaving: VecDeque<u32>,
+    /// Channels whose apps have left in good order, and what they have sent is being delivered.
+    lingering: Vec<LingeringState>,
     has_ended: bool,
     /// Told to end: at this time at the latest, and before when all peers have been told.
     end_by: Option<Time>,
@@ -246,6 +250,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             sleep,
             gatherings: VecDeque::new(),
             leaving: VecDeque::new(),
+            lingering: Vec::new(),
             has_ended: false,
             end_by: None,
             has_rested: false,
@@ -311,6 +316,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
         if !self.leaving.is_empty() {
             work += self.go_on_leaving();
+        }
+        if !self.lingering.is_empty() {
+            work += self.go_on_lingering(now);
         }
         if self.core.common.channels.wants_doorbells(now) {
             self.take_doorbells();

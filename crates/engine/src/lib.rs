@@ -55,7 +55,7 @@ pub use snapshot::{
 };
 pub use state::{
     BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState, Invalid,
-    LineState, LinkState, MessagesState, ReportState, STATE_VERSION, SiblingVifState, SlotState,
-    State, StateError, VifSpecState, VifState,
+    LineState, LingeringState, LinkState, MessagesState, ReportState, STATE_VERSION,
+    SiblingVifState, SlotState, State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};

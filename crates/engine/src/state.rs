@@ -22,7 +22,7 @@ use crate::messages::ResolvingState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 1;
+pub const STATE_VERSION: u32 = 2;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -35,6 +35,8 @@ pub struct State {
     pub channels: Vec<ChannelState>,
     /// Channels whose apps are gone and whose connections are being ended.
     pub leaving: Vec<u32>,
+    /// Channels whose apps have left in good order, and what they have sent is being delivered.
+    pub lingering: Vec<LingeringState>,
     /// The flows, and what waits for neighbours.
     pub messages: MessagesState,
     /// What is known of the host's links.
@@ -63,6 +65,17 @@ pub struct State {
     pub counters: Vec<(String, u64)>,
     /// See `counters`.
     pub app_counters: Vec<(String, u64)>,
+}
+
+/// A channel whose app has left in good order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LingeringState {
+    /// The channel.
+    pub channel: u32,
+    /// It goes then at the latest.
+    pub until: Time,
+    /// Nothing more is taken from its ring, and no connection is open.
+    pub is_closing: bool,
 }
 
 /// Messages.
@@ -97,6 +110,8 @@ pub struct ChannelState {
     pub ports: Vec<(u32, u16, Option<IpAddr>)>,
     /// The app broke the contract, or is gone.
     pub is_condemned: bool,
+    /// The app has left in good order.
+    pub has_left: bool,
     /// It is not looked at until its app rings, which the engine hears.
     pub is_parked: bool,
     /// See `is_parked`.

@@ -4,6 +4,7 @@ mod world;
 
 use std::net::SocketAddr;
 
+use clearway_base::SECOND;
 use clearway_channel::{Code, Command, ReleaseList, Sizes, Violation};
 use clearway_engine::{Event, Request};
 use clearway_nic::fabric::Faults;
@@ -64,6 +65,60 @@ fn both_apps_see_an_orderly_close_after_the_last_message() {
         assert_eq!(server.closed, [(far, Code::Closed)]);
         assert_eq!(server.received.len(), 20);
     }
+}
+
+/// An app sends until its ring is full, and ends: all of it arrives, then an orderly close, also if
+/// nobody reads what it is told, and the channel is given back at once.
+#[test]
+fn what_an_app_has_sent_outlives_its_orderly_end() {
+    for server_host in [1, 0] {
+        let faults = Faults { loss_ppm: 100_000, ..Faults::default() };
+        let mut world = World::new(12, faults);
+        let small = Sizes { submission_entries: 64, completion_entries: 16, ..SIZES };
+        let (mut client, mut server) = (world.attach(0, small), world.attach(server_host, SIZES));
+        world.listen(&server, 7000).expect("free");
+        let (near, far) = world.connect(&mut client, &mut server, 7000);
+        // Far more answers than the ring has room for.
+        for _ in 0..100 {
+            assert!(server.send(far, b"nobody reads this"));
+        }
+        while client.send(near, &[5; 3000]) {}
+        let sent = client.unfinished();
+        assert!(sent >= 60, "{sent}");
+        world.post(0, Request::LetLinger { channel: client.channel, linger_ns: 10 * SECOND });
+        world.turn_until(|_| {
+            server.poll();
+            !server.closed.is_empty()
+        });
+        assert_eq!(server.closed, [(far, Code::Closed)], "host {server_host}");
+        assert_eq!(server.received.len(), sent);
+        let begin = world.now;
+        let removed = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
+        world.turn_until(|world| world.hosts[0].events.iter().any(removed));
+        assert!(world.now.since(begin) < SECOND);
+    }
+}
+
+/// A peer that does not read keeps the channel of an app that has ended no longer than it may.
+#[test]
+fn nobody_lingers_for_longer_than_allowed() {
+    let mut world = World::new(13, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (near, far) = world.connect(&mut client, &mut server, 7000);
+    for _ in 0..14 {
+        assert!(client.send(near, &[5; 1 << 20]));
+    }
+    let begin = world.now;
+    world.post(0, Request::LetLinger { channel: client.channel, linger_ns: 2 * SECOND });
+    let removed = |event: &Event| matches!(event, Event::ChannelRemoved { .. });
+    world.turn_until(|world| world.hosts[0].events.iter().any(removed));
+    assert!((2 * SECOND..3 * SECOND).contains(&world.now.since(begin)));
+    world.turn_until(|_| {
+        server.poll();
+        !server.closed.is_empty()
+    });
+    assert_eq!(server.closed, [(far, Code::Reset)]);
 }
 
 #[test]

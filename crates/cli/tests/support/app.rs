@@ -62,6 +62,9 @@ pub(crate) fn play() {
     let socket = std::env::var(SOCKET).expect("a socket");
     let port: u16 = std::env::var(PORT).expect("a port").parse().expect("a number");
     let mut channel = attach(Path::new(&socket), &role);
+    if role == "parting" {
+        return part(channel, port);
+    }
     channel.listen(port).expect("listening");
     println!("ready");
     std::io::stdout().flush().expect("said");
@@ -75,6 +78,20 @@ pub(crate) fn play() {
 fn attach(socket: &Path, role: &str) -> Channel {
     let options = Options { socket: socket.to_owned(), sizes: SMALL, ..Options::new(role) };
     Channel::attach(&options).expect("attached")
+}
+
+/// Messages that an app in the role "parting" sends, and the bytes of each.
+pub(crate) const PARTING: (usize, usize) = (20, 30_000);
+
+/// Sends to the server's host, and ends as programs do that do not think about their end.
+fn part(mut channel: Channel, port: u16) {
+    let connection = channel.connect(("10.8.0.2", port), Some(super::PATIENCE)).expect("connected");
+    for number in 0..PARTING.0 {
+        channel.send(connection, &vec![number as u8; PARTING.1]).expect("sent");
+    }
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    std::process::exit(0);
 }
 
 /// Sends everything back, to whomever, until killed or until the daemon goes.

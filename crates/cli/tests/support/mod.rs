@@ -69,6 +69,16 @@ impl Network {
         Self { client, server, directory }
     }
 
+    /// Two hosts whose logs say who comes and goes.
+    pub(crate) fn talkative() -> Self {
+        let network = Self::start();
+        for daemon in [&network.client, &network.server] {
+            daemon.rewrite_config(|text| text.replace("\"warn\"", "\"info\""));
+            assert!(clearway(&["reload"], daemon).status.success());
+        }
+        network
+    }
+
     /// Two hosts with a NIC each, as `nics` describes them, which are started in two namespaces.
     pub(crate) fn in_namespaces(spaces: [&Namespace; 2], nics: [&str; 2], at: [IpAddr; 2]) -> Self {
         let network = Self::in_namespaces_not_ready(spaces, nics, at);

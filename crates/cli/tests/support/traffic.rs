@@ -17,21 +17,23 @@ const STEP: Duration = Duration::from_millis(100);
 /// The pair. Dropping it ends it.
 pub(crate) struct Traffic {
     exchanges: Arc<AtomicU64>,
-    end: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    /// Each with what ends it: the one that asks before the one that answers.
+    threads: Vec<(Arc<AtomicBool>, JoinHandle<()>)>,
 }
 
 impl Traffic {
     /// Begins on this port of the server's host.
     pub(crate) fn start(network: &Network, port: u16) -> Self {
-        let (exchanges, end) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+        let exchanges = Arc::new(AtomicU64::new(0));
+        let end_asking = Arc::new(AtomicBool::new(false));
+        let end_answering = Arc::new(AtomicBool::new(false));
         let mut server = network.server.attach("traffic-server");
         server.listen(port).expect("listening");
         let mut client = network.client.attach("traffic-client");
         let peer = network.server.at(port);
-        let (ends, counts) = (Arc::clone(&end), Arc::clone(&exchanges));
+        let (ends, counts) = (Arc::clone(&end_answering), Arc::clone(&exchanges));
         let answering = std::thread::spawn(move || answer(&mut server, &ends));
-        let ends = Arc::clone(&end);
+        let ends = Arc::clone(&end_asking);
         let asking = std::thread::spawn(move || {
             let connection = client.connect(peer, Some(PATIENCE)).expect("connected");
             let mut buffer = [0; 4096];
@@ -46,14 +48,17 @@ impl Traffic {
                 counts.fetch_add(1, Ordering::Relaxed);
             }
         });
-        Self { exchanges, end, threads: vec![answering, asking] }
+        Self { exchanges, threads: vec![(end_asking, asking), (end_answering, answering)] }
     }
 
     /// Waits until messages have gone to and fro since now.
     pub(crate) fn goes_on(&self) {
         let before = self.exchanges.load(Ordering::Relaxed);
         eventually("other apps go on", || {
-            assert!(self.threads.iter().all(|thread| !thread.is_finished()), "an app has ended");
+            assert!(
+                self.threads.iter().all(|(_, thread)| !thread.is_finished()),
+                "an app has ended"
+            );
             self.exchanges.load(Ordering::Relaxed) >= before + PROGRESS
         });
     }
@@ -61,8 +66,8 @@ impl Traffic {
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        self.end.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
+        for (end, thread) in self.threads.drain(..) {
+            end.store(true, Ordering::Relaxed);
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking(), "an app of the traffic failed");
         }

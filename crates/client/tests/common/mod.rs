@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{self, Attached, Empty, Listening, Reply, Request};
+use clearway_channel::control::{self, Attached, Empty, Leave, Listening, Reply, Request};
 use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd};
 use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting as Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -28,6 +28,8 @@ pub(crate) const REFUSED: u16 = 9;
 pub(crate) const LATE: u16 = 11;
 /// Connections to this port are opened and reset.
 pub(crate) const RESET: u16 = 13;
+/// A connection to this port is opened, and then nothing is taken any more, as by `Order::Pause`.
+pub(crate) const PAUSE: u16 = 15;
 
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
@@ -255,6 +257,8 @@ struct Serving {
     connection_next: u64,
     is_paused: bool,
     heard: Vec<u8>,
+    /// The app has said goodbye.
+    leave: Option<Leave>,
 }
 
 fn serve(
@@ -308,6 +312,7 @@ fn attach(listener: &OwnedFd) -> Option<Serving> {
         connection_next: 100,
         is_paused: false,
         heard: Vec::new(),
+        leave: None,
     })
 }
 
@@ -325,6 +330,11 @@ impl Serving {
                 Err(TryRecvError::Empty) => {}
             }
             if !self.answer_control() {
+                // What is in the ring of an app that has left in good order still counts.
+                if self.leave.is_some() {
+                    self.is_paused = false;
+                    self.turn();
+                }
                 return;
             }
             if !self.turn() {
@@ -377,6 +387,10 @@ impl Serving {
         let Ok(packet) = control::receive(&self.control) else { return true };
         let Some(packet) = packet else { return false };
         let reply = match Request::parse(&packet.bytes) {
+            Ok(Request::Leave(leave)) => {
+                self.leave = Some(leave);
+                return true;
+            }
             Err(error) => Reply::error_with(Code::Invalid, error.to_string()),
             Ok(Request::Mapped(_)) => Reply::Mapped(Empty {}),
             Ok(Request::Listen(listen)) if listen.port == REFUSED => Reply::error(Code::Denied),
@@ -439,6 +453,7 @@ impl Serving {
         let id = self.connection_next;
         self.connections.push(Connection { id, sent: 0 });
         self.tell(Completion::Connected { token, connection: id, peer: address(port) });
+        self.is_paused |= port == PAUSE;
         if port == RESET {
             self.close(id, Code::Reset);
         }

@@ -12,12 +12,17 @@ pub struct Change {
 }
 
 impl Config {
-    /// Takes over what can be while the daemon runs: who may do what, and how much is logged.
+    /// Takes over what can be while the daemon runs: who may do what, how long
+    /// apps may linger, and how much is logged.
     pub fn reload(&mut self, new: &Self) -> Change {
         let mut change = Change::default();
         if self.policy != new.policy {
             self.policy.clone_from(&new.policy);
             change.taken.push("[policy]".to_owned());
+        }
+        if self.linger_max != new.linger_max {
+            self.linger_max = new.linger_max;
+            change.taken.push("linger_s_max".to_owned());
         }
         if self.log.level != new.log.level {
             self.log.level.clone_from(&new.log.level);

@@ -47,6 +47,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let controls = Congestion::ALL.map(|control| (control.name(), control));
     let congestion = root.choice("congestion", &controls);
     let silence = root.integer("silence_s", 1..=172_800);
+    let linger_max = root.integer("linger_s_max", 0..=3600);
     let control = root.section("control", "[control]").map(control).unwrap_or_default();
     let nics = root.sections("nic", "[[nic]]");
     let policy = root.section("policy", "[policy]");
@@ -67,6 +68,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         udp_port: udp_port.map_or(UDP_PORT_DEFAULT, |port| port.value as u16),
         congestion: congestion.unwrap_or_default(),
         silence: seconds(silence, defaults.silence),
+        linger_max: seconds(linger_max, defaults.linger_max),
         nics: parsed,
         policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
         log,

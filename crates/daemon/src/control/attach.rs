@@ -127,8 +127,15 @@ impl ControlPlane {
             tracing::info!(app, user, process, engine, channel, "attached");
         }
         let (listeners, listener_next) = (Vec::new(), 1);
-        session.attached =
-            Some(session::Attached { engine: index, channel, app, listeners, listener_next });
+        let leave = None;
+        session.attached = Some(session::Attached {
+            engine: index,
+            channel,
+            app,
+            listeners,
+            listener_next,
+            leave,
+        });
         self.reply_and_watch(token, &Reply::Mapped(Empty {}));
     }
 

@@ -118,6 +118,12 @@ impl EngineSlot {
         self.post(Request::RemoveChannel { channel });
     }
 
+    /// The app has ended in good order: what it has sent is delivered first.
+    pub(super) fn let_linger(&mut self, channel: u32, linger: Duration) {
+        let linger_ns = linger.as_nanos() as u64; // bounded by the configuration
+        self.post(Request::LetLinger { channel, linger_ns });
+    }
+
     pub(super) fn channel(&self, id: u32) -> Option<Channel> {
         self.channels.get(&id).copied()
     }

@@ -9,6 +9,12 @@ use super::session::{Session, Waiting};
 impl ControlPlane {
     pub(super) fn handle_request(&mut self, token: u64, request: Request) {
         let result = match request {
+            Request::Leave(leave) => {
+                if let Some(session) = self.sessions.get_mut(&token) {
+                    session.leave(leave);
+                }
+                Ok(())
+            }
             Request::Attach(attach) => self.attach(token, attach),
             Request::Mapped(Empty {}) => self.mapped(token),
             Request::Listen(listen) => self.listen(token, &listen),

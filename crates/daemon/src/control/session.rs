@@ -2,8 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use clearway_channel::control::{self, Attach, Refusal, Reply, Request};
+use clearway_channel::control::{self, Attach, Leave, Refusal, Reply, Request};
 use clearway_channel::{Code, DaemonEnd, Handover};
 use clearway_nic::strangers;
 use rustix::event::epoll::EventFlags;
@@ -13,6 +14,10 @@ use crate::policy::Peer;
 
 /// Packets that make no sense, after which a session is ended.
 const MALFORMED_MAX: u32 = 16;
+/// Why the session of an app ends that has not said that it would.
+pub(super) const GONE: &str = "the app has gone without detaching: was it killed, or did it crash?";
+/// Requests that are read of an app that has gone.
+const LAST_WORDS_MAX: usize = 4;
 
 /// An open control connection.
 #[derive(Debug)]
@@ -48,6 +53,8 @@ pub(super) struct Attached {
     pub(super) app: String,
     pub(super) listeners: Vec<u32>,
     pub(super) listener_next: u32,
+    /// The app has said that it is about to end: for how long it wants what it has sent delivered.
+    pub(super) leave: Option<Duration>,
 }
 
 /// What a session waits for.
@@ -124,10 +131,28 @@ impl Session {
         }
     }
 
+    /// The app has gone while it waited for an answer: it may have said goodbye before.
+    pub(super) fn read_to_the_end(&mut self) {
+        for _ in 0..LAST_WORDS_MAX {
+            match self.receive() {
+                Received::Request(Request::Leave(leave)) => self.leave(leave),
+                Received::Request(_) => {}
+                Received::Malformed | Received::Nothing | Received::Gone(_) => return,
+            }
+        }
+    }
+
+    /// The app is about to end, or to let its channel go.
+    pub(super) fn leave(&mut self, leave: Leave) {
+        if let Some(attached) = &mut self.attached {
+            attached.leave = Some(Duration::from_millis(leave.linger_ms.into()));
+        }
+    }
+
     pub(super) fn receive(&mut self) -> Received {
         let packet = match control::receive_bare(&self.socket) {
             Ok(Some(packet)) => packet,
-            Ok(None) => return Received::Gone("the app has gone".to_owned()),
+            Ok(None) => return Received::Gone(GONE.to_owned()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Received::Nothing,
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 return self.malformed(&error.to_string());

@@ -47,6 +47,8 @@ pub(crate) struct Channel {
     pub(crate) ports: BTreeMap<(u32, u16), Option<IpAddr>>,
     /// The app broke the contract; it is served no more.
     pub(crate) is_condemned: bool,
+    /// The app has ended; what it sent is still to be delivered, and nobody reads what it is told.
+    pub(crate) has_left: bool,
     /// It is not looked at until its app rings or it is told something.
     pub(super) is_parked: bool,
     /// The engine hears its doorbell.
@@ -77,6 +79,7 @@ impl Channel {
             untold: Vec::new(),
             ports: BTreeMap::new(),
             is_condemned: false,
+            has_left: false,
             is_parked: false,
             can_park: true,
             busy_at: Time::ZERO,
@@ -153,6 +156,12 @@ impl Channel {
     pub(crate) fn slots_of(&self, is_it: impl Fn(&Link) -> bool) -> impl Iterator<Item = u32> {
         let connections = self.connections.iter();
         connections.filter(move |(_, connection)| is_it(&connection.link)).map(|(slot, _)| slot)
+    }
+
+    /// Connections that the app has not closed, so many at most, by their ids.
+    pub(crate) fn unclosed(&self, connections_max: usize) -> Vec<u64> {
+        let open = self.connections.iter().filter(|(_, connection)| !connection.closing);
+        open.map(|(slot, _)| self.connections.id(slot)).take(connections_max).collect()
     }
 
     /// The other end of the connection in this slot.
@@ -287,8 +296,28 @@ impl Channel {
     pub(crate) fn tell(&mut self, completion: Completion) {
         if self.pending.is_empty() && self.end.completion_room() > 0 {
             self.put(&completion);
+        } else if self.has_left {
+            self.forget(&completion);
         } else {
             self.pending.push_back(completion);
+        }
+    }
+
+    /// Nobody will read a completion.
+    #[cold]
+    fn forget(&mut self, completion: &Completion) {
+        if let Completion::Received { buffer, .. } | Completion::Frames { buffer, .. } = completion
+        {
+            self.end.discard(*buffer);
+        }
+    }
+
+    /// The app has ended in good order: it is told nothing more that its ring has no room for, and
+    /// always looked at.
+    pub(crate) fn leave(&mut self) {
+        (self.has_left, self.can_park) = (true, false);
+        for completion in core::mem::take(&mut self.pending) {
+            self.forget(&completion);
         }
     }
 

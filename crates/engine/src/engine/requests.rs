@@ -35,6 +35,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.core.common.channels.insert(channel, added);
             }
             Request::RemoveChannel { channel } => self.remove_channel(channel),
+            Request::LetLinger { channel, linger_ns } => {
+                self.let_linger(channel, now + linger_ns);
+            }
             Request::Listen { channel, listener, address, port } => {
                 let result = self.core.messages.listen(
                     &mut self.core.common,
@@ -102,7 +105,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     /// Nothing more is taken from a channel or accepted for it, and what it has is given up bit by
     /// bit.
-    fn remove_channel(&mut self, channel: u32) {
+    pub(super) fn remove_channel(&mut self, channel: u32) {
         let core = &mut self.core;
         let Some(removed) = core.common.channels.channel(channel) else { return };
         if self.leaving.contains(&channel) {

@@ -99,6 +99,6 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// When the engine has to run again, whatever happens. `None`: never.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Time> {
-        self.core.next_timeout()
+        [self.core.next_timeout(), self.lingering_until()].into_iter().flatten().min()
     }
 }

@@ -59,6 +59,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             engine: common.lanes.index() as u32,
             channels: common.channels.save(),
             leaving: self.leaving.iter().copied().collect(),
+            lingering: self.lingering.clone(),
             messages: self.core.messages.save(),
             host: common.host.save(),
             frames: self.core.frames.save(),
@@ -108,6 +109,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             sleep,
             gatherings: snapshots.map(Gathering::new).collect(),
             leaving: core::mem::take(&mut saved.leaving).into(),
+            lingering: core::mem::take(&mut saved.lingering),
             has_ended: saved.has_ended,
             end_by: saved.end_by,
             has_rested: saved.has_rested,
@@ -117,6 +119,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             core: Core::restore(saved, core, now)?,
         };
         engine.check_leaving()?;
+        engine.check_lingering()?;
         if let Some(copies) = copies {
             engine.set_copies(copies)?;
         }
