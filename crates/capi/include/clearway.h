@@ -123,7 +123,7 @@ typedef enum clearway_ended {
    */
   CLEARWAY_ENDED_CONNECTION = 1,
   /**
-   * The channel with all its connections: detach, and attach again.
+   * The channel with all its connections: detach, or clearway_reattach.
    */
   CLEARWAY_ENDED_CHANNEL = 2,
 } clearway_ended;
@@ -253,6 +253,29 @@ typedef struct clearway_options {
    */
   uint32_t daemon_user;
 } clearway_options;
+
+/**
+ * What has become of a connection when its channel was attached again.
+ */
+typedef struct clearway_reconnected {
+  /**
+   * Its number of before, which means nothing any more.
+   */
+  uint64_t was;
+  /**
+   * Its number of now; 0 if there is none.
+   */
+  uint64_t now;
+  /**
+   * Why there is none; 0 if there is one. CLEARWAY_DAEMON_GONE: the peer had opened it, and may
+   * do so again.
+   */
+  int code;
+  /**
+   * Messages that were sent and not acknowledged: each of them may have arrived or not.
+   */
+  uint32_t messages_unacknowledged;
+} clearway_reconnected;
 
 /**
  * The other end of a connection.
@@ -476,6 +499,19 @@ extern "C" {
 int clearway_attach(const char *app,
                     const struct clearway_options *options,
                     struct clearway_channel **channel);
+
+/**
+ * Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
+ * `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
+ * the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
+ * connections, oldest first. Descriptor and options stay the same; virtual interfaces and
+ * messages that were not received are lost. Returns how many connections there were, or a negative
+ * error code; then the channel is as before.
+ */
+int clearway_reattach(struct clearway_channel *channel,
+                      int64_t timeout_ns,
+                      struct clearway_reconnected *list,
+                      size_t capacity);
 
 /**
  * Closes a channel and all its connections, and waits up to `timeout_ns` until what was sent has

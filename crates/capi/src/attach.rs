@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int};
 
 use clearway_client::{Channel, Options, Waiting};
 
-use crate::failure::call_int;
+use crate::failure::{call, call_int};
 use crate::pointer;
 
 /// A channel to the daemon. For one thread at a time: it may be used by different threads one
@@ -134,6 +134,59 @@ unsafe fn choose(
         chosen.daemon_user = Some(options.daemon_user);
     }
     Ok(())
+}
+
+/// What has become of a connection when its channel was attached again.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct clearway_reconnected {
+    /// Its number of before, which means nothing any more.
+    pub was: u64,
+    /// Its number of now; 0 if there is none.
+    pub now: u64,
+    /// Why there is none; 0 if there is one. CLEARWAY_DAEMON_GONE: the peer had opened it, and may
+    /// do so again.
+    pub code: c_int,
+    /// Messages that were sent and not acknowledged: each of them may have arrived or not.
+    pub messages_unacknowledged: u32,
+}
+
+/// Attaches a channel again whose daemon has gone (CLEARWAY_ENDED_CHANNEL): waits up to
+/// `timeout_ns` for a daemon, listens again on all ports, and connects again to all peers to whom
+/// the app had connected. Stores in `list`, which has room for `capacity`, what has become of the
+/// connections, oldest first. Descriptor and options stay the same; virtual interfaces and
+/// messages that were not received are lost. Returns how many connections there were, or a negative
+/// error code; then the channel is as before.
+///
+/// # Safety
+/// `channel` is NULL or valid; `list` points to `capacity` places, or is NULL and that is 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_reattach(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    list: *mut clearway_reconnected,
+    capacity: usize,
+) -> c_int {
+    call(|| {
+        if list.is_null() && capacity > 0 {
+            return Err(pointer::invalid("list is NULL and capacity is not 0"));
+        }
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let told = channel.reattach(pointer::timeout(timeout_ns))?;
+        for (index, connection) in told.connections.iter().take(capacity).enumerate() {
+            let (now, code) = match &connection.now {
+                Ok(now) => (now.as_u64(), 0),
+                Err(error) => (0, error.code().as_i32()),
+            };
+            let was = connection.was.as_u64();
+            let messages_unacknowledged = connection.messages_unacknowledged as u32;
+            let place = clearway_reconnected { was, now, code, messages_unacknowledged };
+            // SAFETY: below `capacity`.
+            unsafe { list.add(index).write(place) };
+        }
+        Ok(told.connections.len() as i64)
+    }) as c_int
 }
 
 /// Closes a channel and all its connections, and waits up to `timeout_ns` until what was sent has

@@ -83,7 +83,7 @@ pub enum clearway_ended {
     /// `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
     /// silent), `CLEARWAY_PROTOCOL_ERROR`.
     CLEARWAY_ENDED_CONNECTION = 1,
-    /// The channel with all its connections: detach, and attach again.
+    /// The channel with all its connections: detach, or clearway_reattach.
     CLEARWAY_ENDED_CHANNEL = 2,
 }
 

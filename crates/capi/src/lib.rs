@@ -20,7 +20,8 @@ mod pointer;
 mod vif;
 
 pub use attach::{
-    clearway_attach, clearway_channel, clearway_detach, clearway_options, clearway_waiting,
+    clearway_attach, clearway_channel, clearway_detach, clearway_options, clearway_reattach,
+    clearway_reconnected, clearway_waiting,
 };
 pub use connect::{
     clearway_abort, clearway_accept, clearway_address, clearway_close, clearway_connect,

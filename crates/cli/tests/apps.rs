@@ -62,6 +62,37 @@ fn detaching_is_an_orderly_end_for_peers() {
     }
 }
 
+/// A daemon is restarted: its apps are attached again, listen again and are connected again.
+#[test]
+fn a_restarted_daemon_has_its_apps_back() {
+    let mut network = Network::start();
+    let mut server = network.server.attach("server");
+    server.listen(4000).expect("listening");
+    let mut client = network.client.attach("client");
+    let connection = client.connect(network.server.at(4000), Some(PATIENCE)).expect("connected");
+    network.client.kill();
+    while client.next_event(Some(PATIENCE)).is_ok() {}
+    network.client.restart();
+    let told = client.reattach(Some(PATIENCE)).expect("attached");
+    let [again] = &told.connections[..] else { panic!("{told:?}") };
+    assert_eq!(again.was, connection);
+    client.send(*again.now.as_ref().expect("connected"), b"here again").expect("sent");
+    let message = loop {
+        match server.recv_zero_copy(Some(PATIENCE)) {
+            Ok(message) => break message,
+            Err(error) => assert_eq!(error.ended(), Ended::Connection, "{error}"),
+        }
+    };
+    assert_eq!(&*message, b"here again");
+    network.server.kill();
+    while server.next_event(Some(PATIENCE)).is_ok() {}
+    network.server.restart();
+    let told = server.reattach(Some(PATIENCE)).expect("attached");
+    assert_eq!((told.listeners.len(), told.listeners[0].1.address.port()), (1, 4000));
+    eventually("a client finds it", || client.connect("10.8.0.2:4000", Some(PATIENCE)).is_ok());
+    server.accept(Some(PATIENCE)).expect("a client");
+}
+
 /// A host that vanishes is lost to its peers, after the time that the configuration says, or the
 /// connection; and a connection that is waited on says so, rather than that time is up.
 #[test]

@@ -46,7 +46,7 @@ pub struct Channel {
     pub(crate) connected: VecDeque<Arrival>,
     /// Attempts whose answer is not here yet.
     pub(crate) connecting: HashMap<Token, Attempt>,
-    token_next: u64,
+    pub(crate) token_next: u64,
     /// Connections that came too late for whoever asked for them; to be closed.
     pub(crate) unwanted: Vec<ConnectionId>,
     /// Sends of all connections and virtual interfaces that are not finished.
@@ -56,8 +56,17 @@ pub struct Channel {
     /// What there was no room in is the ring.
     pub(crate) ring_was_full: bool,
     pub(crate) has_room_again: bool,
-    descriptors: OwnedFd,
+    pub(crate) descriptors: OwnedFd,
     pub(crate) linger: Duration,
+    /// What it was attached with, for attaching again.
+    pub(crate) options: Options,
+    pub(crate) listeners: Vec<OpenListener>,
+}
+
+/// A port that is open, as it was asked for and as it is.
+pub(crate) struct OpenListener {
+    pub(crate) wanted: ListenAddress,
+    pub(crate) is: Listener,
 }
 
 /// An attempt to connect.
@@ -97,7 +106,8 @@ impl Channel {
     }
 
     fn new(end: AppEnd, engine: String, host: Host, options: &Options) -> Result<Self, Error> {
-        let descriptors = watch(std::iter::once(end.doorbell()).chain(host.descriptor()))?;
+        let descriptors = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        watch(&descriptors, &end, &host)?;
         Ok(Self {
             end,
             engine,
@@ -121,6 +131,8 @@ impl Channel {
             has_room_again: false,
             descriptors,
             linger: options.linger,
+            options: options.clone(),
+            listeners: Vec::new(),
         })
     }
 
@@ -131,10 +143,13 @@ impl Channel {
 
     /// Accepts connections from now on.
     pub fn listen(&mut self, address: impl Into<ListenAddress>) -> Result<Listener, Error> {
-        let ListenAddress { address, port } = address.into();
+        let wanted = address.into();
+        let ListenAddress { address, port } = wanted;
         match self.request(&Request::Listen(Listen { address, port }))? {
             Reply::Listening(Listening { listener, address }) => {
-                Ok(Listener { id: ListenerId(listener), address })
+                let is = Listener { id: ListenerId(listener), address };
+                self.listeners.push(OpenListener { wanted, is });
+                Ok(is)
             }
             reply => Err(unexpected(&reply)),
         }
@@ -143,7 +158,10 @@ impl Channel {
     /// Stops accepting. Connections that exist go on.
     pub fn unlisten(&mut self, listener: ListenerId) -> Result<(), Error> {
         match self.request(&Request::Unlisten(Unlisten { listener: listener.0 }))? {
-            Reply::Unlistened(_) => Ok(()),
+            Reply::Unlistened(_) => {
+                self.listeners.retain(|open| open.is.id != listener);
+                Ok(())
+            }
             reply => Err(unexpected(&reply)),
         }
     }
@@ -311,6 +329,11 @@ impl Channel {
         Ok(())
     }
 
+    /// Messages that have come and were not taken.
+    pub(crate) fn unread(&self) -> usize {
+        self.inbox.iter().filter(|arrival| matches!(arrival, Arrival::Message(_))).count()
+    }
+
     /// Messages and the end of a connection that nobody will ask for any more; true if its end was
     /// among them.
     fn forget_inbox_of(&mut self, connection: ConnectionId) -> bool {
@@ -387,11 +410,10 @@ impl std::fmt::Debug for Channel {
     }
 }
 
-/// One descriptor that is readable when any of these is.
-fn watch<'a>(descriptors: impl Iterator<Item = BorrowedFd<'a>>) -> Result<OwnedFd, Error> {
-    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for descriptor in descriptors {
-        epoll::add(&set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+/// Has a set of descriptors readable when the daemon has something to say.
+pub(crate) fn watch(set: &OwnedFd, end: &AppEnd, host: &Host) -> Result<(), Error> {
+    for descriptor in std::iter::once(end.doorbell()).chain(host.descriptor()) {
+        epoll::add(set, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
-    Ok(set)
+    Ok(())
 }

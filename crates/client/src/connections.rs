@@ -15,6 +15,8 @@ pub(crate) struct Connection {
     pub(crate) outstanding: VecDeque<Extent>,
     /// How many are finished, as the daemon counts: wrapping.
     sent: u32,
+    /// The app has opened it, not its peer.
+    is_own: bool,
     /// The app has closed it and hears no more of it.
     pub(crate) is_closing: bool,
 }
@@ -40,9 +42,9 @@ pub(crate) struct Connections {
 }
 
 impl Connections {
-    pub(crate) fn insert(&mut self, id: ConnectionId, peer: SocketAddr) {
-        let connection =
-            Connection { peer, outstanding: VecDeque::new(), sent: 0, is_closing: false };
+    pub(crate) fn insert(&mut self, id: ConnectionId, peer: SocketAddr, is_own: bool) {
+        let outstanding = VecDeque::new();
+        let connection = Connection { peer, outstanding, sent: 0, is_own, is_closing: false };
         self.table.insert(id, connection);
     }
 
@@ -76,6 +78,17 @@ impl Connections {
         let mut open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
         let (id, connection) = open.next()?;
         open.next().is_none().then_some((*id, connection.peer))
+    }
+
+    /// Those that are open, the oldest first: id, peer, whether the app has opened it, and how many
+    /// sends are not finished.
+    pub(crate) fn summary(&self) -> Vec<(ConnectionId, SocketAddr, bool, usize)> {
+        let open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
+        let mut all: Vec<_> = open
+            .map(|(id, found)| (*id, found.peer, found.is_own, found.outstanding.len()))
+            .collect();
+        all.sort_unstable_by_key(|(id, ..)| *id);
+        all
     }
 
     /// Those that are open.

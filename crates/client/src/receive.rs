@@ -283,7 +283,7 @@ impl Channel {
             Completion::Accepted { listener, connection, peer } => {
                 let (listener, connection) =
                     (ListenerId(listener), ConnectionId::from_u64(connection));
-                self.connections.insert(connection, peer);
+                self.connections.insert(connection, peer, false);
                 Some(Arrival::Accepted(Accepted { listener, connection, peer }))
             }
             Completion::Closed { connection, code, .. } => {
@@ -307,7 +307,8 @@ impl Channel {
         peer: std::net::SocketAddr,
     ) -> Option<Arrival> {
         let attempt = self.connecting.remove(&token);
-        self.connections.insert(connection, attempt.map_or(peer, |attempt| attempt.peer));
+        let dialled = attempt.map_or(peer, |attempt| attempt.peer);
+        self.connections.insert(connection, dialled, true);
         if attempt.is_some_and(|attempt| !attempt.is_abandoned) {
             return Some(Arrival::Connected { token, connection, peer });
         }

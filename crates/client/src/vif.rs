@@ -255,6 +255,10 @@ impl Vifs {
         Ok(())
     }
 
+    pub(crate) fn ids(&self) -> Vec<VifId> {
+        self.table.keys().copied().collect()
+    }
+
     /// Whether nothing is on its way.
     pub(crate) fn are_idle(&self) -> bool {
         self.table.values().all(VifState::is_idle)

@@ -99,7 +99,21 @@ impl Daemon {
     }
 
     fn start_with(tap: Option<Sender<Vec<u8>>>) -> Self {
-        let (path, socket) = new_listener();
+        let path = new_path();
+        let socket = listener_at(&path);
+        Self::serving(path, socket, tap)
+    }
+
+    /// Another daemon in its place, which has gone.
+    pub(crate) fn restart(&mut self) {
+        self.join();
+        std::fs::remove_file(&self.path).unwrap();
+        let socket = listener_at(&self.path);
+        let mut gone = std::mem::replace(self, Self::serving(self.path.clone(), socket, None));
+        gone.path.clear();
+    }
+
+    fn serving(path: PathBuf, socket: OwnedFd, tap: Option<Sender<Vec<u8>>>) -> Self {
         let (orders, receiver) = channel();
         let flags = rustix::event::EventfdFlags::NONBLOCK;
         let bell = rustix::event::eventfd(0, flags).unwrap();
@@ -175,7 +189,8 @@ impl Drop for Daemon {
 /// A daemon that answers its only client with a refusal, whatever it asks, and reads nothing. Where
 /// it is, and the thread that ends when it has answered.
 pub(crate) fn unwilling(code: Code) -> (PathBuf, JoinHandle<()>) {
-    let (path, listener) = new_listener();
+    let path = new_path();
+    let listener = listener_at(&path);
     let thread = std::thread::spawn(move || {
         assert!(wait_readable(&[&listener]));
         let client = rustix::net::accept(&listener).unwrap();
@@ -185,16 +200,19 @@ pub(crate) fn unwilling(code: Code) -> (PathBuf, JoinHandle<()>) {
     (path, thread)
 }
 
-fn new_listener() -> (PathBuf, OwnedFd) {
+fn new_path() -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let name = format!("clearway-fake-{}-{number}.sock", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    std::env::temp_dir().join(name)
+}
+
+fn listener_at(path: &std::path::Path) -> OwnedFd {
     let (unix, flags) = (AddressFamily::UNIX, SocketFlags::CLOEXEC);
     let socket = rustix::net::socket_with(unix, SocketType::SEQPACKET, flags, None).unwrap();
-    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
     rustix::net::listen(&socket, 4).unwrap();
-    (path, socket)
+    socket
 }
 
 pub(crate) fn address(port: u16) -> SocketAddr {

@@ -1,0 +1,64 @@
+//! A daemon that goes and comes back.
+
+mod common;
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+use clearway_client::{Awaited, Code, Ended, Error, Event};
+use common::{Daemon, ECHO, NOW, Order, PATIENCE, address};
+
+#[test]
+fn a_channel_begins_anew_with_the_next_daemon() {
+    let mut daemon = Daemon::start();
+    let (mut channel, echo) = daemon.echo();
+    let closed = channel.listen(4001).unwrap();
+    channel.unlisten(closed.id).unwrap();
+    let listener = channel.listen(4000).unwrap();
+    daemon.order(Order::Accept { listener: listener.id.as_u32(), connection: 1 });
+    let accepted = channel.accept(PATIENCE).unwrap().connection;
+    daemon.order(Order::Pause);
+    daemon.counters();
+    channel.send(echo, b"lost").unwrap();
+    daemon.order(Order::Die);
+    let error = channel.recv(&mut [0; 10], PATIENCE).unwrap_err();
+    assert_eq!((error.code(), error.ended()), (Code::DaemonGone, Ended::Channel));
+
+    let short = Some(Duration::from_millis(20));
+    let error = channel.reattach(short).unwrap_err();
+    assert!(matches!(error, Error::TimedOut { awaited: Awaited::Daemon, .. }), "{error}");
+    let descriptor = channel.as_fd().as_raw_fd();
+    let waiting = std::thread::spawn(move || (channel.reattach(PATIENCE).unwrap(), channel));
+    daemon.restart();
+    let (told, mut channel) = waiting.join().unwrap();
+
+    assert_eq!(told.listeners.len(), 1, "{told:?}");
+    assert_eq!((told.listeners[0].0, told.listeners[0].1.address), (listener.id, address(4000)));
+    assert_eq!(told.connections.len(), 2, "{told:?}");
+    let [of_peer, own] = &told.connections[..] else { panic!() };
+    assert_eq!((of_peer.was, own.was), (accepted, echo));
+    assert_eq!(of_peer.now.as_ref().unwrap_err().code(), Code::DaemonGone);
+    assert_eq!((own.peer, own.messages_unacknowledged), (address(ECHO), 1));
+    let again = *own.now.as_ref().unwrap();
+    assert_eq!(channel.as_fd().as_raw_fd(), descriptor);
+    assert!(channel.arm());
+    channel.disarm();
+    channel.send(again, b"hello").unwrap();
+    let Event::Message(message) = channel.next_event(PATIENCE).unwrap() else { panic!() };
+    assert_eq!((message.connection(), &*message), (again, &b"hello"[..]));
+    assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+}
+
+/// A daemon that refuses is not waited for.
+#[test]
+fn who_is_refused_is_told_at_once() {
+    let daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    daemon.order(Order::Die);
+    channel.next_event(PATIENCE).unwrap_err();
+    let (path, thread) = common::unwilling(Code::Denied);
+    std::fs::rename(&path, &daemon.path).unwrap();
+    let error = channel.reattach(PATIENCE).unwrap_err();
+    assert_eq!(error.code(), Code::Denied, "{error}");
+    thread.join().unwrap();
+}
