@@ -34,6 +34,7 @@ static int tcp_listener(int port) {
     must(listen(listener, 16), "listen");
     must(getsockname(listener, (struct sockaddr *)&address, &length), "getsockname");
     printf("listening; TCP port %d\n", ntohs(address.sin_port));
+    fflush(stdout);
     return listener;
 }
 

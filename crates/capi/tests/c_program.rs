@@ -7,8 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use clearway_client::Code;
-use common::{Daemon, Order};
+use common::{Daemon, programs};
 
 #[test]
 fn a_c_program_can_use_everything() {
@@ -71,20 +70,23 @@ fn the_example_compiles_as_c_and_says_what_it_wants() {
     assert!(text.contains("/nowhere/clearway.sock") && text.contains("clearway daemon"), "{text}");
 }
 
-/// Clients close, die and vanish; the server goes on for the next.
+/// Threads need no library of their own: they are in the C library.
 #[test]
-fn the_example_server_survives_its_clients() {
-    let Some(program) = build("server.c", &source("examples/hello.c"), &[]) else { return };
-    let daemon = Daemon::start();
-    let mut command = program.command();
-    let _server = common::Server::start(command.arg("server"), &daemon);
-    for (connection, code) in (1..).zip([Code::Closed, Code::Reset, Code::Lost]) {
-        daemon.order(Order::Accept { listener: 5, connection });
-        daemon.order(Order::Close { connection, code });
+fn the_examples_do_what_they_are_examples_of() {
+    type Scenario = fn(Command);
+    let scenarios: [(&str, Scenario); 6] = [
+        ("hello", programs::hello_survives_its_clients),
+        ("hello", programs::hello_is_greeted),
+        ("threads", programs::threads_are_greeted),
+        ("workers", programs::workers_answer),
+        ("epoll", programs::epoll_serves_both_kinds),
+        ("reattach", programs::reattach_goes_on),
+    ];
+    for (name, scenario) in scenarios {
+        let code = source(&format!("examples/{name}.c"));
+        let Some(program) = build(&format!("run-{name}.c"), &code, &[]) else { return };
+        scenario(program.command());
     }
-    daemon.order(Order::Accept { listener: 5, connection: 9 });
-    daemon.order(Order::Deliver { connection: 9, bytes: b"world".to_vec() });
-    assert!(daemon.heard_next().ends_with(b"hello, world"));
 }
 
 #[test]

@@ -4,8 +4,7 @@ mod common;
 
 use std::process::Command;
 
-use clearway_client::Code;
-use common::{Daemon, Order, Server};
+use common::programs;
 
 /// Cargo builds examples before the tests run, beside the folder of the test programs.
 fn example(name: &str) -> Command {
@@ -13,16 +12,32 @@ fn example(name: &str) -> Command {
     Command::new(program.parent().unwrap().join("../examples").join(name))
 }
 
-/// Clients close, die and vanish; the server goes on for the next.
 #[test]
 fn hello_survives_its_clients() {
-    let daemon = Daemon::start();
-    let _server = Server::start(example("hello").arg("server"), &daemon);
-    for (connection, code) in (1..).zip([Code::Closed, Code::Reset, Code::Lost]) {
-        daemon.order(Order::Accept { listener: 5, connection });
-        daemon.order(Order::Close { connection, code });
-    }
-    daemon.order(Order::Accept { listener: 5, connection: 9 });
-    daemon.order(Order::Deliver { connection: 9, bytes: b"world".to_vec() });
-    assert!(daemon.heard_next().ends_with(b"hello, world"));
+    programs::hello_survives_its_clients(example("hello"));
+}
+
+#[test]
+fn hello_is_greeted() {
+    programs::hello_is_greeted(example("hello"));
+}
+
+#[test]
+fn threads_are_greeted() {
+    programs::threads_are_greeted(example("threads"));
+}
+
+#[test]
+fn workers_answer() {
+    programs::workers_answer(example("workers"));
+}
+
+#[test]
+fn epoll_serves_both_kinds() {
+    programs::epoll_serves_both_kinds(example("epoll"));
+}
+
+#[test]
+fn reattach_goes_on() {
+    programs::reattach_goes_on(example("reattach"));
 }

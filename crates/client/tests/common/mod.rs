@@ -3,6 +3,7 @@
 
 #![allow(dead_code)] // Each test program uses its own part.
 
+pub(crate) mod programs;
 pub(crate) mod vifs;
 
 use std::collections::VecDeque;
@@ -225,28 +226,6 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
     while !condition() {
         assert!(Instant::now() < deadline, "the condition never came true");
         std::thread::yield_now();
-    }
-}
-
-/// A server in a process of its own that says when it listens.
-pub(crate) struct Server(std::process::Child);
-
-impl Server {
-    pub(crate) fn start(command: &mut std::process::Command, daemon: &Daemon) -> Self {
-        use std::io::BufRead;
-        let command = command.env("CLEARWAY_SOCKET", &daemon.path);
-        let mut process = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
-        let output = std::io::BufReader::new(process.stdout.take().unwrap());
-        let server = Self(process);
-        assert!(output.lines().any(|line| line.unwrap().contains("listening")), "it has ended");
-        server
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 

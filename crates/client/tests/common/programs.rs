@@ -1,0 +1,108 @@
+//! The examples against this daemon, whatever language they are written in.
+
+use std::io::{BufRead, BufReader, Lines, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use clearway_client::Code;
+
+use super::{Daemon, Order};
+
+/// A program that runs. Dropping it ends it.
+pub(crate) struct Program {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Program {
+    pub(crate) fn start(command: &mut Command, daemon: &Daemon) -> Self {
+        let command = command.env("CLEARWAY_SOCKET", &daemon.path);
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        Self { process, lines }
+    }
+
+    /// The next line of its output that has this word.
+    fn says(&mut self, word: &str) -> String {
+        let line = self.lines.by_ref().map(Result::unwrap).find(|line| line.contains(word));
+        line.unwrap_or_else(|| panic!("it has ended without a word of {word}"))
+    }
+
+    fn succeeds(mut self) {
+        assert!(self.process.wait().unwrap().success());
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Clients close, die and vanish; the server goes on for the next.
+pub(crate) fn hello_survives_its_clients(mut hello: Command) {
+    let daemon = Daemon::start();
+    let mut server = Program::start(hello.arg("server"), &daemon);
+    server.says("listening");
+    for (connection, code) in (1..).zip([Code::Closed, Code::Reset, Code::Lost]) {
+        daemon.order(Order::Accept { listener: 5, connection });
+        daemon.order(Order::Close { connection, code });
+    }
+    assert_eq!(answer(&daemon, b"world"), b"hello, world");
+}
+
+pub(crate) fn hello_is_greeted(mut hello: Command) {
+    let daemon = Daemon::start();
+    let mut client = Program::start(hello.args(["client", "10.0.0.2"]), &daemon);
+    client.says("Clearway");
+    client.succeeds();
+}
+
+/// One thread, since there is room for one channel.
+pub(crate) fn threads_are_greeted(mut threads: Command) {
+    let daemon = Daemon::start();
+    let mut client = Program::start(threads.args(["10.0.0.2", "1"]), &daemon);
+    client.says("1 threads, 100 greetings each, 0 failed");
+    client.succeeds();
+}
+
+pub(crate) fn workers_answer(mut workers: Command) {
+    let daemon = Daemon::start();
+    let mut server = Program::start(workers.arg("3"), &daemon);
+    server.says("listening");
+    assert_eq!(answer(&daemon, b"world"), b"WORLD");
+}
+
+pub(crate) fn epoll_serves_both_kinds(mut epoll: Command) {
+    let daemon = Daemon::start();
+    let mut server = Program::start(epoll.arg("0"), &daemon);
+    let line = server.says("TCP port ");
+    let port = line.rsplit(' ').next().and_then(|word| word.parse().ok());
+    let mut socket = TcpStream::connect(("127.0.0.1", port.expect("a port"))).unwrap();
+    for _ in 0..3 {
+        let mut echo = [0; 8];
+        socket.write_all(b"over TCP").unwrap();
+        socket.read_exact(&mut echo).unwrap();
+        assert_eq!(&echo, b"over TCP");
+    }
+    assert_eq!(answer(&daemon, b"over Clearway"), b"over Clearway");
+}
+
+/// The daemon is restarted between two greetings.
+pub(crate) fn reattach_goes_on(mut reattach: Command) {
+    let mut daemon = Daemon::start();
+    let mut client = Program::start(reattach.args(["10.0.0.2", "2"]), &daemon);
+    client.says("Clearway");
+    daemon.order(Order::Die);
+    daemon.restart();
+    client.says("Clearway");
+    client.succeeds();
+}
+
+/// What the program answers a new client.
+fn answer(daemon: &Daemon, question: &[u8]) -> Vec<u8> {
+    daemon.order(Order::Accept { listener: 5, connection: 9 });
+    daemon.order(Order::Deliver { connection: 9, bytes: question.to_vec() });
+    daemon.heard_next()
+}
