@@ -432,15 +432,18 @@ impl Policy {
 
 impl Default for Limits {
     /// Channels take their memory when they are made, so that its limits go by the machine's: half
-    /// of it for all of them, a quarter for one user.
+    /// of it for all of them, a quarter for one user. A channel is for a thread, and programs have
+    /// threads by the processors: 16 for each.
     fn default() -> Self {
         let system = rustix::system::sysinfo();
         let machine_bytes = system.totalram as u64 * u64::from(system.mem_unit);
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let channels_per_user = (16 * processors).clamp(256, 2048);
         Self {
-            sessions_total: 1024,
-            sessions_per_user: 256,
-            channels_total: 256,
-            channels_per_user: 64,
+            sessions_total: 8 * channels_per_user,
+            sessions_per_user: 2 * channels_per_user,
+            channels_total: 4 * channels_per_user,
+            channels_per_user,
             memory_per_user_bytes: machine_bytes / 4,
             memory_total_bytes: machine_bytes / 2,
             connections_per_channel: 4096,
