@@ -191,21 +191,32 @@ impl<'a> Rights<'a> {
             own.and_then(|own| own.address).map(|own| station::of_address(own, place.vlan)),
         );
         if !is_machine {
-            self.check_list("receive", &wanted.receive, &receive)?;
+            self.check_list("receive", &wanted.receive, &receive, place)?;
         }
-        self.check_list("send", &wanted.transmit, &send)?;
+        self.check_list("send", &wanted.transmit, &send, place)?;
         if !wanted.copies.is_empty() && !rule.copies && !is_machine {
             return Err(self.missing("have copies of frames", "copies = true"));
         }
         receive.push(station::groups());
-        self.check_list("receive", &wanted.copies, &receive)
+        self.check_list("receive", &wanted.copies, &receive, place)
     }
 
-    fn check_list(&self, verb: &str, wanted: &[Filter], allowed: &[Filter]) -> Result<(), Refusal> {
+    fn check_list(
+        &self,
+        verb: &str,
+        wanted: &[Filter],
+        allowed: &[Filter],
+        place: &Place,
+    ) -> Result<(), Refusal> {
         for wanted in wanted {
             let mut clauses = wanted.clauses().iter();
             if let Some(clause) = clauses.find(|clause| !is_within(clause, allowed)) {
-                return Err(self.not_within(verb, &untied(clause), allowed));
+                let wanted = untied(clause);
+                let refusal = self.not_within(verb, &wanted, allowed);
+                return Err(match of_own_addresses(verb, &wanted, allowed, place) {
+                    Some(filter) => denied(format!("{}; `{filter}` is allowed", refusal.message)),
+                    None => refusal,
+                });
             }
         }
         Ok(())
@@ -240,6 +251,20 @@ impl<'a> Rights<'a> {
 
 fn is_within(clause: &Clause, allowed: &[Filter]) -> bool {
     allowed.iter().flat_map(Filter::clauses).any(|allowed| allowed.contains(clause))
+}
+
+/// The same for the host's own addresses only, if that is allowed: what was probably meant.
+fn of_own_addresses(
+    verb: &str,
+    wanted: &Filter,
+    allowed: &[Filter],
+    place: &Place,
+) -> Option<String> {
+    let end = if verb == "send" { "src" } else { "dst" };
+    let text = format!("{end} host own and {wanted}");
+    let filters = Template::parse(&text).ok()?.expand(&place.addresses);
+    let mut clauses = filters.iter().flat_map(Filter::clauses);
+    (!filters.is_empty() && clauses.all(|clause| is_within(clause, allowed))).then_some(text)
 }
 
 /// A clause without what every interface is tied to, and no rule has to say.
