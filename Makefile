@@ -11,7 +11,7 @@ SOAK_MINUTES ?= 60
 # What `make mutants` plants bugs in; with SAMPLE=150 in so many places, chosen by SEED.
 MUTANTS ?= transport congestion channel classify switch policy
 
-.PHONY: demo test own-stack build install uninstall packages test-packages lint deny loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
+.PHONY: demo test own-stack build install uninstall packages test-packages lint deny crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -64,6 +64,10 @@ lint:
 # Licences, duplicates, sources and advisories of what Clearway depends on.
 deny:
 	tools/deny.sh
+
+# The app library and what it stands on, as they would be published, each built from its package.
+crates:
+	$(CARGO) package -p clearway-base -p clearway-channel -p clearway-client --allow-dirty
 
 # The rings and the sleep and wake-up handshake under every interleaving that loom finds.
 loom:
