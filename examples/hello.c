@@ -18,12 +18,15 @@ static void serve(clearway_channel *channel) {
     puts("listening");
     fflush(stdout);
     for (;;) {
-        char name[100], answer[120];
-        uint64_t from;
-        int64_t length = clearway_recv(channel, name, sizeof name, CLEARWAY_FOREVER, &from);
-        if (clearway_what_ended(length) == CLEARWAY_ENDED_CONNECTION) continue; /* one client less */
-        int size = snprintf(answer, sizeof answer, "hello, %.*s", (int)check(length), name);
-        int sent = clearway_send(channel, from, answer, size, CLEARWAY_FOREVER);
+        char answer[120];
+        clearway_message name;
+        int code = clearway_recv_message(channel, CLEARWAY_FOREVER, &name);
+        if (clearway_what_ended(code) == CLEARWAY_ENDED_CONNECTION) continue; /* one client less */
+        check(code);
+        int length = name.length < 100 ? (int)name.length : 100;
+        int size = snprintf(answer, sizeof answer, "hello, %.*s", length, (const char *)name.data);
+        int sent = clearway_send(channel, name.connection, answer, size, CLEARWAY_FOREVER);
+        clearway_release(channel, &name);
         if (clearway_what_ended(sent) != CLEARWAY_ENDED_CONNECTION) check(sent);
     }
 }
