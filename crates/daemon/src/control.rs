@@ -50,6 +50,7 @@ use crate::socket::Listener;
 use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
+use clearway_control::Listeners;
 use clearway_engine::Clock;
 use clearway_nic::strangers;
 
@@ -58,7 +59,6 @@ use descriptors::Descriptors;
 use engines::ChannelNumbers;
 pub(crate) use engines::EngineSlot;
 use groups::GroupSource;
-use listeners::Listeners;
 use log_budget::LogBudget;
 use manager::Manager;
 pub(crate) use nics::{Ethernet, NicSlot, Vifs};
@@ -151,6 +151,7 @@ impl ControlPlane {
         let errno = |error: rustix::io::Errno| failed(error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno)?;
         let stopper = Stopper::new().map_err(errno)?;
+        let listeners = Listeners::new(engines.len());
         let plane = Self {
             listener: Some(listener),
             epoll,
@@ -171,7 +172,7 @@ impl ControlPlane {
             descriptors: Descriptors::of_this_process(),
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
-            listeners: Listeners::default(),
+            listeners,
             request_next: 0,
             vif_next: 1,
             facts: Facts::new(config, clock),

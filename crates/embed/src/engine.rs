@@ -4,10 +4,9 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clearway_channel::control::{
-    DYNAMIC_PORTS, Empty, Listen, Listening, Reply, Request, Unlisten,
-};
+use clearway_channel::control::{Empty, Listen, Listening, Reply, Request, Unlisten};
 use clearway_client::{Code, Embedded, Error};
+use clearway_control::{ListenerName, Listeners, Opened};
 use clearway_engine::{Control, Event, Group, Request as EngineRequest};
 
 /// The number of the only channel.
@@ -19,14 +18,18 @@ const LAST_TURNS: usize = 1000;
 pub(crate) struct EmbeddedEngine {
     group: Group,
     control: Control,
+    listeners: Listeners,
     listener_next: u32,
+    /// What came of the last attempt to listen, until it is taken.
+    opened: Option<Opened>,
     /// Why the engine serves the channel no more.
     ended: Option<(Code, String)>,
 }
 
 impl EmbeddedEngine {
     pub(crate) fn new(group: Group, control: Control) -> Self {
-        Self { group, control, listener_next: 1, ended: None }
+        let listeners = Listeners::new(1);
+        Self { group, control, listeners, listener_next: 1, opened: None, ended: None }
     }
 
     /// Hands a request to the engine, which takes it in its next turn.
@@ -41,62 +44,63 @@ impl EmbeddedEngine {
     }
 
     fn listen(&mut self, listen: &Listen) -> Result<Reply, Error> {
-        let ports = if listen.port == 0 { DYNAMIC_PORTS } else { listen.port..=listen.port };
-        let mut code = Code::AddressInUse;
-        for port in ports {
-            let listener = self.listener_next;
-            self.listener_next = listener.wrapping_add(1).max(1);
-            match self.listen_at(listener, listen.address, port)? {
-                Ok(()) => {
-                    let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-                    let address = SocketAddr::new(address, port);
-                    return Ok(Reply::Listening(Listening { listener, address }));
-                }
-                Err(reason) => code = reason,
-            }
-            if code != Code::AddressInUse {
-                break;
-            }
-        }
-        Err(Error::Refused { code, message: format!("cannot listen: {code}") })
+        let name = listener(self.listener_next);
+        self.listener_next = self.listener_next.wrapping_add(1).max(1);
+        let port = self.listeners.open(name, listen.address, listen.port).map_err(cannot_listen)?;
+        self.ask_engine();
+        self.opened_at_last()?.map_err(cannot_listen)?;
+        let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        let address = SocketAddr::new(address, port);
+        Ok(Reply::Listening(Listening { listener: name.number, address }))
     }
 
-    /// The engine's answer; an error if there will be none.
-    fn listen_at(
-        &mut self,
-        listener: u32,
-        address: Option<IpAddr>,
-        port: u16,
-    ) -> Result<Result<(), Code>, Error> {
-        self.post(EngineRequest::Listen { channel: CHANNEL, listener, address, port });
+    /// What has come of the attempt to listen; an error if that will never be known.
+    fn opened_at_last(&mut self) -> Result<Result<(), Code>, Error> {
         loop {
-            self.group.turn();
-            if let Some(result) = self.next_answer(listener) {
-                return Ok(result);
+            if let Some(opened) = self.opened.take() {
+                return Ok(opened.result);
             }
+            self.group.turn();
             self.check()?;
         }
     }
 
-    /// What the engine says of this listener, if it has said something.
-    fn next_answer(&mut self, wanted: u32) -> Option<Result<(), Code>> {
-        while let Some(event) = self.control.next_event() {
-            match event {
-                Event::Listening { listener, result, .. } if listener == wanted => {
-                    return Some(result);
-                }
-                other => self.note(&other),
-            }
-        }
-        None
+    fn unlisten(&mut self, number: u32) -> Reply {
+        self.listeners.close(listener(number));
+        self.ask_engine();
+        self.group.turn();
+        Reply::Unlistened(Empty {})
     }
 
-    /// Takes note of what ends the channel; nothing else that an engine tells concerns an app.
-    fn note(&mut self, event: &Event) {
-        if let Event::Violation { violation, .. } = event {
-            self.ended = Some((Code::Violation, violation.to_string()));
+    fn ask_engine(&mut self) {
+        while let Some((_, request)) = self.listeners.poll_request() {
+            self.post(request);
         }
     }
+
+    /// Takes note of what the engine says of listeners, and of what ends the channel; nothing else
+    /// that it tells concerns an app.
+    fn note(&mut self, event: &Event) {
+        match event {
+            Event::Listening { listener: number, result, .. } => {
+                self.opened = self.listeners.handle_listening(listener(*number), *result);
+                self.ask_engine();
+            }
+            Event::Violation { violation, .. } => {
+                self.ended = Some((Code::Violation, violation.to_string()));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The listener of this number.
+const fn listener(number: u32) -> ListenerName {
+    ListenerName { engine: 0, channel: CHANNEL, number }
+}
+
+fn cannot_listen(code: Code) -> Error {
+    Error::Refused { code, message: format!("cannot listen: {code}") }
 }
 
 impl Embedded for EmbeddedEngine {
@@ -117,11 +121,7 @@ impl Embedded for EmbeddedEngine {
     fn request(&mut self, request: &Request) -> Result<Reply, Error> {
         match request {
             Request::Listen(listen) => self.listen(listen),
-            Request::Unlisten(Unlisten { listener }) => {
-                self.post(EngineRequest::Unlisten { channel: CHANNEL, listener: *listener });
-                self.group.turn();
-                Ok(Reply::Unlistened(Empty {}))
-            }
+            Request::Unlisten(Unlisten { listener }) => Ok(self.unlisten(*listener)),
             _ => Err(Error::Refused {
                 code: Code::Invalid,
                 message: "an embedded engine has messages only; virtual interfaces and captures \

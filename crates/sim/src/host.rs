@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
-use clearway_channel::DaemonEnd;
+use clearway_channel::{Code, DaemonEnd};
+use clearway_control::{ListenerName, Listeners, Opened};
 use clearway_engine::{
     CaptureSpec, Congestion, Control, Engine, EngineConfig, Event, Idle, Request, Turn, VifSpec, ip,
 };
@@ -95,6 +96,8 @@ pub(crate) struct Host {
     /// It does not run before then.
     pub(crate) stalled_until: Time,
     next_channel: u32,
+    /// Who listens where, as a daemon's engines agree about it.
+    pub(crate) listeners: Listeners,
 }
 
 /// What an engine's turn came to.
@@ -110,8 +113,10 @@ impl Host {
         let clock = HostClock::new(world, local, nature.drift_ppm);
         let runners = runners(&nature, clock.now(world), random);
         let rss = Rss::new(nature.rss, nature.engines, random);
+        let listeners = Listeners::new(nature.engines);
         Self {
             rss,
+            listeners,
             nature,
             runners,
             clock,
@@ -131,6 +136,7 @@ impl Host {
     /// It comes back, and knows nothing.
     pub(crate) fn restart(&mut self, world: Time, random: &mut Random) {
         self.runners = runners(&self.nature, self.clock.now(world), random);
+        self.listeners = Listeners::new(self.nature.engines);
         self.is_down = false;
         self.incarnation += 1;
     }
@@ -178,15 +184,41 @@ impl Host {
     }
 
     /// Lets an app listen on a port, once all engines know that it does.
-    pub(crate) fn listen(&mut self, engine: u32, channel: u32, listener: u32, port: u16) {
-        self.note_listener(engine, port, Some(engine as usize));
-        self.post(engine, Request::Listen { channel, listener, address: None, port });
+    pub(crate) fn listen(&mut self, name: ListenerName, port: u16) -> Result<(), Code> {
+        self.listeners.open(name, None, port)?;
+        self.ask_engines();
+        Ok(())
     }
 
-    /// Tells all other engines that `engine` listens on a port, or does no more.
-    pub(crate) fn note_listener(&mut self, engine: u32, port: u16, by: Option<usize>) {
-        for other in self.siblings_of(engine) {
-            self.post(other, Request::NoteListener { id: 0, port, engine: by });
+    /// An app does not listen any more.
+    pub(crate) fn unlisten(&mut self, name: ListenerName) {
+        self.listeners.close(name);
+        self.ask_engines();
+    }
+
+    /// A channel is going: the ports of its listeners are free.
+    pub(crate) fn forget_listeners(&mut self, engine: u32, channel: u32) {
+        self.listeners.forget(engine as usize, channel);
+        self.ask_engines();
+    }
+
+    /// An engine has said that it listens, or knows who does: what came of that, once all have.
+    pub(crate) fn listener_known(&mut self, engine: u32, event: &Event) -> Option<Opened> {
+        let opened = match *event {
+            Event::Listening { channel, listener: number, result } => {
+                let name = ListenerName { engine: engine as usize, channel, number };
+                self.listeners.handle_listening(name, result)
+            }
+            Event::ListenerNoted { id } => self.listeners.handle_noted(id),
+            _ => None,
+        };
+        self.ask_engines();
+        opened
+    }
+
+    fn ask_engines(&mut self) {
+        while let Some((engine, request)) = self.listeners.poll_request() {
+            self.post(engine as u32, request);
         }
     }
 

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
+use clearway_channel::Code;
+use clearway_control::{ListenerName, Opened};
 use clearway_engine::{Event, Request};
 
 use crate::agenda::{Agenda, Happening};
@@ -276,9 +278,12 @@ impl World {
                 }
                 app.into_iter().for_each(|app| self.kill(app));
             }
-            Event::Listening { channel, result: Err(code), .. } => {
-                let text = format!("host {host}: channel {channel} cannot listen: {}", code.name());
-                return Err(Finding::new(text));
+            Event::Listening { .. } | Event::ListenerNoted { .. } => {
+                self.trace.add(&[21, host.into(), engine.into()]);
+                let opened = self.hosts[host as usize].listener_known(engine, &event);
+                if let Some(Opened { name, result: Err(code) }) = opened {
+                    return Err(cannot_listen(host, name, code));
+                }
             }
             Event::VifOpened { channel, result: Err(refused), .. } => {
                 let text = format!("host {host}: channel {channel} gets no VIF: {refused:?}");
@@ -405,6 +410,9 @@ impl World {
             self.apps[*app as usize].check_rest()?;
         }
         for host in 0..self.hosts.len() as u32 {
+            if !self.hosts[host as usize].listeners.is_settled() {
+                return Err(Finding::new(format!("host {host}: a listener waits for engines")));
+            }
             for engine in 0..self.hosts[host as usize].runners.len() as u32 {
                 self.unrested += 1;
                 self.post(host, engine, Request::Snapshot { id: REST });
@@ -482,6 +490,11 @@ impl World {
             trace: self.trace.hash() ^ self.trace.events(),
         }
     }
+}
+
+fn cannot_listen(host: u32, name: ListenerName, code: Code) -> Finding {
+    let ListenerName { channel, .. } = name;
+    Finding::new(format!("host {host}: channel {channel} cannot listen: {}", code.name()))
 }
 
 /// The id of the snapshots that are to show nothing left.

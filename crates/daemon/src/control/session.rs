@@ -1,6 +1,7 @@
 //! One app at the other end of the control socket.
 
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -67,8 +68,8 @@ pub(super) enum Waiting {
     Attaching(Box<Attach>),
     /// This app has mapped the memory, and it is made sure of that.
     Mapped(String),
-    /// The engines have been asked to listen.
-    Listening(super::listeners::Opening),
+    /// The engines have been asked to listen there.
+    Listening(SocketAddr),
     /// The engines have been asked to open a virtual interface or a capture.
     OpeningVif(u32),
     /// The engines have been asked to close one.

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use clearway_base::{Random, SECOND, Time};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
+use clearway_control::ListenerName;
 use clearway_engine::{Congestion, Event, Request, Snapshot};
 use clearway_nic::fabric::RssOptions;
 
@@ -93,7 +94,8 @@ impl Stage {
         };
         place.post(engine, request);
         if listens {
-            place.listen(engine, channel, LISTENER, PORT + engine as u16);
+            let name = ListenerName { engine: engine as usize, channel, number: LISTENER };
+            place.listen(name, PORT + engine as u16).expect("one app listens at each engine");
         }
         let end = AppEnd::open(handover, sizes).expect("its own memory");
         self.seats_of[host as usize].push(self.seats.len());

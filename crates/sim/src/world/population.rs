@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{MILLISECOND, Random};
 use clearway_channel::{AppEnd, DaemonEnd};
+use clearway_control::ListenerName;
 use clearway_engine::Request;
 
 use super::World;
@@ -88,8 +89,11 @@ impl World {
         Some(Radio::new(host as usize, peers, mtu, self.random.next_u64()))
     }
 
+    /// # Panics
+    /// If the port is another's: each server has its own, which is free once it is gone.
     fn listen(&mut self, host: u32, engine: u32, channel: u32, port: u16) {
-        self.hosts[host as usize].listen(engine, channel, LISTENER, port);
+        let listened = self.hosts[host as usize].listen(listener(engine, channel), port);
+        listened.unwrap_or_else(|code| panic!("host {host}: port {port}: {code}"));
         self.wake_host(host);
     }
 
@@ -100,7 +104,7 @@ impl World {
         self.post(host, engine, Request::RemoveChannel { channel });
         let place = &mut self.hosts[host as usize];
         match role {
-            Some(Role::Server { port }) => place.note_listener(engine, port, None),
+            Some(Role::Server { .. }) => place.forget_listeners(engine, channel),
             Some(Role::Frames | Role::Capture) => {
                 for other in place.siblings_of(engine) {
                     place.post(other, Request::CloseVif { channel, vif: VIF, told: None });
@@ -186,11 +190,8 @@ impl World {
         }
         let channel = server.channel;
         self.ledger.note(Trouble::Deaf, host, self.now);
-        self.post(host, engine, Request::Unlisten { channel, listener: LISTENER });
-        if let Role::Server { port } = self.apps[app as usize].character.role {
-            self.hosts[host as usize].note_listener(engine, port, None);
-            self.wake_host(host);
-        }
+        self.hosts[host as usize].unlisten(listener(engine, channel));
+        self.wake_host(host);
         true
     }
 
@@ -208,6 +209,11 @@ impl World {
         self.ledger.note(Trouble::Deaf, host, self.now);
         self.listen(host, engine, channel, port);
     }
+}
+
+/// The only listener of a server.
+fn listener(engine: u32, channel: u32) -> ListenerName {
+    ListenerName { engine: engine as usize, channel, number: LISTENER }
 }
 
 /// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface or a
