@@ -33,7 +33,7 @@ int main(int words_count, char **words) {
     if (count < 1 || count > THREADS_MAX)
         return fputs("usage: threads ADDRESS COUNT (1 to 256)\n", stderr), 2;
     static pthread_t threads[THREADS_MAX];
-    static char names[THREADS_MAX][16];
+    static char names[THREADS_MAX][24];
     int failed = 0;
     server = words[1];
     for (int i = 0; i < count; i++) {
