@@ -125,7 +125,12 @@ fn without_a_rule_there_is_nothing_else() {
     }
     // What lacks the host's addresses is offered with them, and only if that is allowed.
     let lacking = receiving(&["udp dst port 5353"]);
-    assert_refused(&accounts, 7, &lacking, &["`dst host own and udp and dst port 5353` is allowed"]);
+    assert_refused(
+        &accounts,
+        7,
+        &lacking,
+        &["`dst host own and udp and dst port 5353` is allowed"],
+    );
     let message = grant(&accounts, 7, &receiving(&["udp dst port 53"])).expect_err("privileged");
     assert!(!message.contains("host own"), "{message}");
     let own = receiving(&["dst host 10.0.0.2 and udp dst port 5353"]);
