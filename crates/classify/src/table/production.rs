@@ -21,6 +21,8 @@ mod recent;
 mod search;
 mod slots;
 mod subtable;
+#[cfg(test)]
+mod tests;
 mod tree;
 
 use super::{BATCH_MAX, Table};
