@@ -130,6 +130,20 @@ fn what_may_be_sent_and_why_not() {
     assert_eq!(directory.send_fault(silent, &good), Some(SendFault::Nothing));
 }
 
+/// Even if others look at the same bits.
+#[test]
+fn nothing_is_remembered_of_one_that_is_gone() {
+    let mut directory = directory();
+    let gone = directory.insert(rights(0, "udp dst port 53"));
+    directory.insert(rights(0, "udp dst port 54"));
+    let packets = [udp(1, 1, 7, 53); 2];
+    for _ in 0..2 {
+        assert_eq!(directory.common_receiver(&packets), Some(Some(gone)));
+    }
+    assert!(directory.remove(gone));
+    assert_eq!(directory.common_receiver(&packets), Some(None));
+}
+
 /// Everything that is made is counted: what is left is what was not removed.
 #[test]
 fn what_is_removed_leaves_nothing_behind() {

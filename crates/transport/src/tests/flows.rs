@@ -1,25 +1,27 @@
 //! What becomes of a flow's memory and name, and of those who wait.
 
 use super::{Faults, LISTENER, Network, content};
-use crate::{Config, Reason};
-use clearway_base::MILLISECOND;
+use crate::{Arrival, Config, Reason};
+use clearway_base::{MILLISECOND, SECOND};
+use clearway_wire::Ecn;
 
 /// Two hosts, and a message from host 0 of which host 1 has got a part.
-fn half_way() -> (Network, [crate::FlowKey; 2]) {
-    let mut network = Network::new(31, &Config::default(), Faults::default(), 8 << 20);
+fn half_way(config: &Config) -> (Network, [crate::FlowKey; 2]) {
+    let mut network = Network::new(31, config, Faults::default(), 8 << 20);
     let keys = network.connected();
     network.hosts[0].app.transmit_pool = content(0, 100_000);
     let now = network.now;
     network.hosts[0].endpoint.send(now, keys[0], 0, 100_000);
     network.run_until(|network| !network.hosts[1].app.buffers.is_empty());
-    assert!(network.hosts[1].app.delivered.is_empty());
+    let app = &network.hosts[1].app;
+    assert!(app.delivered.is_empty() && !app.unfinished.is_empty());
     (network, keys)
 }
 
 #[test]
 fn memory_of_messages_that_nobody_ends_comes_back() {
     for aborts in [false, true] {
-        let (mut network, keys) = half_way();
+        let (mut network, keys) = half_way(&Config::default());
         let (now, host) = (network.now, &mut network.hosts[1]);
         if aborts {
             host.endpoint.abort(keys[1], Reason::Reset, &mut host.app);
@@ -32,17 +34,31 @@ fn memory_of_messages_that_nobody_ends_comes_back() {
 }
 
 #[test]
-fn memory_comes_back_when_the_other_end_goes() {
-    let (mut network, keys) = half_way();
+fn memory_comes_back_when_the_other_end_aborts() {
+    let (mut network, keys) = half_way(&Config::default());
     let host = &mut network.hosts[0];
     host.endpoint.abort(keys[0], Reason::Reset, &mut host.app);
     network.run_until(|network| !network.hosts[1].app.closed.is_empty());
     assert!(network.hosts[1].app.buffers.is_empty());
 }
 
+/// One that has nothing to say would not hear of it for seconds.
+#[test]
+fn an_idle_peer_is_told_of_an_abort_at_once() {
+    let mut network = Network::new(33, &Config::default(), Faults::default(), 1 << 20);
+    let keys = network.connected();
+    let begin = network.now;
+    network.run_until(|network| network.now >= begin + SECOND);
+    let (now, host) = (network.now, &mut network.hosts[0]);
+    host.endpoint.abort(keys[0], Reason::Refused, &mut host.app);
+    network.run_until(|network| !network.hosts[1].app.closed.is_empty());
+    assert!(network.now.since(now) < MILLISECOND);
+    assert_eq!(network.hosts[1].app.closed, [Reason::Refused]);
+}
+
 #[test]
 fn flows_and_their_packets_are_known_by_their_owners() {
-    let (mut network, keys) = half_way();
+    let (mut network, keys) = half_way(&Config::default());
     network.tape = Some(Vec::new());
     network.run_until(|network| network.tape.as_ref().is_some_and(|tape| !tape.is_empty()));
     let packet = network.tape.take().expect("set").remove(0).1;
@@ -56,7 +72,7 @@ fn flows_and_their_packets_are_known_by_their_owners() {
 
 #[test]
 fn probe_timeouts_are_counted_until_the_peer_is_heard() {
-    let (mut network, keys) = half_way();
+    let (mut network, keys) = half_way(&Config::default());
     network.faults = Faults { loss: 1000, ..Faults::default() };
     let begin = network.now;
     network.run_until(|network| network.now >= begin + 20 * MILLISECOND);
@@ -87,4 +103,32 @@ fn a_peer_that_was_turned_away_is_told_when_there_is_memory() {
     assert!(host.endpoint.next_transmit(now).is_some(), "a limit");
     network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
     assert!(network.now.since(now) < MILLISECOND, "long before the next probe");
+}
+
+/// `Config::stateless_per_second`, in hundredths of a second.
+#[test]
+fn strangers_get_so_many_answers_in_a_second_and_no_more() {
+    const MOST: u32 = 1000;
+    let config = Config { stateless_per_second: MOST, ..Config::default() };
+    let (mut network, keys) = half_way(&config);
+    network.tape = Some(Vec::new());
+    network.run_until(|network| network.tape.as_ref().is_some_and(|tape| !tape.is_empty()));
+    let (source, packet) = network.tape.take().expect("set").remove(0);
+    let (begin, host) = (network.now, &mut network.hosts[1]);
+    host.endpoint.abort(keys[1], Reason::Reset, &mut host.app);
+    let (mut answers, mut bytes) = (0, [0; 1500]);
+    for millisecond in 0..1000 {
+        let now = begin + millisecond * MILLISECOND;
+        for _ in 0..100 {
+            let (to, by) = (host.address, Arrival::Queue);
+            let app = &mut host.app;
+            host.endpoint.handle_datagram(now, source, to, &packet, by, Ecn::Capable, app);
+        }
+        while let Some(destination) = host.endpoint.next_transmit(now) {
+            host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+            answers += 1;
+        }
+    }
+    // And the farewell.
+    assert!((MOST * 9 / 10..=MOST + 1).contains(&answers), "{answers}");
 }
