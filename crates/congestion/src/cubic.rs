@@ -196,7 +196,7 @@ impl CongestionControl for Cubic {
         let most = MAX_BYTES / self.packet_bytes;
         // Half a byte more: what is told of it is rounded down to the very same.
         self.window = ((window_bytes as f64 + 0.5) / self.packet_bytes).clamp(1.0, most);
-        if self.window > INITIAL_PACKETS {
+        if window_bytes as f64 > INITIAL_PACKETS * self.packet_bytes {
             self.slow_start_threshold = self.window;
         }
     }
