@@ -10,7 +10,7 @@
 
 use std::net::SocketAddr;
 
-use clearway_base::{MILLISECOND, Time};
+use clearway_base::Time;
 use clearway_congestion::{Control, Pacer};
 
 use crate::acks::Acks;
@@ -124,7 +124,9 @@ pub(crate) struct Flow {
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
     /// Silence, despite questions, after which this flow is given up.
-    silence_ms: u32,
+    silence_ns: u64,
+    /// Silence after which the peer is asked whether it is there; 0 if it is not asked.
+    keep_alive_ns: u64,
     last_received: Time,
     keep_alive_at: Time,
     /// How long this host last left its packets alone, which a burst may make up for.
@@ -207,7 +209,8 @@ impl Flow {
             close_due: false,
             close_acknowledged: false,
             probe_due: false,
-            silence_ms: (config.idle_timeout_ns / MILLISECOND) as u32,
+            silence_ns: config.idle_timeout_ns,
+            keep_alive_ns: timers::keep_alive_ns(config, config.idle_timeout_ns),
             peer_close: None,
             last_received: now,
             asked: now,
@@ -223,10 +226,11 @@ impl Flow {
     }
 
     /// Something came from the peer.
-    fn touch(&mut self, now: Time, config: &Config) {
+    #[inline]
+    fn touch(&mut self, now: Time) {
         self.last_received = now;
-        if config.keep_alive_ns > 0 {
-            self.keep_alive_at = now + self.keep_alive_ns(config);
+        if self.keep_alive_ns > 0 {
+            self.keep_alive_at = now + self.keep_alive_ns;
         }
     }
 

@@ -164,7 +164,7 @@ impl Flow {
         self.congestion = config.congestion.control(packet_bytes, config.delay_target_ns);
         self.window_bytes = self.congestion.window_bytes();
         self.pacer = Pacer::new(now, packet_bytes);
-        self.touch(now, config);
+        self.touch(now);
     }
 
     /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port

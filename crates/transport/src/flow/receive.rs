@@ -72,7 +72,7 @@ impl Flow {
         let mut frames = packet.frames();
         let ack = frames.leading_ack().map_err(Dropped::Malformed)?;
         frames.check().map_err(Dropped::Malformed)?;
-        self.touch(now, config);
+        self.touch(now);
         self.gap_ns = reception.gap_ns;
         let mut eliciting = false;
         let mut outcome = match &ack {
@@ -233,7 +233,7 @@ impl Flow {
             });
             self.window_bytes = self.congestion.window_bytes();
             if self.mtu.on_acked(now, acked.largest_bytes) {
-                self.congestion.set_packet_bytes(self.mtu.bytes());
+                self.follow_packet_bytes();
             }
         }
         if self.recovery.has_overtaken() {

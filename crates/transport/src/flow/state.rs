@@ -1,9 +1,10 @@
 //! A flow as plain data, and back.
 
-use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
+use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::{CongestionControl, Pacer};
 
+use super::timers::keep_alive_ns;
 use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State};
 use crate::acks::Acks;
 use crate::app::{Buffer, Order};
@@ -37,7 +38,7 @@ impl Flow {
             peer_close: self.peer_close,
             last_received: self.last_received,
             keep_alive_at: self.keep_alive_at,
-            silence_ms: self.silence_ms,
+            silence_ms: (self.silence_ns / MILLISECOND) as u32,
             acks: self.acks.save(),
             incoming: self.incoming.save(),
             outgoing: self.outgoing.save(),
@@ -67,6 +68,7 @@ impl Flow {
         let counts = [saved.messages_sent, saved.packets_lost, saved.unasked_bytes];
         ensure(counts.iter().all(|count| *count <= POSITIONS_MAX), "more than can be counted")?;
         ensure(SILENCE_MS.contains(&saved.silence_ms), "a silence that nobody may wait for")?;
+        let silence_ns = u64::from(saved.silence_ms) * MILLISECOND;
         let recovery = Recovery::restore(saved.recovery)?;
         let parameters = Parameters {
             owner: saved.owner,
@@ -87,7 +89,8 @@ impl Flow {
             peer_close: saved.peer_close,
             last_received: saved.last_received.min(now),
             keep_alive_at: saved.keep_alive_at,
-            silence_ms: saved.silence_ms,
+            silence_ns,
+            keep_alive_ns: keep_alive_ns(config, silence_ns),
             acks: Acks::restore(saved.acks)?,
             incoming: Incoming::restore(saved.incoming)?,
             outgoing: Outgoing::restore(saved.outgoing, recovery.positions())?,

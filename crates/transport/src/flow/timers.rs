@@ -12,6 +12,11 @@ use crate::recovery::{Content, Lost};
 /// or stopped.
 const PROBES_MIN: u32 = 2;
 
+/// A flow asks early enough that an answer can come before it is given up.
+pub(super) fn keep_alive_ns(config: &Config, silence_ns: u64) -> u64 {
+    config.keep_alive_ns.min(silence_ns / 3)
+}
+
 impl Flow {
     /// When [`Flow::handle_timeout`] is to be called next.
     pub(crate) fn next_timeout(&self, config: &Config) -> Time {
@@ -22,8 +27,8 @@ impl Flow {
             State::Drained { until } => {
                 return self.acks.due().min(*until);
             }
-            State::Open | State::Closing if self.expects_answer(config) => {
-                self.keep_alive_at.min(self.silent_since() + self.silence_ns())
+            State::Open | State::Closing if self.expects_answer() => {
+                self.keep_alive_at.min(self.silent_since() + self.silence_ns)
             }
             State::Open | State::Closing => Time::MAX,
         };
@@ -45,14 +50,14 @@ impl Flow {
             State::Open | State::Closing => {}
         }
         let silence_ns = now.since(self.silent_since());
-        if silence_ns >= self.silence_ns() && self.expects_answer(config) {
+        if silence_ns >= self.silence_ns && self.expects_answer() {
             if self.recovery.probes() >= PROBES_MIN {
                 return Outcome::Ended(Reason::TimedOut);
             }
             self.ask_once_more(now, config);
         }
         if self.keep_alive_at <= now {
-            self.keep_alive_at = now + self.keep_alive_ns(config);
+            self.keep_alive_at = now + self.keep_alive_ns;
             self.probe_due = true;
         }
         if self.recovery.is_loss_due(now) {
@@ -69,20 +74,12 @@ impl Flow {
 
     /// Gives the flow up after another silence than other flows: within [`SILENCE_MS`].
     pub(crate) fn set_silence(&mut self, now: Time, config: &Config, silence_ms: u32) {
-        self.silence_ms = silence_ms.clamp(*SILENCE_MS.start(), *SILENCE_MS.end());
-        if config.keep_alive_ns > 0 && !self.is_connecting() {
-            self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_ns(config));
+        let silence_ms = silence_ms.clamp(*SILENCE_MS.start(), *SILENCE_MS.end());
+        self.silence_ns = u64::from(silence_ms) * MILLISECOND;
+        self.keep_alive_ns = keep_alive_ns(config, self.silence_ns);
+        if self.keep_alive_ns > 0 && !self.is_connecting() {
+            self.keep_alive_at = self.keep_alive_at.min(now + self.keep_alive_ns);
         }
-    }
-
-    fn silence_ns(&self) -> u64 {
-        u64::from(self.silence_ms) * MILLISECOND
-    }
-
-    /// A flow asks early enough that an answer can come before it is given up.
-    #[inline]
-    pub(super) fn keep_alive_ns(&self, config: &Config) -> u64 {
-        config.keep_alive_ns.min(self.silence_ns() / 3)
     }
 
     /// RFC 9000, 10.1: "An endpoint also restarts its idle timer when sending an ack-eliciting
@@ -94,19 +91,19 @@ impl Flow {
 
     /// Gives the peer the time of some probes to be heard.
     fn ask_once_more(&mut self, now: Time, config: &Config) {
-        self.asked = now - self.silence_ns() + 8 * config.probe_timeout_max_ns;
+        self.asked = now - self.silence_ns + 8 * config.probe_timeout_max_ns;
         self.probe_due = true;
     }
 
     /// Without keep-alive, silence on a flow with nothing in flight is no sign of a dead peer.
-    fn expects_answer(&self, config: &Config) -> bool {
-        config.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
+    fn expects_answer(&self) -> bool {
+        self.keep_alive_ns > 0 || self.recovery.in_flight_bytes() > 0
     }
 
     fn handle_probe_timeout(&mut self, now: Time, config: &Config) {
         let oldest = self.recovery.on_probe_timeout(now);
         if self.mtu.on_probe_timeouts(self.recovery.probes()) {
-            self.congestion.set_packet_bytes(self.mtu.bytes());
+            self.follow_packet_bytes();
         }
         if let Some(oldest) = oldest {
             self.probe_with(&oldest);
@@ -139,11 +136,18 @@ impl Flow {
         });
         self.packets_lost += lost.packets;
         if is_black_hole {
-            self.congestion.set_packet_bytes(self.mtu.bytes());
+            self.follow_packet_bytes();
         }
         if lost.bytes > 0 {
             self.tell_lost(now, config, &lost);
         }
+    }
+
+    /// Tells congestion control how large packets are now.
+    #[cold]
+    pub(super) fn follow_packet_bytes(&mut self) {
+        self.congestion.set_packet_bytes(self.mtu.bytes());
+        self.window_bytes = self.congestion.window_bytes();
     }
 
     fn tell_lost(&mut self, now: Time, config: &Config, lost: &Lost) {
@@ -179,7 +183,7 @@ impl Flow {
             self.outgoing.send_again(content.range.clone());
             self.send_frames_again(&content);
         }
-        self.congestion.set_packet_bytes(self.mtu.bytes());
+        self.follow_packet_bytes();
         true
     }
 
