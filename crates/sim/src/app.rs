@@ -202,6 +202,10 @@ impl App {
 
     fn take(&mut self, scene: &mut Scene<'_>, completion: Completion) -> Result<(), Finding> {
         match completion {
+            Completion::Connected { connection: 0, .. }
+            | Completion::Accepted { connection: 0, .. } => {
+                return Err(Finding::new(format!("app {}: a connection has no id", self.id)));
+            }
             Completion::Connected { token, connection, .. } => {
                 scene.trace.add(&[1, self.id.into(), token, connection]);
                 if let Some(talk) = self.attempts.remove(&token) {
@@ -379,6 +383,17 @@ impl App {
         match self.character.role {
             Role::Client { connections } => self.talks.len() + self.attempts.len() < connections,
             Role::Server { .. } | Role::Frames | Role::Capture => false,
+        }
+    }
+
+    /// It ends in good order: what it has sent is its daemon's to deliver.
+    pub(crate) fn leave(&mut self, ledger: &mut Ledger) {
+        self.is_dead = true;
+        for talk in self.talks.values() {
+            talk.number.iter().for_each(|number| ledger.leave(*number, talk.side));
+        }
+        for talk in self.attempts.values() {
+            talk.number.iter().for_each(|number| ledger.abandon(*number, talk.side));
         }
     }
 

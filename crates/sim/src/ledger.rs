@@ -66,6 +66,8 @@ enum Stage {
     Open,
     /// The app has closed it in order.
     Closed,
+    /// The app has left in good order, and will not be told its end.
+    Left,
     /// The app has aborted it, has died, or is a liar; it may end in any way at the other end.
     Abandoned,
     /// The app has been told its end.
@@ -102,6 +104,8 @@ clearway_base::counters! {
         connections_attempted,
         /// Of these, connections opened.
         connections_opened,
+        /// Connections whose app left in good order.
+        connections_left,
         /// Messages sent.
         messages_sent,
         /// Messages received, and found right.
@@ -251,6 +255,19 @@ impl Ledger {
         self.go(number, side, Stage::Closed);
     }
 
+    /// The app at `side` leaves in good order: the other end gets all of it, and then a close. What
+    /// the other end cannot name yet, since nothing has come, is out of the books.
+    pub(crate) fn leave(&mut self, number: u64, side: usize) {
+        let Some(pair) = self.pairs.get(&number) else { return };
+        match pair.ends[1].is_some() {
+            true => {
+                self.counts.connections_left += 1;
+                self.go(number, side, Stage::Left);
+            }
+            false => self.go(number, side, Stage::Abandoned),
+        }
+    }
+
     /// `side` aborts, or its app dies.
     pub(crate) fn abandon(&mut self, number: u64, side: usize) {
         if let Some(pair) = self.pairs.get_mut(&number) {
@@ -304,7 +321,7 @@ impl Ledger {
             Code::Closed => own != Stage::Open || other != Stage::Open,
             // The last acknowledgement may be lost for longer than the other end remembers the
             // flow.
-            Code::Reset if own == Stage::Closed && other == Stage::Ended => {
+            Code::Reset if own == Stage::Closed && matches!(other, Stage::Ended | Stage::Left) => {
                 was_silent || is_broken || self.lately(&[Trouble::Rough], &hosts, now, AFTERMATH_NS)
             }
             Code::Reset => is_broken || was_silent,
@@ -328,7 +345,7 @@ impl Ledger {
 
     /// What is over for both ends needs no books.
     fn forget_ended(&mut self, number: u64) {
-        let is_over = |stage: Stage| matches!(stage, Stage::Abandoned | Stage::Ended);
+        let is_over = |stage: Stage| matches!(stage, Stage::Left | Stage::Abandoned | Stage::Ended);
         let Some(pair) = self.pairs.get(&number) else { return };
         let [client, server] = pair.stages;
         if is_over(client) && (is_over(server) || pair.ends[1].is_none()) {

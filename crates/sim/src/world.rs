@@ -304,7 +304,7 @@ impl World {
                     checks::rest(&snapshot)?;
                     self.unrested -= 1;
                     if self.unrested == 0 {
-                        self.leave();
+                        self.end_all_apps();
                     }
                 }
             }
@@ -462,9 +462,9 @@ impl World {
 
     fn control(&mut self, host: u32, task: Task) {
         match task {
-            Task::Remove { engine, channel, incarnation } => {
+            Task::Remove { engine, channel, incarnation, has_left } => {
                 if self.hosts[host as usize].incarnation == incarnation {
-                    self.remove(host, engine, channel);
+                    self.remove(host, engine, channel, has_left);
                 }
             }
             Task::Start { character, incarnation } => {

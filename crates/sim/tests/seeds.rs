@@ -92,6 +92,7 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "frames_routed",
         "frames_overflowed",
         "frames_cut",
+        "connections_left",
         "ended_reset",
         "ended_lost",
         "ended_refused",

@@ -73,6 +73,8 @@ impl World {
         let Some(app) = residents.get(index).copied() else { return };
         match kind {
             Kind::Stop => self.apps[app as usize].stopped_until = end,
+            // Every other one ends as it should.
+            Kind::AppCrash if app % 2 == 0 => self.leave(app),
             Kind::AppCrash => self.kill(app),
             Kind::Listener if self.deafen(app) => self.later(end, Fault::Listen { app }),
             Kind::Hostile => self.turn_hostile(app),

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
 
-use clearway_base::{MILLISECOND, Random};
+use clearway_base::{MILLISECOND, Random, SECOND};
 use clearway_channel::{AppEnd, DaemonEnd};
 use clearway_control::ListenerName;
 use clearway_engine::Request;
@@ -20,6 +20,8 @@ const PORT_LARGE: u16 = 8000;
 /// The only listener of a server, and the only virtual interface of an app that has one.
 const LISTENER: u32 = 1;
 const VIF: u32 = 1;
+/// What an app has sent is delivered for so long after it has left: longer than anything delays it.
+const LINGER_NS: u64 = 120 * SECOND;
 
 impl World {
     /// Decides who lives where, and starts them.
@@ -97,11 +99,16 @@ impl World {
         self.wake_host(host);
     }
 
-    /// The daemon has heard that an app is dead: what it had is free.
-    pub(super) fn remove(&mut self, host: u32, engine: u32, channel: u32) {
+    /// The daemon has heard that an app is dead: what it had is free. If it has left in good order,
+    /// what it has sent is delivered first.
+    pub(super) fn remove(&mut self, host: u32, engine: u32, channel: u32, has_left: bool) {
         let role =
             self.app_of(host, channel).map(|app| self.apps[app as usize].character.role.clone());
-        self.post(host, engine, Request::RemoveChannel { channel });
+        let removal = match has_left {
+            true => Request::LetLinger { channel, linger_ns: LINGER_NS },
+            false => Request::RemoveChannel { channel },
+        };
+        self.post(host, engine, removal);
         let place = &mut self.hosts[host as usize];
         match role {
             Some(Role::Server { .. }) => place.forget_listeners(engine, channel),
@@ -116,14 +123,14 @@ impl World {
     }
 
     /// All apps end, and are not started again.
-    pub(super) fn leave(&mut self) {
+    pub(super) fn end_all_apps(&mut self) {
         self.left = Some(self.now);
         for app in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
             let resident = &mut self.apps[app as usize];
             resident.die(&mut self.ledger);
             let Character { host, engine, .. } = resident.character;
             let channel = resident.channel;
-            self.remove(host, engine, channel);
+            self.remove(host, engine, channel, false);
         }
     }
 
@@ -133,21 +140,35 @@ impl World {
         self.apps.iter().find(has).map(|app| app.id)
     }
 
-    /// An app dies, without a word. Its daemon hears of it a little later; later still it is
-    /// started again.
+    /// An app dies, without a word.
     pub(super) fn kill(&mut self, app: u32) {
         let dead = &mut self.apps[app as usize];
-        if dead.is_dead {
-            return;
+        if !dead.is_dead {
+            dead.die(&mut self.ledger);
+            self.ledger.note(Trouble::Death, dead.character.host, self.now);
+            self.go(app, false);
         }
-        dead.die(&mut self.ledger);
-        let (character, channel) = (dead.character.clone(), dead.channel);
+    }
+
+    /// An app leaves in good order, whatever it was doing.
+    pub(super) fn leave(&mut self, app: u32) {
+        let leaver = &mut self.apps[app as usize];
+        if !leaver.is_dead && !leaver.is_hostile {
+            leaver.leave(&mut self.ledger);
+            self.ledger.note(Trouble::Deaf, leaver.character.host, self.now);
+            self.go(app, true);
+        }
+    }
+
+    /// The daemon of an app hears a little later that it has gone; later still it is started again.
+    fn go(&mut self, app: u32, has_left: bool) {
+        let gone = &self.apps[app as usize];
+        let (character, channel) = (gone.character.clone(), gone.channel);
         let (host, engine) = (character.host, character.engine);
         self.residents[host as usize].retain(|other| *other != app);
-        self.ledger.note(Trouble::Death, host, self.now);
         let incarnation = self.hosts[host as usize].incarnation;
         let heard = self.now + self.random.below(50 * MILLISECOND);
-        let remove = Task::Remove { engine, channel, incarnation };
+        let remove = Task::Remove { engine, channel, incarnation, has_left };
         self.agenda.note(heard, Happening::Control { host, task: remove });
         let again = heard + MILLISECOND + self.random.below(500 * MILLISECOND);
         let start = Task::Start { character: Box::new(character), incarnation };
@@ -159,8 +180,10 @@ impl World {
         if self.hosts[host as usize].is_down {
             return;
         }
-        for app in std::mem::take(&mut self.residents[host as usize]) {
-            self.apps[app as usize].die(&mut self.ledger);
+        self.residents[host as usize].clear();
+        // Also those that have left: what they had sent is lost with the daemon.
+        for app in self.apps.iter_mut().filter(|app| app.character.host == host) {
+            app.die(&mut self.ledger);
         }
         self.hosts[host as usize].crash();
         self.ledger.note(Trouble::Death, host, self.now);
