@@ -25,8 +25,8 @@ use crate::nic::{self, Wire};
 
 /// The UDP port of all daemons.
 pub(crate) const UDP_PORT: u16 = 20707;
-/// Every third host gives a silent peer up after this: sooner than the longest faults end.
-const SILENCE_MS_SHORT: u32 = 3000;
+/// Every third host gives a silent peer up after this: sooner than the longer faults end.
+const SILENCE_MS_SHORT: u32 = 1500;
 /// The largest sleep of an engine, as `Group` has it.
 const SLEEP_NS_MAX: u64 = SECOND;
 /// How soon an engine looks again whose ring is full, as `Group` has it.
