@@ -24,7 +24,7 @@ use crate::isn::Secret;
 use crate::listen::{HalfOpen, ListenSocket};
 use crate::ports::Ports;
 use crate::state::State;
-use crate::table::{Hashing, Key, Slab, Tuple, bits};
+use crate::table::{Hashing, Key, Slab, Tuple, bits, is_of_one_host};
 use crate::time_wait::TimeWaits;
 
 mod saved;
@@ -56,6 +56,8 @@ pub enum Error {
     InUse,
     /// The two addresses are not of the same family.
     Family,
+    /// A connection is to one host, and this is the address of many, or of none.
+    NoHost,
 }
 
 impl core::fmt::Display for Error {
@@ -68,6 +70,9 @@ impl core::fmt::Display for Error {
             }
             Self::InUse => "The port is in use, or no more connections are allowed.",
             Self::Family => "IPv4 and IPv6 addresses cannot be connected.",
+            Self::NoHost => {
+                "A connection needs the address of one host: not 0.0.0.0, ::, broadcast or multicast."
+            }
         })
     }
 }
@@ -218,6 +223,11 @@ impl Stack {
     ) -> Result<Key, Error> {
         if local.is_ipv4() != remote.is_ipv4() {
             return Err(Error::Family);
+        }
+        // RFC 9293, section 3.9.2.3: "MUST reject as an error a local OPEN call for an invalid
+        // remote IP address (e.g., a broadcast or multicast address)" (MUST-46).
+        if !is_of_one_host(local.ip()) || !is_of_one_host(remote.ip()) {
+            return Err(Error::NoHost);
         }
         let local = match local.port() {
             0 => SocketAddr::new(local.ip(), self.free_port(local.ip(), remote)?),
@@ -404,7 +414,7 @@ impl Stack {
         match self.table.get(&tuple).copied() {
             Some(Entry::Connection(key)) => self.handle_own(now, key, arrival, memory),
             Some(Entry::HalfOpen(key)) => self.handle_half_open(now, key, arrival, memory),
-            Some(Entry::TimeWait(key)) => self.handle_time_wait(now, key, arrival, memory),
+            Some(Entry::TimeWait(key)) => self.handle_time_wait(now, key, arrival),
             None => self.handle_stranger(now, tuple, arrival, memory),
         }
     }

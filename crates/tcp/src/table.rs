@@ -68,6 +68,13 @@ pub(crate) const fn bits(address: IpAddr) -> u128 {
     }
 }
 
+/// True if an address may be one end of a connection. Which addresses are the broadcast ones of a
+/// subnet only the IP layer knows.
+pub(crate) const fn is_of_one_host(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    !is_broadcast && !address.is_multicast() && !address.is_unspecified()
+}
+
 /// Keyed, so that nobody can choose ports that all fall into one place.
 #[derive(Clone)]
 pub(crate) struct Hashing {

@@ -1,7 +1,9 @@
 //! Two stacks on a link, scripts against one, and one with the Linux kernel as peer.
 
 mod attacks;
+mod closing;
 mod kernel;
+mod opening;
 mod reassembly;
 mod recovery;
 mod rfc9293;

@@ -48,8 +48,9 @@ impl TimeWait {
         }
     }
 
-    /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT.
-    pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival) -> Verdict {
+    /// RFC 9293, section 3.10.7.4, as far as it is about TIME-WAIT. Only who `listens` may take its
+    /// ports again for a peer (section 3.6.1).
+    pub(crate) fn judge(&mut self, now: Time, arrival: &Arrival, listens: bool) -> Verdict {
         let repr = &arrival.repr;
         let start = seq::position(self.remains.rcv_next, repr.sequence);
         if repr.flags.contains(Flags::RST) {
@@ -57,7 +58,7 @@ impl TimeWait {
             return Verdict::Drop;
         }
         if repr.flags.contains(Flags::SYN) && !repr.flags.contains(Flags::ACK) {
-            return if self.is_new_syn(start, arrival) {
+            return if listens && self.is_new_syn(start, arrival) {
                 Verdict::Reuse
             } else {
                 self.acknowledge_rarely(now)

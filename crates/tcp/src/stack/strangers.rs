@@ -10,7 +10,7 @@ use super::{Entry, HALF_OPEN, Listener, Stack};
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
 use crate::listen::{HalfOpen, Offer, cookie, from_cookie};
-use crate::table::{Key, Tuple, bits};
+use crate::table::{Key, Tuple, bits, is_of_one_host};
 use crate::time_wait::Verdict;
 use crate::timestamps::Timestamps;
 
@@ -24,6 +24,12 @@ impl Stack {
         memory: &mut impl Memory,
     ) {
         let flags = arrival.repr.flags;
+        // RFC 9293, section 3.9.2.3: "MUST silently discard an incoming SYN segment that is
+        // addressed to a broadcast or multicast address" (MUST-57), and one whose source address is
+        // such (MUST-63); RFC 1122, section 3.2.2, has it for whatever could be answered.
+        if !is_of_one_host(arrival.to.ip()) || !is_of_one_host(arrival.from.ip()) {
+            return;
+        }
         if flags.contains(Flags::RST) {
             return; // "An incoming segment containing a RST is discarded."
         }
@@ -259,18 +265,13 @@ impl Stack {
     }
 
     /// A segment of a connection that is over.
-    pub(super) fn handle_time_wait(
-        &mut self,
-        now: Time,
-        key: Key,
-        arrival: &Arrival,
-        memory: &mut impl Memory,
-    ) {
+    pub(super) fn handle_time_wait(&mut self, now: Time, key: Key, arrival: &Arrival) {
+        let listener = self.listener_at(arrival.to);
         let Some(entry) = self.time_waits.get_mut(key) else {
             return;
         };
         let tuple = entry.tuple;
-        let verdict = entry.judge(now, arrival);
+        let verdict = entry.judge(now, arrival, listener.is_some());
         match verdict {
             Verdict::Drop => {}
             Verdict::Acknowledge | Verdict::Restart => {
@@ -282,9 +283,8 @@ impl Stack {
             }
             Verdict::Reuse => {
                 let isn = self.end_time_wait(key);
-                match self.listener_at(arrival.to) {
-                    Some(listener) => self.handle_syn(now, listener, tuple, arrival, Some(isn)),
-                    None => self.handle_stranger(now, tuple, arrival, memory),
+                if let Some(listener) = listener {
+                    self.handle_syn(now, listener, tuple, arrival, Some(isn));
                 }
             }
         }

@@ -1,5 +1,7 @@
 //! Hostile peers, and strangers: bounded memory, bounded work, and nobody else is hurt.
 
+use std::net::SocketAddr;
+
 use clearway_base::{SECOND, Time};
 use clearway_wire::Ecn;
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
@@ -24,7 +26,7 @@ fn segment(
     numbers: (u32, u32),
     options: Options,
 ) {
-    let from = std::net::SocketAddr::from(((0x0b00_0000 + stranger).to_be_bytes(), 999));
+    let from = SocketAddr::from(((0x0b00_0000 + stranger).to_be_bytes(), 999));
     let repr = Repr {
         source_port: 999,
         destination_port: 80,
@@ -95,6 +97,43 @@ fn a_cookie_without_timestamps_keeps_the_segment_size_alone() {
     let info = host.stack.info(key).expect("open");
     assert_eq!((info.segment_bytes, info.window_scales.0, info.sack), (1460, 0, false));
     assert_eq!(host.stack.counters().cookies_right, 1);
+}
+
+/// RFC 9293, 3.9.2.3: what is sent to many, or by nobody, is answered to nobody (MUST-57, MUST-63),
+/// and nobody can connect to it (MUST-46).
+#[test]
+fn addresses_of_many_hosts_have_no_connections() {
+    let (mut host, now) = host(Config::default(), Settings::default());
+    let repr = Repr {
+        source_port: 999,
+        destination_port: 80,
+        sequence: 7,
+        acknowledgement: 0,
+        flags: Flags::SYN,
+        window: 1000,
+        urgent: 0,
+        options: Options::default(),
+    };
+    let own = host.address;
+    for other in ["224.0.0.1:999", "255.255.255.255:999", "0.0.0.0:999", "[ff02::1]:999"] {
+        let other: SocketAddr = other.parse().expect("address");
+        for (from, to) in [(own, other), (other, own)] {
+            for (flags, ports) in [(Flags::SYN, (999, 80)), (Flags::ACK, (999, 81))] {
+                let repr = Repr { flags, destination_port: ports.1, ..repr };
+                let from = SocketAddr::new(from.ip(), ports.0);
+                let to = SocketAddr::new(to.ip(), ports.1);
+                let ecn = Ecn::NotCapable;
+                let arrival = Arrival { from, to, repr, payload_length: 0, ecn };
+                host.stack.handle_segment(now, &arrival, &mut host.store);
+            }
+        }
+        assert_eq!(host.transmit(now).len(), 0, "{other}");
+        assert_eq!(host.stack.waiting(), (0, 0), "{other}");
+        if other.is_ipv4() {
+            let refused = host.stack.connect(now, own, other, 1500, Settings::default());
+            assert_eq!(refused, Err(Error::NoHost));
+        }
+    }
 }
 
 /// Resets to strangers are limited in rate, and what waits for the queue is limited.
