@@ -345,9 +345,22 @@ impl Connection {
         self.snd.extents(range)
     }
 
-    pub(crate) const fn set_settings(&mut self, settings: Settings) {
+    pub(crate) fn set_settings(&mut self, settings: Settings) {
         self.settings = settings;
-        self.retries_max = settings.retries;
+        if self.state.is_synchronized() {
+            self.retries_max = settings.retries;
+            self.watch_for_silence();
+        }
+    }
+
+    /// RFC 9293, section 3.8.4: an idle connection is probed, if its app wants that.
+    fn watch_for_silence(&mut self) {
+        match self.settings.keep_alive.filter(|_| !self.state.is_over()) {
+            Some(keep_alive) => {
+                self.timers.set(Timer::KeepAlive, self.last_heard + keep_alive.idle_ns);
+            }
+            None => self.timers.stop(Timer::KeepAlive),
+        }
     }
 
     pub(crate) const fn settings(&self) -> &Settings {

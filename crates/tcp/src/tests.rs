@@ -3,6 +3,7 @@
 mod attacks;
 mod closing;
 mod kernel;
+mod loss;
 mod opening;
 mod reassembly;
 mod recovery;
@@ -11,4 +12,5 @@ mod saved;
 mod scoreboard;
 mod script;
 mod transfer;
+mod windows;
 mod world;

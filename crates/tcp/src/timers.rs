@@ -23,9 +23,11 @@ pub(crate) enum Timer {
     Pace,
 }
 
+/// In the order in which they are served that are due at the same time. Indexes are those of the
+/// enum.
 const TIMERS: [Timer; 8] = [
-    Timer::Retransmit,
     Timer::TailProbe,
+    Timer::Retransmit,
     Timer::Reorder,
     Timer::Persist,
     Timer::AckDelay,

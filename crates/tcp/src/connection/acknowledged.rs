@@ -51,7 +51,7 @@ impl Connection {
     ) -> After {
         let repr = &arrival.repr;
         let una = self.snd.una();
-        let window_changed = ack >= una && self.update_window(arrival, start, ack);
+        let window_changed = ack >= una && self.update_window(now, arrival, start, ack);
         let sacks = self.sack && !repr.options.sack.is_empty();
         if ack < una || (self.board.is_empty() && !sacks) {
             return After::Alive; // nothing that is not known
@@ -87,18 +87,18 @@ impl Connection {
         self.after_ack(now)
     }
 
-    fn update_window(&mut self, arrival: &Arrival, start: u64, ack: u64) -> bool {
+    fn update_window(&mut self, now: Time, arrival: &Arrival, start: u64, ack: u64) -> bool {
         let is_syn = arrival.repr.flags.contains(Flags::SYN);
         let changed = self.snd.update_window(start, ack, arrival.repr.window, !is_syn);
         if changed && self.snd.window() > 0 && self.timers.is_set(Timer::Persist) {
-            self.end_persist(ack);
+            self.end_persist(now, ack);
         }
         changed
     }
 
     /// The window is open again. A probe that was not acknowledged was not taken: it is as if it
     /// had not been sent.
-    fn end_persist(&mut self, ack: u64) {
+    fn end_persist(&mut self, now: Time, ack: u64) {
         self.timers.stop(Timer::Persist);
         self.rto.on_progress();
         self.retries = 0;
@@ -106,6 +106,7 @@ impl Connection {
             self.board.clear();
             self.snd.take_back();
         }
+        self.stalled_since = (!self.board.is_empty()).then_some(now);
         self.probe = self.probe.filter(|probe| *probe != Probe::Window);
     }
 

@@ -205,9 +205,8 @@ impl Connection {
         self.pacer = Pacer::new(now, bytes);
         self.data_sent = now;
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
-        if let Some(keep_alive) = self.settings.keep_alive {
-            self.timers.set(Timer::KeepAlive, now + keep_alive.idle_ns);
-        }
+        self.last_heard = now;
+        self.watch_for_silence();
         if self.snd.is_finished() {
             self.state = State::FinWait1;
         }

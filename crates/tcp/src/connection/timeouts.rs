@@ -16,7 +16,7 @@ impl Connection {
         while let Some(timer) = self.timers.take_due(now) {
             match timer {
                 Timer::Retransmit => self.on_retransmit(now),
-                Timer::TailProbe => self.probe = Some(Probe::Tail),
+                Timer::TailProbe => self.on_tail_probe(now),
                 Timer::Reorder => self.on_reorder(now),
                 Timer::Persist => self.on_persist(now),
                 Timer::AckDelay => self.ack.demand(),
@@ -54,6 +54,13 @@ impl Connection {
         self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
     }
 
+    /// RFC 8985, section 7.3: a probe leaves before the retransmission timer expires, at the latest
+    /// instead of it.
+    fn on_tail_probe(&mut self, now: Time) {
+        self.probe = Some(Probe::Tail);
+        self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+    }
+
     /// RFC 6298, 5.4 to 5.6, RFC 5681, section 3.1, and RFC 5682.
     fn on_timeout_of_data(&mut self, now: Time) {
         let was_timeout = self.recovery.phase() == Phase::Timeout;
@@ -81,18 +88,21 @@ impl Connection {
 
     /// RFC 9293, section 3.8.3 (R2), and RFC 5482.
     fn gives_up(&mut self, now: Time) -> bool {
+        if self.is_probe_answered() {
+            self.retries = 0;
+        }
         self.retries = self.retries.saturating_add(1);
         match (self.settings.user_timeout_ns, self.stalled_since) {
             (Some(timeout_ns), Some(since)) => now.since(since) >= timeout_ns,
-            _ => self.retries > self.retries_max && self.snd_is_heard_of(now),
+            _ => self.retries > self.retries_max,
         }
     }
 
-    /// "the sender of probes MUST allow the connection to stay open" as long as the peer answers
-    /// them (RFC 9293, section 3.8.6.1).
-    fn snd_is_heard_of(&self, now: Time) -> bool {
-        let answers = now.since(self.last_heard) < 2 * self.rto.timeout_ns(&self.settings);
-        !(answers && self.snd.window() == 0 && self.state.is_synchronized())
+    /// RFC 9293, section 3.8.6.1: "As long as the receiving TCP peer continues to send
+    /// acknowledgments in response to the probe segments, the sending TCP peer MUST allow the
+    /// connection to stay open."
+    fn is_probe_answered(&self) -> bool {
+        self.snd.window() == 0 && self.state.is_synchronized() && self.last_heard >= self.data_sent
     }
 
     /// RFC 8985, section 6.3: what was taken for reordered is lost.

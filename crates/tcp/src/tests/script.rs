@@ -459,7 +459,7 @@ impl Script {
             "keep_alive_s" => {
                 let idle_ns = number().ok_or("a number")? * SECOND;
                 let (interval_ns, probes) = (10 * SECOND, 3);
-                settings.keep_alive = Some(KeepAlive { idle_ns, interval_ns, probes });
+                settings.keep_alive = on.then_some(KeepAlive { idle_ns, interval_ns, probes });
             }
             _ => return Err("a setting".to_owned()),
         }
