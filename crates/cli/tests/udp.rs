@@ -100,19 +100,30 @@ fn several_engines_share_the_port() {
         let mut channel = network.client.attach_at(client, "client");
         let connection = channel.connect(network.server.at(PORT), Some(PATIENCE));
         let connection = connection.unwrap_or_else(|error| panic!("{client}, {server}: {error}"));
-        for number in 0..100 {
+        let mut number = 0_u8;
+        let mut send_next = || {
+            number = number.wrapping_add(1);
             channel.send(connection, &[number; 3000]).expect("sent");
             let message = listening.recv_zero_copy(Some(PATIENCE)).expect("arrived");
             assert_eq!(*message, [number; 3000]);
-        }
+        };
+        (0..100).for_each(|_| send_next());
+        // The hash of SO_REUSEPORT is found out: nothing goes by a lane from engine to engine. A
+        // host that was busy when it was asked is asked again, as long as there are messages.
+        eventually("packets come straight to their engines", || {
+            send_next();
+            detours(&network).is_empty()
+        });
     }
-    // The hash of SO_REUSEPORT was found out: nothing goes by a lane from engine to engine.
-    let flows: Vec<Value> = ["client", "server"]
-        .iter()
-        .zip([&network.client, &network.server])
-        .map(|(_, daemon)| daemon.status()["engines"].clone())
-        .collect();
-    assert!(!format!("{flows:?}").contains("detour\": Bool(true)"), "{flows:#?}");
+}
+
+/// Flows whose packets another engine passes on.
+fn detours(network: &Network) -> Vec<Value> {
+    let engines =
+        [&network.client, &network.server].map(|daemon| daemon.status()["engines"].take());
+    let engines = engines.iter().flat_map(|engines| engines.as_array().expect("engines"));
+    let flows = engines.flat_map(|engine| engine["flows"].as_array().expect("flows"));
+    flows.filter(|flow| flow["detour"] == true).cloned().collect()
 }
 
 #[test]
