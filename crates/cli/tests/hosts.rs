@@ -72,6 +72,7 @@ fn ping_waits_for_an_answer_that_takes_longer_than_the_time_between_probes() {
         let ping = threads.spawn(|| {
             clearway(&["ping", "10.8.0.2", "--count", "1", "--timeout", "30"], &network.client)
         });
+        // Not a wait for something: the answer is to come later than the next probe would go.
         std::thread::sleep(Duration::from_millis(500));
         network.server.signal("CONT");
         ping.join().expect("no panic")

@@ -66,7 +66,8 @@ fn restore(daemon: DaemonEnd) -> DaemonEnd {
 fn an_app_does_not_notice_that_its_daemon_is_another() {
     let (mut daemon, mut app, _memory) = pair();
     let mut kept = Vec::new();
-    for round in 0..if cfg!(miri) { 6 } else { 100_u32 } {
+    let rounds: u32 = if cfg!(miri) { 6 } else { 100 };
+    for round in 0..rounds {
         daemon = restore(daemon);
         let message = vec![round as u8; 1 + round as usize % 60];
         let extent = send(&mut app, &message);
