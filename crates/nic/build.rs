@@ -34,10 +34,12 @@ fn build_program() {
     match outcome {
         Ok(status) if status.success() => {}
         Ok(status) => fail(&format!(
-            "{clang} could not compile crates/nic/{SOURCE} for eBPF ({status}); it needs clang 12 or newer with the bpf target"
+            "{clang} could not compile crates/nic/{SOURCE} for eBPF ({status}); it needs clang 12 \
+             or newer with the bpf target"
         )),
         Err(error) => fail(&format!(
-            "the eBPF program of the af_xdp driver is compiled by {clang}, which cannot be run: {error}. Install it (apt-get install clang) or name another with CLANG=..."
+            "the eBPF program of the af_xdp driver is compiled by {clang}, which cannot be run: \
+             {error}. Install it (apt-get install clang) or name another with CLANG=..."
         )),
     }
 }

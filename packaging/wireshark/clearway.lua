@@ -1,5 +1,6 @@
--- A Wireshark dissector for Clearway packets, as docs/wire.md describes them. `make install` puts it
--- where Wireshark finds it. Without that: tshark -X lua_script:packaging/wireshark/clearway.lua -r FILE
+-- A Wireshark dissector for Clearway packets, as docs/wire.md describes them. `make install` puts
+-- it where Wireshark finds it. Without that: tshark -X lua_script:packaging/wireshark/clearway.lua
+-- -r FILE
 --
 --   packet  -> dissect            header, CRC, then by type
 --   body    -> bodies[type]       syn, challenge, ...

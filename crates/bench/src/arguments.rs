@@ -235,17 +235,20 @@ impl Command {
         }
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
             return refuse(
-                "paired apps and engines have their cores to themselves and spin; use --layout hosts or unpinned for another --idle",
+                "paired apps and engines have their cores to themselves and spin; use --layout \
+                 hosts or unpinned for another --idle",
             );
         }
         if self.layout == Layout::Embedded && self.wire != Wire::Memif {
             return refuse(
-                "--layout embedded has an engine in each app, and only memif between them; use --wire memif",
+                "--layout embedded has an engine in each app, and only memif between them; use \
+                 --wire memif",
             );
         }
         if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {
             return refuse(
-                "--wire veth and --wire udp make network namespaces, which needs root; use --wire memif",
+                "--wire veth and --wire udp make network namespaces, which needs root; use --wire \
+                 memif",
             );
         }
         Ok(())

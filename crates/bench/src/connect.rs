@@ -82,7 +82,8 @@ impl ConnectCommand {
         let interrupt = Interrupt::catch()?;
         if self.processes && self.client_engines.max(self.server_engines) > DAEMON_ENGINES_MAX {
             let message = format!(
-                "--processes: choose at most {DAEMON_ENGINES_MAX} engines, as many as a daemon has queues for"
+                "--processes: choose at most {DAEMON_ENGINES_MAX} engines, as many as a daemon \
+                 has queues for"
             );
             return Err(Error::Options(message));
         }

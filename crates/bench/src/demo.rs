@@ -95,8 +95,9 @@ impl DemoCommand {
 pub fn demo_text(parts: &[DemoPart]) -> String {
     let Some(first) = parts.first() else { return String::new() };
     let mut text = format!(
-        "{}\nround trip: one message in flight; messages/s: {} in flight; medians of {RUNS} runs\n\
-         {} CPU cores; Clearway over {:?}: two daemons and two apps as they ship, idle {:?}; nothing pinned; TCP over {}\n",
+        "{}\nround trip: one message in flight; messages/s: {} in flight; medians of {RUNS} \
+         runs\n{} CPU cores; Clearway over {:?}: two daemons and two apps as they ship, idle \
+         {:?}; nothing pinned; TCP over {}\n",
         demo_table(parts),
         parts.iter().map(|part| part.rate.window.to_string()).collect::<Vec<_>>().join(" and "),
         std::thread::available_parallelism().map_or(1, usize::from),
@@ -110,7 +111,8 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)
     {
         text.push_str(
-            "note: the cores changed their distance while this ran, and all times with it; `clearway bench` reports each apart\n",
+            "note: the cores changed their distance while this ran, and all times with it; \
+             `clearway bench` reports each apart\n",
         );
     }
     text

@@ -232,7 +232,8 @@ impl Client {
         let (oldest, next) = (self.oldest, self.next);
         let right = if length_is_right { "right" } else { "wrong" };
         Err(io::Error::other(format!(
-            "got the answer to message {sequence} (length {right}) while {oldest}..{next} were in flight"
+            "got the answer to message {sequence} (length {right}) while {oldest}..{next} were in \
+             flight"
         )))
     }
 

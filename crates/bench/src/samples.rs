@@ -167,7 +167,8 @@ impl<C: Copy + PartialEq, T> Samples<C, T> {
         let left_out = all - states.iter().map(|state| state.samples).sum::<usize>();
         match states {
             [] => vec![format!(
-                "the cores changed their distance, and no state has {} samples of each: the figures are of all samples together, and their ratios mean little; --runs more",
+                "the cores changed their distance, and no state has {} samples of each: the \
+                 figures are of all samples together, and their ratios mean little; --runs more",
                 self.enough()
             )],
             [state] => {
@@ -182,7 +183,8 @@ impl<C: Copy + PartialEq, T> Samples<C, T> {
                 vec![note]
             }
             _ if left_out > 0 => vec![format!(
-                "{left_out} of {all} samples are left out: the cores changed their distance meanwhile"
+                "{left_out} of {all} samples are left out: the cores changed their distance \
+                 meanwhile"
             )],
             _ => Vec::new(),
         }
@@ -200,7 +202,8 @@ impl<F> Summary<F> {
             let cores = if *cores == Distance::Near { "near" } else { "far" };
             let _ = write!(
                 text,
-                "while the cores were {cores}, a cache line there and back {round_trip_ns} ns ({samples} samples):\n{}",
+                "while the cores were {cores}, a cache line there and back {round_trip_ns} ns \
+                 ({samples} samples):\n{}",
                 table(found)
             );
         }

@@ -72,7 +72,11 @@ fn kernel_wire(
         return Ok(None);
     }
     if !rustix::process::geteuid().is_root() {
-        notes.push("TCP and UDP go over loopback; run as root for a veth pair between two network namespaces".into());
+        notes.push(
+            "TCP and UDP go over loopback; run as root for a veth pair between two network \
+             namespaces"
+                .into(),
+        );
         return Ok(None);
     }
     VethPair::create(veth_mtu(plan), interrupt).map(Some)

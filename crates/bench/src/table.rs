@@ -32,7 +32,8 @@ pub fn report_text(report: &Report) -> String {
 
 fn title(report: &Report) -> String {
     format!(
-        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}), layout {:?}, idle {:?}; TCP and UDP over {} (MTU {})",
+        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}), layout {:?}, idle \
+         {:?}; TCP and UDP over {} (MTU {})",
         report.workload,
         report.size,
         report.window,

@@ -10,8 +10,8 @@
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages and frames in place may be read and released in any thread. Error texts are
- *            per thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages and frames in place may be read and released in any thread. Error texts
+ *            are per thread. Signals do not disturb: calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.
@@ -31,9 +31,11 @@
 
 /* Why a call failed. */
 enum clearway_code {
-  /* Nothing can be done right now (no message has arrived, or there is no room for more); call again later, or wait with a timeout. */
+  /* Nothing can be done right now (no message has arrived, or there is no room for more); call
+   * again later, or wait with a timeout. */
   CLEARWAY_WOULD_BLOCK = -1,
-  /* The timeout of the call passed first, and nothing has ended; check that the peer runs and answers, or allow more time. */
+  /* The timeout of the call passed first, and nothing has ended; check that the peer runs and
+   * answers, or allow more time. */
   CLEARWAY_TIMED_OUT = -2,
   /* The connection was closed by the other side, or was never open; connect again. */
   CLEARWAY_CLOSED = -3,
@@ -41,31 +43,38 @@ enum clearway_code {
   CLEARWAY_RESET = -4,
   /* Nobody listens on that port of the peer; start the server, or check the port. */
   CLEARWAY_REFUSED = -5,
-  /* The peer's host does not answer; check its address, the wire and the route with `clearway ping`. */
+  /* The peer's host does not answer; check its address, the wire and the route with `clearway
+   * ping`. */
   CLEARWAY_UNREACHABLE = -6,
-  /* The message is larger than 8 MiB or than the buffer given; split it, or give a larger buffer. */
+  /* The message is larger than 8 MiB or than the buffer given; split it, or give a larger
+   * buffer. */
   CLEARWAY_TOO_LARGE = -7,
   /* An argument is wrong; see the documentation of the call. */
   CLEARWAY_INVALID = -8,
-  /* The daemon's policy does not allow this; ask its administrator, or see the policy section of clearway.toml. */
+  /* The daemon's policy does not allow this; ask its administrator, or see the policy section of
+   * clearway.toml. */
   CLEARWAY_DENIED = -9,
   /* Another app listens on that address and port; choose another port, or stop that app. */
   CLEARWAY_ADDRESS_IN_USE = -10,
   /* That address is not one of this host; see `clearway status` for its addresses. */
   CLEARWAY_ADDRESS_UNAVAILABLE = -11,
-  /* A limit of the daemon or of the channel is reached; close something first, or raise it in clearway.toml. */
+  /* A limit of the daemon or of the channel is reached; close something first, or raise it in
+   * clearway.toml. */
   CLEARWAY_LIMIT = -12,
-  /* No daemon answers at the control socket; start one with `clearway daemon`, or set CLEARWAY_SOCKET. */
+  /* No daemon answers at the control socket; start one with `clearway daemon`, or set
+   * CLEARWAY_SOCKET. */
   CLEARWAY_NO_DAEMON = -13,
   /* The daemon has gone away or ended this session; attach again. */
   CLEARWAY_DAEMON_GONE = -14,
   /* App library and daemon are of different versions; install the same version of both. */
   CLEARWAY_MISMATCH = -15,
-  /* The peer's daemon speaks no version of the protocol that this one speaks; update the older one. */
+  /* The peer's daemon speaks no version of the protocol that this one speaks; update the older
+   * one. */
   CLEARWAY_VERSION_UNKNOWN = -16,
   /* The peer's daemon broke the protocol, so the connection was ended; see the daemon's log. */
   CLEARWAY_PROTOCOL_ERROR = -17,
-  /* The app wrote something forbidden into its channel, so its session was ended; see the daemon's log. */
+  /* The app wrote something forbidden into its channel, so its session was ended; see the
+   * daemon's log. */
   CLEARWAY_VIOLATION = -18,
   /* There is not enough memory; use a smaller channel, or free some. */
   CLEARWAY_OUT_OF_MEMORY = -19,
@@ -73,7 +82,8 @@ enum clearway_code {
   CLEARWAY_UNSUPPORTED = -20,
   /* A bug in Clearway; please report it with the daemon's log. */
   CLEARWAY_INTERNAL = -21,
-  /* The other side's host has not answered for so long that the connection was given up; check it with `clearway ping`, and connect again. */
+  /* The other side's host has not answered for so long that the connection was given up; check
+   * it with `clearway ping`, and connect again. */
   CLEARWAY_LOST = -22,
 };
 
@@ -117,7 +127,8 @@ typedef enum clearway_ended {
    */
   CLEARWAY_ENDED_NOTHING = 0,
   /**
-   * The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed it),
+   * The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed
+   * it),
    * `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
    * silent), `CLEARWAY_PROTOCOL_ERROR`.
    */
@@ -553,7 +564,8 @@ int clearway_connect(struct clearway_channel *channel,
 
 /**
  * Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
- * that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or a negative error code.
+ * that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or
+ * a negative error code.
  */
 int clearway_start_connect(struct clearway_channel *channel,
                            const char *address,

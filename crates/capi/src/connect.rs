@@ -113,7 +113,8 @@ pub unsafe extern "C" fn clearway_connect(
 }
 
 /// Begins to connect and returns at once; clearway_next_event tells the outcome, with the token
-/// that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or a negative error code.
+/// that is stored here. Of a name, which is looked up first, the first address counts. Returns 0 or
+/// a negative error code.
 ///
 /// # Safety
 /// Pointers are NULL or valid.

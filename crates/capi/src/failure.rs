@@ -79,7 +79,8 @@ pub extern "C" fn clearway_strerror(code: c_int) -> *const c_char {
 pub enum clearway_ended {
     /// Nothing: try again, wait longer, or do something else.
     CLEARWAY_ENDED_NOTHING = 0,
-    /// The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed it),
+    /// The connection that the call was about; others go on. `CLEARWAY_CLOSED` (the peer closed
+    /// it),
     /// `CLEARWAY_RESET` (the peer aborted it, or its app died), `CLEARWAY_LOST` (the peer's host is
     /// silent), `CLEARWAY_PROTOCOL_ERROR`.
     CLEARWAY_ENDED_CONNECTION = 1,

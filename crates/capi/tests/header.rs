@@ -23,8 +23,8 @@ const INTRODUCTION: &str = "\
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages and frames in place may be read and released in any thread. Error texts are
- *            per thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages and frames in place may be read and released in any thread. Error texts
+ *            are per thread. Signals do not disturb: calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.
@@ -79,20 +79,14 @@ fn codes() -> String {
          /* Why a call failed. */\nenum clearway_code {{\n",
     );
     for code in Code::ALL {
-        let name = shouting(code.name());
-        writeln!(
-            text,
-            "  /* {}. */\n  CLEARWAY_{name} = {},",
-            sentence(code.text()),
-            code.as_i32()
-        )
-        .unwrap();
+        let (comment, name) = (comment(code.text()), shouting(code.name()));
+        writeln!(text, "{comment}\n  CLEARWAY_{name} = {},", code.as_i32()).unwrap();
     }
     text.push_str("};\n\n/* Why a frame was not sent. */\nenum clearway_refused {\n");
     for reason in FrameRefusal::ALL {
-        let (text_of, name) = (sentence(reason.text()), shouting(reason.name()));
+        let (comment, name) = (comment(reason.text()), shouting(reason.name()));
         let number = reason.as_u8();
-        writeln!(text, "  /* {text_of}. */\n  CLEARWAY_REFUSED_{name} = {number},").unwrap();
+        writeln!(text, "{comment}\n  CLEARWAY_REFUSED_{name} = {number},").unwrap();
     }
     text.push_str("};\n");
     text
@@ -108,6 +102,20 @@ fn shouting(name: &str) -> String {
         shouted.extend(letter.to_uppercase());
     }
     shouted
+}
+
+/// A sentence in front of a value, in lines of at most 100 columns.
+fn comment(text: &str) -> String {
+    let mut lines = vec!["  /*".to_owned()];
+    for word in format!("{}.", sentence(text)).split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.len() + " ".len() + word.len() + " */".len() <= 100 => {
+                *line += &format!(" {word}")
+            }
+            _ => lines.push(format!("   * {word}")),
+        }
+    }
+    lines.join("\n") + " */"
 }
 
 fn sentence(text: &str) -> String {

@@ -29,7 +29,8 @@ fn main() {
         slices.sort_by(f64::total_cmp);
         let (best, median) = (slices[slices.len() / 100], slices[slices.len() / 2]);
         println!(
-            "two cores, window {window:3}: ns per echo {best:6.1} (undisturbed: best 1 %) {median:6.1} (median)"
+            "two cores, window {window:3}: ns per echo {best:6.1} (undisturbed: best 1 %) \
+             {median:6.1} (median)"
         );
     }
 }

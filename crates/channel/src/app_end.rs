@@ -70,7 +70,8 @@ pub struct Full;
 /// The completion ring holds something that makes no sense.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the completion ring is corrupt: the daemon or a stray write of this program damaged it; attach again"
+    "the completion ring is corrupt: the daemon or a stray write of this program damaged it; \
+     attach again"
 )]
 pub struct Corrupt;
 
@@ -79,7 +80,8 @@ pub struct Corrupt;
 pub enum OpenError {
     /// The memory is not what the daemon announced.
     #[error(
-        "the daemon's memory does not have layout {LAYOUT:016x} and the announced size and seals; install the same version of daemon and app library"
+        "the daemon's memory does not have layout {LAYOUT:016x} and the announced size and seals; \
+         install the same version of daemon and app library"
     )]
     Mismatch,
     /// The kernel refused.

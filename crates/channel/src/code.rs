@@ -47,28 +47,52 @@ macro_rules! codes {
 }
 
 codes! {
-    WouldBlock = -1, "nothing can be done right now (no message has arrived, or there is no room for more); call again later, or wait with a timeout";
-    TimedOut = -2, "the timeout of the call passed first, and nothing has ended; check that the peer runs and answers, or allow more time";
+    WouldBlock = -1,
+        "nothing can be done right now (no message has arrived, or there is no room for more); call \
+         again later, or wait with a timeout";
+    TimedOut = -2,
+        "the timeout of the call passed first, and nothing has ended; check that the peer runs and \
+         answers, or allow more time";
     Closed = -3, "the connection was closed by the other side, or was never open; connect again";
     Reset = -4, "the connection was aborted by the other side or its app died; connect again";
     Refused = -5, "nobody listens on that port of the peer; start the server, or check the port";
-    Unreachable = -6, "the peer's host does not answer; check its address, the wire and the route with `clearway ping`";
-    TooLarge = -7, "the message is larger than 8 MiB or than the buffer given; split it, or give a larger buffer";
+    Unreachable = -6,
+        "the peer's host does not answer; check its address, the wire and the route with `clearway \
+         ping`";
+    TooLarge = -7,
+        "the message is larger than 8 MiB or than the buffer given; split it, or give a larger \
+         buffer";
     Invalid = -8, "an argument is wrong; see the documentation of the call";
-    Denied = -9, "the daemon's policy does not allow this; ask its administrator, or see the policy section of clearway.toml";
-    AddressInUse = -10, "another app listens on that address and port; choose another port, or stop that app";
-    AddressUnavailable = -11, "that address is not one of this host; see `clearway status` for its addresses";
-    Limit = -12, "a limit of the daemon or of the channel is reached; close something first, or raise it in clearway.toml";
-    NoDaemon = -13, "no daemon answers at the control socket; start one with `clearway daemon`, or set CLEARWAY_SOCKET";
+    Denied = -9,
+        "the daemon's policy does not allow this; ask its administrator, or see the policy section \
+         of clearway.toml";
+    AddressInUse = -10,
+        "another app listens on that address and port; choose another port, or stop that app";
+    AddressUnavailable = -11,
+        "that address is not one of this host; see `clearway status` for its addresses";
+    Limit = -12,
+        "a limit of the daemon or of the channel is reached; close something first, or raise it in \
+         clearway.toml";
+    NoDaemon = -13,
+        "no daemon answers at the control socket; start one with `clearway daemon`, or set \
+         CLEARWAY_SOCKET";
     DaemonGone = -14, "the daemon has gone away or ended this session; attach again";
-    Mismatch = -15, "app library and daemon are of different versions; install the same version of both";
-    VersionUnknown = -16, "the peer's daemon speaks no version of the protocol that this one speaks; update the older one";
-    ProtocolError = -17, "the peer's daemon broke the protocol, so the connection was ended; see the daemon's log";
-    Violation = -18, "the app wrote something forbidden into its channel, so its session was ended; see the daemon's log";
+    Mismatch = -15,
+        "app library and daemon are of different versions; install the same version of both";
+    VersionUnknown = -16,
+        "the peer's daemon speaks no version of the protocol that this one speaks; update the older \
+         one";
+    ProtocolError = -17,
+        "the peer's daemon broke the protocol, so the connection was ended; see the daemon's log";
+    Violation = -18,
+        "the app wrote something forbidden into its channel, so its session was ended; see the \
+         daemon's log";
     OutOfMemory = -19, "there is not enough memory; use a smaller channel, or free some";
     Unsupported = -20, "this build or this machine cannot do that; see `clearway doctor`";
     Internal = -21, "a bug in Clearway; please report it with the daemon's log";
-    Lost = -22, "the other side's host has not answered for so long that the connection was given up; check it with `clearway ping`, and connect again";
+    Lost = -22,
+        "the other side's host has not answered for so long that the connection was given up; check \
+         it with `clearway ping`, and connect again";
 }
 
 impl Code {

@@ -76,8 +76,8 @@ pub struct Handover {
 pub enum NotSecured {
     /// The app could still take pages away.
     #[error(
-        "the channel's memory is not sealed (F_SEAL_FUTURE_WRITE); the app library does that on Linux 5.1 \
-         and newer: use it"
+        "the channel's memory is not sealed (F_SEAL_FUTURE_WRITE); the app library does that on \
+         Linux 5.1 and newer: use it"
     )]
     NotSealed,
     /// There is no memory for pages that the app has taken away before.

@@ -110,19 +110,16 @@ pub(crate) mod completion {
 const ATTACH_STEPS: usize = 2;
 
 /// The fields of each entry after word 0, as text for [`LAYOUT`]; `entry.rs` is the code.
-const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; \
-    address port:u16 family:u16 scope:u32, octets 16; \
-    connect token:u64 address; send connection:u64 offset:u32 length:u32; \
-    release flags=count buffer:u32 x14; close connection:u64 flags=abort; set_silence connection:u64 silence_ms:u64; \
-    connected token:u64 connection:u64 address; connect_failed token:u64 code:i32; \
-    accepted connection:u64 listener:u64 address; \
-    received connection:u64 offset:u32 length:u32 buffer:u32 sent:u32; \
-    sent connection:u64 sent:u32; closed connection:u64 code:i32 sent:u32; \
-    send_frames stream=count vif:u32 zero:u32 offset:u32 length:u32; \
-    frames stream=count vif:u32 buffer:u32 offset:u32 length:u32; \
-    frames_sent flags=reason vif:u32 bursts:u32 sent:u64 rejected:u64; \
-    vif_closed vif:u32 zero:u32 code:i32; \
-    frame length:u16 flags:u16 info:u32, time_ns:u64, bytes";
+const ENTRIES: &str = "word0 turn:u32 opcode:u8 flags:u8 stream:u16; address port:u16 family:u16 scope:u32, octets \
+     16; connect token:u64 address; send connection:u64 offset:u32 length:u32; release \
+     flags=count buffer:u32 x14; close connection:u64 flags=abort; set_silence connection:u64 \
+     silence_ms:u64; connected token:u64 connection:u64 address; connect_failed token:u64 \
+     code:i32; accepted connection:u64 listener:u64 address; received connection:u64 offset:u32 \
+     length:u32 buffer:u32 sent:u32; sent connection:u64 sent:u32; closed connection:u64 code:i32 \
+     sent:u32; send_frames stream=count vif:u32 zero:u32 offset:u32 length:u32; frames \
+     stream=count vif:u32 buffer:u32 offset:u32 length:u32; frames_sent flags=reason vif:u32 \
+     bursts:u32 sent:u64 rejected:u64; vif_closed vif:u32 zero:u32 code:i32; frame length:u16 \
+     flags:u16 info:u32, time_ns:u64, bytes";
 
 /// Identifies this layout: two builds with the same value understand each other's memory, and how
 /// it is handed over.

@@ -5,7 +5,8 @@
 pub enum Violation {
     /// An entry of the submission ring was written out of turn: garbage, or a full ring overrun.
     #[error(
-        "submission entry has turn {found} where {expected} was due: the app wrote garbage or overran the ring"
+        "submission entry has turn {found} where {expected} was due: the app wrote garbage or \
+         overran the ring"
     )]
     Turn {
         /// What the entry said.

@@ -33,7 +33,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 /// daemon does not send stays empty.
 fn text(status: &Value) -> String {
     let mut text = format!(
-        "clearway {}, process {}, up {}, {} session(s)\ncontrol socket {}, UDP port {}\nconfined: user {}; system calls {}; files {}\n",
+        "clearway {}, process {}, up {}, {} session(s)\ncontrol socket {}, UDP port {}\nconfined: \
+         user {}; system calls {}; files {}\n",
         field(status, "version"),
         field(status, "process"),
         duration(status["uptime_seconds"].as_u64().unwrap_or(0)),

@@ -1,4 +1,5 @@
-//! How connections end: in order, by death, by silence. Two daemons, real processes, joined by memif.
+//! How connections end: in order, by death, by silence. Two daemons, real processes, joined by
+//! memif.
 
 mod support;
 

@@ -76,7 +76,8 @@ fn every_command_and_option_has_its_place_in_a_man_page() {
 fn completed(script: &Path, words: &str) -> String {
     let script = format!(
         "source {} && COMP_WORDS=({words}) && COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)) && \
-         _clearway clearway \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo ${{COMPREPLY[@]}}",
+         _clearway clearway \"${{COMP_WORDS[-1]}}\" \"${{COMP_WORDS[-2]}}\"; echo \
+         ${{COMPREPLY[@]}}",
         script.display()
     );
     let output = Command::new("bash").args(["-c", &script]).output().expect("bash starts");

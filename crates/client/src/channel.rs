@@ -263,8 +263,8 @@ impl Channel {
     }
 
     /// Closes the channel and all its connections, and waits until everything that was sent has
-    /// been delivered; an error if that is not so within `timeout`. The channel is gone in any case,
-    /// and what is not delivered yet goes on as if it had been dropped.
+    /// been delivered; an error if that is not so within `timeout`. The channel is gone in any
+    /// case, and what is not delivered yet goes on as if it had been dropped.
     pub fn detach(mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.finish(timeout)
     }

@@ -72,7 +72,8 @@ pub enum Error {
     },
     /// A message is larger than can be sent.
     #[error(
-        "a message of {length} bytes is over the limit of {limit}; split it, or attach with a larger transmit pool if that is the limit"
+        "a message of {length} bytes is over the limit of {limit}; split it, or attach with a \
+         larger transmit pool if that is the limit"
     )]
     TooLarge {
         /// Its bytes.
@@ -82,7 +83,8 @@ pub enum Error {
     },
     /// A message is larger than the buffer given. It can still be received.
     #[error(
-        "the message has {length} bytes and the buffer {room}; give a larger one, or receive in place"
+        "the message has {length} bytes and the buffer {room}; give a larger one, or receive in \
+         place"
     )]
     BufferTooSmall {
         /// The message's bytes.

@@ -1,5 +1,5 @@
-//! The control plane without I/O: what a host's engines have to agree on, for whoever runs them: the
-//! daemon, an app with an engine of its own, and the simulator.
+//! The control plane without I/O: what a host's engines have to agree on, for whoever runs them:
+//! the daemon, an app with an engine of its own, and the simulator.
 //!
 //! ```text
 //!  app asks ──▶ open, close ──▶ poll_request ──▶ an engine's mailbox

@@ -32,9 +32,9 @@ pub struct Confinement {
 /// What a part says that is in force as a whole.
 const ON: &str = "on";
 /// Whatever else it may not do, other processes of the machine trust a process of root.
-pub(crate) const STILL_ROOT: &str = "it runs as root; make a user for it (useradd --system --user-group \
-     --no-create-home --shell /usr/sbin/nologin clearway), or name one as `user` in the \
-     configuration";
+pub(crate) const STILL_ROOT: &str = "it runs as root; make a user for it (useradd --system \
+                                     --user-group --no-create-home --shell /usr/sbin/nologin \
+                                     clearway), or name one as `user` in the configuration";
 /// DPDK starts its threads when it opens its devices, which it cannot do confined. They keep what
 /// root has, and it is they who set up links (memif) and handle interrupts.
 const NOT_DPDK: &str = ", except for DPDK's own threads, which are started before";

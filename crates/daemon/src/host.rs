@@ -98,8 +98,8 @@ fn open_nic(
     let opened = nic::open(nic, udp_port, connector).map_err(failed)?;
     if opened.queues.len() < nic.engines {
         return Err(failed(clearway_nic::Error::Invalid(format!(
-            "{} engines need a queue each, and there are {}; lower `engines`, or give the interface more \
-             queues with `ethtool -L`",
+            "{} engines need a queue each, and there are {}; lower `engines`, or give the \
+             interface more queues with `ethtool -L`",
             nic.engines,
             opened.queues.len()
         ))));

@@ -159,8 +159,8 @@ impl Accounts {
             return Ok(());
         }
         let message = format!(
-            "user {} may not have an engine exclusively; attach without, or add the user or one of its \
-             groups to [policy.exclusive] in the daemon's configuration",
+            "user {} may not have an engine exclusively; attach without, or add the user or one \
+             of its groups to [policy.exclusive] in the daemon's configuration",
             peer.user
         );
         Err(Refusal { code: Code::Denied, message })

@@ -28,10 +28,13 @@ fn pkg_config(question: &[&str]) -> Vec<String> {
             text.split_whitespace().map(str::to_owned).collect()
         }
         Ok(_) => crate::fail(
-            "the feature `dpdk` needs DPDK 22.11 or newer, which pkg-config does not find. Install it (apt-get install dpdk-dev), name its folder with PKG_CONFIG_PATH=..., or build without the feature",
+            "the feature `dpdk` needs DPDK 22.11 or newer, which pkg-config does not find. \
+             Install it (apt-get install dpdk-dev), name its folder with PKG_CONFIG_PATH=..., or \
+             build without the feature",
         ),
         Err(error) => crate::fail(&format!(
-            "the feature `dpdk` asks pkg-config for libdpdk, and it cannot be run: {error}. Install it (apt-get install pkg-config)"
+            "the feature `dpdk` asks pkg-config for libdpdk, and it cannot be run: {error}. \
+             Install it (apt-get install pkg-config)"
         )),
     }
 }

@@ -410,7 +410,8 @@ impl App {
         let used = self.end.transmit_pool_used_bytes();
         if !self.talks.is_empty() || !self.attempts.is_empty() || used > 0 {
             let text = format!(
-                "app {} ({:?}) rests with {} connections, {} attempts and {used} bytes of its transmit pool",
+                "app {} ({:?}) rests with {} connections, {} attempts and {used} bytes of its \
+                 transmit pool",
                 self.id,
                 self.character,
                 self.talks.len(),

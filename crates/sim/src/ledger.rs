@@ -380,7 +380,8 @@ impl Ledger {
                 let wants = matches!(pair.stages[1 - side], Stage::Open | Stage::None);
                 if wants && now.since(since) > DELIVERY_NS_MAX {
                     let text = format!(
-                        "connection {number}, direction {side}: a message of {length} bytes waits for {} s ({:?}, {:?}), with {} behind it",
+                        "connection {number}, direction {side}: a message of {length} bytes waits \
+                         for {} s ({:?}, {:?}), with {} behind it",
                         now.since(since) / SECOND,
                         pair.ends,
                         pair.stages,

@@ -129,12 +129,14 @@ fn what_has_failed_once() {
     let seeds = [
         (
             20,
-            "each probe repeated what the receiver had no room for, and what was due was never sent",
+            "each probe repeated what the receiver had no room for, and what was due was never \
+             sent",
         ),
         (7, "early messages of different sizes had taken every slab of the receive pool"),
         (
             912_000_129,
-            "a syn that was repeated for seconds gave a round trip of seconds, and probes waited for it",
+            "a syn that was repeated for seconds gave a round trip of seconds, and probes waited \
+             for it",
         ),
         (2_026_114_443, "a syn-ack told a limit that the client, connected, did not read"),
     ];

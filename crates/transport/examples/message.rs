@@ -177,6 +177,7 @@ fn main() {
     }
     let ns = began.elapsed().as_nanos() / u128::from(received);
     println!(
-        "{received} messages of {length} bytes there and back over {flows} flows, {in_flight} in flight: {ns} ns each"
+        "{received} messages of {length} bytes there and back over {flows} flows, {in_flight} in \
+         flight: {ns} ns each"
     );
 }

@@ -1,5 +1,5 @@
-//! Hosts whose engines work when their apps call, as those of `clearway-embed` do, in time that goes
-//! on by a fixed step whenever they do: nothing depends on how slow a counted program is.
+//! Hosts whose engines work when their apps call, as those of `clearway-embed` do, in time that
+//! goes on by a fixed step whenever they do: nothing depends on how slow a counted program is.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -42,8 +42,12 @@ impl Report {
     pub(super) fn new(timing: Timing, outcomes: &Samples<Setting, Outcome>) -> Self {
         let summary = outcomes.sum_up(Found::of);
         let mut notes = vec![
-            "64 B there and back over memif, one at a time; core 0: both its apps and engines, in turn".into(),
-            "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines there (isolated) or on core 0 (shared)".into(),
+            "64 B there and back over memif, one at a time; core 0: both its apps and engines, in \
+             turn"
+                .into(),
+            "the flood: messages of 8 KiB one way, 64 under way; its apps on core 1, its engines \
+             there (isolated) or on core 0 (shared)"
+                .into(),
         ];
         notes.extend_from_slice(&summary.notes);
         Self { timing, summary, notes }

@@ -75,12 +75,19 @@ impl Report {
     pub(super) fn new(timing: Timing, flows: u16, rates: &Samples<Contender, f64>) -> Self {
         let summary = rates.sum_up(Found::of);
         let mut notes = vec![
-            "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two ports and takes what comes back); core 1: engine and app in turn in one thread, or testpmd forwarding both ways".into(),
+            "core 0: testpmd (txonly, rxonly; for io-forward flowgen, which generates on two \
+             ports and takes what comes back); core 1: engine and app in turn in one thread, or \
+             testpmd forwarding both ways"
+                .into(),
             "counted by the receiving side: the app, rxonly, flowgen".into(),
-            "io-forward waits for flowgen much of the time: what it could do is more than what is shown".into(),
+            "io-forward waits for flowgen much of the time: what it could do is more than what is \
+             shown"
+                .into(),
             match flows {
                 1 => "all frames are of one flow: look-ups and caches are at their best".into(),
-                _ => "frames are of all flows in turn; those that come are from our own generator on core 0, not from txonly, which knows one flow".into(),
+                _ => "frames are of all flows in turn; those that come are from our own generator \
+                      on core 0, not from txonly, which knows one flow"
+                    .into(),
             },
         ];
         notes.extend_from_slice(&summary.notes);
@@ -97,7 +104,8 @@ impl Report {
 
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "frames of {} B, flows: {}, rings of {}, bursts of {}, {:.2} s each, medians of {} runs\n{}",
+            "frames of {} B, flows: {}, rings of {}, bursts of {}, {:.2} s each, medians of {} \
+             runs\n{}",
             self.frame_bytes,
             self.flows,
             self.ring_descriptors,

@@ -35,7 +35,8 @@ struct Round<'a> {
 /// Measures all contenders in turn, as often as wanted.
 pub(super) fn run(timing: Timing, flows: u16, interrupt: &Interrupt) -> Result<Report, Error> {
     let Some(program) = testpmd::find() else {
-        let message = "dpdk-testpmd is not installed; it generates and takes the frames: install Debian's package dpdk-dev (or dpdk)";
+        let message = "dpdk-testpmd is not installed; it generates and takes the frames: install \
+                       Debian's package dpdk-dev (or dpdk)";
         return Err(Error::Options(message.into()));
     };
     let Timing { seconds, runs } = timing;

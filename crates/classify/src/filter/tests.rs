@@ -139,8 +139,8 @@ fn alternatives_parentheses_and_text_are_bounded() {
     let many: Vec<_> = (0..=ALTERNATIVES_MAX).map(|port| format!("dst port {port}")).collect();
     assert!(many[1..].join(" or ").parse::<Filter>().is_ok());
     assert!(many.join(" or ").parse::<Filter>().is_err());
-    let product = "(host 10.0.0.1 or host 10.0.0.2) (port 1 or port 2 or port 3 or port 4 or port 5 \
-        or port 6 or port 7 or port 8 or port 9)";
+    let product = "(host 10.0.0.1 or host 10.0.0.2) (port 1 or port 2 or port 3 or port 4 or port \
+                   5 or port 6 or port 7 or port 8 or port 9)";
     assert!(product.parse::<Filter>().is_err());
     assert!(format!("{}udp{}", "(".repeat(16), ")".repeat(16)).parse::<Filter>().is_ok());
     assert!("(".repeat(3000).parse::<Filter>().is_err());

@@ -38,8 +38,8 @@ pub enum Refusal {
     },
     /// Only the host may send what is wanted.
     #[error(
-        "send pattern `{wanted}` overlaps with `{existing}`, which only the host's own {name} may send; \
-         choose other ports or addresses"
+        "send pattern `{wanted}` overlaps with `{existing}`, which only the host's own {name} may \
+         send; choose other ports or addresses"
     )]
     SendReserved {
         /// The alternative that is refused.
@@ -59,7 +59,8 @@ pub enum Refusal {
     },
     /// There would be more than there may be.
     #[error(
-        "all users together would have more than {limit} {what}, which is the limit; close some first"
+        "all users together would have more than {limit} {what}, which is the limit; close some \
+         first"
     )]
     TooMany {
         /// Of what.

@@ -191,8 +191,8 @@ fn a_dead_owner_leaves_nothing() {
 fn limits_are_kept() {
     let user = Most { clauses: 6, masks: 3, copies: 2 };
     let mut registry = Registry::new(Limits { total: Most { clauses: 8, ..MUCH }, user });
-    let many = "dst port 1001 or dst port 1002 or dst port 1003 or dst port 1004 or dst port 1005 or \
-        dst port 1006 or dst port 1007";
+    let many = "dst port 1001 or dst port 1002 or dst port 1003 or dst port 1004 or dst port 1005 \
+                or dst port 1006 or dst port 1007";
     for too_much in [many, "arp or udp or icmp or sctp dst port 1"] {
         let refusal = registry.register(vif(2, too_much, "")).unwrap_err();
         assert!(matches!(refusal, Refusal::TooManyOfUser { .. }), "{refusal}");

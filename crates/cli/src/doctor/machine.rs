@@ -156,8 +156,8 @@ fn own_user() -> Finding {
             "there is no user \"{}\": a daemon that root starts stays root",
             Config::USER_DEFAULT
         ),
-        "useradd --system --user-group --no-create-home --shell /usr/sbin/nologin clearway, or name \
-         another as `user` in the configuration",
+        "useradd --system --user-group --no-create-home --shell /usr/sbin/nologin clearway, or \
+         name another as `user` in the configuration",
     )
 }
 

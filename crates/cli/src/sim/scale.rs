@@ -163,7 +163,8 @@ fn engines(wanted: &Scale) -> Result<(), Failure> {
 
 fn text_of_engines(cost: &SetUp) -> String {
     format!(
-        "{:>6} engines: a connection takes {} packets ({} at 95 %), {} ns ({} at 99 %); {} later batches in {} connections\n",
+        "{:>6} engines: a connection takes {} packets ({} at 95 %), {} ns ({} at 99 %); {} later \
+         batches in {} connections\n",
         cost.engines,
         cost.packets_p50,
         cost.packets_p95,
@@ -180,7 +181,8 @@ fn senders(wanted: &Scale) -> Result<(), Failure> {
         for control in CONTROLS {
             let found = clearway_sim::scale::sharing(*senders, control);
             let text = format!(
-                "{senders:>6} senders, {}: goodput {:.3}, Jain {:.4}, least share {:.2}, lost {:.5}\n",
+                "{senders:>6} senders, {}: goodput {:.3}, Jain {:.4}, least share {:.2}, lost \
+                 {:.5}\n",
                 found.congestion, found.goodput, found.jain, found.least_share, found.lost
             );
             wanted.show(&found, text)?;
@@ -237,7 +239,8 @@ fn text_of_fairness(found: &Fairness) -> String {
     let joining =
         found.joining_ns.map_or("never".to_owned(), |ns| format!("{} ms", ns / 1_000_000));
     format!(
-        "{} flows each of {} us, {}: goodput {:.3}, Jain {:.4} ({:.4} in 10 ms), shares {}, the last joins in {joining}\n",
+        "{} flows each of {} us, {}: goodput {:.3}, Jain {:.4} ({:.4} in 10 ms), shares {}, the \
+         last joins in {joining}\n",
         found.flows_each,
         rtts.join(", "),
         found.congestion,

@@ -145,8 +145,8 @@ impl Found {
     fn interface(&mut self, nic: &Nic, interface: &Interface) {
         let Ok(facts) = Facts::of(&interface.name) else {
             return self.notes.push(format!(
-                "there is no interface \"{}\" in this network namespace, and the daemon would wait for \
-                 it; those there are: {} (see `ip link`)",
+                "there is no interface \"{}\" in this network namespace, and the daemon would \
+                 wait for it; those there are: {} (see `ip link`)",
                 interface.name,
                 ThisMachine.interfaces().join(", ")
             ));

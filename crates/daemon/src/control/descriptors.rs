@@ -30,8 +30,8 @@ impl Descriptors {
         if (descriptor.as_fd().as_raw_fd() as u64) < self.reserved_from {
             return Ok(());
         }
-        let text = "the daemon has no open files left for this user; close something first, or raise its \
-                    limit (LimitNOFILE=, ulimit -n)";
+        let text = "the daemon has no open files left for this user; close something first, or \
+                    raise its limit (LimitNOFILE=, ulimit -n)";
         Err(refusal(Code::Limit, text))
     }
 }

@@ -54,13 +54,13 @@ fn none_is_free(wanted: Option<&str>, exclusive: bool) -> Refusal {
     let which = wanted.map_or_else(|| "engine".to_owned(), |wanted| format!("engine \"{wanted}\""));
     let text = if exclusive {
         format!(
-            "no {which} is without other apps; `clearway status` shows who has which. Raise `engines` \
-             of the [[nic]] in the daemon's configuration, or end an app"
+            "no {which} is without other apps; `clearway status` shows who has which. Raise \
+             `engines` of the [[nic]] in the daemon's configuration, or end an app"
         )
     } else {
         format!(
-            "every {which} is exclusively another app's; `clearway status` shows whose. Raise `engines` \
-             of the [[nic]] in the daemon's configuration, or end that app"
+            "every {which} is exclusively another app's; `clearway status` shows whose. Raise \
+             `engines` of the [[nic]] in the daemon's configuration, or end that app"
         )
     };
     refusal(Code::Limit, text)

@@ -141,8 +141,10 @@ mod tests {
                 "dst net 10.0.0.0/8 and tcp src portrange 1000-2000",
             ),
             (
-                "src host 10.0.0.1 and dst host 10.0.0.2 and tcp src port 80 and tcp dst portrange 5-9",
-                "dst host 10.0.0.1 and src host 10.0.0.2 and tcp dst port 80 and tcp src portrange 5-9",
+                "src host 10.0.0.1 and dst host 10.0.0.2 and tcp src port 80 and tcp dst \
+                 portrange 5-9",
+                "dst host 10.0.0.1 and src host 10.0.0.2 and tcp dst port 80 and tcp src \
+                 portrange 5-9",
             ),
             ("dst host fd00::2 and udp", "src host fd00::2 and udp"),
             ("dst net fd00::/16 or tcp dst port 7", "src net fd00::/16 or tcp src port 7"),

@@ -237,8 +237,8 @@ fn check_mtu(nic: &Nic, capabilities: &Capabilities, facts: &Facts) -> Result<()
     let (name, most, fits) = (&facts.name, of_interface(facts), of_driver(nic, capabilities));
     if wanted > most {
         return Err(Error::Invalid(format!(
-            "mtu_bytes = {wanted} is more than the MTU {most} of {name}. Lower it, or raise that of \
-             the interface: ip link set {name} mtu {wanted}"
+            "mtu_bytes = {wanted} is more than the MTU {most} of {name}. Lower it, or raise that \
+             of the interface: ip link set {name} mtu {wanted}"
         )));
     }
     if wanted > fits {

@@ -123,8 +123,8 @@ impl Queue for PacketQueue {
     fn info(&self) -> Info {
         let mut info = self.info.clone();
         if self.is_open.load(Ordering::Relaxed) {
-            info.mode += "; all frames come up to the engine, because a socket's filter has no room \
-                          for so many patterns";
+            info.mode += "; all frames come up to the engine, because a socket's filter has no \
+                          room for so many patterns";
         }
         info
     }

@@ -101,8 +101,8 @@ pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Er
                 let mut opened = open(&mut program, one_chunk)?;
                 opened.sentence += &format!(
                     "; frames over {limit} bytes are neither sent nor received: they need several \
-                     buffers each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at {} or \
-                     below on this link",
+                     buffers each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at \
+                     {} or below on this link",
                     limit - ethernet::HEADER_LENGTH
                 );
                 opened

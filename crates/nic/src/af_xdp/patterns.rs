@@ -97,8 +97,8 @@ impl Patterns {
     pub(super) fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         if self.count == VALUES_MAX {
             return Err(Error::Invalid(format!(
-                "the eBPF program steers by at most {VALUES_MAX} patterns; close some, or use fewer \
-                 and wider ones"
+                "the eBPF program steers by at most {VALUES_MAX} patterns; close some, or use \
+                 fewer and wider ones"
             )));
         }
         let at = self.group_of(pattern)?;
@@ -154,9 +154,9 @@ impl Patterns {
         }
         if self.groups.len() == GROUPS_MAX {
             return Err(Error::Invalid(format!(
-                "the eBPF program steers by at most {GROUPS_MAX} different masks, and each kind of \
-                 pattern takes one (prefixes of different lengths are different kinds); close some, \
-                 or use a wider pattern that covers several"
+                "the eBPF program steers by at most {GROUPS_MAX} different masks, and each kind \
+                 of pattern takes one (prefixes of different lengths are different kinds); close \
+                 some, or use a wider pattern that covers several"
             )));
         }
         self.groups.push(Group::new(self.next_id, *pattern.mask()));

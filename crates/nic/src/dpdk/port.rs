@@ -134,8 +134,8 @@ impl Port {
         Err(Error::System {
             action: "dpdk: make the buffers of a queue".into(),
             remedy: format!(
-                "Each queue needs about {mebibytes} MiB: give DPDK more in `eal` (\"-m\", \"512\") or \
-                 more huge pages, or open fewer queues"
+                "Each queue needs about {mebibytes} MiB: give DPDK more in `eal` (\"-m\", \
+                 \"512\") or more huge pages, or open fewer queues"
             ),
             source: eal::last_error(),
         })

@@ -94,8 +94,8 @@ impl Device {
     pub fn open(name: &str) -> Result<Device, Error> {
         let missing = || {
             Error::NotFound(format!(
-                "there is no interface {name:?} in this network namespace; `ip link` lists those that \
-                 there are"
+                "there is no interface {name:?} in this network namespace; `ip link` lists those \
+                 that there are"
             ))
         };
         if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains('\0') {

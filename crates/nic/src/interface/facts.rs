@@ -152,8 +152,8 @@ impl Route {
 
 fn no_route(peer: IpAddr, why: &str) -> Error {
     Error::NotFound(format!(
-        "there is no route to {peer}: {why}. `ip route get {peer}` shows what the kernel knows; add \
-         an address or a route"
+        "there is no route to {peer}: {why}. `ip route get {peer}` shows what the kernel knows; \
+         add an address or a route"
     ))
 }
 

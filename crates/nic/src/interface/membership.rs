@@ -61,8 +61,8 @@ impl Memberships {
     pub(crate) fn add_mac(&self, mac: MacAddress) -> Result<(), Error> {
         if mac[0] & 1 != 0 || mac == [0; 6] {
             return Err(Error::Invalid(format!(
-                "{} is not the address of one machine; choose one whose first byte is even, such as \
-                 02:..., which is nobody's product",
+                "{} is not the address of one machine; choose one whose first byte is even, such \
+                 as 02:..., which is nobody's product",
                 mac.map(|byte| format!("{byte:02x}")).join(":")
             )));
         }

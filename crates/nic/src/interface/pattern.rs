@@ -25,8 +25,8 @@ impl SteerPattern {
     pub fn new(mask: [u64; WORDS], value: [u64; WORDS]) -> Result<SteerPattern, Error> {
         if mask[NEIGHBOUR_TARGET.word] != 0 {
             return Err(Error::Invalid(
-                "the eighth word of a digest says where headers are and cannot be steered by; leave \
-                 it out of the mask"
+                "the eighth word of a digest says where headers are and cannot be steered by; \
+                 leave it out of the mask"
                     .into(),
             ));
         }

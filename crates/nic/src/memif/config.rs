@@ -169,7 +169,8 @@ impl Config {
         }
         if (self.buffer_bytes as usize) << self.ring_size_log2 < self.frame_bytes_max {
             return invalid(format!(
-                "a ring of {} buffers of {} bytes does not hold a frame of {}; enlarge the ring or its buffers",
+                "a ring of {} buffers of {} bytes does not hold a frame of {}; enlarge the ring \
+                 or its buffers",
                 1u32 << self.ring_size_log2,
                 self.buffer_bytes,
                 self.frame_bytes_max
@@ -195,7 +196,8 @@ impl Config {
         };
         if length == 0 || length > SOCKET_PATH_BYTES_MAX {
             return Err(Error::Invalid(format!(
-                "memif: socket {} has a name of {length} bytes; choose one of 1 to {SOCKET_PATH_BYTES_MAX}",
+                "memif: socket {} has a name of {length} bytes; choose one of 1 to \
+                 {SOCKET_PATH_BYTES_MAX}",
                 self.socket
             )));
         }

@@ -197,10 +197,9 @@ fn seal(fd: BorrowedFd<'_>) -> Result<(), String> {
         return Ok(());
     }
     rustix::fs::fcntl_add_seals(fd, needed_seals()).map_err(|error| match error {
-        Errno::PERM => {
-            "the peer sealed the memory against sealing: it cannot be secured; leave F_SEAL_SEAL out"
-                .into()
-        }
+        Errno::PERM => "the peer sealed the memory against sealing: it cannot be secured; leave \
+                        F_SEAL_SEAL out"
+            .into(),
         Errno::INVAL => "this kernel cannot secure memory of a link; use Linux 5.1 or newer".into(),
         error => format!("the region cannot be sealed: {error}"),
     })

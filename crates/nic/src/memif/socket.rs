@@ -233,7 +233,8 @@ fn error_text(socket: &Socket, what: &str, error: io::Error) -> Error {
             "{action}: {error}. Choose a socket path in a directory that this user may write to"
         )),
         io::ErrorKind::AddrInUse => Error::Invalid(format!(
-            "{action}: {error}. Another process listens there, or it is not a socket: stop that process, or choose another path"
+            "{action}: {error}. Another process listens there, or it is not a socket: stop that \
+             process, or choose another path"
         )),
         _ => Error::System {
             action,

@@ -834,7 +834,8 @@ fn in_state(state: &str, script: &str) {
 #[test]
 fn reset_outside_of_the_window_in_every_state() {
     in_every_state(
-        "< R {N-1}:{N-1}(0); < R {N+20000}:{N+20000}(0); < R. {N+10000}:{N+10000}(0) ack {A}; state STATE",
+        "< R {N-1}:{N-1}(0); < R {N+20000}:{N+20000}(0); < R. {N+10000}:{N+10000}(0) ack {A}; \
+         state STATE",
     );
 }
 

@@ -60,8 +60,8 @@ impl Endpoint {
             return Ok(());
         }
         Err(format!(
-            "{flows} flows, {replies} replies, {pings} pings and {ports} listeners are left, and a timer \
-             at {timer:?}"
+            "{flows} flows, {replies} replies, {pings} pings and {ports} listeners are left, and \
+             a timer at {timer:?}"
         ))
     }
 }

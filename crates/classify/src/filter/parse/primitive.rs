@@ -13,8 +13,8 @@ type Terms = Result<Vec<Term>, FilterError>;
 
 /// What may stand where a primitive should.
 const PRIMITIVES: &str = "write one of any, ether, vlan, untagged, ip, ip6, arp, aoe, tcp, udp, \
-     udplite, sctp, dccp, icmp, icmp6, proto, src, dst, host, net, port, portrange, first-fragment, \
-     later-fragment, unintelligible, digest";
+                          udplite, sctp, dccp, icmp, icmp6, proto, src, dst, host, net, port, \
+                          portrange, first-fragment, later-fragment, unintelligible, digest";
 
 pub(super) fn primitive(tokens: &mut Tokens<'_>) -> Terms {
     let qualified = match tokens.peek() {

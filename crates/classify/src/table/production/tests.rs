@@ -11,8 +11,8 @@ use clearway_wire::digest::{Digest, fields};
 /// A clause, and a packet that it matches.
 type Sample = (Clause, Digest);
 type Maker = fn(&mut Random) -> Sample;
-/// Rules: what they are called, how one is made, how many; and in how many batches they are in which
-/// trees.
+/// Rules: what they are called, how one is made, how many; and in how many batches they are in
+/// which trees.
 type Known = (&'static str, Maker, u64, usize, [usize; 5]);
 
 fn sample(pattern: Pattern, to: Ports, random: &mut Random) -> Sample {

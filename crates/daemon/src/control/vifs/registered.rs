@@ -131,8 +131,8 @@ impl Vifs {
                 self.name_of(*owner)
             ),
             Why::Receive { wanted, existing, owner, .. } => format!(
-                "`{wanted}` overlaps with `{existing}`, which {} receives with the same priority; choose \
-                 other ports or addresses, or declare another priority",
+                "`{wanted}` overlaps with `{existing}`, which {} receives with the same priority; \
+                 choose other ports or addresses, or declare another priority",
                 self.name_of(*owner)
             ),
             other => other.to_string(),

@@ -86,9 +86,9 @@ fn admit_masks(held: &HashMap<u32, Held>, user: u32, wanted: &Steered) -> Result
     ] {
         if count > max {
             let text = format!(
-                "the interfaces of {of_whom} are about at most {max} kinds of patterns (prefixes of \
-                 different lengths are different kinds); close some, or use a wider pattern that \
-                 covers several"
+                "the interfaces of {of_whom} are about at most {max} kinds of patterns (prefixes \
+                 of different lengths are different kinds); close some, or use a wider pattern \
+                 that covers several"
             );
             return Err(refusal(Code::Limit, text));
         }

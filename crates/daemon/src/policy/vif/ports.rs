@@ -87,9 +87,9 @@ pub(super) fn find(
 
 fn too_many(clause: &Clause, most: usize) -> Refusal {
     let message = format!(
-        "with `{}`, the interface would be about more than {most} ports of the host's addresses, and \
-         others need some, too; ask for fewer or for an address of its own, or raise `ports_per_vif` in \
-         [policy.limits] of the daemon's configuration",
+        "with `{}`, the interface would be about more than {most} ports of the host's addresses, \
+         and others need some, too; ask for fewer or for an address of its own, or raise \
+         `ports_per_vif` in [policy.limits] of the daemon's configuration",
         Filter::from(*clause)
     );
     Refusal { code: Code::Limit, message }

@@ -87,7 +87,8 @@ impl<'a> Rights<'a> {
         match self.what {
             What::Everything => Ok(()),
             What::Rule(_) | What::NoRule(_) => Err(denied(format!(
-                "user {} may not take interfaces away from apps; only root and the daemon's own user may",
+                "user {} may not take interfaces away from apps; only root and the daemon's own \
+                 user may",
                 self.user
             ))),
         }

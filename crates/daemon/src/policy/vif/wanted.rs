@@ -66,8 +66,8 @@ fn filters(list: &str, texts: &[String], place: &Place) -> Result<Vec<Filter>, R
         let alternatives: usize = filters.iter().map(|filter| filter.clauses().len()).sum();
         if alternatives > ALTERNATIVES_MAX {
             return Err(invalid(format!(
-                "there are more than {ALTERNATIVES_MAX} alternatives in {list}; open several virtual \
-                 interfaces"
+                "there are more than {ALTERNATIVES_MAX} alternatives in {list}; open several \
+                 virtual interfaces"
             )));
         }
     }
@@ -77,8 +77,8 @@ fn filters(list: &str, texts: &[String], place: &Place) -> Result<Vec<Filter>, R
 fn mirror(filter: &Filter) -> Result<Filter, Refusal> {
     mirrored(filter).ok_or_else(|| {
         invalid(format!(
-            "what answers to `{filter}` looks like cannot be said; give `transmit`: filters of what \
-             the interface is to send, or an empty list if it only receives"
+            "what answers to `{filter}` looks like cannot be said; give `transmit`: filters of \
+             what the interface is to send, or an empty list if it only receives"
         ))
     })
 }
@@ -104,8 +104,8 @@ fn tied(
         Filter::of(clauses).ok_or_else(|| {
             let mac: Vec<String> = mac.iter().map(|octet| format!("{octet:02x}")).collect();
             invalid(format!(
-                "`{filter}` in {list} is about another Ethernet address than the interface's, which \
-                 is {}; leave the address out",
+                "`{filter}` in {list} is about another Ethernet address than the interface's, \
+                 which is {}; leave the address out",
                 mac.join(":")
             ))
         })

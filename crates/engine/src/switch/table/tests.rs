@@ -125,8 +125,8 @@ fn vifs_of_other_engines_come_and_go_one_by_one() {
     assert!(switch.has_one_mac() && !switch.has_copies());
 }
 
-/// Among thousands of addresses of VIFs one is found without looking at each: in a small part of the
-/// time that this takes, measured alternately.
+/// Among thousands of addresses of VIFs one is found without looking at each: in a small part of
+/// the time that this takes, measured alternately.
 #[test]
 fn addresses_of_thousands_of_vifs_are_found_at_once() {
     let mut switch = switch(&[v4(1)]);

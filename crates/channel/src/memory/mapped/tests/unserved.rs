@@ -1,4 +1,5 @@
-//! Memory that never comes, for whoever writes from it with a lock held. Tests of `nic` use it, too.
+//! Memory that never comes, for whoever writes from it with a lock held. Tests of `nic` use it,
+//! too.
 
 use core::ptr::null_mut;
 use std::os::fd::OwnedFd;
