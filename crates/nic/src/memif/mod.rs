@@ -15,7 +15,7 @@
 //! Who does what: `queue` is the driver's face, one value per queue pair; the first of them also
 //! owns `control`, the sockets, and the others learn of a new link through `shared`. So an engine
 //! that owns any queue but the first never handles control messages, and one that owns the first
-//! does so every few hundred receives, or when the descriptor that it sleeps on says so.
+//! does so every 16,384 receives (every eighth while there is no link), or when it has slept.
 //!
 //! Not here: the modes `ip` and `punt/inject`; regions that cannot be sealed or are of huge pages
 //! (DPDK's `zero-copy=yes`, VPP without `no-zero-copy`); peers that map their memory again once the

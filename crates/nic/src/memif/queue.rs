@@ -104,7 +104,11 @@ impl Queue {
             self.poller.ready().for_each(|source| control.handle(source));
         }
         self.follow_link();
-        self.calls_left = if self.has_link() { CALLS_UP } else { CALLS_DOWN };
+        self.calls_left = self.calls_to_next_look();
+    }
+
+    const fn calls_to_next_look(&self) -> u32 {
+        if self.has_link() { CALLS_UP } else { CALLS_DOWN }
     }
 
     /// Takes our ends of the current link if that has changed, and if what the peer sent last has
@@ -241,6 +245,7 @@ impl crate::Queue for Queue {
             }
         }
         self.follow_link();
+        self.calls_left = self.calls_to_next_look();
     }
 
     fn counters(&self) -> Counters {

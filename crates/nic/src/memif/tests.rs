@@ -34,16 +34,20 @@ fn connect(server: &mut [Queue], client: &mut [Queue]) {
     });
 }
 
-/// Calls `done` until it is true, for at most ten seconds.
+/// Calls `done` until it is true, for at most half a minute.
 fn until(what: &str, mut done: impl FnMut() -> bool) {
     let start = std::time::Instant::now();
     while !done() {
-        assert!(start.elapsed().as_secs() < 10, "waited in vain until {what}");
+        assert!(start.elapsed().as_secs() < 30, "waited in vain until {what}");
         std::thread::yield_now();
     }
 }
 
+/// Receives after a look at the control sockets, as a queue does that has slept. One that never
+/// sleeps and has a link looks every 16,384 receives only: where each gives way to other programs
+/// for some milliseconds, that is a minute.
 fn drain(queue: &mut Queue) -> usize {
+    queue.disarm();
     queue.receive(64, &mut |_| ())
 }
 
@@ -261,6 +265,26 @@ fn a_second_client_is_sent_away() {
     });
     assert_eq!(send(&mut a[0], &frame(60, 1)), Transmit::Queued);
     assert_eq!(received(&mut b[0]), [frame(60, 1)]);
+}
+
+/// Counted in receives, which take as long as the machine likes.
+#[test]
+fn a_queue_that_never_sleeps_sees_the_end_of_its_link_after_so_many_receives() {
+    const RECEIVES: usize = 16 * 1024;
+    let at = socket();
+    for leaver in [Role::Server, Role::Client] {
+        let (mut a, mut b) = open_both(config(&at, Role::Server), config(&at, Role::Client));
+        if leaver == Role::Server {
+            std::mem::swap(&mut a, &mut b);
+        }
+        drop(b);
+        let has_link = |_: &usize| {
+            a[0].receive(64, &mut |_| ());
+            a[0].link_up()
+        };
+        let receives = (0..2 * RECEIVES).take_while(has_link).count();
+        assert!((100..=RECEIVES).contains(&receives), "{receives}, {leaver:?} has left");
+    }
 }
 
 #[test]
