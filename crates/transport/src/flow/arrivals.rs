@@ -141,3 +141,6 @@ impl Arrivals {
         (self.path_due, self.stray_due) = (false, None);
     }
 }
+
+#[cfg(test)]
+mod tests;

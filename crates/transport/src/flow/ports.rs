@@ -272,3 +272,6 @@ impl Ports {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

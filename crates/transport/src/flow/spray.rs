@@ -251,3 +251,6 @@ impl Spray {
         self.waves == 1
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,6 +10,8 @@ use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{self, Frame, Frames};
 use core::ops::Range;
 
+mod model;
+
 impl Recovery {
     /// Packets that are kept, whether in flight or done.
     pub(crate) fn kept(&self) -> usize {
@@ -50,11 +52,30 @@ fn sample(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Option<u64> {
 }
 
 fn acknowledge(recovery: &mut Recovery, ranges: &[Range<u64>]) -> Acked {
-    let mut bytes = [0; 256];
+    acknowledge_with(recovery, ranges).0
+}
+
+/// The same, with what the packets carried that are acknowledged for the first time.
+fn acknowledge_with(recovery: &mut Recovery, ranges: &[Range<u64>]) -> (Acked, Vec<Content>) {
+    let (mut bytes, mut contents) = ([0; 256], Vec::new());
     let length =
         clearway::emit_ack(&mut bytes, 0, clearway::EcnReport::default(), ranges.iter().cloned());
     let Some(Ok(Frame::Ack(ack))) = Frames::new(&bytes[..length]).next() else { panic!() };
-    recovery.on_ack(&ack, |_| ()).expect("was sent")
+    let acked = recovery.on_ack(&ack, |content| contents.push(content.clone()));
+    (acked.expect("was sent"), contents)
+}
+
+/// What is lost now, and what it carried.
+fn detect_with(
+    recovery: &mut Recovery,
+    now: Time,
+    rtt: &RttEstimator,
+    granularity_ns: u64,
+) -> (Lost, Vec<Content>) {
+    let mut contents = Vec::new();
+    let lost = recovery
+        .detect_losses(now, rtt, granularity_ns, |content, _| contents.push(content.clone()));
+    (lost, contents)
 }
 
 fn sent(packets: u64) -> Recovery {
