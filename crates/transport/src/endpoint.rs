@@ -417,3 +417,6 @@ impl Endpoint {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use crate::incoming::Incoming;
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
 mod congestion;
+mod counted;
 mod flows;
 mod hostile;
 mod paths;

@@ -330,3 +330,6 @@ impl BuildHasher for Keyed {
         hasher
     }
 }
+
+#[cfg(test)]
+mod tests;
