@@ -6,7 +6,7 @@
 //!
 //! Here are the state itself and what the app asks; `open` is the handshake, `receive` judges
 //! segments, `acknowledged` is what acknowledgements do, `transmit` makes segments, `timeouts` is
-//! what happens by itself, `icmp` what routers say.
+//! what happens by itself, `icmp` what routers say, `path` what the path takes.
 
 use core::net::SocketAddr;
 use core::ops::Range;
@@ -26,6 +26,7 @@ use crate::rcv::Receive;
 use crate::recovery::Recovery;
 use crate::rto::Rto;
 use crate::scoreboard::Scoreboard;
+use crate::search::Search;
 use crate::snd::Send;
 use crate::state::State;
 use crate::timers::{Timer, Timers};
@@ -36,6 +37,7 @@ mod acknowledged;
 mod icmp;
 mod info;
 mod open;
+mod path;
 mod receive;
 mod saved;
 mod timeouts;
@@ -81,6 +83,8 @@ enum Probe {
     Window,
     /// A segment without anything from before the window, so that the peer answers.
     KeepAlive,
+    /// RFC 8899: a segment that is longer than the others.
+    Path,
 }
 
 /// All of a connection. Plain data: nothing in it points to anything.
@@ -109,6 +113,7 @@ pub(crate) struct Connection {
     scales: bool,
     ecn: EcnState,
     size: SegmentSize,
+    search: Search,
     ack: AckPolicy,
     timers: Timers,
     probe: Option<Probe>,
@@ -209,6 +214,7 @@ impl Connection {
             scales: false,
             ecn: EcnState::default(),
             size,
+            search: Search::default(),
             ack: AckPolicy::new(settings.quick_acks, size.offer(settings.segment_bytes_max).into()),
             timers: Timers::new(),
             probe: None,

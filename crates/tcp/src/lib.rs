@@ -13,7 +13,7 @@
 //! ```text
 //!              Stack ── table ─┬─ Connection ─┬─ rcv ── reassembly, ack
 //!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
-//!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, timers
+//!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, search, timers
 //!                ├── listen: half-open connections, cookies
 //!                └── time_wait
 //! ```
@@ -41,6 +41,7 @@ mod recovery;
 mod rto;
 mod saved;
 mod scoreboard;
+mod search;
 mod seq;
 mod snd;
 mod stack;

@@ -100,6 +100,30 @@ impl SegmentSize {
         true
     }
 
+    /// Less than the path seems to take, which it may take when that vanishes: RFC 8899, section
+    /// 5.1.2, BASE_PLPMTU and MIN_PLPMTU.
+    pub(crate) fn next_lower(&self) -> Option<u16> {
+        let sizes = [MTU_MIN_V6, MTU_MIN_V4];
+        let sizes = if self.is_v6 { &sizes[..1] } else { &sizes[..] };
+        sizes.iter().copied().find(|mtu| *mtu < self.path_mtu)
+    }
+
+    /// The largest packet that this end and its peer would send over any path.
+    pub(crate) fn mtu_max(&self) -> u16 {
+        self.link_mtu.min(self.peer_bytes.saturating_add(self.headers))
+    }
+
+    /// The path takes packets of `mtu` bytes.
+    pub(crate) const fn set_path_mtu(&mut self, mtu: u16) {
+        self.path_mtu = mtu;
+    }
+
+    /// The payload of a packet of `mtu` bytes, with `options` bytes of them or those that every
+    /// segment has.
+    pub(crate) fn bytes_at(&self, mtu: u16, options: usize) -> u32 {
+        Self { path_mtu: mtu, ..*self }.bytes_with(options)
+    }
+
     fn is_believed(&mut self, now: Time) -> bool {
         if now.since(self.believed_since) >= BELIEVED_NS {
             (self.believed_since, self.decreases) = (now, 0);

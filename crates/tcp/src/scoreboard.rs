@@ -156,6 +156,17 @@ impl Scoreboard {
         self.lost_bytes
     }
 
+    /// Of what is lost, what stands in `range`.
+    pub(crate) fn lost_bytes_in(&self, range: Range<u64>) -> u64 {
+        let parts = self.lost.overlapping(range.clone());
+        parts.map(|part| part.end.min(range.end) - part.start.max(range.start)).sum()
+    }
+
+    /// The length of the first segment that is not acknowledged.
+    pub(crate) fn first_bytes(&self) -> u32 {
+        self.records.front().map_or(0, |first| first.length)
+    }
+
     #[inline]
     pub(crate) const fn has_lost(&self) -> bool {
         self.lost_bytes > 0

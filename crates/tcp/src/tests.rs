@@ -5,6 +5,7 @@ mod closing;
 mod kernel;
 mod loss;
 mod opening;
+mod paths;
 mod reassembly;
 mod recovery;
 mod rfc9293;

@@ -21,11 +21,13 @@ pub(crate) enum Timer {
     Close,
     /// The next segments may leave.
     Pace,
+    /// RFC 8899: a larger packet may be tried, or has been.
+    Path,
 }
 
 /// In the order in which they are served that are due at the same time. Indexes are those of the
 /// enum.
-const TIMERS: [Timer; 8] = [
+const TIMERS: [Timer; 9] = [
     Timer::TailProbe,
     Timer::Retransmit,
     Timer::Reorder,
@@ -34,6 +36,7 @@ const TIMERS: [Timer; 8] = [
     Timer::KeepAlive,
     Timer::Close,
     Timer::Pace,
+    Timer::Path,
 ];
 
 /// All deadlines; `Time::MAX` where there is none.

@@ -292,7 +292,7 @@ impl Connection {
     pub(super) fn on_lost(&mut self, now: Time, lost: &Lost, delivered_bytes: u64) {
         self.timers.stop(Timer::TailProbe);
         self.tail.clear();
-        if !self.recovery.is_open() {
+        if self.is_lost_probe(lost) || !self.recovery.is_open() {
             return;
         }
         let begun_bytes = self.board.in_flight_bytes() + lost.bytes + delivered_bytes;

@@ -46,12 +46,14 @@ impl Connection {
     /// RFC 1191, section 6.4: what is too big is sent again at once, in smaller segments. RFC 8201,
     /// section 5.4: it is no congestion.
     fn on_too_big(&mut self, now: Time, mtu: u32) {
-        if !self.size.on_too_big(now, mtu) {
+        let packet_max = u16::try_from(mtu).unwrap_or(u16::MAX);
+        if self.size.on_too_big(now, mtu) {
+            self.control.set_packet_bytes(self.size.bytes() as u16);
+            self.search_later(now);
+        } else if packet_max < self.size.path_mtu() || !self.search.on_too_big(packet_max) {
             return;
         }
-        let bytes = self.size.bytes();
-        self.control.set_packet_bytes(bytes as u16);
-        self.board.mark_longer_lost(bytes);
+        self.board.mark_longer_lost(self.size.bytes());
         self.set_timers(now, false);
     }
 }

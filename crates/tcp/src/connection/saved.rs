@@ -91,6 +91,9 @@ impl Connection {
         it.control.resume(saved.window_bytes);
         it.pacer = Pacer::new(now, it.size.bytes() as u16);
         it.go_on(now, config);
+        if it.state.is_synchronized() && !it.state.is_over() {
+            it.search_later(now);
+        }
         for (timer, deadline) in
             [(Timer::KeepAlive, saved.keep_alive), (Timer::Close, saved.fin_wait)]
         {

@@ -23,6 +23,7 @@ impl Connection {
                 Timer::KeepAlive => self.on_keep_alive(now),
                 Timer::Close => self.finish(End::Orderly),
                 Timer::Pace => {} // there is something to transmit again
+                Timer::Path => self.on_path_timer(now),
             }
         }
     }
@@ -72,6 +73,7 @@ impl Connection {
             self.control.on_loss(&LossSample { now, sent: now, bytes });
             self.ecn.on_reduced(self.snd.next());
         }
+        self.suspect_black_hole(now);
         self.control.on_timeout();
         let is_first = !was_timeout && self.sack;
         self.recovery.begin_timeout(self.snd.next());

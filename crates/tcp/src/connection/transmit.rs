@@ -118,11 +118,14 @@ impl Connection {
         false
     }
 
-    /// RFC 8985, 7.3, and RFC 9293, 3.8.6.1: what a probe has to say.
+    /// RFC 8985, 7.3, RFC 9293, 3.8.6.1, and RFC 8899: what a probe has to say.
     #[cold]
     fn probe_segment(&mut self, now: Time) -> Option<Transmit> {
         let probe = self.probe.filter(|probe| *probe != Probe::KeepAlive)?;
         self.probe = None;
+        if probe == Probe::Path {
+            return self.path_probe(now);
+        }
         let bytes = self.size.bytes_with(self.options(now).length());
         if probe == Probe::Window {
             let next = self.snd.next();
@@ -226,7 +229,7 @@ impl Connection {
 
     /// Notes what leaves for the first time, a segment at a time.
     #[inline]
-    fn first_time(&mut self, now: Time, range: Range<u64>) -> Transmit {
+    pub(super) fn first_time(&mut self, now: Time, range: Range<u64>) -> Transmit {
         let bytes = u64::from(self.size.bytes_with(self.options_length()));
         let was_empty = self.board.is_empty();
         let (payload, fin) = self.snd.payload_of(&range);
@@ -306,7 +309,7 @@ impl Connection {
 
     /// The options of a segment that is no SYN.
     #[inline]
-    fn options(&self, now: Time) -> Options {
+    pub(super) fn options(&self, now: Time) -> Options {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let mut options = Options { timestamps, ..Options::default() };
         if self.sack && self.rcv.has_blocks() {

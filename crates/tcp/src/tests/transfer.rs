@@ -160,6 +160,7 @@ fn over_links_with_faults() {
             marked: random.below(20),
             delay_ns: 50_000 + random.below(20 * MILLISECOND),
             bytes_per_ms: if random.chance(1, 2) { 1000 + random.below(100_000) } else { 0 },
+            ..Faults::default()
         };
         let settings = || Settings {
             sack: random.chance(3, 4),

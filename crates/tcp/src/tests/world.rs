@@ -154,12 +154,14 @@ pub(super) struct Faults {
     pub(super) delay_ns: u64,
     /// The link carries this; no bound if 0. Packets beyond a queue of 100 are lost.
     pub(super) bytes_per_ms: u64,
+    /// The length of packets that the link carries; longer ones vanish.
+    pub(super) mtu: usize,
 }
 
 impl Default for Faults {
     fn default() -> Self {
         let delay_ns = 50 * MICROSECOND;
-        Self { lost: 0, doubled: 0, swapped: 0, marked: 0, delay_ns, bytes_per_ms: 0 }
+        Self { lost: 0, doubled: 0, swapped: 0, marked: 0, delay_ns, bytes_per_ms: 0, mtu: 1500 }
     }
 }
 
@@ -201,7 +203,8 @@ impl World {
 
     fn carry(&mut self, side: usize, mut packet: Packet) {
         let faults = self.faults;
-        if self.random.chance(faults.lost, 1000) {
+        let headers = if packet.to.is_ipv6() { 40 } else { 20 };
+        if headers + packet.bytes.len() > faults.mtu || self.random.chance(faults.lost, 1000) {
             self.dropped += 1;
             return;
         }
