@@ -432,6 +432,36 @@ mod tests {
         outgoing.audit(RangeSet::new());
     }
 
+    /// As many as there may be, and neither fewer nor more.
+    #[test]
+    fn ranges_are_given_up_or_joined_when_there_is_one_too_many() {
+        let whole = |nth: u64| nth * 64..(nth + 1) * 64;
+        let odd = |nth: usize| whole(2 * nth as u64 + 1);
+        let all_sent = || {
+            let mut outgoing = Outgoing::new(u64::MAX);
+            (0..2 * RANGES_MAX + 4).for_each(|_| outgoing.push(0, 0));
+            while send(&mut outgoing, 1).is_some() {}
+            outgoing
+        };
+        let mut outgoing = all_sent();
+        for nth in 0..RANGES_MAX {
+            assert_eq!(outgoing.acknowledge(odd(nth)), 0);
+            assert_eq!((outgoing.acknowledged_above.len(), outgoing.lost.len()), (nth + 1, 0));
+        }
+        outgoing.acknowledge(odd(RANGES_MAX));
+        assert_eq!(outgoing.acknowledged_above.len(), RANGES_MAX);
+        assert!(outgoing.lost.iter().eq([odd(RANGES_MAX)]), "as if it had not arrived");
+        let mut outgoing = all_sent();
+        for nth in 0..RANGES_MAX {
+            outgoing.send_again(odd(nth));
+            assert_eq!(outgoing.lost.len(), nth + 1);
+        }
+        outgoing.send_again(odd(RANGES_MAX));
+        assert_eq!((outgoing.lost.len(), outgoing.lost.first()), (RANGES_MAX, Some(64..256)));
+        outgoing.send_again(odd(RANGES_MAX));
+        assert_eq!(outgoing.lost.len(), RANGES_MAX, "no news");
+    }
+
     #[test]
     fn every_position_arrives_whatever_is_lost() {
         for seed in 0..300 {

@@ -159,6 +159,51 @@ mod tests {
         assert_eq!(rtt.network_ns(), 1_000_000);
     }
 
+    /// RFC 9002, 5.3 and 6.2.1, by hand: a first sample of 8,000 and a second of 16,000.
+    #[test]
+    fn samples_are_smoothed_and_their_variation_makes_the_probe_timeout() {
+        let mut rtt = RttEstimator::new();
+        assert!(!rtt.was_known(NOW));
+        rtt.sample(NOW, 8_000, HostDelay::default(), ACK_DELAY_NS);
+        assert!(rtt.was_known(NOW));
+        assert_eq!((rtt.smoothed_ns(), rtt.min_ns()), (8_000, 8_000));
+        assert_eq!(rtt.probe_timeout_ns(0, 100), 8_000 + 4 * 4_000 + 100);
+        rtt.sample(NOW, 16_000, HostDelay::default(), ACK_DELAY_NS);
+        // "rttvar = 3/4 * 4,000 + 1/4 * 8,000", "smoothed_rtt = 7/8 * 8,000 + 1/8 * 16,000".
+        assert_eq!((rtt.smoothed_ns(), rtt.min_ns()), (9_000, 8_000));
+        assert_eq!(rtt.probe_timeout_ns(0, 100), 9_000 + 4 * 5_000 + 100);
+        assert_eq!(rtt.probe_timeout_ns(30_000, 100), 9_000 + 30_000 + 100);
+        assert_eq!(rtt.loss_delay_ns(0, 1), 18_000, "nine eighths of the latest");
+        assert_eq!(rtt.loss_delay_ns(20_000, 1), 20_000);
+    }
+
+    /// RFC 9002, 5.3: "if (latest_rtt >= min_rtt + ack_delay): adjusted_rtt = latest_rtt -
+    /// ack_delay", with the lesser of what the peer says and what it may.
+    #[test]
+    fn a_delay_of_the_peer_is_taken_off_as_far_as_it_can_be_believed() {
+        for (delay_ns, delay_max_ns, adjusted) in
+            [(8_000, 50_000, 8_000), (8_008, 50_000, 16_000), (8_000, 800, 15_200), (0, 0, 16_000)]
+        {
+            let mut rtt = RttEstimator::new();
+            rtt.sample(NOW, 8_000, HostDelay::default(), delay_max_ns);
+            let delay = HostDelay { peer_ns: delay_ns, own_ns: 0 };
+            rtt.sample(NOW, 16_000, delay, delay_max_ns);
+            assert_eq!(rtt.smoothed_ns(), 7_000 + adjusted / 8, "{delay_ns}");
+        }
+    }
+
+    /// RFC 6298, section 3: what may be the answer to an earlier packet is no sample.
+    #[test]
+    fn a_guess_is_as_good_as_a_first_sample_until_there_is_one() {
+        let mut rtt = RttEstimator::new();
+        rtt.guess(4_000);
+        assert!(!rtt.was_known(NOW));
+        assert_eq!((rtt.smoothed_ns(), rtt.probe_timeout_ns(0, 0)), (4_000, 4_000 + 4 * 2_000));
+        assert_eq!(rtt.loss_delay_ns(0, 1), 4_500);
+        rtt.sample(NOW, 800, HostDelay::default(), 0);
+        assert_eq!((rtt.smoothed_ns(), rtt.probe_timeout_ns(0, 0)), (800, 800 + 4 * 400));
+    }
+
     #[test]
     fn persistent_congestion_forgets_the_lowest() {
         let mut rtt = RttEstimator::new();

@@ -11,10 +11,13 @@ use clearway_wire::Ecn;
 use crate::incoming::Incoming;
 use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
 
+#[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
+mod bounds;
 mod congestion;
 mod counted;
 mod flows;
 mod hostile;
+mod packets;
 mod paths;
 mod spray;
 mod state;

@@ -170,6 +170,25 @@ mod tests {
     }
 
     #[test]
+    fn books_are_empty_when_all_have_ended() {
+        for order in [Order::Due, Order::Ahead] {
+            let mut unfinished = Unfinished::new(POOL_BYTES);
+            let (a, b) = (address("10.0.0.1"), address("10.0.0.2"));
+            assert!(unfinished.is_empty());
+            unfinished.begin(a, 100, order);
+            unfinished.begin(a, 1000, order);
+            unfinished.begin(b, 0, order);
+            for (peer, length) in [(a, 100), (b, 0), (a, 1000)] {
+                assert!(!unfinished.is_empty());
+                unfinished.end(peer, length, order);
+            }
+            assert!(unfinished.is_empty());
+            unfinished.end(a, 100, order);
+            assert!(unfinished.is_empty(), "of one who holds nothing");
+        }
+    }
+
+    #[test]
     fn many_addresses_of_one_network_are_one_host() {
         let mut unfinished = Unfinished::new(POOL_BYTES);
         unfinished.begin(address("fd00::1"), 8 << 20, Order::Due);

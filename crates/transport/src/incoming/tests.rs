@@ -63,3 +63,32 @@ fn want_of_memory_is_remembered_until_a_limit_is_told() {
     incoming.announce_limit();
     assert!(!incoming.is_starved());
 }
+
+/// Whole or in parts, and whatever is taken meanwhile.
+#[test]
+fn want_of_memory_for_a_part_is_remembered_too() {
+    let (mut app, mut incoming) = (TestApp::new(100), Incoming::new(WINDOW));
+    let refused = incoming.fragment(&mut app, OWNER, 0, 101, 0, &[0; 10]);
+    assert_eq!(refused, Err(Refused::NoBuffer));
+    assert_eq!(incoming.fragment(&mut app, OWNER, 0, 100, 0, &[0; 10]), Ok(()));
+    assert!(incoming.is_starved());
+    incoming.announce_limit();
+    assert_eq!(incoming.fragment(&mut app, OWNER, 0, 100, 10, &[0; 90]), Ok(()));
+    assert!(!incoming.is_starved());
+}
+
+/// A quarter of the window, and what is beyond the window of a large message.
+#[test]
+fn a_limit_is_worth_telling_when_it_has_grown_by_a_quarter() {
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(1000));
+    assert_eq!(incoming.message(&mut app, OWNER, 0, &[0; 300]), Ok(()));
+    incoming.release(0, 249);
+    assert!(!incoming.limit_is_worth_telling());
+    incoming.release(0, 1);
+    assert!(incoming.limit_is_worth_telling());
+    assert_eq!(incoming.announce_limit(), 1250);
+    assert!(!incoming.limit_is_worth_telling());
+    incoming.release(1, 50);
+    assert_eq!(incoming.announce_limit(), 1364);
+    assert_eq!((incoming.announced_limit(), incoming.messages_delivered()), (1364, 1));
+}

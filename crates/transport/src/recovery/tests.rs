@@ -317,3 +317,32 @@ fn probes_that_the_peer_calls_for_have_an_end() {
     recovery.on_probe_timeout(Time::ZERO);
     assert!(recovery.expedite(Time::ZERO), "an acknowledgement makes good for it");
 }
+
+#[test]
+fn a_probe_is_called_for_only_if_one_has_been_in_vain_and_something_is_in_flight() {
+    let mut recovery = sent(1);
+    assert!(!recovery.expedite(Time::ZERO), "nothing was asked in vain");
+    recovery.on_probe_timeout(Time::ZERO);
+    assert!(recovery.expedite(Time::from_ns(5)));
+    assert_eq!((recovery.probes(), recovery.last_eliciting), (0, Time::from_ns(5)));
+    recovery.on_probe_timeout(Time::ZERO);
+    assert_eq!(recovery.give_up_larger(0).len(), 1);
+    assert!(!recovery.expedite(Time::ZERO), "nothing is in flight");
+}
+
+#[test]
+fn limits_and_paths_wait_when_many_are_in_flight() {
+    let mut recovery = Recovery::new();
+    for _ in 0..super::CONTROL_PACKETS_MAX {
+        assert!(recovery.takes_control());
+        recovery.on_sent(Time::ZERO, 40, true, &Content::default());
+    }
+    assert!(!recovery.takes_control());
+    // What carries messages too is held back by the window.
+    let data = Content { range: 0..10, ..Content::default() };
+    recovery.on_sent(Time::ZERO, 40, true, &data);
+    acknowledge(&mut recovery, &[256..257]);
+    assert!(!recovery.takes_control());
+    acknowledge(&mut recovery, &[7..8]);
+    assert!(recovery.takes_control());
+}

@@ -327,6 +327,31 @@ fn more_than_the_limit_ends_the_flow() {
     assert_eq!(scene.server.app.closed, [Reason::Protocol]);
 }
 
+/// `docs/wire.md`: streams other than the first are for a later version.
+#[test]
+fn a_stream_that_there_is_not_ends_the_flow() {
+    let mut scene = Scene::new(1 << 20);
+    let packet = scene.hostile.packet(|frames| clearway::emit_message(frames, 1, 0, 0));
+    scene.attack(&packet);
+    scene.assert_ended();
+    let mut scene = Scene::new(1 << 20);
+    let packet = scene.hostile.packet(|frames| clearway::emit_fragment(frames, 1, 0, 1, 10, 0) + 1);
+    scene.attack(&packet);
+    scene.assert_ended();
+}
+
+/// The bytes that came first are those that count.
+#[test]
+fn a_part_that_comes_again_with_other_bytes_changes_nothing() {
+    let mut scene = Scene::new(1 << 20);
+    for (offset, byte) in [(0, 1), (0, 2), (10, 3)] {
+        let packet = scene.hostile.fragment(0, 20, offset, &[byte; 10]);
+        scene.attack(&packet);
+    }
+    let (_, buffer) = scene.server.app.delivered.pop_front().expect("whole");
+    assert_eq!(scene.server.app.release(buffer), [[1; 10], [3; 10]].concat());
+}
+
 #[test]
 fn parts_that_do_not_agree_end_the_flow() {
     let mut scene = Scene::new(16 << 20);

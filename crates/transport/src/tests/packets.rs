@@ -1,0 +1,308 @@
+//! What stands in single packets, and what becomes of them.
+
+use std::cmp::Reverse;
+use std::net::SocketAddr;
+
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+use clearway_wire::Ecn;
+use clearway_wire::clearway::{
+    Frame, HEADER_LENGTH, Header, Packet, PacketType, VERSION, Versions, seal,
+};
+
+use super::{Faults, Network, PORT, transfer};
+use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Reason};
+
+/// Two hosts of which neither has anything to say.
+fn settled(config: &Config) -> (Network, [FlowKey; 2]) {
+    let mut network = Network::new(61, config, Faults::default(), 8 << 20);
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = vec![0; 300_000];
+    let end = network.now + 10 * MILLISECOND;
+    network.run_until(|network| network.now > end);
+    (network, keys)
+}
+
+fn flow(network: &Network) -> FlowInfo {
+    network.hosts[0].endpoint.flows().next().expect("open")
+}
+
+/// What host 0 sends now, in order.
+fn packets(network: &mut Network) -> Vec<Vec<u8>> {
+    network.transmit();
+    let mut packets = Vec::new();
+    while let Some(Reverse((_, _, to, _, bytes))) = network.link.pop() {
+        assert_eq!(to, 1);
+        packets.push(bytes);
+    }
+    packets
+}
+
+fn is_urgent(packet: &[u8]) -> bool {
+    Header::parse(&Packet::new(packet).expect("a packet")).expect("ours").ack_requested
+}
+
+/// `docs/transport.md`: an acknowledgement without delay is asked for by what leaves the sender
+/// unable to go on, and with each quarter of the window.
+#[test]
+fn what_leaves_a_sender_unable_to_go_on_asks_to_be_acknowledged_at_once() {
+    let send = |lengths: &[u32]| {
+        let (mut network, keys) = settled(&Config::default());
+        for length in lengths {
+            network.hosts[0].endpoint.send(network.now, keys[0], 0, *length);
+        }
+        packets(&mut network).iter().map(|packet| is_urgent(packet)).collect::<Vec<_>>()
+    };
+    assert_eq!(send(&[1000]), [false]);
+    // Three full packets are more than a quarter of ten, and four are a burst.
+    assert_eq!(send(&[5500])[..3], [false, false, true]);
+    // A close, with what goes before it.
+    let (mut network, keys) = settled(&Config::default());
+    let (now, host) = (network.now, &mut network.hosts[0]);
+    host.endpoint.send(now, keys[0], 0, 100);
+    host.endpoint.close(now, keys[0], &mut host.app);
+    let sent = packets(&mut network);
+    assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
+    // The receiver's limit: a message that fits, and one that waits.
+    let mut network = Network::new(61, &Config::default(), Faults::default(), 1 << 20);
+    network.hosts[1].app.window = 1000;
+    let keys = network.connected();
+    network.hosts[0].app.transmit_pool = vec![0; 1000];
+    let end = network.now + 10 * MILLISECOND;
+    network.run_until(|network| network.now > end);
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 900);
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 900);
+    let sent = packets(&mut network);
+    assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
+}
+
+/// RFC 9002, 6.2.4: a probe asks for its acknowledgement at once.
+#[test]
+fn a_probe_is_urgent() {
+    let (mut network, keys) = settled(&Config::default());
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 10);
+    let [packet] = &packets(&mut network)[..] else { panic!("one packet") };
+    assert!(!is_urgent(packet));
+    network.now = network.hosts[0].endpoint.next_timeout().expect("a probe");
+    let (now, host) = (network.now, &mut network.hosts[0]);
+    host.endpoint.handle_timeouts(now, &mut host.app);
+    let [probe] = &packets(&mut network)[..] else { panic!("one packet") };
+    assert!(is_urgent(probe));
+}
+
+/// RFC 9000, 13.2.5: "the delay [...] between when that packet is received and when the
+/// acknowledgment is sent"; what was waited for a host that did not look is known to it.
+#[test]
+fn an_acknowledgement_says_for_how_long_this_host_has_held_it_up() {
+    const GAP_NS: u64 = 70 * MICROSECOND;
+    const LATER_NS: u64 = 30 * MICROSECOND;
+    let (mut network, keys) = settled(&Config::default());
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 10);
+    let [packet] = &packets(&mut network)[..] else { panic!("one packet") };
+    let (source, now) = (network.hosts[0].address, network.now);
+    let host = &mut network.hosts[1];
+    host.endpoint.begin_turn(now, false);
+    let now = now + GAP_NS;
+    host.endpoint.begin_turn(now, false);
+    let (to, by) = (host.address, Arrival::Queue);
+    host.endpoint.handle_datagram(now, source, to, packet, by, Ecn::Capable, &mut host.app);
+    host.app.transmit_pool = vec![0];
+    host.endpoint.send(now, keys[1], 0, 1);
+    let now = now + LATER_NS;
+    let (destination, mut bytes) = (host.endpoint.next_transmit(now).expect("both"), [0; 1500]);
+    let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+    let packet = Packet::new(&bytes[..length]).expect("a packet");
+    let Some(Ok(Frame::Ack(ack))) = packet.frames().next() else { panic!("no acknowledgement") };
+    assert_eq!(u64::from(ack.delay_ns), GAP_NS + LATER_NS);
+}
+
+/// The interface of host 0 takes less from now on.
+#[test]
+fn flows_follow_their_own_interface() {
+    let (mut network, keys) = settled(&Config::default());
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 20_000);
+    assert!(packets(&mut network).iter().all(|packet| packet.len() == 1472), "all are lost");
+    let now = network.now;
+    network.hosts[0].endpoint.set_packet_bytes_max(now, 1000);
+    assert_eq!((flow(&network).packet_bytes, flow(&network).in_flight_bytes), (1000, 0));
+    assert!(network.hosts[0].endpoint.has_waiting(), "what was in larger ones is sent again");
+    network.packet_bytes_max = 1000;
+    network.run_until(|network| network.hosts[0].app.sent == 1);
+    assert!(network.now.since(now) < MILLISECOND);
+    assert_eq!(flow(&network).packets_lost, 0);
+    // No news, and no larger ones again by themselves.
+    network.hosts[0].endpoint.set_packet_bytes_max(now, 1000);
+    assert_eq!(flow(&network).packet_bytes, 1000);
+    let end = network.now + 10 * MILLISECOND;
+    network.run_until(|network| network.now > end);
+    assert!(!network.hosts[0].endpoint.has_waiting());
+}
+
+/// RFC 8899, 4.6.1, and RFC 8200, section 5, for the least that a link of IPv6 takes.
+#[test]
+fn the_network_may_say_that_a_packet_in_flight_was_too_large() {
+    let cases: [(bool, u32, Option<u16>); 7] = [
+        (false, 1472 + 28, None),
+        (false, 1471 + 28, Some(1471)),
+        (false, 600 + 28, Some(600)),
+        (false, 300, Some(548)),
+        (true, 1472 + 48, None),
+        (true, 1471 + 48, Some(1471)),
+        (true, 600, Some(1280 - 48)),
+    ];
+    for (is_v6, mtu, expected) in cases {
+        let mut network = Network::new(62, &Config::default(), Faults::default(), 1 << 20);
+        if is_v6 {
+            for (host, address) in
+                network.hosts.iter_mut().zip(["[fd00::1]:20707", "[fd00::2]:20707"])
+            {
+                host.address = address.parse().expect("an address");
+            }
+        }
+        let keys = network.connected();
+        network.hosts[0].app.transmit_pool = vec![0; 5000];
+        network.hosts[0].endpoint.send(network.now, keys[0], 0, 5000);
+        let sent = packets(&mut network);
+        let large = sent.iter().find(|packet| packet.len() == 1472).expect("a full one");
+        let (now, peer) = (network.now, network.hosts[1].address);
+        let endpoint = &mut network.hosts[0].endpoint;
+        let before = endpoint.counters().dropped_unsolicited;
+        endpoint.handle_packet_too_big(now, peer, &large[..HEADER_LENGTH], mtu);
+        let ignored = endpoint.counters().dropped_unsolicited - before;
+        assert_eq!(ignored, u64::from(expected.is_none()), "{mtu}");
+        assert_eq!(flow(&network).packet_bytes, expected.unwrap_or(1472), "{mtu}");
+        // A second word about it is none: it is not in flight any more.
+        let endpoint = &mut network.hosts[0].endpoint;
+        endpoint.handle_packet_too_big(now, peer, &large[..HEADER_LENGTH], 1400);
+        let is_taken = flow(&network).packet_bytes != expected.unwrap_or(1472);
+        assert_eq!(is_taken, expected.is_none(), "{mtu}");
+    }
+}
+
+/// RFC 9000, 10.2: what is left of a flow that its peer has closed "SHOULD persist for at least
+/// three times the current PTO"; here also for as long as the longest of them.
+#[test]
+fn a_flow_that_was_closed_stays_for_three_probe_timeouts() {
+    for (rtt_ns, stays_ns) in [
+        (1600 * MICROSECOND, 100 * MILLISECOND),
+        (60 * MILLISECOND, 3 * (60 * MILLISECOND + 250 * MICROSECOND)),
+    ] {
+        let mut network = Network::new(63, &Config::default(), Faults::default(), 1 << 20);
+        network.delay_ns = rtt_ns / 2;
+        let keys = network.connected();
+        transfer(&mut network, keys, &[100; 80], 1);
+        let (now, host) = (network.now, &mut network.hosts[1]);
+        host.endpoint.close(now, keys[1], &mut host.app);
+        network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+        assert_eq!(network.hosts[0].app.closed, [Reason::Closed]);
+        let begin = network.now;
+        // The peer, which has forgotten it, would say so.
+        network.faults.loss = 1000;
+        network.link.clear();
+        network.run_until(|network| network.hosts[0].endpoint.flows().count() == 0);
+        let took_ns = network.now.since(begin);
+        assert!((stays_ns..stays_ns + stays_ns / 100 + 20_000).contains(&took_ns), "{took_ns}");
+    }
+}
+
+/// A close of which the peer remembers that it got it: all that was sent before has arrived.
+#[test]
+fn messages_count_as_sent_if_the_peer_says_that_it_has_closed() {
+    let (mut network, keys) = settled(&Config::default());
+    let (now, host) = (network.now, &mut network.hosts[0]);
+    (0..3).for_each(|_| host.endpoint.send(now, keys[0], 0, 10));
+    host.endpoint.close(now, keys[0], &mut host.app);
+    let packets = packets(&mut network);
+    let (source, host) = (network.hosts[0].address, &mut network.hosts[1]);
+    for packet in &packets {
+        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
+        host.endpoint.handle_datagram(now, source, to, packet, by, ecn, &mut host.app);
+    }
+    assert_eq!(host.app.closed, [Reason::Closed]);
+    // Its acknowledgements are lost for as long as it waits.
+    network.faults.loss = 1000;
+    network.run_until(|network| network.hosts[1].endpoint.flows().count() == 0);
+    network.faults.loss = 0;
+    assert_eq!(flow(&network).messages_sent, 0);
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!((network.hosts[0].app.closed[0], network.hosts[0].app.sent), (Reason::Closed, 3));
+    assert_eq!(network.hosts[0].endpoint.counters().flows_reset_by_peer, 0);
+}
+
+#[test]
+fn syns_that_get_no_answer_are_counted_as_retries() {
+    let mut network = Network::new(64, &Config::default(), Faults::default(), 1 << 20);
+    network.faults.loss = 1000;
+    let begin = network.now;
+    network.connect();
+    network.run_until(|network| network.now > begin + 25 * MILLISECOND);
+    // Of 1, 2, 4 and 8 packets, 2, 4 and 8 ms after one another.
+    assert_eq!((flow(&network).setup_packets, flow(&network).setup_retries), (15, 3));
+    assert_eq!(flow(&network).state, "connecting");
+}
+
+/// RFC 9000, 6.1: a version packet answers what may be the begin of a flow, and nothing else.
+#[test]
+fn who_speaks_other_versions_is_told_which_there_are() {
+    let mut network = Network::new(65, &Config::default(), Faults::default(), 1 << 20);
+    network.connect();
+    let [mut syn] = packets(&mut network).try_into().expect("a syn");
+    let (token, flow) = (Packet::new(&syn).expect("a packet").number(), syn[24..32].to_vec());
+    syn[0] = VERSION + 1;
+    let mut other = syn.clone();
+    other[1] = PacketType::Ping as u8;
+    let mut short = syn.clone();
+    short.truncate(HEADER_LENGTH + 7);
+    for (mut packet, answers) in [(syn, 1), (other, 0), (short, 0)] {
+        seal(&mut packet);
+        let (now, source) = (network.now, network.hosts[0].address);
+        let host = &mut network.hosts[1];
+        let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::NotCapable);
+        host.endpoint.handle_datagram(now, source, to, &packet, by, ecn, &mut host.app);
+        network.transmit();
+        assert_eq!(network.link.len(), answers);
+        while let Some(Reverse((.., answer))) = network.link.pop() {
+            let answer = Packet::new(&answer).expect("a packet");
+            let header = Header::parse(&answer).expect("sound");
+            assert_eq!((header.packet_type, header.number), (PacketType::Version, token));
+            assert_eq!(header.flow.to_be_bytes(), flow[..]);
+            let versions = Versions::parse(&answer).expect("sound").versions;
+            assert_eq!(versions, [VERSION]);
+        }
+    }
+    assert_eq!(network.hosts[1].endpoint.counters().dropped_version, 3);
+}
+
+/// What a restored flow asks, and how often: a third of its own silence, not of others'.
+#[test]
+fn a_restored_flow_asks_as_often_as_before() {
+    let (mut network, keys) = settled(&Config::default());
+    network.hosts[0].endpoint.set_silence(network.now, keys[0], 3_000);
+    let saved = network.hosts[0].endpoint.save();
+    let now = network.now;
+    network.hosts[0].endpoint =
+        Endpoint::restore(saved, Config::default(), now).expect("just saved");
+    network.departures = Some(Vec::new());
+    network.run_until(|network| network.now > now + 20 * SECOND);
+    let asked = network.departures.take().expect("recorded").len();
+    assert!((18..=21).contains(&asked), "{asked} times");
+}
+
+/// Where to look for what apps and engines ask of syns and packets that they do not take.
+#[test]
+fn a_syn_names_its_port_and_a_packet_its_engine() {
+    let mut network = Network::new(66, &Config::default(), Faults::default(), 1 << 20);
+    let key = network.connect();
+    let [syn] = packets(&mut network).try_into().expect("a syn");
+    assert_eq!(Endpoint::port_of_syn(&syn), Some((PORT, false)));
+    assert_eq!(Endpoint::engine_of(&syn), None);
+    let [from, to]: [SocketAddr; 2] = [network.hosts[0].address, network.hosts[1].address];
+    network.hosts[0].endpoint.ping(network.now, 1, from, to, 64);
+    let [ping] = packets(&mut network).try_into().expect("a ping");
+    assert_eq!((Endpoint::port_of_syn(&ping), Endpoint::engine_of(&ping)), (None, None));
+    let mut pong = ping.clone();
+    pong[1] = PacketType::Pong as u8;
+    assert_eq!(Endpoint::engine_of(&pong), Some(0), "that of its token");
+    let mut data = vec![0; 32];
+    Header::data(key.id() | 5 << 18, 0, false).emit(&mut data);
+    assert_eq!(Endpoint::engine_of(&data), Some(5));
+}
