@@ -139,6 +139,10 @@ fn what_has_failed_once() {
              for it",
         ),
         (2_026_114_443, "a syn-ack told a limit that the client, connected, did not read"),
+        (
+            2_026_141_184,
+            "keep-alive put off all probes, so that a path that had become narrow was never found              out",
+        ),
     ];
     for (seed, what) in seeds {
         let result = run(&Options::new(seed), &mut |_| {});

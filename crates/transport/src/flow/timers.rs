@@ -58,7 +58,7 @@ impl Flow {
         }
         if self.keep_alive_at <= now {
             self.keep_alive_at = now + self.keep_alive_ns;
-            self.probe_due = true;
+            self.probe_due |= self.is_idle();
         }
         if self.recovery.is_loss_due(now) {
             self.detect_losses(now, config);
@@ -92,7 +92,14 @@ impl Flow {
     /// Gives the peer the time of some probes to be heard.
     fn ask_once_more(&mut self, now: Time, config: &Config) {
         self.asked = now - self.silence_ns + 8 * config.probe_timeout_max_ns;
-        self.probe_due = true;
+        self.probe_due |= self.is_idle();
+    }
+
+    /// RFC 9293, 3.8.4: "Keep-alive packets MUST only be sent when no sent data is outstanding".
+    /// Those under way have probes of their own, which each packet that is sent puts off: if they
+    /// take longer than the keep-alive, none would ever come.
+    fn is_idle(&self) -> bool {
+        self.recovery.in_flight_bytes() == 0
     }
 
     /// Without keep-alive, silence on a flow with nothing in flight is no sign of a dead peer.

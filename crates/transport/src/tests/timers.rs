@@ -140,3 +140,18 @@ fn a_peer_that_does_not_answer_is_given_up_thirty_seconds_after_it_was_asked() {
     assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
     assert_in_time(&network, asked + 30 * SECOND);
 }
+
+/// The keep-alive puts off no probe, without which nobody is given up and no path found too narrow.
+#[test]
+fn a_far_peer_that_may_be_silent_for_a_second_only_is_given_up() {
+    let (mut network, keys) = acquainted();
+    network.delay_ns = 200 * MILLISECOND;
+    transfer(&mut network, keys, &[100; 60], 1);
+    network.hosts[0].endpoint.set_silence(network.now, keys[0], 1_000);
+    settle(&mut network);
+    network.faults = BLACKOUT;
+    let asked = send(&mut network, keys[0]);
+    network.run_until(|network| !network.hosts[0].app.closed.is_empty());
+    assert_eq!(network.hosts[0].app.closed, [Reason::TimedOut]);
+    assert!(network.now.since(asked) < 5 * SECOND, "{:?}", network.now.since(asked));
+}
