@@ -213,10 +213,12 @@ fn an_app_that_rewrites_its_frames_meanwhile_gets_nothing_spoofed_out() {
     // source port, as fast as it can: as a hostile app would, by plain writes to shared memory.
     let mut hostile = a.end.into_buffer(extent);
     let mut sent = 0;
+    let has_begun = std::sync::Barrier::new(2);
     std::thread::scope(|scope| {
-        let stop = &stop;
+        let (stop, has_begun) = (&stop, &has_begun);
         scope.spawn(move || {
             let mut value = 0_u8;
+            has_begun.wait();
             while !stop.load(Ordering::Relaxed) {
                 value = value.wrapping_add(1);
                 let bytes: &mut [u8] = &mut hostile;
@@ -227,6 +229,7 @@ fn an_app_that_rewrites_its_frames_meanwhile_gets_nothing_spoofed_out() {
                 std::hint::black_box(frame);
             }
         });
+        has_begun.wait();
         while sent < FRAMES {
             if a.end.has_room() {
                 a.submit(&Command::SendFrames { vif: 1, offset, length, count: 1 });
