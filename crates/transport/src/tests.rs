@@ -145,6 +145,7 @@ impl App for TestApp {
     }
 
     fn sent(&mut self, _: Owner, messages: u32) {
+        assert!(messages > 0, "that is no news");
         self.sent += messages;
     }
 

@@ -158,6 +158,9 @@ fn an_id_names_slot_and_engine() {
         secrets.insert(key.id() >> 24);
     }
     assert!(secrets.len() == 100 && !secrets.contains(&0));
+    // Forty bits, of which each is drawn.
+    let (any, all) = secrets.iter().fold((0, !0), |(any, all), id| (any | id, all & id));
+    assert_eq!((any, all), ((1 << 40) - 1, 0));
 }
 
 /// Restored, an endpoint goes on with its secrets: none comes a second time, and cookies that it
@@ -175,4 +178,23 @@ fn secrets_go_on_after_a_restore() {
     for _ in 0..10 {
         assert_eq!(restored.secrets.next(), original.secrets.next());
     }
+}
+
+/// A peer that knows nothing of a flow has nothing to be told.
+#[test]
+fn an_attempt_to_connect_ends_without_a_word() {
+    let (mut endpoint, key) = with_a_flow();
+    endpoint.abort(key, Reason::Reset, &mut TestApp::new(0));
+    assert!(!endpoint.has_replies());
+}
+
+/// What cannot leave now is lost, and its flow knows that it has sent it.
+#[test]
+fn a_packet_that_is_skipped_is_sent_again_in_its_time() {
+    let (mut endpoint, _) = with_a_flow();
+    let app = TestApp::new(0);
+    let destination = endpoint.next_transmit(NOW).expect("a syn");
+    endpoint.skip_transmit(NOW, destination, &mut [0; 1472], &app);
+    assert_eq!(endpoint.next_transmit(NOW), None);
+    assert!(endpoint.next_timeout().is_some_and(|due| due > NOW));
 }

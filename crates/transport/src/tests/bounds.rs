@@ -91,6 +91,7 @@ fn messages_on_their_way_in() {
             |s| s.received -= 1,
             |s| s.partial[0].sequence = 4,
             |s| s.partial[1].sequence = 5,
+            |s| (s.partial[1].sequence, s.partial[1].buffer.length) = (5, 6),
             |s| s.partial[1].sequence = 8,
             |s| s.partial.reverse(),
             |s| s.partial[1].buffer.offset = u32::MAX - 4,

@@ -126,6 +126,20 @@ fn each_packet_that_is_dropped_is_counted_once_and_by_its_reason() {
     assert_eq!(since(&network, 1, &before), expected);
 }
 
+#[test]
+fn what_another_engine_has_passed_on_is_counted() {
+    let mut network = network();
+    let keys = network.connected();
+    let (now, source) = (network.now, network.hosts[0].address);
+    let host = &mut network.hosts[1];
+    for nth in 1..3 {
+        let (packet, by) = (data(keys[1].id(), 100 + nth), Arrival::Lane);
+        let (to, app) = (host.address, &mut host.app);
+        host.endpoint.handle_datagram(now, source, to, &packet, by, Ecn::NotCapable, app);
+        assert_eq!(host.endpoint.counters().received_by_lane, nth);
+    }
+}
+
 fn syn_ack(flow: u64, token: u64) -> Vec<u8> {
     let syn_ack = SynAck {
         source_flow: 1 << 30,

@@ -340,6 +340,23 @@ fn a_stream_that_there_is_not_ends_the_flow() {
     scene.assert_ended();
 }
 
+/// Its app has closed and wants no more; what the peer sent is acknowledged all the same.
+#[test]
+fn nothing_is_taken_for_an_app_that_has_closed() {
+    let mut scene = Scene::new(1 << 20);
+    let key = FlowKey::of_id(scene.hostile.flow);
+    let server = &mut scene.server;
+    server.endpoint.close(scene.now, key, &mut server.app);
+    let part = scene.hostile.fragment(1, 1000, 0, &[1; 10]);
+    scene.attack(&part);
+    let whole = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0, 0));
+    scene.attack(&whole);
+    let app = &scene.server.app;
+    assert!(app.buffers.is_empty() && app.delivered.is_empty() && app.closed.is_empty());
+    assert_eq!(scene.server.endpoint.counters().dropped_violation, 0);
+    scene.assert_good_goes_on(100, MILLISECOND);
+}
+
 /// The bytes that came first are those that count.
 #[test]
 fn a_part_that_comes_again_with_other_bytes_changes_nothing() {
