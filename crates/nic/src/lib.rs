@@ -18,6 +18,7 @@ pub mod memif;
 mod open_interface;
 mod queue;
 pub mod seccomp;
+pub mod segments;
 pub mod strangers;
 #[cfg(test)]
 mod test_frames;

@@ -1,0 +1,28 @@
+//! Super-frames: several packets of one flow in one frame, as kernels hand them to each other
+//! (GSO, GRO) and leave it to the last of them to part them and to fill in checksums.
+//!
+//! ```text
+//!  frames:       ┌ headers ┬ 1448 ┐ ┌ headers ┬ 1448 ┐ ┌ headers ┬ 300 ┐
+//!  super-frame:  ┌ headers ┬ 1448 ┬ 1448 ┬ 300 ┐   and, beside it, an Offload: UDP, 1448
+//! ```
+//!
+//! [`Merge`] makes one of frames of UDP, [`Cut`] makes frames of one of UDP or TCP, and
+//! [`complete`] fills in the checksum of a frame that is one packet. None of them does any I/O, and
+//! none trusts what it reads: neither bytes of frames nor what an [`Offload`] says of them.
+//!
+//! Whoever cuts knows that the packets have not been on a wire, or that somebody has verified them
+//! all. So UDP over IPv4 comes out without a checksum (RFC 768: "An all zero transmitted checksum
+//! value means that the transmitter generated no checksum"), which costs nothing and is right for
+//! whoever reads it. UDP over IPv6 and TCP have to have one.
+
+mod cut;
+mod layout;
+mod merge;
+mod offload;
+#[cfg(test)]
+mod tests;
+
+pub use cut::{Cut, complete};
+pub use layout::HEADERS_MAX;
+pub use merge::Merge;
+pub use offload::Offload;

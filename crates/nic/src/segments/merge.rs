@@ -1,0 +1,141 @@
+//! Frames to super-frames.
+
+use clearway_wire::{ipv4, ipv6, udp};
+
+use super::layout::{HEADERS_MAX, Layout, put, u16_at};
+use super::offload::Offload;
+
+/// More than any packet has, its headers included.
+const PACKET_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Frames of UDP in a row that can be one super-frame: their headers say the same, and all have the
+/// same length, but for the last, which may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merge {
+    layout: Layout,
+    segment_bytes: usize,
+    payload_bytes: usize,
+    frames: usize,
+    is_full: bool,
+}
+
+impl Merge {
+    /// Begins with a frame; `None` if no other can be merged with it.
+    #[must_use]
+    pub fn new(frame: &[u8]) -> Option<Merge> {
+        let layout = Layout::of(frame)?;
+        let payload_bytes = frame.len() - layout.payload_at;
+        let ip_bytes = layout.transport_at - layout.ip_at;
+        let is_plain =
+            ip_bytes == if layout.is_v4 { ipv4::HEADER_LENGTH } else { ipv6::HEADER_LENGTH };
+        if layout.is_tcp || !is_plain || payload_bytes == 0 || !says_lengths(&layout, frame) {
+            return None;
+        }
+        // A packet that may be fragmented has a number of its own (RFC 6864, section 4.1).
+        let may_be_fragmented = layout.is_v4 && frame[layout.ip_at + 6] & 0x40 == 0;
+        (!may_be_fragmented).then_some(Merge {
+            layout,
+            segment_bytes: payload_bytes,
+            payload_bytes,
+            frames: 1,
+            is_full: false,
+        })
+    }
+
+    /// Adds `next` if it goes with `first`, with which this began. A super-frame has at most
+    /// `frame_bytes_max` bytes and `frames_max` frames.
+    pub fn add(
+        &mut self,
+        first: &[u8],
+        next: &[u8],
+        frame_bytes_max: usize,
+        frames_max: usize,
+    ) -> bool {
+        let header_bytes = self.layout.payload_at;
+        let Some(more) = next.len().checked_sub(header_bytes).filter(|more| *more > 0) else {
+            return false;
+        };
+        let payload_bytes = self.payload_bytes + more;
+        let fits = header_bytes + payload_bytes <= frame_bytes_max
+            && self.layout.packet_bytes(payload_bytes) <= PACKET_BYTES_MAX
+            && self.frames < frames_max;
+        let goes_on = !self.is_full && more <= self.segment_bytes && fits;
+        if !goes_on || !self.is_alike(first, next) || !says_lengths(&self.layout, next) {
+            return false;
+        }
+        self.payload_bytes = payload_bytes;
+        self.frames += 1;
+        self.is_full = more < self.segment_bytes;
+        true
+    }
+
+    /// How many frames it has.
+    #[must_use]
+    pub const fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// The headers of each frame, and of the super-frame.
+    #[must_use]
+    pub const fn header_bytes(&self) -> usize {
+        self.layout.payload_at
+    }
+
+    /// Writes the headers of the super-frame, of which those of its first frame are `first`, and
+    /// what is to be said of it.
+    ///
+    /// # Panics
+    /// If there is no room for them in `headers`.
+    pub fn put_headers(&self, first: &[u8], headers: &mut [u8]) -> Offload {
+        let layout = self.layout;
+        let headers = &mut headers[..layout.payload_at];
+        headers.copy_from_slice(&first[..layout.payload_at]);
+        layout.put_lengths(headers, self.payload_bytes);
+        layout.put_ip_checksum(headers);
+        let pseudo = layout.pseudo_header(headers, self.payload_bytes);
+        put(headers, layout.checksum_at(), !pseudo.checksum());
+        Offload {
+            flags: Offload::NEEDS_CHECKSUM,
+            kind: Offload::UDP,
+            header_bytes: layout.payload_at as u16,
+            segment_bytes: self.segment_bytes as u16,
+            checksum_start: layout.transport_at as u16,
+            checksum_offset: layout.checksum_offset() as u16,
+        }
+    }
+
+    /// The headers of both say the same, but for lengths and checksums. A frame without a checksum
+    /// goes with others without one.
+    fn is_alike(&self, first: &[u8], next: &[u8]) -> bool {
+        let Layout { is_v4, ip_at, transport_at, payload_at, .. } = self.layout;
+        let same = |from: usize, to: usize| first[from..to] == next[from..to];
+        let ip_is_alike = if is_v4 {
+            same(0, ip_at + ipv4::TOTAL_LENGTH_AT)
+                && same(ip_at + ipv4::TOTAL_LENGTH_AT + 2, ip_at + ipv4::CHECKSUM_AT)
+                && same(ip_at + ipv4::CHECKSUM_AT + 2, transport_at + udp::LENGTH_AT)
+        } else {
+            same(0, ip_at + ipv6::PAYLOAD_LENGTH_AT)
+                && same(ip_at + ipv6::PAYLOAD_LENGTH_AT + 2, transport_at + udp::LENGTH_AT)
+        };
+        let has_checksum =
+            |frame: &[u8]| frame[transport_at + udp::CHECKSUM_AT..payload_at] != [0, 0];
+        ip_is_alike && has_checksum(first) == has_checksum(next)
+    }
+}
+
+/// The packet ends where the frame does, by all that its headers say.
+fn says_lengths(layout: &Layout, frame: &[u8]) -> bool {
+    let payload_bytes = frame.len() - layout.payload_at;
+    let packet_bytes = layout.packet_bytes(payload_bytes);
+    let ip_bytes = if layout.is_v4 {
+        u16_at(frame, layout.ip_at + ipv4::TOTAL_LENGTH_AT).map(usize::from)
+    } else {
+        u16_at(frame, layout.ip_at + ipv6::PAYLOAD_LENGTH_AT)
+            .map(|bytes| usize::from(bytes) + ipv6::HEADER_LENGTH)
+    };
+    let udp_bytes = u16_at(frame, layout.transport_at + udp::LENGTH_AT).map(usize::from);
+    ip_bytes == Some(packet_bytes) && udp_bytes == Some(udp::HEADER_LENGTH + payload_bytes)
+}
+
+/// What [`Merge::put_headers`] writes fits.
+const _: () = assert!(HEADERS_MAX >= 14 + 2 * 4 + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH);
