@@ -10,6 +10,12 @@
 //!   word, unless this host forwards packets (`net.ipv4.ip_forward`): then own addresses should
 //!   not be used with this driver.
 //!
+//! Packets of one flow come and go together, up to 64 KB of them in one frame (PACKET_VNET_HDR): what
+//! a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was put
+//! together on the way (GRO), is cut where it is received, and consecutive packets of one flow of
+//! UDP leave as one, which the kernel, the NIC or the receiver cuts. Linux takes and gives UDP so
+//! since 6.2; before, it drops what it would have to give.
+//!
 //! One queue. Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
 //! transport's business, and a NIC whose ring is full is better told at once.
 
@@ -17,6 +23,7 @@ mod filter;
 mod queue;
 mod ring;
 mod sender;
+mod stage;
 mod steering;
 
 use std::os::fd::OwnedFd;
@@ -27,14 +34,18 @@ use clearway_wire::{ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::interface::{Device, KernelSteering, attach_filter, last_errno, set_option};
+use crate::interface::{Device, KernelSteering, attach_filter, gso_limits, last_errno, set_option};
 use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue};
 use queue::PacketQueue;
 use ring::Ring;
+use sender::{Limits, Sender};
 use steering::PacketPatterns;
 
 /// The most descriptors.
 const DESCRIPTORS_MAX: usize = 4096;
+
+/// Room for super-frames, which the kernel doubles for its own overhead.
+const ROOM_BYTES: i32 = 4 << 20;
 
 /// What to open.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +109,10 @@ fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error
     let info = Info { driver: "af_packet", mode, mac };
     let is_open = Arc::new(AtomicBool::new(false));
     let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
-    let queue =
-        PacketQueue::new(socket, ring, device, info, is_open, config.descriptors, frame_bytes);
+    let (gso_bytes_max, gso_segments_max) = gso_limits(&device)?;
+    let limits = Limits::new(gso_bytes_max, gso_segments_max);
+    let sender = Sender::new(config.descriptors, frame_bytes, limits);
+    let queue = PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes);
     Ok((Box::new(queue), table))
 }
 
@@ -109,14 +122,31 @@ fn prepare(slots: usize, frame_bytes: usize) -> Result<(OwnedFd, Ring), Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None)?;
     attach_filter(&socket, &filter::nothing())?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_VNET_HDR, &1_i32)?;
+    set_option(&socket, libc::SOL_PACKET, PACKET_COPY_THRESH, &1_i32)?;
+    want_room(&socket);
     let ring = Ring::new(&socket, slots, frame_bytes)?;
     set_option(&socket, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1_i32)?;
     set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, &1_i32)?;
     Ok((socket, ring))
 }
 
-/// Not in the libc crate (linux/if_packet.h); since Linux 4.20.
+// Not in the libc crate (linux/if_packet.h).
+const PACKET_COPY_THRESH: i32 = 7;
+const PACKET_VNET_HDR: i32 = 15;
+/// Since Linux 4.20.
 const PACKET_IGNORE_OUTGOING: i32 = 23;
+
+/// Room for super-frames that wait for us, and for those that a NIC has yet to send. Without
+/// CAP_NET_ADMIN there is what all sockets may have (net.core.rmem_max and wmem_max).
+fn want_room(socket: &OwnedFd) {
+    for (forced, asked) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        let _ = set_option(socket, libc::SOL_SOCKET, forced, &ROOM_BYTES)
+            .or_else(|_| set_option(socket, libc::SOL_SOCKET, asked, &ROOM_BYTES));
+    }
+}
 
 fn bind(socket: &OwnedFd, interface_index: u32) -> Result<(), Errno> {
     use std::os::fd::AsRawFd;

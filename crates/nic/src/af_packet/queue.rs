@@ -9,6 +9,7 @@ use rustix::net::sockopt;
 
 use super::ring::Ring;
 use super::sender::Sender;
+use super::stage::Stage;
 use crate::burst::Burst;
 use crate::interface::{Device, Link};
 use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
@@ -16,6 +17,8 @@ use crate::{BURST_FRAMES, Capabilities, Counters, Info, Queue, Transmit};
 /// A packet socket as a queue.
 pub(super) struct PacketQueue {
     ring: Ring,
+    /// The super-frame that came last. What is in the ring came later.
+    stage: Stage,
     sender: Sender,
     socket: Arc<OwnedFd>,
     link: Link,
@@ -35,12 +38,13 @@ impl PacketQueue {
         device: Device,
         info: Info,
         is_open: Arc<AtomicBool>,
-        descriptors: usize,
+        sender: Sender,
         frame_bytes_max: usize,
     ) -> PacketQueue {
         PacketQueue {
             ring,
-            sender: Sender::new(descriptors, frame_bytes_max),
+            stage: Stage::new(frame_bytes_max),
+            sender,
             socket,
             link: Link::new(device),
             info,
@@ -67,15 +71,36 @@ impl PacketQueue {
         }
     }
 
-    /// Takes frames out of the ring until a burst is full, shows them, and gives their slots back.
+    /// Shows some of the frames that came first.
     fn show_burst(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        let shown = if self.stage.has_waiting() {
+            let (shown, bytes) = self.stage.show(budget, sink);
+            self.counters.rx_bytes += bytes as u64;
+            shown
+        } else {
+            self.show_ring(budget, sink)
+        };
+        self.counters.rx_frames += shown as u64;
+        shown
+    }
+
+    /// Takes frames out of the ring until a burst is full or a super-frame came, shows them, and
+    /// gives their slots back.
+    fn show_ring(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         let counters = &mut self.counters;
-        let shown = self.ring.take(|waiting| {
+        let (stage, socket) = (&mut self.stage, &self.socket);
+        self.ring.take(|waiting| {
             let mut burst = Burst::new();
             while burst.len() < budget.min(BURST_FRAMES)
-                && let Some(frame) = waiting.next()
+                && !stage.has_waiting()
+                && let Some(slot) = waiting.next()
             {
-                match frame {
+                // What is too long for a slot, and no super-frame, is too long for anybody.
+                if !slot.offload.is_one() || slot.is_copied {
+                    counters.rx_frames_dropped += u64::from(!stage.fill(&slot, socket));
+                    continue;
+                }
+                match slot.into_frame() {
                     Some(frame) => {
                         counters.rx_bytes += frame.len() as u64;
                         burst.push(frame);
@@ -84,9 +109,7 @@ impl PacketQueue {
                 }
             }
             burst.show(sink)
-        });
-        self.counters.rx_frames += shown as u64;
-        shown
+        })
     }
 
     /// Adds what the kernel dropped since it was last asked.
@@ -122,6 +145,7 @@ impl Queue for PacketQueue {
 
     fn info(&self) -> Info {
         let mut info = self.info.clone();
+        info.mode += &self.sender.mode();
         if self.is_open.load(Ordering::Relaxed) {
             info.mode += "; all frames come up to the engine, because a socket's filter has no \
                           room for so many patterns";
@@ -136,7 +160,7 @@ impl Queue for PacketQueue {
     fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
         self.link.turn();
         let mut shown = 0;
-        while shown < budget && self.ring.is_ready() {
+        while shown < budget && (self.stage.has_waiting() || self.ring.is_ready()) {
             shown += self.show_burst(budget - shown, sink);
         }
         shown
@@ -172,7 +196,7 @@ impl Queue for PacketQueue {
             self.forget_socket_error();
         }
         self.flush();
-        !self.ring.is_ready()
+        !self.stage.has_waiting() && !self.ring.is_ready()
     }
 
     /// The socket is readable as long as frames wait; there is nothing to consume.

@@ -2,8 +2,12 @@
 //! turn and that we hand back.
 //!
 //! ```text
-//! slot: tpacket2_hdr { status, length, captured, mac, ... } | padding | frame at `mac`
+//! slot: tpacket2_hdr { status, length, captured, mac, ... } | padding | Offload | frame at `mac`
 //! ```
+//!
+//! A slot holds the longest frame that a wire may carry. Of what is longer, super-frames, it holds
+//! the beginning, and the whole waits at the socket (PACKET_COPY_THRESH), from where it goes, with
+//! one copy, where it is wanted.
 //!
 //! Not TPACKET_V3: its slots are blocks that are closed by a timer, which a lone frame would have
 //! to wait for.
@@ -17,8 +21,9 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::interface::set_option;
+use crate::segments::{Offload, complete};
 
-/// What the kernel puts before a frame: its header, a socket address, alignment.
+/// What the kernel puts before a frame: its header, a socket address, alignment, an `Offload`.
 const SLOT_HEADER_BYTES: usize = 128;
 
 /// The smallest block: a multiple of every page size in use.
@@ -128,32 +133,38 @@ pub(super) struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// The next frame, or `Some(None)` for one that was too long for its slot or is no frame.
-    pub(super) fn next(&mut self) -> Option<Option<&'a [u8]>> {
+    /// The next slot with a frame.
+    pub(super) fn next(&mut self) -> Option<Slot<'a>> {
         if self.taken == self.ring.slots || !self.ring.is_filled(self.next) {
             return None;
         }
-        let frame = self.frame();
+        let slot = self.slot();
         self.next = (self.next + 1) % self.ring.slots;
         self.taken += 1;
-        Some(frame)
+        Some(slot)
     }
 
-    /// The frame in slot `next`, with the VLAN tag in its place that the kernel took off.
-    fn frame(&self) -> Option<&'a [u8]> {
+    /// What is in slot `next`, with the VLAN tag in its place that the kernel took off.
+    fn slot(&self) -> Slot<'a> {
         let slot = self.ring.slot_start(self.next);
         // SAFETY: the slot is ours until `Ring::take` ends, starts with this header and is aligned
         // for it.
         let header = unsafe { slot.cast::<SlotHeader>().read() };
-        let (mut offset, mut length) = (usize::from(header.mac), header.captured as usize);
-        assert!(offset + length <= self.ring.slot_bytes, "the kernel wrote past its slot");
-        if header.captured < header.length || length < VLAN_OFFSET {
-            return None;
-        }
-        if header.status & libc::TP_STATUS_VLAN_VALID != 0 {
-            offset -= vlan::TAG_LENGTH;
-            length += vlan::TAG_LENGTH;
-            assert!(offset >= size_of::<SlotHeader>(), "the kernel leaves room before a frame");
+        let (mut offset, mut captured) = (usize::from(header.mac), header.captured as usize);
+        let is_copied = header.status & libc::TP_STATUS_COPY != 0;
+        assert!(offset + captured <= self.ring.slot_bytes, "the kernel wrote past its slot");
+        assert!(
+            offset >= size_of::<SlotHeader>() + vlan::TAG_LENGTH.max(Offload::BYTES),
+            "the kernel leaves room before a frame"
+        );
+        // SAFETY: inside the slot, and of bytes without alignment.
+        let offload =
+            unsafe { slot.add(offset - Offload::BYTES).cast::<[u8; Offload::BYTES]>().read() };
+        let mut tag_bytes = 0;
+        if header.status & libc::TP_STATUS_VLAN_VALID != 0 && captured >= VLAN_OFFSET {
+            tag_bytes = vlan::TAG_LENGTH;
+            offset -= tag_bytes;
+            captured += tag_bytes;
             let [type_high, type_low] = header.vlan_type.to_be_bytes();
             let [control_high, control_low] = header.vlan_control.to_be_bytes();
             let tag = [type_high, type_low, control_high, control_low];
@@ -165,9 +176,40 @@ impl<'a> Waiting<'a> {
                 tag.as_ptr().copy_to_nonoverlapping(start.add(VLAN_OFFSET), vlan::TAG_LENGTH);
             }
         }
-        // SAFETY: inside the slot, which nobody writes any more before `Ring::take` ends, which
-        // outlives 'a.
-        Some(unsafe { std::slice::from_raw_parts(slot.add(offset).as_ptr(), length) })
+        // SAFETY: inside the slot, which nobody else touches before `Ring::take` ends, which
+        // outlives 'a, and of which there is no other reference: the next call is about the next.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(slot.add(offset).as_ptr(), captured) };
+        Slot {
+            offload: Offload::from_bytes(offload),
+            bytes,
+            frame_bytes: header.length as usize + tag_bytes,
+            tag_bytes,
+            is_copied,
+        }
+    }
+}
+
+/// A frame that came.
+#[derive(Debug)]
+pub(super) struct Slot<'a> {
+    /// What the kernel says of it.
+    pub(super) offload: Offload,
+    /// What of it is here, a VLAN tag included.
+    pub(super) bytes: &'a mut [u8],
+    /// All of it.
+    pub(super) frame_bytes: usize,
+    /// How much of `bytes` is the tag that the kernel took off. `offload` does not count it.
+    pub(super) tag_bytes: usize,
+    /// All of it, without that tag, is the next that can be read from the socket.
+    pub(super) is_copied: bool,
+}
+
+impl<'a> Slot<'a> {
+    /// The frame, if it is one packet, and all of it is here.
+    pub(super) fn into_frame(self) -> Option<&'a [u8]> {
+        let is_whole = self.bytes.len() == self.frame_bytes && self.frame_bytes >= VLAN_OFFSET;
+        let is_right = is_whole && complete(&self.offload, self.bytes, self.tag_bytes);
+        is_right.then_some(&*self.bytes)
     }
 }
 

@@ -1,15 +1,59 @@
-//! Sending: frames collect in buffers of our own and leave together.
+//! Sending: frames collect in buffers of our own and leave together, as few as can be.
 //!
-//! Not PACKET_TX_RING: the kernel copies or pins ring slots just the same, and frees them when it
-//! likes. After `sendmmsg` has returned, the buffers are ours again.
+//! ```text
+//!  frames, in order:  a a a a' b c c c      a: one flow of UDP, one size; a' shorter
+//!  messages:         [a a a a'][b][c c c]   a super-frame each, or a frame; one system call
+//! ```
+//!
+//! The payloads of a super-frame stay in their frames' buffers, and the kernel gathers them.
+//!
+//! Not PACKET_TX_RING: the kernel copies or pins ring slots just the same, frees them when it
+//! likes, and a super-frame would have to be put together in one slot first. After `sendmmsg` has
+//! returned, the buffers are ours again.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr;
 
 use rustix::io::Errno;
 
-/// Frames per system call.
-const BATCH: usize = 64;
+use crate::interface::last_errno;
+use crate::segments::{HEADERS_MAX, Merge, Offload};
+
+/// Messages per system call.
+const MESSAGES: usize = 64;
+/// Frames of a super-frame: `UDP_MAX_SEGMENTS` of linux/udp.h, as long as it has been there.
+const SEGMENTS_MAX: usize = 64;
+/// Room before a frame for its `Offload`, so that the frame begins well aligned.
+const HEADROOM: usize = 16;
+const _: () = assert!(HEADROOM >= Offload::BYTES);
+/// Buffers begin cache lines.
+const LINE_BYTES: usize = 64;
+/// An `Offload` and headers.
+const HEAD_BYTES: usize = Offload::BYTES + HEADERS_MAX;
+/// After a super-frame was refused, so many frames go alone before the next one is tried: it may
+/// have been for the moment, and a veth takes them again when its peer's XDP program is gone. Each
+/// further refusal doubles that.
+const ALONE: usize = 256;
+const ALONE_MAX: usize = 1 << 16;
+
+/// The super-frames that an interface takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// Bytes of each, the Ethernet header included.
+    pub(super) frame_bytes: usize,
+    /// Packets in each.
+    pub(super) segments: usize,
+}
+
+impl Limits {
+    /// What is as the interface says it is, and what sockets take of it.
+    pub(super) fn new(gso_bytes_max: u32, gso_segments_max: u32) -> Limits {
+        Limits {
+            // The kernel's check is "less than".
+            frame_bytes: (gso_bytes_max as usize).saturating_sub(1),
+            segments: (gso_segments_max as usize).clamp(1, SEGMENTS_MAX),
+        }
+    }
+}
 
 /// What became of the frames that were queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,39 +64,80 @@ pub(super) struct Sent {
 }
 
 /// The frames that wait for the next flush, in order.
-#[derive(Debug)]
 pub(super) struct Sender {
     buffers: Vec<u8>,
-    buffer_bytes: usize,
+    /// From one buffer to the next.
+    stride: usize,
+    frame_bytes_max: usize,
+    descriptors: usize,
     lengths: Vec<usize>,
     /// How many of them have left already.
     gone: usize,
+    limits: Limits,
+    refusals: Refusals,
+    heads: Vec<[u8; HEAD_BYTES]>,
+    pieces: Vec<libc::iovec>,
+}
+
+// SAFETY: the pointers in `pieces` are made and used within one call of `send_batch`.
+unsafe impl Send for Sender {}
+
+/// A message of the batch that is being put together.
+#[derive(Clone, Copy, Default)]
+struct Planned {
+    frames: usize,
+    pieces: usize,
 }
 
 impl Sender {
-    pub(super) fn new(descriptors: usize, buffer_bytes: usize) -> Sender {
+    pub(super) fn new(descriptors: usize, frame_bytes_max: usize, limits: Limits) -> Sender {
+        let stride = (HEADROOM + frame_bytes_max).next_multiple_of(LINE_BYTES);
         Sender {
-            buffers: vec![0; descriptors * buffer_bytes],
-            buffer_bytes,
+            buffers: vec![0; descriptors * stride],
+            stride,
+            frame_bytes_max,
+            descriptors,
             lengths: Vec::with_capacity(descriptors),
             gone: 0,
+            limits,
+            refusals: Refusals::default(),
+            heads: vec![[0; HEAD_BYTES]; MESSAGES],
+            pieces: Vec::with_capacity(descriptors + MESSAGES),
         }
     }
 
     /// The next free buffer; `None` if all are in use.
+    #[inline]
     pub(super) fn free_buffer(&mut self) -> Option<&mut [u8]> {
-        let start = self.lengths.len() * self.buffer_bytes;
-        self.buffers.get_mut(start..start + self.buffer_bytes)
+        let index = self.lengths.len();
+        let start = index * self.stride + HEADROOM;
+        (index < self.descriptors).then(|| &mut self.buffers[start..start + self.frame_bytes_max])
     }
 
     /// Queues `length` bytes of the buffer that was last free.
+    #[inline]
     pub(super) fn push(&mut self, length: usize) {
-        assert!(length <= self.buffer_bytes, "a frame is longer than its buffer");
+        assert!(length <= self.frame_bytes_max, "a frame is longer than its buffer");
         self.lengths.push(length);
     }
 
+    #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.lengths.is_empty()
+    }
+
+    /// How frames leave, to be added to a sentence.
+    pub(super) fn mode(&self) -> String {
+        match (self.refusals.last, self.limits.segments) {
+            (_, 1) => "; packets leave one by one (gso_max_segs 1)".to_owned(),
+            (None, segments) => format!(
+                "; up to {segments} packets of a flow leave and come as one (PACKET_VNET_HDR)"
+            ),
+            (Some(errno), _) => format!(
+                "; packets leave one by one, because the way out cannot part UDP (`ethtool -k`, \
+                 tx-udp-segmentation: {errno})"
+            ),
+        }
     }
 
     /// Hands the queued frames to the kernel. What it has no room for now stays queued.
@@ -67,8 +152,9 @@ impl Sender {
                     self.gone += count;
                 }
                 // The socket's send buffer is full of frames that a NIC has yet to send.
-                Err(Errno::AGAIN) => return sent,
-                Err(Errno::INTR) => {}
+                Err((Errno::AGAIN, _)) => return sent,
+                Err((Errno::INTR, _)) => {}
+                Err((errno, frames)) if frames > 1 => self.refusals.add(errno),
                 // The first one cannot be sent: its NIC is full or down, or it is oversize.
                 Err(_) => {
                     sent.dropped += 1;
@@ -81,31 +167,127 @@ impl Sender {
         sent
     }
 
-    fn send_batch(&mut self, socket: &OwnedFd) -> Result<usize, Errno> {
-        // SAFETY: all-zero iovec and mmsghdr are valid: no bytes, no address, no control data.
-        let mut pieces: [libc::iovec; BATCH] = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; BATCH] = unsafe { std::mem::zeroed() };
-        let count = BATCH.min(self.lengths.len() - self.gone);
-        for index in 0..count {
-            let start = (self.gone + index) * self.buffer_bytes;
-            pieces[index] = libc::iovec {
-                iov_base: ptr::from_mut(&mut self.buffers[start]).cast(),
-                iov_len: self.lengths[self.gone + index],
-            };
-            messages[index].msg_hdr.msg_iov = &raw mut pieces[index];
-            messages[index].msg_hdr.msg_iovlen = 1;
+    /// Sends the next frames. Returns how many left; or why the first message did not, and how
+    /// many frames it had.
+    fn send_batch(&mut self, socket: &OwnedFd) -> Result<usize, (Errno, usize)> {
+        let mut planned = [Planned::default(); MESSAGES];
+        let (mut count, mut next) = (0, self.gone);
+        self.pieces.clear();
+        while count < MESSAGES && next < self.lengths.len() {
+            planned[count] = self.plan(count, next);
+            next += planned[count].frames;
+            count += 1;
         }
-        // SAFETY: the first `count` messages point to pieces, and these to buffers, that live
-        // until the call returns; the kernel only reads them.
+        // SAFETY: all-zero is valid: no bytes, no address, no control data.
+        let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
+        let mut pieces = self.pieces.as_mut_slice();
+        for (message, planned) in messages.iter_mut().zip(&planned[..count]) {
+            let (own, others) = pieces.split_at_mut(planned.pieces);
+            pieces = others;
+            message.msg_hdr.msg_iov = own.as_mut_ptr();
+            message.msg_hdr.msg_iovlen = own.len() as _;
+        }
+        // SAFETY: the first `count` messages point to pieces, and these to buffers and heads, that
+        // live until the call returns; the kernel only reads them.
         let outcome = unsafe {
             libc::sendmmsg(
                 socket.as_raw_fd(),
                 messages.as_mut_ptr(),
                 count as u32,
-                libc::MSG_DONTWAIT,
+                libc::MSG_DONTWAIT as _,
             )
         };
-        usize::try_from(outcome).map_err(|_| crate::interface::last_errno())
+        let sent = usize::try_from(outcome).map_err(|_| (last_errno(), planned[0].frames))?;
+        let sent = &planned[..sent];
+        sent.iter().for_each(|message| self.refusals.pass(message.frames));
+        Ok(sent.iter().map(|message| message.frames).sum())
+    }
+
+    /// Adds the pieces of a message that begins with frame `first`.
+    #[inline]
+    fn plan(&mut self, index: usize, first: usize) -> Planned {
+        if let Some(merge) = self.merge(first) {
+            return self.plan_super_frame(index, first, &merge);
+        }
+        let start = first * self.stride + HEADROOM - Offload::BYTES;
+        // Before the frame, where nobody writes, is the `Offload` of one that needs nothing.
+        self.push_piece(start, Offload::BYTES + self.lengths[first]);
+        Planned { frames: 1, pieces: 1 }
+    }
+
+    fn plan_super_frame(&mut self, index: usize, first: usize, merge: &Merge) -> Planned {
+        let (frames, header_bytes) = (merge.frames(), merge.header_bytes());
+        let start = first * self.stride + HEADROOM;
+        let frame = &self.buffers[start..start + self.lengths[first]];
+        let head = &mut self.heads[index];
+        let offload = merge.put_headers(frame, &mut head[Offload::BYTES..]);
+        head[..Offload::BYTES].copy_from_slice(&offload.to_bytes());
+        let iov_base = head.as_mut_ptr().cast();
+        self.pieces.push(libc::iovec { iov_base, iov_len: Offload::BYTES + header_bytes });
+        for frame in first..first + frames {
+            let start = frame * self.stride + HEADROOM + header_bytes;
+            self.push_piece(start, self.lengths[frame] - header_bytes);
+        }
+        Planned { frames, pieces: 1 + frames }
+    }
+
+    fn push_piece(&mut self, start: usize, length: usize) {
+        let bytes = &mut self.buffers[start..start + length];
+        let iov_base = bytes.as_mut_ptr().cast();
+        self.pieces.push(libc::iovec { iov_base, iov_len: length });
+    }
+
+    /// The frames from `first` on that can be one; `None` if that is no more than itself.
+    #[inline]
+    fn merge(&self, first: usize) -> Option<Merge> {
+        let follows = self.lengths.get(first + 1).is_some_and(|next| *next <= self.lengths[first]);
+        if !follows || self.limits.segments == 1 || self.refusals.go_alone(first - self.gone) {
+            return None;
+        }
+        let frame_at = |index: usize| {
+            let start = index * self.stride + HEADROOM;
+            &self.buffers[start..start + self.lengths[index]]
+        };
+        let Limits { frame_bytes, segments } = self.limits;
+        let mut merge = Merge::new(frame_at(first))?;
+        (first + 1..self.lengths.len())
+            .take_while(|next| merge.add(frame_at(first), frame_at(*next), frame_bytes, segments))
+            .for_each(drop);
+        (merge.frames() > 1).then_some(merge)
+    }
+}
+
+/// What the kernel refused to take together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Refusals {
+    /// Why, if it was the last super-frame.
+    last: Option<Errno>,
+    /// In a row.
+    count: u32,
+    /// Frames that go alone before the next super-frame.
+    alone: usize,
+}
+
+impl Refusals {
+    #[cold]
+    fn add(&mut self, errno: Errno) {
+        self.last = Some(errno);
+        self.alone = (ALONE << self.count.min(16)).min(ALONE_MAX);
+        self.count += 1;
+    }
+
+    /// If a frame goes alone, before which there are so many that were not sent.
+    #[inline]
+    fn go_alone(&self, before: usize) -> bool {
+        self.alone > before
+    }
+
+    /// A message of so many frames was taken.
+    #[inline]
+    fn pass(&mut self, frames: usize) {
+        self.alone = self.alone.saturating_sub(frames);
+        if frames > 1 {
+            (self.last, self.count) = (None, 0);
+        }
     }
 }

@@ -155,6 +155,11 @@ fn claim_one(
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
     attach_filter(&socket, &[return_instruction(0)])?;
+    if protocol == Protocol::Udp {
+        // Super-frames are dropped whole, and not parted first; and the kernel puts together what
+        // comes from a NIC, for `af_packet` as well. Not before Linux 5.0.
+        let _ = set_option(&socket, libc::SOL_UDP, libc::UDP_GRO, &1_i32);
+    }
     bind_to_device(&socket, device)?;
     bind(&socket, &address)?;
     Ok(socket)

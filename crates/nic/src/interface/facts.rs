@@ -13,6 +13,10 @@ use super::netlink::Netlink;
 use super::routes::{self, TableRoute, ip, via_ip};
 use crate::{Error, MacAddress};
 
+/// What the kernel's own super-frames have at most, unless it is told otherwise
+/// (`GSO_LEGACY_MAX_SIZE` of linux/netdevice.h).
+const GSO_BYTES_MAX: u32 = 65_536;
+
 /// What is true of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Facts {
@@ -181,6 +185,27 @@ pub(super) fn mtu(link: &LinkMessage) -> usize {
         _ => None,
     });
     mtu.unwrap_or_default()
+}
+
+/// The most bytes, and the most packets, of a super-frame that leaves by `device`, which is of this
+/// thread's network namespace (`ip link set ... gso_max_size, gso_max_segs`).
+pub(crate) fn gso_limits(device: &Device) -> Result<(u32, u32), Error> {
+    let link = link(&mut Netlink::open(0)?, device.index()).map_err(|source| Error::System {
+        action: format!("cannot read the limits of {}", device.name()),
+        remedy: "The interface may have been removed; check with `ip link`".into(),
+        source,
+    })?;
+    let (mut bytes, mut segments) = (GSO_BYTES_MAX, u32::MAX);
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::GsoMaxSize(limit) | LinkAttribute::GsoIpv4MaxSize(limit) => {
+                bytes = bytes.min(*limit);
+            }
+            LinkAttribute::GsoMaxSegs(limit) => segments = segments.min(*limit),
+            _ => {}
+        }
+    }
+    Ok((bytes, segments))
 }
 
 fn operstate(link: &LinkMessage) -> String {

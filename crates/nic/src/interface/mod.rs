@@ -20,6 +20,7 @@ mod watch;
 pub use claim::Protocol;
 pub(crate) use claim::{attach_filter, last_errno, return_instruction, set_option};
 pub use device::{Channels, Device};
+pub(crate) use facts::gso_limits;
 pub use facts::{Address, Facts, Route};
 pub use host::{HostWatch, Ways};
 pub(crate) use link::Link;
