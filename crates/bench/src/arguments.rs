@@ -101,6 +101,8 @@ pub enum Wire {
     Memif,
     /// `AF_XDP` on a veth pair between two network namespaces; needs root.
     Veth,
+    /// `AF_PACKET` on such a pair.
+    AfPacket,
     /// The kernel's UDP sockets, which need no privilege, on such a pair.
     Udp,
     /// None: both apps are attached to one daemon.
@@ -110,7 +112,7 @@ pub enum Wire {
 impl Wire {
     /// Whether it is a veth pair between two network namespaces.
     pub(crate) const fn is_veth(self) -> bool {
-        matches!(self, Self::Veth | Self::Udp)
+        matches!(self, Self::Veth | Self::AfPacket | Self::Udp)
     }
 }
 
@@ -247,8 +249,8 @@ impl Command {
         }
         if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {
             return refuse(
-                "--wire veth and --wire udp make network namespaces, which needs root; use --wire \
-                 memif",
+                "--wire veth, af-packet and udp make network namespaces, which needs root; use \
+                 --wire memif",
             );
         }
         Ok(())
