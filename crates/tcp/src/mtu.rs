@@ -100,12 +100,19 @@ impl SegmentSize {
         true
     }
 
-    /// Less than the path seems to take, which it may take when that vanishes: RFC 8899, section
-    /// 5.1.2, BASE_PLPMTU and MIN_PLPMTU.
-    pub(crate) fn next_lower(&self) -> Option<u16> {
+    /// What the path may take, less than it seems to, if segments of `bytes` vanish: RFC 8899,
+    /// section 5.1.2, BASE_PLPMTU and MIN_PLPMTU.
+    pub(crate) fn lower_than(&self, bytes: u32) -> Option<u16> {
         let sizes = [MTU_MIN_V6, MTU_MIN_V4];
         let sizes = if self.is_v6 { &sizes[..1] } else { &sizes[..] };
-        sizes.iter().copied().find(|mtu| *mtu < self.path_mtu)
+        let is_lower = |mtu: &u16| *mtu < self.path_mtu && self.bytes_at(*mtu, 0) < bytes;
+        sizes.iter().copied().find(is_lower)
+    }
+
+    /// The length of the packet with a segment of `bytes`.
+    pub(crate) fn mtu_of(&self, bytes: u32) -> u16 {
+        let less = self.bytes().saturating_sub(bytes) as u16;
+        self.path_mtu.min(self.mtu_max()) - less
     }
 
     /// The largest packet that this end and its peer would send over any path.

@@ -80,7 +80,7 @@ impl Rack {
             return 0;
         }
         let multiple = u64::from(self.multiple.max(1));
-        (multiple * (window.min_rtt_ns / 4)).min(window.smoothed_ns)
+        multiple.saturating_mul(window.min_rtt_ns / 4).min(window.smoothed_ns)
     }
 
     /// A segment has arrived twice: "reo_wnd was too small", once per round trip.
@@ -103,5 +103,32 @@ impl Rack {
 
     pub(crate) const fn reordering_seen(&self) -> bool {
         self.reordering_seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Rack, Window};
+    use clearway_base::{MILLISECOND, Time};
+
+    /// RFC 8985, section 6.2, step 4: "The RACK reordering window MUST be bounded, and this bound
+    /// SHOULD be SRTT", also when no round trip has been measured since a restore. Found by
+    /// simulation.
+    #[test]
+    fn the_reordering_window_is_bounded_by_the_round_trip() {
+        let mut rack = Rack::default();
+        (0..300).for_each(|round| rack.on_duplicate(round + 1, round));
+        let deadline = |min_rtt_ns| {
+            let window = Window {
+                is_recovering: false,
+                sacked_bytes: 0,
+                segment_bytes: 1000,
+                smoothed_ns: MILLISECOND,
+                min_rtt_ns,
+            };
+            rack.deadline(Time::ZERO, &window)
+        };
+        assert_eq!(deadline(u64::MAX), Time::from_ns(MILLISECOND));
+        assert_eq!(deadline(400), Time::from_ns(255 * 100));
     }
 }

@@ -1,5 +1,5 @@
 //! The search for the largest packet that a path takes, without any router's help: RFC 8899, with
-//! data for probes (RFC 4821, section 7.2).
+//! data for probes (RFC 4821, section 7).
 //!
 //! A path is taken to carry what its first link does, until a router says less (`mtu`), or until
 //! what is long is lost again and again and nobody says why: a black hole. Then packets are small,
@@ -18,7 +18,9 @@ use core::ops::Range;
 
 use clearway_base::SECOND;
 
-/// RFC 8899, section 5.1.1: "The PMTU_RAISE_TIMER [...] The value of this timer is 600 seconds".
+/// RFC 8899, section 5.1.1: "The PMTU_RAISE_TIMER is configured to the period a sender will continue
+/// to use the current PLPMTU, after which it reenters the Search Phase. This timer has a period of
+/// 600 seconds".
 pub(crate) const RAISE_NS: u64 = 600 * SECOND;
 /// Between a probe and the next.
 pub(crate) const PROBE_NS: u64 = SECOND;
@@ -87,8 +89,8 @@ impl Search {
         Some(probe.mtu)
     }
 
-    /// The probe was lost, for its size or otherwise: RFC 8899, section 5.1.2, "to provide
-    /// robustness to isolated packet loss".
+    /// The probe was lost, for its size or otherwise: RFC 8899, section 5.1.2: more than
+    /// one "can provide robustness to isolated packet loss".
     pub(crate) fn on_lost(&mut self) {
         let Some(probe) = self.outstanding.take() else {
             return;

@@ -56,8 +56,8 @@ impl Connection {
         Some(Transmit { segment_bytes: bytes as u32, ..transmit })
     }
 
-    /// True if what is lost is a probe and nothing else. RFC 4821, section 7.4: "the probe was lost
-    /// due to an MTU limitation" says nothing of congestion.
+    /// True if what is lost is a probe and nothing else, which says nothing of congestion: RFC 4821,
+    /// section 7.6.2.
     pub(super) fn is_lost_probe(&mut self, lost: &Lost) -> bool {
         let Some(data) = self.search.outstanding() else {
             return false;
@@ -69,7 +69,7 @@ impl Connection {
         lost_bytes > 0 && lost_bytes == self.board.lost_bytes() && lost_bytes >= lost.bytes
     }
 
-    /// The retransmission timer has expired. RFC 8899, section 4.3: "Black Hole Detection": when
+    /// The retransmission timer has expired. RFC 8899, section 4.3, of black holes: when
     /// that happens again and again to what is long, it may be too long.
     pub(super) fn suspect_black_hole(&mut self, now: Time) {
         self.search.on_lost();
@@ -77,11 +77,9 @@ impl Connection {
         if more.is_none_or(|more| !more.is_multiple_of(BLACK_HOLE_MORE)) {
             return;
         }
-        let Some(mtu) = self.size.next_lower() else {
-            return;
-        };
-        if self.board.first_bytes() > self.size.bytes_at(mtu, 0) {
-            self.search.on_black_hole(self.size.path_mtu());
+        let lost_bytes = self.board.first_bytes();
+        if let Some(mtu) = self.size.lower_than(lost_bytes) {
+            self.search.on_black_hole(self.size.mtu_of(lost_bytes));
             self.set_path_mtu(mtu);
             self.timers.set(Timer::Path, now + PROBE_NS);
         }

@@ -114,7 +114,8 @@ impl Connection {
             return true;
         }
         self.window_filled = self.snd.next();
-        self.timers.set(Timer::Pace, self.pacer.next_allowed(&speed));
+        // The pacer rounds down: at that very time it would say no again, and again.
+        self.timers.set(Timer::Pace, self.pacer.next_allowed(&speed) + 1);
         false
     }
 
@@ -271,8 +272,8 @@ impl Connection {
         if fin {
             flags |= Flags::FIN;
         }
-        // RFC 9293, section 3.9.1.2: "If the PSH flag is not set explicitly", it is "when the queue
-        // is empty".
+        // RFC 9293, section 3.9.1.2: "MUST set the PSH bit in the last buffered segment (i.e., when
+        // there is no more queued data to be sent)" (MUST-61).
         if !payload.is_empty() && range.end >= self.snd.limit() - u64::from(self.snd.is_finished())
         {
             flags |= Flags::PSH;

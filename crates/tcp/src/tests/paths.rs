@@ -34,6 +34,17 @@ cases! {
         +6.4 > . 1:513(512) ack 1
         segment 512";
 
+    /// The same of what is not full, and yet too long. Found by simulation.
+    a_black_hole_for_a_segment_that_is_not_full: established_with("", "mss 1460") => "
+        send 1100; > P. 1:1101(1100) ack 1
+        +0.2 > P. 1:1101(1100) ack 1
+        +0.4 > P. 1:1101(1100) ack 1
+        +0.8 > . 1:513(512) ack 1
+        < . 1:1(0) ack 513
+        > . 513:1025(512) ack 1
+        > P. 1025:1101(76) ack 1
+        segment 512";
+
     /// What is short is lost for another reason.
     no_black_hole: established_with("", "mss 1460") => "
         send 500; > P. 1:501(500) ack 1
