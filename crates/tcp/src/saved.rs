@@ -20,7 +20,7 @@ use crate::extent::Extent;
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 1;
+pub const SAVED_VERSION: u32 = 2;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq)]
@@ -157,6 +157,8 @@ pub struct SavedConnection {
     pub retries: u8,
     /// When the peer was last heard of.
     pub last_heard: Time,
+    /// When something is done about it that nothing is acknowledged, or that the window is closed.
+    pub retransmit: Option<Time>,
     /// When keep-alive is due, and when FIN-WAIT-2 ends.
     pub keep_alive: Option<Time>,
     /// See `keep_alive`.

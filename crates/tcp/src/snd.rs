@@ -87,8 +87,9 @@ impl Send {
         }
     }
 
-    /// One whose peer's windows are shifted by `scale`.
-    pub(crate) fn restore(saved: SavedSend, scale: u8) -> Result<Self, Invalid> {
+    /// One whose peer's windows are shifted by `scale`. Of a connection that `is_closed` extents may
+    /// have been given back that nobody has acknowledged.
+    pub(crate) fn restore(saved: SavedSend, scale: u8, is_closed: bool) -> Result<Self, Invalid> {
         ensure(saved::is_position(saved.start), "what was sent is nowhere")?;
         let end = saved.start + saved::length(saved.extents.iter().copied())?;
         let limit = end + u64::from(saved.fin);
@@ -96,7 +97,7 @@ impl Send {
         let is_in_order = saved::is_position(syn)
             && saved::is_position(limit)
             && saved.start >= saved.first
-            && saved.start <= saved.una.max(saved.first)
+            && (is_closed || saved.start <= saved.una.max(saved.first))
             && (syn..=saved.next).contains(&saved.una)
             && (saved.first..=limit).contains(&saved.next);
         ensure(is_in_order, "what was sent is not where it says")?;
@@ -265,8 +266,8 @@ impl Send {
             return None;
         }
         let is_end = length == available;
-        // "if the maximum amount of data that can be sent now is at least some fraction of the
-        // maximum send window", one half.
+        // 3.8.6.2.1, (3): "if at least a fraction Fs of the maximum window can be sent", where Fs is
+        // "a fraction whose recommended value is 1/2".
         let is_half = length == open && open >= self.window_max.div_ceil(2) && !eagerness.cork;
         let goes = is_half || (is_end && self.may_be_small(length, eagerness));
         goes.then(|| self.next..self.next + length)

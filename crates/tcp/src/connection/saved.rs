@@ -52,6 +52,7 @@ impl Connection {
             window_bytes: self.control.window_bytes(),
             retries: self.retries,
             last_heard: self.last_heard,
+            retransmit: deadline(Timer::Retransmit).or(deadline(Timer::Persist)),
             keep_alive: deadline(Timer::KeepAlive),
             fin_wait: deadline(Timer::Close),
         }
@@ -69,7 +70,7 @@ impl Connection {
         ensure(local.is_ipv4() == remote.is_ipv4(), "two families of addresses")?;
         let (snd_scale, rcv_scale) = agreed.scales.unwrap_or((0, 0));
         ensure(snd_scale <= 14 && rcv_scale <= 14, "a window is shifted by more than 14")?;
-        let snd = Send::restore(saved.snd, snd_scale)?;
+        let snd = Send::restore(saved.snd, snd_scale, saved.state == State::Closed)?;
         let acknowledged = saved.rcv.acknowledged;
         let rcv = Receive::restore(saved.rcv, &saved.settings, rcv_scale)?;
         check_state(saved.state, &snd, &rcv)?;
@@ -91,6 +92,7 @@ impl Connection {
         it.control.resume(saved.window_bytes);
         it.pacer = Pacer::new(now, it.size.bytes() as u16);
         it.go_on(now, config);
+        it.keep_deadline(now, saved.retransmit);
         if it.state.is_synchronized() && !it.state.is_over() {
             it.search_later(now);
         }
@@ -137,6 +139,17 @@ impl Connection {
                 self.ack.demand();
             }
         }
+    }
+
+    /// What was to happen at `deadline`, if nothing was heard until then, does not wait for longer
+    /// because of a restore: many, one after another, would put it off for ever.
+    fn keep_deadline(&mut self, now: Time, deadline: Option<Time>) {
+        let Some(deadline) = deadline.filter(|_| self.state.sends()) else {
+            return;
+        };
+        let timer = if self.board.is_empty() { Timer::Persist } else { Timer::Retransmit };
+        let latest = now + self.rto.timeout_ns(&self.settings);
+        self.timers.set(timer, deadline.min(latest));
     }
 }
 

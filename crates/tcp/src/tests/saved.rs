@@ -9,20 +9,21 @@ use clearway_wire::Ecn;
 use clearway_wire::tcp::{self, Flags};
 
 use super::transfer::Flow;
-use super::world::{Faults, Host, World};
+use super::world::{Faults, Host, Packet, World};
 use crate::*;
 
-fn restore(host: &mut Host, now: Time) {
+pub(super) fn restore(host: &mut Host, now: Time) {
     let saved = host.stack.save();
     let restored = Stack::restore(saved.clone(), Config::default(), now, 1).expect("just saved");
     assert_eq!(without_windows(restored.save()), without_windows(saved));
     host.stack = restored;
 }
 
-/// Windows are rounded, and a SYN counts as sent again.
+/// Windows are rounded, a SYN counts as sent again, and timeouts are not doubled any more.
 fn without_windows(mut saved: Saved) -> Saved {
     for connection in &mut saved.connections {
         (connection.window_bytes, connection.retries) = (0, 0);
+        connection.retransmit = None;
     }
     saved
 }
@@ -126,6 +127,43 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
         restore(host, world.now);
     }
     world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
+}
+
+/// A connection that is over and has given back a part of what it did not send is restored. Found by
+/// simulation.
+#[test]
+fn what_is_over_and_not_all_given_back_is_restored() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let (key, ..) = world.open(Settings::default(), Settings::default());
+    let (now, host) = (world.now, &mut world.hosts[0]);
+    let extents = [host.store.fill(b"one"), host.store.fill(b"two")];
+    extents.iter().for_each(|extent| host.stack.send(key, *extent).expect("room"));
+    host.stack.abort(now, key);
+    assert_eq!(host.stack.pop_sent(key), Some(extents[0]));
+    restore(host, now);
+    assert_eq!(host.stack.pop_sent(key), Some(extents[1]));
+    assert_eq!(host.stack.pop_sent(key), None);
+}
+
+/// However often a host is restored, what is lost is sent again in time. Found by simulation.
+#[test]
+fn restores_do_not_put_off_a_timeout() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let (key, ..) = world.open(Settings::default(), Settings::default());
+    let host = &mut world.hosts[0];
+    let extent = host.store.fill(b"lost");
+    host.stack.send(key, extent).expect("room");
+    let has_data =
+        |packets: &[Packet]| packets.iter().any(|packet| packet.bytes.ends_with(b"lost"));
+    let mut now = world.now;
+    assert!(has_data(&host.transmit(now)));
+    let sent_again = (0..10).any(|_| {
+        now = now + 50 * MILLISECOND;
+        restore(host, now);
+        host.stack.handle_timeouts(now);
+        has_data(&host.transmit(now))
+    });
+    assert!(sent_again);
 }
 
 /// Another version is refused, and so is what contradicts itself. What is not is harmless.
@@ -265,6 +303,7 @@ fn tamper(saved: &mut Saved, random: &mut Random) {
         28 => connection.is_offered = !connection.is_offered,
         29 => connection.ends.1 = "[fd00::1]:1".parse().expect("address"),
         30 => connection.readiness = number as u8,
+        31 => connection.retransmit = Some(Time::from_ns(number)),
         _ => connection.settings.rto_min_ns = number,
     }
 }
