@@ -393,6 +393,17 @@ impl Stack {
         self.connections.iter().map(|(key, _)| key)
     }
 
+    /// True if nothing is kept, nothing is due and nothing waits, but listeners.
+    #[cfg(test)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+            && self.connections.len() == 0
+            && self.waiting() == (0, 0)
+            && self.ready.is_empty()
+            && self.replies.is_empty()
+            && self.acceptable.is_empty()
+    }
+
     /// What is counted.
     #[must_use]
     pub const fn counters(&self) -> &Counters {

@@ -1,6 +1,7 @@
 //! Two stacks on a link, scripts against one, and one with the Linux kernel as peer.
 
 mod attacks;
+mod chaos;
 mod closing;
 mod kernel;
 mod loss;

@@ -2,10 +2,11 @@
 //! what it carries, the same way for the same seed.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use clearway_base::{MICROSECOND, Random, Time};
+use clearway_wire::checksum::Sum;
 use clearway_wire::{Ecn, tcp};
 
 use crate::*;
@@ -139,8 +140,24 @@ fn packet(transmit: &Transmit, repr: &tcp::Repr, payload: &[u8]) -> Packet {
     let length = repr.emit(&mut bytes);
     bytes.truncate(length);
     bytes.extend_from_slice(payload);
+    tcp::fill_checksum(&mut bytes, addresses(transmit.from, transmit.to));
     let ecn = if transmit.ecn_capable { Ecn::Capable } else { Ecn::NotCapable };
     Packet { from: transmit.from, to: transmit.to, bytes, ecn }
+}
+
+/// The part of the pseudo-header that is not of TCP.
+fn addresses(from: SocketAddr, to: SocketAddr) -> Sum {
+    let octets = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    };
+    Sum::default().with(&octets(from)).with(&octets(to))
+}
+
+/// What a host does with all that comes.
+fn is_intact(packet: &Packet) -> bool {
+    let check = tcp::Check::Addresses(packet.from.ip(), packet.to.ip());
+    tcp::View::new(&packet.bytes).is_ok_and(|view| tcp::Repr::parse(&view, check).is_ok())
 }
 
 /// What the link does, in parts of a thousand.
@@ -150,6 +167,8 @@ pub(super) struct Faults {
     pub(super) doubled: u64,
     pub(super) swapped: u64,
     pub(super) marked: u64,
+    /// One bit of a packet is another one when it arrives.
+    pub(super) corrupted: u64,
     /// One way.
     pub(super) delay_ns: u64,
     /// The link carries this; no bound if 0. Packets beyond a queue of 100 are lost.
@@ -161,7 +180,16 @@ pub(super) struct Faults {
 impl Default for Faults {
     fn default() -> Self {
         let delay_ns = 50 * MICROSECOND;
-        Self { lost: 0, doubled: 0, swapped: 0, marked: 0, delay_ns, bytes_per_ms: 0, mtu: 1500 }
+        Self {
+            lost: 0,
+            doubled: 0,
+            swapped: 0,
+            marked: 0,
+            corrupted: 0,
+            delay_ns,
+            bytes_per_ms: 0,
+            mtu: 1500,
+        }
     }
 }
 
@@ -211,6 +239,10 @@ impl World {
         if packet.ecn == Ecn::Capable && self.random.chance(faults.marked, 1000) {
             packet.ecn = Ecn::Marked;
         }
+        if self.random.chance(faults.corrupted, 1000) {
+            let bit = self.random.below(8 * packet.bytes.len() as u64);
+            packet.bytes[bit as usize / 8] ^= 1 << (bit % 8);
+        }
         let mut at = self.now + faults.delay_ns;
         let scaled = 1_000_000 * (packet.bytes.len() as u64 + 40);
         if let Some(takes_ns) = scaled.checked_div(faults.bytes_per_ms) {
@@ -245,7 +277,9 @@ impl World {
         self.now = self.now.max(next);
         while let Some(entry) = self.link.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (side, packet) = entry.remove();
-            self.hosts[side].receive(self.now, &packet);
+            if is_intact(&packet) {
+                self.hosts[side].receive(self.now, &packet);
+            }
         }
         for host in &mut self.hosts {
             host.stack.handle_timeouts(self.now);
