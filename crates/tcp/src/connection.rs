@@ -153,7 +153,7 @@ struct Counters {
     segments_received: u64,
 }
 
-/// RFC 5961, section 7: challenge ACKs are limited, "no more than 10 in any 5 second window", by
+/// RFC 5961, section 7: "in any 5 second window, no more than 10 challenge ACKs should be sent", by
 /// connection: a limit that connections share tells an attacker of others (CVE-2016-5696).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Challenges {
@@ -288,9 +288,9 @@ impl Connection {
         }
         match self.state {
             State::SynSent => self.finish(End::Aborted),
-            // RFC 9293, section 3.6.1 (MAY-1, SHLD-3): if "any received data is pending in the
-            // local TCP endpoint" on close, "its TCP endpoint SHOULD send a RST to show that data
-            // was lost".
+            // RFC 9293, section 3.6.1 (MAY-1, SHLD-3): "If such a host issues a CLOSE call while
+            // received data is still pending in the TCP connection [...] its TCP implementation
+            // SHOULD send a RST to show that data was lost".
             _ if self.rcv.unread_bytes() > 0 => self.abort(),
             State::FinWait2 => self.timers.set(Timer::Close, now + self.fin_wait_ns),
             _ => self.shutdown(),

@@ -145,7 +145,7 @@ impl Connection {
             return Reply::Nothing;
         }
         if !repr.flags.contains(Flags::SYN) {
-            return Reply::Nothing; // "If neither of the SYN or RST bits is set, then drop the segment"
+            return Reply::Nothing; // "if neither of the SYN or RST bits is set, then drop the segment"
         }
         self.agree(now, repr.sequence, &repr.options);
         self.last_heard = now;

@@ -174,7 +174,7 @@ impl Connection {
         // "if the ACK bit is off, drop the segment and return"
     }
 
-    /// RFC 5961, section 3.2: only "if the RST bit is set and the sequence number exactly matches
+    /// RFC 5961, section 3.2: only if "the RST bit is set and the sequence number exactly matches
     /// the next expected sequence number (RCV.NXT)"; if it is merely in the window, a challenge
     /// ACK.
     fn handle_reset(&mut self, now: Time, start: u64) {

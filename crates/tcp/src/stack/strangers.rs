@@ -43,7 +43,8 @@ impl Stack {
         if flags.contains(Flags::SYN) {
             self.handle_syn(now, listener, tuple, arrival, None);
         }
-        // "Any other control or text-bearing segment [...] should not be acceptable": dropped.
+        // "Any other control or data-bearing segment (not containing SYN) must have an ACK and thus
+        // would have been discarded".
     }
 
     fn listener_at(&self, to: SocketAddr) -> Option<Key> {

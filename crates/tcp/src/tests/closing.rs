@@ -117,7 +117,7 @@ cases! {
         > . 2:2(0) ack 2
         state TIME-WAIT; end Orderly";
 
-    /// 3.10.4: CLOSE in CLOSE-WAIT: "send a FIN segment, enter the LAST-ACK state".
+    /// 3.10.4: CLOSE in CLOSE-WAIT: "then send a FIN segment, enter LAST-ACK state".
     close_in_close_wait: close_wait() => "
         close; > F. 1:1(0) ack 2; state LAST-ACK
         < . 2:2(0) ack 2

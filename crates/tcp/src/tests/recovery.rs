@@ -615,7 +615,7 @@ cases! {
         > P. 11001:12001(1000) ack 1
         window 10000";
 
-    /// RFC 5961, 7: "no more than 10 challenge ACKs in any 5 second window".
+    /// RFC 5961, 7: "in any 5 second window, no more than 10 challenge ACKs should be sent".
     challenges_are_few: established() => "
         < S 1:1(0); > . 1:1(0) ack 1; < S 1:1(0); > . 1:1(0) ack 1
         < S 1:1(0); > . 1:1(0) ack 1; < S 1:1(0); > . 1:1(0) ack 1

@@ -15,8 +15,8 @@ fn small_window() -> Script {
 }
 
 cases! {
-    /// 3.8.6.2.1: (3): "if at least a fraction Fs of the maximum window can be sent", "Fs [...]
-    /// recommended value 1/2".
+    /// 3.8.6.2.1: (3): "if at least a fraction Fs of the maximum window can be sent", where Fs is "a
+    /// fraction whose recommended value is 1/2".
     half_of_the_largest_window_is_enough: small_window() => "
         send 5000
         > . 1:601(600) ack 1
@@ -24,7 +24,7 @@ cases! {
         < . 1:1(0) ack 601 win 300
         > . 601:901(300) ack 1";
 
-    /// 3.8.6.2.1: (4): "or if data is PUSHed and the override timeout occurs".
+    /// 3.8.6.2.1: (4): "or if the override timeout occurs".
     less_than_half_is_sent_after_the_override_timeout: small_window() => "
         send 5000
         > . 1:601(600) ack 1
