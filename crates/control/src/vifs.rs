@@ -1,0 +1,420 @@
+//! Virtual interfaces and captures: from what an app was granted to what all engines of its NIC
+//! know, and back.
+//!
+//! ```text
+//!  open ─▶ registry, in slices ─▶ Claim ─▶ engines ─▶ Steer ─▶ Opened
+//!            │                      │         │         │
+//!            └─ no                  └─ no     └─ no     └─ no ─▶ Refused; closed again
+//!
+//!  close, forget ─▶ Unsteer ─▶ engines ─▶ Gone
+//! ```
+//!
+//! The registry of a NIC decides whether patterns collide; engines take in what it has registered.
+//! Every engine of a NIC knows all its interfaces, since frames may come in anywhere. A capture
+//! takes nothing from anybody: it is not registered, and the NIC is asked for nothing.
+//!
+//! The order matters: a port is the kernel's until nobody but the interface can have it, and again
+//! only when no engine sends from it any more. Frames are steered to the engines only when somebody
+//! takes them there, and go back to the kernel before nobody does. What is closed is free for
+//! others at once, since each engine hears of the closing before it hears of them.
+
+mod registered;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+
+use clearway_channel::Code;
+use clearway_channel::control::Refusal;
+use clearway_classify::registry::{self, CheckId, Limits, VifId};
+use clearway_engine::{CaptureSpec, Request, VifRefused, VifSpec};
+
+use registered::Registered;
+
+/// Captures on a NIC: every packet is compared with the filters of each.
+const CAPTURES_MAX: usize = 16;
+
+/// The virtual interfaces and captures of a host, each by a number that no other has.
+///
+/// Calls, in any order: [`open`](Self::open), [`open_capture`](Self::open_capture) and
+/// [`close`](Self::close) for what apps ask, [`forget`](Self::forget) for those that are gone,
+/// `handle_*` for what engines and the NIC answer, [`advance`](Self::advance) while it
+/// [`is_checking`](Self::is_checking); after each, [`poll_step`](Self::poll_step) until there is
+/// nothing to do. Steps are carried out in their order, and each of a NIC before what engines are
+/// asked after it.
+#[derive(Debug)]
+pub struct Vifs {
+    nics: Vec<Nic>,
+    table: BTreeMap<u32, Vif>,
+    number_next: u32,
+    steps: VecDeque<VifStep>,
+}
+
+/// Whose an interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VifOwner {
+    /// The engine of its app.
+    pub engine: usize,
+    /// Its app's channel there; no two of a host have the same.
+    pub channel: u32,
+    /// On whose account it goes.
+    pub user: u32,
+}
+
+/// What is to be done next. Each number that was given out is [`VifStep::Opened`] or
+/// [`VifStep::Refused`] at most once, and [`VifStep::Gone`] once in the end.
+#[derive(Debug)]
+pub enum VifStep {
+    /// Ask an engine.
+    Ask {
+        /// Its index among the host's.
+        engine: usize,
+        /// What it is asked.
+        request: Request,
+    },
+    /// Take the ports that it is about from the kernel's programs, all or none. Answered by
+    /// [`Vifs::handle_claimed`].
+    Claim(u32),
+    /// Have the NIC give its frames to the engines, all or none. Answered by
+    /// [`Vifs::handle_steered`].
+    Steer(u32),
+    /// Give its frames back to the kernel, those that were steered.
+    Unsteer(u32),
+    /// It is open: tell its app.
+    Opened(u32),
+    /// It will not be open: tell its app why.
+    Refused(u32, VifError),
+    /// No engine has it any more: give back the ports that were claimed, and tell whoever waits for
+    /// that.
+    Gone(u32),
+}
+
+/// Why an interface or a capture is not opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum VifError {
+    /// Others have what it wants, or there would be too much.
+    Registry(registry::Refusal),
+    /// So many captures run on the NIC already as there may be.
+    Captures(usize),
+    /// The kernel or the NIC does not let it have its ports or its frames.
+    Nic(Refusal),
+    /// An engine does not take it.
+    Engine(VifRefused),
+}
+
+/// The engines of a NIC, and who may have which patterns there.
+#[derive(Debug)]
+struct Nic {
+    engines: BTreeSet<usize>,
+    registered: Registered,
+}
+
+/// An interface or a capture, in the engines or on its way there or back.
+#[derive(Debug)]
+struct Vif {
+    nic: usize,
+    owner: VifOwner,
+    spec: Spec,
+    stage: Stage,
+    /// In the registry.
+    registered: Option<VifId>,
+}
+
+#[derive(Clone, Debug)]
+enum Spec {
+    Vif(Box<VifSpec>),
+    Capture(Box<CaptureSpec>),
+}
+
+/// How far an interface has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Stage {
+    /// It is compared with all others.
+    Checking(CheckId),
+    /// Its ports are being taken from the kernel's programs.
+    Claiming,
+    /// These engines have to say yet that they have it.
+    Opening(BTreeSet<usize>),
+    /// The NIC is being asked for its frames.
+    Steering,
+    Open,
+    /// These engines have to say yet that they do not have it any more.
+    Closing(BTreeSet<usize>),
+}
+
+impl Vifs {
+    /// None on NICs that these engines serve, with these limits on each.
+    #[must_use]
+    pub fn new(nics: impl IntoIterator<Item = Range<usize>>, limits: Limits) -> Self {
+        let nic = |engines: Range<usize>| Nic {
+            engines: engines.collect(),
+            registered: Registered::new(limits),
+        };
+        Self {
+            nics: nics.into_iter().map(nic).collect(),
+            table: BTreeMap::new(),
+            number_next: 1,
+            steps: VecDeque::new(),
+        }
+    }
+
+    /// Has an interface opened that the policy allows, on the NIC of its app's engine. Returns its
+    /// number; what comes of it is told later.
+    ///
+    /// # Errors
+    /// If the host itself has what it wants, or there would be too much.
+    pub fn open(&mut self, owner: VifOwner, spec: VifSpec) -> Result<u32, VifError> {
+        let nic = self.nic_of(owner.engine)?;
+        let number = self.unused_number();
+        let check = self.nics[nic].registered.begin(number, owner, &spec);
+        let stage = Stage::Checking(check.map_err(VifError::Registry)?);
+        self.insert(
+            number,
+            Vif { nic, owner, spec: Spec::Vif(Box::new(spec)), stage, registered: None },
+        );
+        Ok(number)
+    }
+
+    /// The same for a capture.
+    ///
+    /// # Errors
+    /// If there are as many as there may be.
+    pub fn open_capture(&mut self, owner: VifOwner, spec: CaptureSpec) -> Result<u32, VifError> {
+        let nic = self.nic_of(owner.engine)?;
+        let of_nic = |vif: &&Vif| vif.nic == nic && vif.is_capture();
+        if self.table.values().filter(of_nic).count() >= CAPTURES_MAX {
+            return Err(VifError::Captures(CAPTURES_MAX));
+        }
+        let number = self.unused_number();
+        let stage = Stage::Opening(BTreeSet::new());
+        let spec = Spec::Capture(Box::new(spec));
+        self.insert(number, Vif { nic, owner, spec, stage, registered: None });
+        self.ask_to_open(number);
+        Ok(number)
+    }
+
+    fn nic_of(&self, engine: usize) -> Result<usize, VifError> {
+        let serves = |nic: &Nic| nic.engines.contains(&engine);
+        self.nics.iter().position(serves).ok_or(VifError::Engine(VifRefused::NoChannel))
+    }
+
+    fn unused_number(&self) -> u32 {
+        let mut number = self.number_next;
+        while self.table.contains_key(&number) {
+            number = number.wrapping_add(1);
+        }
+        number
+    }
+
+    fn insert(&mut self, number: u32, vif: Vif) {
+        self.number_next = number.wrapping_add(1);
+        self.table.insert(number, vif);
+    }
+
+    /// The ports of an interface are its, or why not.
+    pub fn handle_claimed(&mut self, number: u32, result: Result<(), Refusal>) {
+        if self.stage(number) != Some(&Stage::Claiming) {
+            return; // its app has gone meanwhile
+        }
+        match result {
+            Ok(()) => self.ask_to_open(number),
+            Err(refusal) => {
+                self.refuse(number, VifError::Nic(refusal));
+                self.remove(number);
+            }
+        }
+    }
+
+    /// Asks all engines of the NIC to take it in.
+    fn ask_to_open(&mut self, number: u32) {
+        let Some(vif) = self.table.get_mut(&number) else { return };
+        let engines = self.nics[vif.nic].engines.clone();
+        for &engine in &engines {
+            let request = vif.request(number, engine);
+            self.steps.push_back(VifStep::Ask { engine, request });
+        }
+        vif.stage = Stage::Opening(engines);
+    }
+
+    /// An engine has taken one in, or not.
+    pub fn handle_opened(&mut self, engine: usize, number: u32, result: Result<(), VifRefused>) {
+        let Some(Stage::Opening(answers)) = self.stage_mut(number) else { return };
+        answers.remove(&engine);
+        let is_last = answers.is_empty();
+        match result {
+            Err(refused) => self.undo(number, VifError::Engine(refused)),
+            Ok(()) if is_last => self.all_have(number),
+            Ok(()) => {}
+        }
+    }
+
+    /// All engines have it: now the NIC.
+    fn all_have(&mut self, number: u32) {
+        let Some(vif) = self.table.get_mut(&number) else { return };
+        let (stage, step) = match vif.spec {
+            Spec::Vif(_) => (Stage::Steering, VifStep::Steer(number)),
+            Spec::Capture(_) => (Stage::Open, VifStep::Opened(number)),
+        };
+        vif.stage = stage;
+        self.steps.push_back(step);
+    }
+
+    /// The frames of an interface come to the engines, or why not.
+    pub fn handle_steered(&mut self, number: u32, result: Result<(), Refusal>) {
+        let Some(stage @ Stage::Steering) = self.stage_mut(number) else { return };
+        match result {
+            Ok(()) => {
+                *stage = Stage::Open;
+                self.steps.push_back(VifStep::Opened(number));
+            }
+            Err(refusal) => self.undo(number, VifError::Nic(refusal)),
+        }
+    }
+
+    /// Somebody does not let it be: those who have it are to forget it.
+    fn undo(&mut self, number: u32, why: VifError) {
+        self.begin_closing(number, None);
+        self.refuse(number, why);
+    }
+
+    fn refuse(&mut self, number: u32, why: VifError) {
+        self.steps.push_back(VifStep::Refused(number, why));
+    }
+
+    /// One that is open is to be no more; `told` is what its app is told, if that did not ask for
+    /// it. False if there is no such one, or it is not open.
+    pub fn close(&mut self, number: u32, told: Option<Code>) -> bool {
+        let is_open = self.is_open(number);
+        if is_open {
+            self.begin_closing(number, told);
+        }
+        is_open
+    }
+
+    /// Has all engines of the NIC forget it. Others may have its patterns: each engine hears of
+    /// this before it hears of them.
+    fn begin_closing(&mut self, number: u32, told: Option<Code>) {
+        self.unregister(number);
+        let Some(vif) = self.table.get_mut(&number) else { return };
+        if !vif.is_capture() {
+            self.steps.push_back(VifStep::Unsteer(number));
+        }
+        let (engines, channel) = (self.nics[vif.nic].engines.clone(), vif.owner.channel);
+        for &engine in &engines {
+            let request = Request::CloseVif { channel, vif: number, told };
+            self.steps.push_back(VifStep::Ask { engine, request });
+        }
+        vif.stage = Stage::Closing(engines);
+        self.finish_closing(number);
+    }
+
+    /// An engine has forgotten one.
+    pub fn handle_closed(&mut self, engine: usize, number: u32) {
+        let Some(Stage::Closing(answers)) = self.stage_mut(number) else { return };
+        answers.remove(&engine);
+        self.finish_closing(number);
+    }
+
+    fn finish_closing(&mut self, number: u32) {
+        if matches!(self.stage(number), Some(Stage::Closing(answers)) if answers.is_empty()) {
+            self.remove(number);
+        }
+    }
+
+    /// No engine has it.
+    fn remove(&mut self, number: u32) {
+        self.unregister(number);
+        self.table.remove(&number);
+        self.steps.push_back(VifStep::Gone(number));
+    }
+
+    /// A channel is going, and all its interfaces with it. Before its engine is asked to remove it.
+    pub fn forget(&mut self, engine: usize, channel: u32) {
+        let is_its = |vif: &Vif| (vif.owner.engine, vif.owner.channel) == (engine, channel);
+        self.forget_all(is_its);
+    }
+
+    fn forget_all(&mut self, is_meant: impl Fn(&Vif) -> bool) {
+        let meant = self.table.iter().filter(|(_, vif)| is_meant(vif));
+        for number in meant.map(|(number, _)| *number).collect::<Vec<_>>() {
+            match self.stage(number) {
+                Some(Stage::Checking(_) | Stage::Claiming) => self.remove(number),
+                Some(Stage::Opening(_) | Stage::Steering | Stage::Open) => {
+                    self.begin_closing(number, None);
+                }
+                Some(Stage::Closing(_)) | None => {}
+            }
+        }
+    }
+
+    /// An engine is no more, and with it what its apps had: it is asked for nothing any more, and
+    /// the answers that it owes do not come.
+    pub fn handle_ended(&mut self, engine: usize) {
+        for nic in &mut self.nics {
+            nic.engines.remove(&engine);
+        }
+        let asks_it =
+            |step: &VifStep| matches!(step, VifStep::Ask { engine: asked, .. } if *asked == engine);
+        self.steps.retain(|step| !asks_it(step));
+        self.forget_all(|vif| vif.owner.engine == engine);
+        for number in self.table.keys().copied().collect::<Vec<_>>() {
+            self.handle_opened(engine, number, Ok(()));
+            self.handle_closed(engine, number);
+        }
+    }
+
+    /// What is to be done next.
+    pub fn poll_step(&mut self) -> Option<VifStep> {
+        self.steps.pop_front()
+    }
+
+    /// Whose an interface or a capture is, from the moment that it has its number until nobody has
+    /// it any more.
+    #[must_use]
+    pub fn owner(&self, number: u32) -> Option<VifOwner> {
+        self.table.get(&number).map(|vif| vif.owner)
+    }
+
+    /// True if it is open.
+    #[must_use]
+    pub fn is_open(&self, number: u32) -> bool {
+        self.stage(number) == Some(&Stage::Open)
+    }
+
+    /// All numbers that are somebody's, and whose.
+    pub fn owners(&self) -> impl Iterator<Item = (u32, VifOwner)> + '_ {
+        self.table.iter().map(|(number, vif)| (*number, vif.owner))
+    }
+
+    /// True if each is open, and there is nothing to do.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        self.steps.is_empty() && self.table.values().all(|vif| vif.stage == Stage::Open)
+    }
+
+    fn stage(&self, number: u32) -> Option<&Stage> {
+        self.table.get(&number).map(|vif| &vif.stage)
+    }
+
+    fn stage_mut(&mut self, number: u32) -> Option<&mut Stage> {
+        self.table.get_mut(&number).map(|vif| &mut vif.stage)
+    }
+}
+
+impl Vif {
+    fn is_capture(&self) -> bool {
+        matches!(self.spec, Spec::Capture(_))
+    }
+
+    /// What an engine is asked for: the one that serves the app, or another of the NIC's.
+    fn request(&self, vif: u32, asked: usize) -> Request {
+        let VifOwner { engine, channel, .. } = self.owner;
+        match self.spec.clone() {
+            Spec::Vif(spec) if asked == engine => Request::OpenVif { channel, vif, spec },
+            Spec::Vif(spec) => Request::NoteVif { engine, channel, vif, spec },
+            Spec::Capture(spec) if asked == engine => Request::OpenCapture { channel, vif, spec },
+            Spec::Capture(spec) => Request::NoteCapture { engine, channel, vif, spec },
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What is registered: who may have which patterns on a NIC. The registry decides, a slice at a
+//! time, so that a request which is much work makes nobody else wait.
+
+use std::collections::BTreeMap;
+
+use clearway_classify::Filter;
+use clearway_classify::registry::{
+    self, CheckId, Limits, OwnerId, Registry, Reserved, UserId, VifId,
+};
+use clearway_engine::{Service, VifSpec, entries, ip};
+
+use super::{Stage, VifError, VifOwner, VifStep, Vifs};
+
+/// The registry of a NIC.
+#[derive(Debug)]
+pub(super) struct Registered {
+    registry: Registry,
+    /// The numbers of the interfaces that are being checked.
+    checks: BTreeMap<CheckId, u32>,
+}
+
+impl Registered {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { registry: Registry::new(limits), checks: BTreeMap::new() }
+    }
+
+    /// Begins to compare an interface with those that others have.
+    pub(super) fn begin(
+        &mut self,
+        number: u32,
+        owner: VifOwner,
+        spec: &VifSpec,
+    ) -> Result<CheckId, registry::Refusal> {
+        let all = |filters: &[Filter]| {
+            Filter::of(filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect())
+        };
+        let check = self.registry.begin(registry::Vif {
+            owner: OwnerId(owner.channel),
+            user: UserId(owner.user),
+            send: all(&spec.transmit),
+            receive: all(&spec.receive),
+            copies: all(&spec.copies),
+            priority: spec.priority,
+        })?;
+        self.checks.insert(check, number);
+        Ok(check)
+    }
+
+    fn cancel(&mut self, check: CheckId) {
+        self.checks.remove(&check);
+        self.registry.cancel(check);
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.registry.vifs().next().is_none() && self.checks.is_empty()
+    }
+}
+
+impl Vifs {
+    /// The host's own services have what they need on a NIC with these addresses, from now on.
+    pub fn reserve(&mut self, nic: usize, interface: &ip::Config, udp_port: u16) {
+        // Datagrams are refused where nobody has them; whoever wants them may have them.
+        let entries = entries(interface, udp_port).into_iter();
+        let entries = entries.filter(|entry| entry.service != Service::Datagrams);
+        let reserved = entries.map(|entry| Reserved {
+            name: entry.service.name(),
+            receive: entry.receive,
+            send: entry.send,
+        });
+        self.nics[nic].registered.registry.reserve(reserved.collect());
+    }
+
+    /// True if [`Vifs::advance`] has something to do.
+    #[must_use]
+    pub fn is_checking(&self) -> bool {
+        self.nics.iter().any(|nic| nic.registered.registry.is_checking())
+    }
+
+    /// Goes on with what is being checked, for about so many comparisons on each NIC.
+    pub fn advance(&mut self, comparisons: usize) {
+        for nic in 0..self.nics.len() {
+            let mut left = comparisons;
+            while left > 0 && self.nics[nic].registered.registry.is_checking() {
+                let registered = &mut self.nics[nic].registered;
+                if let Some((check, result)) = registered.registry.advance(&mut left)
+                    && let Some(number) = registered.checks.remove(&check)
+                {
+                    self.checked(number, result);
+                }
+            }
+        }
+    }
+
+    fn checked(&mut self, number: u32, result: Result<VifId, registry::Refusal>) {
+        let Some(vif) = self.table.get_mut(&number) else { return };
+        vif.stage = Stage::Claiming;
+        match result {
+            Ok(id) => {
+                vif.registered = Some(id);
+                self.steps.push_back(VifStep::Claim(number));
+            }
+            Err(refused) => {
+                self.refuse(number, VifError::Registry(refused));
+                self.remove(number);
+            }
+        }
+    }
+
+    /// Others may have the patterns of an interface.
+    pub(super) fn unregister(&mut self, number: u32) {
+        let Some(vif) = self.table.get_mut(&number) else { return };
+        let registered = &mut self.nics[vif.nic].registered;
+        if let Stage::Checking(check) = vif.stage {
+            registered.cancel(check);
+        }
+        if let Some(id) = vif.registered.take() {
+            registered.registry.remove(id);
+        }
+    }
+}
