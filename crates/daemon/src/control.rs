@@ -36,7 +36,7 @@ mod stop;
 mod vifs;
 mod workers;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -50,7 +50,7 @@ use crate::socket::Listener;
 use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
-use clearway_control::Listeners;
+use clearway_control::{Listeners, Vifs};
 use clearway_engine::Clock;
 use clearway_nic::strangers;
 
@@ -61,13 +61,15 @@ pub(crate) use engines::EngineSlot;
 use groups::GroupSource;
 use log_budget::LogBudget;
 use manager::Manager;
-pub(crate) use nics::{Ethernet, NicSlot, Vifs};
+pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
 use session::{Received, Session};
 pub(crate) use signals::Signals;
 pub use signals::hold_signals;
 use status::{Facts, Rounds};
 pub use stop::Stopper;
+use vifs::Granted;
+pub(crate) use vifs::vifs;
 use workers::Workers;
 
 /// How long engines may take to say goodbye to their peers before the process ends without them.
@@ -126,10 +128,12 @@ pub struct ControlPlane {
     channel_numbers: ChannelNumbers,
     /// The service ports of the host's apps.
     listeners: Listeners,
+    /// Its virtual interfaces and captures.
+    vifs: Vifs,
+    /// What these were granted, by their numbers.
+    grants: BTreeMap<u32, Granted>,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
-    /// Numbers virtual interfaces and captures, so that none has the number of another.
-    vif_next: u32,
     facts: Facts,
     rounds: Rounds,
     /// The NIC whose interface was removed and made again.
@@ -144,6 +148,7 @@ impl ControlPlane {
         config: &Config,
         listener: Listener,
         nics: Vec<NicSlot>,
+        vifs: Vifs,
         engines: Vec<EngineSlot>,
         clock: Clock,
     ) -> Result<Self, Error> {
@@ -173,8 +178,9 @@ impl ControlPlane {
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
             listeners,
+            vifs,
+            grants: BTreeMap::new(),
             request_next: 0,
-            vif_next: 1,
             facts: Facts::new(config, clock),
             rounds: Rounds::default(),
             replaced: None,
@@ -444,6 +450,10 @@ impl ControlPlane {
         for engine in &mut self.engines {
             engine.ended |= crashed.as_ref() == Some(&engine.name);
             engine.post(clearway_engine::Request::Shutdown);
+        }
+        let has_crashed = |engine: &EngineSlot| crashed.as_ref() == Some(&engine.name);
+        if let Some(engine) = self.engines.iter().position(has_crashed) {
+            self.forget_engine(engine);
         }
         let tokens: Vec<u64> = self.sessions.keys().copied().collect();
         let refusal = refusal(Code::DaemonGone, "the daemon is shutting down; attach again");

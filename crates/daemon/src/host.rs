@@ -13,7 +13,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::broker::{Broker, Order};
 use crate::config::{Config, Driver, Network, Nic};
 use crate::confinement::Confinement;
-use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper, Vifs};
+use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper, vifs};
 use crate::nic::OpenNic;
 use crate::privileges::OwnUser;
 use crate::socket::Listener;
@@ -61,12 +61,13 @@ impl Host {
             let ip::Config { mac, mtu, vlan, .. } = settings.interface;
             let ethernet = Ethernet { mac, mtu, vlan };
             let of_nic = first..first + nic.engines;
-            let vifs = Vifs::new(&settings.interface, config.udp_port, &config.policy.limits);
             first = of_nic.end;
             groups.push((settings, dealt(opened.queues, nic.engines)));
             copies.push(opened.copies);
-            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel, vifs));
+            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
         }
+        let interfaces = groups.iter().map(|(settings, _)| &settings.interface);
+        let vifs = vifs(&nics, interfaces, config);
         let (seed, secret) =
             random().map_err(|error| Error::resources("draw random numbers", error))?;
         let (mut engines, mut slots) = (Vec::new(), Vec::new());
@@ -84,7 +85,7 @@ impl Host {
             slots.push(EngineSlot::new(engine.name(), nic, control));
             engines.push(engine);
         }
-        let control = ControlPlane::new(config, listener, nics, slots, clock.clone())?;
+        let control = ControlPlane::new(config, listener, nics, vifs, slots, clock.clone())?;
         Ok(Self { control, engines })
     }
 }

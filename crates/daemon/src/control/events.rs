@@ -35,6 +35,7 @@ impl ControlPlane {
             Event::Ended => {
                 tracing::debug!(engine = self.engines[engine].name, "engine ended");
                 self.engines[engine].ended = true;
+                self.forget_engine(engine);
                 self.finish_status();
             }
         }

@@ -107,7 +107,7 @@ impl ControlPlane {
             match nic.follow(now, self.facts.udp_port) {
                 Followed::Same => {}
                 Followed::Changed(network) => {
-                    nic.vifs.reserve(&network, self.facts.udp_port);
+                    self.vifs.reserve(index, &network, self.facts.udp_port);
                     for engine in &mut self.engines {
                         let network = Box::new(network.clone());
                         engine.post(if engine.nic == index {

@@ -1,6 +1,7 @@
 //! The control plane's view of a NIC: what is on its link, what the kernel does for it, and which
 //! engines serve it.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use clearway_nic::MacAddress;
@@ -8,7 +9,7 @@ use clearway_nic::interface::Steering;
 
 use super::neighbours::Link;
 use super::network::Following;
-pub(crate) use super::vifs::Vifs;
+use super::vifs::Held;
 use crate::config::Network;
 use crate::nic::KernelSide;
 
@@ -28,7 +29,8 @@ pub(crate) struct NicSlot {
     pub(super) following: Option<Following>,
     /// Why there are no interfaces here, if so, and what to do about it.
     pub(super) only_messages: Option<&'static str>,
-    pub(super) vifs: Vifs,
+    /// By user, what it was asked for, for interfaces.
+    pub(super) held: HashMap<u32, Held>,
 }
 
 /// What frames on a link look like.
@@ -49,7 +51,6 @@ impl NicSlot {
         networks: Vec<Network>,
         ethernet: Ethernet,
         kernel: KernelSide,
-        vifs: Vifs,
     ) -> Self {
         Self {
             name: name.to_owned(),
@@ -60,7 +61,7 @@ impl NicSlot {
             link: kernel.neighbours.map(Link::new),
             following: kernel.follower.map(Following::new),
             only_messages: kernel.only_messages,
-            vifs,
+            held: HashMap::new(),
         }
     }
 

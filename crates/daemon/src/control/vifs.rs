@@ -1,186 +1,148 @@
-//! Virtual interfaces and captures: what apps ask for, what the policy makes of it, and then the
-//! registry, the kernel, the engines and the NIC.
-//!
-//! ```text
-//!  open_vif ─▶ policy ─▶ registry, in slices ─▶ ports claimed ─▶ engines ─▶ NIC ─▶ vif_opened
-//!                 │           │                     │               │        └─ no ─▶ closed again
-//!                 └─ no       └─ no                 └─ no           └─ no ─▶ refusal, closed again
-//! ```
-//!
-//! The registry of a NIC decides whether patterns collide; engines take in what it has registered.
-//! Every engine of a NIC knows all its interfaces, since frames may come in anywhere.
-//!
-//! The order matters: a port is the kernel's until nobody but the interface can have it, and again
-//! only when no engine sends from it any more. Frames are steered to the engines only when somebody
-//! takes them there, and go back to the kernel before nobody does. What is closed is free for
-//! others at once, since each engine hears of the closing before it hears of them.
+//! Virtual interfaces and captures: what apps ask for, what the policy makes of it, what the kernel
+//! and the NIC are asked for, and what apps are told. `clearway_control::Vifs` decides whether
+//! patterns collide, has the engines agree, and says what is to be done when.
 
 mod closing;
-mod registered;
 mod steering;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use clearway_channel::Code;
 use clearway_channel::control::{Mac, OpenCapture, OpenVif, Refusal, Reply, VifOpened};
 use clearway_classify::Filter;
-use clearway_classify::registry::{CheckId, Registry, VifId};
-use clearway_engine::{CaptureSpec, Request as EngineRequest, VifRefused, VifSpec, VifTexts};
+use clearway_classify::registry::{self, OwnerId};
+use clearway_control::{VifError, VifOwner, VifStep, Vifs};
+use clearway_engine::{CaptureSpec, VifRefused, VifSpec, VifTexts, ip};
 use clearway_nic::MacAddress;
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::requests::{not_attached, refusal};
-use super::session::{Session, Waiting};
+use super::session::{Attached, Session, Waiting};
 use super::{ControlPlane, NicSlot};
+use crate::config::Config;
 use crate::filter::Template;
 use crate::policy::{Grant, HostPort, Place, Station};
-use steering::{Held, Steered};
+pub(super) use steering::Held;
+use steering::Steered;
 
-/// Captures on a NIC: every packet is compared with the filters of each.
-const CAPTURES_MAX: usize = 16;
+/// Comparisons between two looks at the sockets, for all users of a NIC together: some tenths of a
+/// millisecond.
+const COMPARISONS_PER_TURN: usize = 8192;
 
-/// The interfaces and captures of a NIC, by their numbers.
+/// An interface or a capture, as the engines have nothing to do with it.
 #[derive(Debug)]
-pub(crate) struct Vifs {
-    table: BTreeMap<u32, Vif>,
-    /// Who may have which patterns.
-    registry: Registry,
-    /// Interfaces that are being checked.
-    checks: HashMap<CheckId, u32>,
-    /// By user, what the NIC was asked for.
-    held: HashMap<u32, Held>,
-}
-
-/// An interface or a capture, in the engines or on its way there or back.
-#[derive(Debug)]
-struct Vif {
-    /// Index of the engine that serves its app.
-    engine: usize,
-    channel: u32,
-    user: u32,
+pub(super) struct Granted {
+    owner: VifOwner,
+    /// Index of its NIC.
+    nic: usize,
     /// For people: the app's name.
     app: String,
     /// What it was granted; a capture has no use for it.
     grant: Option<Grant>,
     /// That as text.
     texts: Arc<VifTexts>,
-    /// What it is to see, if it is a capture.
-    capture: Option<CaptureSpec>,
-    stage: Stage,
-    /// In the registry.
-    registered: Option<VifId>,
     /// Ports that are its: claimed from the kernel, where that shares the NIC.
     claimed: HashSet<HostPort>,
     /// What the NIC was asked for.
     steered: Steered,
 }
 
-/// How far an interface has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// It is compared with all others.
-    Checking(CheckId),
-    /// So many engines have to say yet that they have it.
-    Opening(usize),
-    Open,
-    /// So many engines have to say yet that they do not have it any more.
-    Closing(usize),
+/// The interfaces of a host, none yet. What its NICs have for themselves nobody gets.
+pub(crate) fn vifs<'a>(
+    nics: &[NicSlot],
+    interfaces: impl Iterator<Item = &'a ip::Config>,
+    config: &Config,
+) -> Vifs {
+    let mut limits = registry::Limits::default();
+    limits.user.clauses = config.policy.limits.patterns_per_user;
+    let mut vifs = Vifs::new(nics.iter().map(|nic| nic.engines.clone()), limits);
+    for (nic, interface) in interfaces.enumerate() {
+        vifs.reserve(nic, interface, config.udp_port);
+    }
+    vifs
 }
 
 impl ControlPlane {
     pub(super) fn open_vif(&mut self, token: u64, open: &OpenVif) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
-        let (engine, channel) = (attached.engine, attached.channel);
-        let (user, app) = (session.peer.user, attached.app.clone());
-        self.nic_of(engine).may_have_vifs()?;
-        let place = self.place_of_vif(engine);
+        let granted = self.granted(session, attached);
+        let (nic, owner) = (&self.nics[granted.nic], granted.owner);
+        nic.may_have_vifs()?;
+        let place = self.place_of_vif(granted.nic);
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
-        let checking = self.nic_of_mut(engine).vifs.check(user, channel, &grant);
-        let check = checking.inspect_err(|_| self.accounts.close_vifs(user, 1))?;
-        let vif = Vif {
-            engine,
-            channel,
-            user,
-            app,
-            texts: Arc::new(grant.texts()),
-            grant: Some(grant),
-            capture: None,
-            stage: Stage::Checking(check),
-            registered: None,
-            claimed: HashSet::new(),
-            steered: Steered::default(),
-        };
-        let number = self.begin_opening(token, vif);
-        self.nic_of_mut(engine).vifs.checks.insert(check, number);
-        Ok(())
+        let texts = Arc::new(grant.texts());
+        let opening = self.vifs.open(owner, grant.spec(&texts));
+        self.begin_opening(token, opening, Granted { grant: Some(grant), texts, ..granted })
     }
 
     pub(super) fn open_capture(&mut self, token: u64, open: &OpenCapture) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let attached = session.attached.as_ref().ok_or_else(not_attached)?;
-        let (engine, channel) = (attached.engine, attached.channel);
-        let (user, name) = (session.peer.user, attached.app.clone());
+        let granted = self.granted(session, attached);
         self.accounts.may_capture(&session.peer)?;
+        let nic = granted.nic;
         let spec = CaptureSpec {
-            filter: self.capture_filters(engine, &open.filter)?,
-            app: open.app.as_deref().map(|app| self.channel_of(engine, app)).transpose()?,
+            filter: self.capture_filters(nic, &open.filter)?,
+            app: open.app.as_deref().map(|app| self.channel_of(nic, app)).transpose()?,
             connection: open.connection,
         };
         if spec.connection.is_some() && spec.app.is_none() {
             let text = "a capture of a connection has to say of which app; name it, too";
             return Err(refusal(Code::Invalid, text));
         }
-        if self.nic_of(engine).vifs.captures() >= CAPTURES_MAX {
-            let text = format!("{CAPTURES_MAX} captures run on this NIC already; end one of them");
-            return Err(refusal(Code::Limit, text));
-        }
         self.accounts.open_vif(&session.peer)?;
-        let vif = Vif {
-            engine,
-            channel,
-            user,
-            app: name,
+        let opening = self.vifs.open_capture(granted.owner, spec);
+        self.begin_opening(token, opening, granted)
+    }
+
+    /// Nothing yet, of an app.
+    fn granted(&self, session: &Session, attached: &Attached) -> Granted {
+        let (engine, channel, user) = (attached.engine, attached.channel, session.peer.user);
+        Granted {
+            owner: VifOwner { engine, channel, user },
+            nic: self.engines[engine].nic,
+            app: attached.app.clone(),
             grant: None,
             texts: Arc::default(),
-            capture: Some(spec),
-            stage: Stage::Opening(0),
-            registered: None,
             claimed: HashSet::new(),
             steered: Steered::default(),
-        };
-        let number = self.begin_opening(token, vif);
-        self.open_at_engines(engine, number);
-        Ok(())
-    }
-
-    /// Asks all engines of the NIC to take it in.
-    fn open_at_engines(&mut self, engine: usize, number: u32) {
-        let nic = &mut self.nics[self.engines[engine].nic];
-        let Some(vif) = nic.vifs.table.get_mut(&number) else { return };
-        vif.stage = Stage::Opening(nic.engines.len());
-        for asked in nic.engines.clone() {
-            self.engines[asked].post(vif.request(number, asked == engine, engine));
         }
     }
 
-    /// Remembers what is on its way to the engines; returns its number.
-    fn begin_opening(&mut self, token: u64, vif: Vif) -> u32 {
-        let is_used = |number| self.nics.iter().any(|nic| nic.vifs.has(number));
-        let mut number = self.vif_next;
-        while is_used(number) {
-            number = number.wrapping_add(1);
-        }
-        self.vif_next = number.wrapping_add(1);
-        self.nic_of_mut(vif.engine).vifs.table.insert(number, vif);
+    /// It is on its way to the engines, unless it is refused at once; it has been counted.
+    fn begin_opening(
+        &mut self,
+        token: u64,
+        opening: Result<u32, VifError>,
+        granted: Granted,
+    ) -> Result<(), Refusal> {
+        let number = opening.map_err(|why| {
+            self.accounts.close_vifs(granted.owner.user, 1);
+            self.refused(why)
+        })?;
+        self.grants.insert(number, granted);
         if let Some(session) = self.sessions.get_mut(&token) {
             session.waiting = Waiting::OpeningVif(number);
         }
-        number
+        self.advance_vifs();
+        Ok(())
+    }
+
+    /// When [`ControlPlane::advance_checks`] has something to do.
+    pub(super) fn checks_due(&self) -> Option<Instant> {
+        self.vifs.is_checking().then(Instant::now)
+    }
+
+    /// Goes on with what is being compared with what others have.
+    pub(super) fn advance_checks(&mut self) {
+        self.vifs.advance(COMPARISONS_PER_TURN);
+        self.advance_vifs();
     }
 
     /// An engine has taken an interface in, or not.
@@ -190,40 +152,59 @@ impl ControlPlane {
         number: u32,
         result: Result<(), VifRefused>,
     ) {
-        let Some(vif) = self.nic_of_mut(engine).vifs.table.get_mut(&number) else { return };
-        let Stage::Opening(answers_left) = &mut vif.stage else { return };
-        *answers_left -= 1;
-        let (is_last, owner) = (*answers_left == 0, vif.engine);
-        let opened = match result {
-            Ok(()) if !is_last => return,
-            Ok(()) => self.finish_opening(owner, number),
-            Err(refused) => Err(refusal(code_of(&refused), refused.to_string())),
-        };
-        match opened {
-            Ok(opened) => self.answer_opening(number, &Reply::VifOpened(opened)),
-            Err(refusal) => {
-                self.close_at_engines(owner, number, None);
-                self.refuse_opening(number, refusal);
+        self.vifs.handle_opened(engine, number, result);
+        self.advance_vifs();
+    }
+
+    /// Does what is to be done about interfaces.
+    pub(super) fn advance_vifs(&mut self) {
+        while let Some(step) = self.vifs.poll_step() {
+            match step {
+                VifStep::Ask { engine, request } => self.engines[engine].post(request),
+                VifStep::Claim(number) => {
+                    let ports_max = self.accounts.ports_per_user();
+                    let claimed = self.at_nic(number, |nic, vif| nic.claim(vif, ports_max));
+                    self.vifs.handle_claimed(number, claimed.unwrap_or(Ok(())));
+                }
+                VifStep::Steer(number) => {
+                    let steered = self.at_nic(number, NicSlot::steer);
+                    self.vifs.handle_steered(number, steered.unwrap_or(Ok(())));
+                }
+                VifStep::Unsteer(number) => {
+                    self.at_nic(number, NicSlot::unsteer);
+                }
+                VifStep::Opened(number) => self.tell_opened(number),
+                VifStep::Refused(number, why) => {
+                    let refusal = self.refused(why);
+                    self.tell_refused(number, refusal);
+                }
+                VifStep::Gone(number) => self.forget_vif(number),
             }
         }
     }
 
-    /// The engines have it: now the NIC.
-    fn finish_opening(&mut self, engine: usize, number: u32) -> Result<VifOpened, Refusal> {
-        let nic = &mut self.nics[self.engines[engine].nic];
-        nic.steer(number)?;
-        let opened = nic.opened(number);
-        let Some(vif) = nic.vifs.table.get_mut(&number) else { return Ok(opened) };
-        vif.stage = Stage::Open;
-        if self.log_budget.take(vif.user) {
-            let app = &vif.app;
-            let engine = &self.engines[engine].name;
-            tracing::info!(app, engine, vif = number, receive = ?opened.receive, "interface open");
-        }
-        Ok(opened)
+    /// Has an interface's NIC do something for it.
+    fn at_nic<T>(
+        &mut self,
+        number: u32,
+        work: impl FnOnce(&mut NicSlot, &mut Granted) -> T,
+    ) -> Option<T> {
+        let vif = self.grants.get_mut(&number)?;
+        Some(work(&mut self.nics[vif.nic], vif))
     }
 
-    fn refuse_opening(&mut self, number: u32, refusal: Refusal) {
+    fn tell_opened(&mut self, number: u32) {
+        let Some(vif) = self.grants.get(&number) else { return };
+        let opened = vif.opened(number, &self.nics[vif.nic]);
+        if self.log_budget.take(vif.owner.user) {
+            let app = &vif.app;
+            let engine = &self.engines[vif.owner.engine].name;
+            tracing::info!(app, engine, vif = number, receive = ?opened.receive, "interface open");
+        }
+        self.answer_opening(number, &Reply::VifOpened(opened));
+    }
+
+    fn tell_refused(&mut self, number: u32, refusal: Refusal) {
         if let Some(token) = self.who_opens(number) {
             self.log_refusal(token, &refusal);
         }
@@ -238,28 +219,76 @@ impl ControlPlane {
 
     /// The session that waits for an interface to be opened, if it is still there.
     fn who_opens(&self, number: u32) -> Option<u64> {
-        let vif = self.nics.iter().find_map(|nic| nic.vifs.table.get(&number))?;
-        let token = self.engines[vif.engine].channel(vif.channel)?.session;
+        let owner = self.grants.get(&number)?.owner;
+        let token = self.engines[owner.engine].channel(owner.channel)?.session;
         let waits = |session: &Session| matches!(session.waiting, Waiting::OpeningVif(awaited) if awaited == number);
         self.sessions.get(&token).is_some_and(waits).then_some(token)
     }
 
-    /// What the policy has to know of an engine's NIC, and of the host.
-    fn place_of_vif(&self, engine: usize) -> Place {
-        let host = self.nics.iter().flat_map(NicSlot::addresses).collect();
-        self.nic_of(engine).place(host, self.facts.udp_port)
+    /// What an app is told of a refusal.
+    fn refused(&self, why: VifError) -> Refusal {
+        match why {
+            VifError::Registry(refused) => self.refused_by_registry(&refused),
+            VifError::Captures(most) => {
+                let text = format!("{most} captures run on this NIC already; end one of them");
+                refusal(Code::Limit, text)
+            }
+            VifError::Nic(refusal) => refusal,
+            VifError::Engine(refused) => {
+                let code = match refused {
+                    VifRefused::NoChannel => Code::DaemonGone,
+                    VifRefused::NoConnection(_) => Code::Invalid,
+                };
+                refusal(code, refused.to_string())
+            }
+        }
     }
 
-    pub(super) fn nic_of(&self, engine: usize) -> &NicSlot {
-        &self.nics[self.engines[engine].nic]
+    fn refused_by_registry(&self, refused: &registry::Refusal) -> Refusal {
+        use registry::Refusal as Why;
+        let text = match refused {
+            Why::Send { wanted, existing, owner } => format!(
+                "`{wanted}` overlaps with `{existing}`, which {} may send; choose other ports or \
+                 addresses, or end that app",
+                self.name_of(*owner)
+            ),
+            Why::Receive { wanted, existing, owner, .. } => format!(
+                "`{wanted}` overlaps with `{existing}`, which {} receives with the same priority; \
+                 choose other ports or addresses, or declare another priority",
+                self.name_of(*owner)
+            ),
+            other => other.to_string(),
+        };
+        let code = match refused {
+            Why::TooMany { .. } | Why::TooManyOfUser { .. } => Code::Limit,
+            _ => Code::AddressInUse,
+        };
+        refusal(code, text)
     }
 
-    pub(super) fn nic_of_mut(&mut self, engine: usize) -> &mut NicSlot {
-        &mut self.nics[self.engines[engine].nic]
+    /// What the app of a channel that has interfaces is called.
+    fn name_of(&self, owner: OwnerId) -> String {
+        let mut of_owner = self.grants.values().filter(|vif| vif.owner.channel == owner.0);
+        let app = of_owner.next().map_or("?", |vif| vif.app.as_str());
+        format!("app {app} (channel {})", owner.0)
     }
 
-    fn capture_filters(&self, engine: usize, texts: &[String]) -> Result<Vec<Filter>, Refusal> {
-        let own = self.nic_of(engine).addresses();
+    /// What the policy has to know of a NIC, and of the host.
+    fn place_of_vif(&self, nic: usize) -> Place {
+        let of_nic = self.grants.values().filter(|vif| vif.nic == nic);
+        let NicSlot { ethernet, .. } = &self.nics[nic];
+        Place {
+            addresses: self.nics[nic].addresses(),
+            host: self.nics.iter().flat_map(NicSlot::addresses).collect(),
+            mac: ethernet.mac,
+            vlan: ethernet.vlan,
+            udp_port: self.facts.udp_port,
+            stations: of_nic.filter_map(Granted::station).collect(),
+        }
+    }
+
+    fn capture_filters(&self, nic: usize, texts: &[String]) -> Result<Vec<Filter>, Refusal> {
+        let own = self.nics[nic].addresses();
         let mut filters = Vec::new();
         for text in texts {
             let template = Template::parse(text).map_err(|error| {
@@ -274,9 +303,8 @@ impl ControlPlane {
         Ok(filters)
     }
 
-    /// The channel of the app of this name that is attached to an engine of the same NIC.
-    fn channel_of(&self, engine: usize, app: &str) -> Result<u32, Refusal> {
-        let nic = self.engines[engine].nic;
+    /// The channel of the app of this name that is attached to an engine of this NIC.
+    fn channel_of(&self, nic: usize, app: &str) -> Result<u32, Refusal> {
         let channels: Vec<u32> = self
             .sessions
             .values()
@@ -313,75 +341,25 @@ impl NicSlot {
         Err(refusal(Code::Unsupported, text))
     }
 
-    /// What the policy has to know of this NIC.
-    fn place(&self, host: Vec<IpAddr>, udp_port: u16) -> Place {
-        let stations = self.vifs.table.values().filter_map(|vif| {
-            let grant = vif.grant.as_ref().filter(|grant| grant.has_own_mac)?;
-            let owner = format!("app \"{}\"", vif.app);
-            Some(Station { mac: grant.mac, address: grant.address, owner })
-        });
-        Place {
-            addresses: self.addresses(),
-            host,
-            mac: self.ethernet.mac,
-            vlan: self.ethernet.vlan,
-            udp_port,
-            stations: stations.collect(),
-        }
-    }
-
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
         self.networks.iter().map(|network| network.address).collect()
     }
-
-    /// What an app is told of its new interface.
-    fn opened(&self, vif: u32) -> VifOpened {
-        let of_table = self.vifs.table.get(&vif);
-        let texts = of_table.map(|vif| VifTexts::clone(&vif.texts)).unwrap_or_default();
-        let mac =
-            of_table.and_then(|vif| vif.grant.as_ref()).map_or(self.ethernet.mac, |of| of.mac);
-        VifOpened {
-            vif,
-            mac: Mac(mac),
-            mtu: self.ethernet.mtu.into(),
-            receive: texts.receive,
-            transmit: texts.transmit,
-            copies: texts.copies,
-        }
-    }
 }
 
-impl Vif {
-    /// What an engine is asked for: the one that serves the app, or another of the NIC's, whose
-    /// indexes count from its first.
-    fn request(&self, vif: u32, is_owner: bool, engine: usize) -> EngineRequest {
-        let channel = self.channel;
-        if let Some(spec) = self.capture.clone().map(Box::new) {
-            return if is_owner {
-                EngineRequest::OpenCapture { channel, vif, spec }
-            } else {
-                EngineRequest::NoteCapture { engine, channel, vif, spec }
-            };
-        }
-        let spec = Box::new(self.spec());
-        if is_owner {
-            EngineRequest::OpenVif { channel, vif, spec }
-        } else {
-            EngineRequest::NoteVif { engine, channel, vif, spec }
-        }
+impl Granted {
+    /// The machine that it is on the link, if it is one.
+    fn station(&self) -> Option<Station> {
+        let grant = self.grant.as_ref().filter(|grant| grant.has_own_mac)?;
+        let owner = format!("app \"{}\"", self.app);
+        Some(Station { mac: grant.mac, address: grant.address, owner })
     }
 
-    fn spec(&self) -> VifSpec {
-        let grant = self.grant.clone().unwrap_or_default();
-        VifSpec {
-            receive: grant.receive,
-            copies: grant.copies,
-            transmit: grant.transmit,
-            priority: grant.priority,
-            mac: grant.mac,
-            rate_frames_per_s: grant.rate_frames_per_s,
-            texts: Arc::clone(&self.texts),
-        }
+    /// What its app is told once it is open.
+    fn opened(&self, number: u32, nic: &NicSlot) -> VifOpened {
+        let VifTexts { receive, transmit, copies } = VifTexts::clone(&self.texts);
+        let mac = self.grant.as_ref().map_or(nic.ethernet.mac, |grant| grant.mac);
+        let mtu = nic.ethernet.mtu.into();
+        VifOpened { vif: number, mac: Mac(mac), mtu, receive, transmit, copies }
     }
 }
 
@@ -394,27 +372,18 @@ impl Grant {
             transmit: texts(&self.transmit),
         }
     }
-}
 
-impl Vifs {
-    fn has(&self, number: u32) -> bool {
-        self.table.contains_key(&number)
-    }
-
-    fn captures(&self) -> usize {
-        self.table.values().filter(|vif| vif.capture.is_some()).count()
-    }
-
-    fn is_of(&self, number: u32, channel: u32) -> bool {
-        let is_it = |vif: &Vif| vif.channel == channel && vif.stage == Stage::Open;
-        self.table.get(&number).is_some_and(is_it)
-    }
-}
-
-fn code_of(refused: &VifRefused) -> Code {
-    match refused {
-        VifRefused::NoChannel => Code::DaemonGone,
-        VifRefused::NoConnection(_) => Code::Invalid,
+    /// What engines are asked for.
+    fn spec(&self, texts: &Arc<VifTexts>) -> VifSpec {
+        VifSpec {
+            receive: self.receive.clone(),
+            copies: self.copies.clone(),
+            transmit: self.transmit.clone(),
+            priority: self.priority,
+            mac: self.mac,
+            rate_frames_per_s: self.rate_frames_per_s,
+            texts: Arc::clone(texts),
+        }
     }
 }
 

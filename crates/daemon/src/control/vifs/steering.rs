@@ -28,7 +28,7 @@ use clearway_wire::ipv6;
 
 use super::super::nics::NicSlot;
 use super::super::requests::refusal;
-use super::Vifs;
+use super::Granted;
 use crate::policy::{Grant, HostPort, limit_reached};
 
 /// Kinds of patterns of one user: a quarter of what the eBPF program has for everybody.
@@ -50,7 +50,7 @@ pub(super) struct Steered {
 
 /// What one user's interfaces have been given.
 #[derive(Debug, Default)]
-pub(super) struct Held {
+pub(in crate::control) struct Held {
     /// How many interfaces are about each port.
     ports: HashMap<HostPort, usize>,
     /// How many patterns there are of each mask.
@@ -164,64 +164,57 @@ impl Steered {
 impl NicSlot {
     /// Takes the ports that an interface is about from the kernel's programs: all of them or, with
     /// a refusal, none.
-    pub(super) fn claim(&mut self, number: u32, ports_max: usize) -> Result<(), Refusal> {
-        let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
+    pub(super) fn claim(&mut self, vif: &mut Granted, ports_max: usize) -> Result<(), Refusal> {
         let Some(grant) = &vif.grant else { return Ok(()) };
         let nothing = Held::default();
-        let held = self.vifs.held.get(&vif.user).unwrap_or(&nothing);
+        let held = self.held.get(&vif.owner.user).unwrap_or(&nothing);
         held.admit_ports(&grant.ports, ports_max)?;
         if let Some(steering) = &mut self.steering {
             claim_all(steering.as_mut(), &grant.ports)?;
         }
         vif.claimed = grant.ports.clone();
-        let held = self.vifs.held.entry(vif.user).or_default();
+        let held = self.held.entry(vif.owner.user).or_default();
         count_in(&mut held.ports, vif.claimed.iter().copied());
         Ok(())
     }
 
     /// Steers the frames of an interface to the engines: all of them or, with a refusal, none. Its
     /// ports have been claimed.
-    pub(super) fn steer(&mut self, number: u32) -> Result<(), Refusal> {
-        let Some(vif) = self.vifs.table.get_mut(&number) else { return Ok(()) };
+    pub(super) fn steer(&mut self, vif: &mut Granted) -> Result<(), Refusal> {
         let (Some(steering), Some(grant)) = (&mut self.steering, &vif.grant) else { return Ok(()) };
         let cannot = |error: Error| {
             refusal(Code::Refused, format!("the NIC cannot steer these frames here: {error}"))
         };
         let wanted = Steered::of(grant).map_err(cannot)?;
-        admit_masks(&self.vifs.held, vif.user, &wanted)?;
+        admit_masks(&self.held, vif.owner.user, &wanted)?;
         wanted.steer(steering.as_mut()).map_err(cannot)?;
-        let held = self.vifs.held.entry(vif.user).or_default();
+        let held = self.held.entry(vif.owner.user).or_default();
         count_in(&mut held.masks, wanted.masks());
         vif.steered = wanted;
         Ok(())
     }
 
     /// Gives the frames of an interface back to the kernel.
-    pub(super) fn unsteer(&mut self, number: u32) {
-        let Some(vif) = self.vifs.table.get_mut(&number) else { return };
+    pub(super) fn unsteer(&mut self, vif: &mut Granted) {
         let steered = std::mem::take(&mut vif.steered);
         if let Some(steering) = &mut self.steering {
             steered.unsteer(steering.as_mut());
         }
-        self.vifs.give_back(number, &steered, &HashSet::new());
+        self.give_back(vif.owner.user, &steered, &HashSet::new());
     }
 
     /// Gives the ports of an interface back to the kernel's programs. No engine sends for it any
     /// more.
-    pub(super) fn release(&mut self, number: u32) {
-        let Some(vif) = self.vifs.table.get_mut(&number) else { return };
+    pub(super) fn release(&mut self, vif: &mut Granted) {
         let claimed = std::mem::take(&mut vif.claimed);
         if let Some(steering) = &mut self.steering {
             release_all(steering.as_mut(), &claimed);
         }
-        self.vifs.give_back(number, &Steered::default(), &claimed);
+        self.give_back(vif.owner.user, &Steered::default(), &claimed);
     }
-}
 
-impl Vifs {
-    /// The user of an interface does not hold these any more.
-    fn give_back(&mut self, number: u32, steered: &Steered, claimed: &HashSet<HostPort>) {
-        let Some(user) = self.table.get(&number).map(|vif| vif.user) else { return };
+    /// A user does not hold these any more.
+    fn give_back(&mut self, user: u32, steered: &Steered, claimed: &HashSet<HostPort>) {
         if let Entry::Occupied(mut held) = self.held.entry(user) {
             count_out(&mut held.get_mut().masks, steered.masks());
             count_out(&mut held.get_mut().ports, claimed.iter().copied());
