@@ -125,6 +125,8 @@ pub(crate) struct App {
     pub(crate) is_dead: bool,
     /// It is to listen again later.
     pub(crate) is_deaf: bool,
+    /// Its interface or capture, open or on its way there or back.
+    pub(crate) vif: Option<u32>,
     /// It has lied, and whatever is said to it does not count.
     pub(crate) is_hostile: bool,
     end: AppEnd,
@@ -157,6 +159,7 @@ impl App {
             stopped_until: Time::ZERO,
             is_dead: false,
             is_deaf: false,
+            vif: None,
             is_hostile: false,
             end,
             memory,
@@ -247,10 +250,10 @@ impl App {
                 }
                 self.end.release(buffer, length);
             }
-            Completion::FramesSent { bursts, sent, rejected, .. } => {
+            Completion::FramesSent { vif, bursts, sent, rejected, .. } => {
                 scene.trace.add(&[8, self.id.into(), bursts.into(), sent, rejected]);
                 if let Some(radio) = &mut self.radio {
-                    radio.finished(&mut self.end, bursts, rejected)?;
+                    radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
             Completion::VifClosed { .. } => {}
@@ -364,8 +367,19 @@ impl App {
     }
 
     /// Its virtual interface has been opened.
-    pub(crate) fn vif_opened(&mut self) {
-        self.radio.iter_mut().for_each(Radio::open);
+    pub(crate) fn vif_opened(&mut self, number: u32) {
+        self.radio.iter_mut().for_each(|radio| radio.open(number));
+    }
+
+    /// It has asked for its virtual interface to be closed.
+    pub(crate) fn begin_closing_vif(&mut self) {
+        self.radio.iter_mut().for_each(Radio::begin_closing);
+    }
+
+    /// Nothing of its virtual interface is left.
+    pub(crate) fn vif_closed(&mut self) {
+        self.vif = None;
+        self.radio.iter_mut().for_each(|radio| radio.closed(&mut self.end));
     }
 
     /// When it wants to run by itself.

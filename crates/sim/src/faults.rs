@@ -39,7 +39,7 @@ pub(crate) enum Kind {
     AppCrash,
     /// A daemon dies, and comes back.
     HostCrash,
-    /// A listener goes and comes back.
+    /// A listener or an interface goes and comes back.
     Listener,
     /// An app lies to its daemon.
     Hostile,
@@ -156,7 +156,7 @@ pub(crate) enum Fault {
     Join { from: u32, to: u32 },
     /// The cable is in again.
     Plug { host: u32 },
-    /// An app that has been away listens again.
+    /// An app that has been away listens again, or has its interface again.
     Listen { app: u32 },
     /// An app that lies is removed.
     Banish { app: u32 },

@@ -9,8 +9,7 @@ use clearway_base::{MICROSECOND, Random, SECOND, Time};
 use clearway_channel::{Code, DaemonEnd};
 use clearway_control::{ListenerName, Listeners, Opened};
 use clearway_engine::{
-    CaptureSpec, Congestion, Control, Engine, EngineConfig, Event, Idle, Request,
-    SILENCE_MS_DEFAULT, Turn, VifSpec, ip,
+    Congestion, Control, Engine, EngineConfig, Event, Idle, Request, SILENCE_MS_DEFAULT, Turn, ip,
 };
 use clearway_nic::Queue;
 use clearway_nic::fabric::{Hash, Rss, RssOptions};
@@ -20,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::agenda::Alarm;
 use crate::app::Character;
 use crate::clock::HostClock;
+use crate::interfaces::Interfaces;
 use crate::network::{Subnet, Versions, mac_of};
 use crate::nic::{self, Wire};
 
@@ -101,6 +101,8 @@ pub(crate) struct Host {
     next_channel: u32,
     /// Who listens where, as a daemon's engines agree about it.
     pub(crate) listeners: Listeners,
+    /// The same of virtual interfaces.
+    pub(crate) interfaces: Interfaces,
 }
 
 /// What an engine's turn came to.
@@ -117,9 +119,11 @@ impl Host {
         let runners = runners(&nature, clock.now(world), random);
         let rss = Rss::new(nature.rss, nature.engines, random);
         let listeners = Listeners::new(nature.engines);
+        let interfaces = interfaces(&nature);
         Self {
             rss,
             listeners,
+            interfaces,
             nature,
             runners,
             clock,
@@ -140,6 +144,7 @@ impl Host {
     pub(crate) fn restart(&mut self, world: Time, random: &mut Random) {
         self.runners = runners(&self.nature, self.clock.now(world), random);
         self.listeners = Listeners::new(self.nature.engines);
+        self.interfaces = interfaces(&self.nature);
         self.is_down = false;
         self.incarnation += 1;
     }
@@ -165,25 +170,6 @@ impl Host {
             connections_max: 4096,
         };
         self.post(engine, request);
-    }
-
-    /// Opens a virtual interface for an app, as soon as all engines know whose it is.
-    pub(crate) fn open_vif(&mut self, engine: u32, channel: u32, vif: u32, spec: &VifSpec) {
-        for other in self.siblings_of(engine) {
-            let (engine, spec) = (engine as usize, Box::new(spec.clone()));
-            self.post(other, Request::NoteVif { engine, channel, vif, spec });
-        }
-        self.post(engine, Request::OpenVif { channel, vif, spec: Box::new(spec.clone()) });
-    }
-
-    /// Shows an app all that passes here, as soon as all engines know.
-    pub(crate) fn open_capture(&mut self, engine: u32, channel: u32, vif: u32) {
-        let spec = || Box::new(CaptureSpec { filter: Vec::new(), app: None, connection: None });
-        for other in self.siblings_of(engine) {
-            let engine = engine as usize;
-            self.post(other, Request::NoteCapture { engine, channel, vif, spec: spec() });
-        }
-        self.post(engine, Request::OpenCapture { channel, vif, spec: spec() });
     }
 
     /// Lets an app listen on a port, once all engines know that it does.
@@ -367,6 +353,10 @@ pub(crate) fn is_readable(bell: impl AsFd) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut bells = [PollFd::new(&bell, PollFlags::IN)];
     poll(&mut bells, Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+fn interfaces(nature: &Nature) -> Interfaces {
+    Interfaces::new(nature.engines, &config(nature).interface, UDP_PORT)
 }
 
 /// Engines as a daemon makes them, one for each queue of the NIC.

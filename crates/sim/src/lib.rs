@@ -21,6 +21,7 @@ mod clock;
 mod content;
 mod faults;
 mod host;
+mod interfaces;
 mod ledger;
 mod network;
 mod nic;

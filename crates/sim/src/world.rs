@@ -1,6 +1,7 @@
 //! The world: everything that there is, and the loop that lets one thing happen after the other.
 
 mod audit;
+mod interfaces;
 mod misfortune;
 mod population;
 mod restoring;
@@ -24,6 +25,7 @@ use crate::options::{Options, Profile};
 use crate::summary::{Failure, Summary};
 use crate::trace::Trace;
 use crate::{Finding, checks};
+use interfaces::Fortunes;
 use restoring::Restores;
 
 /// When the world begins.
@@ -61,6 +63,7 @@ pub(crate) struct World {
     kinds: Vec<Kind>,
     begun: BTreeMap<Kind, u64>,
     restores: Restores,
+    fortunes: Fortunes,
     ledger: Ledger,
     auditor: Auditor,
     trace: Trace,
@@ -132,6 +135,7 @@ impl World {
             kinds: profile.kinds,
             begun: BTreeMap::new(),
             restores: Restores::new(options.seed),
+            fortunes: Fortunes::new(options.seed),
             ledger: Ledger::default(),
             auditor: Auditor::default(),
             trace: Trace::default(),
@@ -285,18 +289,15 @@ impl World {
                     return Err(cannot_listen(host, name, code));
                 }
             }
-            Event::VifOpened { channel, result: Err(refused), .. } => {
-                let text = format!("host {host}: channel {channel} gets no VIF: {refused:?}");
-                return Err(Finding::new(text));
+            Event::VifOpened { vif, result, .. } => {
+                self.trace.add(&[22, host.into(), engine.into(), vif.into()]);
+                self.interfaces_of(host).vifs.handle_opened(engine as usize, vif, result);
+                self.advance_vifs(host);
             }
-            Event::VifOpened { channel, .. } => {
-                let app = self.app_of(host, channel).map(|app| &mut self.apps[app as usize]);
-                // Its siblings say so, too, when they have taken note.
-                if let Some(app) = app.filter(|app| app.character.engine == engine) {
-                    app.vif_opened();
-                    let id = app.id;
-                    self.wake_app(id, self.now);
-                }
+            Event::VifClosed { vif, .. } => {
+                self.trace.add(&[23, host.into(), engine.into(), vif.into()]);
+                self.interfaces_of(host).vifs.handle_closed(engine as usize, vif);
+                self.advance_vifs(host);
             }
             Event::Snapshot { id, snapshot } => {
                 checks::bounds(&snapshot)?;
@@ -413,6 +414,7 @@ impl World {
             if !self.hosts[host as usize].listeners.is_settled() {
                 return Err(Finding::new(format!("host {host}: a listener waits for engines")));
             }
+            self.audit_vifs(host)?;
             for engine in 0..self.hosts[host as usize].runners.len() as u32 {
                 self.unrested += 1;
                 self.post(host, engine, Request::Snapshot { id: REST });
@@ -478,7 +480,11 @@ impl World {
 
     fn summary(&self) -> Summary {
         let name = |(kind, count): (&Kind, &u64)| (kind.name(), *count);
-        let restored = ("engines restored", self.restores.count);
+        let more = [
+            ("engines restored", self.restores.count),
+            ("interfaces opened", self.fortunes.opened),
+            ("interfaces refused", self.fortunes.refused),
+        ];
         Summary {
             seed: self.options.seed,
             hosts: self.hosts.len(),
@@ -486,7 +492,7 @@ impl World {
             steps: self.steps,
             apps: self.ledger.counts.iter().collect(),
             network: self.network.counts(),
-            faults: self.begun.iter().map(name).chain([restored]).collect(),
+            faults: self.begun.iter().map(name).chain(more).collect(),
             trace: self.trace.hash() ^ self.trace.events(),
         }
     }

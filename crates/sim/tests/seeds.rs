@@ -81,6 +81,8 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "app crashes",
         "host crashes",
         "listeners gone",
+        "interfaces opened",
+        "interfaces refused",
         "hostile apps",
         "fan-ins",
         "re-keyed RSS",

@@ -30,8 +30,8 @@ pub(crate) struct Radio {
     bursts: u32,
     number: u32,
     next: Time,
-    /// The interface is there.
-    is_open: bool,
+    /// The number of the interface, while it is open.
+    vif: Option<u32>,
 }
 
 impl Radio {
@@ -46,7 +46,7 @@ impl Radio {
             bursts: 0,
             number: 0,
             next: Time::ZERO,
-            is_open: false,
+            vif: None,
         }
     }
 
@@ -64,22 +64,36 @@ impl Radio {
     }
 
     /// The interface has been opened.
-    pub(super) fn open(&mut self) {
-        self.is_open = true;
+    pub(super) fn open(&mut self, vif: u32) {
+        self.vif = Some(vif);
+    }
+
+    /// The app has asked for the interface to be closed, and sends nothing more.
+    pub(super) fn begin_closing(&mut self) {
+        self.vif = None;
+    }
+
+    /// No engine has it any more, nor what was to be sent.
+    pub(super) fn closed(&mut self, end: &mut AppEnd) {
+        self.vif = None;
+        self.bursts = 0;
+        self.extents.drain(..).for_each(|extent| end.free(extent));
     }
 
     /// When it sends next.
     pub(super) fn next_at(&self, scene: &Scene<'_>) -> Option<Time> {
-        self.may_send(scene).then_some(self.next)
+        self.may_send(scene).and(Some(self.next))
     }
 
-    fn may_send(&self, scene: &Scene<'_>) -> bool {
-        self.is_open && !scene.is_ending && !self.peers.is_empty()
+    /// The interface, if there is something to send by it.
+    fn may_send(&self, scene: &Scene<'_>) -> Option<u32> {
+        self.vif.filter(|_| !scene.is_ending && !self.peers.is_empty())
     }
 
     /// Sends a burst if it is time.
     pub(super) fn send(&mut self, end: &mut AppEnd, scene: &mut Scene<'_>) {
-        if scene.now < self.next || !self.may_send(scene) || !end.has_room() {
+        let Some(vif) = self.may_send(scene) else { return };
+        if scene.now < self.next || !end.has_room() {
             return;
         }
         self.next = scene.now + MILLISECOND + self.random.below(40 * MILLISECOND);
@@ -93,7 +107,7 @@ impl Radio {
         }
         let (offset, length) = (extent.offset(), extent.length());
         let count = frames.len() as u16;
-        if end.submit(&Command::SendFrames { vif: 1, offset, length, count }).is_ok() {
+        if end.submit(&Command::SendFrames { vif, offset, length, count }).is_ok() {
             self.extents.push_back(extent);
         }
     }
@@ -132,14 +146,15 @@ impl Radio {
         Ok(())
     }
 
-    /// Frees the bursts that are finished.
+    /// Frees the bursts that are finished, of an interface that was not closed meanwhile.
     pub(super) fn finished(
         &mut self,
         end: &mut AppEnd,
+        vif: u32,
         bursts: u32,
         rejected: u64,
     ) -> Result<(), Finding> {
-        while self.bursts != bursts {
+        while self.vif == Some(vif) && self.bursts != bursts {
             let Some(extent) = self.extents.pop_front() else {
                 return Err(Finding::new("more bursts finished than were sent".to_owned()));
             };

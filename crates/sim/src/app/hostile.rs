@@ -44,7 +44,10 @@ impl App {
                 Command::Release { buffers }
             }
             4 => Command::Close { connection: random.next_u64(), abort: random.chance(1, 2) },
-            5 => Command::SendFrames { vif: 1, offset: offset & !7, length, count: 3 },
+            5 => {
+                let vif = self.vif.unwrap_or(1);
+                Command::SendFrames { vif, offset: offset & !7, length, count: 3 }
+            }
             _ => {
                 let address = Ipv4Addr::from_bits(random.next_u32());
                 let peer = SocketAddr::new(address.into(), random.next_u32() as u16);

@@ -24,10 +24,11 @@ impl World {
         self.auditor.audit(&entries)
     }
 
-    /// What engines have left, once all apps are gone.
+    /// What engines and control planes have left, once all apps are gone.
     pub(super) fn audit_rest(&self) -> Result<(), Finding> {
         for (host, place) in (0..).zip(&self.hosts) {
             let rests = place.runners.iter().try_for_each(|runner| runner.engine.audit_rest());
+            let rests = rests.and_then(|()| place.interfaces.audit_rest());
             rests.map_err(|what| Finding { what, hosts: vec![host] })?;
         }
         Ok(())

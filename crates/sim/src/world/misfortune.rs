@@ -181,7 +181,7 @@ impl World {
         self.ledger.note(Trouble::Silence, host, self.now);
     }
 
-    fn later(&mut self, at: Time, fault: Fault) {
+    pub(super) fn later(&mut self, at: Time, fault: Fault) {
         self.agenda.note(at, Happening::Fault(fault));
     }
 

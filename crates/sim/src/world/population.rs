@@ -11,15 +11,15 @@ use clearway_engine::Request;
 use super::World;
 use crate::agenda::Happening;
 use crate::app::{App, Character, Place, Radio, Role};
+use crate::faults::Fault;
 use crate::host::{Nature, Task};
 use crate::ledger::Trouble;
 
 /// Where small servers listen, and where those with room for the largest messages do.
 const PORT: u16 = 7000;
 const PORT_LARGE: u16 = 8000;
-/// The only listener of a server, and the only virtual interface of an app that has one.
+/// The only listener of a server.
 const LISTENER: u32 = 1;
-const VIF: u32 = 1;
 /// What an app has sent is delivered for so long after it has left: longer than anything delays it.
 const LINGER_NS: u64 = 120 * SECOND;
 
@@ -59,30 +59,24 @@ impl World {
         place.add_channel(engine, channel, end);
         let end = AppEnd::open(handover, character.sizes()).expect("its own memory");
         let id = self.apps.len() as u32;
-        let radio = self.radio(&character, channel);
+        let radio = self.radio(&character);
         if let Role::Server { port } = character.role {
             self.listen(host, engine, channel, port);
-        }
-        if character.role == Role::Capture {
-            self.hosts[host as usize].open_capture(engine, channel, VIF);
-            self.wake_host(host);
         }
         let seed = self.random.next_u64();
         self.apps.push(App::new(id, character, channel, end, File::from(memory), seed, radio));
         self.residents[host as usize].push(id);
+        self.open_vif(id);
         self.wake(host, engine, self.now);
         self.wake_app(id, self.now + MILLISECOND);
     }
 
-    /// The raw interface of an app that has one.
-    fn radio(&mut self, character: &Character, channel: u32) -> Option<Radio> {
+    /// What an app that is to have a raw interface does with it.
+    fn radio(&mut self, character: &Character) -> Option<Radio> {
         if character.role != Role::Frames {
             return None;
         }
         let host = character.host;
-        let spec = Radio::spec(host as usize);
-        self.hosts[host as usize].open_vif(character.engine, channel, VIF, &spec);
-        self.wake_host(host);
         let is_peer = |other: &&Vec<Character>| {
             other.iter().any(|other| other.role == Role::Frames && other.host != host)
         };
@@ -102,23 +96,14 @@ impl World {
     /// The daemon has heard that an app is dead: what it had is free. If it has left in good order,
     /// what it has sent is delivered first.
     pub(super) fn remove(&mut self, host: u32, engine: u32, channel: u32, has_left: bool) {
-        let role =
-            self.app_of(host, channel).map(|app| self.apps[app as usize].character.role.clone());
+        self.hosts[host as usize].forget_listeners(engine, channel);
+        self.interfaces_of(host).vifs.forget(engine as usize, channel);
+        self.advance_vifs(host);
         let removal = match has_left {
             true => Request::LetLinger { channel, linger_ns: LINGER_NS },
             false => Request::RemoveChannel { channel },
         };
         self.post(host, engine, removal);
-        let place = &mut self.hosts[host as usize];
-        match role {
-            Some(Role::Server { .. }) => place.forget_listeners(engine, channel),
-            Some(Role::Frames | Role::Capture) => {
-                for other in place.siblings_of(engine) {
-                    place.post(other, Request::CloseVif { channel, vif: VIF, told: None });
-                }
-            }
-            Some(Role::Client { .. }) | None => {}
-        }
         self.wake_host(host);
     }
 
@@ -202,9 +187,15 @@ impl World {
         self.wake_host(host);
     }
 
-    /// A server stops listening. False if the app is none, or has stopped already.
+    /// A server stops listening, another app gives its interface up. False if it has neither, or
+    /// not any more.
     pub(super) fn deafen(&mut self, app: u32) -> bool {
         let server = &mut self.apps[app as usize];
+        if matches!(server.character.role, Role::Frames | Role::Capture) {
+            let closes = !server.is_deaf && !server.is_hostile && self.close_vif(app);
+            self.apps[app as usize].is_deaf |= closes;
+            return closes;
+        }
         let Character { host, engine, role: Role::Server { .. }, .. } = server.character else {
             return false;
         };
@@ -218,7 +209,7 @@ impl World {
         true
     }
 
-    /// It listens again, if it lives.
+    /// It listens again, or has its interface opened again, if it lives.
     pub(super) fn hear_again(&mut self, app: u32) {
         let listener = &mut self.apps[app as usize];
         listener.is_deaf = false;
@@ -226,11 +217,19 @@ impl World {
             return;
         }
         let Character { host, engine, role: Role::Server { port }, .. } = listener.character else {
-            return;
+            return self.open_vif_again(app);
         };
         let channel = listener.channel;
         self.ledger.note(Trouble::Deaf, host, self.now);
         self.listen(host, engine, channel, port);
+    }
+
+    /// As soon as nothing of the last one is left.
+    fn open_vif_again(&mut self, app: u32) {
+        match self.apps[app as usize].vif {
+            Some(_) => self.later(self.now + MILLISECOND, Fault::Listen { app }),
+            None => self.open_vif(app),
+        }
     }
 }
 

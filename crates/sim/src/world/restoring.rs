@@ -8,6 +8,7 @@ use super::World;
 use crate::Finding;
 use crate::agenda::Happening;
 use crate::faults::Fault;
+use crate::interfaces::{Owners, compare_known};
 
 /// The longest time between two restores in a network.
 const PAUSE_NS_MAX: u64 = 200 * MILLISECOND;
@@ -40,7 +41,10 @@ impl World {
         let engines = place.runners.len() as u64;
         if engines > 0 {
             let engine = self.restores.random.below(engines) as u32;
-            place.replace(engine, self.now, restore).map_err(Finding::new)?;
+            let agreed = place.interfaces.agreed();
+            let restored = place
+                .replace(engine, self.now, |engine, now| restore(engine, now, agreed.as_ref()));
+            restored.map_err(Finding::new)?;
             self.restores.count += 1;
             self.wake(host, engine, self.now);
         }
@@ -49,12 +53,14 @@ impl World {
     }
 }
 
-/// Saves an engine as bytes, drops it, and makes it again. An error says what is not as it was.
-fn restore(engine: Engine, now: Time) -> Result<Engine, String> {
+/// Saves an engine as bytes, drops it, and makes it again. An error says what is not as it was, or
+/// not as all engines have agreed.
+fn restore(engine: Engine, now: Time, agreed: Option<&Owners>) -> Result<Engine, String> {
     engine.audit()?;
     let bytes = engine.save().to_bytes();
     let remains = engine.into_remains();
     let state = State::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    agreed.map_or(Ok(()), |agreed| compare_known(&state, agreed))?;
     let restored = Engine::restore(state, remains, now).map_err(|error| error.to_string())?;
     let again = restored.save();
     if again.to_bytes() == bytes {
