@@ -168,8 +168,8 @@ impl SharedRing {
 
 impl RingMemory for SharedRing {
     #[inline]
-    fn entry(&self, index: u32) -> &Entry {
-        let index = index & (self.entry_count - 1);
+    fn entry(&self, position: u32) -> &Entry {
+        let index = position & (self.entry_count - 1);
         // SAFETY: `new` asserted that `entry_count` entries are inside the mapping and aligned, the
         // mask keeps the index below that count (a power of two), and `_memory` keeps it mapped.
         // Words are atomics: the other process may write them at any time.

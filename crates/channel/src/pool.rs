@@ -194,6 +194,7 @@ impl Pool {
         Some(index)
     }
 
+    #[cold]
     fn remove_slab(&mut self, class: usize, index: u32) {
         self.unlink(class, index);
         self.slabs[index as usize] = NO_SLAB;
@@ -217,7 +218,9 @@ impl Pool {
     }
 
     /// Puts a slab into its class's list: first, but behind an empty one, so that an empty slab
-    /// is always the first of its class and found by `remove_empty_slabs`.
+    /// is always the first of its class and found by `remove_empty_slabs`. Rare, as all that
+    /// follows: a slab has many cells.
+    #[cold]
     fn link(&mut self, class: usize, index: u32) {
         let first = self.partial[class];
         let (previous, next) = match self.slabs.get(first as usize) {
@@ -234,6 +237,7 @@ impl Pool {
         }
     }
 
+    #[cold]
     fn unlink(&mut self, class: usize, index: u32) {
         let Slab { previous, next, .. } = self.slabs[index as usize];
         match previous {

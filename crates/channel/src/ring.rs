@@ -22,8 +22,8 @@ pub(crate) type Entry = [AtomicU64; ENTRY_WORDS];
 
 /// Where a ring lives.
 pub(crate) trait RingMemory {
-    /// The entry at `index`, below the number of entries.
-    fn entry(&self, index: u32) -> &Entry;
+    /// The entry at `position`, counted on from lap to lap.
+    fn entry(&self, position: u32) -> &Entry;
     /// How many entries the consumer has taken.
     fn head(&self) -> &AtomicU32;
 }
@@ -48,6 +48,7 @@ pub(crate) struct Producer<M> {
     memory: M,
     tail: u64,
     head_cached: u32,
+    entries: u32,
     entries_log2: u32,
 }
 
@@ -55,7 +56,7 @@ impl<M: RingMemory> Producer<M> {
     /// The producer of an empty ring of `entries`, a power of two.
     pub(crate) fn new(memory: M, entries: u32) -> Self {
         assert!(entries.is_power_of_two());
-        Self { memory, tail: 0, head_cached: 0, entries_log2: entries.trailing_zeros() }
+        Self { memory, tail: 0, head_cached: 0, entries, entries_log2: entries.trailing_zeros() }
     }
 
     /// Goes on behind the first `tail` entries, of which the consumer has taken those before `head`
@@ -72,7 +73,7 @@ impl<M: RingMemory> Producer<M> {
     /// Free entries as far as is known without looking at the shared head.
     #[inline]
     pub(crate) fn room_known(&self) -> u32 {
-        self.entries() - (self.tail as u32).wrapping_sub(self.head_cached)
+        self.entries - (self.tail as u32).wrapping_sub(self.head_cached)
     }
 
     /// Looks at the shared head, which may lie; then [`Self::room_known`] is up to date.
@@ -93,7 +94,7 @@ impl<M: RingMemory> Producer<M> {
     #[inline]
     pub(crate) fn push(&mut self, fill: impl FnOnce(&Entry) -> u32) {
         debug_assert!(self.room_known() > 0);
-        let entry = self.memory.entry(self.tail as u32 & (self.entries() - 1));
+        let entry = self.memory.entry(self.tail as u32);
         let upper = fill(entry);
         let word = u64::from(upper) << 32 | u64::from(turn_of(self.tail, self.entries_log2));
         // Release pairs with the Acquire in `Consumer::peek`: who sees this turn sees the words
@@ -106,11 +107,6 @@ impl<M: RingMemory> Producer<M> {
     pub(crate) fn written(&self) -> u64 {
         self.tail
     }
-
-    #[inline]
-    fn entries(&self) -> u32 {
-        1 << self.entries_log2
-    }
 }
 
 /// The reading side of a ring.
@@ -118,6 +114,8 @@ pub(crate) struct Consumer<M> {
     memory: M,
     position: u64,
     published: u64,
+    /// So many entries are taken before the producer is told.
+    unpublished_max: u32,
     entries_log2: u32,
 }
 
@@ -125,7 +123,8 @@ impl<M: RingMemory> Consumer<M> {
     /// The consumer of an empty ring of `entries`, a power of two.
     pub(crate) fn new(memory: M, entries: u32) -> Self {
         assert!(entries.is_power_of_two());
-        Self { memory, position: 0, published: 0, entries_log2: entries.trailing_zeros() }
+        let (unpublished_max, entries_log2) = (entries / 4, entries.trailing_zeros());
+        Self { memory, position: 0, published: 0, unpublished_max, entries_log2 }
     }
 
     /// Goes on behind the first `position` entries.
@@ -140,7 +139,7 @@ impl<M: RingMemory> Consumer<M> {
     /// words can change while a hostile producer lives: load each once.
     #[inline]
     pub(crate) fn peek(&self) -> Result<Option<(u32, &Entry)>, BadTurn> {
-        let entry = self.memory.entry(self.index(0));
+        let entry = self.memory.entry(self.position as u32);
         // Acquire pairs with the Release in `Producer::push`.
         let word = entry[0].load(Ordering::Acquire);
         let expected = turn_of(self.position, self.entries_log2);
@@ -157,14 +156,14 @@ impl<M: RingMemory> Consumer<M> {
     /// The entry `ahead` of the next one, for prefetching.
     #[inline]
     pub(crate) fn entry_ahead(&self, ahead: u32) -> &Entry {
-        self.memory.entry(self.index(ahead))
+        self.memory.entry((self.position as u32).wrapping_add(ahead))
     }
 
     /// Done with the entry that `peek` showed.
     #[inline]
     pub(crate) fn advance(&mut self) {
         self.position += 1;
-        if self.position - self.published >= 1 << (self.entries_log2 - 2) {
+        if self.position - self.published >= u64::from(self.unpublished_max) {
             self.publish();
         }
     }
@@ -182,11 +181,6 @@ impl<M: RingMemory> Consumer<M> {
     /// How many entries were taken since the beginning.
     pub(crate) fn taken(&self) -> u64 {
         self.position
-    }
-
-    #[inline]
-    fn index(&self, ahead: u32) -> u32 {
-        (self.position as u32).wrapping_add(ahead) & ((1 << self.entries_log2) - 1)
     }
 }
 

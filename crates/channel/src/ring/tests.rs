@@ -19,8 +19,8 @@ impl HeapRing {
 }
 
 impl RingMemory for HeapRing {
-    fn entry(&self, index: u32) -> &Entry {
-        &self.0.0[index as usize]
+    fn entry(&self, position: u32) -> &Entry {
+        &self.0.0[position as usize & (self.0.0.len() - 1)]
     }
 
     fn head(&self) -> &AtomicU32 {
