@@ -296,7 +296,14 @@ impl Channel {
     pub(crate) fn tell(&mut self, completion: Completion) {
         if self.pending.is_empty() && self.end.completion_room() > 0 {
             self.put(&completion);
-        } else if self.has_left {
+        } else {
+            self.tell_later(completion);
+        }
+    }
+
+    #[cold]
+    fn tell_later(&mut self, completion: Completion) {
+        if self.has_left {
             self.forget(&completion);
         } else {
             self.pending.push_back(completion);
