@@ -882,7 +882,7 @@ fn only_the_packet_with_the_last_of_a_message_was_the_last() {
         length.into_iter().for_each(|length| host.endpoint.send(now, key, 0, length));
         let destination = host.endpoint.next_transmit(now).expect("a packet");
         assert!(host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app) > 0);
-        host.endpoint.was_last()
+        host.endpoint.was_last(now)
     };
     assert!(next(Some(64)));
     assert!(!next(Some(5000)), "the rest is still to come");

@@ -40,14 +40,18 @@ impl Messages {
                     continue;
                 }
             }
-            match self.send_packet(common, now, queue, destination) {
+            match self.send_packet(common, now, queue, &destination) {
                 Transmit::Queued => {
                     sending.queued += 1;
                     sending.taken += 1;
-                    // Who waits for a lone message need not wait for what is noted about it.
-                    if self.endpoint.was_last() && is_last {
-                        queue.flush();
-                        sending.queued = 0;
+                    if self.endpoint.was_last(now) {
+                        // Who waits for a lone message need not wait for what is noted about it.
+                        if is_last {
+                            queue.flush();
+                            sending.queued = 0;
+                        }
+                        self.endpoint.pass_turn(now);
+                        break;
                     }
                 }
                 Transmit::Nothing => sending.taken += 1,
@@ -64,12 +68,12 @@ impl Messages {
         common: &mut Common,
         now: Time,
         queue: &mut dyn Queue,
-        destination: Destination,
+        destination: &Destination,
     ) -> Transmit {
         let interface = common.host.own_mut();
-        let path = self.paths.find(now, interface, &mut self.endpoint, &destination);
+        let path = self.paths.find(now, interface, &mut self.endpoint, destination);
         let Some(path) = path else {
-            self.skip(common, now, destination);
+            self.skip(common, now, *destination);
             return Transmit::Nothing;
         };
         let (endpoint, is_simple) = (&mut self.endpoint, common.is_simple());
@@ -78,7 +82,7 @@ impl Messages {
             if is_simple {
                 return length;
             }
-            let party = party_of(&common.channels, endpoint, &destination);
+            let party = party_of(&common.channels, endpoint, destination);
             common.leave_host(now, &frame[..length], party)
         })
     }
@@ -105,7 +109,7 @@ impl Messages {
             return true;
         };
         let (endpoint, scratch) = (&mut self.endpoint, &mut self.scratch);
-        let length = packet(now, endpoint, &common.channels, destination, path, scratch);
+        let length = packet(now, endpoint, &common.channels, &destination, path, scratch);
         if length > 0 {
             let party = party_of(&common.channels, endpoint, &destination);
             common.show_handed_over(now, &scratch[..length], party);
@@ -135,12 +139,12 @@ fn packet(
     now: Time,
     endpoint: &mut Endpoint,
     channels: &Channels,
-    destination: Destination,
+    destination: &Destination,
     path: &UdpPath,
     frame: &mut [u8],
 ) -> usize {
     let payload = &mut frame[path.payload_offset()..];
-    let length = endpoint.poll_transmit(now, destination, payload, channels);
+    let length = endpoint.poll_transmit(now, *destination, payload, channels);
     if length == 0 {
         return 0;
     }

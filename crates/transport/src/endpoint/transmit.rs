@@ -28,14 +28,17 @@ impl Endpoint {
         !self.ready.is_empty() || self.has_replies()
     }
 
-    /// After [`Endpoint::poll_transmit`]: true if that was most likely the last packet for now.
+    /// After [`Endpoint::poll_transmit`]: true if that was the last packet for now. What is to be
+    /// noted about it can wait for [`Endpoint::pass_turn`].
     #[inline]
     #[must_use]
-    pub fn was_last(&self) -> bool {
-        let has_data = |slot: &u32| {
-            self.slots[*slot as usize].flow.as_ref().is_some_and(|flow| flow.has_data())
-        };
-        self.ready.len() <= 1 && !self.ready.front().is_some_and(has_data)
+    pub fn was_last(&mut self, now: Time) -> bool {
+        if self.ready.len() > 1 || self.has_replies() {
+            return false;
+        }
+        let slot = self.ready.front().map(|slot| &mut self.slots[*slot as usize]);
+        let flow = slot.and_then(|slot| slot.flow.as_mut());
+        !flow.is_some_and(|flow| flow.has_data() || flow.wants_transmit(now))
     }
 
     /// Where the next packet goes; `None` if there is nothing to send.
@@ -58,12 +61,17 @@ impl Endpoint {
                     is_ecn_capable: flow.is_ecn_capable(),
                 });
             }
-            self.ready.pop_front();
-            self.burst = 0;
-            self.slots[slot as usize].is_ready = false;
-            self.set_alarm(now, slot as usize);
+            self.pass_turn(now);
         }
         self.next_reply()
+    }
+
+    /// The flow whose turn it is has nothing to send for now.
+    pub fn pass_turn(&mut self, now: Time) {
+        let Some(slot) = self.ready.pop_front() else { return };
+        self.burst = 0;
+        self.slots[slot as usize].is_ready = false;
+        self.set_alarm(now, slot as usize);
     }
 
     fn next_reply(&self) -> Option<Destination> {
