@@ -348,7 +348,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// soon.
     pub(crate) fn send(&mut self, now: Time) {
         self.core.take_commands(now);
-        self.transmit(now);
+        if self.core.has_output() {
+            self.transmit(now);
+        }
     }
 
     /// Takes what has come: from the queues, and from the other engines of the host.
