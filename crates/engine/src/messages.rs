@@ -6,12 +6,14 @@
 //! | this file | what comes |
 //! | `commands` | messages and releases of apps |
 //! | `connections`, `resolving` | how connections begin and end, and what waits for a neighbour meanwhile |
+//! | `heads` | the headers of what comes next |
 //! | `departures`, `paths` | what leaves, and its headers |
 //! | `siblings` | connections to apps that other engines of the host serve |
 
 mod commands;
 mod connections;
 mod departures;
+mod heads;
 mod paths;
 mod resolving;
 mod siblings;
@@ -32,6 +34,7 @@ use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
 use crate::host::Nic;
 use crate::ip::{Datagram, NetworkError, NetworkErrorKind};
+use heads::Heads;
 use paths::Paths;
 use resolving::Resolving;
 pub use resolving::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
@@ -42,6 +45,7 @@ pub(crate) struct Messages {
     pub(crate) endpoint: Endpoint,
     /// The UDP port of all daemons.
     udp_port: u16,
+    heads: Heads,
     /// Over the engine's own NIC.
     paths: Paths,
     /// Over the host's others, by their places.
@@ -110,6 +114,7 @@ impl Messages {
         Self {
             endpoint,
             udp_port,
+            heads: Heads::default(),
             paths: Paths::default(),
             paths_elsewhere: (0..other_nics).map(|_| Paths::default()).collect(),
             resolving: Resolving::default(),
@@ -168,6 +173,31 @@ impl Messages {
         true
     }
 
+    /// Takes the first of `frames`, which have come by the engine's own queue, as long as they look
+    /// like those before of their flows. Returns how many: the others' owners are to be found.
+    #[inline]
+    pub(crate) fn receive_known(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frames: &[&[u8]],
+    ) -> usize {
+        if self.fetches() {
+            return 0;
+        }
+        let mut taken = 0;
+        while let Some(datagram) = frames.get(taken).and_then(|frame| self.heads.find(frame)) {
+            self.handle_datagram(common, now, &datagram, Arrival::Queue, Nic::Own);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// The headers of what comes next may mean something else now.
+    pub(crate) fn forget_heads(&mut self) {
+        self.heads.forget();
+    }
+
     /// Gives a datagram to the transport, or to the engine of the host whose flow it is of.
     #[inline]
     fn receive_datagram(
@@ -182,6 +212,9 @@ impl Messages {
             Some(engine) if !via.is_lane() => common.hand_messages(engine, frame, via),
             Some(_) => common.counters.frames_unclaimed += 1,
             None => {
+                if via == Via::Queue && !self.fetches() {
+                    self.heads.learn(&self.endpoint, datagram, frame);
+                }
                 let arrival = if via.is_lane() { Arrival::Lane } else { Arrival::Queue };
                 self.handle_datagram(common, now, datagram, arrival, Nic::Own);
                 common.share_reset(datagram.payload, frame, via);

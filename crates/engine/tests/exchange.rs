@@ -45,6 +45,31 @@ fn a_message_travels_there_and_back() {
     }
 }
 
+/// Whose a frame is does not depend on what those before it were.
+#[test]
+fn packets_to_an_address_that_is_gone_are_nobodys() {
+    let mut world = World::new(21, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (near, _) = world.connect(&mut client, &mut server, 7000);
+    let mut send = |world: &mut World, turns| {
+        assert!(client.send(near, &[3; 64]));
+        (0..turns).for_each(|_| world.turn());
+        server.poll();
+        server.received.len()
+    };
+    for count in 1..=3 {
+        assert_eq!(send(&mut world, 10), count);
+    }
+    world.set_addresses(1, vec![(address(7), 24)]);
+    assert_eq!(send(&mut world, 100), 3, "the flow has lost its address");
+    world.set_addresses(1, vec![(address(1), 24)]);
+    world.turn_until(|_| {
+        server.poll();
+        server.received.len() == 4
+    });
+}
+
 #[test]
 fn both_apps_see_an_orderly_close_after_the_last_message() {
     for server_host in [1, 0] {

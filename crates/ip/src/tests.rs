@@ -253,6 +253,54 @@ fn packets_may_be_marked_if_their_sender_understands() {
     }
 }
 
+/// What differs from datagram to datagram may differ, and whatever a head takes for a datagram is
+/// the one that is found without it.
+#[test]
+fn a_head_knows_the_datagrams_that_look_like_the_first() {
+    let (mut a, mut b) = hosts(|_| ());
+    let there = path(&mut a, &mut b, v4(1), v4(2));
+    let head = Head::of(&datagram(&there, b"first")).expect("nothing more in it");
+    for is_ecn_capable in [false, true] {
+        for payload in [&b""[..], b"second", &[7; 1400]] {
+            let mut frame = datagram_with(&there, payload, is_ecn_capable);
+            frame.extend([0; 18]); // as Ethernet pads what is short
+            assert_eq!(head.datagram(&frame).unwrap(), b.datagram(&frame).unwrap());
+        }
+    }
+    let frame = datagram(&there, b"damaged");
+    for seed in 0..20_000 {
+        let mut random = Random::new(seed);
+        let mut frame = frame.clone();
+        for _ in 0..=random.below(3) {
+            let at = random.below(Head::LENGTH as u64) as usize;
+            frame[at] = random.next_u32() as u8;
+        }
+        frame.truncate(random.below(2 * frame.len() as u64) as usize);
+        if let Some(datagram) = head.datagram(&frame) {
+            assert_eq!(Ok(datagram), b.datagram(&frame), "seed {seed}");
+        }
+    }
+    let other_port = SocketAddr::new(v4(1).ip(), PORT + 1);
+    for (from, to) in [(other_port, v4(2)), (v4(1), other_port), (v6(1), v6(2))] {
+        let there = a.udp_path(NOW, from, to);
+        let Resolution::Known(there) = there else { continue };
+        assert_eq!(head.datagram(&datagram(&there, b"another's")), None, "{from} {to}");
+    }
+}
+
+#[test]
+fn more_than_a_plain_head_is_none() {
+    for (vlan, from, to) in [(Some(7), v4(1), v4(2)), (None, v6(1), v6(2))] {
+        let (mut a, mut b) = hosts(|config| config.vlan = vlan);
+        let there = path(&mut a, &mut b, from, to);
+        assert!(Head::of(&datagram(&there, b"payload")).is_none());
+    }
+    let (mut a, mut b) = hosts(|_| ());
+    let mut frame = datagram(&path(&mut a, &mut b, v4(1), v4(2)), b"payload");
+    frame[41] = 1; // UDP checksum
+    assert!(Head::of(&frame).is_none());
+}
+
 #[test]
 fn paths_are_asked_for_again() {
     let (mut a, mut b) = hosts(|_| ());

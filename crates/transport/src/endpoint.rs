@@ -74,6 +74,15 @@ impl FlowKey {
         Some(Self(Packet::new(datagram).ok()?.flow()))
     }
 
+    /// What a data packet of a peer names; `None` if a datagram is anything else. Nothing is
+    /// checked.
+    #[inline]
+    #[must_use]
+    pub fn of_data(datagram: &[u8]) -> Option<Self> {
+        let packet = Packet::new(datagram).ok()?;
+        (packet.type_octet() == PacketType::Data as u8).then(|| Self(packet.flow()))
+    }
+
     /// One that has been saved.
     #[must_use]
     pub const fn of_id(id: u64) -> Self {

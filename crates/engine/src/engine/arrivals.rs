@@ -26,8 +26,12 @@ impl<X: Component<Owner = ()>> Core<X> {
         if self.frames.checks == Checks::Off {
             return self.receive_unchecked(now, frames);
         }
-        if let [frame] = *frames {
-            return self.receive_one(now, frame, via);
+        let known = self.receive_known(now, frames, via);
+        let frames = &frames[known..];
+        match *frames {
+            [] => return,
+            [frame] => return self.receive_one(now, frame, via),
+            _ => {}
         }
         let mut all = core::mem::take(&mut self.digests);
         let digests = &mut all[..frames.len()];
@@ -46,6 +50,16 @@ impl<X: Component<Owner = ()>> Core<X> {
             self.hand_over_runs(now, frames, owners, via);
         }
         self.digests = all;
+    }
+
+    /// Takes the first frames of a burst, as long as their flows know them by their headers and
+    /// nobody watches. Returns how many.
+    #[inline]
+    fn receive_known(&mut self, now: Time, frames: &[&[u8]], via: Via) -> usize {
+        if via != Via::Queue || self.common.has_onlookers() {
+            return 0;
+        }
+        self.messages.receive_known(&mut self.common, now, frames)
     }
 
     /// The same for a frame that has come alone: without the books of a burst.

@@ -78,6 +78,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             Request::Network(network) => self.core.set_network(now, *network),
             Request::NetworkElsewhere { nic, network } => {
                 self.core.common.host.set_network_elsewhere(nic, &network);
+                self.core.messages.forget_heads();
             }
             Request::Neighbour { nic, address, mac: Some(mac) } => {
                 self.core.common.host.learn(now, nic, address, mac);
@@ -200,6 +201,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         let packet_bytes = network.mtu.saturating_sub(super::headers_length(&network));
         self.messages.set_sizes(now, packet_bytes, super::frame_bytes(&network));
         self.common.switch.set_services(self.services(&network));
+        self.messages.forget_heads();
         self.config.interface = network;
     }
 

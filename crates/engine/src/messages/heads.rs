@@ -1,0 +1,40 @@
+//! The headers that each flow's packets come with, as long as they stay the same: then it is known
+//! whose a frame is, and what is in it, without its digest and the switch's table.
+//!
+//! Messages come before all others in the table, so that no virtual interface changes that; what
+//! the host's services have does, and its addresses: [`Heads::forget`]. Only flows that are at hand
+//! are known ([`Messages::fetches`](super::Messages::fetches)): else a burst had better fetch the
+//! state of all its packets at once.
+
+use clearway_transport::{Endpoint, FlowKey};
+
+use crate::ip::{Datagram, Head};
+
+/// By the slot of the flow.
+#[derive(Debug, Default)]
+pub(super) struct Heads(Vec<Option<(FlowKey, Head)>>);
+
+impl Heads {
+    /// The data packet of a flow of this engine in a frame that looks like the one before.
+    #[inline]
+    pub(super) fn find<'a>(&self, frame: &'a [u8]) -> Option<Datagram<'a>> {
+        let key = FlowKey::of_data(frame.get(Head::LENGTH..)?)?;
+        let (known, head) = self.0.get(key.slot())?.as_ref()?;
+        if *known == key { head.datagram(frame) } else { None }
+    }
+
+    /// A frame has come by the engine's own queue with a packet of messages for this engine.
+    pub(super) fn learn(&mut self, endpoint: &Endpoint, datagram: &Datagram<'_>, frame: &[u8]) {
+        let key = FlowKey::of_data(datagram.payload).filter(|key| endpoint.owner(*key).is_some());
+        let Some((key, head)) = key.zip(Head::of(frame)) else { return };
+        if self.0.len() <= key.slot() {
+            self.0.resize_with(key.slot() + 1, || None);
+        }
+        self.0[key.slot()] = Some((key, head));
+    }
+
+    /// What the host's services have has changed, or its addresses.
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
