@@ -221,6 +221,21 @@ impl Chaos {
         self.opened += 1;
     }
 
+    /// Both connect to each other at the same time.
+    fn connect_simultaneously(&mut self) {
+        let ports = [20_000 + self.opened as u16, 21_000 + self.opened as u16];
+        let ip = |side: usize| self.world.hosts[side].address.ip();
+        let places = [0, 1].map(|side| SocketAddr::new(ip(side), ports[side]));
+        for side in 0..2 {
+            let (from, to) = (places[side], places[1 - side]);
+            let stack = &mut self.world.hosts[side].stack;
+            let key = stack.connect(self.world.now, from, to, 1500, self.settings[side]);
+            let (id, key) = ((0, ports[0]), key.expect("room"));
+            self.ends[side].insert(key, End::new(id, key, &mut self.random));
+        }
+        self.opened += 1;
+    }
+
     fn poll_events(&mut self, side: usize) {
         while let Some(event) = self.world.hosts[side].stack.poll_event() {
             match event {
@@ -274,7 +289,10 @@ impl Chaos {
 
     fn step(&mut self) -> bool {
         if self.opened < CONNECTIONS && self.random.chance(1, 20) {
-            self.connect();
+            match self.random.chance(1, 6) {
+                true => self.connect_simultaneously(),
+                false => self.connect(),
+            }
         }
         for side in 0..2 {
             // Between a millisecond and half a minute: what is outstanding counts as sent again at
