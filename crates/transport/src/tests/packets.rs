@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Frame, HEADER_LENGTH, Header, Packet, PacketType, VERSION, Versions, seal,
+    Frame, HEADER_LENGTH, Header, Packet, PacketType, VERSION, Versions, emit_ping, seal,
 };
 
 use super::{Faults, Network, PORT, transfer};
@@ -58,7 +58,7 @@ fn what_leaves_a_sender_unable_to_go_on_asks_to_be_acknowledged_at_once() {
     // A close, with what goes before it.
     let (mut network, keys) = settled(&Config::default());
     let (now, host) = (network.now, &mut network.hosts[0]);
-    host.endpoint.send(now, keys[0], 0, 100);
+    host.endpoint.send(now, keys[0], 0, 1000);
     host.endpoint.close(now, keys[0], &mut host.app);
     let sent = packets(&mut network);
     assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
@@ -73,6 +73,25 @@ fn what_leaves_a_sender_unable_to_go_on_asks_to_be_acknowledged_at_once() {
     network.hosts[0].endpoint.send(network.now, keys[0], 0, 900);
     let sent = packets(&mut network);
     assert_eq!((sent.len(), is_urgent(&sent[0])), (1, true));
+}
+
+/// RFC 9002, 7: "An endpoint MUST NOT send a packet if it would cause bytes_in_flight [...] to be
+/// larger than the congestion window", and 7.7 on bursts: an acknowledgement leaves alone.
+#[test]
+fn an_acknowledgement_takes_no_data_along_that_are_held_back() {
+    let (mut network, keys) = settled(&Config::default());
+    network.hosts[0].endpoint.send(network.now, keys[0], 0, 200_000);
+    assert!(packets(&mut network).len() >= 4, "a burst");
+    let mut ping = vec![0; HEADER_LENGTH + 1];
+    Header::data(keys[0].id(), 1000, true).emit(&mut ping);
+    emit_ping(&mut ping[HEADER_LENGTH..]);
+    seal(&mut ping);
+    let (now, source) = (network.now, network.hosts[1].address);
+    let host = &mut network.hosts[0];
+    let (to, by, ecn) = (host.address, Arrival::Queue, Ecn::Capable);
+    host.endpoint.handle_datagram(now, source, to, &ping, by, ecn, &mut host.app);
+    let [acknowledgement] = &packets(&mut network)[..] else { panic!("one packet") };
+    assert!(acknowledgement.len() < 100, "{} bytes", acknowledgement.len());
 }
 
 /// RFC 9002, 6.2.4: a probe asks for its acknowledgement at once.
