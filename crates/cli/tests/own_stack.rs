@@ -29,6 +29,18 @@ fn connect(space: &Namespace, port: u16) -> std::io::Result<TcpStream> {
 
 #[test]
 fn the_kernel_talks_to_a_stack_in_a_program() {
+    // What XDP sees has no checksums yet, and segments of up to 64 KB, which fit into no frame:
+    // lost, and sent again in pieces when the kernel's patience is over.
+    talk("driver = \"auto\"", "gso_max_segs 1", &["--believe-checksums"]);
+}
+
+/// A packet socket is told of both.
+#[test]
+fn the_kernel_talks_to_a_stack_in_a_program_on_af_packet() {
+    talk("driver = \"af_packet\"", "", &[]);
+}
+
+fn talk(driver: &str, link: &str, options: &[&str]) {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: needs root to make network namespaces");
         return;
@@ -43,16 +55,15 @@ fn the_kernel_talks_to_a_stack_in_a_program() {
     for index in [0, 1] {
         ip(index, "link set lo up");
         ip(index, &format!("addr add {}/24 dev {INTERFACE}", HOSTS[index]));
-        // A kernel hands a veth segments of up to 64 KB, which fit into no frame: lost, and sent
-        // again in pieces when the kernel's patience is over.
-        ip(index, &format!("link set {INTERFACE} gso_max_segs 1 up"));
+        ip(index, &format!("link set {INTERFACE} {link} up"));
     }
-    let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n");
+    let nic = format!("[[nic]]\ninterface = \"{INTERFACE}\"\n{driver}\n");
     let [first, second] = &spaces;
     let network = Network::in_namespaces([first, second], [&nic, &nic], HOSTS.map(IpAddr::V4));
 
+    let mut words = vec!["own".to_owned(), format!("{MACHINE}/24")];
+    words.extend(options.iter().map(|&option| option.to_owned()));
     let options = Options { socket: network.server.socket.clone(), ..Options::new("own-stack") };
-    let words = ["own", &format!("{MACHINE}/24"), "--believe-checksums"].map(str::to_owned);
     let stack = std::thread::spawn(move || {
         let arguments = own_stack::Arguments::parse(&words).expect("arguments");
         own_stack::run(&options, &arguments).expect_err("the daemon ends first").to_string()
