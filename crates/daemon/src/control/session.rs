@@ -84,6 +84,18 @@ pub(super) enum Waiting {
     Pong(super::ping::Task),
 }
 
+impl Waiting {
+    /// True if it is for an interface to be opened.
+    pub(super) fn is_opening(&self, vif: u32) -> bool {
+        matches!(self, Self::OpeningVif(awaited) if *awaited == vif)
+    }
+
+    /// True if it is for an interface to be closed.
+    pub(super) fn is_closing(&self, vif: u32) -> bool {
+        matches!(self, Self::ClosingVif(awaited) if *awaited == vif)
+    }
+}
+
 /// What came out of a session's socket.
 #[derive(Debug)]
 pub(super) enum Received {

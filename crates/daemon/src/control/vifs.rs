@@ -221,8 +221,7 @@ impl ControlPlane {
     fn who_opens(&self, number: u32) -> Option<u64> {
         let owner = self.grants.get(&number)?.owner;
         let token = self.engines[owner.engine].channel(owner.channel)?.session;
-        let waits = |session: &Session| matches!(session.waiting, Waiting::OpeningVif(awaited) if awaited == number);
-        self.sessions.get(&token).is_some_and(waits).then_some(token)
+        self.sessions.get(&token)?.waiting.is_opening(number).then_some(token)
     }
 
     /// What an app is told of a refusal.

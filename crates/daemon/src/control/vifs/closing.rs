@@ -5,7 +5,7 @@ use clearway_channel::Code;
 use clearway_channel::control::{CloseVif, Empty, Refusal, Reply};
 
 use super::super::requests::{not_attached, refusal};
-use super::super::session::{Session, Waiting};
+use super::super::session::Waiting;
 use super::super::{ControlPlane, NicSlot};
 
 impl ControlPlane {
@@ -80,8 +80,8 @@ impl ControlPlane {
         if let Some(vif) = self.grants.remove(&number) {
             self.accounts.close_vifs(vif.owner.user, 1);
         }
-        let waits = |session: &Session| matches!(session.waiting, Waiting::ClosingVif(awaited) if awaited == number);
-        let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
+        let waiting = self.sessions.iter();
+        let waiting = waiting.filter(|(_, session)| session.waiting.is_closing(number));
         for token in waiting.map(|(token, _)| *token).collect::<Vec<_>>() {
             self.reply(token, &Reply::VifClosed(Empty {}));
         }
