@@ -231,7 +231,7 @@ mod plain {
 
     #[test]
     fn two_threads() {
-        let count = if cfg!(miri) { 200 } else { 1_000_000 };
+        let count = if cfg!(miri) { 200 } else { 100_000 };
         let (mut producer, mut consumer) = ring(16);
         let writer = thread::spawn(move || {
             for value in 0..count {
