@@ -143,7 +143,8 @@ fn what_has_failed_once() {
         (2_026_114_443, "a syn-ack told a limit that the client, connected, did not read"),
         (
             2_026_141_184,
-            "keep-alive put off all probes, so that a path that had become narrow was never found              out",
+            "keep-alive put off all probes, so that a path that had become narrow was never \
+             found out",
         ),
     ];
     for (seed, what) in seeds {
