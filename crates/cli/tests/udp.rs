@@ -9,11 +9,13 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use clearway_client::{Channel, Code, Sizes, VifOptions};
+use clearway_client::{Channel, Code, VifOptions};
 use serde_json::Value;
 use support::traffic::Traffic;
 use support::veth::{INTERFACE, IPV4, IPV6, Veth};
-use support::{Daemon, NOBODY, Network, PATIENCE, Starter, as_nobody, clearway, eventually};
+use support::{
+    Daemon, NOBODY, Network, PATIENCE, Starter, as_nobody, clearway, eventually, exchange_all_sizes,
+};
 
 const UDP: &str = "[[nic]]\ndriver = \"udp\"\n";
 const PORT: u16 = 4000;
@@ -28,27 +30,6 @@ fn hosts_by(starters: [Starter; 2], veth: &Veth, nics: [&str; 2], at: [IpAddr; 2
     let network = Network::in_namespaces_by(starters, [first, second], nics, at);
     network.wait_until_ready();
     network
-}
-
-/// Messages of all sizes there and back, from an app of one host to one of the other.
-fn exchange_all_sizes(client: &Daemon, server: &Daemon) {
-    let sizes =
-        Sizes { transmit_pool_bytes: 32 << 20, receive_pool_bytes: 32 << 20, ..Sizes::default() };
-    let mut echo = server.try_attach("server", sizes).expect("attached");
-    echo.listen(PORT).expect("listening");
-    let mut channel = client.try_attach("client", sizes).expect("attached");
-    let connection = channel.connect(server.at(PORT), Some(PATIENCE)).expect("connected");
-    for length in [0, 1, 63, 64, 1400, 1500, 9000, 65_536, 1_000_000, 8 << 20] {
-        let message: Vec<u8> = (0..length).map(|at: u32| (at % 251) as u8).collect();
-        channel.send(connection, &message).expect("sent");
-        let question = echo.recv_zero_copy(Some(PATIENCE)).expect("arrived");
-        let from = question.connection();
-        let copy = question.to_vec();
-        drop(question);
-        echo.send(from, &copy).expect("sent back");
-        let answer = channel.recv_zero_copy(Some(PATIENCE)).expect("answered");
-        assert!(*answer == *message, "the echo of {length} bytes is damaged");
-    }
 }
 
 fn queue(daemon: &Daemon) -> Value {

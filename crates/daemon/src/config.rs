@@ -144,6 +144,8 @@ pub struct Interface {
     pub mode: XdpMode,
     /// Queues to use; all that the interface has if not given.
     pub queues: Option<usize>,
+    /// Whether AF_PACKET sends packets of one flow as one frame; if not given, over all but a veth.
+    pub super_frames: Option<bool>,
 }
 
 /// The ways to a kernel interface.

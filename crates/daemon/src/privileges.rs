@@ -161,6 +161,7 @@ mod tests {
             driver: InterfaceDriver::Auto,
             mode: XdpMode::Auto,
             queues: None,
+            super_frames: None,
         };
         config.nics.push(Nic::new("e", Driver::Interface(eth0), Vec::new()));
         assert!(needed(&config).contains(CapabilitySet::NET_ADMIN));

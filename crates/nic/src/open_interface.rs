@@ -22,11 +22,15 @@ pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
 }
 
 /// Opens with AF_XDP, and where that cannot be and the mode is left to us with one queue of a
-/// packet socket. `Info::driver` and `Info::mode` say which it is and why.
-pub fn open_interface(config: &af_xdp::Config) -> Result<Opened, Error> {
+/// packet socket, which `super_frames` is for ([`af_packet::Config::super_frames`]). `Info::driver`
+/// and `Info::mode` say which it is and why.
+pub fn open_interface(
+    config: &af_xdp::Config,
+    super_frames: Option<bool>,
+) -> Result<Opened, Error> {
     match open_xdp(config) {
         Ok(opened) => Ok(opened),
-        Err(error) if may_fall_back(config, &error) => open_packet(config, error),
+        Err(error) if may_fall_back(config, &error) => open_packet(config, super_frames, error),
         Err(error) => Err(error),
     }
 }
@@ -38,10 +42,15 @@ fn may_fall_back(config: &af_xdp::Config, error: &Error) -> bool {
 }
 
 /// If that fails as well, the first error is the one to mend.
-fn open_packet(config: &af_xdp::Config, error: Error) -> Result<Opened, Error> {
+fn open_packet(
+    config: &af_xdp::Config,
+    super_frames: Option<bool>,
+    error: Error,
+) -> Result<Opened, Error> {
     let config = af_packet::Config {
         interface: config.interface.clone(),
         descriptors: config.descriptors as usize,
+        super_frames,
         because: Some(format!("no AF_XDP: {error}")),
     };
     match af_packet::open(&config) {

@@ -20,7 +20,12 @@ use veth::{
 const PORT: u16 = 7117;
 
 fn open(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
-    let opened = space.within(|| af_packet::open(&Config::new(INTERFACE))).expect("entered");
+    open_as(space, Some(true))
+}
+
+fn open_as(space: &Namespace, super_frames: Option<bool>) -> (Box<dyn Queue>, KernelSteering) {
+    let config = Config { super_frames, ..Config::new(INTERFACE) };
+    let opened = space.within(|| af_packet::open(&config)).expect("entered");
     let (mut queue, steering) = opened.expect("veth can be opened");
     wait_for_link(&mut *queue);
     (queue, steering)
@@ -308,6 +313,11 @@ fn packets_go_one_by_one_where_they_cannot_go_together() {
     assert!(mode.contains("one by one, because the way out cannot part UDP"), "{mode}");
     assert_eq!(near.counters().tx_frames_dropped, 0);
     drop((queues, steering));
+
+    // Nor over a veth, whatever is at its other end, if nobody has asked for it.
+    let (near, _steering) = open_as(&veth.near, None);
+    assert!(near.info().mode.contains("super_frames = false"), "{}", near.info().mode);
+    drop(near);
 
     // Nor if its owner says so.
     ip(&veth.near, &format!("link set {INTERFACE} gso_max_segs 1"));

@@ -465,7 +465,7 @@ fn what_cannot_be_opened_says_why() {
 #[test]
 fn an_interface_with_a_foreign_program_is_opened_with_a_packet_socket() {
     let Some(veth) = Veth::new() else { return };
-    let open = || veth.near.within(|| open_interface(&config(Mode::Auto))).expect("entered");
+    let open = || veth.near.within(|| open_interface(&config(Mode::Auto), None)).expect("entered");
     let first = open().expect("veth can be opened");
     assert!(first.copies.is_some(), "what goes to the kernel can be seen");
     assert_eq!(first.queues[0].info().driver, "af_xdp");
@@ -473,7 +473,7 @@ fn an_interface_with_a_foreign_program_is_opened_with_a_packet_socket() {
     let info = second.queues[0].info();
     assert_eq!(info.driver, "af_packet");
     assert!(info.mode.contains("no AF_XDP: another XDP program"), "{}", info.mode);
-    let insisting = || veth.near.within(|| open_interface(&config(Mode::Generic)));
+    let insisting = || veth.near.within(|| open_interface(&config(Mode::Generic), None));
     assert!(insisting().expect("entered").is_err(), "a way that was asked for is not replaced");
 }
 

@@ -384,6 +384,28 @@ impl Daemon {
     }
 }
 
+/// Messages of all sizes there and back, from an app of one host to one of the other.
+pub(crate) fn exchange_all_sizes(client: &Daemon, server: &Daemon) {
+    let sizes =
+        Sizes { transmit_pool_bytes: 32 << 20, receive_pool_bytes: 32 << 20, ..Sizes::default() };
+    let mut echo = server.try_attach("server", sizes).expect("attached");
+    let port = 4000;
+    echo.listen(port).expect("listening");
+    let mut channel = client.try_attach("client", sizes).expect("attached");
+    let connection = channel.connect(server.at(port), Some(PATIENCE)).expect("connected");
+    for length in [0, 1, 63, 64, 1400, 1500, 9000, 65_536, 1_000_000, 8 << 20] {
+        let message: Vec<u8> = (0..length).map(|at: u32| (at % 251) as u8).collect();
+        channel.send(connection, &message).expect("sent");
+        let question = echo.recv_zero_copy(Some(PATIENCE)).expect("arrived");
+        let from = question.connection();
+        let copy = question.to_vec();
+        drop(question);
+        echo.send(from, &copy).expect("sent back");
+        let answer = channel.recv_zero_copy(Some(PATIENCE)).expect("answered");
+        assert!(*answer == *message, "the echo of {length} bytes is damaged");
+    }
+}
+
 fn spawn(config: &Path) -> Child {
     start(Command::new(env!("CARGO_BIN_EXE_clearwayd")).stdin(Stdio::null()), config)
 }

@@ -29,7 +29,7 @@ const NAME_BYTES_MAX: usize = 64;
 
 const ONLY_MEMIF: [&str; 7] =
     ["socket", "role", "id", "secret", "queue_pairs", "buffer_bytes", "mac"];
-const ONLY_INTERFACE: [&str; 2] = ["interface", "mode"];
+const ONLY_INTERFACE: [&str; 3] = ["interface", "mode", "super_frames"];
 const ONLY_DPDK: [&str; 2] = ["eal", "device"];
 
 #[derive(Clone, Copy)]
@@ -209,6 +209,7 @@ fn interface(
     if let Some(queues) = queues.as_ref().filter(|queues| (queues.value as usize) < engines) {
         report_queues(section, &queues.span.clone(), engines, "queues");
     }
+    let super_frames = section.boolean("super_frames");
     let Some(name) = section.string("interface") else {
         section.report(
             section.span(),
@@ -229,6 +230,7 @@ fn interface(
         driver,
         mode: mode.unwrap_or(XdpMode::Auto),
         queues: queues.map(|queues| queues.value as usize),
+        super_frames,
     })
 }
 

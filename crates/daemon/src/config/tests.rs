@@ -131,6 +131,7 @@ fn problems_name_the_line_the_cause_and_the_remedy() {
         (format!("{UDP}{UDP}name = \"two\"\n"), 3, "at all addresses", "name the one address"),
         (format!("{UDP}{ETHERNET}"), 3, "at all addresses", "name the one address"),
         (nic(UDP), 3, "at all addresses", "name the one address"),
+        (format!("{UDP}super_frames = true\n"), 3, "`super_frames` has no meaning", "remove"),
         (nic("mode = \"fast\"\n"), 3, "`mode` cannot be \"fast\"", "\"zero-copy\""),
         (nic("queues = 0\n"), 3, "`queues = 0` is out of range", "from 1 to 2"),
         (nic("cores = [9]\n"), 3, "core 9", "[0, 1]"),

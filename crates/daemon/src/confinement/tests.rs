@@ -65,6 +65,7 @@ fn on_interface() -> Config {
         driver: InterfaceDriver::Auto,
         mode: XdpMode::Auto,
         queues: None,
+        super_frames: None,
     };
     let nics = vec![Nic::new("e", Driver::Interface(kernel), Vec::new())];
     Config { nics, ..Config::default() }

@@ -295,6 +295,7 @@ mod tests {
             driver: InterfaceDriver::Auto,
             mode: XdpMode::Auto,
             queues: None,
+            super_frames: None,
         };
         let network =
             |text: &&str| Network { address: text.parse().expect("an address"), prefix_bits: 24 };

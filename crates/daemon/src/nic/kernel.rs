@@ -45,10 +45,12 @@ fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
         ..af_xdp::Config::new(&kernel.name)
     };
     match kernel.driver {
-        InterfaceDriver::Auto => open_interface(&config),
+        InterfaceDriver::Auto => open_interface(&config, kernel.super_frames),
         InterfaceDriver::AfXdp => open_xdp(&config),
         InterfaceDriver::AfPacket => {
-            let (queue, steering) = af_packet::open(&af_packet::Config::new(&kernel.name))?;
+            let super_frames = kernel.super_frames;
+            let config = af_packet::Config { super_frames, ..af_packet::Config::new(&kernel.name) };
+            let (queue, steering) = af_packet::open(&config)?;
             let (queues, steering) = (vec![queue], Box::new(steering));
             Ok(Opened { queues, steering, copies: None })
         }

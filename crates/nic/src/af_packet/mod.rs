@@ -14,7 +14,8 @@
 //! a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was put
 //! together on the way (GRO), is cut where it is received, and consecutive packets of one flow of
 //! UDP leave as one, which the kernel, the NIC or the receiver cuts. Linux takes and gives UDP so
-//! since 6.2; before, it drops what it would have to give.
+//! since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one
+//! unless asked for otherwise: AF_XDP in generic mode at its other end loses super-frames.
 //!
 //! One queue. Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
 //! transport's business, and a NIC whose ring is full is better told at once.
@@ -54,6 +55,8 @@ pub struct Config {
     pub interface: String,
     /// Frames that wait for us, and that may wait to be sent: a power of two, 256 to 4096.
     pub descriptors: usize,
+    /// Whether packets of one flow leave as one frame; if not given, unless this is a veth.
+    pub super_frames: Option<bool>,
     /// Why nothing better is used, for `Info::mode`.
     pub because: Option<String>,
 }
@@ -61,7 +64,8 @@ pub struct Config {
 impl Config {
     /// As deep as the queues of AF_XDP.
     pub fn new(interface: &str) -> Config {
-        Config { interface: interface.to_owned(), descriptors: KERNEL_DESCRIPTORS, because: None }
+        let (interface, descriptors) = (interface.to_owned(), KERNEL_DESCRIPTORS);
+        Config { interface, descriptors, super_frames: None, because: None }
     }
 }
 
@@ -109,8 +113,13 @@ fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error
     let info = Info { driver: "af_packet", mode, mac };
     let is_open = Arc::new(AtomicBool::new(false));
     let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
-    let (gso_bytes_max, gso_segments_max) = gso_limits(&device)?;
-    let limits = Limits::new(gso_bytes_max, gso_segments_max);
+    let is_veth = || device.driver().as_deref() == Some("veth");
+    let limits = if config.super_frames.unwrap_or_else(|| !is_veth()) {
+        let (gso_bytes_max, gso_segments_max) = gso_limits(&device)?;
+        Limits::new(gso_bytes_max, gso_segments_max)
+    } else {
+        Limits::NONE
+    };
     let sender = Sender::new(config.descriptors, frame_bytes, limits);
     let queue = PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes);
     Ok((Box::new(queue), table))

@@ -45,6 +45,9 @@ pub(super) struct Limits {
 }
 
 impl Limits {
+    /// None are to be sent.
+    pub(super) const NONE: Limits = Limits { frame_bytes: 0, segments: 1 };
+
     /// What is as the interface says it is, and what sockets take of it.
     pub(super) fn new(gso_bytes_max: u32, gso_segments_max: u32) -> Limits {
         Limits {
@@ -129,6 +132,9 @@ impl Sender {
     /// How frames leave, to be added to a sentence.
     pub(super) fn mode(&self) -> String {
         match (self.refusals.last, self.limits.segments) {
+            _ if self.limits == Limits::NONE => {
+                "; packets leave one by one (super_frames = false, as over any veth)".to_owned()
+            }
             (_, 1) => "; packets leave one by one (gso_max_segs 1)".to_owned(),
             (None, segments) => format!(
                 "; up to {segments} packets of a flow leave and come as one (PACKET_VNET_HDR)"
