@@ -60,7 +60,7 @@ fn configuration(
     address: IpAddr,
 ) -> String {
     let mut text = format!(
-        "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"warn\"\n\n[[nic]]\nname = \"bench\"\n"
+        "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n[[nic]]\nname = \"bench\"\n"
     );
     let _ = match plan.wire {
         Wire::Veth => {

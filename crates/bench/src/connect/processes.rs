@@ -147,8 +147,8 @@ impl Host {
         let config = directory.join(format!("{name}.toml"));
         let socket = directory.join(format!("{name}.sock"));
         let text = format!(
-            "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"warn\"\n\n[[nic]]\nname = \"nic\"\n\
-             driver = \"memif\"\nrole = \"client\"\nsocket = {:?}\nqueue_pairs = {engines}\n\
+            "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n\
+             [[nic]]\nname = \"nic\"\ndriver = \"memif\"\nrole = \"client\"\nsocket = {:?}\nqueue_pairs = {engines}\n\
              engines = {engines}\naddresses = [\"{address}/24\"]\n",
             memif(directory, name)
         );
