@@ -148,8 +148,9 @@ impl Host {
         let socket = directory.join(format!("{name}.sock"));
         let text = format!(
             "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n\
-             [[nic]]\nname = \"nic\"\ndriver = \"memif\"\nrole = \"client\"\nsocket = {:?}\nqueue_pairs = {engines}\n\
-             engines = {engines}\naddresses = [\"{address}/24\"]\n",
+             [[nic]]\nname = \"nic\"\ndriver = \"memif\"\nrole = \"client\"\n\
+             socket = {:?}\nqueue_pairs = {engines}\nengines = {engines}\n\
+             addresses = [\"{address}/24\"]\n",
             memif(directory, name)
         );
         std::fs::write(&config, text).while_("writing a configuration")?;
