@@ -154,6 +154,9 @@ pub(crate) struct Recovery {
     /// When a packet that was overtaken counts as lost; `Time::MAX` if there is none.
     loss_time: Time,
     last_eliciting: Time,
+    /// When the first was sent of the packets in flight that nothing was heard after: the next ones
+    /// put off the probe only so far.
+    waiting_since: Time,
     /// The last packet that asked for no acknowledgement, while others were in flight.
     last_silent: (u64, Time),
     /// Something has been lost before.
@@ -182,6 +185,7 @@ impl Recovery {
             expedited: 0,
             loss_time: Time::MAX,
             last_eliciting: Time::ZERO,
+            waiting_since: Time::ZERO,
             last_silent: (u64::MAX, Time::ZERO),
             reordering: None,
             #[cfg(test)]
@@ -230,6 +234,9 @@ impl Recovery {
             }
             return;
         }
+        if self.in_flight_packets == 0 {
+            self.waiting_since = now;
+        }
         self.in_flight_bytes += bytes as u64;
         self.in_flight_packets += 1;
         self.control_packets += u32::from(content.range.is_empty());
@@ -260,6 +267,7 @@ impl Recovery {
         }
         if acked.packets > 0 {
             (self.probes, self.expedited) = (0, 0);
+            self.waiting_since = self.last_eliciting;
             acked.largest_sent = sent;
         }
         self.acked_end = self.acked_end.max(ack.largest + 1);
@@ -463,7 +471,12 @@ impl Recovery {
         is_it.then_some(packet.bytes)
     }
 
-    /// When [`Recovery::on_timeout`] is to be called.
+    /// When [`Recovery::on_probe_timeout`] is due, or a packet is to be taken for lost.
+    ///
+    /// RFC 9002, 6.2.1: "A sender SHOULD restart its PTO timer every time an ack-eliciting packet
+    /// is sent or acknowledged". Here a packet that is sent restarts it only within one period: if
+    /// each acknowledgement takes new data along that the path swallows, a peer that asks often
+    /// enough would put off the probe, and with it the finding of the black hole, for ever.
     pub(crate) fn timeout(&self, rtt: &RttEstimator, config: &Config) -> Option<Time> {
         if self.loss_time < Time::MAX {
             return Some(self.loss_time);
@@ -473,7 +486,8 @@ impl Recovery {
         }
         let probe_ns = rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
         let backed_off_ns = probe_ns.saturating_mul(1 << self.probes.min(BACKOFF_MAX));
-        Some(self.last_eliciting + backed_off_ns.min(config.probe_timeout_max_ns.max(probe_ns)))
+        let period_ns = backed_off_ns.min(config.probe_timeout_max_ns.max(probe_ns));
+        Some(self.last_eliciting.min(self.waiting_since + period_ns) + period_ns)
     }
 
     /// True if it is loss detection, not a probe, that is due.
@@ -485,7 +499,7 @@ impl Recovery {
     /// 6.2.4: "an endpoint SHOULD include new data ... or retransmit unacknowledged data".
     pub(crate) fn on_probe_timeout(&mut self, now: Time) -> Option<Content> {
         self.probes += 1;
-        self.last_eliciting = now;
+        (self.last_eliciting, self.waiting_since) = (now, now);
         self.packets.front().map(SentPacket::content)
     }
 
@@ -496,7 +510,7 @@ impl Recovery {
         if waits {
             self.expedited += 1;
             self.probes = 0;
-            self.last_eliciting = now;
+            (self.last_eliciting, self.waiting_since) = (now, now);
         }
         waits
     }

@@ -267,6 +267,8 @@ pub struct RecoveryState {
     pub loss_time: Time,
     /// When the last packet was sent that asks for an acknowledgement.
     pub last_eliciting: Time,
+    /// When the first of those was sent that nothing was heard after.
+    pub waiting_since: Time,
     /// The number of the last one that does not, and when it was sent.
     pub last_silent: (u64, Time),
     /// By how many packets, and eighths of a round trip, others may overtake one.

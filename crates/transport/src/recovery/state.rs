@@ -32,6 +32,7 @@ impl Recovery {
             expedited: self.expedited,
             loss_time: self.loss_time,
             last_eliciting: self.last_eliciting,
+            waiting_since: self.waiting_since,
             last_silent: self.last_silent,
             patience: self
                 .reordering
@@ -75,6 +76,7 @@ impl Recovery {
         recovery.acked_end = state.acked_end;
         (recovery.probes, recovery.expedited) = (state.probes.min(1 << 20), state.expedited);
         recovery.last_eliciting = state.last_eliciting;
+        recovery.waiting_since = state.waiting_since;
         recovery.last_silent = state.last_silent;
         recovery.loss_time = state.loss_time;
         if (packets, eighths) != (PACKET_THRESHOLD, EIGHTHS) {

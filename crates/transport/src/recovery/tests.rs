@@ -5,6 +5,7 @@ use super::{
     Acked, Content, LOST_MAX, Lost, PACKETS_IN_FLIGHT_MAX, PROBES_MAX, Recovery, SentPacket,
     number_of,
 };
+use crate::config::Config;
 use crate::rtt::{HostDelay, RttEstimator};
 use clearway_base::{RangeSet, Time};
 use clearway_wire::clearway::{self, Frame, Frames};
@@ -302,6 +303,31 @@ fn the_span_of_a_loss_goes_over_silent_packets_unless_they_arrived() {
         let lost = detect(&mut recovery, 500);
         assert_eq!((lost.packets, lost.span_ns), (4, span_ns), "0, 2, 3 and 4; {ranges:?}");
     }
+}
+
+/// Whatever is swallowed by the path, a probe comes: packets that are sent put it off by one period.
+#[test]
+fn a_probe_is_put_off_by_what_is_sent_once_and_again_when_something_was_heard() {
+    let (mut recovery, config, mut rtt) = (Recovery::new(), Config::default(), RttEstimator::new());
+    rtt.sample(Time::ZERO, 1000, HostDelay::default(), 0);
+    let send = |recovery: &mut Recovery, at| {
+        recovery.on_sent(Time::from_ns(at), 1000, true, &Content::default());
+    };
+    let due = |recovery: &Recovery| recovery.timeout(&rtt, &config).map(Time::as_ns);
+    send(&mut recovery, 0);
+    let period = due(&recovery).expect("one in flight");
+    for half in 1..=10 {
+        send(&mut recovery, half * period / 2);
+        assert_eq!(due(&recovery), Some((half * period / 2).min(period) + period));
+    }
+    acknowledge(&mut recovery, &[0..1]);
+    assert_eq!(due(&recovery), Some(6 * period), "counted from the last packet");
+    send(&mut recovery, 6 * period);
+    send(&mut recovery, 7 * period);
+    assert_eq!(due(&recovery), Some(7 * period));
+    recovery.on_probe_timeout(Time::from_ns(7 * period));
+    send(&mut recovery, 10 * period);
+    assert_eq!(due(&recovery), Some(11 * period), "the period has doubled");
 }
 
 #[test]

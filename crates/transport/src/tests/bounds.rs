@@ -225,6 +225,7 @@ fn packets_in_flight() {
         expedited: 2,
         loss_time: Time::from_ns(77),
         last_eliciting: Time::from_ns(66),
+        waiting_since: Time::from_ns(60),
         last_silent: (11, Time::from_ns(55)),
         patience: (4, 2),
     };

@@ -50,6 +50,8 @@ struct Model {
     acked_end: usize,
     loss_time: Option<u64>,
     last_eliciting: u64,
+    /// The first packet in flight since something was heard.
+    waiting_since: u64,
     /// The last packet that asks for nothing, if something was kept then.
     last_silent: Option<usize>,
     probes: u32,
@@ -65,6 +67,7 @@ impl Model {
             acked_end: 0,
             loss_time: None,
             last_eliciting: 0,
+            waiting_since: 0,
             last_silent: None,
             probes: 0,
             patience,
@@ -83,6 +86,9 @@ impl Model {
         let has_others = self.outstanding().next().is_some();
         if packet.is_eliciting {
             self.last_eliciting = packet.sent;
+            if !has_others {
+                self.waiting_since = packet.sent;
+            }
         } else if has_others {
             self.last_silent = Some(self.packets.len());
         }
@@ -121,6 +127,7 @@ impl Model {
         }
         if acked.packets > 0 {
             self.probes = 0;
+            self.waiting_since = self.last_eliciting;
             acked.largest_sent = largest_sent.map(Time::from_ns);
         }
         self.acked_end = self.acked_end.max(largest + 1);
@@ -187,7 +194,8 @@ impl Model {
             self.outstanding().next()?;
             // 6.2.1: "the PTO period being set to twice its current value".
             let backed_off = probe_ns.saturating_mul(1 << self.probes.min(16));
-            Some(self.last_eliciting + backed_off.min(longest_ns.max(probe_ns)))
+            let period = backed_off.min(longest_ns.max(probe_ns));
+            Some(self.last_eliciting.min(self.waiting_since + period) + period)
         })
     }
 }
@@ -266,7 +274,7 @@ impl Pair {
         let expected = self.model.outstanding().next().map(|(_, packet)| packet.content.clone());
         assert_eq!(format!("{oldest:?}"), format!("{expected:?}"));
         self.model.probes += 1;
-        self.model.last_eliciting = self.now;
+        (self.model.last_eliciting, self.model.waiting_since) = (self.now, self.now);
     }
 
     fn give_up(&mut self) {
