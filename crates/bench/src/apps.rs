@@ -8,7 +8,7 @@ use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Where an app of Clearway attaches, and what it does when idle.
@@ -79,20 +79,26 @@ fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<Connec
 
 /// The daemon's socket exists before the daemon serves it.
 fn attach(name: &str, place: &AppPlace, load: &Load) -> io::Result<Channel> {
-    let waiting = match place.idle {
+    match &place.host {
+        AppHost::Daemon(socket) => {
+            let options = options(name, Some(socket), place.idle, load);
+            patiently(|| Channel::attach(&options))
+        }
+        AppHost::Embedded(host) => host.open(&options(name, None, place.idle, load)),
+    }
+}
+
+/// How an app for a load attaches: to the daemon of a socket, or to the one that there is.
+pub(crate) fn options(name: &str, socket: Option<&Path>, idle: Idle, load: &Load) -> Options {
+    let waiting = match idle {
         Idle::Spin => Waiting::Spin,
         Idle::Yield => Waiting::Yield,
         Idle::Block => Waiting::Block,
         Idle::Adaptive => Waiting::Adaptive,
     };
-    let options = Options { waiting, sizes: sizes(load), ..Options::new(name) };
-    match &place.host {
-        AppHost::Daemon(socket) => {
-            let options = Options { socket: socket.clone(), ..options };
-            patiently(|| Channel::attach(&options))
-        }
-        AppHost::Embedded(host) => host.open(&options),
-    }
+    let default = Options::new(name);
+    let socket = socket.map_or_else(|| default.socket.clone(), Path::to_owned);
+    Options { socket, waiting, sizes: sizes(load), ..default }
 }
 
 /// Pools with room for two windows; never less than what every app gets.

@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::load::{Load, Workload};
 use crate::progress::Progress;
+use crate::remote::Remote;
 use crate::report::Report;
 use crate::suite;
 use crate::table::{print_report, report_text};
@@ -19,13 +20,16 @@ pub struct Command {
     /// rtt: one message at a time, echoed. rate: `--window` messages at a time, echoed.
     /// stream: one way, `--window` messages at a time, acknowledged by 8 bytes each.
     #[arg(value_enum)]
-    pub workload: Workload,
+    pub workload: Option<Workload>,
+    /// Where the other host is, if it is not one of this command's own making
+    #[command(flatten)]
+    pub remote: Remote,
     /// What joins the two Clearway hosts; `local`: two apps of one host.
     #[arg(long, value_enum, default_value = "memif")]
     pub wire: Wire,
-    /// Bytes per message.
-    #[arg(long, default_value_t = 64, value_parser = whole(0..=MESSAGE_BYTES_MAX))]
-    pub size: usize,
+    /// Bytes per message; with `--to`, several sizes if you like. [default: 64]
+    #[arg(long, value_delimiter = ',', value_parser = whole(0..=MESSAGE_BYTES_MAX))]
+    pub size: Vec<usize>,
     /// Messages in flight. [default: 1 for rtt, 32 for rate, 8 for stream]
     #[arg(long, value_parser = whole(1..=WINDOW_MAX))]
     pub window: Option<usize>,
@@ -45,12 +49,11 @@ pub struct Command {
     pub compare: Vec<Compare>,
     /// Seconds per contender and run, warm-up not counted. Short, so that the machine stays as it
     /// is meanwhile
-    // Not the flattened `Timing`: clap takes a group with another one in it for absent.
     #[arg(long, default_value_t = SECONDS, value_parser = seconds)]
     pub seconds: f64,
-    /// How often each contender runs; the report gives medians
-    #[arg(long, default_value_t = RUNS, value_parser = whole(1..=RUNS_MAX))]
-    pub runs: usize,
+    /// How often each contender runs; the report gives medians. [default: 9; 3 with `--to`]
+    #[arg(long, value_parser = whole(1..=RUNS_MAX))]
+    pub runs: Option<usize>,
     /// Largest IP packet on the wire. [default: 9000 for memif, 1500 for veth]
     #[arg(long)]
     pub mtu: Option<u16>,
@@ -76,6 +79,7 @@ pub(crate) struct Timing {
 
 const SECONDS: f64 = 0.3;
 const RUNS: usize = 9;
+const SIZE: usize = 64;
 /// More are not more exact.
 const RUNS_MAX: usize = 99;
 
@@ -198,6 +202,9 @@ impl Plan {
 impl Command {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
+        if let Some(done) = self.remote.execute(self) {
+            return done;
+        }
         let report = self.measure(&Interrupt::catch()?)?;
         print_report(self.json, &report, || report_text(&report))
     }
@@ -211,12 +218,17 @@ impl Command {
     /// Fills in the defaults and refuses contradictions.
     pub fn plan(&self) -> Result<Plan, Error> {
         self.check()?;
-        let load = Load {
-            workload: self.workload,
-            size: self.size,
-            window: self.window.unwrap_or(self.workload.window_default()),
-            seconds: self.seconds,
+        let Some(workload) = self.workload else {
+            let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
+                           threads, transport, vif, connect or instructions, or --to or --serve";
+            return Err(Error::Options(message.into()));
         };
+        let size = match self.size[..] {
+            [] => SIZE,
+            [size] => size,
+            _ => return Err(Error::Options("several sizes are measured with --to only".into())),
+        };
+        let load = self.load(workload, size)?;
         let idle = self.idle.unwrap_or(match self.layout {
             Layout::Paired | Layout::Embedded => Idle::Spin,
             Layout::Unpinned | Layout::Hosts => Idle::Adaptive,
@@ -226,15 +238,22 @@ impl Command {
             contenders.insert(0, Contender::Clearway);
         }
         let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
-        let (wire, layout, runs) = (self.wire, self.layout, self.runs);
+        let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
         Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
+    }
+
+    /// A workload as the command has it.
+    pub(crate) fn load(&self, workload: Workload, size: usize) -> Result<Load, Error> {
+        let window = self.window.unwrap_or(workload.window_default());
+        if workload == Workload::Rtt && window != 1 {
+            let message = "rtt has one message in flight; use `rate` for a --window";
+            return Err(Error::Options(message.into()));
+        }
+        Ok(Load { workload, size, window, seconds: self.seconds })
     }
 
     fn check(&self) -> Result<(), Error> {
         let refuse = |message: &str| Err(Error::Options(message.into()));
-        if self.workload == Workload::Rtt && self.window.is_some_and(|window| window != 1) {
-            return refuse("rtt has one message in flight; use `rate` for a --window");
-        }
         if self.layout == Layout::Paired && self.idle.is_some_and(|idle| idle != Idle::Spin) {
             return refuse(
                 "paired apps and engines have their cores to themselves and spin; use --layout \

@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::load::Workload;
 use crate::progress::Progress;
+use crate::remote::Remote;
 use crate::report::Report;
 use crate::suite;
 use crate::table::{microseconds, plain_table, print, thousands};
@@ -74,15 +75,16 @@ impl DemoCommand {
     fn command(&self, workload: Workload, size: usize, window: usize) -> Command {
         let root = rustix::process::geteuid().is_root();
         Command {
-            workload,
+            workload: Some(workload),
+            remote: Remote::default(),
             wire: if root { Wire::Veth } else { Wire::Memif },
-            size,
+            size: vec![size],
             window: Some(window),
             layout: Layout::Unpinned,
             idle: None,
             compare: vec![Compare::Tcp],
             seconds: self.seconds,
-            runs: RUNS,
+            runs: Some(RUNS),
             mtu: None,
             kernel_only: self.kernel_only,
             json: false,

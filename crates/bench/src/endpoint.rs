@@ -6,7 +6,7 @@ mod datagram;
 mod per_message;
 
 pub(crate) use batch::Batch;
-pub(crate) use clearway::{Calls, Clearway};
+pub(crate) use clearway::{Calls, Clearway, there_is};
 pub(crate) use datagram::Datagram;
 pub(crate) use per_message::PerMessage;
 

@@ -1,6 +1,7 @@
 //! What can go wrong in a benchmark, each with what to do about it.
 
 use std::io;
+use std::net::SocketAddr;
 
 /// Why a benchmark did not finish.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +45,39 @@ pub enum Error {
         /// How long it was waited for.
         seconds: u64,
     },
+    /// A connection to the server of a measurement between hosts could not be opened.
+    #[error("{cause}")]
+    Connect {
+        /// Where to.
+        peer: SocketAddr,
+        /// Why not.
+        cause: clearway_client::Error,
+    },
+    /// Who listens there answers, but not as a server of measurements does.
+    #[error(
+        "who listens at {to} is no `clearway bench --serve` of this version: it answers {answer}; \
+         name the port of one (--to HOST:PORT), or install the same version on both hosts"
+    )]
+    NotServed {
+        /// Where.
+        to: String,
+        /// What it answers.
+        answer: String,
+    },
+    /// The daemon does not say how the packets of a connection travel.
+    #[error(
+        "`clearway status` shows no connection {connection} of the app {app}; are daemon and \
+         command of the same version, or has it too many flows to show them all?"
+    )]
+    Path {
+        /// The app.
+        app: String,
+        /// The connection.
+        connection: String,
+    },
+    /// A call of an app failed.
+    #[error("{0}")]
+    App(clearway_client::Error),
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

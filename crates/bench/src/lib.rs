@@ -2,8 +2,9 @@
 //!
 //! `clearway bench` and `clearway demo` are thin shells around this library. It starts every
 //! contender as separate, pinned processes, drives the same workload through each, interleaved,
-//! and reports medians, spread and ratios. It is *not* a load generator for a network that exists:
-//! it makes its own wire (memif, a veth pair, or none) and removes it afterwards.
+//! and reports medians, spread and ratios. It makes its own wire (memif, a veth pair, or none)
+//! and removes it afterwards. Over a network that exists it measures what running daemons carry
+//! (`remote`), beside nothing else.
 //!
 //! ```text
 //!  bench (parent) ── spawns, reads JSON lines, counts CPU time ──┐
@@ -41,6 +42,7 @@ mod load;
 mod plot;
 mod process;
 mod progress;
+mod remote;
 mod report;
 mod role;
 mod samples;
@@ -62,6 +64,7 @@ pub use interrupt::Interrupt;
 pub use isolation::IsolationCommand;
 pub use load::{Load, Sample, Workload};
 pub use plot::{Bars, Series};
+pub use remote::{BENCH_PORT, Echo, Remote};
 pub use report::{Figures, Found, Ratio, Report, Spread};
 pub use role::{BenchHost, RoleCommand};
 pub use samples::{Distance, State, Summary};

@@ -115,8 +115,9 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(load: &Load) -> Self {
-        Self { answer_bytes: load.answer_bytes(), owes: false }
+    /// That answers with so many of a message's bytes.
+    pub(crate) fn new(answer_bytes: usize) -> Self {
+        Self { answer_bytes, owes: false }
     }
 
     /// Answers what has come; returns how many.
@@ -307,15 +308,26 @@ impl Client {
 
     /// What was measured since `begin`.
     pub(crate) fn sample(&mut self) -> Sample {
-        let elapsed_s = (self.clock_ns() - self.began_ns) as f64 / 1e9;
-        let rate_per_s = self.answered as f64 / elapsed_s;
+        Self::sample_of(std::slice::from_mut(self))
+    }
+
+    /// What clients with the same load have measured together, at least one, since each began.
+    pub(crate) fn sample_of(clients: &mut [Self]) -> Sample {
+        let (first, others) = clients.split_first_mut().expect("at least one");
+        let elapsed_s = (first.clock_ns() - first.began_ns) as f64 / 1e9;
+        for other in others {
+            first.histogram.add(&other.histogram).expect("the bounds are the same");
+            first.answered += other.answered;
+            first.lost += other.lost;
+        }
+        let rate_per_s = first.answered as f64 / elapsed_s;
         Sample {
-            p50_ns: self.histogram.value_at_quantile(0.5),
-            p99_ns: self.histogram.value_at_quantile(0.99),
-            p999_ns: self.histogram.value_at_quantile(0.999),
+            p50_ns: first.histogram.value_at_quantile(0.5),
+            p99_ns: first.histogram.value_at_quantile(0.99),
+            p999_ns: first.histogram.value_at_quantile(0.999),
             rate_per_s,
-            gbit_per_s: rate_per_s * self.load.size as f64 * 8.0 / 1e9,
-            lost: self.lost,
+            gbit_per_s: rate_per_s * first.load.size as f64 * 8.0 / 1e9,
+            lost: first.lost,
         }
     }
 

@@ -221,6 +221,11 @@ impl Drop for RoleProcess {
 
 /// Runs a program to its end; its standard error becomes the message when it fails.
 pub(crate) fn helper(program: &str, arguments: &[&str]) -> Result<(), Error> {
+    helper_output(program, arguments).map(drop)
+}
+
+/// The same; returns what it has written to its standard output.
+pub(crate) fn helper_output(program: &str, arguments: &[&str]) -> Result<Vec<u8>, Error> {
     let command = || format!("{program} {}", arguments.join(" "));
     let output = Command::new(program)
         .args(arguments)
@@ -228,7 +233,7 @@ pub(crate) fn helper(program: &str, arguments: &[&str]) -> Result<(), Error> {
         .output()
         .map_err(|source| Error::Start { program: program.to_owned(), source })?;
     if output.status.success() {
-        return Ok(());
+        return Ok(output.stdout);
     }
     let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(Error::Helper { command: command(), message })

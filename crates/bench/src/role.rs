@@ -239,7 +239,7 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
 
 /// The server's app on its own: until the client leaves. Returns how many messages it answered.
 fn answer<E: Endpoint>(load: &Load, endpoint: &mut E) -> io::Result<u64> {
-    let mut server = Server::new(load);
+    let mut server = Server::new(load.answer_bytes());
     let mut answered = 0;
     loop {
         match server.turn(endpoint) {
@@ -291,7 +291,7 @@ fn measure_pair(
     let mut client_end = apps::connect(client_place, &load, to, Calls::Polling)?;
     let mut server_end = listening.accept(Calls::Polling)?;
     let mut client = Client::new(load);
-    let mut server = Server::new(&load);
+    let mut server = Server::new(load.answer_bytes());
     timetable(&mut client, load, |client| {
         let work = client.turn(&mut client_end)? + server.turn(&mut server_end)?;
         if work == 0 {

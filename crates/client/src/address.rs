@@ -116,6 +116,14 @@ pub fn resolve_host(host: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
     Ok(addresses)
 }
 
+/// The addresses of `HOST` or `HOST:PORT`, with this port if there is none.
+pub fn resolve(text: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
+    match split(text) {
+        Some((host, port)) => resolve_host(host, port),
+        None => resolve_host(text, port),
+    }
+}
+
 fn unknown(name: &str, cause: std::io::Error) -> Error {
     Error::UnknownHost { name: name.to_owned(), cause }
 }
@@ -148,6 +156,17 @@ mod tests {
             panic!();
         };
         assert_eq!(found.scope_id(), 1);
+    }
+
+    #[test]
+    fn a_port_may_be_left_out() {
+        let found = |text| resolve(text, 9).expect("an address")[0].to_string();
+        assert_eq!(found("10.0.0.2"), "10.0.0.2:9");
+        assert_eq!(found("10.0.0.2:4000"), "10.0.0.2:4000");
+        assert_eq!(found("2001:db8::1"), "[2001:db8::1]:9");
+        assert_eq!(found("[2001:db8::1]"), "[2001:db8::1]:9");
+        assert_eq!(found("[fe80::1%lo]:7"), "[fe80::1%1]:7");
+        assert_eq!(found("fe80::1%lo"), "[fe80::1%1]:9");
     }
 
     #[test]

@@ -69,7 +69,7 @@ mod session;
 mod vif;
 mod wait;
 
-pub use address::{ListenAddress, ToPeers, resolve_host, split as split_port};
+pub use address::{ListenAddress, ToPeers, resolve, resolve_host, split as split_port};
 pub use awaited::Awaited;
 pub use buffers::{Message, SendBuffer};
 pub use channel::{Channel, Listener};

@@ -10,7 +10,7 @@ pub struct BenchCommand {
     #[command(subcommand)]
     pub(super) special: Option<Special>,
     #[command(flatten)]
-    pub(super) messages: Option<crate::Command>,
+    pub(super) messages: crate::Command,
 }
 
 /// What is measured other than messages.
@@ -28,20 +28,15 @@ pub(super) enum Special {
 impl BenchCommand {
     /// Runs what is asked for and prints the report.
     pub fn execute(&self) -> Result<(), Error> {
-        match (&self.special, &self.messages) {
-            (Some(Special::Classify(command)), _) => command.execute(),
-            (Some(Special::Isolation(command)), _) => command.execute(),
-            (Some(Special::Threads(command)), _) => command.execute(),
-            (Some(Special::Transport(command)), _) => command.execute(),
-            (Some(Special::Vif(command)), _) => command.execute(),
-            (Some(Special::Connect(command)), _) => command.execute(),
-            (Some(Special::Instructions(command)), _) => command.execute(),
-            (None, Some(command)) => command.execute(),
-            (None, None) => {
-                let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
-                               threads, transport, vif, connect or instructions";
-                Err(Error::Options(message.into()))
-            }
+        match &self.special {
+            Some(Special::Classify(command)) => command.execute(),
+            Some(Special::Isolation(command)) => command.execute(),
+            Some(Special::Threads(command)) => command.execute(),
+            Some(Special::Transport(command)) => command.execute(),
+            Some(Special::Vif(command)) => command.execute(),
+            Some(Special::Connect(command)) => command.execute(),
+            Some(Special::Instructions(command)) => command.execute(),
+            None => self.messages.execute(),
         }
     }
 }

@@ -126,7 +126,7 @@ fn the_command_line_keeps_messages_and_classify_apart() {
     {
         let words = std::iter::once("bench").chain(good.split(' '));
         let bench = Arguments::try_parse_from(words).expect(good).bench;
-        assert_eq!(bench.messages.is_some(), good.starts_with("rtt"), "{good}");
+        assert_eq!(bench.messages.workload.is_some(), good.starts_with("rtt"), "{good}");
         assert_eq!(bench.special.is_some(), good.starts_with("classify"), "{good}");
     }
     for bad in

@@ -122,7 +122,7 @@ impl Endpoint for Clearway {
 
 /// The result of a call, as [`Endpoint`] wants it.
 #[inline]
-fn there_is<T>(result: Result<T, Error>) -> io::Result<Option<T>> {
+pub(crate) fn there_is<T>(result: Result<T, Error>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(Error::WouldBlock | Error::TimedOut { .. }) => Ok(None),

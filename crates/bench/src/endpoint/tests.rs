@@ -10,7 +10,7 @@ const TURNS: usize = 20_000;
 
 fn exchange<A: Endpoint, B: Endpoint>(load: Load, client_end: &mut A, server_end: &mut B) {
     let mut client = Client::new(load);
-    let mut server = Server::new(&load);
+    let mut server = Server::new(load.answer_bytes());
     client.begin();
     let mut answers = 0;
     for _ in 0..TURNS {
@@ -48,7 +48,7 @@ fn blocking_ends_never_wait_for_each_other() {
         let mut client = PerMessage::<true>::new(client.into(), load.answer_bytes());
         let thread = std::thread::spawn(move || {
             let mut end = PerMessage::<true>::new(server.into(), load.size);
-            let mut server = Server::new(&load);
+            let mut server = Server::new(load.answer_bytes());
             while server.turn(&mut end).is_ok() {}
         });
         let mut app = Client::new(load);

@@ -100,7 +100,7 @@ fn short_and_empty_messages_work() {
 
 #[test]
 fn server_answers_later_when_there_is_no_room_now() {
-    let mut server = Server::new(&load(Workload::Stream, 100, 8));
+    let mut server = Server::new(load(Workload::Stream, 100, 8).answer_bytes());
     let mut wire = Scripted::<false> { room: Some(1), ..Scripted::default() };
     wire.answers.extend([vec![1; 100], vec![2; 100]]);
     assert_eq!(server.turn(&mut wire).unwrap(), 1);

@@ -16,15 +16,16 @@ fn outcome(p50_ns: u64, rate_per_s: f64) -> Outcome {
 
 fn report() -> Report {
     let command = crate::Command {
-        workload: crate::Workload::Rtt,
+        workload: Some(crate::Workload::Rtt),
+        remote: crate::Remote::default(),
         wire: crate::Wire::Memif,
-        size: 64,
+        size: vec![64],
         window: None,
         layout: crate::Layout::Paired,
         idle: None,
         compare: vec![crate::Compare::Tcp],
         seconds: 1.0,
-        runs: 3,
+        runs: Some(3),
         mtu: None,
         kernel_only: false,
         json: true,

@@ -1,0 +1,82 @@
+use super::ask::{self, Answer, Question};
+use super::measure::{Case, cases};
+use super::path::Path;
+use crate::{Command, Workload};
+use clap::{Args as _, FromArgMatches as _};
+use serde_json::json;
+
+fn command(words: &str) -> Command {
+    let parser = Command::augment_args(clap::Command::new("bench").no_binary_name(true));
+    let matches = parser.try_get_matches_from(words.split_whitespace());
+    let matches = matches.unwrap_or_else(|error| panic!("{words}: {error}"));
+    Command::from_arg_matches(&matches).expect("the arguments fit")
+}
+
+fn cases_of(words: &str) -> Vec<Case> {
+    let command = command(words);
+    cases(&command, &command.remote.connections).unwrap_or_else(|error| panic!("{words}: {error}"))
+}
+
+#[test]
+fn what_a_command_does_not_say_is_chosen() {
+    let all = cases_of("--to 10.0.0.2");
+    for workload in [Workload::Rtt, Workload::Rate, Workload::Stream] {
+        assert!(all.iter().any(|case| case.load.workload == workload), "{workload:?}");
+    }
+    assert!(all.iter().any(|case| case.connections > 1), "{all:?}");
+    let some = cases_of("rate --to 10.0.0.2 --size 1,2,3 --connections 4,5 --window 7");
+    assert_eq!(some.len(), 6);
+    assert!(some.iter().all(|case| case.load.workload == Workload::Rate && case.load.window == 7));
+    let rtt = command("rtt --to 10.0.0.2 --window 2");
+    cases(&rtt, &[]).expect_err("one message is in flight");
+}
+
+#[test]
+fn questions_are_no_messages_of_a_load_and_these_no_questions() {
+    let question = Question::Answer { bytes: 64 };
+    assert_eq!(ask::parse(&ask::message(&question)), Some(question));
+    assert_eq!(ask::parse::<Answer>(&ask::message(&Question::Path)), None);
+    let load: Vec<u8> = (0..100).collect();
+    for length in [0, 1, 16, 100] {
+        assert_eq!(ask::parse::<Question>(&load[..length]), None);
+    }
+    let mut cut = ask::message(&Question::Path);
+    cut.pop();
+    assert_eq!(ask::parse::<Question>(&cut), None);
+}
+
+/// The driver of an engine says nothing of packets that do not pass it.
+#[test]
+fn a_path_is_what_the_daemon_says() {
+    let flow = |connection, path, packet_bytes| {
+        let detour = path == "wire";
+        json!({"channel": 2, "connection": connection, "path": path, "detour": detour,
+               "packet_bytes": packet_bytes})
+    };
+    let mut status = json!({
+        "version": "1.2.3",
+        "apps": [
+            {"app": "other", "engine": 0, "channel": 1},
+            {"app": "bench", "engine": 1, "channel": 2},
+        ],
+        "engines": [
+            {"index": 0, "engine": "a/0", "flows": [], "queues": [{"driver": "memif"}]},
+            {"index": 1, "engine": "b/0", "queues": [{"driver": "af_xdp", "mode": "copy"}],
+             "flows": [flow(3, "lane", 0), flow(4, "wire", 1400)]},
+        ],
+    });
+    let path = Path::find(&status, "bench", 4).expect("it is there");
+    assert_eq!((path.driver.as_deref(), path.mode.as_deref()), (Some("af_xdp"), Some("copy")));
+    let text = path.text();
+    for words in ["b/0", "af_xdp (copy)", "1400 bytes", "detour", "1.2.3"] {
+        assert!(text.contains(words), "{words} is missing in {text}");
+    }
+    let lane = Path::find(&status, "bench", 3).expect("it is there");
+    assert_eq!((lane.driver.as_deref(), lane.mode.as_deref()), (None, None));
+    assert!(lane.text().contains("no NIC"), "{}", lane.text());
+    assert_eq!(Path::find(&status, "bench", 5), None);
+    status["engines"][1]["flows"][1]["path"] = json!("other NIC");
+    let path = Path::find(&status, "bench", 4).expect("it is there");
+    assert_eq!(path.driver, None);
+    assert!(path.text().contains("another NIC"), "{}", path.text());
+}
