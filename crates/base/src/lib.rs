@@ -14,9 +14,16 @@ mod time;
 mod waiting;
 mod wheel;
 
+pub use counters::{Counter, Kind, Unit};
 pub use random::Random;
 pub use ranges::RangeSet;
 pub use short_queue::ShortQueue;
 pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
 pub use waiting::{CoreShare, Linger};
 pub use wheel::TimerWheel;
+
+/// For the macros of this crate.
+#[doc(hidden)]
+pub mod export {
+    pub use serde;
+}

@@ -1,8 +1,11 @@
 //! Why a frame was not sent: one list for the engine, apps in Rust and C, captures and the command.
 
-/// Declares [`FrameRefusal`] once: name, number, word, text.
+use clearway_base::{Counter, Kind, Unit};
+
+/// Declares [`FrameRefusal`] once: name, number, word, text, what to do about it.
 macro_rules! refusals {
-    ($($(#[$doc:meta])* $name:ident = $number:literal, $word:literal, $text:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $word:literal, $text:literal,
+        $remedy:literal;)*) => {
         /// Why a frame of a virtual interface was not sent. Stable numbers from 1 up; 0 is none.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
@@ -13,6 +16,16 @@ macro_rules! refusals {
         impl FrameRefusal {
             /// All of them, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
+
+            /// What the counters of them are, in the order of their numbers.
+            pub const COUNTERS: &'static [Counter] = &[$(Counter {
+                name: $word,
+                kind: Kind::Total,
+                unit: Unit::Frames,
+                documented: concat!("Frames that were not sent: ", $text, "."),
+                rises: "when the app sends such a frame",
+                remedy: $remedy,
+            },)*];
 
             /// A word for it, for counters.
             #[must_use]
@@ -51,19 +64,32 @@ macro_rules! refusals {
 }
 
 refusals! {
-    Nothing = 1, "nothing-allowed", "the interface may send nothing";
-    MacSource = 2, "mac-source", "Ethernet source of another";
-    Vlan = 3, "vlan", "VLAN that it may not send on";
-    Network = 4, "network", "ether type that it may not send";
-    Protocol = 5, "protocol", "protocol that it may not send";
-    Unclear = 6, "unclear", "ports that cannot be seen, or a later fragment";
-    Source = 7, "source", "source address of another";
-    SourcePort = 8, "source-port", "source port of another";
-    Destination = 9, "destination", "destination that it may not send to";
-    Other = 10, "other", "something else that its filter does not allow";
-    TooLong = 11, "too-long", "longer than the NIC takes";
-    Rate = 12, "rate", "more frames per second than the policy allows";
-    ToKernel = 13, "to-kernel", "for the host's own kernel, which is on the same side of the NIC";
+    Nothing = 1, "nothing-allowed", "the interface may send nothing",
+        "name what it sends when opening it (`send`), within what [[policy.vif]] allows";
+    MacSource = 2, "mac-source", "Ethernet source of another",
+        "send from the NIC's Ethernet address, or open the interface with own_addresses";
+    Vlan = 3, "vlan", "VLAN that it may not send on",
+        "send without a tag, or on the NIC's VLAN";
+    Network = 4, "network", "ether type that it may not send",
+        "widen the filter of what it sends, and [[policy.vif]] if that is in the way";
+    Protocol = 5, "protocol", "protocol that it may not send",
+        "widen the filter of what it sends, and [[policy.vif]] if that is in the way";
+    Unclear = 6, "unclear", "ports that cannot be seen, or a later fragment",
+        "send packets whole, without extension headers before the ports";
+    Source = 7, "source", "source address of another",
+        "send from an address that its filter names";
+    SourcePort = 8, "source-port", "source port of another",
+        "send from a port that its filter names";
+    Destination = 9, "destination", "destination that it may not send to",
+        "widen the filter of what it sends, and [[policy.vif]] if that is in the way";
+    Other = 10, "other", "something else that its filter does not allow",
+        "hold the frame against the filter: clearway vif show NUMBER";
+    TooLong = 11, "too-long", "longer than the NIC takes",
+        "send frames of at most the NIC's MTU and 14 bytes";
+    Rate = 12, "rate", "more frames per second than the policy allows",
+        "send slower, or raise rate_frames_per_s of its rule in [[policy.vif]]";
+    ToKernel = 13, "to-kernel", "for the host's own kernel, which is on the same side of the NIC",
+        "talk to the kernel of this host over loopback, not over the NIC";
 }
 
 impl FrameRefusal {

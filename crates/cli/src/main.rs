@@ -10,6 +10,7 @@ mod client;
 mod daemon;
 mod doctor;
 mod documents;
+mod explain;
 mod fabric;
 mod output;
 mod ping;
@@ -37,6 +38,8 @@ enum Command {
     Daemon(clearway_daemon::program::Arguments),
     /// Show the engines, apps, flows and counters of a running daemon
     Status(status::Arguments),
+    /// Say what a counter counts, when it rises, and what to do about it
+    Explain(explain::Arguments),
     /// Have a running daemon read its configuration again
     Reload(reload::Arguments),
     /// Measure the round trip to the daemon of another host
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Reload(arguments) => reload::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Vif(arguments) => vif::run(&arguments),

@@ -1,5 +1,7 @@
 //! Printing: to a reader that may go away, in tables, and failures with their exit codes.
 
+pub(crate) mod fit;
+
 use std::io::Write;
 use std::process::ExitCode;
 

@@ -29,19 +29,30 @@ counters! {
     /// What the engine counts about its apps.
     pub struct AppCounters {
         /// Messages that apps submitted.
-        messages_submitted,
+        messages_submitted: Messages, "when an app sends", "nothing: this is traffic";
         /// Messages given to apps.
-        messages_delivered,
+        messages_delivered: Messages,
+            "when a message is whole and it is its turn", "nothing: this is traffic";
         /// Of these, messages between two apps of this host.
-        messages_local,
+        messages_local: Messages,
+            "when apps of one host talk to each other", "nothing: this is traffic";
         /// Tries to give an app a message of another one of this host that had to wait.
-        messages_retried,
+        messages_retried: Attempts,
+            "while an app's receive pool or completion ring is full",
+            "have the app read and release faster, or attach it with a larger pool";
         /// Messages that were submitted to a connection that had already ended.
-        messages_to_closed,
+        messages_to_closed: Messages,
+            "when an app sends before it has read that its peer closed",
+            "nothing: the app is told with the connection's end";
         /// Connections that were refused because the app has as many as it may.
-        connections_refused,
+        connections_refused: Connections,
+            "when an app has connections_per_channel connections and more want in",
+            "raise connections_per_channel in [policy.limits], or have the app attach more channels";
         /// Sessions that were ended because the app broke the contract.
-        violations,
+        violations: Apps,
+            "when what an app wrote into its shared memory makes no sense",
+            "see the daemon's log for the app and what it did; it crashed, or is hostile, or its \
+             library is faulty";
     }
 }
 

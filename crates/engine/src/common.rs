@@ -19,9 +19,13 @@ counters! {
     /// What the engine itself counts.
     pub struct EngineCounters {
         /// Frames that were nobody's here.
-        frames_unclaimed,
+        frames_unclaimed: Frames,
+            "with frames for protocols, addresses or groups that neither the host nor an app has",
+            "nothing where the link is shared; clearway vif capture shows them";
         /// Packets that were not sent because the neighbour was not known.
-        packets_unresolved,
+        packets_unresolved: Packets,
+            "when a neighbour does not answer ARP or neighbour discovery",
+            "see whether the peer or the gateway is up, and on this link: clearway ping ADDRESS";
     }
 }
 

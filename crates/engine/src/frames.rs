@@ -15,6 +15,7 @@ use clearway_base::Time;
 use clearway_channel::burst::SentBurst;
 use clearway_channel::{Code, Command, Completion};
 
+pub(crate) use vif::VifCounters;
 pub use vif::{VifSpec, VifTexts};
 
 use crate::channels::Channels;

@@ -36,11 +36,17 @@ counters! {
     /// What an engine counts of its lanes.
     pub struct LaneCounters {
         /// Frames handed to other engines of the host.
-        lane_frames_sent,
+        lane_frames_sent: Frames,
+            "when a frame comes to one engine and is another's, or leaves over another NIC",
+            "nothing; if it keeps up with the NIC's frames, see received_by_lane";
         /// Frames taken from other engines of the host.
-        lane_frames_received,
+        lane_frames_received: Frames,
+            "when another engine hands a frame over", "nothing; see lane_frames_sent";
         /// Frames that were not handed over because the lane was full, or the queue behind it.
-        lane_frames_dropped,
+        lane_frames_dropped: Frames,
+            "when one engine hands over more than another takes",
+            "see why so much comes to the wrong engine (received_by_lane), and whether the other \
+             engine's core is shared with other programs";
     }
 }
 

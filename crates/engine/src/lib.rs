@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod captures;
+mod catalogue;
 mod channels;
 mod common;
 mod component;
@@ -37,6 +38,7 @@ mod switch;
 mod testing;
 
 pub use captures::CaptureSpec;
+pub use catalogue::{CounterGroup, catalogue};
 pub use clearway_ip as ip;
 pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN};
 pub use common::{Common, Via};

@@ -10,39 +10,47 @@ use crate::frames::VifTexts;
 /// Connections of which an engine tells.
 pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;
 
-/// The state of one engine. With many connections it is gathered over several turns, and so not of
-/// one moment; counters are of the last.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Snapshot {
-    /// The engine's name in the configuration.
-    pub engine: String,
-    /// The idle strategy in use.
-    pub idle: String,
-    /// The congestion control of its flows.
-    pub congestion: &'static str,
-    /// Turns so far, and those that did something.
-    pub turns: u64,
-    /// Turns that did something.
-    pub turns_busy: u64,
-    /// Channels that are silent and not looked at until their apps ring.
-    pub channels_parked: u64,
-    /// The queues it owns.
-    pub queues: Vec<QueueSnapshot>,
-    /// The attached apps.
-    pub channels: Vec<ChannelSnapshot>,
-    /// Listening service ports.
-    pub listeners: Vec<ListenerSnapshot>,
-    /// Virtual interfaces, in the order of their channels.
-    pub vifs: Vec<VifSnapshot>,
-    /// Captures, in the order in which they were opened.
-    pub captures: Vec<CaptureSnapshot>,
-    /// Connections, local ones included; 16,384 at most.
-    pub flows: Vec<FlowSnapshot>,
-    /// Connections that there are besides.
-    #[serde(skip)]
-    pub flows_omitted: usize,
-    /// Counters by name, in the order of their declaration; drops are counted by reason.
-    pub counters: Vec<(&'static str, u64)>,
+clearway_base::counted! {
+    /// The state of one engine. With many connections it is gathered over several turns, and so
+    /// not of
+    /// one moment; counters are of the last.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct Snapshot {
+        /// The engine's name in the configuration.
+        engine: String,
+        /// The idle strategy in use.
+        idle: String,
+        /// The congestion control of its flows.
+        congestion: &'static str,
+        /// Turns so far.
+        turns: u64 => Total Turns,
+            "all the time while the engine is awake", "nothing: one that sleeps makes none";
+        /// Turns that did something.
+        turns_busy: u64 => Total Turns,
+            "when there is something to do",
+            "nothing; where nearly all turns are busy, the engine has no time left: give the NIC \
+             more engines";
+        /// Channels that are silent and not looked at until their apps ring.
+        channels_parked: u64 => Level Channels,
+            "when apps are silent", "nothing: parked channels cost their engine nothing";
+        /// The queues it owns.
+        queues: Vec<QueueSnapshot>,
+        /// The attached apps.
+        channels: Vec<ChannelSnapshot>,
+        /// Listening service ports.
+        listeners: Vec<ListenerSnapshot>,
+        /// Virtual interfaces, in the order of their channels.
+        vifs: Vec<VifSnapshot>,
+        /// Captures, in the order in which they were opened.
+        captures: Vec<CaptureSnapshot>,
+        /// Connections, local ones included; 16,384 at most.
+        flows: Vec<FlowSnapshot>,
+        /// Connections that there are besides.
+        #[serde(skip)]
+        flows_omitted: usize,
+        /// Counters by name, in the order of their declaration; drops are counted by reason.
+        counters: Vec<(&'static str, u64)>,
+    }
 }
 
 /// One NIC queue.
@@ -56,37 +64,38 @@ pub struct QueueSnapshot {
     pub mac: String,
     /// Whether frames can leave.
     pub link_up: bool,
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Frames dropped by the driver on receive.
-    pub rx_frames_dropped: u64,
-    /// Frames sent.
-    pub tx_frames: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Frames dropped by the driver on transmit.
-    pub tx_frames_dropped: u64,
+    /// What it has moved and lost.
+    #[serde(flatten)]
+    pub counters: clearway_nic::Counters,
 }
 
-/// One attached app.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct ChannelSnapshot {
-    /// The channel's id in this engine.
-    pub channel: u32,
-    /// The app's name.
-    pub app: String,
-    /// Its connections.
-    pub connections: u32,
-    /// Messages it has sent.
-    pub messages_sent: u64,
-    /// Messages it has received.
-    pub messages_received: u64,
-    /// Bytes of its receive pool in use.
-    pub receive_pool_bytes_used: u64,
-    /// Messages that wait because its completion ring is full.
-    pub messages_waiting: u64,
+clearway_base::counted! {
+    /// One attached app.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct ChannelSnapshot {
+        /// The channel's id in this engine.
+        channel: u32,
+        /// The app's name.
+        app: String,
+        /// Its connections.
+        connections: u32 => Level Connections,
+            "when the app connects and accepts",
+            "nothing; connections_per_channel in [policy.limits] is the most";
+        /// Messages it has sent.
+        messages_sent: u64 => Total Messages,
+            "when the app sends", "nothing: this is traffic";
+        /// Messages it has received.
+        messages_received: u64 => Total Messages,
+            "when messages come for the app", "nothing: this is traffic";
+        /// Bytes of its receive pool in use.
+        receive_pool_bytes_used: u64 => Level Bytes,
+            "while the app does not release messages",
+            "release them sooner, or attach with a larger pool";
+        /// Messages that wait because its completion ring is full.
+        messages_waiting: u64 => Level Messages,
+            "while the app does not read",
+            "have it read faster, or attach it with more completion entries";
+    }
 }
 
 /// One listening service port.
@@ -98,42 +107,57 @@ pub struct ListenerSnapshot {
     pub port: u16,
 }
 
-/// One connection and its flow.
-#[derive(Clone, Debug, Serialize)]
-pub struct FlowSnapshot {
-    /// The channel.
-    pub channel: u32,
-    /// The connection, by the app's own number for it.
-    pub connection: u64,
-    /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines
-    /// serve; between two apps of this host `local` on one engine, and `lane` from one to another.
-    pub path: &'static str,
-    /// The peer's address and service port.
-    pub peer: SocketAddr,
-    /// The state: `connecting`, `open`, `closing`.
-    pub state: &'static str,
-    /// Smoothed round-trip time in ns.
-    pub rtt_ns: u64,
-    /// Congestion window in bytes.
-    pub congestion_window_bytes: u64,
-    /// Largest UDP payload that is sent on its path now, in bytes; 0 if there are no packets.
-    pub packet_bytes: u16,
-    /// Whether its packets may be marked by routers: `testing`, `capable`, or why not.
-    pub ecn: &'static str,
-    /// Bytes in flight.
-    pub in_flight_bytes: u64,
-    /// Messages sent and acknowledged.
-    pub messages_sent: u64,
-    /// Messages delivered to the app.
-    pub messages_received: u64,
-    /// Packets sent again after a loss.
-    pub packets_lost: u64,
-    /// Packets take a detour over another engine of one of the two hosts.
-    pub detour: bool,
-    /// Packets that this side sent to open the flow.
-    pub setup_packets: u32,
-    /// How often this side had to send more than its first batch of them.
-    pub setup_retries: u32,
+clearway_base::counted! {
+    /// One connection and its flow.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct FlowSnapshot {
+        /// The channel.
+        channel: u32,
+        /// The connection, by the app's own number for it.
+        connection: u64,
+        /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines
+        /// serve; between two apps of this host `local` on one engine, and `lane` from one to
+        /// another.
+        path: &'static str,
+        /// The peer's address and service port.
+        peer: SocketAddr,
+        /// The state: `connecting`, `open`, `closing`.
+        state: &'static str,
+        /// Smoothed round-trip time in ns.
+        rtt_ns: u64 => Level Nanoseconds,
+            "when the network or the peer is slow", "compare clearway ping, which waits for no app";
+        /// Congestion window in bytes.
+        congestion_window_bytes: u64 => Level Bytes,
+            "while packets come back in time", "nothing: congestion control sets it";
+        /// Largest UDP payload that is sent on its path now, in bytes; 0 if there are no packets.
+        packet_bytes: u16,
+        /// Whether its packets may be marked by routers: `testing`, `capable`, or why not.
+        ecn: &'static str,
+        /// Bytes in flight.
+        in_flight_bytes: u64 => Level Bytes,
+            "with what is sent and not acknowledged yet",
+            "nothing; as much as the window: the network is the limit";
+        /// Messages sent and acknowledged.
+        messages_sent: u64 => Total Messages,
+            "when the peer has acknowledged one", "nothing: this is traffic";
+        /// Messages delivered to the app.
+        messages_received: u64 => Total Messages,
+            "when one is given to the app", "nothing: this is traffic";
+        /// Packets sent again after a loss.
+        packets_lost: u64 => Total Packets,
+            "when the network drops or delays packets",
+            "see the drops of NICs and switches on the way, and rx_frames_dropped of the peer";
+        /// Packets take a detour over another engine of one of the two hosts.
+        detour: bool,
+        /// Packets that this side sent to open the flow.
+        setup_packets: u32 => Total Packets,
+            "while the flow is opened",
+            "nothing: several are sent so that one comes to the right queue";
+        /// How often this side had to send more than its first batch of them.
+        setup_retries: u32 => Total Attempts,
+            "when the first batch found no way to the right queue",
+            "few are normal; many mean loss, or a NIC that spreads badly";
+    }
 }
 
 /// One virtual interface.
@@ -154,15 +178,20 @@ pub struct VifSnapshot {
     pub refused: Vec<(&'static str, u64)>,
 }
 
-/// One capture.
-#[derive(Clone, Debug, Serialize)]
-pub struct CaptureSnapshot {
-    /// Its id in its channel.
-    pub vif: u32,
-    /// The channel that owns it.
-    pub channel: u32,
-    /// Frames that were shown.
-    pub frames: u64,
-    /// Frames that there was no room for.
-    pub frames_dropped: u64,
+clearway_base::counted! {
+    /// One capture.
+    #[derive(Clone, Debug, Serialize)]
+    pub struct CaptureSnapshot {
+        /// Its id in its channel.
+        vif: u32,
+        /// The channel that owns it.
+        channel: u32,
+        /// Frames that were shown.
+        frames: u64 => Total Frames,
+            "with each frame that the capture is about", "nothing: this is traffic";
+        /// Frames that there was no room for.
+        frames_dropped: u64 => Total Frames,
+            "when the program that captures does not keep up",
+            "narrow its filter, or write to a faster disk";
+    }
 }

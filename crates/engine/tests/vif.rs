@@ -267,14 +267,18 @@ fn apps_of_one_host_talk_through_the_switch_and_see_nothing_of_others() {
         let spec = port_spec(&world, 0, port);
         world.open_vif(app, 7, spec).expect("the port is free");
     }
-    let wire_before = world.snapshot(0).queues[0].tx_frames;
+    let wire_before = world.snapshot(0).queues[0].counters.tx_frames;
     let mac = world.hosts[0].mac;
     let local = Datagram { macs: [mac, mac], from: (ip(1), 5000), to: (ip(1), 5001) };
     a.send_frames(7, &[&local.frame(b"hello")]);
     assert_eq!(wait_for_frames(&mut world, &mut b, 1), [local.frame(b"hello")]);
     c.poll();
     assert!(c.frames.is_empty());
-    assert_eq!(world.snapshot(0).queues[0].tx_frames, wire_before, "the NIC was not touched");
+    assert_eq!(
+        world.snapshot(0).queues[0].counters.tx_frames,
+        wire_before,
+        "the NIC was not touched"
+    );
     // The host's own services take nothing that says it comes from the host itself.
     a.send_frames(7, &[&Datagram { to: (ip(1), 9), ..local }.frame(b"")]);
     wait_for_bursts(&mut world, &mut a, 7, 2);

@@ -1,20 +1,31 @@
 //! Why frames were dropped, declared once: the enum, its names and its counters.
 
+use clearway_base::{Counter, Kind, Unit};
 use clearway_wire::Malformed;
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])+ $variant:ident = $name:literal,)+) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal, $rises:literal, $remedy:literal;)+) => {
         /// The reason why a frame was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum DropReason {
             /// Its bytes are not what they should be.
             Malformed(Malformed),
-            $($(#[$doc])+ $variant,)+
+            $($(#[doc = $doc])+ $variant,)+
         }
 
         impl DropReason {
             /// Every reason, in the order of [`DropReason::index`], but those of [`Malformed`].
             const OWN: &[Self] = &[$(Self::$variant,)+];
+
+            /// What their counters are.
+            const OWN_COUNTERS: &[Counter] = &[$(Counter {
+                name: $name,
+                kind: Kind::Total,
+                unit: Unit::Frames,
+                documented: concat!($($doc),+),
+                rises: $rises,
+                remedy: $remedy,
+            },)+];
 
             /// The name of this reason in metrics.
             #[must_use]
@@ -31,20 +42,36 @@ macro_rules! reasons {
 reasons! {
     /// An ARP or NDP question about another host.
     OtherAddress = "other_address",
+        "with each question about another host on the link",
+        "nothing: this is normal on a shared link";
     /// A message of ICMPv6 to a group that is for one host only.
     Group = "group",
+        "when a sender is faulty, or probes",
+        "see who sends them: clearway vif capture";
     /// The packet comes from an address that no other host can have: a group, loopback, our own.
     SourceAddress = "source_address",
+        "when somebody forges a sender's address, or the link loops frames back",
+        "look for a loop in the switch; else see who sends them: clearway vif capture";
     /// ARP or NDP of another host that says that it has an address of ours.
     Conflict = "address_conflict",
+        "when another machine has an address of this host",
+        "find it by the Ethernet address in the log, and give one of the two another address";
     /// Neighbour discovery that came through a router.
     HopLimit = "hop_limit",
+        "when neighbour discovery comes from beyond the link: it is forged",
+        "see who sends it: clearway vif capture";
     /// An ARP or NDP answer, echo reply or error that nothing of ours called for.
     Unsolicited = "unsolicited",
+        "with answers that come late or twice, and with forged ones",
+        "nothing, unless it rises all the time: then somebody tries to redirect traffic";
     /// The answer would be more than is answered per second.
     RateLimit = "rate_limit",
+        "when more pings, questions and errors come than are answered per second",
+        "see who floods this host: clearway vif capture";
     /// The answer does not fit among those that wait to be sent, or is larger than a frame.
     OutboxFull = "outbox_full",
+        "when a burst of pings or questions comes",
+        "nothing, unless it rises all the time: then see who floods this host";
 }
 
 impl DropReason {
@@ -55,6 +82,11 @@ impl DropReason {
     pub fn all() -> impl Iterator<Item = Self> {
         let malformed = Malformed::ALL.iter().map(|reason| Self::Malformed(*reason));
         malformed.chain(Self::OWN.iter().copied())
+    }
+
+    /// What the counters of all reasons are, in the order of [`DropReason::index`].
+    pub fn counters() -> impl Iterator<Item = Counter> {
+        Malformed::COUNTERS.iter().chain(Self::OWN_COUNTERS).copied()
     }
 
     /// The position of this reason among all.

@@ -44,21 +44,27 @@ pub struct Info {
     pub mac: MacAddress,
 }
 
-/// Frames and bytes that a queue moved or lost, since it was opened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
-    /// Frames received.
-    pub rx_frames: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Frames received but dropped by the driver: malformed descriptors, oversize, no buffer.
-    pub rx_frames_dropped: u64,
-    /// Frames sent.
-    pub tx_frames: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-    /// Frames that were to be sent but were dropped: link down, or refused by the kernel.
-    pub tx_frames_dropped: u64,
+clearway_base::counters! {
+    /// Frames and bytes that a queue moved or lost, since it was opened.
+    pub struct Counters {
+        /// Frames received.
+        rx_frames: Frames, "with each frame that comes to the queue", "nothing: this is traffic";
+        /// Bytes received.
+        rx_bytes: Bytes, "with rx_frames", "nothing: this is traffic";
+        /// Frames received but dropped by the driver: malformed descriptors, oversize, no buffer.
+        rx_frames_dropped: Frames,
+            "when frames come faster than the engine takes them, or they are larger than the MTU",
+            "give the NIC more engines, or the engine a core of its own; compare the MTU of all \
+             hosts on the link";
+        /// Frames sent.
+        tx_frames: Frames, "with each frame that leaves", "nothing: this is traffic";
+        /// Bytes sent.
+        tx_bytes: Bytes, "with tx_frames", "nothing: this is traffic";
+        /// Frames that were to be sent but were dropped: link down, or refused by the kernel.
+        tx_frames_dropped: Frames,
+            "while the link is down, and when the kernel or the NIC refuses a frame",
+            "see `link up` in status, and the log";
+    }
 }
 
 /// What [`Queue::transmit`] did.

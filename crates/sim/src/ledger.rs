@@ -97,7 +97,7 @@ pub(crate) struct Ledger {
     pub(crate) counts: Counts,
 }
 
-clearway_base::counters! {
+clearway_base::tally! {
     /// What the apps have seen.
     pub(crate) struct Counts {
         /// Connection attempts.

@@ -192,18 +192,13 @@ fn path_of(common: &Common, flow: &FlowInfo) -> &'static str {
 }
 
 fn snapshot_queue(queue: &dyn Queue) -> QueueSnapshot {
-    let (info, counters) = (queue.info(), queue.counters());
+    let info = queue.info();
     let mac: Vec<String> = info.mac.iter().map(|octet| format!("{octet:02x}")).collect();
     QueueSnapshot {
         driver: info.driver.to_owned(),
         mode: info.mode,
         mac: mac.join(":"),
         link_up: queue.link_up(),
-        rx_frames: counters.rx_frames,
-        rx_bytes: counters.rx_bytes,
-        rx_frames_dropped: counters.rx_frames_dropped,
-        tx_frames: counters.tx_frames,
-        tx_bytes: counters.tx_bytes,
-        tx_frames_dropped: counters.tx_frames_dropped,
+        counters: queue.counters(),
     }
 }

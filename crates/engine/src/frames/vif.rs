@@ -77,15 +77,17 @@ counters! {
     /// What a VIF has moved and lost.
     pub struct VifCounters {
         /// Frames given to the app.
-        received_frames,
+        received_frames: Frames, "with frames that match its filters", "nothing: this is traffic";
         /// Their bytes.
-        received_bytes,
+        received_bytes: Bytes, "with received_frames", "nothing: this is traffic";
         /// Frames that the app had no room for.
-        dropped_no_room,
+        dropped_no_room: Frames,
+            "when the app does not release bursts as fast as they come",
+            "release them sooner, or attach with a larger receive pool";
         /// Frames that left, over the NIC or to another VIF or service of this host.
-        sent_frames,
+        sent_frames: Frames, "when the app sends", "nothing: this is traffic";
         /// Their bytes.
-        sent_bytes,
+        sent_bytes: Bytes, "with sent_frames", "nothing: this is traffic";
     }
 }
 
