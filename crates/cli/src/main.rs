@@ -17,6 +17,7 @@ mod ping;
 mod reload;
 mod sim;
 mod status;
+mod units;
 mod vif;
 
 use std::process::ExitCode;

@@ -4,18 +4,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clearway_daemon::text::escaped;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::client::Client;
+use crate::explain;
+use crate::output::fit::{TERMINAL_COLUMNS, fit, wrapped};
 use crate::output::{Failure, lines, print, table};
+use crate::units::{bytes, count, nanoseconds, percent};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// Print JSON, with everything that is known
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wide")]
     json: bool,
+    /// Print all columns, whole names and exact numbers, however long the lines get
+    #[arg(long)]
+    wide: bool,
     /// Control socket of the daemon
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -26,95 +32,188 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         return print(&format!("{status:#}\n"));
     }
-    print(&text(&status))
+    print(&Page { status: &status, is_wide: arguments.wide }.text())
 }
+
+/// How a number is shown to people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum As {
+    Text,
+    Count,
+    Bytes,
+    Nanoseconds,
+}
+
+/// A column of a table: its title (`#` aligns numbers to the right), the field below it, and how
+/// that is shown.
+struct Column {
+    title: &'static str,
+    key: &'static str,
+    shown: As,
+    room: Room,
+    /// Only when there is room for everything.
+    is_extra: bool,
+}
+
+/// What becomes of a column when there is too little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// It stays.
+    Needed,
+    /// It is shortened, with a sign.
+    Yields,
+    /// All of it moves to lines of its own.
+    Below,
+}
+
+const fn text(title: &'static str, key: &'static str) -> Column {
+    Column { title, key, shown: As::Text, room: Room::Needed, is_extra: false }
+}
+
+const fn name(title: &'static str, key: &'static str) -> Column {
+    Column { room: Room::Yields, ..text(title, key) }
+}
+
+const fn number(title: &'static str, key: &'static str, shown: As) -> Column {
+    Column { shown, ..text(title, key) }
+}
+
+const fn extra(column: Column) -> Column {
+    Column { is_extra: true, ..column }
+}
+
+const QUEUES: &[Column] = &[
+    text("#queue", "queue"),
+    extra(text("driver", "driver")),
+    text("link up", "link_up"),
+    extra(text("mac", "mac")),
+    number("#rx frames", "rx_frames", As::Count),
+    number("#rx bytes", "rx_bytes", As::Bytes),
+    number("#dropped", "rx_frames_dropped", As::Count),
+    number("#tx frames", "tx_frames", As::Count),
+    number("#tx bytes", "tx_bytes", As::Bytes),
+    number("#dropped", "tx_frames_dropped", As::Count),
+    extra(text("mode", "mode")),
+];
+const APPS: &[Column] = &[
+    name("app", "app"),
+    name("engine", "engine_name"),
+    text("#user", "user"),
+    text("#process", "process"),
+    extra(text("#channel", "channel")),
+    extra(number("#memory", "memory_bytes", As::Bytes)),
+    extra(text("#listeners", "listeners")),
+    number("#conns", "connections", As::Count),
+    number("#sent", "messages_sent", As::Count),
+    number("#received", "messages_received", As::Count),
+    number("#waits", "messages_waiting", As::Count),
+    number("#pool", "receive_pool_bytes_used", As::Bytes),
+];
+const LISTENERS: &[Column] = &[
+    text("#port", "port"),
+    name("app", "app"),
+    name("engine", "engine_name"),
+    extra(text("#channel", "channel")),
+];
+const FLOWS: &[Column] = &[
+    name("app", "app"),
+    extra(name("engine", "engine_name")),
+    extra(text("#channel", "channel")),
+    text("#conn", "connection"),
+    Column { room: Room::Below, ..text("peer", "peer") },
+    text("state", "state"),
+    extra(text("path", "path")),
+    number("#rtt", "rtt_ns", As::Nanoseconds),
+    extra(number("#window", "congestion_window_bytes", As::Bytes)),
+    extra(number("#in flight", "in_flight_bytes", As::Bytes)),
+    extra(text("#packet", "packet_bytes")),
+    extra(text("ecn", "ecn")),
+    number("#sent", "messages_sent", As::Count),
+    number("#received", "messages_received", As::Count),
+    number("#lost", "packets_lost", As::Count),
+    extra(text("detour", "detour")),
+];
+const COUNTERS: &[Column] = &[
+    name("engine", "engine_name"),
+    text("counter", "counter"),
+    number("#value", "value", As::Count),
+    name("what it counts", "help"),
+];
 
 /// The status for people. Works on whatever JSON there is: a field that another version of the
 /// daemon does not send stays empty.
-fn text(status: &Value) -> String {
-    let mut text = format!(
-        "clearway {}, process {}, up {}, {} session(s)\ncontrol socket {}, UDP port {}\nconfined: \
-         user {}; system calls {}; files {}\n",
-        field(status, "version"),
-        field(status, "process"),
-        duration(status["uptime_seconds"].as_u64().unwrap_or(0)),
-        field(status, "sessions"),
-        field(status, "socket"),
-        field(status, "udp_port"),
-        field(&status["confinement"], "user"),
-        field(&status["confinement"], "system_calls"),
-        field(&status["confinement"], "files"),
-    );
-    let waiting: Vec<String> = list(status, "needs_restart").iter().map(show).collect();
-    if !waiting.is_empty() {
-        text += &format!("needs a restart to take effect: {}\n", waiting.join(", "));
-    }
-    let engines = list(status, "engines");
-    text += &engines_text(engines);
-    text += &apps_text(list(status, "apps"), engines);
-    text += &section("LISTENERS", engines, "listeners", LISTENER_COLUMNS);
-    text += &section("FLOWS", engines, "flows", FLOW_COLUMNS);
-    let omitted = status["flows_omitted"].as_u64().unwrap_or(0);
-    if omitted > 0 {
-        text += &format!("  and {omitted} more flows that did not fit in the answer\n");
-    }
-    text + &counters_text(engines)
+struct Page<'s> {
+    status: &'s Value,
+    is_wide: bool,
 }
 
-/// Titles and the fields below them; `#` aligns numbers to the right.
-type Columns = &'static [(&'static str, &'static str)];
+impl Page<'_> {
+    fn text(&self) -> String {
+        let status = self.status;
+        let engines = list(status, "engines");
+        let mut text = self.heading();
+        for engine in engines {
+            text += &self.engine(engine);
+        }
+        text += &match self.rows_of_apps() {
+            rows if rows.is_empty() => "\nno apps are attached\n".to_owned(),
+            rows => self.section("APPS", APPS, &rows),
+        };
+        text += &self.section("LISTENERS", LISTENERS, &self.rows_of("listeners"));
+        text += &self.section("FLOWS", FLOWS, &self.rows_of("flows"));
+        let omitted = status["flows_omitted"].as_u64().unwrap_or(0);
+        if omitted > 0 {
+            text += &format!("  and {omitted} more flows that did not fit in the answer\n");
+        }
+        let counters = self.rows_of_counters();
+        text += &self.section("COUNTERS", COUNTERS, &counters);
+        if !counters.is_empty() {
+            text += "  when one rises, and what to do about it: clearway explain COUNTER\n";
+        }
+        text
+    }
 
-const QUEUE_COLUMNS: Columns = &[
-    ("driver", "driver"),
-    ("link up", "link_up"),
-    ("mac", "mac"),
-    ("#rx frames", "rx_frames"),
-    ("#rx bytes", "rx_bytes"),
-    ("#rx dropped", "rx_frames_dropped"),
-    ("#tx frames", "tx_frames"),
-    ("#tx bytes", "tx_bytes"),
-    ("#tx dropped", "tx_frames_dropped"),
-    ("mode", "mode"),
-];
-const APP_COLUMNS: Columns = &[
-    ("app", "app"),
-    ("#user", "user"),
-    ("#process", "process"),
-    ("#channel", "channel"),
-    ("#memory", "memory_bytes"),
-    ("#listeners", "listeners"),
-];
-const CHANNEL_COLUMNS: Columns = &[
-    ("#connections", "connections"),
-    ("#sent", "messages_sent"),
-    ("#received", "messages_received"),
-    ("#waiting", "messages_waiting"),
-    ("#pool used", "receive_pool_bytes_used"),
-];
-const LISTENER_COLUMNS: Columns = &[("#channel", "channel"), ("#port", "port")];
-const FLOW_COLUMNS: Columns = &[
-    ("#channel", "channel"),
-    ("#connection", "connection"),
-    ("path", "path"),
-    ("peer", "peer"),
-    ("state", "state"),
-    ("#rtt ns", "rtt_ns"),
-    ("#window", "congestion_window_bytes"),
-    ("#in flight", "in_flight_bytes"),
-    ("#packet", "packet_bytes"),
-    ("ecn", "ecn"),
-    ("#sent", "messages_sent"),
-    ("#received", "messages_received"),
-    ("#lost", "packets_lost"),
-    ("detour", "detour"),
-];
+    fn heading(&self) -> String {
+        let status = self.status;
+        let confinement = &status["confinement"];
+        let sessions = status["sessions"].as_u64().unwrap_or(0);
+        let mut text = self.paragraph(&format!(
+            "clearway {}, process {}, up {}, {sessions} session{}",
+            field(status, "version"),
+            field(status, "process"),
+            duration(status["uptime_seconds"].as_u64().unwrap_or(0)),
+            if sessions == 1 { "" } else { "s" },
+        ));
+        text += &self.paragraph(&format!(
+            "control socket {}, UDP port {}",
+            field(status, "socket"),
+            field(status, "udp_port"),
+        ));
+        text += &self.paragraph(&format!(
+            "confined: user {}; system calls {}; files {}",
+            field(confinement, "user"),
+            field(confinement, "system_calls"),
+            field(confinement, "files"),
+        ));
+        let waiting: Vec<String> = list(status, "needs_restart").iter().map(show).collect();
+        if !waiting.is_empty() {
+            let waiting = waiting.join(", ");
+            text += &self.paragraph(&format!("needs a restart to take effect: {waiting}"));
+        }
+        text
+    }
 
-fn engines_text(engines: &[Value]) -> String {
-    let mut text = String::new();
-    for engine in engines {
+    /// Lines that fit on the terminal.
+    fn paragraph(&self, text: &str) -> String {
+        wrapped(text, if self.is_wide { usize::MAX } else { TERMINAL_COLUMNS }, 2)
+    }
+
+    fn engine(&self, engine: &Value) -> String {
         let addresses: Vec<String> = list(engine, "addresses").iter().map(show).collect();
-        text += &format!(
-            "\nENGINE {} \"{}\": {}; idle {}; congestion {}; {} of {} turns busy\n",
+        let busy = [&engine["turns_busy"], &engine["turns"]].map(|turns| turns.as_u64());
+        let mut text = "\n".to_owned();
+        text += &self.paragraph(&format!(
+            "ENGINE {} \"{}\": {}; idle {}; congestion {}; {} of turns busy",
             field(engine, "index"),
             field(engine, "engine"),
             match (engine["interface_gone"].as_bool(), addresses.is_empty()) {
@@ -124,68 +223,149 @@ fn engines_text(engines: &[Value]) -> String {
             },
             field(engine, "idle"),
             field(engine, "congestion"),
-            field(engine, "turns_busy"),
-            field(engine, "turns"),
+            percent(busy[0].unwrap_or(0), busy[1].unwrap_or(0)),
+        ));
+        let mut queues = list(engine, "queues").to_vec();
+        if !self.is_wide {
+            text += &self.drivers(&queues);
+        }
+        for (index, queue) in queues.iter_mut().enumerate().filter(|(_, queue)| queue.is_object()) {
+            queue["queue"] = index.into();
+        }
+        text + &self.table(QUEUES, &queues)
+    }
+
+    /// What is the same of all queues, as a rule.
+    fn drivers(&self, queues: &[Value]) -> String {
+        let of = |queue: &Value| {
+            let [driver, mac, mode] = ["driver", "mac", "mode"].map(|key| field(queue, key));
+            self.paragraph(&format!("  {driver} {mac}: {mode}"))
+        };
+        let mut lines: Vec<String> = queues.iter().map(of).collect();
+        lines.dedup();
+        lines.concat()
+    }
+
+    fn section(&self, title: &str, columns: &[Column], rows: &[Value]) -> String {
+        if rows.is_empty() {
+            return String::new();
+        }
+        format!("\n{title}\n{}", self.table(columns, rows))
+    }
+
+    fn table(&self, columns: &[Column], rows: &[Value]) -> String {
+        let columns: Vec<&Column> =
+            columns.iter().filter(|column| self.is_wide || !column.is_extra).collect();
+        if self.is_wide {
+            let (titles, rows) = self.cells(&columns, rows);
+            return shown(&titles, rows);
+        }
+        let yielding = |columns: &[&Column]| -> Vec<bool> {
+            columns.iter().map(|column| column.room == Room::Yields).collect()
+        };
+        let (titles, mut cells) = self.cells(&columns, rows);
+        if fit(&titles, &yielding(&columns), &mut cells, TERMINAL_COLUMNS) {
+            return shown(&titles, cells);
+        }
+        let (below, columns): (Vec<_>, Vec<_>) =
+            columns.into_iter().partition(|column| column.room == Room::Below);
+        let (titles, mut cells) = self.cells(&columns, rows);
+        fit(&titles, &yielding(&columns), &mut cells, TERMINAL_COLUMNS);
+        let table = shown(&titles, cells);
+        let (mut text, rest) = table.split_once('\n').map_or_else(
+            || (table.clone(), String::new()),
+            |(titles, rest)| (titles.to_owned() + "\n", rest.to_owned()),
         );
-        let mut queues = titled(&["#queue"], &[QUEUE_COLUMNS]);
-        for (index, queue) in list(engine, "queues").iter().enumerate() {
-            queues.add_row(cells(index.to_string(), &[(queue, QUEUE_COLUMNS)]));
-        }
-        text += &lines(&queues);
-    }
-    text
-}
-
-/// What the control plane knows of an app, and what its engine knows.
-fn apps_text(apps: &[Value], engines: &[Value]) -> String {
-    if apps.is_empty() {
-        return "\nno apps are attached\n".to_owned();
-    }
-    let mut rows = titled(&["engine"], &[APP_COLUMNS, CHANNEL_COLUMNS]);
-    for app in apps {
-        let engine = engines.iter().find(|engine| engine["index"] == app["engine"]);
-        let channels = engine.map_or(&[][..], |engine| list(engine, "channels"));
-        let channel = channels.iter().find(|channel| channel["channel"] == app["channel"]);
-        let name = engine.map_or_else(|| field(app, "engine"), |engine| field(engine, "engine"));
-        let channel = channel.unwrap_or(&Value::Null);
-        rows.add_row(cells(name, &[(app, APP_COLUMNS), (channel, CHANNEL_COLUMNS)]));
-    }
-    format!("\nAPPS\n{}", lines(&rows))
-}
-
-/// A list that each engine has, as one table.
-fn section(title: &str, engines: &[Value], key: &str, columns: Columns) -> String {
-    let mut rows = titled(&["engine"], &[columns]);
-    for engine in engines {
-        for item in list(engine, key) {
-            rows.add_row(cells(field(engine, "engine"), &[(item, columns)]));
-        }
-    }
-    if rows.is_empty() { String::new() } else { format!("\n{title}\n{}", lines(&rows)) }
-}
-
-/// Counters that have counted something.
-fn counters_text(engines: &[Value]) -> String {
-    let mut rows = table(&["engine", "counter", "#value"]);
-    for engine in engines {
-        for counter in list(engine, "counters") {
-            if counter[1].as_u64() != Some(0) {
-                rows.add_row([field(engine, "engine"), show(&counter[0]), show(&counter[1])]);
+        for (line, row) in rest.lines().zip(rows) {
+            text += &format!("{line}\n");
+            for column in &below {
+                text += &format!("   {} {}\n", column.title, self.cell(row, column));
             }
         }
+        text
     }
-    if rows.is_empty() { String::new() } else { format!("\nCOUNTERS\n{}", lines(&rows)) }
+
+    fn cells<'t>(
+        &self,
+        columns: &[&'t Column],
+        rows: &[Value],
+    ) -> (Vec<&'t str>, Vec<Vec<String>>) {
+        let titles = columns.iter().map(|column| column.title).collect();
+        let cells = |row: &Value| columns.iter().map(|column| self.cell(row, column)).collect();
+        (titles, rows.iter().map(cells).collect())
+    }
+
+    fn cell(&self, row: &Value, column: &Column) -> String {
+        match (row[column.key].as_u64().filter(|_| !self.is_wide), column.shown) {
+            (Some(value), As::Count) => count(value),
+            (Some(value), As::Bytes) => bytes(value),
+            (Some(value), As::Nanoseconds) => nanoseconds(value),
+            _ => field(row, column.key),
+        }
+    }
+
+    /// What the control plane knows of each app, and what its engine knows.
+    fn rows_of_apps(&self) -> Vec<Value> {
+        let engines = list(self.status, "engines");
+        let apps = list(self.status, "apps").iter().filter(|app| app.is_object());
+        let row = |app: &Value| {
+            let mut row = app.clone();
+            let engine = engines.iter().find(|engine| engine["index"] == app["engine"]);
+            row["engine_name"] = engine.map_or(&app["engine"], |engine| &engine["engine"]).clone();
+            let channels = engine.map_or(&[][..], |engine| list(engine, "channels"));
+            let channel = channels.iter().find(|channel| channel["channel"] == app["channel"]);
+            let known = channel.and_then(Value::as_object).into_iter().flatten();
+            for (key, value) in known.filter(|(key, _)| *key != "app") {
+                row[key.as_str()] = value.clone();
+            }
+            row
+        };
+        apps.map(row).collect()
+    }
+
+    /// A list that each engine has, as one, with the names of apps and engines.
+    fn rows_of(&self, key: &str) -> Vec<Value> {
+        let engines = list(self.status, "engines").iter();
+        let items = |engine: &'_ Value| {
+            let items = list(engine, key).iter().filter(|item| item.is_object());
+            let rows = items.map(|item| {
+                let mut row = item.clone();
+                row["engine_name"] = engine["engine"].clone();
+                row["app"] = self.app_of(engine, &item["channel"]);
+                row
+            });
+            rows.collect::<Vec<_>>()
+        };
+        engines.flat_map(items).collect()
+    }
+
+    /// The name of the app that has a channel.
+    fn app_of(&self, engine: &Value, channel: &Value) -> Value {
+        let is_it = |app: &&Value| app["engine"] == engine["index"] && app["channel"] == *channel;
+        let app = list(self.status, "apps").iter().find(is_it);
+        app.map_or_else(|| format!("channel {channel}").into(), |app| app["app"].clone())
+    }
+
+    /// Counters that have counted something.
+    fn rows_of_counters(&self) -> Vec<Value> {
+        let mut rows = Vec::new();
+        for engine in list(self.status, "engines") {
+            let counters = engine["counters"].as_object().into_iter().flatten();
+            for (name, value) in counters.filter(|(_, value)| value.as_u64() != Some(0)) {
+                rows.push(json!({
+                    "engine_name": engine["engine"], "counter": name, "value": value,
+                    "help": explain::help_of_engine_counter(name),
+                }));
+            }
+        }
+        rows
+    }
 }
 
-fn titled(first: &[&str], columns: &[Columns]) -> comfy_table::Table {
-    let titles = columns.iter().flat_map(|columns| columns.iter().map(|(title, _)| *title));
-    table(&first.iter().copied().chain(titles).collect::<Vec<_>>())
-}
-
-fn cells(first: String, parts: &[(&Value, Columns)]) -> Vec<String> {
-    let rest =
-        parts.iter().flat_map(|(value, columns)| columns.iter().map(|(_, key)| field(value, key)));
-    std::iter::once(first).chain(rest).collect()
+fn shown(titles: &[&str], rows: Vec<Vec<String>>) -> String {
+    let mut shown = table(titles);
+    shown.add_rows(rows);
+    lines(&shown)
 }
 
 fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
@@ -216,47 +396,4 @@ fn duration(seconds: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn whole_status_is_shown() {
-        let status = json!({
-            "version": "1.2.3", "process": 7, "uptime_seconds": 3700, "sessions": 2,
-            "socket": "/run/x", "udp_port": 20707, "flows_omitted": 9,
-            "confinement": { "user": "on, user 7", "system_calls": "on", "files": "off: because" },
-            "apps": [{ "app": "echo", "user": 1, "process": 8, "engine": 0, "channel": 5 }],
-            "engines": [{
-                "index": 0, "engine": "eth0", "addresses": ["10.0.0.1/24"], "idle": "adaptive",
-                "queues": [{ "driver": "af_xdp", "mode": "copy: because", "link_up": true }],
-                "channels": [{ "channel": 5, "messages_sent": 77 }],
-                "listeners": [{ "channel": 5, "port": 9000 }],
-                "flows": [{ "channel": 5, "peer": "10.0.0.2:9000", "state": "open" }],
-                "counters": [["checksum_wrong", 3], ["nothing", 0]],
-            }],
-        });
-        let text = text(&status);
-        for part in [
-            "clearway 1.2.3, process 7, up 1 h 1 min",
-            "confined: user on, user 7; system calls on; files off: because",
-            "ENGINE 0 \"eth0\": 10.0.0.1/24; idle adaptive",
-            "copy: because",
-            "echo",
-            "77",
-            "9000",
-            "10.0.0.2:9000",
-            "checksum_wrong",
-            "9 more flows",
-        ] {
-            assert!(text.contains(part), "{part} is missing in\n{text}");
-        }
-        assert!(!text.contains("nothing"));
-    }
-
-    #[test]
-    fn status_of_another_version_is_shown_as_far_as_it_goes() {
-        assert!(text(&json!({})).contains("no apps"));
-        assert!(text(&json!({ "engines": 3, "apps": [1] })).contains("APPS"));
-    }
-}
+mod tests;

@@ -261,10 +261,8 @@ fn an_address_that_somebody_else_has_is_found_out() {
         let taken = format!("driver = \"{driver}\"\naddresses = [\"{address}\"]");
         let network = veth.hosts([&taken, ""], IPV4.map(IpAddr::V4));
         let conflicts = || {
-            let counters = network.client.status()["engines"][0]["counters"].clone();
-            let counters = counters.as_array().expect("pairs");
-            let conflicts = counters.iter().find(|pair| pair[0] == "address_conflict");
-            conflicts.and_then(|pair| pair[1].as_u64()).unwrap_or(0)
+            let status = network.client.status();
+            status["engines"][0]["counters"]["address_conflict"].as_u64().unwrap_or(0)
         };
         eventually(&format!("the daemon notices {address} on {driver}"), || conflicts() > 0);
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::frames::VifTexts;
 
@@ -49,6 +49,7 @@ clearway_base::counted! {
         #[serde(skip)]
         flows_omitted: usize,
         /// Counters by name, in the order of their declaration; drops are counted by reason.
+        #[serde(serialize_with = "as_object")]
         counters: Vec<(&'static str, u64)>,
     }
 }
@@ -173,8 +174,10 @@ pub struct VifSnapshot {
     #[serde(flatten)]
     pub texts: Arc<VifTexts>,
     /// Frames and bytes it has moved and lost, by name.
+    #[serde(serialize_with = "as_object")]
     pub counters: Vec<(&'static str, u64)>,
     /// Frames that it was not allowed to send, by reason.
+    #[serde(serialize_with = "as_object")]
     pub refused: Vec<(&'static str, u64)>,
 }
 
@@ -194,4 +197,12 @@ clearway_base::counted! {
             "when the program that captures does not keep up",
             "narrow its filter, or write to a faster disk";
     }
+}
+
+/// Numbers by name.
+fn as_object<S: Serializer>(
+    pairs: &[(&'static str, u64)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
 }

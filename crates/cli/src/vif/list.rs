@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clearway_daemon::text::escaped;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use crate::client::Client;
 use crate::output::{Failure, lines, print, table};
@@ -57,21 +57,11 @@ pub(super) fn interfaces(status: &Value) -> Vec<Value> {
             ] {
                 vif[key] = value.clone();
             }
-            vif["counters"] = by_name(&vif["counters"]);
-            vif["refused"] = by_name(&vif["refused"]);
             interfaces.push(vif);
         }
     }
     interfaces.sort_by_key(|vif| vif["vif"].as_u64());
     interfaces
-}
-
-/// `[["a", 1]]` as `{"a": 1}`.
-fn by_name(counters: &Value) -> Value {
-    let pairs = counters.as_array().into_iter().flatten();
-    let named =
-        pairs.map(|pair| (pair[0].as_str().unwrap_or_default().to_owned(), pair[1].clone()));
-    json!(named.collect::<serde_json::Map<_, _>>())
 }
 
 fn text(interfaces: &[Value]) -> String {
@@ -146,14 +136,15 @@ pub(super) fn show(value: &Value) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use serde_json::json;
 
     pub(in crate::vif) fn status() -> Value {
         let vif = |vif: u32, channel: u32, priority: u16, receive: &[&str]| {
             json!({
                 "vif": vif, "channel": channel, "priority": priority, "receive": receive,
                 "copies": [], "transmit": ["udp src port 53"],
-                "counters": [["received_frames", 11], ["dropped_no_room", 4], ["sent_frames", 22]],
-                "refused": [["source", 3]],
+                "counters": { "received_frames": 11, "dropped_no_room": 4, "sent_frames": 22 },
+                "refused": { "source": 3 },
             })
         };
         json!({
