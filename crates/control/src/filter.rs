@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use clearway_classify::Filter;
 use clearway_classify::filter::FilterError;
 
-pub(crate) use mirror::mirrored;
+pub use mirror::mirrored;
 
 /// The word for the host's addresses.
 const OWN: &str = "own";

@@ -1,19 +1,18 @@
 //! Who may attach, who may listen where, and how much anybody gets.
 //!
-//! Decides from what the kernel says about the other end of a control socket (`SO_PEERCRED`), never
-//! from what the app says about itself. Keeps no state of its own but the sums per user.
+//! Decides from what the kernel says about an app (`SO_PEERCRED`), never from what the app says about
+//! itself. Keeps no state of its own but the sums per user.
 
+mod rules;
 mod vif;
 
 use std::collections::HashMap;
 
 use clearway_channel::Code;
 use clearway_channel::control::{DYNAMIC_PORTS, Refusal};
-use nix::unistd::{Gid, Uid, User, getgrouplist};
-use rustix::net::sockopt::socket_peercred;
 
-use crate::config::{People, Policy};
-pub(crate) use vif::{Grant, HostPort, Place, Station};
+pub use rules::{Limits, Network, People, Policy, PortRule, VifRule};
+pub use vif::{Grant, HostPort, Place, Station};
 
 /// Without a rule, ports from here up are for everybody (RFC 6335, section 6: system ports end at
 /// 1023).
@@ -22,54 +21,20 @@ const USER_PORT_MIN: u16 = 1024;
 /// Sessions beyond `sessions_total` that administrators have when users have taken all others.
 const ADMINISTRATOR_SESSIONS: usize = 16;
 
-/// A user that there is nowhere.
-const NO_USER: u32 = u32::MAX - 7;
-
 /// The process at the other end of a control socket, according to the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Peer {
-    pub(crate) user: u32,
-    pub(crate) process: i32,
+pub struct Peer {
+    /// Its user.
+    pub user: u32,
+    /// Its process, in the daemon's namespace.
+    pub process: i32,
     /// Its group, and those that the user database adds, if they matter.
-    pub(crate) groups: Vec<u32>,
-}
-
-impl Peer {
-    /// With the one group that it has for certain.
-    pub(crate) fn of(socket: impl std::os::fd::AsFd) -> std::io::Result<Self> {
-        let credentials = socket_peercred(socket)?;
-        let user = credentials.uid.as_raw();
-        let group = credentials.gid.as_raw();
-        Ok(Self { user, process: credentials.pid.as_raw_pid(), groups: vec![group] })
-    }
-
-    /// The groups of a user. One that is not in the user database has only the one it came with.
-    pub(crate) fn groups_of(user: u32, group: u32) -> Vec<u32> {
-        let listed = || {
-            let name = User::from_uid(Uid::from_raw(user)).ok().flatten()?.name;
-            let name = std::ffi::CString::new(name).ok()?;
-            getgrouplist(&name, Gid::from_raw(group)).ok()
-        };
-        let listed: Vec<Gid> = listed().unwrap_or_default();
-        let mut groups: Vec<u32> = listed.into_iter().map(Gid::as_raw).collect();
-        if !groups.contains(&group) {
-            groups.push(group);
-        }
-        groups
-    }
-
-    /// Asks the user database for somebody who is not in it, so that all parts of it that the C
-    /// library loads when they are first needed are there before that is forbidden.
-    pub(crate) fn prepare_groups() {
-        let nobody = Uid::from_raw(NO_USER);
-        let _ = User::from_uid(nobody);
-        let _ = getgrouplist(c"no user has this name", Gid::from_raw(NO_USER));
-    }
+    pub groups: Vec<u32>,
 }
 
 /// What users hold at the moment, against what they may hold.
 #[derive(Debug)]
-pub(crate) struct Accounts {
+pub struct Accounts {
     policy: Policy,
     /// The user whose daemon this is.
     own_user: u32,
@@ -86,24 +51,35 @@ struct Account {
 }
 
 impl Accounts {
-    pub(crate) fn new(policy: Policy, own_user: u32) -> Self {
+    /// Nobody holds anything yet. `own_user` is the one whose daemon this is.
+    #[must_use]
+    pub fn new(policy: Policy, own_user: u32) -> Self {
         Self { policy, own_user, users: HashMap::new(), total: Account::default() }
     }
 
-    pub(crate) fn connections_per_channel(&self) -> u32 {
+    /// Connections of one channel, at most.
+    #[must_use]
+    pub fn connections_per_channel(&self) -> u32 {
         self.policy.limits.connections_per_channel
     }
 
-    pub(crate) fn ports_per_user(&self) -> usize {
+    /// Ports of the host's addresses that one user's interfaces may be about, on each NIC.
+    #[must_use]
+    pub fn ports_per_user(&self) -> usize {
         self.policy.limits.ports_per_user
     }
 
-    pub(crate) fn listeners_per_channel(&self) -> usize {
+    /// Listeners of one channel, at most.
+    #[must_use]
+    pub fn listeners_per_channel(&self) -> usize {
         self.policy.limits.listeners_per_channel
     }
 
     /// Counts a new control connection, if this peer may have one.
-    pub(crate) fn open_session(&mut self, peer: &Peer) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// If it may not attach, or has as many as it may have.
+    pub fn open_session(&mut self, peer: &Peer) -> Result<(), Refusal> {
         let user = peer.user;
         if !self.may_attach(peer) {
             let message = format!(
@@ -130,18 +106,20 @@ impl Accounts {
         Ok(())
     }
 
-    pub(crate) fn close_session(&mut self, user: u32) {
+    /// Counts a control connection of `user` out.
+    pub fn close_session(&mut self, user: u32) {
         self.total.sessions -= 1;
         self.change(user, |account| account.sessions -= 1);
     }
 
     /// Another policy holds from now on. Nobody loses what they have.
-    pub(crate) fn set_policy(&mut self, policy: Policy) {
+    pub fn set_policy(&mut self, policy: Policy) {
         self.policy = policy;
     }
 
     /// Root and the daemon's own user, who may do everything and see everything.
-    pub(crate) fn is_administrator(&self, peer: &Peer) -> bool {
+    #[must_use]
+    pub fn is_administrator(&self, peer: &Peer) -> bool {
         peer.user == 0 || peer.user == self.own_user
     }
 
@@ -154,7 +132,10 @@ impl Accounts {
     }
 
     /// Whether this peer may have an engine that serves nobody else.
-    pub(crate) fn may_have_engine(&self, peer: &Peer) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_have_engine(&self, peer: &Peer) -> Result<(), Refusal> {
         if self.is_administrator(peer) || self.policy.exclusive.include(peer) {
             return Ok(());
         }
@@ -167,7 +148,10 @@ impl Accounts {
     }
 
     /// Counts a channel of `memory_bytes`, if there is room for it.
-    pub(crate) fn open_channel(&mut self, user: u32, memory_bytes: u64) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn open_channel(&mut self, user: u32, memory_bytes: u64) -> Result<(), Refusal> {
         let limits = &self.policy.limits;
         let account = self.account(user);
         if self.total.channels >= limits.channels_total {
@@ -193,7 +177,8 @@ impl Accounts {
         Ok(())
     }
 
-    pub(crate) fn close_channel(&mut self, user: u32, memory_bytes: u64) {
+    /// Counts a channel of `memory_bytes` out.
+    pub fn close_channel(&mut self, user: u32, memory_bytes: u64) {
         self.total.channels -= 1;
         self.total.memory_bytes -= memory_bytes;
         self.change(user, |account| {
@@ -203,7 +188,10 @@ impl Accounts {
     }
 
     /// Whether this peer may listen on a port; 0 stands for any that the engine chooses.
-    pub(crate) fn may_listen(&self, peer: &Peer, port: u16) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_listen(&self, peer: &Peer, port: u16) -> Result<(), Refusal> {
         if peer.user == 0 {
             return Ok(());
         }
@@ -242,15 +230,9 @@ impl Accounts {
     }
 }
 
-impl People {
-    fn include(&self, peer: &Peer) -> bool {
-        self.anybody
-            || self.users.contains(&peer.user)
-            || peer.groups.iter().any(|group| self.groups.contains(group))
-    }
-}
-
-pub(crate) fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {
+/// What is told to who has reached a limit: `key` is its name in the configuration.
+#[must_use]
+pub fn limit_reached(what: &str, key: &str, limit: u64) -> Refusal {
     let message = format!(
         "the limit of {limit} {what} is reached; close something first, or raise `{key}` in \
          [policy.limits] of the daemon's configuration"

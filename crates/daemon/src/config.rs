@@ -3,7 +3,7 @@
 //! A [`Config`] can also be put together in code, which is how benchmarks and tests start hosts in
 //! their own process. This module holds the values and their defaults; `parse` reads the file,
 //! `reader` walks it with line numbers, and `problem` is what is told to the user. What the values
-//! mean to others (who may attach, who may listen) is decided in `crate::policy`.
+//! mean to others (who may attach, who may listen) is decided in `clearway_control::policy`.
 
 mod change;
 mod check;
@@ -16,10 +16,7 @@ mod parse_routes;
 mod parse_vif;
 mod problem;
 pub mod reader;
-mod vif_rule;
 
-use std::net::IpAddr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,9 +26,9 @@ pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
 pub use parse::{parse, read};
 pub use parse_nic::{mac, memif_socket};
 pub use problem::{Problem, Problems};
-pub use vif_rule::VifRule;
 
-pub use crate::filter::Template;
+pub use clearway_control::filter::Template;
+pub use clearway_control::policy::{Limits, Network, People, Policy, PortRule, VifRule};
 use clearway_engine::ip::Route;
 pub use clearway_engine::{Congestion, Idle, SILENCE_MS_DEFAULT, UDP_PORT_DEFAULT};
 use clearway_nic::MacAddress;
@@ -200,88 +197,6 @@ pub enum MemifRole {
     Client,
 }
 
-/// An address and the length of its network's prefix.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    /// The host's address.
-    pub address: IpAddr,
-    /// Bits of it that name the link.
-    pub prefix_bits: u8,
-}
-
-/// Who may do what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Policy {
-    /// Users that may attach. The daemon's own user and root always may.
-    pub users: Vec<u32>,
-    /// Groups whose members may attach.
-    pub groups: Vec<u32>,
-    /// Anybody may attach.
-    pub anybody: bool,
-    /// Who may listen where. The first rule that names the user decides; if none does, ports from
-    /// 1024 up are free to take. Root may listen anywhere.
-    pub ports: Vec<PortRule>,
-    /// Who may have which virtual interfaces. The first rule that names the user decides; if none
-    /// does, it is [`VifRule::unprivileged`]. Root and the daemon's own user may have any.
-    pub vifs: Vec<VifRule>,
-    /// Who may have an engine that serves nobody else, besides root and the daemon's own user.
-    pub exclusive: People,
-    /// How much of everything.
-    pub limits: Limits,
-}
-
-/// Whom a rule is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct People {
-    /// Users.
-    pub users: Vec<u32>,
-    /// Groups, with all their members.
-    pub groups: Vec<u32>,
-    /// Everybody.
-    pub anybody: bool,
-}
-
-/// One line of the policy on ports.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortRule {
-    /// Whom it is about.
-    pub people: People,
-    /// The ports that they may listen on.
-    pub allow: Vec<RangeInclusive<u16>>,
-}
-
-/// Upper bounds, so that nobody can take everything.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Open control connections, attached or not.
-    pub sessions_total: usize,
-    /// Open control connections of one user.
-    pub sessions_per_user: usize,
-    /// Attached channels.
-    pub channels_total: usize,
-    /// Attached channels of one user.
-    pub channels_per_user: usize,
-    /// Shared memory of one user's channels.
-    pub memory_per_user_bytes: u64,
-    /// Shared memory of all channels.
-    pub memory_total_bytes: u64,
-    /// Connections of one channel.
-    pub connections_per_channel: u32,
-    /// Listeners of one channel.
-    pub listeners_per_channel: usize,
-    /// Virtual interfaces and captures.
-    pub vifs_total: usize,
-    /// Virtual interfaces and captures of one user, if no rule says otherwise.
-    pub vifs_per_user: usize,
-    /// Alternatives in the filters of all virtual interfaces of one user, on each NIC.
-    pub patterns_per_user: usize,
-    /// Ports of the host's addresses that one virtual interface may be about.
-    pub ports_per_vif: usize,
-    /// The same of all interfaces of one user, on each NIC. Where the kernel shares the NIC, its
-    /// programs cannot have them meanwhile.
-    pub ports_per_user: usize,
-}
-
 /// What is logged and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
@@ -361,7 +276,7 @@ impl Default for Config {
             silence: Duration::from_millis(SILENCE_MS_DEFAULT.into()),
             linger_max: Duration::from_secs(60),
             nics: Vec::new(),
-            policy: Policy::default(),
+            policy: machine::policy(),
             log: Log::default(),
             confine: true,
             user: None,
@@ -415,59 +330,9 @@ impl Nic {
     }
 }
 
-impl Policy {
-    /// True if anybody but root and the daemon's own user may ever attach.
-    pub(crate) fn lets_others_in(&self) -> bool {
-        self.anybody || !self.users.is_empty() || !self.groups.is_empty()
-    }
-
-    /// True if it has to be known of which groups a user is a member.
-    pub(crate) fn names_groups(&self) -> bool {
-        let mut people = self.ports.iter().map(|rule| &rule.people);
-        let mut of_vifs = self.vifs.iter().map(|rule| &rule.people);
-        !self.groups.is_empty()
-            || !self.exclusive.groups.is_empty()
-            || people.any(|people| !people.groups.is_empty())
-            || of_vifs.any(|people| !people.groups.is_empty())
-    }
-}
-
-impl Default for Limits {
-    /// Channels take their memory when they are made, so that its limits go by the machine's: half
-    /// of it for all of them, a quarter for one user. A channel is for a thread, and programs have
-    /// threads by the processors: 16 for each.
-    fn default() -> Self {
-        let system = rustix::system::sysinfo();
-        let machine_bytes = system.totalram as u64 * u64::from(system.mem_unit);
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let channels_per_user = (16 * processors).clamp(256, 2048);
-        Self {
-            sessions_total: 8 * channels_per_user,
-            sessions_per_user: 2 * channels_per_user,
-            channels_total: 4 * channels_per_user,
-            channels_per_user,
-            memory_per_user_bytes: machine_bytes / 4,
-            memory_total_bytes: machine_bytes / 2,
-            connections_per_channel: 4096,
-            listeners_per_channel: 64,
-            vifs_total: 16_384,
-            vifs_per_user: 4096,
-            patterns_per_user: 16_384,
-            ports_per_vif: 256,
-            ports_per_user: 1024,
-        }
-    }
-}
-
 impl Default for Log {
     fn default() -> Self {
         Self { level: "info".to_owned(), format: LogFormat::Text }
-    }
-}
-
-impl std::fmt::Display for Network {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_bits)
     }
 }
 

@@ -42,14 +42,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{Timespec, epoll};
 
+use crate::Error;
 use crate::broker::Order;
 use crate::config::Config;
 use crate::confinement::Confinement;
-use crate::policy::Accounts;
 use crate::socket::Listener;
-use crate::{Error, policy};
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
+use clearway_control::policy::{Accounts, Peer};
 use clearway_control::{Listeners, Vifs};
 use clearway_engine::Clock;
 use clearway_nic::strangers;
@@ -319,7 +319,7 @@ impl ControlPlane {
         }
     }
 
-    fn open_session(&mut self, socket: strangers::Socket, peer: policy::Peer) {
+    fn open_session(&mut self, socket: strangers::Socket, peer: Peer) {
         let mut session = Session::new(socket, peer);
         if let Err(refusal) = self.may_open_session(&session) {
             let of_user = |other: &&Session| other.peer.user == session.peer.user;

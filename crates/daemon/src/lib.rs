@@ -8,15 +8,14 @@ pub mod config;
 mod confinement;
 mod control;
 mod error;
-mod filter;
 mod host;
 pub mod log;
 mod nic;
-mod policy;
 mod privileges;
 pub mod program;
 mod socket;
 pub mod text;
+mod users;
 
 pub use config::Config;
 pub use confinement::{Confinement, try_confinement};

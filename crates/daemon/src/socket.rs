@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use clearway_control::policy::Peer;
 use clearway_nic::strangers::{self, SpareThreads};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::{
@@ -17,7 +18,7 @@ use rustix::net::{
 
 use crate::Error;
 use crate::config::Policy;
-use crate::policy::Peer;
+use crate::users;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -71,7 +72,7 @@ impl Listener {
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = accept_with(&self.socket, flags)?;
-        let peer = Peer::of(&socket)?;
+        let peer = users::peer_of(&socket)?;
         let socket = match &self.closers {
             None => strangers::Socket::clean(socket),
             Some(closers) => strangers::Socket::of(peer.user, socket, closers.clone()),

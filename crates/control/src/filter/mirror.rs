@@ -32,7 +32,7 @@ const MAC_GROUP: u64 = 1 << 40;
 /// Source and destination exchanged, in all alternatives, and a question where an answer stood and
 /// the other way round. `None` if it cannot be said, because bits of the digest are asked for whose
 /// meaning is open, or because nobody has the address that an answer would come from.
-pub(crate) fn mirrored(filter: &Filter) -> Option<Filter> {
+pub fn mirrored(filter: &Filter) -> Option<Filter> {
     let clauses: Option<Vec<Clause>> = filter.clauses().iter().map(clause).collect();
     Filter::of(clauses?)
 }

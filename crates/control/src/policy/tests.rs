@@ -1,5 +1,4 @@
 use super::*;
-use crate::config::{Limits, PortRule};
 
 const MIB: u64 = 1 << 20;
 
@@ -177,41 +176,6 @@ fn another_policy_holds_from_the_next_request_on() {
     assert!(accounts.may_attach(&peer(7, &[])));
     assert_eq!(accounts.connections_per_channel(), 77);
     assert_eq!((accounts.ports_per_user(), accounts.listeners_per_channel()), (78, 79));
-}
-
-/// The user database's own files say the same.
-#[test]
-fn groups_are_those_of_the_user_database_and_the_one_it_came_with() {
-    assert_eq!(Peer::groups_of(NO_USER, 12345), [12345]);
-    let lines = |path: &str| {
-        let text = std::fs::read_to_string(path).expect("every Linux has it");
-        let fields = |line: &str| line.split(':').map(str::to_owned).collect::<Vec<_>>();
-        text.lines().map(fields).filter(|fields| fields.len() >= 4).collect::<Vec<_>>()
-    };
-    let groups = lines("/etc/group");
-    for user in lines("/etc/passwd") {
-        let [id, own] = [&user[2], &user[3]].map(|text| text.parse::<u32>().expect("a number"));
-        if lines("/etc/passwd").iter().find(|other| other[2] == user[2]) != Some(&user) {
-            continue; // a second name for the same user
-        }
-        let found = Peer::groups_of(id, own);
-        let listed = groups.iter().filter(|group| group[3].split(',').any(|name| name == user[0]));
-        for group in listed.map(|group| group[2].parse::<u32>().expect("a number")) {
-            assert!(found.contains(&group), "{} is in {group}, not only in {found:?}", user[0]);
-        }
-        assert_eq!(found.iter().filter(|group| **group == own).count(), 1, "{}", user[0]);
-        let other = Peer::groups_of(id, 54321);
-        assert!(other.contains(&54321));
-    }
-}
-
-#[test]
-fn peer_credentials_are_those_of_the_process_that_connected() {
-    let (one, _two) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
-    let peer = Peer::of(&one).expect("credentials");
-    assert_eq!(peer.user, rustix::process::getuid().as_raw());
-    assert_eq!(peer.process, rustix::process::getpid().as_raw_pid());
-    assert!(peer.groups.contains(&rustix::process::getgid().as_raw()));
 }
 
 #[test]

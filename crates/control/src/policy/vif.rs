@@ -13,64 +13,78 @@ mod wanted;
 
 use std::collections::HashSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use clearway_channel::Code;
 use clearway_channel::control::{OpenVif, Refusal};
 use clearway_classify::Filter;
-use clearway_engine::PRIORITY_MAX;
+use clearway_engine::{PRIORITY_MAX, VifSpec, VifTexts};
 use clearway_nic::MacAddress;
 
 use super::{Accounts, Peer, limit_reached};
-pub(crate) use ports::HostPort;
+pub use ports::HostPort;
 use ports::Side;
 use rights::Rights;
 use wanted::Wanted;
 
 /// What the policy has to know of the NIC on which an interface is wanted.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub struct Place {
     /// The host's addresses there.
-    pub(crate) addresses: Vec<IpAddr>,
+    pub addresses: Vec<IpAddr>,
     /// The host's addresses on all its NICs, these included.
-    pub(crate) host: Vec<IpAddr>,
-    pub(crate) mac: MacAddress,
+    pub host: Vec<IpAddr>,
+    /// The NIC's Ethernet address.
+    pub mac: MacAddress,
     /// The VLAN whose tag the host's frames carry.
-    pub(crate) vlan: Option<u16>,
+    pub vlan: Option<u16>,
     /// The port of the message service.
-    pub(crate) udp_port: u16,
+    pub udp_port: u16,
     /// Interfaces there that have an Ethernet address of their own.
-    pub(crate) stations: Vec<Station>,
+    pub stations: Vec<Station>,
 }
 
 /// An Ethernet address on a NIC that is not the NIC's own, and the IP address that goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Station {
-    pub(crate) mac: MacAddress,
-    pub(crate) address: Option<IpAddr>,
+pub struct Station {
+    /// The Ethernet address.
+    pub mac: MacAddress,
+    /// The IP address.
+    pub address: Option<IpAddr>,
     /// Whose it is, for people.
-    pub(crate) owner: String,
+    pub owner: String,
 }
 
 /// What an app gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Grant {
-    pub(crate) receive: Vec<Filter>,
-    pub(crate) copies: Vec<Filter>,
-    pub(crate) transmit: Vec<Filter>,
+pub struct Grant {
+    /// What it receives, and nobody else.
+    pub receive: Vec<Filter>,
+    /// What it has copies of.
+    pub copies: Vec<Filter>,
+    /// What it may send.
+    pub transmit: Vec<Filter>,
     /// Ports of the host's addresses that it receives at or sends from.
-    pub(crate) ports: HashSet<HostPort>,
-    pub(crate) priority: u16,
+    pub ports: HashSet<HostPort>,
+    /// Whose frames are whose where filters of several interfaces match: the highest wins.
+    pub priority: u16,
     /// Its own, or the NIC's.
-    pub(crate) mac: MacAddress,
-    pub(crate) has_own_mac: bool,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) rate_frames_per_s: Option<u32>,
+    pub mac: MacAddress,
+    /// It has one of its own.
+    pub has_own_mac: bool,
+    /// The IP address of its own, if it has one.
+    pub address: Option<IpAddr>,
+    /// Frames per second that it may send.
+    pub rate_frames_per_s: Option<u32>,
 }
 
 impl Accounts {
     /// What `peer` gets of what it asks for: all of it, or a refusal. `generated` is the Ethernet
     /// address that it gets if it wants one of its own and does not care which.
-    pub(crate) fn grant_vif(
+    ///
+    /// # Errors
+    /// What it may not have, and why.
+    pub fn grant_vif(
         &self,
         peer: &Peer,
         open: &OpenVif,
@@ -105,7 +119,10 @@ impl Accounts {
     /// The ports of the host's addresses that an interface with these filters is about. Frames to
     /// an Ethernet address of its own are not the kernel's; those that come from one may well pass
     /// for a port of the kernel's.
-    pub(crate) fn ports_of_vif(
+    ///
+    /// # Errors
+    /// If they are too many, or it cannot be said which.
+    pub fn ports_of_vif(
         &self,
         receive: &[Filter],
         transmit: &[Filter],
@@ -122,17 +139,26 @@ impl Accounts {
     }
 
     /// Whether `peer` may see what passes.
-    pub(crate) fn may_capture(&self, peer: &Peer) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_capture(&self, peer: &Peer) -> Result<(), Refusal> {
         self.rights(peer, None).check_capture()
     }
 
     /// Whether `peer` may take interfaces away from others.
-    pub(crate) fn may_revoke(&self, peer: &Peer) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_revoke(&self, peer: &Peer) -> Result<(), Refusal> {
         self.rights(peer, None).check_revoke()
     }
 
     /// Counts an interface or a capture, if this peer may have another one.
-    pub(crate) fn open_vif(&mut self, peer: &Peer) -> Result<(), Refusal> {
+    ///
+    /// # Errors
+    /// Which limit is reached.
+    pub fn open_vif(&mut self, peer: &Peer) -> Result<(), Refusal> {
         let limits = &self.policy.limits;
         if self.total.vifs >= limits.vifs_total {
             return Err(limit_reached("interfaces", "vifs_total", limits.vifs_total as u64));
@@ -148,7 +174,7 @@ impl Accounts {
     }
 
     /// Counts interfaces or captures out.
-    pub(crate) fn close_vifs(&mut self, user: u32, count: usize) {
+    pub fn close_vifs(&mut self, user: u32, count: usize) {
         self.total.vifs -= count;
         self.change(user, |account| account.vifs -= count);
     }
@@ -159,6 +185,28 @@ impl Accounts {
         }
         let rule = self.policy.vifs.iter().find(|rule| rule.people.include(peer));
         Rights::of_rule(peer.user, rule, vlan)
+    }
+}
+
+impl Grant {
+    /// What engines are asked for.
+    #[must_use]
+    pub fn spec(&self) -> VifSpec {
+        let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
+        let texts = VifTexts {
+            receive: texts(&self.receive),
+            copies: texts(&self.copies),
+            transmit: texts(&self.transmit),
+        };
+        VifSpec {
+            receive: self.receive.clone(),
+            copies: self.copies.clone(),
+            transmit: self.transmit.clone(),
+            priority: self.priority,
+            mac: self.mac,
+            rate_frames_per_s: self.rate_frames_per_s,
+            texts: Arc::new(texts),
+        }
     }
 }
 

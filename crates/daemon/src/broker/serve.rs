@@ -14,8 +14,8 @@ use rustix::stdio::stdin;
 use super::connector::{CONNECT, answer_of};
 use super::{Answer, GroupsOf, LOOKUPS_AT_ONCE, NOTIFY, Order, Reread, Task, packet};
 use crate::config::{self, Recorder};
-use crate::policy::Peer;
 use crate::privileges::{self, OwnUser};
+use crate::users;
 use crate::{Error, confinement};
 
 /// The longest configuration that can be read again: with what escapes take, it fits in a packet.
@@ -102,7 +102,7 @@ fn connect_to(address: &SocketAddrUnix) -> rustix::io::Result<OwnedFd> {
 fn look_up_for(socket: &OwnedFd) {
     while let Ok(packet) = packet::receive(socket) {
         let Some(of) = GroupsOf::parse(&packet.bytes) else { continue };
-        let groups = Peer::groups_of(of.user, of.group);
+        let groups = users::groups_of(of.user, of.group);
         if packet::send(socket, &of.answer(&groups), &[]).is_err() {
             return;
         }

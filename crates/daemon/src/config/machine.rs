@@ -7,6 +7,8 @@ use nix::net::if_::if_nameindex;
 use nix::unistd::{Group, User};
 use serde::{Deserialize, Serialize};
 
+use super::{Limits, Policy};
+
 /// The facts that a configuration refers to by name. A trait so that tests bring their own.
 pub trait Machine {
     /// The names of the network interfaces.
@@ -125,4 +127,18 @@ impl Machine for RecordedMachine {
     fn group_id(&self, name: &str) -> Option<u32> {
         self.groups.get(name).copied().flatten()
     }
+}
+
+/// What a daemon has without a `[policy]`: nobody but its own user and root, within the limits of
+/// this machine.
+pub(super) fn policy() -> Policy {
+    Policy { limits: limits(), ..Policy::default() }
+}
+
+/// The limits that suit this machine.
+pub(super) fn limits() -> Limits {
+    let system = rustix::system::sysinfo();
+    let memory_bytes = system.totalram as u64 * u64::from(system.mem_unit);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    Limits::of_machine(memory_bytes, processors)
 }

@@ -8,7 +8,7 @@ use super::problem::{Problems, Sink};
 use super::reader::{Placed, Section};
 use super::{
     Config, Congestion, Control, ENGINES_MAX, Log, LogFormat, Machine, Nic, UDP_PORT_DEFAULT,
-    parse_nic, parse_policy,
+    machine, parse_nic, parse_policy,
 };
 
 /// Longest path that fits in a Unix socket address (unix(7)).
@@ -70,7 +70,8 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         silence: seconds(silence, defaults.silence),
         linger_max: seconds(linger_max, defaults.linger_max),
         nics: parsed,
-        policy: policy.map(|section| parse_policy::policy(section, machine)).unwrap_or_default(),
+        policy: policy
+            .map_or_else(machine::policy, |section| parse_policy::policy(section, machine)),
         log,
         confine: confine.unwrap_or(true),
         user,

@@ -403,26 +403,6 @@ fn refuse_duplicates(before: &[Nic], nic: &Nic, section: &Section<'_>) {
     }
 }
 
-impl Network {
-    /// True if `address` is reached without a gateway.
-    #[must_use]
-    pub fn on_link(&self, address: IpAddr) -> bool {
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let shift = 32 - u32::from(self.prefix_bits.min(32));
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.checked_shr(shift).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let shift = 128 - u32::from(self.prefix_bits.min(128));
-                let differing = own.to_bits() ^ other.to_bits();
-                differing.checked_shr(shift).unwrap_or(0) == 0
-            }
-            _ => false,
-        }
-    }
-}
-
 /// Sockets at all addresses leave none to another NIC.
 fn refuse_overlaps_of_udp(before: &[Nic], nic: &Nic, section: &Section<'_>) {
     let takes_all = |nic: &Nic| nic.driver == Driver::Udp && nic.addresses.len() != 1;

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use super::reader::{Placed, Section};
-use super::{Limits, Machine, People, Policy, PortRule, parse_vif};
+use super::{Limits, Machine, People, Policy, PortRule, machine, parse_vif};
 
 pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy {
     let people = people(&mut section, machine);
@@ -11,7 +11,8 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     let vif_rules = section.sections("vif", "[[policy.vif]]");
     let exclusive = section.section("exclusive", "[policy.exclusive]");
     let exclusive = exclusive.map(|section| people_of_section(section, machine));
-    let limits = section.section("limits", "[policy.limits]").map(limits).unwrap_or_default();
+    let limits = section.section("limits", "[policy.limits]").map(limits);
+    let limits = limits.unwrap_or_else(machine::limits);
     let ports = port_rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
     let vifs = vif_rules.into_iter().map(|rule| parse_vif::rule(rule, machine)).collect();
     section.finish();
@@ -102,7 +103,7 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
 
 fn limits(mut section: Section<'_>) -> Limits {
     const MANY: u64 = 1 << 20;
-    let mut limits = Limits::default();
+    let mut limits = machine::limits();
     let mut count = |key, value: &mut usize| {
         if let Some(given) = section.integer(key, 1..=MANY) {
             *value = given.value as usize;

@@ -1,8 +1,9 @@
 //! The `[[policy.vif]]` sections.
 
+use clearway_control::filter::{Template, mirrored};
+
 use super::reader::{Placed, Section};
 use super::{Machine, Network, VifRule, parse_nic, parse_policy};
-use crate::filter::{Template, mirrored};
 
 /// Keys of which a rule needs at least one.
 const RIGHTS: [&str; 4] = ["receive", "send", "own_addresses", "captures"];

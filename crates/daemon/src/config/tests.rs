@@ -1,3 +1,5 @@
+use std::net::IpAddr;
+
 use super::*;
 
 /// A machine with one interface, two cores, alice and the group clearway.
@@ -35,7 +37,7 @@ fn shipped_example_is_valid_and_shows_the_defaults() {
     let config = read(SHIPPED).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(config.nics.len(), 1);
     assert_eq!(config.nics[0].name, "eth0");
-    assert_eq!(config.policy, Policy::default());
+    assert_eq!(config.policy, Config::default().policy);
     assert_eq!(config.log, Log::default());
     assert_eq!(config.udp_port, UDP_PORT_DEFAULT);
     assert!(config.confine);
@@ -78,7 +80,7 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     let limits = Limits {
         memory_per_user_bytes: 4 << 30,
         memory_total_bytes: 16 << 30,
-        ..Limits::default()
+        ..machine::limits()
     };
     assert_eq!(config.policy.limits, limits);
 }

@@ -13,7 +13,7 @@ use landlock::{
 use super::ON;
 use crate::broker::Task;
 use crate::config::Config;
-use crate::policy::Peer;
+use crate::users;
 
 /// Everything that this version of Landlock (Linux 6.12) can refuse is refused, as far as the
 /// running kernel can.
@@ -58,7 +58,7 @@ fn of_daemon(mut rules: RulesetCreated, config: &Config) -> Result<RulesetCreate
 }
 
 fn of_broker(mut rules: RulesetCreated, task: &Task) -> Result<RulesetCreated, RulesetError> {
-    Peer::prepare_groups();
+    users::prepare();
     // An editor puts a new file in the place of the old one.
     let config = task.config.as_ref().map(|path| path.parent().unwrap_or(Path::new("/")));
     for directory in USER_DATABASE.map(Path::new).into_iter().chain(config) {

@@ -7,10 +7,10 @@
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
+use clearway_control::policy::Peer;
 use clearway_nic::strangers::Socket;
 
 use crate::broker::{GroupsOf, LOOKUPS_AT_ONCE};
-use crate::policy::Peer;
 
 /// Connections of one user that wait.
 const WAITING_PER_USER_MAX: usize = 32;

@@ -3,13 +3,14 @@
 use std::time::Instant;
 
 use clearway_channel::Code;
+use clearway_control::policy::Peer;
 use clearway_nic::strangers;
 
 use super::ControlPlane;
 use super::admission::Admission;
 use super::requests::refusal;
 use super::session::Session;
-use crate::policy::Peer;
+use crate::users;
 
 /// Where they come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +28,7 @@ impl ControlPlane {
             return self.open_session(socket, peer);
         }
         if self.group_source == GroupSource::ThisProcess {
-            peer.groups = Peer::groups_of(peer.user, peer.groups[0]);
+            peer.groups = users::groups_of(peer.user, peer.groups[0]);
             return self.open_session(socket, peer);
         }
         match self.admissions.admit(socket, peer, Instant::now()) {

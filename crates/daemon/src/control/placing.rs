@@ -3,10 +3,10 @@
 
 use clearway_channel::Code;
 use clearway_channel::control::{Attach, Refusal};
+use clearway_control::policy::Peer;
 
 use super::requests::refusal;
 use super::{ControlPlane, EngineSlot};
-use crate::policy::Peer;
 
 impl ControlPlane {
     /// The index of the engine for a new channel.

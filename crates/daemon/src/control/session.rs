@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clearway_channel::control::{self, Attach, Leave, Refusal, Reply, Request};
 use clearway_channel::{Code, DaemonEnd, Handover};
+use clearway_control::policy::Peer;
 use clearway_nic::strangers;
 use rustix::event::epoll::EventFlags;
 
 use super::workers::ChannelPlace;
-use crate::policy::Peer;
 
 /// Packets that make no sense, after which a session is ended.
 const MALFORMED_MAX: u32 = 16;

@@ -14,8 +14,10 @@ use clearway_channel::Code;
 use clearway_channel::control::{Mac, OpenCapture, OpenVif, Refusal, Reply, VifOpened};
 use clearway_classify::Filter;
 use clearway_classify::registry::{self, OwnerId};
+use clearway_control::filter::Template;
+use clearway_control::policy::{Grant, HostPort, Place, Station};
 use clearway_control::{VifError, VifOwner, VifStep, Vifs};
-use clearway_engine::{CaptureSpec, VifRefused, VifSpec, VifTexts, ip};
+use clearway_engine::{CaptureSpec, VifRefused, VifTexts, ip};
 use clearway_nic::MacAddress;
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -23,8 +25,6 @@ use super::requests::{not_attached, refusal};
 use super::session::{Attached, Session, Waiting};
 use super::{ControlPlane, NicSlot};
 use crate::config::Config;
-use crate::filter::Template;
-use crate::policy::{Grant, HostPort, Place, Station};
 pub(super) use steering::Held;
 use steering::Steered;
 
@@ -76,8 +76,9 @@ impl ControlPlane {
         let generated = generated_mac()?;
         let grant = self.accounts.grant_vif(&session.peer, open, &place, generated)?;
         self.accounts.open_vif(&session.peer)?;
-        let texts = Arc::new(grant.texts());
-        let opening = self.vifs.open(owner, grant.spec(&texts));
+        let spec = grant.spec();
+        let texts = Arc::clone(&spec.texts);
+        let opening = self.vifs.open(owner, spec);
         self.begin_opening(token, opening, Granted { grant: Some(grant), texts, ..granted })
     }
 
@@ -359,30 +360,6 @@ impl Granted {
         let mac = self.grant.as_ref().map_or(nic.ethernet.mac, |grant| grant.mac);
         let mtu = nic.ethernet.mtu.into();
         VifOpened { vif: number, mac: Mac(mac), mtu, receive, transmit, copies }
-    }
-}
-
-impl Grant {
-    fn texts(&self) -> VifTexts {
-        let texts = |filters: &[Filter]| filters.iter().map(ToString::to_string).collect();
-        VifTexts {
-            receive: texts(&self.receive),
-            copies: texts(&self.copies),
-            transmit: texts(&self.transmit),
-        }
-    }
-
-    /// What engines are asked for.
-    fn spec(&self, texts: &Arc<VifTexts>) -> VifSpec {
-        VifSpec {
-            receive: self.receive.clone(),
-            copies: self.copies.clone(),
-            transmit: self.transmit.clone(),
-            priority: self.priority,
-            mac: self.mac,
-            rate_frames_per_s: self.rate_frames_per_s,
-            texts: Arc::clone(texts),
-        }
     }
 }
 

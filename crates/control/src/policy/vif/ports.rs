@@ -19,7 +19,7 @@ use clearway_wire::{ethernet, protocol};
 use super::Place;
 
 /// A port of an address, which a program of the kernel's might have as well.
-pub(crate) type HostPort = (Protocol, IpAddr, u16);
+pub type HostPort = (Protocol, IpAddr, u16);
 
 /// One end of a packet.
 #[derive(Clone, Copy, Debug)]

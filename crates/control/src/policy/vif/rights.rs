@@ -10,8 +10,8 @@ use clearway_wire::digest::{Network, fields};
 
 use super::wanted::Wanted;
 use super::{Place, Station, denied, invalid, station};
-use crate::config::{Template, VifRule};
-use crate::filter::mirrored;
+use crate::filter::{Template, mirrored};
+use crate::policy::VifRule;
 
 /// How many of the filters that are allowed a refusal names.
 pub(super) const NAMED_MAX: usize = 4;

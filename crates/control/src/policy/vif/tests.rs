@@ -3,7 +3,8 @@ use clearway_classify::filter::ALTERNATIVES_MAX;
 
 use super::rights::NAMED_MAX;
 use super::*;
-use crate::config::{Limits, Network, People, Policy, Template, VifRule};
+use crate::filter::Template;
+use crate::policy::{Limits, Network, People, Policy, VifRule};
 
 const NIC: MacAddress = [2, 0, 0, 0, 0, 1];
 const GENERATED: MacAddress = [2, 9, 9, 9, 9, 9];

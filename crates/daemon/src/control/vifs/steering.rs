@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_classify::{Filter, Pattern};
+use clearway_control::policy::{Grant, HostPort, limit_reached};
 use clearway_nic::interface::{SteerPattern, Steering};
 use clearway_nic::{Error, MacAddress};
 use clearway_wire::ipv6;
@@ -29,7 +30,6 @@ use clearway_wire::ipv6;
 use super::super::nics::NicSlot;
 use super::super::requests::refusal;
 use super::Granted;
-use crate::policy::{Grant, HostPort, limit_reached};
 
 /// Kinds of patterns of one user: a quarter of what the eBPF program has for everybody.
 const MASKS_PER_USER_MAX: usize = 16;
