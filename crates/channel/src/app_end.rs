@@ -21,7 +21,7 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, LAYOUT, Pool, Received, Sizes, barrier, closing};
+use crate::{Command, Completion, LAYOUT, Pool, Received, Sizes, Versions, barrier, closing};
 
 mod buffers;
 mod releases;
@@ -80,8 +80,9 @@ pub struct Corrupt;
 pub enum OpenError {
     /// The memory is not what the daemon announced.
     #[error(
-        "the daemon's memory does not have layout {LAYOUT:016x} and the announced size and seals; \
-         install the same version of daemon and app library"
+        "the daemon's memory is not of {} of the channel (layout {LAYOUT:016x}) with the announced \
+         size, regions and seals; install the same version of daemon and app library",
+        Versions::APP
     )]
     Mismatch,
     /// The kernel refused.
@@ -96,9 +97,6 @@ impl AppEnd {
         sizes.check().map_err(|_| OpenError::Mismatch)?;
         let Handover { memory, daemon_doorbell, app_doorbell } = handover;
         let memory = crate::memory::open(&memory, &sizes)?.ok_or(OpenError::Mismatch)?;
-        if !memory.header_is(&sizes) {
-            return Err(OpenError::Mismatch);
-        }
         Ok(Self::on(memory, AppBells::new(daemon_doorbell, app_doorbell), sizes))
     }
 
@@ -196,7 +194,7 @@ impl AppEnd {
             Err(_) => return Err(Corrupt),
         };
         let completion =
-            Completion::decode(upper, entry, self.receive.bytes.length()).ok_or(Corrupt)?;
+            Completion::decode(upper, entry, self.receive.bytes.length()).map_err(|_| Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
         if let Completion::Received { offset, .. } | Completion::Frames { offset, .. } = completion
         {

@@ -14,9 +14,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{IntoDeserializer, value};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Code, LAYOUT, Sizes};
+use crate::{Code, Sizes, Understood, Versions};
 
 mod path;
 mod socket;
@@ -44,7 +45,7 @@ pub const ENGINE_NAME_BYTES_MAX: usize = 80;
 /// The largest number of probes of one `ping`.
 pub const PING_COUNT_MAX: u32 = 1000;
 
-/// What an app or the `clearway` command asks for.
+/// What an app or the `clearway` command asks for. A field that the daemon does not know is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {
@@ -77,7 +78,7 @@ pub enum Request {
     Reload(Empty),
 }
 
-/// What the daemon answers.
+/// What the daemon answers. Fields that the reader does not know are passed over.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Reply {
@@ -107,8 +108,8 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Attach {
-    /// [`LAYOUT`] of the app's library, in hexadecimal.
-    pub layout: String,
+    /// Which layouts of the memory the app's library understands.
+    pub layout: Understood,
     /// The app's name, for people: up to 64 bytes, no control characters.
     pub app: String,
     /// Which engine to attach to: its name or its number in `clearway status`, or the name of a
@@ -171,7 +172,6 @@ pub struct Empty {}
 
 /// The channel that was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Attached {
     /// The daemon's number for the channel, as in `clearway status`.
     pub channel: u32,
@@ -185,7 +185,6 @@ pub struct Attached {
 
 /// The port that was opened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Listening {
     /// Names the listener in `Accepted` and `unlisten`.
     pub listener: u32,
@@ -196,7 +195,6 @@ pub struct Listening {
 /// A part of the daemon's state. The texts of all parts, one after the other, are the JSON that
 /// `clearway status --json` prints.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct StatusPart {
     /// The text.
     pub text: String,
@@ -206,7 +204,6 @@ pub struct StatusPart {
 
 /// Round trips that were measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Pong {
     /// Probes sent.
     pub sent: u32,
@@ -216,7 +213,6 @@ pub struct Pong {
 
 /// What has become of a configuration that was read again.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Reloaded {
     /// What the daemon has taken over, as it is written in the configuration.
     pub taken: Vec<String>,
@@ -226,9 +222,9 @@ pub struct Reloaded {
 
 /// Why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// For programs.
+    /// For programs. One that the reader does not know is `Mismatch` to it.
+    #[serde(deserialize_with = "known")]
     pub code: Code,
     /// For people: cause and remedy.
     pub message: String,
@@ -296,13 +292,8 @@ impl Reply {
 impl Attach {
     /// A request of this build of the library.
     pub fn new(app: impl Into<String>, engine: Option<String>, sizes: Sizes) -> Self {
-        Self { layout: layout_text(), app: app.into(), engine, exclusive: false, sizes }
-    }
-
-    /// Whether the app's library and this one understand each other's memory.
-    #[must_use]
-    pub fn layout_matches(&self) -> bool {
-        self.layout == layout_text()
+        let layout = Understood::Versions(Versions::APP);
+        Self { layout, app: app.into(), engine, exclusive: false, sizes }
     }
 
     fn check(&self) -> Result<(), ParseError> {
@@ -313,7 +304,7 @@ impl Attach {
         if self.engine.as_ref().is_some_and(|engine| engine.len() > ENGINE_NAME_BYTES_MAX) {
             return range("engine", "at most 80 bytes");
         }
-        if self.layout.len() > 64 {
+        if matches!(&self.layout, Understood::Hash(hash) if hash.len() > 64) {
             return range("layout", "at most 64 bytes");
         }
         Ok(())
@@ -340,8 +331,10 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-fn layout_text() -> String {
-    format!("{LAYOUT:016x}")
+fn known<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Code, D::Error> {
+    let name = String::deserialize(deserializer)?;
+    let code: Result<Code, value::Error> = Code::deserialize(name.into_deserializer());
+    Ok(code.unwrap_or(Code::Mismatch))
 }
 
 fn parse<T: for<'de> Deserialize<'de>>(packet: &[u8]) -> Result<T, ParseError> {

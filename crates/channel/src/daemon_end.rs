@@ -8,6 +8,8 @@ use std::os::fd::AsFd;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+#[cfg(not(miri))]
+use crate::Versions;
 use crate::doorbell::DaemonBells;
 use crate::layout::{
     OUTSTANDING_SENDS_MAX, SYNC_APP_PROCESSOR, SYNC_APP_SLEEPING, SYNC_CLOSED,
@@ -101,13 +103,20 @@ pub struct Counters {
 }
 
 impl DaemonEnd {
-    /// Makes a channel: this end, and what the app needs for the other. An error of kind
-    /// `InvalidInput` means that the sizes are wrong. If the app is another process, this end must
-    /// not be used before [`secure`](Self::secure).
+    /// Makes a channel for an app with this build's library: see [`create_for`](Self::create_for).
     #[cfg(not(miri))]
     pub fn create(sizes: Sizes) -> io::Result<(Self, Handover)> {
+        Self::create_for(Versions::APP.max, sizes)
+    }
+
+    /// Makes a channel for an app that understands `version`, one of [`Versions::DAEMON`]: this
+    /// end, and what the app needs for the other. An error of kind `InvalidInput` means that the
+    /// sizes are wrong. If the app is another process, this end must not be used before
+    /// [`secure`](Self::secure).
+    #[cfg(not(miri))]
+    pub fn create_for(version: u32, sizes: Sizes) -> io::Result<(Self, Handover)> {
         sizes.check().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
-        let (memory, memory_fd) = crate::memory::create(&sizes)?;
+        let (memory, memory_fd) = crate::memory::create(&sizes, version)?;
         let (bells, app_bells) = crate::doorbell::create()?;
         let (daemon_doorbell, app_doorbell) = app_bells.into_parts();
         let handover = Handover { memory: memory_fd, daemon_doorbell, app_doorbell };

@@ -71,7 +71,7 @@ pub use entry::{Command, Completion, Received, ReleaseList, Submitted, canonical
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
-    OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes,
+    OUTSTANDING_SENDS_MAX, RELEASES_PER_ENTRY, Sizes, Understood, VersionMismatch, Versions,
 };
 #[cfg(not(loom))]
 pub use memory::fetch;

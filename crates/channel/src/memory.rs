@@ -15,8 +15,9 @@ use std::sync::Arc;
 
 use crate::barrier;
 use crate::layout::{
-    Areas, ENTRY_BYTES, HEADER_DAEMON_BARRIERS, HEADER_LAYOUT, HEADER_MAGIC, HEADER_SIZES,
-    HEADER_TOTAL_BYTES, LAYOUT, MAGIC, Sizes,
+    Areas, ENTRY_BYTES, HEADER_DAEMON_BARRIERS, HEADER_LAYOUT, HEADER_MAGIC, HEADER_REGION_COUNT,
+    HEADER_REGIONS, HEADER_SIZES, HEADER_TOTAL_BYTES, MAGIC, REGION_BYTES, REGIONS_MAX, Region,
+    Sizes, Versions, layout_of, version_of,
 };
 use crate::ring::{Entry, RingMemory};
 
@@ -30,6 +31,8 @@ pub(crate) struct Memory {
     base: NonNull<u8>,
     bytes: usize,
     areas: Areas,
+    /// Of the layout: what the app understands.
+    version: u32,
     origin: Origin,
 }
 
@@ -57,7 +60,8 @@ impl Memory {
         // SAFETY: the layout has a size above zero.
         let base = unsafe { std::alloc::alloc_zeroed(heap_layout(areas.total_bytes)) };
         let base = NonNull::new(base).expect("memory for a test");
-        let memory = Self { base, bytes: areas.total_bytes, areas, origin: Origin::Heap };
+        let (bytes, version) = (areas.total_bytes, Versions::DAEMON.max);
+        let memory = Self { base, bytes, areas, version, origin: Origin::Heap };
         memory.write_header(sizes);
         Arc::new(memory)
     }
@@ -66,12 +70,19 @@ impl Memory {
     fn write_header(&self, sizes: &Sizes) {
         use core::sync::atomic::Ordering::Relaxed;
         self.word(HEADER_MAGIC).store(MAGIC, Relaxed);
-        self.word(HEADER_LAYOUT).store(LAYOUT, Relaxed);
+        self.word(HEADER_LAYOUT).store(layout_of(self.version), Relaxed);
         self.word(HEADER_TOTAL_BYTES).store(self.bytes as u64, Relaxed);
         for (index, value) in header_sizes(sizes).into_iter().enumerate() {
             self.word(HEADER_SIZES + 8 * index).store(value, Relaxed);
         }
         self.word(HEADER_DAEMON_BARRIERS).store(barrier::is_supported().into(), Relaxed);
+        let regions = self.areas.regions(sizes);
+        self.word(HEADER_REGION_COUNT).store(regions.len() as u64, Relaxed);
+        for (index, Region { kind, offset, length }) in regions.into_iter().enumerate() {
+            for (word, value) in [kind, offset, length].into_iter().enumerate() {
+                self.word(region_at(index) + 8 * word).store(value, Relaxed);
+            }
+        }
     }
 
     /// Whether the daemon runs `barrier::everywhere` before it sleeps.
@@ -79,16 +90,27 @@ impl Memory {
         self.word(HEADER_DAEMON_BARRIERS).load(core::sync::atomic::Ordering::Relaxed) != 0
     }
 
-    /// Whether the header says what the attach reply said.
-    pub(crate) fn header_is(&self, sizes: &Sizes) -> bool {
+    /// What the app finds: the version, which it has to understand, and where the areas are. `None`
+    /// if the header does not say what the attach reply said.
+    pub(crate) fn read_header(&self, sizes: &Sizes) -> Option<(u32, Areas)> {
         use core::sync::atomic::Ordering::Relaxed;
-        self.word(HEADER_MAGIC).load(Relaxed) == MAGIC
-            && self.word(HEADER_LAYOUT).load(Relaxed) == LAYOUT
-            && self.word(HEADER_TOTAL_BYTES).load(Relaxed) == self.bytes as u64
+        let word = |at| self.word(at).load(Relaxed);
+        let version = version_of(word(HEADER_LAYOUT))?;
+        let is_as_told = word(HEADER_MAGIC) == MAGIC
+            && Versions::APP.contains(version)
+            && word(HEADER_TOTAL_BYTES) == self.bytes as u64
             && header_sizes(sizes)
                 .into_iter()
                 .enumerate()
-                .all(|(index, value)| self.word(HEADER_SIZES + 8 * index).load(Relaxed) == value)
+                .all(|(index, value)| word(HEADER_SIZES + 8 * index) == value);
+        let count = usize::try_from(word(HEADER_REGION_COUNT)).ok()?;
+        let mut regions = [Region::default(); REGIONS_MAX];
+        for (index, region) in regions.get_mut(..count)?.iter_mut().enumerate() {
+            let at = region_at(index);
+            *region = Region { kind: word(at), offset: word(at + 8), length: word(at + 16) };
+        }
+        let areas = Areas::find(sizes, &regions[..count], self.bytes);
+        areas.filter(|_| is_as_told).map(|areas| (version, areas))
     }
 
     /// The `u64` at `offset`, for tests that play a hostile app as well.
@@ -109,6 +131,11 @@ impl Memory {
     pub(crate) fn areas(&self) -> &Areas {
         &self.areas
     }
+
+    /// Of the layout.
+    pub(crate) fn version(&self) -> u32 {
+        self.version
+    }
 }
 
 impl Drop for Memory {
@@ -123,6 +150,11 @@ impl Drop for Memory {
             },
         }
     }
+}
+
+/// Where a region stands in the table.
+fn region_at(index: usize) -> usize {
+    HEADER_REGIONS + index * REGION_BYTES
 }
 
 fn header_sizes(sizes: &Sizes) -> [u64; 4] {

@@ -137,7 +137,7 @@ fn what_is_not_a_request_is_refused() {
 fn limits_are_where_the_refusals_say() {
     let attach = |app: usize, engine: usize, layout: usize| {
         let attach = Attach::new("x".repeat(app), Some("e".repeat(engine)), Sizes::default());
-        Request::Attach(Attach { layout: "f".repeat(layout), ..attach })
+        Request::Attach(Attach { layout: Understood::Hash("f".repeat(layout)), ..attach })
     };
     let ping = |count, interval_ms, bytes| {
         Request::Ping(Ping { peer: "::1".parse().unwrap(), count, interval_ms, bytes })
@@ -182,14 +182,35 @@ fn limits_are_where_the_refusals_say() {
     assert!("fd00::9/129".parse::<InterfaceAddress>().is_err());
 }
 
+/// Word by word what the library of the first version has written, and of this one does.
 #[test]
-fn a_library_of_another_layout_is_told_apart() {
-    let attach = Attach::new("echo", None, Sizes::default());
-    assert!(attach.layout_matches() && attach.layout.len() == 16);
-    for layout in ["", "xyzzy", &attach.layout[1..], &attach.layout.replace(char::is_numeric, "x")]
-    {
-        assert!(!Attach { layout: layout.into(), ..attach.clone() }.layout_matches());
+fn apps_of_both_versions_can_say_which_they_understand() {
+    let sizes = r#"{"submission_entries":1024,"completion_entries":1024,"transmit_pool_bytes":16777216,"receive_pool_bytes":16777216}"#;
+    let attach =
+        |layout| format!(r#"{{"attach":{{"layout":{layout},"app":"x","sizes":{sizes}}}}}"#);
+    let first = Understood::Hash("9644cc9668d65243".into());
+    for (layout, text) in [
+        (first, attach(r#""9644cc9668d65243""#)),
+        (Understood::Versions(Versions { min: 2, max: 2 }), attach(r#"{"min":2,"max":2}"#)),
+    ] {
+        let request = Request::parse(text.as_bytes()).unwrap();
+        let own = Attach { layout, ..Attach::new("x", None, Sizes::default()) };
+        assert_eq!(request, Request::Attach(own));
+        assert_eq!(serde_json::to_string(&request).unwrap(), text);
     }
+    for layout in ["2", "{}", r#"{"min":2}"#, r#"{"min":2,"max":2,"more":1}"#, "null"] {
+        assert!(Request::parse(attach(layout).as_bytes()).is_err(), "{layout}");
+    }
+}
+
+/// A newer daemon may say more than this library knows.
+#[test]
+fn what_is_new_in_a_reply_is_passed_over() {
+    let told = br#"{"listening":{"listener":1,"address":"10.0.0.1:7","backlog":5}}"#;
+    let address = "10.0.0.1:7".parse().unwrap();
+    assert_eq!(Reply::parse(told).unwrap(), Reply::Listening(Listening { listener: 1, address }));
+    let told = br#"{"error":{"code":"out_of_tokens","message":"wait; or pay"}}"#;
+    assert_eq!(Reply::parse(told).unwrap(), Reply::error_with(Code::Mismatch, "wait; or pay"));
 }
 
 /// A daemon of another version may not know the word: it is there only when it says something.

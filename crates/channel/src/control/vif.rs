@@ -63,7 +63,6 @@ pub struct OpenCapture {
 
 /// The virtual interface that was opened. Patterns are as they are in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct VifOpened {
     /// Names it in the rings and in `close_vif`.
     pub vif: u32,

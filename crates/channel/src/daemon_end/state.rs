@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::buffers::Buffers;
 use super::{Buffer, DaemonEnd, Fence};
-use crate::Sizes;
 use crate::burst::SentBurst;
 use crate::doorbell::DaemonBells;
 use crate::layout::{BURST_FRAMES_MAX, FRAME_ALIGNMENT, OUTSTANDING_SENDS_MAX};
 use crate::memory::Memory;
+use crate::{Sizes, Versions};
 
 /// What is saved of the daemon's end: where it is in the rings, and who has which buffer. Nothing
 /// of it is in shared memory.
@@ -20,6 +20,8 @@ use crate::memory::Memory;
 pub struct DaemonEndState {
     /// The sizes it was made with.
     pub sizes: Sizes,
+    /// The version of the layout, which the app understands.
+    pub version: u32,
     /// Commands taken, and completions given.
     pub commands: u64,
     /// See `commands`.
@@ -75,6 +77,7 @@ impl DaemonEnd {
     pub fn save(&self) -> DaemonEndState {
         DaemonEndState {
             sizes: self.sizes,
+            version: self.memory.version(),
             commands: self.commands.taken(),
             completions: self.completions.written(),
             completions_read: self.completions.head_known(),
@@ -98,6 +101,8 @@ impl DaemonEnd {
     pub fn restore(saved: &DaemonEndState, remains: Remains) -> Result<Self, Invalid> {
         let Remains { memory, bells, sizes } = remains;
         ensure(saved.sizes == sizes, "a channel of another size")?;
+        ensure(saved.version == memory.version(), "a channel of another version")?;
+        ensure(Versions::DAEMON.contains(saved.version), "a version that is not understood")?;
         let counts = [saved.commands, saved.completions, saved.bells_rung];
         ensure(counts.iter().all(|count| *count <= COUNT_MAX), "more than can be counted")?;
         ensure(saved.sends_outstanding <= OUTSTANDING_SENDS_MAX, "too many sends")?;

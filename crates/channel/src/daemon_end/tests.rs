@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::burst::SentBurst;
-use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING, command};
+use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
 use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList};
 
@@ -20,7 +20,7 @@ fn sizes() -> Sizes {
 /// Both ends on ordinary memory, and the memory itself for the hostile.
 pub(super) fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
     let memory = Memory::heap(&sizes());
-    assert!(memory.header_is(&sizes()));
+    assert_eq!(memory.read_header(&sizes()), Some((2, *memory.areas())));
     let (daemon_bells, app_bells) = crate::doorbell::create().unwrap();
     let daemon = DaemonEnd::on(Arc::clone(&memory), daemon_bells, sizes());
     (daemon, AppEnd::on(Arc::clone(&memory), app_bells, sizes()), memory)
@@ -455,9 +455,9 @@ fn a_header_with_one_wrong_word_is_refused() {
     let words = [HEADER_MAGIC, HEADER_LAYOUT, HEADER_TOTAL_BYTES];
     for at in words.into_iter().chain((0..4).map(|index| HEADER_SIZES + 8 * index)) {
         let right = memory.word(at).fetch_xor(1 << 20, Ordering::Relaxed);
-        assert!(!memory.header_is(&sizes()), "the word at {at}");
+        assert_eq!(memory.read_header(&sizes()), None, "the word at {at}");
         memory.word(at).store(right, Ordering::Relaxed);
-        assert!(memory.header_is(&sizes()));
+        assert!(memory.read_header(&sizes()).is_some());
     }
 }
 
@@ -574,7 +574,7 @@ fn forge(memory: &Memory, index: usize, turn: u32, upper: u32, words: &[u64]) {
 fn an_entry_out_of_turn_is_a_violation() {
     let (mut daemon, _app, memory) = pair();
     assert_eq!(daemon.next_command(), Ok(None));
-    forge(&memory, 0, 7, u32::from(command::CLOSE), &[1]);
+    forge(&memory, 0, 7, u32::from(Command::CLOSE), &[1]);
     let violation = Violation::Turn { found: 7, expected: 1 };
     assert_eq!(daemon.next_command(), Err(violation));
     assert_eq!(daemon.next_command(), Err(violation), "it stays");
@@ -586,7 +586,7 @@ fn an_overrun_ring_is_a_violation() {
     let (mut daemon, _app, memory) = pair();
     for lap in 1..=2 {
         for index in 0..16 {
-            forge(&memory, index, lap, u32::from(command::CLOSE), &[1]);
+            forge(&memory, index, lap, u32::from(Command::CLOSE), &[1]);
         }
     }
     assert_eq!(daemon.next_command(), Err(Violation::Turn { found: 2, expected: 1 }));
@@ -604,12 +604,12 @@ fn a_send_from_outside_the_pool_is_a_violation() {
     let (mut daemon, _app, memory) = pair();
     for (offset, length) in [(1 << 16, 1), (u32::MAX, u32::MAX >> 12), (0, (1 << 16) + 1)] {
         let extent = u64::from(offset) | u64::from(length) << 32;
-        forge(&memory, 0, 1, u32::from(command::SEND), &[1, extent]);
+        forge(&memory, 0, 1, u32::from(Command::SEND), &[1, extent]);
         assert_eq!(daemon.next_submitted(), None);
         assert_eq!(daemon.next_command(), Err(Violation::Extent { offset, length }));
     }
     let length = MESSAGE_BYTES_MAX + 1;
-    forge(&memory, 0, 1, u32::from(command::SEND), &[1, u64::from(length) << 32]);
+    forge(&memory, 0, 1, u32::from(Command::SEND), &[1, u64::from(length) << 32]);
     assert_eq!(daemon.next_submitted(), None);
     assert_eq!(daemon.next_command(), Err(Violation::MessageTooLarge(length)));
 }
@@ -617,7 +617,7 @@ fn a_send_from_outside_the_pool_is_a_violation() {
 #[test]
 fn an_extent_cannot_change_after_it_was_checked() {
     let (mut daemon, _app, memory) = pair();
-    forge(&memory, 0, 1, u32::from(command::SEND), &[1, 8 << 32]);
+    forge(&memory, 0, 1, u32::from(Command::SEND), &[1, 8 << 32]);
     let command = daemon.next_command().unwrap();
     memory.word(entry_at(0) + 16).store(u64::MAX, Ordering::Relaxed);
     assert_eq!(command, Some(Command::Send { connection: 1, stream: 0, offset: 0, length: 8 }));

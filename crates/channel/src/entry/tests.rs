@@ -1,8 +1,11 @@
+use core::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use core::sync::atomic::AtomicU64;
 
 use proptest::prelude::*;
 
+use super::declared::{Kind, pair};
 use super::*;
+use crate::sync::Ordering::Relaxed;
 
 const POOL_BYTES: u32 = 1 << 24;
 
@@ -99,7 +102,7 @@ proptest! {
     fn completions_survive_the_ring(completion in completion()) {
         let entry: Entry = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
         let upper = completion.encode(&entry);
-        prop_assert_eq!(Completion::decode(upper, &entry, POOL_BYTES), Some(completion));
+        prop_assert_eq!(Completion::decode(upper, &entry, POOL_BYTES), Ok(completion));
     }
 
     #[test]
@@ -146,8 +149,11 @@ fn each_lie_has_its_name() {
     let decode = |upper| Command::decode(upper, &entry, POOL_BYTES);
     assert_eq!(decode(0), Err(Violation::Opcode(0)));
     assert_eq!(decode(0xff), Err(Violation::Opcode(0xff)));
-    assert_eq!(decode(upper(command::RELEASE, 15, 0)), Err(Violation::ReleaseCount(15)));
-    assert_eq!(decode(upper(command::CONNECT, 0, 0)), Err(Violation::AddressFamily(0)));
+    let unknown = Command::KINDS.len() as u8 + 1;
+    assert_eq!(decode(unknown.into()), Err(Violation::Opcode(unknown)));
+    let release = u32::from(Command::RELEASE) | 15 << 8;
+    assert_eq!(decode(release), Err(Violation::ReleaseCount(15)));
+    assert_eq!(decode(Command::CONNECT.into()), Err(Violation::AddressFamily(0)));
 }
 
 #[test]
@@ -169,15 +175,23 @@ fn frames_that_cannot_be_are_not_believed() {
     let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
     let decode = |offset, length, count| {
         let frames = Completion::Frames { vif: 1, offset, length, buffer: 0, count };
-        Completion::decode(frames.encode(&entry), &entry, POOL_BYTES)
+        Completion::decode(frames.encode(&entry), &entry, POOL_BYTES).ok()
     };
     assert!(decode(0, 32, 1).is_some());
     for (offset, length, count) in [(0, 32, 0), (0, 32, 33), (1, 32, 1), (POOL_BYTES, 8, 1)] {
         assert_eq!(decode(offset, length, count), None);
     }
-    let upper = upper(completion::VIF_CLOSED, 0, 0);
-    entry[2].store(0, Relaxed);
-    assert_eq!(Completion::decode(upper, &entry, POOL_BYTES), None, "0 is no code");
+}
+
+/// A newer daemon may give reasons that this library has no number for.
+#[test]
+fn an_unknown_code_says_that_versions_differ() {
+    let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
+    let closed = Completion::Closed { connection: 7, code: Code::Lost, sent: 3 };
+    let upper = closed.encode(&entry);
+    entry[2].store(pair(-1000i32 as u32, 3), Relaxed);
+    let told = Completion::decode(upper, &entry, POOL_BYTES);
+    assert_eq!(told, Ok(Completion::Closed { connection: 7, code: Code::Mismatch, sent: 3 }));
 }
 
 #[test]
@@ -185,4 +199,125 @@ fn mapped_addresses_become_ipv4() {
     assert_eq!(canonical("[::ffff:10.0.0.1]:7".parse().unwrap()), "10.0.0.1:7".parse().unwrap());
     let v6: SocketAddr = "[fe80::1]:7".parse().unwrap();
     assert_eq!(canonical(v6), v6);
+}
+
+/// With what `version-1.txt` calls it.
+type Named<T> = (&'static str, T);
+
+/// One of each kind of entry, as the first version had them.
+fn samples() -> (Vec<Named<Command>>, Vec<Named<Completion>>) {
+    let v4: SocketAddr = "10.1.2.3:4567".parse().unwrap();
+    let v6: SocketAddr = SocketAddrV6::new("fe80::1:2".parse().unwrap(), 7654, 0, 9).into();
+    let (connection, token) = (0x0102_0304_0506_0708, 0x1112_1314_1516_1718);
+    let (offset, length) = (0x0021_2200, 0x0031_3233);
+    let mut buffers = ReleaseList::default();
+    assert!((1..=5).all(|id| buffers.push(0x4142_4300 + id)));
+    let commands = vec![
+        ("connect", Command::Connect { token, peer: v4 }),
+        ("connect", Command::Connect { token, peer: v6 }),
+        ("send", Command::Send { connection, stream: 0x5152, offset, length }),
+        ("release", Command::Release { buffers }),
+        ("close", Command::Close { connection, abort: false }),
+        ("close", Command::Close { connection, abort: true }),
+        ("send_frames", Command::SendFrames { vif: 0x6162_6364, offset, length, count: 31 }),
+        ("set_silence", Command::SetSilence { connection, silence_ms: 0x7172_7374 }),
+    ];
+    let (buffer, sent) = (0x0001_8283, 0x9192_9394);
+    let completions = vec![
+        ("connected", Completion::Connected { token, connection, peer: v4 }),
+        ("connect_failed", Completion::ConnectFailed { token, code: Code::Refused }),
+        ("accepted", Completion::Accepted { listener: 0xa1a2_a3a4, connection, peer: v6 }),
+        (
+            "received",
+            Completion::Received { connection, stream: 0x5152, offset, length, buffer, sent },
+        ),
+        ("sent", Completion::Sent { connection, sent }),
+        ("closed", Completion::Closed { connection, code: Code::Lost, sent }),
+        ("frames", Completion::Frames { vif: 0x6162_6364, offset, length, buffer, count: 31 }),
+        (
+            "frames_sent",
+            Completion::FramesSent {
+                vif: 0x6162_6364,
+                bursts: 0xb1b2_b3b4,
+                sent: 0xc1c2_c3c4_c5c6_c7c8,
+                rejected: 0xd1d2_d3d4_d5d6_d7d8,
+                reason: 0xe1,
+            },
+        ),
+        ("vif_closed", Completion::VifClosed { vif: 0x6162_6364, code: Code::Denied }),
+    ];
+    (commands, completions)
+}
+
+/// The words of each entry of the first version, as its own code has written them.
+#[test]
+fn entries_of_the_first_version_are_written_and_read_as_they_were() {
+    let recorded: Vec<(&str, [u64; 8])> = include_str!("version-1.txt")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .map(|line| {
+            let (name, words) = line.split_at(line.find(char::is_whitespace).unwrap());
+            let mut words = words.split_whitespace().map(|word| u64::from_str_radix(word, 16));
+            (name, core::array::from_fn(|_| words.next().unwrap().unwrap()))
+        })
+        .collect();
+    let (commands, completions) = samples();
+    assert_eq!(recorded.len(), commands.len() + completions.len());
+    for ((name, words), (which, command)) in recorded.iter().zip(&commands) {
+        let entry: Entry = words.map(AtomicU64::new);
+        let upper = (words[0] >> 32) as u32;
+        assert_eq!((*name, Command::decode(upper, &entry, POOL_BYTES)), (*which, Ok(*command)));
+        assert_eq!(written(|entry| command.encode(entry)), *words, "{name}");
+    }
+    for ((name, words), (which, completion)) in recorded[commands.len()..].iter().zip(&completions)
+    {
+        let entry: Entry = words.map(AtomicU64::new);
+        let upper = (words[0] >> 32) as u32;
+        let decoded = Completion::decode(upper, &entry, POOL_BYTES);
+        assert_eq!((*name, decoded), (*which, Ok(*completion)));
+        assert_eq!(written(|entry| completion.encode(entry)), *words, "{name}");
+    }
+}
+
+/// The words of an entry in the first lap of a ring.
+fn written(encode: impl FnOnce(&Entry) -> u32) -> [u64; 8] {
+    let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
+    let upper = encode(&entry);
+    entry[0].store(pair(1, upper), Relaxed);
+    entry.map(AtomicU64::into_inner)
+}
+
+/// What a newer version may have put there, or an older one left over from the lap before.
+#[test]
+fn what_an_opcode_does_not_name_is_not_read() {
+    let (commands, completions) = samples();
+    for (name, command) in commands {
+        let (upper, entry) = with_noise(Command::KINDS, |entry| command.encode(entry));
+        assert_eq!(Command::decode(upper, &entry, POOL_BYTES), Ok(command), "{name}");
+    }
+    for (name, completion) in completions {
+        let (upper, entry) = with_noise(Completion::KINDS, |entry| completion.encode(entry));
+        assert_eq!(Completion::decode(upper, &entry, POOL_BYTES), Ok(completion), "{name}");
+    }
+}
+
+/// An entry with ones in all that its opcode does not name.
+fn with_noise(kinds: &[Kind], encode: impl FnOnce(&Entry) -> u32) -> (u32, Entry) {
+    let entry: Entry = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
+    let mut upper = encode(&entry);
+    let kind = &kinds[usize::from(upper as u8) - 1];
+    let is_named = |name| kind.places.iter().any(|place| place.name == name);
+    if !is_named("flags") && !is_named("list") {
+        upper |= 0xff << 8;
+    }
+    if !is_named("stream") {
+        upper |= 0xffff << 16;
+    }
+    for place in kind.places {
+        let [field] = place.fields else { continue };
+        if let (Ok(word), "u32" | "Code") = (place.name.parse::<usize>(), field.kind) {
+            entry[word].fetch_or(u64::from(u32::MAX) << 32, Relaxed);
+        }
+    }
+    (upper, entry)
 }

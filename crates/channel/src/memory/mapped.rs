@@ -33,7 +33,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 use super::{Memory, Origin};
-use crate::layout::{Areas, PAGE_BYTES, Sizes};
+use crate::layout::{Areas, PAGE_BYTES, Sizes, Versions};
 
 /// How much is filled, locked or given back at a time. All threads of the process that change its
 /// mappings wait for that long.
@@ -50,32 +50,34 @@ fn app_seals() -> SealFlags {
     SealFlags::FUTURE_WRITE | SealFlags::SEAL
 }
 
-/// Makes the memory of a channel. All of it is allocated now, so that no later access can fail for
-/// want of memory.
-pub(crate) fn create(sizes: &Sizes) -> io::Result<(Arc<Memory>, OwnedFd)> {
+/// Makes the memory of a channel, for an app of this version. All of it is allocated now, so that no
+/// later access can fail for want of memory.
+pub(crate) fn create(sizes: &Sizes, version: u32) -> io::Result<(Arc<Memory>, OwnedFd)> {
     let areas = Areas::new(sizes);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let fd = rustix::fs::memfd_create("clearway-channel", flags)?;
     rustix::fs::ftruncate(&fd, areas.total_bytes as u64)?;
     rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, areas.total_bytes as u64)?;
     rustix::fs::fcntl_add_seals(&fd, daemon_seals())?;
-    let memory = map(fd.as_fd(), areas)?;
+    let memory = map(fd.as_fd(), areas, version)?;
     memory.fill()?;
     memory.lock();
     memory.write_header(sizes);
     Ok((Arc::new(memory), fd))
 }
 
-/// Maps memory that the daemon made, and seals it. `None` if it is not as large as it should be, or
-/// can shrink.
+/// Maps memory that the daemon made, and seals it. `None` if it is not what the daemon said, or can
+/// shrink.
 pub(crate) fn open(fd: &OwnedFd, sizes: &Sizes) -> io::Result<Option<Arc<Memory>>> {
-    let areas = Areas::new(sizes);
-    let found = rustix::fs::fstat(fd)?.st_size;
+    let least = Areas::new(sizes);
+    let found = usize::try_from(rustix::fs::fstat(fd)?.st_size).unwrap_or(0);
     let sealed = rustix::fs::fcntl_get_seals(fd)?.contains(daemon_seals());
-    if u64::try_from(found) != Ok(areas.total_bytes as u64) || !sealed {
+    if found < least.total_bytes || !sealed {
         return Ok(None);
     }
-    let memory = map(fd.as_fd(), areas)?;
+    let mut memory = map(fd.as_fd(), Areas { total_bytes: found, ..least }, Versions::APP.max)?;
+    let Some(header) = memory.read_header(sizes) else { return Ok(None) };
+    (memory.version, memory.areas) = header;
     memory.fill()?;
     rustix::fs::fcntl_add_seals(fd, app_seals())?;
     Ok(Some(Arc::new(memory)))
@@ -133,13 +135,13 @@ fn pieces(base: NonNull<u8>, bytes: usize) -> impl Iterator<Item = (*mut c_void,
     })
 }
 
-fn map(fd: BorrowedFd<'_>, areas: Areas) -> io::Result<Memory> {
+fn map(fd: BorrowedFd<'_>, areas: Areas, version: u32) -> io::Result<Memory> {
     let protection = ProtFlags::READ | ProtFlags::WRITE;
     let (bytes, flags) = (areas.total_bytes, MapFlags::SHARED);
     // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
     let base = unsafe { rustix::mm::mmap(null_mut(), bytes, protection, flags, fd, 0)? };
     let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-    Ok(Memory { base, bytes, areas, origin: Origin::Mapped })
+    Ok(Memory { base, bytes, areas, version, origin: Origin::Mapped })
 }
 
 /// Ends a mapping that `map` made.

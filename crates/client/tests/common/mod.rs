@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clearway_channel::control::{self, Attached, Empty, Leave, Listening, Reply, Request};
-use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd};
+use clearway_channel::{Code, Command, Completion, Counters, DaemonEnd, Versions};
 use clearway_client::{Channel, ConnectionId, Options, Sizes, Waiting as Way};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -288,7 +288,7 @@ fn attach(listener: &OwnedFd) -> Option<Serving> {
     assert!(wait_readable(&[&control]));
     let packet = control::receive(&control).unwrap()?;
     let Request::Attach(attach) = Request::parse(&packet.bytes).unwrap() else { panic!() };
-    assert!(attach.layout_matches());
+    assert!(attach.layout.common(Versions::DAEMON).is_ok());
     let (end, handover) = DaemonEnd::create(attach.sizes).unwrap();
     let reply = Reply::Attached(Attached {
         channel: 1,

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use clearway_channel::control::{Attach, Attached, Empty, Refusal, Reply};
-use clearway_channel::{Code, DaemonEnd, Handover, NotSecured, Sizes};
+use clearway_channel::{Code, DaemonEnd, Handover, NotSecured, Sizes, Versions};
 use clearway_engine::Request as EngineRequest;
 
 use super::ControlPlane;
@@ -28,9 +28,8 @@ impl ControlPlane {
             let text = "this connection has a channel already; open another connection";
             return Err(refusal(Code::Invalid, text));
         }
-        if !attach.layout_matches() {
-            return Err(refusal(Code::Mismatch, Code::Mismatch.text()));
-        }
+        let version = attach.layout.common(Versions::DAEMON);
+        let version = version.map_err(|error| refusal(Code::Mismatch, error.to_string()))?;
         attach.sizes.check().map_err(|error| refusal(Code::Invalid, error.to_string()))?;
         let engine = self.place(&session.peer, &attach)?;
         let memory_bytes = attach.sizes.total_bytes() as u64;
@@ -41,7 +40,7 @@ impl ControlPlane {
         let is_exclusive = attach.exclusive;
         let record = Channel { session: token, user, memory_bytes, is_exclusive };
         self.engines[engine].add_channel(place.channel, record);
-        self.workers.post(user, Job::Make { place, sizes: attach.sizes });
+        self.workers.post(user, Job::Make { place, version, sizes: attach.sizes });
         if let Some(session) = self.sessions.get_mut(&token) {
             session.waiting = Waiting::Attaching(Box::new(attach));
         }

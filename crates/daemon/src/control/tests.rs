@@ -12,7 +12,7 @@ use clearway_base::Random;
 use clearway_channel::control::{
     self, Attach, Attached, Empty, Listen, Listening, Ping, Refusal, Reply, Request, Unlisten,
 };
-use clearway_channel::{AppEnd, Code, Command, Handover, ReleaseList, Sizes};
+use clearway_channel::{AppEnd, Code, Command, Handover, ReleaseList, Sizes, Understood};
 use clearway_engine::{Clock, Group, Idle};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -285,7 +285,8 @@ fn requests_out_of_turn_are_refused_and_the_session_lives_on() {
     assert!(app.refusal(&Request::Attach(odd)).1.contains("power of two"));
     let nowhere = Attach::new("nowhere", Some("9".into()), SMALL);
     assert!(app.refusal(&Request::Attach(nowhere)).1.contains("no engine \"9\""));
-    let old = Attach { layout: "0".into(), ..Attach::new("old", None, SMALL) };
+    let layout = Understood::Hash("0".into());
+    let old = Attach { layout, ..Attach::new("old", None, SMALL) };
     assert_eq!(app.refusal(&Request::Attach(old)).0, Code::Mismatch);
     let _channel = app.attach();
     let again = Request::Attach(Attach::new("again", None, SMALL));

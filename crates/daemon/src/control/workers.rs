@@ -31,7 +31,7 @@ pub(super) struct Workers {
 /// A job of one user.
 pub(super) enum Job {
     /// Memory for this channel of this engine.
-    Make { place: ChannelPlace, sizes: Sizes },
+    Make { place: ChannelPlace, version: u32, sizes: Sizes },
     /// No page of this memory, which the app has mapped, may be missing any more.
     Secure { place: ChannelPlace, end: Box<DaemonEnd>, memory: OwnedFd },
     /// The memory of a channel that has ended.
@@ -155,8 +155,8 @@ fn work(shared: &Shared, tells: &Sender<Done>) {
 impl Job {
     fn work(self) -> Done {
         match self {
-            Self::Make { place, sizes } => {
-                let made = DaemonEnd::create(sizes);
+            Self::Make { place, version, sizes } => {
+                let made = DaemonEnd::create_for(version, sizes);
                 Done::Made { place, made: made.map(|(end, handover)| (Box::new(end), handover)) }
             }
             Self::Secure { place, mut end, memory } => {
@@ -213,6 +213,7 @@ impl<J> std::fmt::Debug for Queues<J> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clearway_channel::Versions;
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
     /// Who posts a job does none of it: as long as there are no threads, nothing is done.
@@ -220,7 +221,8 @@ mod tests {
     fn who_posts_a_job_does_not_do_it() {
         let mut workers = Workers::new().expect("an eventfd");
         let place = ChannelPlace { engine: 0, channel: 1 };
-        workers.post(1, Job::Make { place, sizes: Sizes::default() });
+        workers
+            .post(1, Job::Make { place, version: Versions::DAEMON.max, sizes: Sizes::default() });
         assert!(workers.next_done().is_none(), "the caller has waited for it");
         workers.start().expect("threads");
         let mut bell = [PollFd::new(&workers, PollFlags::IN)];
