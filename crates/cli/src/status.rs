@@ -90,9 +90,11 @@ const QUEUES: &[Column] = &[
     number("#rx frames", "rx_frames", As::Count),
     number("#rx bytes", "rx_bytes", As::Bytes),
     number("#dropped", "rx_frames_dropped", As::Count),
+    extra(number("#rx super", "rx_super_frames", As::Count)),
     number("#tx frames", "tx_frames", As::Count),
     number("#tx bytes", "tx_bytes", As::Bytes),
     number("#dropped", "tx_frames_dropped", As::Count),
+    extra(number("#tx super", "tx_super_frames", As::Count)),
     extra(text("mode", "mode")),
 ];
 const APPS: &[Column] = &[

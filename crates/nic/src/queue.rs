@@ -56,6 +56,9 @@ clearway_base::counters! {
             "when frames come faster than the engine takes them, or they are larger than the MTU",
             "give the NIC more engines, or the engine a core of its own; compare the MTU of all \
              hosts on the link";
+        /// Super-frames received, each of several frames of one flow, which are counted as such.
+        rx_super_frames: Frames,
+            "when the sender or this kernel has put packets together", "nothing: this is traffic";
         /// Frames sent.
         tx_frames: Frames, "with each frame that leaves", "nothing: this is traffic";
         /// Bytes sent.
@@ -64,6 +67,10 @@ clearway_base::counters! {
         tx_frames_dropped: Frames,
             "while the link is down, and when the kernel or the NIC refuses a frame",
             "see `link up` in status, and the log";
+        /// Super-frames sent, each of several frames of one flow, which are counted as such.
+        tx_super_frames: Frames,
+            "with packets of a flow that leave together; super_frames = false in [[nic]] forbids it",
+            "nothing: this is traffic";
     }
 }
 

@@ -65,6 +65,7 @@ impl PacketQueue {
         let sent = self.sender.send(&self.socket);
         self.counters.tx_frames += sent.frames;
         self.counters.tx_bytes += sent.bytes;
+        self.counters.tx_super_frames += sent.super_frames;
         self.counters.tx_frames_dropped += sent.dropped;
         if sent.dropped > 0 {
             self.link.check();
@@ -97,7 +98,9 @@ impl PacketQueue {
             {
                 // What is too long for a slot, and no super-frame, is too long for anybody.
                 if !slot.offload.is_one() || slot.is_copied {
-                    counters.rx_frames_dropped += u64::from(!stage.fill(&slot, socket));
+                    let is_there = stage.fill(&slot, socket);
+                    counters.rx_super_frames += u64::from(is_there);
+                    counters.rx_frames_dropped += u64::from(!is_there);
                     continue;
                 }
                 match slot.into_frame() {

@@ -63,6 +63,7 @@ impl Limits {
 pub(super) struct Sent {
     pub(super) frames: u64,
     pub(super) bytes: u64,
+    pub(super) super_frames: u64,
     pub(super) dropped: u64,
 }
 
@@ -132,8 +133,9 @@ impl Sender {
     /// How frames leave, to be added to a sentence.
     pub(super) fn mode(&self) -> String {
         match (self.refusals.last, self.limits.segments) {
+            _ if self.descriptors == 0 => String::new(),
             _ if self.limits == Limits::NONE => {
-                "; packets leave one by one (super_frames = false, as over any veth)".to_owned()
+                "; packets leave one by one (super_frames = false)".to_owned()
             }
             (_, 1) => "; packets leave one by one (gso_max_segs 1)".to_owned(),
             (None, segments) => format!(
@@ -151,7 +153,8 @@ impl Sender {
         let mut sent = Sent::default();
         while self.gone < self.lengths.len() {
             match self.send_batch(socket) {
-                Ok(count) => {
+                Ok((count, super_frames)) => {
+                    sent.super_frames += super_frames;
                     let done = &self.lengths[self.gone..self.gone + count];
                     sent.frames += count as u64;
                     sent.bytes += done.iter().sum::<usize>() as u64;
@@ -173,9 +176,9 @@ impl Sender {
         sent
     }
 
-    /// Sends the next frames. Returns how many left; or why the first message did not, and how
-    /// many frames it had.
-    fn send_batch(&mut self, socket: &OwnedFd) -> Result<usize, (Errno, usize)> {
+    /// Sends the next frames. Returns how many left, and in how many super-frames; or why the first
+    /// message did not, and how many frames it had.
+    fn send_batch(&mut self, socket: &OwnedFd) -> Result<(usize, u64), (Errno, usize)> {
         let mut planned = [Planned::default(); MESSAGES];
         let (mut count, mut next) = (0, self.gone);
         self.pieces.clear();
@@ -206,7 +209,8 @@ impl Sender {
         let sent = usize::try_from(outcome).map_err(|_| (last_errno(), planned[0].frames))?;
         let sent = &planned[..sent];
         sent.iter().for_each(|message| self.refusals.pass(message.frames));
-        Ok(sent.iter().map(|message| message.frames).sum())
+        let super_frames = sent.iter().filter(|message| message.frames > 1).count();
+        Ok((sent.iter().map(|message| message.frames).sum(), super_frames as u64))
     }
 
     /// Adds the pieces of a message that begins with frame `first`.
