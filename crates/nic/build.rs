@@ -1,5 +1,5 @@
-//! Compiles the eBPF program with clang; `af_xdp::program` embeds the object. With the feature
-//! `dpdk` also the shim of that driver.
+//! Compiles the eBPF programs with clang; `af_xdp::program` and `ebpf::hiding` embed the objects.
+//! With the feature `dpdk` also the shim of that driver.
 
 #[cfg(feature = "dpdk")]
 #[path = "build/dpdk.rs"]
@@ -9,36 +9,37 @@ use std::path::PathBuf;
 use std::process::Command;
 
 const FOLDER: &str = "bpf";
-const SOURCE: &str = "bpf/steer.c";
+const PROGRAMS: [&str; 2] = ["steer", "hide"];
 
 fn main() {
     #[cfg(feature = "dpdk")]
     dpdk::build();
-    build_program();
-}
-
-fn build_program() {
     println!("cargo::rerun-if-changed={FOLDER}");
     println!("cargo::rerun-if-env-changed=CLANG");
+    PROGRAMS.iter().for_each(|name| build_program(name));
+}
+
+fn build_program(name: &str) {
+    let source = format!("{FOLDER}/{name}.c");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    let object =
-        PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets OUT_DIR")).join("steer.o");
+    let folder = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let object = folder.join(format!("{name}.o"));
     // Debug information is not for debugging: the map definitions are in its type section.
     let outcome = Command::new(&clang)
         .args([
-            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c", SOURCE,
-            "-o",
+            "-target", "bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-c",
+            &source, "-o",
         ])
         .arg(&object)
         .status();
     match outcome {
         Ok(status) if status.success() => {}
         Ok(status) => fail(&format!(
-            "{clang} could not compile crates/nic/{SOURCE} for eBPF ({status}); it needs clang 12 \
+            "{clang} could not compile crates/nic/{source} for eBPF ({status}); it needs clang 12 \
              or newer with the bpf target"
         )),
         Err(error) => fail(&format!(
-            "the eBPF program of the af_xdp driver is compiled by {clang}, which cannot be run: \
+            "the eBPF programs are compiled by {clang}, which cannot be run: \
              {error}. Install it (apt-get install clang) or name another with CLANG=..."
         )),
     }

@@ -169,7 +169,10 @@ fn privileges_of_the_unit_are_enough() {
     fs::create_dir_all(&directory).expect("a directory");
     std::os::unix::fs::chown(&directory, Some(NOBODY), Some(NOBODY)).expect("handed over");
     let (socket, config) = (directory.join("control"), directory.join("config"));
-    let text = format!("control.socket = {socket:?}\n[[nic]]\ninterface = \"{INTERFACE}\"\n");
+    let text = format!(
+        "control.socket = {socket:?}\n[[nic]]\ninterface = \"{INTERFACE}\"\n\
+                        driver = \"af_xdp\"\n"
+    );
     fs::write(&config, text).expect("the configuration");
     let program = fs::File::open(env!("CARGO_BIN_EXE_clearwayd")).expect("the program");
     let started = veth.spaces[0].within(|| {
@@ -193,6 +196,8 @@ fn privileges_of_the_unit_are_enough() {
     assert_eq!(status["confinement"]["user"], format!("on, user {NOBODY}"));
     let queue = &status["engines"][0]["queues"][0];
     assert_eq!(queue["driver"], "af_xdp", "{queue:#}");
+    let mode = queue["mode"].as_str().expect("text");
+    assert!(mode.contains("with it a packet socket"), "{mode}");
     let vif = ask(&["vif", "open", "--count", "0", "dst host own and udp dst port 53"]);
     assert!(vif.status.success(), "{}", String::from_utf8_lossy(&vif.stderr));
     support::signal(&daemon, "TERM");

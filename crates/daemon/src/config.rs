@@ -141,14 +141,15 @@ pub struct Interface {
     pub mode: XdpMode,
     /// Queues to use; all that the interface has if not given.
     pub queues: Option<usize>,
-    /// Whether AF_PACKET sends packets of one flow as one frame; if not given, over all but a veth.
+    /// Whether AF_PACKET sends packets of one flow as one frame; if not given, wherever whoever is at
+    /// the other end can take them.
     pub super_frames: Option<bool>,
 }
 
 /// The ways to a kernel interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InterfaceDriver {
-    /// AF_XDP if it works, else AF_PACKET; status says which and why.
+    /// AF_XDP or AF_PACKET, whichever is better there; status says which and why.
     Auto,
     /// AF_XDP or nothing.
     AfXdp,

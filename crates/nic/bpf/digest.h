@@ -66,7 +66,7 @@ enum { EXTENSION_HEADERS_MAX = 7 };
 
 /* The frame, and how far it has been understood. */
 struct frame {
-	struct xdp_md *context;
+	CONTEXT *context;
 	const void *end; /* of what can be read in place */
 	u32 length; /* with what cannot */
 };
@@ -107,22 +107,22 @@ INLINE u64 layer(u32 first_bytes, u32 at, u32 end, u32 protocol, u32 icmp)
 }
 
 /* The same for a header whose place is not known beforehand. */
-INLINE u64 distant_layer(struct xdp_md *context, u32 at, u32 end, u32 protocol, u32 icmp)
+INLINE u64 distant_layer(CONTEXT *context, u32 at, u32 end, u32 protocol, u32 icmp)
 {
 	u32 first_bytes = 0;
 	/* Without effect where there are fewer. */
-	bpf_xdp_load_bytes(context, at, &first_bytes, sizeof first_bytes);
+	load_bytes(context, at, &first_bytes, sizeof first_bytes);
 	return layer(__builtin_bswap32(first_bytes), at, end, protocol, icmp);
 }
 
 /* True for a loose or strict source route (RFC 791, 3.1), and for options that break off. */
-VERIFIED_ALONE int has_source_route(struct xdp_md *context, u32 at, u32 end)
+VERIFIED_ALONE int has_source_route(CONTEXT *context, u32 at, u32 end)
 {
 	for (u32 index = 0; index < 40; index++) {
 		u8 kind, length;
 		if (at >= end)
 			return 0;
-		if (bpf_xdp_load_bytes(context, at, &kind, 1))
+		if (load_bytes(context, at, &kind, 1))
 			return 1;
 		if (kind == 0)
 			return 0;
@@ -132,7 +132,7 @@ VERIFIED_ALONE int has_source_route(struct xdp_md *context, u32 at, u32 end)
 			at++;
 			continue;
 		}
-		if (at + 1 >= end || bpf_xdp_load_bytes(context, at + 1, &length, 1))
+		if (at + 1 >= end || load_bytes(context, at + 1, &length, 1))
 			return 1;
 		if (length < 2 || length > end - at)
 			return 1;
@@ -177,7 +177,7 @@ INLINE int is_extension(u32 next_header)
 
 /* Follows the extension headers, of which the first is `next_header`; what the first word of the digest
  * says of them and of what comes behind. */
-VERIFIED_ALONE u64 extensions(struct xdp_md *context, u32 at, u32 end, u32 next_header)
+VERIFIED_ALONE u64 extensions(CONTEXT *context, u32 at, u32 end, u32 next_header)
 {
 	u32 start = at, fragment_seen = 0;
 	u64 word = 0;
@@ -187,7 +187,7 @@ VERIFIED_ALONE u64 extensions(struct xdp_md *context, u32 at, u32 end, u32 next_
 			word |= (u64)next_header << 24;
 			return word | distant_layer(context, at, end, next_header, ICMPV6);
 		}
-		if (end - at < sizeof header || bpf_xdp_load_bytes(context, at, header, sizeof header))
+		if (end - at < sizeof header || load_bytes(context, at, header, sizeof header))
 			break;
 		u32 length = 8 + header[1] * 8;
 		if (next_header == FRAGMENT) {
@@ -306,10 +306,17 @@ INLINE u32 network(const struct frame *frame, const void *packet, u32 at, u32 ki
 	}
 }
 
-INLINE struct digest digest_of(struct xdp_md *context)
+/* Priority and id; the drop eligible indicator has no place. */
+INLINE void put_tag(struct digest *digest, u64 control)
+{
+	digest->words[0] = TAGGED;
+	digest->words[1] |= (control >> 13) << 12 | (control & 0xfff);
+}
+
+INLINE struct digest digest_of(CONTEXT *context)
 {
 	struct digest digest = { { 0 } };
-	struct frame frame = { context, (const void *)(u64)context->data_end, bpf_xdp_get_buff_len(context) };
+	struct frame frame = { context, (const void *)(u64)context->data_end, frame_bytes(context) };
 	const void *packet = (const void *)(u64)context->data;
 	if (packet + ETHERNET_BYTES > frame.end)
 		return digest;
@@ -317,15 +324,23 @@ INLINE struct digest digest_of(struct xdp_md *context)
 	digest.words[2] = u64_at(packet, 6) & ~0xffffull;
 	u32 kind = u16_at(packet, 12), at = ETHERNET_BYTES;
 	packet += ETHERNET_BYTES;
+#ifdef ON_SKB
+	/* The outer tag is beside the frame. */
+	if (context->vlan_present) {
+		u32 kind_of_tag = __builtin_bswap16(context->vlan_proto);
+		if (kind_of_tag != ETHERTYPE_VLAN) {
+			digest.words[0] = (u64)NETWORK_OTHER << 20 | kind_of_tag;
+			return digest;
+		}
+		put_tag(&digest, context->vlan_tci);
+	} else
+#endif
 	if (kind == ETHERTYPE_VLAN) {
 		if (packet + TAG_BYTES > frame.end) {
 			digest.words[0] = (u64)NETWORK_BROKEN << 20 | ETHERTYPE_VLAN;
 			return digest;
 		}
-		/* Priority and id; the drop eligible indicator has no place. */
-		u64 control = u16_at(packet, 0);
-		digest.words[0] = TAGGED;
-		digest.words[1] |= (control >> 13) << 12 | (control & 0xfff);
+		put_tag(&digest, u16_at(packet, 0));
 		kind = u16_at(packet, 2);
 		packet += TAG_BYTES;
 		at += TAG_BYTES;

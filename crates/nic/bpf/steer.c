@@ -5,13 +5,13 @@
  *   frame ─▶ digest ─▶ for each mask in use ─┬─ digest & mask is a value of it ─▶ socket of this queue
  *            (digest.h)  (at most 64)        └─ none is, or the queue has no socket ─▶ kernel (XDP_PASS)
  *
- * Nothing is dropped here, ever. Patterns are grouped by mask, because a hash table finds one of any
- * number of values in the same time. A group knows which bits all of its values have in common: most
- * frames differ there from most groups, and are spared the hash table. A group of one value has all
- * bits in common, and needs no table at all.
+ * Nothing is dropped here, ever.
  *
- * The groups in use are one value of `groups`, which is replaced as a whole: a frame sees all of a
- * change or nothing of it. `src/af_xdp/patterns.rs` makes the changes and has the same layouts.
+ * Where the kernel has made packets of frames before (generic mode), some are super-frames: several
+ * packets in one, which it would part for whoever takes no such, but not for us. Nothing here says which.
+ * But all of them are longer than a frame, or have no checksum yet but the sum over the pseudo header,
+ * which is left to whoever parts them. These go on, to a packet socket of ours that is told more, and
+ * then no further (hide.c).
  *
  * The file needs no kernel or libbpf header: the few structures are the stable kernel and wire
  * formats, written down where they are used.
@@ -19,53 +19,7 @@
 
 #include "bpf.h"
 #include "digest.h"
-
-/* `GROUPS_MAX` in patterns.rs. */
-#define GROUPS_MAX 64
-
-/* One mask, and the values under it. */
-struct group {
-	u64 mask[WORDS];
-	u64 common_mask[WORDS]; /* bits of `mask` in which all values agree */
-	u64 common_value[WORDS];
-	u32 id; /* which values in `values` are of this mask */
-	u32 many; /* zero: `common_value` is the only value */
-};
-
-struct groups {
-	u64 count;
-	/* One more than is used: the compiler may step a pointer past the last one that is, which the
-	 * verifier forbids to those without CAP_PERFMON if nothing is there. */
-	struct group group[GROUPS_MAX + 1];
-};
-
-/* In bytes, because compilers leave the types of an inner map out of the type information. */
-struct groups_map {
-	NUMBER(type, BPF_MAP_TYPE_ARRAY);
-	NUMBER(max_entries, 1);
-	NUMBER(key_size, sizeof(u32));
-	NUMBER(value_size, sizeof(struct groups));
-};
-
-struct {
-	NUMBER(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	NUMBER(max_entries, 1);
-	TYPE(key, u32);
-	struct groups_map *values[];
-} groups SECTION(".maps");
-
-struct value {
-	u64 group; /* the id */
-	u64 words[WORDS];
-};
-
-struct {
-	NUMBER(type, BPF_MAP_TYPE_HASH);
-	NUMBER(max_entries, 131072); /* `VALUES_MAX` in patterns.rs */
-	NUMBER(map_flags, BPF_F_NO_PREALLOC);
-	TYPE(key, struct value);
-	TYPE(value, u32);
-} values SECTION(".maps");
+#include "patterns.h"
 
 /* One slot per receive queue of the interface. */
 struct {
@@ -76,7 +30,7 @@ struct {
 } sockets SECTION(".maps");
 
 /* What became of frames, by reason; the order is that of `Steered` in steering.rs. */
-enum reason { REDIRECTED, PASSED_MALFORMED, PASSED_FRAGMENT, PASSED_OTHER, REASONS };
+enum reason { REDIRECTED, PASSED_MALFORMED, PASSED_FRAGMENT, PASSED_OTHER, PASSED_UNFINISHED, REASONS };
 
 struct {
 	NUMBER(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -84,49 +38,6 @@ struct {
 	TYPE(key, u32);
 	TYPE(value, u64);
 } reasons SECTION(".maps");
-
-INLINE int is_one_of_many(const struct digest *digest, const struct group *group)
-{
-	struct value value = { group->id, { 0 } };
-#pragma unroll
-	for (int word = 0; word < WORDS; word++)
-		value.words[word] = digest->words[word] & group->mask[word];
-	return bpf_map_lookup_elem(&values, &value) != 0;
-}
-
-INLINE int matches(const struct digest *digest, const struct group *group)
-{
-	/* The first word has protocols and ports: it differs oftenest. */
-	if ((digest->words[0] & group->common_mask[0]) != group->common_value[0])
-		return 0;
-	u64 different = 0;
-#pragma unroll
-	for (int word = 1; word < WORDS; word++)
-		different |= (digest->words[word] & group->common_mask[word]) ^ group->common_value[word];
-	if (different)
-		return 0;
-	return !group->many || is_one_of_many(digest, group);
-}
-
-VERIFIED_ALONE int is_ours(const struct digest *digest)
-{
-	if (!digest)
-		return 0;
-	u32 zero = 0;
-	void *inner = bpf_map_lookup_elem(&groups, &zero);
-	if (!inner)
-		return 0;
-	const struct groups *in_use = bpf_map_lookup_elem(inner, &zero);
-	if (!in_use)
-		return 0;
-	for (u32 index = 0; index < GROUPS_MAX; index++) {
-		if (index >= in_use->count)
-			break;
-		if (matches(digest, &in_use->group[index]))
-			return 1;
-	}
-	return 0;
-}
 
 INLINE enum reason why_passed(const struct digest *digest)
 {
@@ -138,10 +49,59 @@ INLINE enum reason why_passed(const struct digest *digest)
 	return PASSED_OTHER;
 }
 
+/* The sum of the four numbers of two bytes in a word. */
+INLINE u64 sum_of(u64 word)
+{
+	return (word >> 48) + (word >> 32 & 0xffff) + (word >> 16 & 0xffff) + (word & 0xffff);
+}
+
+/* True if the checksum of UDP or TCP is the sum over the pseudo header (RFC 768, RFC 9293, section 3.1;
+ * RFC 8200, section 8.1), which a right one is once in 65,536 times. Headers with options are not
+ * looked at: super-frames that have such and are as short as a frame are not found. */
+INLINE int is_unfinished(struct xdp_md *context, const struct digest *digest)
+{
+	u64 word = digest->words[0], sum = sum_of(digest->words[3]);
+	u32 protocol = word >> 24 & 0xff, is_v4 = (word >> 20 & 7) == NETWORK_IPV4;
+	u32 ip_at = ETHERNET_BYTES + (word & TAGGED ? TAG_BYTES : 0);
+	u32 transport_at = ip_at + (is_v4 ? IPV4_BYTES : IPV6_BYTES);
+	u16 header[2], checksum;
+	if ((word >> 16 & 7) != LAYER_PORTS || (protocol != UDP && protocol != TCP))
+		return 0;
+	if (load_bytes(context, transport_at + (protocol == UDP ? 6 : 16), &checksum, 2) || !checksum)
+		return 0;
+	/* Version, length and total length; payload length, protocol and hop limit. */
+	if (load_bytes(context, is_v4 ? ip_at : ip_at + 4, header, sizeof header))
+		return 0;
+	if (is_v4) {
+		if ((header[0] & 0xff) != 0x45)
+			return 0;
+		sum += __builtin_bswap16(header[1]) - IPV4_BYTES;
+	} else {
+		if ((header[1] & 0xff) != protocol)
+			return 0;
+		sum += sum_of(digest->words[4]) + sum_of(digest->words[5]) + sum_of(digest->words[6]);
+		sum += __builtin_bswap16(header[0]);
+	}
+	sum += protocol;
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == __builtin_bswap16(checksum);
+}
+
+INLINE enum reason reason_for(struct xdp_md *context, const struct digest *digest)
+{
+	int owner = whose(digest, frame_bytes(context));
+	if (owner == KERNELS)
+		return why_passed(digest);
+	if (owner == OURS_TOO_LONG || (owner == OURS_ASKED && is_unfinished(context, digest)))
+		return PASSED_UNFINISHED;
+	return REDIRECTED;
+}
+
 INLINE int steer_or_pass(struct xdp_md *context)
 {
 	struct digest digest = digest_of(context);
-	enum reason reason = is_ours(&digest) ? REDIRECTED : why_passed(&digest);
+	enum reason reason = reason_for(context, &digest);
 	u32 key = reason;
 	u64 *count = bpf_map_lookup_elem(&reasons, &key);
 	if (count)

@@ -12,8 +12,10 @@ pub mod af_xdp;
 mod burst;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
+mod ebpf;
 pub mod fabric;
 pub mod interface;
+mod joined;
 pub mod memif;
 mod open_interface;
 mod queue;
@@ -25,7 +27,7 @@ mod test_frames;
 pub mod udp;
 
 pub use clearway_wire::MacAddress;
-pub use open_interface::{Opened, open_interface, open_xdp};
+pub use open_interface::{Opened, open_interface, open_xdp, probe};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
     BURST_FRAMES, Capabilities, Counters, Error, HEADER_BYTES_MAX, Info, LCD_DESCRIPTORS, Queue,

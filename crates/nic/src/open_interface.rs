@@ -1,6 +1,7 @@
-//! Opening a kernel interface in the best way there is: AF_XDP, else a packet socket.
+//! Opening a kernel interface in the best way there is: AF_XDP or a packet socket.
 
-use crate::interface::Steering;
+use crate::interface::{Device, KernelSteering, Steering};
+use crate::joined::Joined;
 use crate::{Error, Queue, af_packet, af_xdp};
 
 /// An interface that is open.
@@ -14,50 +15,91 @@ pub struct Opened {
     pub copies: Option<Box<dyn Queue>>,
 }
 
-/// Opens with AF_XDP, and a packet socket for copies beside it.
+/// Opens with AF_XDP, and packet sockets beside it: one for copies, and in generic mode one that is
+/// part of the first queue, for super-frames, which are lost where there is none. The mode says so.
 pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
-    let (queues, mut steering) = af_xdp::open(config)?;
+    let mut prepared = af_xdp::Prepared::new(config)?;
+    let beside = prepared.is_generic().then(|| af_packet::open_beside(&config.interface));
+    let beside = match beside.transpose() {
+        Ok(beside) => beside,
+        Err(why) => {
+            prepared.say(&format!("; super-frames that others send are lost: {why}"));
+            None
+        }
+    };
+    if beside.is_some() {
+        prepared.leave_super_frames();
+    }
+    let (mut queues, mut steering) = prepared.finish()?;
+    if let Some((queue, tables)) = beside {
+        let first = Joined::new(queues.remove(0), queue)?;
+        queues.insert(0, Box::new(first));
+        tables.into_iter().rev().for_each(|table| steering.go_first_by(table));
+    }
     let copies = Some(af_packet::open_copies(&config.interface, &mut steering)?);
     Ok(Opened { queues, steering: Box::new(steering), copies })
 }
 
-/// Opens with AF_XDP, and where that cannot be and the mode is left to us with one queue of a
-/// packet socket, which `super_frames` is for ([`af_packet::Config::super_frames`]). `Info::driver`
-/// and `Info::mode` say which it is and why.
+/// Opens in the way that is best for one queue or so many: AF_XDP where the NIC's driver has it, else
+/// a packet socket with super-frames, which carries more than AF_XDP's generic mode and hides from
+/// the kernel what is ours just as well; where that cannot be, AF_XDP in any mode, and a packet
+/// socket as it is. `super_frames` is for packet sockets ([`af_packet::Config::super_frames`]).
+/// `Info::driver` and `Info::mode` say which it is and why.
+///
+/// A mode or a number of queues that is given leaves AF_XDP only: others have neither.
 pub fn open_interface(
     config: &af_xdp::Config,
     super_frames: Option<bool>,
+    queues: usize,
 ) -> Result<Opened, Error> {
-    match open_xdp(config) {
-        Ok(opened) => Ok(opened),
-        Err(error) if may_fall_back(config, &error) => open_packet(config, super_frames, error),
-        Err(error) => Err(error),
+    let is_free = config.mode == af_xdp::Mode::Auto && config.queues.unwrap_or(1) == 1;
+    if !is_free || queues > 1 {
+        return open_xdp(config);
     }
-}
-
-fn may_fall_back(config: &af_xdp::Config, error: &Error) -> bool {
-    config.mode == af_xdp::Mode::Auto
-        && config.queues.is_none_or(|count| count == 1)
-        && !matches!(error, Error::NotFound(_))
-}
-
-/// If that fails as well, the first error is the one to mend.
-fn open_packet(
-    config: &af_xdp::Config,
-    super_frames: Option<bool>,
-    error: Error,
-) -> Result<Opened, Error> {
-    let config = af_packet::Config {
+    let packet = |because| af_packet::Config {
         interface: config.interface.clone(),
         descriptors: config.descriptors as usize,
         super_frames,
-        because: Some(format!("no AF_XDP: {error}")),
+        because: Some(because),
     };
-    match af_packet::open(&config) {
-        Ok((queue, steering)) => {
-            let (queues, steering) = (vec![queue], Box::new(steering));
-            Ok(Opened { queues, steering, copies: None })
-        }
-        Err(_) => Err(error),
+    let why = match open_native(config) {
+        Ok(opened) => return Ok(opened),
+        Err(error @ Error::NotFound(_)) => return Err(error),
+        Err(error) => error.to_string(),
+    };
+    if let Ok(opened) = af_packet::open_hidden(&packet(why)) {
+        return Ok(of_packet_socket(opened));
     }
+    // If the last fails as well, the first error is the one to mend.
+    open_xdp(config).or_else(|error| {
+        let opened = af_packet::open(&packet(format!("no AF_XDP: {error}")));
+        opened.map(of_packet_socket).map_err(|_| error)
+    })
+}
+
+/// With AF_XDP in the NIC's driver, where that is worth it.
+fn open_native(config: &af_xdp::Config) -> Result<Opened, Error> {
+    if Device::open(&config.interface)?.driver().as_deref() == Some("veth") {
+        // Measured: docs/performance.md, "Three drivers on one veth pair".
+        return Err(Error::Invalid(
+            "chosen for veth, over which super-frames carry bulk at twice AF_XDP's rate, and small \
+             messages take as long"
+                .into(),
+        ));
+    }
+    open_xdp(&af_xdp::Config { mode: af_xdp::Mode::Native, ..config.clone() })
+}
+
+fn of_packet_socket((queue, steering): (Box<dyn Queue>, KernelSteering)) -> Opened {
+    Opened { queues: vec![queue], steering: Box::new(steering), copies: None }
+}
+
+/// What [`open_interface`] would choose for one queue and why, as a sentence. Opens it for that and
+/// closes it again: nothing stays behind, but some NICs lose their link for a moment when an XDP
+/// program comes and goes. An interface that is in use by a daemon says so in the error.
+pub fn probe(interface: &str) -> Result<String, Error> {
+    let opened = open_interface(&af_xdp::Config::new(interface), None, 1)?;
+    let info = opened.queues.first().map(|queue| queue.info());
+    let text = info.map_or_else(String::new, |info| format!("{}: {}", info.driver, info.mode));
+    Ok(format!("{text}; {} queue(s)", opened.queues.len()))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use clearway_nic::af_packet::{self, Config};
 use clearway_nic::interface::{KernelSteering, Namespace, Steering};
-use clearway_nic::{Error, Queue, Transmit, af_xdp, udp};
+use clearway_nic::{Error, Queue, af_xdp};
 use conformance::Pair;
 use veth::{
     INTERFACE, IPV4, IPV6, Veth, bind_again, ends_with, ip, next_frame, no_frame, ping,
@@ -20,7 +20,7 @@ use veth::{
 const PORT: u16 = 7117;
 
 fn open(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
-    open_as(space, Some(true))
+    open_as(space, None)
 }
 
 fn open_as(space: &Namespace, super_frames: Option<bool>) -> (Box<dyn Queue>, KernelSteering) {
@@ -31,9 +31,9 @@ fn open_as(space: &Namespace, super_frames: Option<bool>) -> (Box<dyn Queue>, Ke
     (queue, steering)
 }
 
-fn conformance_pair(veth: Veth) -> Pair {
-    let (a, mut steering_a) = open(&veth.near);
-    let (b, mut steering_b) = open(&veth.far);
+fn conformance_pair(veth: Veth, super_frames: bool) -> Pair {
+    let (a, mut steering_a) = open_as(&veth.near, Some(super_frames));
+    let (b, mut steering_b) = open_as(&veth.far, Some(super_frames));
     for steering in [&mut steering_a, &mut steering_b] {
         steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
     }
@@ -46,9 +46,16 @@ fn conformance_pair(veth: Veth) -> Pair {
 }
 
 #[test]
-fn conforms() {
+fn conforms_with_super_frames() {
     if Veth::new().is_some() {
-        conformance::run(|| conformance_pair(Veth::new().expect("root")));
+        conformance::run(|| conformance_pair(Veth::new().expect("root"), true));
+    }
+}
+
+#[test]
+fn conforms_without_super_frames() {
+    if Veth::new().is_some() {
+        conformance::run(|| conformance_pair(Veth::new().expect("root"), false));
     }
 }
 
@@ -169,167 +176,6 @@ fn a_filter_that_would_be_too_long_lets_everything_through_and_says_so() {
     queue.receive(64, &mut |_| ());
     sender.send_to(b"to any port", (IPV4[0], PORT + 1)).expect("sent");
     assert_eq!(queue.receive(64, &mut |frames| panic!("{frames:x?} are not ours")), 0);
-}
-
-/// Queues all of `frames`, and lets them leave together.
-fn send_all(queue: &mut dyn Queue, frames: &[Vec<u8>]) {
-    for frame in frames {
-        let outcome = queue.transmit(&mut |buffer| {
-            buffer[..frame.len()].copy_from_slice(frame);
-            frame.len()
-        });
-        assert_eq!(outcome, Transmit::Queued);
-    }
-    queue.flush();
-}
-
-/// As many of the frames to [`PORT`] that come as there are to come.
-fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
-    let mut received = Vec::new();
-    veth::until("all of them have come", || {
-        queue.receive(10, &mut |frames| {
-            let ours = frames.iter().filter(|frame| is_ours(frame));
-            received.extend(ours.map(|frame| frame.to_vec()));
-        });
-        received.len() >= count
-    });
-    received
-}
-
-/// A frame of UDP to [`PORT`], in a VLAN or not.
-fn is_ours(frame: &[u8]) -> bool {
-    let to = PORT.to_be_bytes();
-    [34, 38, 54, 58].iter().any(|at| frame.get(at + 2..at + 4) == Some(&to[..]))
-}
-
-/// How many packets the interface has taken from the other end, by its own count.
-fn packets_at(space: &Namespace) -> u64 {
-    let packets = space.within(|| {
-        let link =
-            std::process::Command::new("ip").args(["-s", "link", "show", INTERFACE]).output();
-        let text = String::from_utf8(link.expect("iproute2 is installed").stdout).expect("text");
-        let line = text.lines().skip_while(|line| !line.contains("RX:")).nth(1);
-        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
-    });
-    packets.expect("entered").expect("it counts packets")
-}
-
-/// Datagrams to [`PORT`] from the far end, which differ, over IPv4 without a checksum and over IPv6
-/// with one.
-fn datagrams(macs: [[u8; 6]; 2], tags: &[u16], is_v4: bool, sizes: &[usize]) -> Vec<Vec<u8>> {
-    let datagram = |(index, size): (usize, &usize)| {
-        let mut udp = veth::udp(PORT, &vec![index as u8; *size]);
-        if is_v4 {
-            let mut packet = veth::ipv4(IPV4[0], 17, &[], 0x4000, &udp);
-            packet[16..20].copy_from_slice(&IPV4[0].octets());
-            return veth::ethernet(macs, tags, 0x0800, &packet);
-        }
-        let pseudo =
-            [&IPV6[1].octets()[..], &IPV6[0].octets(), &udp[4..6], &[0, 17], &udp].concat();
-        udp[6..8].copy_from_slice(&veth::checksum(&pseudo).to_be_bytes());
-        veth::ethernet(macs, tags, 0x86dd, &veth::ipv6(IPV6[0], 17, &udp))
-    };
-    sizes.iter().enumerate().map(datagram).collect()
-}
-
-#[test]
-fn packets_of_a_flow_go_together_and_come_as_they_were() {
-    let Some(veth) = Veth::new() else { return };
-    let (mut near, mut steering) = open(&veth.near);
-    let (mut far, _) = open(&veth.far);
-    steering.register_udp_port(None, PORT).expect("the port is free");
-    let mode = far.info().mode;
-    assert!(mode.contains("64 packets of a flow leave and come as one"), "{mode}");
-    let macs = [far.info().mac, near.info().mac];
-    for is_v4 in [true, false] {
-        for tags in [&[][..], &[5]] {
-            let mut sizes = vec![1400; 150];
-            sizes.extend([33, 1400, 77, 77, 77, 1, 1200]);
-            let frames = datagrams(macs, tags, is_v4, &sizes);
-            let before = packets_at(&veth.near);
-            send_all(&mut *far, &frames);
-            assert_eq!(receive_all(&mut *near, frames.len()), frames);
-            let packets = packets_at(&veth.near) - before;
-            assert!(packets < 20, "{} frames were {packets} packets", frames.len());
-        }
-    }
-    assert_eq!(near.counters().rx_frames_dropped, 0);
-    assert_eq!(far.counters().tx_frames, 4 * 157);
-}
-
-#[test]
-fn super_frames_of_the_kernel_are_cut() {
-    let Some(veth) = Veth::new() else { return };
-    let (mut near, mut steering) = open(&veth.near);
-    steering.register_udp_port(None, PORT).expect("the port is free");
-    let config = udp::Config::new(PORT);
-    let opened = veth.far.within(|| udp::open(&config)).expect("entered");
-    let sockets = &mut *opened.expect("sockets can be opened")[0];
-    for is_v4 in [true, false] {
-        // Parts of ring slots, and more than those; the last segment shorter.
-        for (segment, last, count) in [(1400, 5, 40), (100, 99, 9), (1, 1, 64), (1000, 1000, 64)] {
-            let mut sizes = vec![segment; count];
-            sizes[count - 1] = last;
-            let frames = datagrams([near.info().mac; 2], &[], is_v4, &sizes);
-            let before = packets_at(&veth.near);
-            send_all(sockets, &frames);
-            let received = receive_all(&mut *near, count);
-            assert!(packets_at(&veth.near) - before < 10, "the kernel has parted them itself");
-            let udp_at = if is_v4 { 34 } else { 54 };
-            for (received, sent) in received.iter().zip(&frames) {
-                assert_eq!(received.len(), sent.len());
-                let (received_udp, sent_udp) = (&received[udp_at..], &sent[udp_at..]);
-                assert_eq!(received_udp[2..6], sent_udp[2..6], "port and length");
-                assert_eq!(received_udp[8..], sent_udp[8..]);
-                if is_v4 {
-                    assert_eq!(received_udp[6..8], [0, 0], "from this machine, and so intact");
-                    assert_eq!(veth::checksum(&received[14..34]), 0);
-                } else {
-                    let length = &received_udp[4..6];
-                    let pseudo = [&received[22..54], length, &[0, 17], received_udp].concat();
-                    assert_eq!(veth::checksum(&pseudo), 0);
-                }
-            }
-        }
-    }
-    assert_eq!(near.counters().rx_frames_dropped, 0);
-}
-
-#[test]
-fn packets_go_one_by_one_where_they_cannot_go_together() {
-    let Some(veth) = Veth::new() else { return };
-    let (mut near, _steering) = open(&veth.near);
-    let macs = |far: &dyn Queue, near: &dyn Queue| [near.info().mac, far.info().mac];
-    // A program of the veth's own at its other end has the kernel take no super-frames.
-    let config = af_xdp::Config { mode: af_xdp::Mode::Copy, ..af_xdp::Config::new(INTERFACE) };
-    let opened = veth.far.within(|| af_xdp::open(&config)).expect("entered");
-    let (mut queues, mut steering) = opened.expect("veth can be opened");
-    wait_for_link(&mut *queues[0]);
-    steering.register_udp_port(None, PORT).expect("the port is free");
-    let frames = datagrams(macs(&*queues[0], &*near), &[], true, &[1000; 100]);
-    send_all(&mut *near, &frames);
-    assert_eq!(receive_all(&mut *queues[0], 100), frames);
-    let mode = near.info().mode;
-    assert!(mode.contains("one by one, because the way out cannot part UDP"), "{mode}");
-    assert_eq!(near.counters().tx_frames_dropped, 0);
-    drop((queues, steering));
-
-    // Nor over a veth, whatever is at its other end, if nobody has asked for it.
-    let (near, _steering) = open_as(&veth.near, None);
-    assert!(near.info().mode.contains("super_frames = false"), "{}", near.info().mode);
-    drop(near);
-
-    // Nor if its owner says so.
-    ip(&veth.near, &format!("link set {INTERFACE} gso_max_segs 1"));
-    let (mut near, _steering) = open(&veth.near);
-    let (mut far, mut steering) = open(&veth.far);
-    steering.register_udp_port(None, PORT).expect("the port is free");
-    assert!(near.info().mode.contains("gso_max_segs 1"), "{}", near.info().mode);
-    let before = packets_at(&veth.far);
-    let frames = datagrams(macs(&*far, &*near), &[], true, &[1000; 100]);
-    send_all(&mut *near, &frames);
-    assert_eq!(receive_all(&mut *far, 100), frames);
-    assert!(packets_at(&veth.far) - before >= 100);
 }
 
 #[test]

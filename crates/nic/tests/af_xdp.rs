@@ -13,7 +13,7 @@ use clearway_nic::af_xdp::{self, Config, Mode};
 use clearway_nic::interface::{
     Device, Facts, KernelSteering, Namespace, SteerPattern, Steered, Steering,
 };
-use clearway_nic::{Error, Queue, Transmit, open_interface};
+use clearway_nic::{Error, Queue, Transmit, af_packet, open_interface, open_xdp, probe};
 use conformance::Pair;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use veth::{
@@ -385,9 +385,8 @@ fn what_was_changed_is_put_back() {
     assert!(matches!(refused, Error::Invalid(_)), "{refused}");
     assert_eq!(device.channels(), before);
 
-    let sentence =
-        veth.near.within(|| af_xdp::probe(INTERFACE)).unwrap().expect("it can be opened");
-    assert!(sentence.contains("generic mode"), "{sentence}");
+    let sentence = veth.near.within(|| probe(INTERFACE)).unwrap().expect("it can be opened");
+    assert!(sentence.starts_with("af_packet: "), "{sentence}");
     assert_eq!(facts(&veth.near).xdp_program, None);
     assert_eq!(device.channels(), before);
 }
@@ -465,16 +464,14 @@ fn what_cannot_be_opened_says_why() {
 #[test]
 fn an_interface_with_a_foreign_program_is_opened_with_a_packet_socket() {
     let Some(veth) = Veth::new() else { return };
-    let open = || veth.near.within(|| open_interface(&config(Mode::Auto), None)).expect("entered");
-    let first = open().expect("veth can be opened");
+    let within = |config: Config| veth.near.within(move || open_xdp(&config)).expect("entered");
+    let first = within(config(Mode::Auto)).expect("veth can be opened");
     assert!(first.copies.is_some(), "what goes to the kernel can be seen");
     assert_eq!(first.queues[0].info().driver, "af_xdp");
-    let second = open().expect("veth can be opened");
-    let info = second.queues[0].info();
+    let second = || veth.near.within(|| open_interface(&config(Mode::Auto), None, 1));
+    let info = second().expect("entered").expect("veth can be opened").queues[0].info();
     assert_eq!(info.driver, "af_packet");
-    assert!(info.mode.contains("no AF_XDP: another XDP program"), "{}", info.mode);
-    let insisting = || veth.near.within(|| open_interface(&config(Mode::Generic), None));
-    assert!(insisting().expect("entered").is_err(), "a way that was asked for is not replaced");
+    assert!(within(config(Mode::Generic)).is_err(), "a way that was asked for is not replaced");
 }
 
 #[test]
@@ -665,9 +662,16 @@ fn three_capabilities_suffice() {
             let three = CapabilitySet::NET_RAW | CapabilitySet::NET_ADMIN | CapabilitySet::BPF;
             let sets = CapabilitySets { effective: three, permitted: three, inheritable: three };
             rustix::thread::set_capabilities(None, sets).expect("root may give up the rest");
-            let (_queues, mut steering) = af_xdp::open(&config(Mode::Auto)).expect("it opens");
+            let (queues, mut steering) = af_xdp::open(&config(Mode::Auto)).expect("it opens");
             steering.register_udp_port(None, PORT).expect("the port is free");
             steering.add_own_address(IPV6[1].into()).expect("there is room");
+            drop((queues, steering));
+            let opened = open_xdp(&config(Mode::Generic)).expect("it opens");
+            let mode = opened.queues[0].info().mode;
+            assert!(mode.contains("with it a packet socket"), "{mode}");
+            let config = af_packet::Config::new(INTERFACE);
+            let mode = af_packet::open(&config).expect("it opens").0.info().mode;
+            assert!(mode.contains("hidden from the kernel"), "{mode}");
         })
         .expect("entered");
 }

@@ -1,4 +1,4 @@
-//! A NIC that is a kernel interface: AF_XDP, else AF_PACKET.
+//! A NIC that is a kernel interface: AF_XDP or AF_PACKET.
 //!
 //! If the host's addresses are those of the interface, the kernel goes on to answer for them, and
 //! only packets to the daemons' UDP port are taken. If they are others, they are the daemon's
@@ -15,7 +15,7 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
     // First of all: from here on no change is missed.
     let mut watch = Watch::open(&kernel.name)?;
     let facts = watch.facts()?;
-    let Opened { queues, mut steering, copies } = open_queues(kernel)?;
+    let Opened { queues, mut steering, copies } = open_queues(kernel, nic.engines)?;
     let Some(first) = queues.first() else {
         return Err(Error::Invalid(format!("{} has no queue that can be used", kernel.name)));
     };
@@ -33,7 +33,7 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
     Ok(OpenNic { queues, copies, interface, kernel })
 }
 
-fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
+fn open_queues(kernel: &Interface, engines: usize) -> Result<Opened, Error> {
     let config = af_xdp::Config {
         queues: kernel.queues.map(|queues| queues as u16),
         mode: match kernel.mode {
@@ -45,7 +45,7 @@ fn open_queues(kernel: &Interface) -> Result<Opened, Error> {
         ..af_xdp::Config::new(&kernel.name)
     };
     match kernel.driver {
-        InterfaceDriver::Auto => open_interface(&config, kernel.super_frames),
+        InterfaceDriver::Auto => open_interface(&config, kernel.super_frames, engines),
         InterfaceDriver::AfXdp => open_xdp(&config),
         InterfaceDriver::AfPacket => {
             let super_frames = kernel.super_frames;

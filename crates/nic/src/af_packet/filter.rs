@@ -69,10 +69,15 @@ pub(super) fn everything() -> Instructions {
 pub(super) fn compile<'a>(
     patterns: impl Iterator<Item = &'a SteerPattern>,
 ) -> Option<Instructions> {
-    let mut program: Instructions =
-        patterns.flat_map(kinds).flat_map(|kind| accept(&kind)).collect();
+    let mut program = Instructions::new();
+    for kind in patterns.flat_map(kinds) {
+        program.extend(accept(&kind));
+        if program.len() >= INSTRUCTIONS_MAX {
+            return None;
+        }
+    }
     program.extend(nothing());
-    (program.len() <= INSTRUCTIONS_MAX).then_some(program)
+    Some(program)
 }
 
 /// A pattern about IP of either version, as one about each.

@@ -1,11 +1,14 @@
-//! AF_PACKET: the last resort on an interface of the kernel's, where AF_XDP cannot be had.
+//! AF_PACKET: a packet socket on an interface of the kernel's.
 //!
 //! A packet socket gets a copy of what the kernel receives. A socket filter leaves of it what
-//! patterns may match, and the kernel goes on with its own copy. That it has one must not show:
+//! patterns may match, and the kernel goes on with its own copy. That it has one must not show. So an
+//! eBPF program behind the packet sockets ends there what patterns match (`ebpf/hiding.rs`), and the
+//! kernel never sees it. Where that cannot be had (before Linux 6.6, without CAP_BPF):
 //!
 //! - UDP to a registered port of one of the kernel's addresses would be answered with ICMP port
 //!   unreachable. So each registered port is bound by a kernel socket that drops everything
 //!   (`interface/claim.rs`); no packet filter of the host is touched.
+//! - TCP to a claimed port of one of the kernel's addresses is answered with a reset.
 //! - What is for one of our own addresses is not for the kernel's stack, which drops it without a
 //!   word, unless this host forwards packets (`net.ipv4.ip_forward`): then own addresses should
 //!   not be used with this driver.
@@ -14,8 +17,8 @@
 //! a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was put
 //! together on the way (GRO), is cut where it is received, and consecutive packets of one flow of
 //! UDP leave as one, which the kernel, the NIC or the receiver cuts. Linux takes and gives UDP so
-//! since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one
-//! unless asked for otherwise: AF_XDP in generic mode at its other end loses super-frames.
+//! since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one where
+//! frames cannot be hidden: AF_XDP at its other end, under the same kernel, then loses super-frames.
 //!
 //! One queue. Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
 //! transport's business, and a NIC whose ring is full is better told at once.
@@ -35,8 +38,11 @@ use clearway_wire::{ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::interface::{Device, KernelSteering, attach_filter, gso_limits, last_errno, set_option};
-use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue};
+use crate::ebpf::Hiding;
+use crate::interface::{
+    Device, KernelSteering, PatternTable, attach_filter, gso_limits, last_errno, set_option,
+};
+use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 use queue::PacketQueue;
 use ring::Ring;
 use sender::{Limits, Sender};
@@ -55,7 +61,8 @@ pub struct Config {
     pub interface: String,
     /// Frames that wait for us, and that may wait to be sent: a power of two, 256 to 4096.
     pub descriptors: usize,
-    /// Whether packets of one flow leave as one frame; if not given, unless this is a veth.
+    /// Whether packets of one flow leave as one frame; if not given, unless this is a veth whose
+    /// other end may lose them.
     pub super_frames: Option<bool>,
     /// Why nothing better is used, for `Info::mode`.
     pub because: Option<String>,
@@ -72,9 +79,48 @@ impl Config {
 /// Opens an interface and steers nothing to the queue yet: see
 /// [`Steering`](crate::interface::Steering).
 pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
-    let (queue, table) = open_queue(config)?;
-    let steering = KernelSteering::new(Box::new(table), Device::open(&config.interface)?)?;
-    Ok((queue, steering))
+    let device = Device::open(&config.interface)?;
+    let hiding = Hiding::begin(&device);
+    open_with(config, device, hiding)
+}
+
+/// The same, or nothing where the kernel would see what is ours.
+pub(crate) fn open_hidden(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
+    let device = Device::open(&config.interface)?;
+    let hiding = Hiding::begin(&device)?;
+    open_with(config, device, Ok(hiding))
+}
+
+fn open_with(
+    config: &Config,
+    device: Device,
+    hiding: Result<Hiding, Error>,
+) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
+    let (socket, table) = Socket::open(config)?;
+    let limits = limits(config.super_frames, hiding.is_ok(), &device)?;
+    let mut mode = match &hiding {
+        Ok(_) => "packet socket: every frame is copied, and then hidden from the kernel".to_owned(),
+        Err(why) => format!(
+            "packet socket: every frame is copied, and the kernel handles a copy of its own and \
+             resets TCP to ports of ours: {why}"
+        ),
+    };
+    if let Some(reason) = &config.because {
+        mode += &format!("; {reason}");
+    }
+    let table = Box::new(table);
+    let mut steering = match hiding {
+        Ok(hiding) => {
+            let mut steering = KernelSteering::new(Box::new(hiding), device)?;
+            // What is hidden has been seen: first to the socket, then not to the kernel.
+            steering.go_first_by(table.clone());
+            steering
+        }
+        Err(_) => KernelSteering::new(table.clone(), device)?,
+    };
+    // The kernel keeps what copies are made of.
+    steering.set_copies(table);
+    Ok((socket.into_queue(mode, config.descriptors, limits), steering))
 }
 
 /// Opens a queue beside those of another driver that swallows what it receives: what `steering` is
@@ -84,45 +130,81 @@ pub fn open_copies(
     interface: &str,
     steering: &mut KernelSteering,
 ) -> Result<Box<dyn Queue>, Error> {
-    let (queue, table) = open_queue(&Config::new(interface))?;
+    let (socket, table) = Socket::open(&Config::new(interface))?;
     steering.set_copies(Box::new(table));
-    Ok(queue)
+    Ok(socket.into_receiver("packet socket: copies of what goes to the kernel"))
 }
 
-fn open_queue(config: &Config) -> Result<(Box<dyn Queue>, PacketPatterns), Error> {
+/// Opens a queue beside those of another driver that leaves some of what is ours to the kernel: it
+/// comes here, super-frames cut and checksums made, and no further. Not for sending. Also the tables
+/// that have to have the patterns before that driver has them.
+pub(crate) fn open_beside(interface: &str) -> Result<(Box<dyn Queue>, KernelTables), Error> {
+    let hiding = Hiding::begin(&Device::open(interface)?)?;
+    let (socket, table) = Socket::open(&Config::new(interface))?;
+    let mode = "packet socket beside AF_XDP: super-frames, and packets without their checksum";
+    Ok((socket.into_receiver(mode), [Box::new(table), Box::new(hiding)]))
+}
+
+/// The socket's own, which sees frames first, and then that of what hides them from the kernel.
+pub(crate) type KernelTables = [Box<dyn PatternTable>; 2];
+
+/// The super-frames that may leave.
+fn limits(wanted: Option<bool>, are_hidden: bool, device: &Device) -> Result<Limits, Error> {
+    let is_veth = device.driver().as_deref() == Some("veth");
+    if !wanted.unwrap_or(are_hidden || !is_veth) {
+        return Ok(Limits::NONE);
+    }
+    let (gso_bytes_max, gso_segments_max) = gso_limits(device)?;
+    Ok(Limits::new(gso_bytes_max, gso_segments_max))
+}
+
+/// A bound socket, whose filter lets nothing through yet.
+struct Socket {
+    socket: Arc<OwnedFd>,
+    ring: Ring,
+    device: Device,
+    mac: MacAddress,
+    is_open: Arc<AtomicBool>,
+    frame_bytes: usize,
+}
+
+impl Socket {
+    fn open(config: &Config) -> Result<(Socket, PacketPatterns), Error> {
+        check_descriptors(config.descriptors)?;
+        let device = Device::open(&config.interface)?;
+        let mac = device.mac()?;
+        let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
+        // The kernel takes off one VLAN tag; a second one stays in the frame.
+        let (socket, ring) = prepare(config.descriptors, frame_bytes + vlan::TAG_LENGTH)
+            .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
+            .map_err(|errno| open_failed(&config.interface, errno))?;
+        let socket = Arc::new(socket);
+        let is_open = Arc::new(AtomicBool::new(false));
+        let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
+        Ok((Socket { socket, ring, device, mac, is_open, frame_bytes }, table))
+    }
+
+    fn into_queue(self, mode: String, descriptors: usize, limits: Limits) -> Box<dyn Queue> {
+        let Socket { socket, ring, device, mac, is_open, frame_bytes } = self;
+        let info = Info { driver: "af_packet", mode, mac };
+        let sender = Sender::new(descriptors, frame_bytes, limits);
+        Box::new(PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes))
+    }
+
+    /// A queue that sends nothing.
+    fn into_receiver(self, mode: &str) -> Box<dyn Queue> {
+        self.into_queue(mode.to_owned(), 0, Limits::NONE)
+    }
+}
+
+fn check_descriptors(descriptors: usize) -> Result<(), Error> {
     let range = LCD_DESCRIPTORS..=DESCRIPTORS_MAX;
-    if !config.descriptors.is_power_of_two() || !range.contains(&config.descriptors) {
-        return Err(Error::Invalid(format!(
-            "{} descriptors cannot be had; choose a power of two from 256 to 4096",
-            config.descriptors
-        )));
+    if descriptors.is_power_of_two() && range.contains(&descriptors) {
+        return Ok(());
     }
-    let device = Device::open(&config.interface)?;
-    let mac = device.mac()?;
-    let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
-    // The kernel takes off one VLAN tag; a second one stays in the frame.
-    let (socket, ring) = prepare(config.descriptors, frame_bytes + vlan::TAG_LENGTH)
-        .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
-        .map_err(|errno| open_failed(&config.interface, errno))?;
-    let socket = Arc::new(socket);
-    let mut mode =
-        "packet socket: every frame is copied, and the kernel handles a copy of its own".to_owned();
-    if let Some(reason) = &config.because {
-        mode += &format!("; {reason}");
-    }
-    let info = Info { driver: "af_packet", mode, mac };
-    let is_open = Arc::new(AtomicBool::new(false));
-    let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
-    let is_veth = || device.driver().as_deref() == Some("veth");
-    let limits = if config.super_frames.unwrap_or_else(|| !is_veth()) {
-        let (gso_bytes_max, gso_segments_max) = gso_limits(&device)?;
-        Limits::new(gso_bytes_max, gso_segments_max)
-    } else {
-        Limits::NONE
-    };
-    let sender = Sender::new(config.descriptors, frame_bytes, limits);
-    let queue = PacketQueue::new(socket, ring, device, info, is_open, sender, frame_bytes);
-    Ok((Box::new(queue), table))
+    Err(Error::Invalid(format!(
+        "{descriptors} descriptors cannot be had; choose a power of two from 256 to 4096"
+    )))
 }
 
 /// A socket with its ring and options. It has no protocol yet, so that nothing can arrive before

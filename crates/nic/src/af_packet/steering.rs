@@ -1,9 +1,9 @@
 //! Steering of a packet socket: its filter, written anew at each change.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::sock_filter;
 use rustix::io::Errno;
@@ -12,10 +12,16 @@ use super::filter;
 use crate::Error;
 use crate::interface::{PatternTable, SteerPattern, Steered, attach_filter};
 
-/// The patterns that are in the filter of a packet socket.
+/// The patterns that are in the filter of a packet socket: those of all its copies.
+#[derive(Clone)]
 pub(super) struct PacketPatterns {
+    filter: Arc<Mutex<Filter>>,
+}
+
+struct Filter {
     socket: Arc<OwnedFd>,
-    patterns: BTreeSet<SteerPattern>,
+    /// How many copies have each of them.
+    patterns: BTreeMap<SteerPattern, usize>,
     /// Set while the filter lets everything through, for `Info::mode`.
     is_open: Arc<AtomicBool>,
 }
@@ -23,14 +29,34 @@ pub(super) struct PacketPatterns {
 impl PacketPatterns {
     /// No patterns yet, and a filter that drops everything.
     pub(super) fn new(socket: Arc<OwnedFd>, is_open: Arc<AtomicBool>) -> PacketPatterns {
-        PacketPatterns { socket, patterns: BTreeSet::new(), is_open }
+        let filter = Filter { socket, patterns: BTreeMap::new(), is_open };
+        PacketPatterns { filter: Arc::new(Mutex::new(filter)) }
+    }
+
+    /// A panic leaves patterns that the kernel may not have, which is as bad as any.
+    fn filter(&self) -> MutexGuard<'_, Filter> {
+        self.filter.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Filter {
+    fn add(&mut self, pattern: &SteerPattern) {
+        *self.patterns.entry(*pattern).or_default() += 1;
+    }
+
+    fn take_off(&mut self, pattern: &SteerPattern) {
+        match self.patterns.get_mut(pattern) {
+            Some(1) => _ = self.patterns.remove(pattern),
+            Some(count) => *count -= 1,
+            None => {}
+        }
     }
 
     /// Makes the filter the one for `patterns`; one that the kernel takes nothing that long for
     /// lets everything through.
     fn apply(&self) -> Result<(), Error> {
         let attach = |program: &[sock_filter]| attach_filter(&*self.socket, program);
-        let outcome = filter::compile(self.patterns.iter()).map(|program| attach(&program));
+        let outcome = filter::compile(self.patterns.keys()).map(|program| attach(&program));
         let is_open = match outcome {
             Some(Ok(())) => false,
             // The limit of the option memory of a socket (net.core.optmem_max) may be lower.
@@ -48,13 +74,15 @@ impl PacketPatterns {
 
 impl PatternTable for PacketPatterns {
     fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
-        self.patterns.insert(*pattern);
-        self.apply().inspect_err(|_| _ = self.patterns.remove(pattern))
+        let mut filter = self.filter();
+        filter.add(pattern);
+        filter.apply().inspect_err(|_| filter.take_off(pattern))
     }
 
     fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
-        self.patterns.remove(pattern);
-        self.apply().inspect_err(|_| _ = self.patterns.insert(*pattern))
+        let mut filter = self.filter();
+        filter.take_off(pattern);
+        filter.apply().inspect_err(|_| filter.add(pattern))
     }
 
     fn steered(&self) -> Option<Steered> {

@@ -21,19 +21,19 @@
 //!
 //! It takes CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF in the initial user namespace.
 //!
-//! What the kernel adds on its own account is left as it is. Two things follow: a VLAN tag that a
-//! NIC strips before generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan
-//! off` stops that), and packets from sockets of the same machine, over veth, come with a checksum
-//! that was left for a NIC to finish (`ethtool -K veth0 tx off` stops that). Messages are taken
-//! nevertheless.
+//! What the kernel adds on its own account is left as it is: a VLAN tag that a NIC strips before
+//! generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan off` stops that).
+//! Packets from sockets of the same machine, over veth, come with a checksum that was left for a NIC
+//! to finish, and several in one: in generic mode these are left to a packet socket, which is told
+//! of both ([`open_xdp`](crate::open_xdp)).
 
 mod assembly;
 mod mapping;
 mod open;
-mod patterns;
 mod program;
 mod queue;
 mod ring;
 mod socket;
 
-pub use open::{Config, Mode, open, probe};
+pub(crate) use open::Prepared;
+pub use open::{Config, Mode, open};

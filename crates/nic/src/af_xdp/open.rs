@@ -13,7 +13,7 @@ use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
 use crate::interface::{Device, KernelSteering};
-use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, Queue};
+use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 
 /// Two VLAN tags, which the MTU does not count.
 const VLAN_TAGS_BYTES: usize = 2 * vlan::TAG_LENGTH;
@@ -66,6 +66,8 @@ pub enum Mode {
     /// The fastest that works.
     #[default]
     Auto,
+    /// In the driver, the faster way of it that works; an error if there is none.
+    Native,
     /// The driver's own queue, no copy; an error if the driver cannot.
     ZeroCopy,
     /// In the driver, with a copy by the kernel; an error if the driver cannot.
@@ -75,60 +77,94 @@ pub enum Mode {
 }
 
 /// Opens all receive queues of an interface and steers nothing to them yet: see
-/// [`Steering`](crate::interface::Steering). The queues are in the order of the NIC's.
+/// [`Steering`](crate::interface::Steering). The queues are in the order of the NIC's. In generic
+/// mode, super-frames are lost: [`open_xdp`](crate::open_xdp) has a packet socket for them beside.
 pub fn open(config: &Config) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
-    check_descriptors(config.descriptors)?;
-    let device = Device::open(&config.interface)?;
-    let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
-    let mac = device.mac()?;
-    let changed = set_queues(config)?;
-    let queues = count_queues(&device)?;
-    let mut program = Program::load()?;
-    if frame_bytes > FRAME_IN_ONE_BUFFER_BYTES {
-        program.take_fragments()?;
-    }
-    let one_chunk = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
-    let open =
-        |program: &mut Program, layout| open_first(config.mode, program, &device, layout, queues);
-    let limit = one_chunk.frame_bytes_max;
-    let mut opened = if frame_bytes <= limit {
-        open(&mut program, one_chunk)?
-    } else {
-        let spread = one_chunk.spread(frame_bytes + VLAN_TAGS_BYTES);
-        match open(&mut program, spread) {
-            Ok(opened) => opened,
-            Err(why) => {
-                let mut opened = open(&mut program, one_chunk)?;
-                opened.sentence += &format!(
-                    "; frames over {limit} bytes are neither sent nor received: they need several \
-                     buffers each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at \
-                     {} or below on this link",
-                    limit - ethernet::HEADER_LENGTH
-                );
-                opened
-            }
-        }
-    };
-    let mode = std::mem::take(&mut opened.sentence);
-    let info = Info { driver: "af_xdp", mode, mac };
-    let attachment = Arc::new(Attachment::new(opened.link, changed));
-    let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
-    for socket in opened.sockets {
-        let device = Device::open(&config.interface)?;
-        let queue = XdpQueue::new(socket, device, info.clone(), frame_bytes, attachment.clone());
-        boxed.push(Box::new(queue));
-    }
-    let steering = program.into_steering(device, attachment)?;
-    Ok((boxed, steering))
+    Prepared::new(config)?.finish()
 }
 
-/// Which way `open` would take on this interface and why, as a sentence. Opens it for that and
-/// closes it again: nothing stays behind, but some NICs lose their link for a moment when an XDP
-/// program comes and goes. An interface that is in use by a daemon says so in the error.
-pub fn probe(interface: &str) -> Result<String, Error> {
-    let (queues, _steering) = open(&Config::new(interface))?;
-    let mode = queues.first().map(|queue| queue.info().mode).unwrap_or_default();
-    Ok(format!("{mode}; {} receive queue(s)", queues.len()))
+/// Sockets that are bound, before anybody has them.
+pub(crate) struct Prepared {
+    device: Device,
+    mac: MacAddress,
+    frame_bytes: usize,
+    changed: Option<Changed>,
+    program: Program,
+    opened: Opened,
+}
+
+impl Prepared {
+    pub(crate) fn new(config: &Config) -> Result<Prepared, Error> {
+        check_descriptors(config.descriptors)?;
+        let device = Device::open(&config.interface)?;
+        let frame_bytes = device.mtu()? + ethernet::HEADER_LENGTH;
+        let mac = device.mac()?;
+        let changed = set_queues(config)?;
+        let queues = count_queues(&device)?;
+        let mut program = Program::load()?;
+        if frame_bytes > FRAME_IN_ONE_BUFFER_BYTES {
+            program.take_fragments()?;
+        }
+        let opened = open_layout(config, &mut program, &device, frame_bytes, queues)?;
+        Ok(Prepared { device, mac, frame_bytes, changed, program, opened })
+    }
+
+    /// True if the kernel makes packets of frames before the program sees them: then some are
+    /// super-frames.
+    pub(crate) fn is_generic(&self) -> bool {
+        self.opened.way == Way::Generic
+    }
+
+    /// Leaves to the kernel, and so to packet sockets, what may be a super-frame.
+    pub(crate) fn leave_super_frames(&mut self) {
+        self.program.pass_unfinished(self.frame_bytes + VLAN_TAGS_BYTES);
+    }
+
+    /// Adds to what is said of the mode.
+    pub(crate) fn say(&mut self, text: &str) {
+        self.opened.sentence += text;
+    }
+
+    pub(crate) fn finish(self) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
+        let Prepared { device, mac, frame_bytes, changed, program, opened } = self;
+        let info = Info { driver: "af_xdp", mode: opened.sentence, mac };
+        let attachment = Arc::new(Attachment::new(opened.link, changed));
+        let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
+        for socket in opened.sockets {
+            let device = Device::open(device.name())?;
+            let attachment = attachment.clone();
+            let queue = XdpQueue::new(socket, device, info.clone(), frame_bytes, attachment);
+            boxed.push(Box::new(queue));
+        }
+        let steering = KernelSteering::new(program.into_table(attachment), device)?;
+        Ok((boxed, steering))
+    }
+}
+
+/// Opens with frames in one chunk, or in several where they do not fit.
+fn open_layout(
+    config: &Config,
+    program: &mut Program,
+    device: &Device,
+    frame_bytes: usize,
+    queues: u32,
+) -> Result<Opened, Error> {
+    let one_chunk = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
+    let mut open = |layout| open_first(config.mode, program, device, layout, queues);
+    let limit = one_chunk.frame_bytes_max;
+    if frame_bytes <= limit {
+        return open(one_chunk);
+    }
+    open(one_chunk.spread(frame_bytes + VLAN_TAGS_BYTES)).or_else(|why| {
+        let mut opened = open(one_chunk)?;
+        opened.sentence += &format!(
+            "; frames over {limit} bytes are neither sent nor received: they need several buffers \
+             each (Linux 6.6 and a driver that can), and {why}. Keep the MTU at {} or below on \
+             this link",
+            limit - ethernet::HEADER_LENGTH
+        );
+        Ok(opened)
+    })
 }
 
 fn check_descriptors(descriptors: u32) -> Result<(), Error> {
@@ -202,6 +238,7 @@ impl Way {
 /// The order in which ways are tried, and why if it is not fastest first by nature.
 fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
     match mode {
+        Mode::Native => (&[Way::ZeroCopy, Way::Copy], ""),
         Mode::ZeroCopy => (&[Way::ZeroCopy], " as configured"),
         Mode::Copy => (&[Way::Copy], " as configured"),
         Mode::Generic => (&[Way::Generic], " as configured"),
@@ -218,6 +255,7 @@ fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
 }
 
 struct Opened {
+    way: Way,
     link: FdLink,
     sockets: Vec<Socket>,
     sentence: String,
@@ -241,7 +279,7 @@ fn open_first(
                 if !refusals.is_empty() {
                     sentence += &format!("; {}", refusals.join("; "));
                 }
-                return Ok(Opened { link, sockets, sentence });
+                return Ok(Opened { way, link, sockets, sentence });
             }
             Err(Refusal::Final(error)) => return Err(error),
             Err(Refusal::Way(why)) => refusals.push(format!("no {}: {why}", way.name())),

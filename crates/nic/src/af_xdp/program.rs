@@ -5,14 +5,14 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use aya::maps::{MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{MapData, PerCpuArray, XskMap};
+use aya::programs::XdpMode;
 use aya::programs::links::FdLink;
-use aya::programs::{ProgramError, Xdp, XdpMode};
-use aya::{Ebpf, EbpfError, include_bytes_aligned};
+use aya::{Ebpf, include_bytes_aligned};
 
-use super::patterns::Patterns;
 use crate::Error;
-use crate::interface::{Channels, Device, KernelSteering, PatternTable, SteerPattern, Steered};
+use crate::ebpf::{Patterns, load_object, loaded, map, system_error, xdp_program};
+use crate::interface::{Channels, Device, PatternTable, SteerPattern, Steered};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
 
@@ -60,8 +60,8 @@ pub(super) struct Program {
 impl Program {
     /// Loads the program and its maps into the kernel.
     pub(super) fn load() -> Result<Program, Error> {
-        let mut ebpf = Ebpf::load(OBJECT).map_err(load_failed)?;
-        load(&mut ebpf, PLAIN)?;
+        let mut ebpf = load_object(OBJECT)?;
+        loaded(xdp_program(&mut ebpf, PLAIN).load())?;
         Ok(Program {
             sockets: map(&mut ebpf, "sockets"),
             patterns: Patterns::new(map(&mut ebpf, "groups"), map(&mut ebpf, "values"))?,
@@ -74,36 +74,39 @@ impl Program {
     /// Chooses the form for drivers that spread large frames over several buffers.
     pub(super) fn take_fragments(&mut self) -> Result<(), Error> {
         self.function = FRAGMENTS;
-        load(&mut self.ebpf, FRAGMENTS)
+        loaded(xdp_program(&mut self.ebpf, FRAGMENTS).load())
     }
 
     /// Attaches it in `mode`. The error is the system's own: what it means depends on the mode.
     pub(super) fn attach(&mut self, device: &Device, mode: XdpMode) -> io::Result<FdLink> {
-        let program = program(&mut self.ebpf, self.function);
-        let id = program.attach_to_if_index(device.index(), mode).map_err(system_error)?;
-        let link = program.take_link(id).map_err(system_error)?;
+        let program = xdp_program(&mut self.ebpf, self.function);
+        let id = program
+            .attach_to_if_index(device.index(), mode)
+            .map_err(|error| system_error(&error))?;
+        let link = program.take_link(id).map_err(|error| system_error(&error))?;
         // Without a link of its own the program would outlive us.
         FdLink::try_from(link).map_err(|_| io::ErrorKind::Unsupported.into())
     }
 
     /// Lets the frames of `queue` go to `socket`.
     pub(super) fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        self.sockets.set(queue, socket.as_raw_fd(), 0).map_err(map_error)
+        self.sockets.set(queue, socket.as_raw_fd(), 0).map_err(|error| system_error(&error))
+    }
+
+    /// Has what is ours go by the kernel's stack if it is longer than that, or a super-frame, or a
+    /// packet without its checksum.
+    pub(super) fn pass_unfinished(&mut self, frame_bytes_max: usize) {
+        self.patterns.pass_unfinished(frame_bytes_max as u64);
     }
 
     /// The handle for the control thread.
-    pub(super) fn into_steering(
-        self,
-        device: Device,
-        attachment: Arc<Attachment>,
-    ) -> Result<KernelSteering, Error> {
-        let table = XdpPatterns {
+    pub(super) fn into_table(self, attachment: Arc<Attachment>) -> Box<dyn PatternTable> {
+        Box::new(XdpPatterns {
             patterns: self.patterns,
             reasons: self.reasons,
             _sockets: self.sockets,
             _attachment: attachment,
-        };
-        KernelSteering::new(Box::new(table), device)
+        })
     }
 }
 
@@ -140,68 +143,9 @@ impl PatternTable for XdpPatterns {
             passed_malformed: count(1),
             passed_fragment: count(2),
             passed_other: count(3),
+            passed_unfinished: count(4),
         })
     }
-}
-
-fn program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut Xdp {
-    let program = ebpf.program_mut(name).expect("steer.c has a function of this name");
-    program.try_into().expect("its section makes it an XDP program")
-}
-
-fn load(ebpf: &mut Ebpf, name: &str) -> Result<(), Error> {
-    match program(ebpf, name).load() {
-        Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(()),
-        Err(error) => Err(load_failed(EbpfError::ProgramError(error))),
-    }
-}
-
-fn map<T: TryFrom<aya::maps::Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> T {
-    let map = ebpf.take_map(name).expect("steer.c has a map of this name");
-    map.try_into().expect("steer.c has it with this type, key and value")
-}
-
-fn load_failed(error: EbpfError) -> Error {
-    let source = find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()));
-    // The verifier, too, has an error about permission: EACCES.
-    if source.raw_os_error() == Some(libc::EPERM) {
-        return Error::Permission(
-            "cannot load the eBPF program of af_xdp: that needs CAP_BPF and CAP_NET_ADMIN (and the \
-             sockets CAP_NET_RAW) in the initial user namespace. Run as root, or give the program \
-             these capabilities (setcap, or AmbientCapabilities= in a systemd unit)"
-                .into(),
-        );
-    }
-    Error::System {
-        action: "cannot load the eBPF program of af_xdp".into(),
-        remedy: "It needs Linux 5.18 or newer with CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS; use \
-                 af_packet or memif elsewhere"
-            .into(),
-        source,
-    }
-}
-
-/// The system's own error at the bottom of a chain of explanations.
-fn find_io_error(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        if let Some(error) = error.downcast_ref::<io::Error>() {
-            return Some(match error.raw_os_error() {
-                Some(code) => io::Error::from_raw_os_error(code),
-                None => io::Error::new(error.kind(), error.to_string()),
-            });
-        }
-        cause = error.source();
-    }
-    None
-}
-
-fn system_error(error: ProgramError) -> io::Error {
-    find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
-}
-
-pub(super) fn map_error(error: MapError) -> io::Error {
-    find_io_error(&error).unwrap_or_else(|| io::Error::other(error.to_string()))
 }
 
 #[cfg(test)]

@@ -76,6 +76,8 @@ pub struct Steered {
     pub passed_fragment: u64,
     /// Left to the kernel: any other.
     pub passed_other: u64,
+    /// Ours, by a packet socket: super-frames, and packets whose checksum is still to be made.
+    pub passed_unfinished: u64,
 }
 
 /// Where a driver keeps the patterns. Each is there at most once.
@@ -89,9 +91,10 @@ pub(crate) trait PatternTable: Send {
     fn steered(&self) -> Option<Steered>;
 }
 
-/// A table of patterns that may be wanted several times.
+/// Tables of the same patterns, which may be wanted several times.
 struct Patterns {
-    table: Box<dyn PatternTable>,
+    /// In the order in which a pattern is added; it is removed in the other.
+    tables: Vec<Box<dyn PatternTable>>,
     /// How often each pattern was added.
     owners: HashMap<SteerPattern, usize>,
 }
@@ -128,6 +131,11 @@ impl KernelSteering {
         })
     }
 
+    /// Has frames come by this table's queue, or go by it, before that of the tables so far.
+    pub(crate) fn go_first_by(&mut self, table: Box<dyn PatternTable>) {
+        self.patterns.tables.insert(0, table);
+    }
+
     /// Has copies come to the queue of this table instead of the one that gets everything.
     pub(crate) fn set_copies(&mut self, table: Box<dyn PatternTable>) {
         self.copies = Some(Patterns::new(table));
@@ -161,7 +169,7 @@ impl KernelSteering {
 
 impl Patterns {
     fn new(table: Box<dyn PatternTable>) -> Self {
-        Self { table, owners: HashMap::new() }
+        Self { tables: vec![table], owners: HashMap::new() }
     }
 
     fn add(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
@@ -169,7 +177,13 @@ impl Patterns {
             *owners += 1;
             return Ok(());
         }
-        self.table.insert(pattern)?;
+        for index in 0..self.tables.len() {
+            self.tables[index].insert(pattern).inspect_err(|_| {
+                // The first error is the one to tell.
+                let before = self.tables[..index].iter_mut().rev();
+                before.for_each(|table| _ = table.remove(pattern));
+            })?;
+        }
         self.owners.insert(*pattern, 1);
         Ok(())
     }
@@ -178,7 +192,12 @@ impl Patterns {
         match self.owners.get_mut(pattern) {
             None => Ok(()),
             Some(1) => {
-                self.table.remove(pattern)?;
+                for index in (0..self.tables.len()).rev() {
+                    self.tables[index].remove(pattern).inspect_err(|_| {
+                        let after = self.tables[index + 1..].iter_mut();
+                        after.for_each(|table| _ = table.insert(pattern));
+                    })?;
+                }
                 self.owners.remove(pattern);
                 Ok(())
             }
@@ -294,6 +313,6 @@ impl Steering for KernelSteering {
     }
 
     fn steered(&self) -> Option<Steered> {
-        self.patterns.table.steered()
+        self.patterns.tables.iter().find_map(|table| table.steered())
     }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use aya::programs::{TestRun, TestRunOptions};
 use clearway_base::Random;
+use clearway_wire::checksum::{pseudo_header_v4, pseudo_header_v6};
 use clearway_wire::digest::{Digest, Field, fields};
 
 use super::*;
@@ -44,7 +45,8 @@ impl Loaded {
     fn run(&mut self, frame: &[u8], repeat: u32) -> (u32, Duration) {
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
         let function = self.program.function;
-        let result = program(&mut self.program.ebpf, function).test_run(options).expect("it runs");
+        let result =
+            xdp_program(&mut self.program.ebpf, function).test_run(options).expect("it runs");
         (result.return_value, result.duration)
     }
 
@@ -187,6 +189,63 @@ fn too_many_masks_are_refused_with_the_remedy_and_change_nothing() {
     loaded.add(&pattern(0xffff));
     loaded.remove(&pattern(1 << 20 | 0xffff));
     assert!(loaded.redirects(&frame), "room for another mask");
+}
+
+/// A datagram or a segment whose checksum is that of the pseudo header, and one that has all of it.
+fn unfinished_and_finished(tags: &[(u16, u16)], is_v4: bool, protocol: u8) -> [Vec<u8>; 2] {
+    let (from, to) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let (from_v6, to_v6) = ([0xfd; 16], [0xfc; 16]);
+    let checksum_at = if protocol == 17 { 6 } else { 16 };
+    let mut transport = vec![1; if protocol == 17 { 9 } else { 21 }];
+    let length = transport.len() as u16;
+    if protocol == 17 {
+        transport[4..6].copy_from_slice(&length.to_be_bytes());
+    }
+    transport[checksum_at..checksum_at + 2].fill(0);
+    let pseudo = if is_v4 {
+        pseudo_header_v4(from.into(), to.into(), protocol, length)
+    } else {
+        pseudo_header_v6(from_v6.into(), to_v6.into(), protocol, length.into())
+    };
+    [!pseudo.checksum(), pseudo.with(&transport).checksum()].map(|checksum| {
+        let mut transport = transport.clone();
+        transport[checksum_at..checksum_at + 2].copy_from_slice(&checksum.to_be_bytes());
+        if is_v4 {
+            frames::ethernet(tags, 0x0800, &frames::ipv4(to, protocol, &[], 0, &transport))
+        } else {
+            let mut packet = frames::ipv6(to_v6, protocol, &transport);
+            packet[8..24].copy_from_slice(&from_v6);
+            frames::ethernet(tags, 0x86dd, &packet)
+        }
+    })
+}
+
+#[test]
+fn what_may_be_a_super_frame_is_passed_where_somebody_asks() {
+    for asks in [false, true] {
+        let Some(mut loaded) = Loaded::new() else { return };
+        if asks {
+            loaded.program.pass_unfinished(1522);
+        }
+        // Matches everything.
+        loaded.add(&SteerPattern::new([0; 8], [0; 8]).expect("of no bits"));
+        for is_v4 in [true, false] {
+            for protocol in [6, 17] {
+                for tags in [&[][..], &[(0x8100, 5)]] {
+                    let [unfinished, finished] = unfinished_and_finished(tags, is_v4, protocol);
+                    assert_eq!(loaded.redirects(&unfinished), !asks, "{unfinished:02x?}");
+                    assert!(loaded.redirects(&finished), "{finished:02x?}");
+                }
+            }
+        }
+        let mut long = frames::ethernet(&[], 0x0800, &[0; 1508]);
+        assert!(loaded.redirects(&long));
+        long.push(0);
+        assert_eq!(loaded.redirects(&long), !asks);
+        let none =
+            frames::ethernet(&[], 0x0800, &frames::ipv4([1; 4], 17, &[], 0, &frames::udp(7)));
+        assert!(loaded.redirects(&none), "without a checksum there is none to finish");
+    }
 }
 
 /// Prints what a frame costs with so many masks in use, of which the last one matches; the

@@ -1,4 +1,4 @@
-//! The patterns in the maps of the eBPF program, grouped by mask as `bpf/steer.c` describes.
+//! The patterns in the maps of the eBPF program, grouped by mask as `bpf/patterns.h` describes.
 //!
 //! ```text
 //! groups ──▶ one of two arrays of one value: all masks, and what the values of each have in common
@@ -16,7 +16,7 @@ use aya::Pod;
 use aya::maps::{Array, ArrayOfMaps, HashMap, MapData, MapError};
 use clearway_wire::digest::WORDS;
 
-use super::program::map_error;
+use super::system_error;
 use crate::Error;
 use crate::interface::SteerPattern;
 
@@ -27,7 +27,7 @@ const VALUES_MAX: usize = 131_072;
 
 type Words = [u64; WORDS];
 
-/// `struct group` of steer.c.
+/// `struct group` of patterns.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct GroupLayout {
@@ -38,25 +38,26 @@ struct GroupLayout {
     many: u32,
 }
 
-/// `struct groups` of steer.c.
+/// `struct groups` of patterns.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct GroupsLayout {
+pub(crate) struct GroupsLayout {
     count: u64,
+    frame_bytes_max: u64,
     /// One more than is used.
     group: [GroupLayout; GROUPS_MAX + 1],
 }
 
-/// `struct value` of steer.c.
+/// `struct value` of patterns.h.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct ValueKey {
+pub(crate) struct ValueKey {
     group: u64,
     words: Words,
 }
 
 const _: () = assert!(size_of::<GroupLayout>() == 200, "no padding");
-const _: () = assert!(size_of::<GroupsLayout>() == 8 + 200 * (GROUPS_MAX + 1), "no padding");
+const _: () = assert!(size_of::<GroupsLayout>() == 16 + 200 * (GROUPS_MAX + 1), "no padding");
 const _: () = assert!(size_of::<ValueKey>() == 72, "no padding");
 
 // SAFETY: integers without padding between or after them, as asserted above.
@@ -72,10 +73,12 @@ struct Group {
 }
 
 /// The patterns of a program.
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     groups: Vec<Group>,
     next_id: u32,
     count: usize,
+    /// Zero if nobody is to ask.
+    frame_bytes_max: u64,
     in_use: ArrayOfMaps<MapData, Array<MapData, GroupsLayout>>,
     /// The first is the one that is not in use.
     arrays: [Array<MapData, GroupsLayout>; 2],
@@ -84,17 +87,23 @@ pub(super) struct Patterns {
 
 impl Patterns {
     /// No patterns yet.
-    pub(super) fn new(
+    pub(crate) fn new(
         in_use: ArrayOfMaps<MapData, Array<MapData, GroupsLayout>>,
         values: HashMap<MapData, ValueKey, u32>,
     ) -> Result<Patterns, Error> {
         let array = || Array::create(1, 0).map_err(failed);
         let arrays = [array()?, array()?];
-        Ok(Patterns { groups: Vec::new(), next_id: 0, count: 0, in_use, arrays, values })
+        let (groups, next_id, count, frame_bytes_max) = (Vec::new(), 0, 0, 0);
+        Ok(Patterns { groups, next_id, count, frame_bytes_max, in_use, arrays, values })
+    }
+
+    /// From the next pattern on, the program looks for what is longer than that, or unfinished.
+    pub(crate) fn pass_unfinished(&mut self, frame_bytes_max: u64) {
+        self.frame_bytes_max = frame_bytes_max;
     }
 
     /// Adds a pattern that is not there, or leaves everything as it was.
-    pub(super) fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+    pub(crate) fn insert(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         if self.count == VALUES_MAX {
             return Err(Error::Invalid(format!(
                 "the eBPF program steers by at most {VALUES_MAX} patterns; close some, or use \
@@ -123,11 +132,13 @@ impl Patterns {
         let before = group.layout;
         self.values.insert(group.key(pattern), 1, 0).map_err(failed)?;
         group.insert(*pattern.value());
-        if group.layout == before { Ok(()) } else { self.publish() }
+        // Whose mask has no bits looks the same when it has its only value.
+        let is_known = group.layout == before && group.values.len() > 1;
+        if is_known { Ok(()) } else { self.publish() }
     }
 
     /// Removes a pattern that is there, or leaves everything as it was.
-    pub(super) fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
+    pub(crate) fn remove(&mut self, pattern: &SteerPattern) -> Result<(), Error> {
         let of_mask = |group: &Group| group.layout.mask == *pattern.mask();
         let Some(at) = self.groups.iter().position(of_mask) else { return Ok(()) };
         let before = self.groups[at].clone_if_small();
@@ -166,7 +177,8 @@ impl Patterns {
 
     /// Makes the groups as they are now those in use.
     fn publish(&mut self) -> Result<(), Error> {
-        let mut layout = GroupsLayout { count: 0, group: [GroupLayout::default(); GROUPS_MAX + 1] };
+        let group = [GroupLayout::default(); GROUPS_MAX + 1];
+        let mut layout = GroupsLayout { count: 0, frame_bytes_max: self.frame_bytes_max, group };
         for (place, group) in layout.group.iter_mut().zip(&self.groups) {
             *place = group.layout;
             layout.count += 1;
@@ -228,6 +240,6 @@ fn failed(error: MapError) -> Error {
     Error::System {
         action: "cannot change the patterns of the eBPF program".into(),
         remedy: "The kernel may be out of memory, or the daemon has lost CAP_BPF".into(),
-        source: map_error(error),
+        source: system_error(&error),
     }
 }

@@ -1,0 +1,373 @@
+//! Super-frames between the kernel, packet sockets and AF_XDP in generic mode, over veth pairs: what
+//! goes together arrives as it was, once, and the kernel does not answer for it. Needs root; says so
+//! and passes otherwise.
+
+mod conformance;
+mod veth;
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
+use clearway_nic::{Queue, Transmit, af_packet, af_xdp, open_interface, open_xdp, udp};
+use conformance::Pair;
+use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, wait_for_link};
+
+const PORT: u16 = 7117;
+
+/// An end of the pair.
+type End = (Box<dyn Queue>, Box<dyn Steering>);
+
+fn open_packet(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
+    let config = af_packet::Config::new(INTERFACE);
+    let opened = space.within(|| af_packet::open(&config)).expect("entered");
+    let (mut queue, steering) = opened.expect("veth can be opened");
+    wait_for_link(&mut *queue);
+    (queue, steering)
+}
+
+/// AF_XDP in generic mode, as daemons have it.
+fn open_generic(space: &Namespace) -> End {
+    let config = af_xdp::Config { mode: af_xdp::Mode::Generic, ..af_xdp::Config::new(INTERFACE) };
+    let opened = space.within(|| open_xdp(&config)).expect("entered").expect("it can be opened");
+    let [mut queue] = <[_; 1]>::try_from(opened.queues).ok().expect("a veth has one queue");
+    wait_for_link(&mut *queue);
+    (queue, opened.steering)
+}
+
+fn open_as(driver: &str, space: &Namespace) -> End {
+    if driver == "af_xdp" {
+        return open_generic(space);
+    }
+    let (queue, steering) = open_packet(space);
+    (queue, Box::new(steering))
+}
+
+/// Queues all of `frames`, and lets them leave together.
+fn send_all(queue: &mut dyn Queue, frames: &[Vec<u8>]) {
+    for frame in frames {
+        let outcome = queue.transmit(&mut |buffer| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            frame.len()
+        });
+        assert_eq!(outcome, Transmit::Queued);
+    }
+    queue.flush();
+}
+
+/// As many of the frames to [`PORT`] that come as there are to come.
+fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
+    let mut received = Vec::new();
+    veth::until("all of them have come", || {
+        queue.receive(10, &mut |frames| {
+            let ours = frames.iter().filter(|frame| is_ours(frame));
+            received.extend(ours.map(|frame| frame.to_vec()));
+        });
+        received.len() >= count
+    });
+    received
+}
+
+/// A frame of UDP to [`PORT`], in a VLAN or not.
+fn is_ours(frame: &[u8]) -> bool {
+    let to = PORT.to_be_bytes();
+    [34, 38, 54, 58].iter().any(|at| frame.get(at + 2..at + 4) == Some(&to[..]))
+}
+
+/// How many packets the interface has taken from the other end, by its own count.
+fn packets_at(space: &Namespace) -> u64 {
+    let packets = space.within(|| {
+        let link =
+            std::process::Command::new("ip").args(["-s", "link", "show", INTERFACE]).output();
+        let text = String::from_utf8(link.expect("iproute2 is installed").stdout).expect("text");
+        let line = text.lines().skip_while(|line| !line.contains("RX:")).nth(1);
+        line.and_then(|line| line.split_whitespace().nth(1)?.parse().ok())
+    });
+    packets.expect("entered").expect("it counts packets")
+}
+
+/// Datagrams to [`PORT`] from the far end, which differ, over IPv4 without a checksum and over IPv6
+/// with one.
+fn datagrams(macs: [[u8; 6]; 2], tags: &[u16], is_v4: bool, sizes: &[usize]) -> Vec<Vec<u8>> {
+    let datagram = |(index, size): (usize, &usize)| {
+        let mut udp = veth::udp(PORT, &vec![index as u8; *size]);
+        if is_v4 {
+            let mut packet = veth::ipv4(IPV4[0], 17, &[], 0x4000, &udp);
+            packet[16..20].copy_from_slice(&IPV4[0].octets());
+            return veth::ethernet(macs, tags, 0x0800, &packet);
+        }
+        let pseudo =
+            [&IPV6[1].octets()[..], &IPV6[0].octets(), &udp[4..6], &[0, 17], &udp].concat();
+        udp[6..8].copy_from_slice(&veth::checksum(&pseudo).to_be_bytes());
+        veth::ethernet(macs, tags, 0x86dd, &veth::ipv6(IPV6[0], 17, &udp))
+    };
+    sizes.iter().enumerate().map(datagram).collect()
+}
+
+#[test]
+fn generic_mode_with_a_socket_for_super_frames_conforms() {
+    let pair = || {
+        let veth = Veth::new().expect("root");
+        let (a, mut steering_a) = open_generic(&veth.near);
+        let (b, mut steering_b) = open_generic(&veth.far);
+        for steering in [&mut steering_a, &mut steering_b] {
+            steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
+        }
+        let far = Namespace::open(&veth.far.path().to_string_lossy()).expect("it is open");
+        let cut = move |b| {
+            ip(&far, &format!("link set {INTERFACE} down"));
+            drop(b);
+        };
+        Pair { a, b, cut: Some(Box::new(cut)), keep: Box::new((steering_a, steering_b, veth)) }
+    };
+    if Veth::new().is_some() {
+        conformance::run(pair);
+    }
+}
+
+#[test]
+fn packets_of_a_flow_go_together_and_come_as_they_were() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let mode = far.info().mode;
+    assert!(mode.contains("64 packets of a flow leave and come as one"), "{mode}");
+    let macs = [far.info().mac, near.info().mac];
+    for is_v4 in [true, false] {
+        for tags in [&[][..], &[5]] {
+            let mut sizes = vec![1400; 150];
+            sizes.extend([33, 1400, 77, 77, 77, 1, 1200]);
+            let frames = datagrams(macs, tags, is_v4, &sizes);
+            let before = packets_at(&veth.near);
+            send_all(&mut *far, &frames);
+            assert_eq!(receive_all(&mut *near, frames.len()), frames);
+            let packets = packets_at(&veth.near) - before;
+            assert!(packets < 20, "{} frames were {packets} packets", frames.len());
+        }
+    }
+    assert_eq!(near.counters().rx_frames_dropped, 0);
+    assert_eq!(far.counters().tx_frames, 4 * 157);
+}
+
+#[test]
+fn super_frames_of_the_kernel_are_cut() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let config = udp::Config::new(PORT);
+    let opened = veth.far.within(|| udp::open(&config)).expect("entered");
+    let sockets = &mut *opened.expect("sockets can be opened")[0];
+    for is_v4 in [true, false] {
+        // Parts of ring slots, and more than those; the last segment shorter.
+        for (segment, last, count) in [(1400, 5, 40), (100, 99, 9), (1, 1, 64), (1000, 1000, 64)] {
+            let mut sizes = vec![segment; count];
+            sizes[count - 1] = last;
+            let frames = datagrams([near.info().mac; 2], &[], is_v4, &sizes);
+            let before = packets_at(&veth.near);
+            send_all(sockets, &frames);
+            let received = receive_all(&mut *near, count);
+            assert!(packets_at(&veth.near) - before < 10, "the kernel has parted them itself");
+            let udp_at = if is_v4 { 34 } else { 54 };
+            for (received, sent) in received.iter().zip(&frames) {
+                assert_eq!(received.len(), sent.len());
+                let (received_udp, sent_udp) = (&received[udp_at..], &sent[udp_at..]);
+                assert_eq!(received_udp[2..6], sent_udp[2..6], "port and length");
+                assert_eq!(received_udp[8..], sent_udp[8..]);
+                if is_v4 {
+                    assert_eq!(received_udp[6..8], [0, 0], "from this machine, and so intact");
+                    assert_eq!(veth::checksum(&received[14..34]), 0);
+                } else {
+                    let length = &received_udp[4..6];
+                    let pseudo = [&received[22..54], length, &[0, 17], received_udp].concat();
+                    assert_eq!(veth::checksum(&pseudo), 0);
+                }
+            }
+        }
+    }
+    assert_eq!(near.counters().rx_frames_dropped, 0);
+}
+
+#[test]
+fn packets_go_one_by_one_where_they_cannot_go_together() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, _steering) = open_packet(&veth.near);
+    let macs = |far: &dyn Queue, near: &dyn Queue| [near.info().mac, far.info().mac];
+    // A program of the veth's own at its other end has the kernel take no super-frames.
+    let config = af_xdp::Config { mode: af_xdp::Mode::Copy, ..af_xdp::Config::new(INTERFACE) };
+    let opened = veth.far.within(|| af_xdp::open(&config)).expect("entered");
+    let (mut queues, mut steering) = opened.expect("veth can be opened");
+    wait_for_link(&mut *queues[0]);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let frames = datagrams(macs(&*queues[0], &*near), &[], true, &[1000; 100]);
+    send_all(&mut *near, &frames);
+    assert_eq!(receive_all(&mut *queues[0], 100), frames);
+    let mode = near.info().mode;
+    assert!(mode.contains("one by one, because the way out cannot part UDP"), "{mode}");
+    assert_eq!(near.counters().tx_frames_dropped, 0);
+    drop((queues, steering));
+
+    // Nor if its owner says so.
+    ip(&veth.near, &format!("link set {INTERFACE} gso_max_segs 1"));
+    let (mut near, _steering) = open_packet(&veth.near);
+    let (mut far, mut steering) = open_packet(&veth.far);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    assert!(near.info().mode.contains("gso_max_segs 1"), "{}", near.info().mode);
+    let before = packets_at(&veth.far);
+    let frames = datagrams(macs(&*far, &*near), &[], true, &[1000; 100]);
+    send_all(&mut *near, &frames);
+    assert_eq!(receive_all(&mut *far, 100), frames);
+    assert!(packets_at(&veth.far) - before >= 100);
+}
+
+/// Between each two of the drivers, both ways: nothing is missing, nothing comes twice, and nothing
+/// is damaged. What the two ways into AF_XDP do to the order is the only difference.
+#[test]
+fn packets_come_as_they_were_between_any_two_drivers() {
+    for drivers in [["af_packet", "af_xdp"], ["af_xdp", "af_packet"], ["af_packet", "af_packet"]] {
+        let Some(veth) = Veth::new() else { return };
+        let (mut near, mut steering) = open_as(drivers[0], &veth.near);
+        let (mut far, _steering) = open_as(drivers[1], &veth.far);
+        steering.register_udp_port(None, PORT).expect("the port is free");
+        let macs = [far.info().mac, near.info().mac];
+        for is_v4 in [true, false] {
+            for tags in [&[][..], &[5]] {
+                // Super-frames that are longer than a frame, that are shorter, and frames.
+                let mut sizes = vec![1400; 150];
+                sizes.extend([33, 1400, 77, 77, 77, 1, 1200, 2, 2, 3, 1472 - 20 * 2]);
+                let frames = datagrams(macs, tags, is_v4, &sizes);
+                send_all(&mut *far, &frames);
+                let mut received = receive_all(&mut *near, frames.len());
+                received.sort_unstable();
+                let mut sent = frames;
+                sent.sort_unstable();
+                assert!(received == sent, "{drivers:?} {is_v4} {tags:?}: frames differ");
+            }
+        }
+        near.receive(64, &mut |frames| assert!(!frames.iter().any(|frame| is_ours(frame))));
+        let (here, there) = (near.counters(), far.counters());
+        assert_eq!((here.rx_frames_dropped, there.tx_frames_dropped), (0, 0));
+        assert_eq!(here.rx_super_frames, there.tx_super_frames, "{drivers:?}");
+        assert_eq!(there.tx_super_frames > 10, drivers[1] == "af_packet");
+    }
+}
+
+/// The kernel neither refuses datagrams nor resets connections that are ours, before and after it
+/// does so with all others.
+#[test]
+fn the_kernel_does_not_answer_for_what_is_ours() {
+    for driver in ["af_packet", "af_xdp"] {
+        for index in [4, 6] {
+            let Some(veth) = Veth::new() else { return };
+            let [here, there]: [IpAddr; 2] =
+                if index == 4 { IPV4.map(IpAddr::V4) } else { IPV6.map(IpAddr::V6) };
+            let (mut queue, mut steering) = open_as(driver, &veth.near);
+            no_refusal_of_datagrams(&veth, &mut *queue, &mut *steering, [here, there]);
+            no_reset(&veth, &mut *queue, &mut *steering, here);
+        }
+    }
+}
+
+/// To `port` of `address`, whatever protocol that has.
+fn pattern(protocol: u8, address: IpAddr, port: u16) -> SteerPattern {
+    let (mut mask, mut value) = ([0; 8], [0; 8]);
+    // Destination port, protocol, kind of IP, transport header: as the digest has them.
+    mask[0] = 0xffff_fff7_0000;
+    value[0] = u64::from(port) << 32 | u64::from(protocol) << 24 | 1 << 16;
+    match address {
+        IpAddr::V4(address) => {
+            value[0] |= 6 << 20;
+            (mask[3], value[3]) = (u64::from(u32::MAX), u64::from(address.to_bits()));
+        }
+        IpAddr::V6(address) => {
+            value[0] |= 7 << 20;
+            (mask[6], value[6]) = (u64::MAX, address.to_bits() as u64);
+        }
+    }
+    SteerPattern::new(mask, value).expect("the eighth word is left out")
+}
+
+fn no_refusal_of_datagrams(
+    veth: &Veth,
+    queue: &mut dyn Queue,
+    steering: &mut dyn Steering,
+    [here, there]: [IpAddr; 2],
+) {
+    let sender = |port: u16| {
+        let socket: UdpSocket =
+            veth.far.within(|| UdpSocket::bind((there, 0))).unwrap().expect("a port is free");
+        socket.connect((here, port)).expect("there is a route");
+        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("not zero");
+        socket
+    };
+    let is_refused = |socket: &UdpSocket| {
+        socket.send(b"to nobody").expect("sent");
+        let error = socket.recv(&mut [0; 8]).expect_err("nobody answers");
+        error.kind() == ErrorKind::ConnectionRefused
+    };
+    // Not claimed: no socket of the kernel's takes it.
+    let ours = pattern(17, here, PORT);
+    assert!(is_refused(&sender(PORT)), "nobody has it");
+    steering.add_pattern(&ours).expect("there is room");
+    let socket = sender(PORT);
+    for payload in [b"the first", b"and again"] {
+        // A refusal of the first would be told here.
+        socket.send(payload).expect("not refused");
+        next_frame("ours arrives", queue, ends_with(payload));
+    }
+    assert!(is_refused(&sender(PORT + 1)), "the kernel answers for its ports");
+    socket.set_nonblocking(true).expect("sockets can be that");
+    let silence = socket.recv(&mut [0; 8]).expect_err("nobody answers");
+    assert_eq!(silence.kind(), ErrorKind::WouldBlock);
+    steering.remove_pattern(&ours).expect("it was added");
+    assert!(is_refused(&sender(PORT)), "nobody has it any more");
+}
+
+fn no_reset(veth: &Veth, queue: &mut dyn Queue, steering: &mut dyn Steering, here: IpAddr) {
+    let connect = |port, patience| {
+        let to = SocketAddr::new(here, port);
+        veth.far.within(|| TcpStream::connect_timeout(&to, patience).map(|_| ())).expect("entered")
+    };
+    let kind = |outcome: std::io::Result<()>| outcome.expect_err("nobody accepts").kind();
+    let patience = Duration::from_secs(10);
+    steering.claim_port(Protocol::Tcp, here, PORT).expect("the port is free");
+    assert_eq!(kind(connect(PORT, patience)), ErrorKind::ConnectionRefused, "nobody listens");
+    let ours = pattern(6, here, PORT);
+    steering.add_pattern(&ours).expect("there is room");
+    // Until it would ask a second time.
+    assert_eq!(kind(connect(PORT, Duration::from_millis(900))), ErrorKind::TimedOut);
+    let is_syn = |frame: &[u8]| {
+        let at = if here.is_ipv4() { 34 } else { 54 };
+        is_ours(frame) && frame[at + 13] == 2
+    };
+    next_frame("the request arrives", queue, is_syn);
+    assert_eq!(kind(connect(PORT + 1, patience)), ErrorKind::ConnectionRefused);
+    steering.remove_pattern(&ours).expect("it was added");
+    assert_eq!(kind(connect(PORT, patience)), ErrorKind::ConnectionRefused, "it is the kernel's");
+}
+
+#[test]
+fn the_automatic_choice_is_super_frames_where_af_xdp_would_be_generic() {
+    let Some(veth) = Veth::new() else { return };
+    ip(&veth.near, "link add cw1 type bridge");
+    let open = |config: &af_xdp::Config, queues| {
+        let opened = veth.near.within(|| open_interface(config, None, queues)).expect("entered");
+        opened.expect("it can be opened").queues[0].info()
+    };
+    for (interface, why) in [(INTERFACE, "chosen for veth"), ("cw1", "runs no XDP programs")] {
+        let config = af_xdp::Config::new(interface);
+        let info = open(&config, 1);
+        assert_eq!(info.driver, "af_packet");
+        for part in [why, "hidden from the kernel", "leave and come as one"] {
+            assert!(info.mode.contains(part), "{}", info.mode);
+        }
+        let forced = af_xdp::Config { mode: af_xdp::Mode::Generic, ..config };
+        assert_eq!(open(&forced, 1).driver, "af_xdp");
+    }
+    // A packet socket has one queue.
+    let opened = Veth::with_queues(2).expect("root");
+    let config = af_xdp::Config::new(INTERFACE);
+    let opened = opened.near.within(|| open_interface(&config, None, 2)).expect("entered");
+    assert_eq!(opened.expect("it can be opened").queues.len(), 2);
+}
