@@ -1,7 +1,7 @@
 //! `clearway doctor`: what this machine can do for Clearway, and what would help.
 //!
 //! It looks and never changes anything, with one exception that has to be asked for by naming an
-//! interface: to find out what AF_XDP does there, it is tried.
+//! interface: to find out which driver is best there, they are tried.
 
 mod interfaces;
 mod machine;
@@ -14,7 +14,7 @@ use crate::output::{Failure, lines, print, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// Also try AF_XDP on this interface. Some NICs lose their link for a moment
+    /// Also try which driver is best on this interface. Some NICs lose their link for a moment
     interface: Option<String>,
     /// Print JSON
     #[arg(long)]

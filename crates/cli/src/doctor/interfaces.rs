@@ -28,7 +28,7 @@ pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
         }
         findings.push(interface(&name));
         if probe {
-            findings.push(af_xdp(&name));
+            findings.push(choice(&name));
         }
     }
     findings
@@ -58,15 +58,15 @@ fn interface(name: &str) -> Finding {
     Finding::limited(subject, text, format!("ip link set {name} up, and check the cable"))
 }
 
-/// Zero-copy or not, and why: only trying tells.
-fn af_xdp(name: &str) -> Finding {
-    let subject = format!("AF_XDP on {name}");
-    match clearway_nic::af_xdp::probe(name) {
+/// Which driver `auto` chooses, and why: only trying tells.
+fn choice(name: &str) -> Finding {
+    let subject = format!("driver on {name}");
+    match clearway_nic::probe(name) {
         Ok(sentence) => Finding::good(subject, sentence),
         Err(error) => Finding::missing(
             subject,
             error.to_string(),
-            "without AF_XDP, `driver = \"af_packet\"` works on every interface, slower",
+            "name an interface that there is, and run as root, or use the driver \"udp\"",
         ),
     }
 }

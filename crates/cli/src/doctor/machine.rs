@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use clearway_daemon::config::{Config, Machine, ThisMachine};
+use clearway_daemon::text::escaped;
 use clearway_daemon::{Confinement, try_confinement};
 use rustix::process::{Resource, getrlimit};
 use rustix::system::uname;
 use rustix::thread::{CapabilitySet, capabilities};
+use serde_json::Value;
 
 use super::Finding;
 use crate::client::Client;
@@ -15,13 +18,18 @@ use crate::client::Client;
 /// The helpers by which the eBPF program reads a frame wherever its headers are came with Linux
 /// 5.18.
 const KERNEL_FOR_AF_XDP: (u32, u32) = (5, 18);
+/// Links by which an eBPF program is attached behind packet sockets.
+const KERNEL_FOR_HIDING: (u32, u32) = (6, 6);
 /// Descriptors of an app in the daemon: control socket, memory, two doorbells. Those of 250 apps.
 const OPEN_FILES_WANTED: u64 = 1000;
 /// AF_XDP frame memory of four queues.
 const LOCKED_BYTES_WANTED: u64 = 64 << 20;
 
+/// How long a daemon may take to say how it is.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
-    vec![
+    let mut findings = vec![
         kernel(),
         cores(),
         memory(),
@@ -31,8 +39,9 @@ pub(super) fn findings(socket: Option<&Path>) -> Vec<Finding> {
         open_files(),
         locked_memory(),
         hugepages(),
-        daemon(socket),
-    ]
+    ];
+    findings.extend(daemon(socket));
+    findings
 }
 
 fn kernel() -> Finding {
@@ -41,8 +50,13 @@ fn kernel() -> Finding {
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     let text = format!("Linux {release}, {}", uname.machine().to_string_lossy());
-    if version >= KERNEL_FOR_AF_XDP {
+    if version >= KERNEL_FOR_HIDING {
         return Finding::good("kernel", text);
+    }
+    if version >= KERNEL_FOR_AF_XDP {
+        let advice = "with Linux 6.6 or newer AF_XDP loses no super-frames over a veth, and with \
+                      AF_PACKET the kernel does not see what is Clearway's";
+        return Finding::limited("kernel", text, advice);
     }
     let (major, minor) = KERNEL_FOR_AF_XDP;
     Finding::limited("kernel", text, format!("AF_XDP needs Linux {major}.{minor} or newer"))
@@ -194,16 +208,40 @@ fn hugepages() -> Finding {
     Finding::good("hugepages", format!("{pages} reserved; none are needed"))
 }
 
-fn daemon(socket: Option<&Path>) -> Finding {
+/// A daemon that runs, and what its NICs are.
+fn daemon(socket: Option<&Path>) -> Vec<Finding> {
     let path = socket.map_or_else(clearway_channel::control::client_path, Path::to_owned);
-    match Client::connect(Some(&path)) {
-        Ok(_) => Finding::good("daemon", format!("one runs at {}", path.display())),
-        Err(_) => Finding::limited(
+    let Ok(client) = Client::connect(Some(&path)) else {
+        return vec![Finding::limited(
             "daemon",
             format!("none answers at {}", path.display()),
             "start one: clearway daemon, or clearway daemon --config clearway.toml",
-        ),
+        )];
+    };
+    let mut findings = vec![Finding::good("daemon", format!("one runs at {}", path.display()))];
+    if let Ok(status) = client.status(PATIENCE) {
+        let engines = status["engines"].as_array().into_iter().flatten();
+        findings.extend(engines.flat_map(queues_of));
     }
+    findings
+}
+
+/// Which way each queue of an engine takes, and whether packets go together on it.
+fn queues_of(engine: &Value) -> Vec<Finding> {
+    let subject = format!("engine {}", engine["engine"].as_str().unwrap_or_default());
+    let finding = |queue: &Value| {
+        let text = |key: &str| escaped(queue[key].as_str().unwrap_or_default()).to_string();
+        let count = |key: &str| queue[key].as_u64().unwrap_or(0);
+        let sentence = format!(
+            "{}: {}; super-frames: {} received, {} sent",
+            text("driver"),
+            text("mode"),
+            count("rx_super_frames"),
+            count("tx_super_frames")
+        );
+        Finding::good(subject.clone(), sentence)
+    };
+    engine["queues"].as_array().into_iter().flatten().map(finding).collect()
 }
 
 #[cfg(test)]
