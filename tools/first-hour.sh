@@ -28,7 +28,7 @@ fail() {
     exit 1
 }
 [ "$status" = 0 ] || fail "the last command failed ($status)"
-for words in "3 answered" "hello, Clearway" "syn: to port 4000" "challenge" "syn-ack" "message 0 (8 bytes)"; do
+for words in "3 received" "hello, Clearway" "syn: to port 4000" "challenge" "syn-ack" "message 0 (8 bytes)"; do
     [[ $output == *"$words"* ]] || fail "nothing says \"$words\""
 done
 [[ $output != *malformed* ]] || fail "something is malformed"

@@ -1,6 +1,6 @@
 //! `clearway bench --to` and `--serve`: what the running daemons of two hosts carry, over the
-//! network that there is. Nothing is started, pinned or set up for it, so that the figures are those
-//! of the two hosts as they are.
+//! network that there is. Nothing is started, pinned or set up for it, so that the figures are
+//! those of the two hosts as they are.
 //!
 //! ```text
 //!  bench --to                                                        bench --serve

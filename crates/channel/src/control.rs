@@ -42,8 +42,8 @@ pub const STATUS_PART_BYTES_MAX: usize = (PACKET_BYTES_MAX - 64) / 2;
 pub const APP_NAME_BYTES_MAX: usize = 64;
 /// The longest name of an engine, in bytes: that of a NIC, and a number.
 pub const ENGINE_NAME_BYTES_MAX: usize = 80;
-/// The largest number of probes of one `ping`.
-pub const PING_COUNT_MAX: u32 = 1000;
+/// The most bytes of a probe: what a UDP datagram over IPv4 carries.
+pub const PING_BYTES_MAX: u16 = 65_507;
 
 /// What an app or the `clearway` command asks for. A field that the daemon does not know is refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,18 +151,42 @@ pub struct Unlisten {
     pub listener: u32,
 }
 
-/// Measures round trips.
+/// Measures round trips. Each probe is answered by a [`Pong`], when it is known what became of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ping {
     /// The host to probe.
     pub peer: IpAddr,
-    /// How many probes: 1 to 1000.
+    /// The UDP port of its daemon, if that is to be another than this daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub udp_port: Option<u16>,
+    /// How many probes, at least 1.
     pub count: u32,
-    /// Time between probes, and how long to wait for the last.
+    /// Time between probes: up to a minute.
     pub interval_ms: u32,
+    /// The next probe is sent as soon as the last is answered, if that is earlier.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub eager: bool,
+    /// How long an answer may take: up to a minute.
+    pub timeout_ms: u32,
     /// Bytes in each probe.
     pub bytes: u16,
+}
+
+/// What became of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Probe {
+    /// It was answered after so many nanoseconds.
+    Answered(u64),
+    /// It was not, in time.
+    Lost,
+    /// The host, or the gateway to it, does not say its Ethernet address.
+    NoNeighbour,
+    /// The host is there, and nobody on it has the UDP port.
+    NoPort,
+    /// A router says that the host cannot be reached.
+    NoWay,
 }
 
 /// A request or reply without content: `{}`.
@@ -202,13 +226,15 @@ pub struct StatusPart {
     pub more: bool,
 }
 
-/// Round trips that were measured.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// The answer to a probe, in the order in which that becomes known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pong {
-    /// Probes sent.
-    pub sent: u32,
-    /// The time of each probe that came back, in order.
-    pub round_trips_ns: Vec<u64>,
+    /// Which probe, from 1.
+    pub number: u32,
+    /// What became of it.
+    pub probe: Probe,
+    /// No other follows.
+    pub last: bool,
 }
 
 /// What has become of a configuration that was read again.
@@ -313,14 +339,20 @@ impl Attach {
 
 impl Ping {
     fn check(&self) -> Result<(), ParseError> {
-        if self.count == 0 || self.count > PING_COUNT_MAX {
-            return range("count", "1 to 1000");
+        if self.count == 0 {
+            return range("count", "at least 1");
+        }
+        if self.udp_port == Some(0) {
+            return range("udp_port", "1 to 65535");
         }
         if self.interval_ms > 60_000 {
             return range("interval_ms", "at most 60000");
         }
-        if self.bytes > 1400 {
-            return range("bytes", "at most 1400");
+        if self.timeout_ms > 60_000 {
+            return range("timeout_ms", "at most 60000");
+        }
+        if self.bytes > PING_BYTES_MAX {
+            return range("bytes", "at most 65507");
         }
         Ok(())
     }

@@ -1,8 +1,17 @@
-//! What `clearway bench` needs of the daemon: the engines of several hosts in one thread.
+//! What `clearway bench` needs of the rest: the engines of several hosts in one thread, and why a
+//! host cannot be reached.
 
-use clearway_bench::BenchHost;
+use clearway_bench::{BenchCommand, BenchHost};
 use clearway_daemon::{Config, Host, run_together};
 use clearway_engine::{Clock, Idle};
+
+use crate::output::Failure;
+use crate::reason;
+
+/// Runs a benchmark.
+pub(crate) fn run(command: &BenchCommand) -> Result<(), Failure> {
+    command.execute().map_err(|error| reason::of_bench(command.socket(), error))
+}
 
 /// Opens each host in its network namespace and runs all engines on this thread until `SIGTERM`.
 pub(crate) fn run_engines(places: Vec<BenchHost>) -> Result<(), String> {

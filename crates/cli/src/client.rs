@@ -1,7 +1,7 @@
 //! Asking a running daemon over its control socket, one question at a time.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -37,21 +37,29 @@ impl Client {
 
     /// Sends a request and waits for its answer, for at most `patience`. A refusal is a failure.
     pub(crate) fn ask(&self, request: &Request, patience: Duration) -> Result<Reply, Failure> {
-        let sent = || -> io::Result<()> {
-            set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
-            set_socket_timeout(&self.socket, Timeout::Send, Some(patience))?;
-            control::send(&self.socket, request, &[])
-        };
-        match (sent(), self.answer()) {
+        match (self.send(request, patience), self.answer()) {
             // A daemon that has closed the connection has said why, if it had something to say.
             (Err(error), Ok(None)) => Err(self.failure(&error)),
-            (_, Ok(None)) => Err(Failure::Failed(format!(
-                "the daemon at {} has closed the connection; see its log for the reason",
-                self.path.display()
-            ))),
+            (_, Ok(None)) => Err(self.closed()),
             (_, Ok(Some(reply))) => Ok(reply),
             (_, Err(failure)) => Err(failure),
         }
+    }
+
+    /// Sends a request that has several answers, each of which may take `patience`.
+    pub(crate) fn request(&self, request: &Request, patience: Duration) -> Result<(), Failure> {
+        self.send(request, patience).map_err(|error| self.failure(&error))
+    }
+
+    /// The next of the answers. A refusal is one of them.
+    pub(crate) fn reply(&self) -> Result<Reply, Failure> {
+        self.next()?.ok_or_else(|| self.closed())
+    }
+
+    fn send(&self, request: &Request, patience: Duration) -> io::Result<()> {
+        set_socket_timeout(&self.socket, Timeout::Recv, Some(patience))?;
+        set_socket_timeout(&self.socket, Timeout::Send, Some(patience))?;
+        control::send(&self.socket, request, &[])
     }
 
     /// The state of the daemon.
@@ -68,8 +76,16 @@ impl Client {
         Err(unexpected())
     }
 
-    /// The next packet; `None` if the daemon has closed the connection.
+    /// The next reply; `None` if the daemon has closed the connection.
     fn answer(&self) -> Result<Option<Reply>, Failure> {
+        match self.next()? {
+            Some(Reply::Error(refusal)) => Err(Failure::Failed(refusal.message)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// The same, refusal or not.
+    fn next(&self) -> Result<Option<Reply>, Failure> {
         let received = match control::receive(&self.socket) {
             // Told once, when the daemon did not read everything; what it has said comes after.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
@@ -81,10 +97,16 @@ impl Client {
             return Ok(None);
         };
         match Reply::parse(&packet.bytes) {
-            Ok(Reply::Error(refusal)) => Err(Failure::Failed(refusal.message)),
             Ok(reply) => Ok(Some(reply)),
             Err(error) => Err(Failure::failed(error)),
         }
+    }
+
+    fn closed(&self) -> Failure {
+        Failure::Failed(format!(
+            "the daemon at {} has closed the connection; see its log for the reason",
+            self.path.display()
+        ))
     }
 
     fn failure(&self, error: &io::Error) -> Failure {
@@ -94,6 +116,13 @@ impl Client {
         } else {
             format!("cannot talk to {path}: {error}")
         })
+    }
+}
+
+impl AsFd for Client {
+    /// Readable when there is an answer.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

@@ -1,7 +1,8 @@
 //! The `clearway` command: what people use to start the daemon and to look at it.
 //!
 //! Results go to standard output, everything else to standard error. Exit codes: 0 when it went
-//! well, 1 when it did not, 2 when the command line or the configuration is wrong.
+//! well, 1 when it did not, 2 when the command line or the configuration is wrong. `ping` has those
+//! of the ping that everybody knows.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +15,11 @@ mod explain;
 mod fabric;
 mod output;
 mod ping;
+mod reason;
 mod reload;
 mod sim;
 mod status;
+mod stop;
 mod units;
 mod vif;
 
@@ -43,7 +46,8 @@ enum Command {
     Explain(explain::Arguments),
     /// Have a running daemon read its configuration again
     Reload(reload::Arguments),
-    /// Measure the round trip to the daemon of another host
+    /// Measure the round trip to the daemon of another host; exits as ping does: 1 without an
+    /// answer, 2 if anything else went wrong
     Ping(ping::Arguments),
     /// List and open virtual interfaces, and capture what passes
     Vif(vif::Arguments),
@@ -76,7 +80,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Documents(place) => documents::run(&place, Arguments::command()),
-        Command::Bench(command) => command.execute().map_err(Failure::Bench),
+        Command::Bench(command) => bench::run(&command),
         Command::Demo(command) => command.execute().map_err(Failure::Bench),
         Command::BenchRole(role) => role.run(bench::run_engines).map_err(Failure::failed),
     };

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     Failed(String),
     /// The command line or the configuration is wrong.
     Usage(String),
+    /// A ping was not sent, or not to its end.
+    Ping(String),
     /// A benchmark did not finish.
     Bench(clearway_bench::Error),
 }
@@ -24,15 +26,31 @@ impl Failure {
         Self::Failed(message.to_string())
     }
 
+    /// The same for a ping, for which it is another code than the lack of an answer.
+    pub(crate) fn without_answer(self) -> Self {
+        Self::Ping(self.to_string())
+    }
+
     /// Says so on standard error.
     pub(crate) fn report(&self) -> ExitCode {
-        let (code, message) = match self {
-            Self::Failed(message) => (1, message.clone()),
-            Self::Usage(message) => (2, message.clone()),
-            Self::Bench(error) => (error.exit_status(), error.to_string()),
+        let code = match self {
+            Self::Failed(_) => 1,
+            Self::Usage(_) | Self::Ping(_) => 2,
+            Self::Bench(error) => error.exit_status(),
         };
-        let _ = writeln!(std::io::stderr(), "clearway: {}", escaped_lines(&message));
+        let _ = writeln!(std::io::stderr(), "clearway: {}", escaped_lines(&self.to_string()));
         ExitCode::from(code)
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Failed(message) | Self::Usage(message) | Self::Ping(message) => {
+                f.write_str(message)
+            }
+            Self::Bench(error) => error.fmt(f),
+        }
     }
 }
 

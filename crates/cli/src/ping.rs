@@ -1,124 +1,157 @@
-//! `clearway ping`.
+//! `clearway ping`, in the manner of the ping that everybody knows: also its options, its summary
+//! and its exit codes, which are 0 if there was an answer, 1 if there was none, and 2 if something
+//! else went wrong.
+//!
+//! What a packet carries is sent by the daemon, and answered by the other host's. What is larger is
+//! a message, and comes back from `clearway bench --serve`.
 
-use std::net::IpAddr;
-use std::path::PathBuf;
+mod options;
+mod packets;
+mod statistics;
+
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use clearway_channel::control::{Ping, Reply, Request};
+use clearway_bench::{BENCH_PORT, Echo};
+use clearway_channel::Code;
+use clearway_channel::control::{Pong, Probe, Refusal};
+use clearway_client::resolve;
 
-use crate::client::{Client, unexpected};
 use crate::output::{Failure, print};
+use crate::reason;
+use crate::stop::Stop;
 
-/// How much longer than the timeout the daemon may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-#[derive(Debug, clap::Args)]
-pub(crate) struct Arguments {
-    /// The address of the other host
-    peer: IpAddr,
-    /// Probes to send
-    #[arg(long, short, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    count: u32,
-    /// Bytes of UDP payload in each probe
-    #[arg(long, short, default_value_t = 64, value_parser = clap::value_parser!(u16).range(24..=1400))]
-    size: u16,
-    /// Seconds between probes
-    #[arg(long, short, default_value_t = 0.2, value_parser = seconds)]
-    interval: f64,
-    /// Seconds to wait for the answer to each probe
-    #[arg(long, short = 'W', default_value_t = 2.0, value_parser = seconds)]
-    timeout: f64,
-    /// Control socket of the local daemon
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-}
+pub(crate) use options::Arguments;
+use packets::{Next, Packets};
+use statistics::Statistics;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let client = Client::connect(arguments.socket.as_deref())?;
-    let interval = Duration::from_secs_f64(arguments.interval);
-    let mut round_trips_ns = Vec::new();
-    for number in 1..=arguments.count {
-        let started = Instant::now();
-        let round_trip_ns = probe(&client, arguments)?;
-        round_trips_ns.extend(round_trip_ns);
-        print(&line(arguments, number, round_trip_ns))?;
-        if number < arguments.count {
-            std::thread::sleep(interval.saturating_sub(started.elapsed()));
+    let begun = Instant::now();
+    let (stop, statistics) = (Stop::hold_back()?, Statistics::default());
+    let mut ping = Ping { arguments, stop, begun, statistics, is_interrupted: false };
+    ping.run().map_err(Failure::without_answer)?;
+    ping.conclude()
+}
+
+/// A ping in work.
+struct Ping<'a> {
+    arguments: &'a Arguments,
+    stop: Stop,
+    begun: Instant,
+    statistics: Statistics,
+    /// By Ctrl-C.
+    is_interrupted: bool,
+}
+
+/// How sending packets has ended.
+enum Sent {
+    All,
+    /// Until there was a Ctrl-C.
+    Some,
+    /// They cannot be sent, for this reason.
+    Refused(Refusal),
+}
+
+impl Ping<'_> {
+    fn run(&mut self) -> Result<(), Failure> {
+        let peers = resolve(&self.arguments.peer, BENCH_PORT).map_err(Failure::failed)?;
+        if self.arguments.is_message() {
+            return self.send_messages(&peers);
+        }
+        let mut others = peers.iter().skip(1);
+        let mut peer = &peers[0];
+        loop {
+            match (self.send_packets(peer)?, others.next()) {
+                (Sent::All, _) => return Ok(()),
+                (Sent::Some, _) => {
+                    self.is_interrupted = true;
+                    return Ok(());
+                }
+                (Sent::Refused(refusal), _) if refusal.code == Code::TooLarge => {
+                    return self.send_messages(&peers);
+                }
+                (Sent::Refused(refusal), Some(other)) if refusal.code == Code::Unreachable => {
+                    peer = other;
+                }
+                (Sent::Refused(refusal), _) => return Err(Failure::Failed(refusal.message)),
+            }
         }
     }
-    print(&summary(arguments.count, &mut round_trips_ns))?;
-    if round_trips_ns.is_empty() {
-        return Err(Failure::Failed(format!(
-            "{} does not answer; check that a daemon runs there, that both use the same udp_port, \
-             and the wire between them with `clearway status`",
-            arguments.peer
-        )));
-    }
-    Ok(())
-}
 
-/// One probe at a time, so that there is something to see meanwhile.
-fn probe(client: &Client, arguments: &Arguments) -> Result<Option<u64>, Failure> {
-    let timeout = Duration::from_secs_f64(arguments.timeout);
-    let request = Request::Ping(Ping {
-        peer: arguments.peer,
-        count: 1,
-        interval_ms: timeout.as_millis() as u32,
-        bytes: arguments.size,
-    });
-    match client.ask(&request, timeout + PATIENCE)? {
-        Reply::Pong(pong) => Ok(pong.round_trips_ns.first().copied()),
-        _ => Err(unexpected()),
-    }
-}
-
-fn line(arguments: &Arguments, number: u32, round_trip_ns: Option<u64>) -> String {
-    let Arguments { peer, size, .. } = arguments;
-    match round_trip_ns {
-        Some(ns) => format!("{size} bytes from {peer}: probe {number}, {}\n", microseconds(ns)),
-        None => format!("no answer from {peer}: probe {number}\n"),
-    }
-}
-
-fn summary(sent: u32, round_trips_ns: &mut [u64]) -> String {
-    round_trips_ns.sort_unstable();
-    let answered = round_trips_ns.len();
-    let mut text = format!("{sent} sent, {answered} answered");
-    if let (Some(least), Some(most)) = (round_trips_ns.first(), round_trips_ns.last()) {
-        let (least, most) = (microseconds(*least), microseconds(*most));
-        let median = microseconds(round_trips_ns[answered / 2]);
-        text += &format!("; round trip: least {least}, median {median}, most {most}");
-    }
-    text + "\n"
-}
-
-fn microseconds(ns: u64) -> String {
-    format!("{:.1} µs", ns as f64 / 1e3)
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..=60.0).contains(&value) => Ok(value),
-        _ => Err("give seconds from 0 to 60".to_owned()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summary_shows_the_spread() {
-        assert_eq!(summary(2, &mut []), "2 sent, 0 answered\n");
-        let text = summary(4, &mut [3000, 1000, 2500]);
-        assert!(text.starts_with("4 sent, 3 answered; round trip: least 1.0 µs"), "{text}");
-        assert!(text.contains("median 2.5 µs, most 3.0 µs"), "{text}");
-        assert!(summary(1, &mut [500]).contains("least 0.5 µs, median 0.5 µs, most 0.5 µs"));
+    fn send_packets(&mut self, peer: &SocketAddr) -> Result<Sent, Failure> {
+        let mut packets = Packets::begin(self.arguments, peer.ip())?;
+        loop {
+            match packets.next(&self.stop)? {
+                Next::Pong(pong) => self.note(&pong)?,
+                Next::Refused(refusal) => return Ok(Sent::Refused(refusal)),
+                Next::Interrupted => return Ok(Sent::Some),
+                Next::End => return Ok(Sent::All),
+            }
+        }
     }
 
-    #[test]
-    fn interval_is_bounded() {
-        assert_eq!(seconds("0.5"), Ok(0.5));
-        assert!(seconds("-1").is_err() && seconds("NaN").is_err() && seconds("61").is_err());
+    fn send_messages(&mut self, peers: &[SocketAddr]) -> Result<(), Failure> {
+        let arguments = self.arguments;
+        let socket = arguments.socket.as_deref();
+        let mut echo = Echo::open(socket, peers, arguments.size)
+            .map_err(|error| reason::of_bench(socket, error))?;
+        self.begun = Instant::now();
+        for number in 1..=arguments.count() {
+            let sent = Instant::now();
+            let answer = echo.round_trip(arguments.timeout()).map_err(Failure::Bench)?;
+            let round_trip_ns = answer.map(|time| time.as_nanos() as u64);
+            let last = number == arguments.count();
+            let probe = round_trip_ns.map_or(Probe::Lost, Probe::Answered);
+            self.note(&Pong { number, probe, last })?;
+            let at_once = last || (arguments.is_eager() && answer.is_some());
+            let next = if at_once { sent } else { sent + arguments.interval() };
+            if self.stop.comes_before(next)? {
+                self.is_interrupted = true;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a probe, and shows it.
+    fn note(&mut self, &Pong { number, probe, .. }: &Pong) -> Result<(), Failure> {
+        self.statistics.sent(number);
+        if let Probe::Answered(ns) = probe {
+            self.statistics.answered(Duration::from_nanos(ns));
+        }
+        if self.arguments.quiet {
+            return Ok(());
+        }
+        if self.arguments.flood {
+            let is_answered = matches!(probe, Probe::Answered(_));
+            return if is_answered { Ok(()) } else { print(".") };
+        }
+        let Arguments { size, peer, .. } = self.arguments;
+        let text = match probe {
+            Probe::Answered(ns) => {
+                let time = statistics::microseconds(ns as f64);
+                format!("{size} bytes from {peer}: probe {number}, {time} µs\n")
+            }
+            Probe::Lost => format!("no answer from {peer}: probe {number}\n"),
+            Probe::NoNeighbour => format!("no host at {peer} on the link: probe {number}\n"),
+            Probe::NoPort => format!("no daemon at {peer}, says that host: probe {number}\n"),
+            Probe::NoWay => format!("no way to {peer}, says a router: probe {number}\n"),
+        };
+        print(&text)
+    }
+
+    /// The summary; a failure if there was no answer at all.
+    fn conclude(self) -> Result<(), Failure> {
+        let Arguments { peer, udp_port, socket, flood, quiet, .. } = self.arguments;
+        let dots = if *flood && !quiet { "\n" } else { "" };
+        print(&format!("{dots}{}", self.statistics.text(peer, self.begun.elapsed())))?;
+        if self.statistics.received() > 0 {
+            return Ok(());
+        }
+        if self.is_interrupted {
+            return Err(Failure::Failed(format!("{peer} had not answered yet")));
+        }
+        self.stop.let_go();
+        Err(Failure::Failed(reason::of_silence(socket.as_deref(), peer, *udp_port)))
     }
 }

@@ -9,7 +9,6 @@ mod packet;
 mod pcapng;
 mod show;
 mod sightings;
-mod stop;
 
 use clap::Subcommand;
 

@@ -3,53 +3,12 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
-use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
+use support::server::Server;
 use support::veth::{IPV4, Veth};
 use support::{Daemon, Network, as_nobody, clearway};
-
-/// `clearway bench --serve` on a host.
-struct Server {
-    process: Child,
-    output: BufReader<ChildStdout>,
-}
-
-impl Server {
-    fn start(daemon: &Daemon, at: &[&str]) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_clearway"))
-            .args(["bench", "--serve"])
-            .args(at)
-            .arg("--socket")
-            .arg(&daemon.socket)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
-        let mut output = BufReader::new(process.stdout.take().expect("a pipe"));
-        let mut line = String::new();
-        output.read_line(&mut line).expect("a line");
-        assert!(line.starts_with("serving at"), "{line}");
-        Self { process, output }
-    }
-
-    /// Ctrl-C ends it in good order, and without another word.
-    fn interrupt(mut self) {
-        support::signal(&self.process, "INT");
-        assert!(self.process.wait().expect("its end").success());
-        let mut rest = String::new();
-        self.output.read_line(&mut rest).expect("its output");
-        assert_eq!(rest, "");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 fn bench(from: &Daemon, words: &str) -> Value {
     let words = format!("bench {words} --runs 1 --seconds 0.1 --json");

@@ -24,10 +24,10 @@ fn failures_have_exit_codes_and_remedies() {
     let nowhere = ["--socket", "/nonexistent/clearway.sock"];
     let no_daemon = ["no daemon is running", "start one with `clearway daemon`"];
     refused(&[&["status"], &nowhere[..]].concat(), 1, &no_daemon);
-    refused(&[&["ping", "10.0.0.1"], &nowhere[..]].concat(), 1, &no_daemon);
-    refused(&["ping", "somewhere"], 2, &["invalid IP address"]);
-    refused(&["ping", "10.0.0.1", "--size", "5"], 2, &["24..=1400"]);
-    refused(&["ping", "10.0.0.1", "--count", "0"], 2, &["count"]);
+    refused(&[&["ping", "10.0.0.1"], &nowhere[..]].concat(), 2, &no_daemon);
+    refused(&["ping", "somewhere.invalid"], 2, &["cannot find \"somewhere.invalid\""]);
+    refused(&["ping", "10.0.0.1", "--size", "5"], 2, &["24..=8388608"]);
+    refused(&["ping", "10.0.0.1", "--count", "-1"], 2, &["-1"]);
     refused(&["daemon", "--check"], 2, &["--config"]);
     let missing = ["daemon", "--config", "/nonexistent/clearway.toml"];
     refused(&missing, 2, &["/nonexistent/clearway.toml: cannot read it", "--config"]);

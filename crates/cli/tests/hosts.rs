@@ -54,7 +54,7 @@ fn ping_and_status_for_people() {
     let ping = clearway(&["ping", "10.8.0.2", "--count", "2", "--interval", "0"], &network.client);
     let text = String::from_utf8_lossy(&ping.stdout);
     assert!(ping.status.success(), "{text}{}", String::from_utf8_lossy(&ping.stderr));
-    assert!(text.contains("2 sent, 2 answered"), "{text}");
+    assert!(text.contains("2 sent, 2 received"), "{text}");
     let _app = network.client.attach("somebody");
     let status = clearway(&["status"], &network.client);
     let text = String::from_utf8_lossy(&status.stdout);
@@ -78,7 +78,7 @@ fn ping_waits_for_an_answer_that_takes_longer_than_the_time_between_probes() {
         ping.join().expect("no panic")
     });
     let text = String::from_utf8_lossy(&ping.stdout);
-    assert!(text.contains("1 sent, 1 answered"), "{text}");
+    assert!(text.contains("1 sent, 1 received"), "{text}");
 }
 
 #[test]

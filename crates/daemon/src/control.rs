@@ -63,7 +63,7 @@ use log_budget::LogBudget;
 use manager::Manager;
 pub(crate) use nics::{Ethernet, NicSlot};
 use requests::refusal;
-use session::{Received, Session};
+use session::{Received, Session, Waiting};
 pub(crate) use signals::Signals;
 pub use signals::hold_signals;
 use status::{Facts, Rounds};
@@ -369,8 +369,10 @@ impl ControlPlane {
             return;
         }
         if flags.contains(epoll::EventFlags::OUT) && session.is_telling() {
-            self.tell_more(token);
-            return;
+            return match session.waiting {
+                Waiting::Pong(_) => self.tell_pongs(token),
+                _ => self.tell_more(token),
+            };
         }
         let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
         if flags.intersects(gone) {

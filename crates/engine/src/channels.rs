@@ -14,8 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Completion, Violation};
-use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
+use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, Undelivered};
 
+use crate::control::PingFailure;
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
 use parking::Attention;
@@ -66,7 +67,7 @@ pub(crate) struct Channels {
     /// Apps that broke the contract since the control plane was last told.
     pub(crate) violations: Vec<(u32, Violation)>,
     /// Pings that were answered: id and round-trip time.
-    pub(crate) pongs: Vec<(u64, u64)>,
+    pub(crate) pongs: Vec<(u64, Result<u64, PingFailure>)>,
 }
 
 impl Channels {
@@ -280,8 +281,8 @@ impl App for Channels {
         }
     }
 
-    fn pong(&mut self, id: u64, rtt_ns: u64) {
-        self.pongs.push((id, rtt_ns));
+    fn pong(&mut self, id: u64, result: Result<u64, Undelivered>) {
+        self.pongs.push((id, result.map_err(PingFailure::from)));
     }
 }
 

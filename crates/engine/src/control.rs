@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use clearway_channel::{Code, DaemonEnd, Violation};
 use clearway_nic::MacAddress;
+use clearway_transport::Undelivered;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -153,6 +154,8 @@ pub enum Request {
         id: u64,
         /// The peer.
         peer: IpAddr,
+        /// The port of its daemon, if that is to be another than this one's.
+        udp_port: Option<u16>,
         /// Bytes of UDP payload, at least 24.
         bytes: u16,
     },
@@ -164,6 +167,29 @@ pub enum Request {
     /// Mark all channels closed, reset all connections, and end: when the resets have left, or two
     /// seconds later.
     Shutdown,
+}
+
+/// Why a ping has no answer, and will have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PingFailure {
+    /// There is no route to its host.
+    NoRoute,
+    /// Its host, or the gateway to it, is on a link of this host, and does not say its Ethernet
+    /// address.
+    NoNeighbour,
+    /// No packet on the way to it is that large.
+    TooLarge {
+        /// The largest, in bytes of UDP payload.
+        limit: u16,
+    },
+    /// Somebody on its way has sent it back.
+    Undelivered(Undelivered),
+}
+
+impl From<Undelivered> for PingFailure {
+    fn from(undelivered: Undelivered) -> Self {
+        Self::Undelivered(undelivered)
+    }
 }
 
 /// What an engine tells the control plane.
@@ -229,7 +255,7 @@ pub enum Event {
         /// The id of the request.
         id: u64,
         /// Round-trip time in ns, or why there is none.
-        result: Result<u64, Code>,
+        result: Result<u64, PingFailure>,
     },
     /// The answer to [`Request::Snapshot`].
     Snapshot {

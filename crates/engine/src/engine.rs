@@ -514,5 +514,10 @@ fn transport_config(config: &EngineConfig, lanes: &Lanes) -> clearway_transport:
 /// IP and UDP headers of a packet to this network.
 fn headers_length(config: &ip::Config) -> u16 {
     let is_v6 = config.addresses.iter().any(|(address, _)| address.is_ipv6());
+    headers_bytes(is_v6)
+}
+
+/// Those of IP and UDP in front of a packet.
+pub(crate) const fn headers_bytes(is_v6: bool) -> u16 {
     if is_v6 { 40 + 8 } else { 20 + 8 }
 }

@@ -40,10 +40,12 @@ mod testing;
 pub use captures::CaptureSpec;
 pub use catalogue::{CounterGroup, catalogue};
 pub use clearway_ip as ip;
-pub use clearway_transport::{Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN};
+pub use clearway_transport::{
+    Congestion, FlowBooks, MESSAGE_OVERHEAD, Owner, SOURCE_PORT_MIN, Undelivered,
+};
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};
-pub use control::{Control, Event, Request};
+pub use control::{Control, Event, PingFailure, Request};
 pub use engine::{Engine, EngineConfig, Remains, SILENCE_MS_DEFAULT, Turn, UDP_PORT_DEFAULT};
 pub use frames::{Checks, VifSpec, VifTexts};
 pub use group::{Clock, Group};

@@ -23,8 +23,8 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_channel::{Code, Command};
-use clearway_transport::{Arrival, Endpoint, FlowKey};
+use clearway_channel::Command;
+use clearway_transport::{Arrival, Endpoint, FlowKey, Undelivered};
 use clearway_wire::Ecn;
 use clearway_wire::digest::Digest;
 
@@ -32,6 +32,7 @@ use crate::captures::Party;
 use crate::channels::Channels;
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
+use crate::control::PingFailure;
 use crate::host::Nic;
 use crate::ip::{Datagram, NetworkError, NetworkErrorKind};
 use heads::Heads;
@@ -56,7 +57,7 @@ pub(crate) struct Messages {
     /// A packet waits for room in a lane.
     pub(crate) waits_for_lane: bool,
     /// Pings that could not be sent.
-    pub(crate) failed_pings: Vec<(u64, Code)>,
+    pub(crate) failed_pings: Vec<(u64, PingFailure)>,
     /// Where packets are written that do not go to the queue.
     scratch: Vec<u8>,
 }
@@ -283,11 +284,16 @@ impl Messages {
     ) -> bool {
         let Some(quoted) = error.datagram() else { return false };
         let (peer, quote) = (quoted.destination, quoted.payload);
-        if let NetworkErrorKind::TooLarge { mtu } = error.kind {
-            self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
-        } else {
-            self.endpoint.handle_network_error(now, peer, quote, &mut common.channels);
-        }
+        let undelivered = match error.kind {
+            NetworkErrorKind::TooLarge { mtu } => {
+                self.endpoint.handle_packet_too_big(now, peer, quote, mtu);
+                return true;
+            }
+            NetworkErrorKind::PortUnreachable => Undelivered::Port,
+            NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => Undelivered::Host,
+        };
+        let app = &mut common.channels;
+        self.endpoint.handle_network_error(now, peer, quote, undelivered, app);
         true
     }
 

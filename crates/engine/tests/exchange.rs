@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command, ReleaseList, Sizes, Violation};
-use clearway_engine::{Event, Request};
+use clearway_engine::{Event, PingFailure, Request};
 use clearway_nic::fabric::Faults;
 use world::{SIZES, World, address};
 
@@ -364,7 +364,7 @@ fn status_tells_of_apps_flows_and_counters() {
 fn a_ping_is_answered_or_fails() {
     let mut world = World::new(9, Faults::default());
     for (id, peer) in [(1, address(1)), (2, address(9))] {
-        world.post(0, Request::Ping { id, peer, bytes: 64 });
+        world.post(0, Request::Ping { id, peer, udp_port: None, bytes: 64 });
         let mut answer = None;
         world.turn_until(|world| {
             answer = world.hosts[0].events.drain(..).find_map(|event| match event {
@@ -375,7 +375,7 @@ fn a_ping_is_answered_or_fails() {
         });
         match answer.expect("just seen") {
             Ok(rtt_ns) => assert!(id == 1 && rtt_ns > 0),
-            Err(code) => assert_eq!((id, code), (2, Code::Unreachable)),
+            Err(failure) => assert_eq!((id, failure), (2, PingFailure::NoNeighbour)),
         }
     }
 }

@@ -13,7 +13,9 @@
 use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason};
+use clearway_transport::{
+    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered,
+};
 use clearway_wire::Ecn;
 
 const WINDOW: u64 = 1 << 20;
@@ -73,7 +75,7 @@ impl App for Echo {
         panic!("the flow ended: {reason:?}");
     }
 
-    fn pong(&mut self, _: u64, _: u64) {}
+    fn pong(&mut self, _: u64, _: Result<u64, Undelivered>) {}
 }
 
 fn owner(connection: usize) -> Owner {

@@ -138,8 +138,17 @@ pub trait App {
     /// A connection has ended, or could not be made. Nothing more will come of it.
     fn closed(&mut self, owner: Owner, reason: Reason);
 
-    /// The answer to a ping arrived.
-    fn pong(&mut self, id: u64, rtt_ns: u64);
+    /// The answer to a ping arrived, after so long, or the news that there will be none.
+    fn pong(&mut self, id: u64, result: Result<u64, Undelivered>);
+}
+
+/// What somebody on its way says of a packet that has not come to its daemon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undelivered {
+    /// Its host is there, and nobody on it has the port of daemons.
+    Port,
+    /// Its host or network cannot be reached.
+    Host,
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
 use clearway_wire::Ecn;
 
 use crate::incoming::Incoming;
-use crate::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+use crate::{
+    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered, Unfinished,
+};
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
 mod bounds;
@@ -55,6 +57,7 @@ pub(crate) struct TestApp {
     connected: u32,
     closed: Vec<Reason>,
     pongs: Vec<u64>,
+    undelivered: Vec<Undelivered>,
 }
 
 impl TestApp {
@@ -76,6 +79,7 @@ impl TestApp {
             connected: 0,
             closed: Vec::new(),
             pongs: Vec::new(),
+            undelivered: Vec::new(),
         }
     }
 
@@ -174,8 +178,11 @@ impl App for TestApp {
         self.closed.push(reason);
     }
 
-    fn pong(&mut self, _: u64, rtt_ns: u64) {
-        self.pongs.push(rtt_ns);
+    fn pong(&mut self, _: u64, result: Result<u64, Undelivered>) {
+        match result {
+            Ok(rtt_ns) => self.pongs.push(rtt_ns),
+            Err(undelivered) => self.undelivered.push(undelivered),
+        }
     }
 }
 

@@ -26,6 +26,12 @@ pub(super) enum Special {
 }
 
 impl BenchCommand {
+    /// The socket of the local daemon, if it was given.
+    #[must_use]
+    pub fn socket(&self) -> Option<&std::path::Path> {
+        self.messages.remote.socket.as_deref()
+    }
+
     /// Runs what is asked for and prints the report.
     pub fn execute(&self) -> Result<(), Error> {
         match &self.special {

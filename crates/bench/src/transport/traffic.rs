@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_base::Time;
-use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason};
+use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, Undelivered};
 
 /// What one flow is given to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,5 +121,5 @@ impl App for Apps {
         self.closed.push(reason);
     }
 
-    fn pong(&mut self, _: u64, _: u64) {}
+    fn pong(&mut self, _: u64, _: Result<u64, Undelivered>) {}
 }

@@ -23,7 +23,7 @@ fn requests() -> Vec<Request> {
         Request::Listen(Listen { address: Some("10.0.0.1".parse().unwrap()), port: 0 }),
         Request::Unlisten(Unlisten { listener: 3 }),
         Request::Status(Empty {}),
-        Request::Ping(Ping { peer: "::1".parse().unwrap(), count: 3, interval_ms: 10, bytes: 56 }),
+        Request::Ping(ping()),
         Request::OpenVif(OpenVif { receive: vec!["udp dst port 5353".into()], ..open_vif() }),
         Request::OpenVif(OpenVif {
             transmit: Some(vec!["ether proto 0x88a2".into()]),
@@ -42,7 +42,20 @@ fn requests() -> Vec<Request> {
             connection: Some(u64::MAX),
         }),
         Request::Mapped(Empty {}),
+        Request::Ping(Ping { udp_port: Some(7), eager: true, ..ping() }),
     ]
+}
+
+fn ping() -> Ping {
+    Ping {
+        peer: "::1".parse().unwrap(),
+        udp_port: None,
+        count: 3,
+        interval_ms: 10,
+        eager: false,
+        timeout_ms: 1000,
+        bytes: 56,
+    }
 }
 
 fn open_vif() -> OpenVif {
@@ -75,7 +88,8 @@ fn requests_and_replies_survive_the_way() {
         }),
         Reply::VifClosed(Empty {}),
         Reply::Status(StatusPart { text: r#"{"apps": []}"#.into(), more: true }),
-        Reply::Pong(Pong { sent: 2, round_trips_ns: vec![5000] }),
+        Reply::Pong(Pong { number: 1, probe: Probe::Answered(5000), last: false }),
+        Reply::Pong(Pong { number: 2, probe: Probe::NoPort, last: true }),
         Reply::error(Code::Denied),
     ];
     for reply in replies {
@@ -139,8 +153,8 @@ fn limits_are_where_the_refusals_say() {
         let attach = Attach::new("x".repeat(app), Some("e".repeat(engine)), Sizes::default());
         Request::Attach(Attach { layout: Understood::Hash("f".repeat(layout)), ..attach })
     };
-    let ping = |count, interval_ms, bytes| {
-        Request::Ping(Ping { peer: "::1".parse().unwrap(), count, interval_ms, bytes })
+    let ping = |count, interval_ms, timeout_ms, bytes| {
+        Request::Ping(Ping { count, interval_ms, timeout_ms, bytes, ..ping() })
     };
     let vif = |filters: usize, bytes: usize| {
         let receive = vec!["x".repeat(bytes); filters];
@@ -154,10 +168,11 @@ fn limits_are_where_the_refusals_say() {
         (Some("app"), attach(65, 80, 64)),
         (Some("engine"), attach(64, 81, 64)),
         (Some("layout"), attach(64, 80, 65)),
-        (None, ping(1000, 60_000, 1400)),
-        (Some("count"), ping(1001, 1, 1)),
-        (Some("interval_ms"), ping(1, 60_001, 1)),
-        (Some("bytes"), ping(1, 1, 1401)),
+        (None, ping(u32::MAX, 60_000, 60_000, 65_507)),
+        (Some("count"), ping(0, 1, 1, 1)),
+        (Some("interval_ms"), ping(1, 60_001, 1, 1)),
+        (Some("timeout_ms"), ping(1, 1, 60_001, 1)),
+        (Some("bytes"), ping(1, 1, 1, 65_508)),
         (None, vif(64, 1)),
         (None, vif(1, 1024)),
         (Some("receive"), vif(65, 1)),

@@ -13,8 +13,8 @@ use super::open::{eprint, write};
 use super::packet;
 use super::pcapng::{Direction, Packet, Statistics, Writer};
 use super::sightings::{Place, verdict};
-use super::stop::Stop;
 use crate::output::Failure;
+use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come, and what was captured is handed on.
 const TICK: Duration = Duration::from_millis(100);

@@ -8,8 +8,8 @@ use clearway_client::{Channel, Error, InterfaceAddress, MacChoice, Options, Vif,
 
 use super::observer::Observer;
 use super::packet;
-use super::stop::Stop;
 use crate::output::Failure;
+use crate::stop::Stop;
 
 /// How often it is looked whether Ctrl-C has come.
 const TICK: Duration = Duration::from_millis(100);

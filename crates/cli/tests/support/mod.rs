@@ -6,6 +6,7 @@ pub(crate) mod app;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod captive;
 pub(crate) mod fabric;
+pub(crate) mod server;
 pub(crate) mod traffic;
 pub(crate) mod veth;
 

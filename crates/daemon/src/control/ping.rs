@@ -1,11 +1,12 @@
-//! `clearway ping`: probes to a peer's daemon, one after the other.
+//! `clearway ping`: probes to a peer's daemon, and what becomes of each.
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use clearway_channel::Code;
-use clearway_channel::control::{Ping, Pong, Refusal, Reply};
-use clearway_engine::Request as EngineRequest;
+use clearway_channel::control::{Ping, Pong, Probe, Refusal, Reply};
+use clearway_engine::{PingFailure, Request as EngineRequest, Undelivered};
 
 use super::requests::refusal;
 use super::session::Waiting;
@@ -13,119 +14,124 @@ use super::{ControlPlane, NicSlot};
 
 /// A probe is a Clearway packet, which has a header (docs/wire.md).
 const PROBE_BYTES_MIN: u16 = 24;
-/// How long an answer may take before the probe counts as lost, at least. An engine that gets no
-/// answer to its first question for a neighbour asks again after a second.
-const ANSWER_TIME_MIN: Duration = Duration::from_secs(2);
+/// Probes of one session whose answer is awaited: the engine remembers 64 of all together.
+const OUTSTANDING_MAX: usize = 32;
+/// Time between the probes of a user who is no administrator, at least: what iputils allows
+/// ordinary users.
+const GAP_MIN: Duration = Duration::from_millis(2);
 
 /// A `ping` request in work.
 #[derive(Debug)]
 pub(super) struct Task {
     engine: usize,
-    peer: IpAddr,
-    bytes: u16,
-    interval: Duration,
-    /// Probes to send yet.
-    left: u32,
+    ping: Ping,
+    gap_min: Duration,
     sent: u32,
-    round_trips_ns: Vec<u64>,
-    /// Why the last probe failed, if that was not the lack of an answer.
-    failure: Option<Code>,
-    /// The probe on its way.
-    outstanding: Option<u64>,
+    /// Oldest first.
+    outstanding: VecDeque<Outstanding>,
+    /// When the next probe is due.
+    next: Instant,
+    /// When the last one was sent.
     sent_at: Instant,
-    /// When to send the next probe, or to give up on the one on its way.
-    due: Instant,
+    /// What the app has not taken yet.
+    untold: VecDeque<Pong>,
+}
+
+/// A probe on its way.
+#[derive(Clone, Copy, Debug)]
+struct Outstanding {
+    /// What the engine calls it.
+    id: u64,
+    number: u32,
+    lost_at: Instant,
 }
 
 impl ControlPlane {
     pub(super) fn begin_ping(&mut self, token: u64, ping: &Ping) -> Result<(), Refusal> {
-        let engine = self.engine_towards(ping.peer).ok_or_else(|| {
-            let text = format!(
-                "no NIC of this host has an address of the family of {}; add one to `addresses`",
-                ping.peer
-            );
-            refusal(Code::Unreachable, text)
-        })?;
-        let now = Instant::now();
-        let task = Task {
-            engine,
-            peer: ping.peer,
-            bytes: ping.bytes.max(PROBE_BYTES_MIN),
-            interval: Duration::from_millis(ping.interval_ms.into()),
-            left: ping.count,
-            sent: 0,
-            round_trips_ns: Vec::new(),
-            failure: None,
-            outstanding: None,
-            sent_at: now,
-            due: now,
-        };
-        if let Some(session) = self.sessions.get_mut(&token) {
-            session.waiting = Waiting::Pong(task);
-        }
+        let engine = self.engine_towards(ping)?;
+        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let is_administrator = self.accounts.is_administrator(&session.peer);
+        let gap_min = if is_administrator { Duration::ZERO } else { GAP_MIN };
+        session.waiting = Waiting::Pong(Task::new(engine, ping.clone(), gap_min, Instant::now()));
         self.advance_pings();
         Ok(())
     }
 
     /// An engine of the NIC whose link the peer is on, else of one that has an address of its
     /// family.
-    fn engine_towards(&self, peer: IpAddr) -> Option<usize> {
-        let on_link =
-            self.nics.iter().find(|nic| nic.networks.iter().any(|network| network.on_link(peer)));
-        let family = |nic: &&NicSlot| {
-            nic.networks.iter().any(|network| network.address.is_ipv4() == peer.is_ipv4())
+    fn engine_towards(&self, ping: &Ping) -> Result<usize, Refusal> {
+        let peer = ping.peer;
+        let has = |nic: &NicSlot, is: &dyn Fn(&crate::config::Network) -> bool| {
+            nic.networks.iter().any(is)
         };
-        let nic = on_link.or_else(|| self.nics.iter().find(family))?;
-        nic.engines.clone().find(|engine| !self.engines[*engine].ended)
-    }
-
-    pub(super) fn take_pong(&mut self, id: u64, result: Result<u64, Code>) {
-        let task = self.sessions.values_mut().find_map(|session| match &mut session.waiting {
-            Waiting::Pong(task) if task.outstanding == Some(id) => Some(task),
-            _ => None,
-        });
-        let Some(task) = task else { return };
-        match result {
-            Ok(round_trip_ns) => task.round_trips_ns.push(round_trip_ns),
-            Err(Code::TimedOut) => {}
-            Err(code) => task.failure = Some(code),
+        if let Some(nic) = self.nics.iter().find(|nic| has(nic, &|own| own.address == peer)) {
+            let text = format!(
+                "{peer} is an address of this host itself (NIC {}); its apps reach each other \
+                 without packets, and `clearway status` shows its state",
+                nic.name
+            );
+            return Err(refusal(Code::Invalid, text));
         }
-        task.outstanding = None;
-        task.due = task.sent_at + task.interval;
-        self.advance_pings();
+        let on_link = self.nics.iter().find(|nic| has(nic, &|own| own.on_link(peer)));
+        let of_family = |nic: &&NicSlot| has(nic, &|own| own.address.is_ipv4() == peer.is_ipv4());
+        let nic = on_link.or_else(|| self.nics.iter().find(of_family));
+        nic.and_then(|nic| nic.engines.clone().find(|engine| !self.engines[*engine].ended))
+            .ok_or_else(|| no_route(peer))
     }
 
-    /// Sends the probes that are due and answers the requests that are done.
+    pub(super) fn take_pong(&mut self, id: u64, result: Result<u64, PingFailure>) {
+        let now = Instant::now();
+        let of_task = |(token, session): (&u64, &mut super::Session)| match &mut session.waiting {
+            Waiting::Pong(task) => task.settle(now, id, result).map(|fatal| (*token, fatal)),
+            _ => None,
+        };
+        match self.sessions.iter_mut().find_map(of_task) {
+            Some((token, Some(refusal))) => self.reply(token, &Reply::Error(refusal)),
+            _ => self.advance_pings(),
+        }
+    }
+
+    /// Sends the probes that are due, and tells what is known.
     pub(super) fn advance_pings(&mut self) {
         let now = Instant::now();
-        let mut done = Vec::new();
+        let mut to_tell = Vec::new();
         for (token, session) in &mut self.sessions {
             let Waiting::Pong(task) = &mut session.waiting else { continue };
-            let lost = task.outstanding.is_some() && task.due <= now;
-            if lost {
-                task.outstanding = None;
-                task.due = now;
-            }
-            if task.outstanding.is_some() {
-                continue;
-            }
-            if task.left == 0 {
-                done.push((*token, task.answer()));
-            } else if task.due <= now {
+            task.give_up(now);
+            if task.may_send() && task.next <= now {
                 self.request_next += 1;
-                let id = self.request_next;
-                self.engines[task.engine].post(task.probe(id, now));
+                self.engines[task.engine].post(task.probe(self.request_next, now));
+            }
+            if !task.untold.is_empty() {
+                to_tell.push(*token);
             }
         }
-        for (token, reply) in done {
-            self.reply(token, &reply);
+        for token in to_tell {
+            self.tell_pongs(token);
         }
     }
 
-    /// When the next probe is due, or the next one is lost.
+    /// Tells an app what it has room for.
+    pub(super) fn tell_pongs(&mut self, token: u64) {
+        let Some(session) = self.sessions.get_mut(&token) else { return };
+        let Waiting::Pong(mut task) = std::mem::take(&mut session.waiting) else { return };
+        while let Some(pong) = task.untold.front() {
+            match session.try_reply(&Reply::Pong(*pong), None) {
+                Ok(true) => task.untold.pop_front(),
+                Ok(false) => break,
+                Err(error) => return self.end_session(token, &format!("cannot reply: {error}")),
+            };
+        }
+        if !task.is_done() {
+            session.waiting = Waiting::Pong(task);
+        }
+        self.watch_again(token);
+    }
+
+    /// When the next probe is due, or one is lost.
     pub(super) fn ping_due(&self) -> Option<Instant> {
         let due = self.sessions.values().filter_map(|session| match &session.waiting {
-            Waiting::Pong(task) => Some(task.due),
+            Waiting::Pong(task) => task.due(),
             _ => None,
         });
         due.min()
@@ -133,22 +139,101 @@ impl ControlPlane {
 }
 
 impl Task {
-    fn probe(&mut self, id: u64, now: Instant) -> EngineRequest {
-        self.left -= 1;
-        self.sent += 1;
-        self.outstanding = Some(id);
-        self.sent_at = now;
-        self.due = now + self.interval.max(ANSWER_TIME_MIN);
-        EngineRequest::Ping { id, peer: self.peer, bytes: self.bytes }
-    }
-
-    fn answer(&mut self) -> Reply {
-        match self.failure {
-            Some(code) if self.round_trips_ns.is_empty() => Reply::error(code),
-            _ => Reply::Pong(Pong {
-                sent: self.sent,
-                round_trips_ns: std::mem::take(&mut self.round_trips_ns),
-            }),
+    fn new(engine: usize, ping: Ping, gap_min: Duration, now: Instant) -> Self {
+        Self {
+            engine,
+            ping: Ping { bytes: ping.bytes.max(PROBE_BYTES_MIN), ..ping },
+            gap_min,
+            sent: 0,
+            outstanding: VecDeque::new(),
+            next: now,
+            sent_at: now,
+            untold: VecDeque::new(),
         }
     }
+
+    /// True if there is something that the app has not taken: nothing is sent meanwhile.
+    pub(super) fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
+    fn may_send(&self) -> bool {
+        self.sent < self.ping.count
+            && self.outstanding.len() < OUTSTANDING_MAX
+            && !self.has_untold()
+    }
+
+    fn is_done(&self) -> bool {
+        self.sent == self.ping.count && self.outstanding.is_empty() && !self.has_untold()
+    }
+
+    fn due(&self) -> Option<Instant> {
+        let lost = self.outstanding.front().map(|oldest| oldest.lost_at);
+        let next = self.may_send().then_some(self.next);
+        lost.into_iter().chain(next).min()
+    }
+
+    fn probe(&mut self, id: u64, now: Instant) -> EngineRequest {
+        let Ping { peer, udp_port, bytes, interval_ms, timeout_ms, .. } = self.ping;
+        self.sent += 1;
+        let lost_at = now + Duration::from_millis(timeout_ms.into());
+        self.outstanding.push_back(Outstanding { id, number: self.sent, lost_at });
+        self.sent_at = now;
+        self.next = now + Duration::from_millis(interval_ms.into()).max(self.gap_min);
+        EngineRequest::Ping { id, peer, udp_port, bytes }
+    }
+
+    /// Probes whose time is up.
+    fn give_up(&mut self, now: Instant) {
+        while self.outstanding.front().is_some_and(|oldest| oldest.lost_at <= now) {
+            self.tell(0, Probe::Lost);
+        }
+    }
+
+    /// What became of a probe: `None` if it is none of these; a refusal if none can be sent.
+    fn settle(
+        &mut self,
+        now: Instant,
+        id: u64,
+        result: Result<u64, PingFailure>,
+    ) -> Option<Option<Refusal>> {
+        let at = self.outstanding.iter().position(|outstanding| outstanding.id == id)?;
+        let probe = match result {
+            Ok(round_trip_ns) => Probe::Answered(round_trip_ns),
+            Err(PingFailure::NoRoute) => return Some(Some(no_route(self.ping.peer))),
+            Err(PingFailure::TooLarge { limit }) => return Some(Some(self.too_large(limit))),
+            Err(PingFailure::NoNeighbour) => Probe::NoNeighbour,
+            Err(PingFailure::Undelivered(Undelivered::Port)) => Probe::NoPort,
+            Err(PingFailure::Undelivered(Undelivered::Host)) => Probe::NoWay,
+        };
+        self.tell(at, probe);
+        if self.ping.eager && matches!(probe, Probe::Answered(_)) {
+            self.next = self.next.min(now.max(self.sent_at + self.gap_min));
+        }
+        Some(None)
+    }
+
+    fn tell(&mut self, at: usize, probe: Probe) {
+        let Some(Outstanding { number, .. }) = self.outstanding.remove(at) else { return };
+        let last = self.sent == self.ping.count && self.outstanding.is_empty();
+        self.untold.push_back(Pong { number, probe, last });
+    }
+
+    fn too_large(&self, limit: u16) -> Refusal {
+        let Ping { bytes, peer, .. } = self.ping;
+        let text = format!(
+            "{bytes} bytes are more than a packet to {peer} carries, which is {limit}; send them \
+             as a message, or fewer"
+        );
+        refusal(Code::TooLarge, text)
+    }
+}
+
+fn no_route(peer: IpAddr) -> Refusal {
+    let text = format!(
+        "there is no route to {peer} over the NICs of this host; check the address, and \
+         `ip route` for kernel interfaces, `addresses`, `gateway` and `routes` in the daemon's \
+         configuration for others"
+    );
+    refusal(Code::Unreachable, text)
 }

@@ -119,8 +119,13 @@ impl Session {
         !matches!(self.waiting, Waiting::Nothing)
     }
 
+    /// True if it waits for room to be told more.
     pub(super) fn is_telling(&self) -> bool {
-        matches!(self.waiting, Waiting::Telling(_))
+        match &self.waiting {
+            Waiting::Telling(_) => true,
+            Waiting::Pong(task) => task.has_untold(),
+            _ => false,
+        }
     }
 
     /// True if it waits for the state, or for room to be told more of it.
@@ -130,9 +135,10 @@ impl Session {
 
     /// What its socket is watched for.
     pub(super) fn waits_for(&self) -> EventFlags {
-        match self.waiting {
+        match &self.waiting {
             Waiting::Nothing => EventFlags::IN,
             Waiting::Telling(_) => EventFlags::OUT,
+            Waiting::Pong(task) if task.has_untold() => EventFlags::OUT,
             Waiting::Attaching(_)
             | Waiting::Mapped(_)
             | Waiting::Listening(_)

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use clearway_base::Random;
 use clearway_channel::control::{
-    self, Attach, Attached, Empty, Listen, Listening, Ping, Refusal, Reply, Request, Unlisten,
+    self, Attach, Attached, Empty, Listen, Listening, Ping, Probe, Refusal, Reply, Request,
+    Unlisten,
 };
 use clearway_channel::{AppEnd, Code, Command, Handover, ReleaseList, Sizes, Understood};
 use clearway_engine::{Clock, Group, Idle};
@@ -379,24 +380,69 @@ fn status_requests_that_come_together_are_answered_together() {
 #[test]
 fn ping_of_a_host_that_is_not_there_ends() {
     let host = Live::start(Limits::default());
-    let ping = |peer: &str| {
-        let peer = peer.parse().expect("an address");
-        Request::Ping(Ping { peer, count: 1, interval_ms: 10, bytes: 64 })
-    };
-    match host.app().ask(&ping("10.9.0.2")) {
-        Reply::Pong(pong) => assert!(pong.round_trips_ns.is_empty()),
-        Reply::Error(refusal) => assert_eq!(refusal.code, Code::Unreachable),
-        other => panic!("{other:?}"),
+    let app = host.app();
+    control::send(&app.socket, &ping("10.9.0.2", 2, 1), &[]).expect("sent");
+    for (number, last) in [(1, false), (2, true)] {
+        let Ok(Some(Reply::Pong(pong))) = app.reply() else { panic!("no answer") };
+        assert_eq!((pong.number, pong.last), (number, last));
+        assert!(matches!(pong.probe, Probe::Lost | Probe::NoNeighbour), "{pong:?}");
     }
-    assert_eq!(host.app().refusal(&ping("fd00::1")).0, Code::Unreachable);
+    // The session is there for the next request.
+    assert_eq!(app.refusal(&ping("fd00::1", 1, 1)).0, Code::Unreachable);
+}
+
+fn ping(peer: &str, count: u32, interval_ms: u32) -> Request {
+    Request::Ping(Ping {
+        peer: peer.parse().expect("an address"),
+        udp_port: None,
+        count,
+        interval_ms,
+        eager: false,
+        timeout_ms: 100,
+        bytes: 64,
+    })
+}
+
+/// Each says what to look at.
+#[test]
+fn ping_of_what_cannot_be_reached_is_refused_with_the_reason() {
+    let host = Live::start(Limits::default());
+    let (code, text) = host.app().refusal(&ping("10.9.0.1", 1, 1));
+    assert_eq!(code, Code::Invalid);
+    assert!(text.contains("address of this host itself"), "{text}");
+    let (code, text) = host.app().refusal(&ping("192.0.2.1", 1, 1));
+    assert_eq!(code, Code::Unreachable);
+    assert!(text.contains("no route") && text.contains("ip route"), "{text}");
+    let Request::Ping(large) = ping("10.9.0.2", 1, 1) else { unreachable!() };
+    let (code, text) = host.app().refusal(&Request::Ping(Ping { bytes: 60_000, ..large }));
+    assert_eq!(code, Code::TooLarge);
+    assert!(text.contains("60000 bytes are more than a packet"), "{text}");
+}
+
+/// One that does not read what it asked for holds up nobody, and loses nothing of it.
+#[test]
+fn an_app_that_does_not_read_its_pongs_is_told_them_later() {
+    let host = Live::start(Limits::default());
+    let app = host.app();
+    let Request::Ping(fast) = ping("10.9.0.2", 2000, 0) else { unreachable!() };
+    let fast = Request::Ping(Ping { timeout_ms: 0, ..fast });
+    control::send(&app.socket, &fast, &[]).expect("sent");
+    let (mut seen, mut last) = (Vec::new(), false);
+    host.wait_for("others are served", |status| status["sessions"] == 2);
+    while !last {
+        let Ok(Some(Reply::Pong(pong))) = app.reply() else { panic!("no answer") };
+        seen.push(pong.number);
+        last = pong.last;
+    }
+    seen.sort_unstable();
+    assert_eq!(seen, (1..=2000).collect::<Vec<_>>());
 }
 
 #[test]
 fn session_that_waits_for_a_ping_may_die() {
     let host = Live::start(Limits::default());
     let app = host.app();
-    let ping = Ping { peer: [10, 9, 0, 2].into(), count: 1000, interval_ms: 60_000, bytes: 64 };
-    control::send(&app.socket, &Request::Ping(ping), &[]).expect("sent");
+    control::send(&app.socket, &ping("10.9.0.2", 1000, 60_000), &[]).expect("sent");
     host.wait_for("the session", |status| status["sessions"] == 2);
     drop(app);
     host.wait_for("the end of the session", |status| status["sessions"] == 1);
@@ -445,7 +491,7 @@ fn garbage_disturbs_nobody() {
         Request::Listen(Listen { address: None, port: 7001 }),
         Request::Unlisten(Unlisten { listener: 1 }),
         Request::Status(Empty {}),
-        Request::Ping(Ping { peer: [10, 9, 0, 2].into(), count: 1, interval_ms: 0, bytes: 24 }),
+        ping("10.9.0.2", 1, 0),
     ]
     .iter()
     .map(|request| serde_json::to_vec(request).expect("JSON"))

@@ -84,11 +84,12 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.core.common.host.learn(now, nic, address, mac);
             }
             Request::Neighbour { mac: None, .. } => {} // the interface gives up by itself
-            Request::Ping { id, peer, bytes } => {
-                if let Err(code) =
-                    self.core.messages.ping(&mut self.core.common, now, id, peer, bytes)
+            Request::Ping { id, peer, udp_port, bytes } => {
+                let common = &mut self.core.common;
+                if let Err(failure) =
+                    self.core.messages.ping(common, now, id, (peer, udp_port), bytes)
                 {
-                    self.mailbox.tell(Event::Pong { id, result: Err(code) });
+                    self.mailbox.tell(Event::Pong { id, result: Err(failure) });
                 }
             }
             Request::Snapshot { id } => self.gatherings.push_back(Gathering::new(id)),
@@ -179,11 +180,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
             (&mut self.core.common.channels.pongs, &mut self.core.messages.failed_pings);
         // Two tests are cheaper than to drain what is empty, and nearly always is.
         if !pongs.is_empty() || !failed.is_empty() {
-            for (id, rtt_ns) in pongs.drain(..) {
-                self.mailbox.tell(Event::Pong { id, result: Ok(rtt_ns) });
-            }
-            for (id, code) in failed.drain(..) {
-                self.mailbox.tell(Event::Pong { id, result: Err(code) });
+            let failed = failed.drain(..).map(|(id, failure)| (id, Err(failure)));
+            for (id, result) in pongs.drain(..).chain(failed) {
+                self.mailbox.tell(Event::Pong { id, result });
             }
         }
         if self.mailbox.has_waiting() {

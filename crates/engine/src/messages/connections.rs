@@ -11,6 +11,8 @@ use super::Messages;
 use super::resolving::Waiting;
 use crate::channels::{Link, code_of};
 use crate::common::Common;
+use crate::control::PingFailure;
+use crate::engine::headers_bytes;
 
 impl Messages {
     pub(super) fn connect(
@@ -46,10 +48,17 @@ impl Messages {
         common: &mut Common,
         now: Time,
         id: u64,
-        peer: IpAddr,
+        (peer, udp_port): (IpAddr, Option<u16>),
         bytes: u16,
-    ) -> Result<(), Code> {
-        let target = self.target(common, peer).ok_or(Code::Unreachable)?;
+    ) -> Result<(), PingFailure> {
+        let mut target = self.target(common, peer).ok_or(PingFailure::NoRoute)?;
+        target.peer.set_port(udp_port.unwrap_or(self.udp_port));
+        let mtu = common.host.interface(target.nic).mtu();
+        let limit =
+            mtu.saturating_sub(headers_bytes(peer.is_ipv6())).min(self.endpoint.packet_bytes_max());
+        if bytes > limit {
+            return Err(PingFailure::TooLarge { limit });
+        }
         self.resolve(common, now, Waiting::Ping { id, bytes }, target);
         Ok(())
     }

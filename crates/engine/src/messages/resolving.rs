@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::Messages;
 use crate::channels::Link;
 use crate::common::Common;
+use crate::control::PingFailure;
 use crate::host::Nic;
 use crate::ip::Resolution;
 pub use state::{NeighbourState, ResolvingState};
@@ -266,7 +267,7 @@ impl Messages {
 
     fn give_up(&mut self, common: &mut Common, waiting: Waiting) {
         match waiting {
-            Waiting::Ping { id, .. } => self.failed_pings.push((id, Code::Unreachable)),
+            Waiting::Ping { id, .. } => self.failed_pings.push((id, PingFailure::NoNeighbour)),
             Waiting::Connect { channel, slot, .. } => {
                 if let Some(channel) = common.channels.channel(channel) {
                     channel.close(slot, Code::Unreachable);

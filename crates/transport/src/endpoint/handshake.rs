@@ -10,7 +10,7 @@ use clearway_wire::clearway::{
 use super::strangers::Addresses;
 use super::table::find;
 use super::{Arrival, Endpoint, FlowKey};
-use crate::app::{App, Reason};
+use crate::app::{App, Reason, Undelivered};
 use crate::control::VERSIONS;
 use crate::flow::{Flow, Outcome, Parameters, Request};
 
@@ -224,16 +224,21 @@ impl Endpoint {
     }
 
     /// Takes an ICMP error that quotes a UDP payload of ours to `peer`. It is believed if it proves
-    /// that a syn was seen on its way, by the flow id and token inside; open flows have timers.
+    /// that a syn was seen on its way, by the flow id and token inside, or a ping, by its token;
+    /// open flows have timers.
     pub fn handle_network_error(
         &mut self,
         now: Time,
         peer: SocketAddr,
         quote: &[u8],
+        undelivered: Undelivered,
         app: &mut impl App,
     ) {
-        let quoted =
-            Packet::new(quote).ok().and_then(|syn| Some((syn, syn.body().first_chunk::<8>()?)));
+        let packet = Packet::new(quote).ok();
+        if let Some(id) = packet.and_then(|packet| self.take_ping(packet.number())) {
+            return app.pong(id, Err(undelivered));
+        }
+        let quoted = packet.and_then(|syn| Some((syn, syn.body().first_chunk::<8>()?)));
         let Some((syn, source_flow)) = quoted else {
             return self.counters.dropped_unsolicited += 1;
         };

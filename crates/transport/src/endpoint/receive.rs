@@ -57,7 +57,7 @@ impl Endpoint {
         app: &mut impl App,
     ) -> bool {
         if !between.is_from_daemon() {
-            self.counters.dropped_source_port += 1;
+            self.take_foreign(now, between, payload, app);
             return false;
         }
         let Ok(packet) = Packet::new(payload) else {
@@ -79,6 +79,23 @@ impl Endpoint {
             Err(_) => self.counters.dropped_malformed += 1,
         }
         false
+    }
+
+    /// Takes a datagram from a port that daemons of this network do not send from. Pings and pongs
+    /// say nothing that would have to be believed, and tell of a daemon with another port.
+    #[cold]
+    fn take_foreign(&mut self, now: Time, between: Addresses, payload: &[u8], app: &mut impl App) {
+        let packet = Packet::new(payload).ok();
+        let header = packet.and_then(|packet| Some((Header::parse(&packet).ok()?, packet)));
+        match header {
+            Some((Header { packet_type: PacketType::Ping, number, .. }, packet)) => {
+                self.reply_pong(now, between, number, &packet);
+            }
+            Some((header @ Header { packet_type: PacketType::Pong, .. }, _)) => {
+                self.handle_pong(now, &header, app);
+            }
+            _ => self.counters.dropped_source_port += 1,
+        }
     }
 
     fn handle_data(

@@ -24,8 +24,8 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// False if it is not of a daemon, but of some program of the peer's: those are kept from the
-    /// ports that daemons send from.
+    /// False if it is not of a daemon of this network, but of some program of the peer's: those
+    /// are kept from the ports that daemons send from.
     pub(super) fn is_from_daemon(&self) -> bool {
         self.peer.port() >= SOURCE_PORT_MIN || self.peer.port() == self.local.port()
     }
@@ -64,6 +64,11 @@ impl Ping {
 }
 
 impl Endpoint {
+    /// The largest packet that it sends, in bytes of UDP payload.
+    pub fn packet_bytes_max(&self) -> u16 {
+        self.config.packet_bytes_max
+    }
+
     /// Sends a ping of `bytes` UDP payload; [`App::pong`] tells of the answer.
     pub fn ping(&mut self, now: Time, id: u64, local: SocketAddr, peer: SocketAddr, bytes: u16) {
         let token = self.secret_id();
@@ -98,13 +103,19 @@ impl Endpoint {
     }
 
     pub(super) fn handle_pong(&mut self, now: Time, header: &Header, app: &mut impl App) {
-        match self.pings.iter().position(|ping| ping.token == header.number) {
-            Some(index) => {
-                let ping = self.pings.remove(index).expect("just found");
-                app.pong(ping.id, now.since(ping.sent));
-            }
-            None => self.counters.dropped_unsolicited += 1,
+        let found = self.pings.iter().find(|ping| ping.token == header.number);
+        let rtt_ns = found.map(|ping| now.since(ping.sent));
+        match (self.take_ping(header.number), rtt_ns) {
+            (Some(id), Some(rtt_ns)) => app.pong(id, Ok(rtt_ns)),
+            _ => self.counters.dropped_unsolicited += 1,
         }
+    }
+
+    /// Nothing is expected any more in answer to the ping with this token: its id, if it is one of
+    /// ours.
+    pub(super) fn take_ping(&mut self, token: u64) -> Option<u64> {
+        let index = self.pings.iter().position(|ping| ping.token == token)?;
+        self.pings.remove(index).map(|ping| ping.id)
     }
 
     pub(super) fn reply_versions(&mut self, now: Time, between: Addresses, flow: u64, token: u64) {

@@ -13,7 +13,7 @@ use clearway_wire::clearway::{
 use super::{Faults, Network, PORT, WINDOW, transfer};
 use crate::control::emit_control;
 use crate::endpoint::Counters;
-use crate::{Arrival, Config, FlowKey, Owner, Reason};
+use crate::{Arrival, Config, FlowKey, Owner, Reason, Undelivered};
 
 fn network() -> Network {
     Network::new(41, &Config::default(), Faults::default(), 1 << 20)
@@ -220,10 +220,11 @@ fn the_network_may_say_that_a_peer_cannot_be_reached_while_its_syn_is_under_way(
     let before = *network.hosts[0].endpoint.counters();
     let host = &mut network.hosts[0];
     for (peer, quote) in lies {
-        host.endpoint.handle_network_error(now, peer, quote, &mut host.app);
+        host.endpoint.handle_network_error(now, peer, quote, Undelivered::Port, &mut host.app);
     }
     assert!(host.app.closed.is_empty() && host.endpoint.owner(key).is_some());
-    host.endpoint.handle_network_error(now, peer, &syn[..HEADER_LENGTH + 8], &mut host.app);
+    let quote = &syn[..HEADER_LENGTH + 8];
+    host.endpoint.handle_network_error(now, peer, quote, Undelivered::Port, &mut host.app);
     assert_eq!(host.app.closed, [Reason::Unreachable]);
     assert_eq!(since(&network, 0, &before), [("dropped_unsolicited".to_string(), 5)]);
 }
@@ -235,7 +236,7 @@ fn an_open_flow_does_not_believe_that_its_peer_cannot_be_reached() {
     network.run_until(|network| network.hosts[0].app.connected == 1);
     let (now, peer) = (network.now, network.hosts[1].address);
     let host = &mut network.hosts[0];
-    host.endpoint.handle_network_error(now, peer, &syn, &mut host.app);
+    host.endpoint.handle_network_error(now, peer, &syn, Undelivered::Host, &mut host.app);
     assert!(host.app.closed.is_empty());
 }
 
@@ -333,6 +334,52 @@ fn that_something_waits_is_said_of_answers_and_of_farewells() {
     let host = &mut network.hosts[0];
     host.endpoint.abort(keys[0], Reason::Reset, &mut host.app);
     assert!(host.endpoint.has_replies() && host.endpoint.has_waiting());
+}
+
+/// Who sends a ping back has seen it: its token says so.
+#[test]
+fn a_ping_that_is_sent_back_is_over() {
+    let mut network = network();
+    let [from, to] = [network.hosts[0].address, network.hosts[1].address];
+    network.hosts[0].endpoint.ping(network.now, 1, from, to, 24);
+    network.transmit();
+    let Some(Reverse((.., ping))) = network.link.pop() else { panic!("no ping") };
+    let mut other = ping.clone();
+    other[23] ^= 1;
+    let (now, host) = (network.now, &mut network.hosts[0]);
+    for quote in [&other, &ping, &ping] {
+        host.endpoint.handle_network_error(now, to, quote, Undelivered::Port, &mut host.app);
+    }
+    assert_eq!(host.app.undelivered, [Undelivered::Port]);
+    assert_eq!(host.endpoint.counters().dropped_unsolicited, 2);
+}
+
+/// A daemon whose port is another finds out that there is one, and nothing more.
+#[test]
+fn pings_are_answered_whichever_port_they_come_from() {
+    let mut network = network();
+    let [from, to] = [network.hosts[0].address, network.hosts[1].address];
+    let foreign = SocketAddr::new(from.ip(), 1234);
+    let ping = control(PacketType::Ping, 0, 7, &|_: &mut [u8]| 0);
+    assert!(give(&mut network, 1, foreign, &ping));
+    let (now, host, mut bytes) = (network.now, &mut network.hosts[1], [0; 64]);
+    let destination = host.endpoint.next_transmit(now).expect("a pong");
+    assert_eq!(destination.to, foreign);
+    let length = host.endpoint.poll_transmit(now, destination, &mut bytes, &host.app);
+    let pong = Packet::new(&bytes[..length]).expect("a packet");
+    let header = Header::parse(&pong).expect("a header");
+    assert_eq!((header.packet_type, header.number), (PacketType::Pong, 7));
+    // And what comes from there: a pong, but no syn.
+    network.hosts[0].endpoint.ping(network.now, 1, from, SocketAddr::new(to.ip(), 1234), 24);
+    network.transmit();
+    let Some(Reverse((.., ping))) = network.link.pop() else { panic!("no ping") };
+    let token = Packet::new(&ping).expect("a packet").number();
+    let other = SocketAddr::new(to.ip(), 1234);
+    give(&mut network, 0, other, &control(PacketType::Syn, 0, 1, &|_: &mut [u8]| 0));
+    give(&mut network, 0, other, &control(PacketType::Pong, 0, token, &|_: &mut [u8]| 0));
+    let host = &network.hosts[0];
+    assert_eq!(host.app.pongs.len(), 1);
+    assert_eq!(host.endpoint.counters().dropped_source_port, 1, "the syn");
 }
 
 /// Pings that get no answer are forgotten, the oldest first; an answer counts once.

@@ -105,8 +105,7 @@ fn on_older_kernels_descriptors_hold_nobody_up() {
         wait_for_end(&app);
         // A request is worked on, and the next waits in the socket when the app goes.
         let app = host.app();
-        let ping = Ping { peer: [10, 9, 0, 9].into(), count: 9, interval_ms: 900, bytes: 1 };
-        control::send(&app.socket, &Request::Ping(ping), &[]).expect("sent");
+        control::send(&app.socket, &ping("10.9.0.9", 9, 900), &[]).expect("sent");
         kept.push(send_slow(&app).expect("sent"));
         drop(app);
         assert!(matches!(attached.listen(7000), Reply::Listening(_) | Reply::Error(_)));
