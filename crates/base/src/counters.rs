@@ -76,6 +76,7 @@ units! {
     Cookies = "cookies",
     Flows = "flows",
     Frames = "frames",
+    Links = "links",
     Messages = "messages",
     Nanoseconds = "nanoseconds",
     Packets = "packets",

@@ -5,12 +5,13 @@ use clearway_base::Counter;
 use clearway_channel::FrameRefusal;
 use clearway_nic::Counters as QueueCounters;
 
+use crate::board::Label;
 use crate::channels::AppCounters;
 use crate::common::EngineCounters;
 use crate::frames::VifCounters;
 use crate::ip::DropReason;
 use crate::lanes::LaneCounters;
-use crate::snapshot::{CaptureSnapshot, ChannelSnapshot, FlowSnapshot, Snapshot};
+use crate::snapshot::{CaptureSnapshot, ChannelSnapshot, FlowSnapshot, QueueSnapshot, Snapshot};
 
 /// Counters that one thing has.
 #[derive(Clone, Debug)]
@@ -26,7 +27,6 @@ pub struct CounterGroup {
 /// All that `clearway status` shows.
 #[must_use]
 pub fn catalogue() -> Vec<CounterGroup> {
-    let queue = ("queue", "a queue of a NIC", QueueCounters::ALL);
     let engine = ("engine", "an engine", Snapshot::COUNTED);
     let apps = [
         ("app", "an app's channel", ChannelSnapshot::COUNTED),
@@ -35,8 +35,32 @@ pub fn catalogue() -> Vec<CounterGroup> {
         ("refused", "a virtual interface, of frames that were not sent", FrameRefusal::COUNTERS),
         ("capture", "a capture", CaptureSnapshot::COUNTED),
     ];
-    let hosts = [queue, engine].map(CounterGroup::of).into_iter().chain(of_engine());
+    let hosts = [of_queue(), CounterGroup::of(engine)].into_iter().chain(of_engine());
     hosts.chain(apps.map(CounterGroup::of)).collect()
+}
+
+/// What a [`crate::Board`] of an engine with so many queues has, in its order.
+pub(crate) fn labels(queues: usize) -> Vec<Label> {
+    let own = Snapshot::COUNTED.iter().map(|counter| ("engine", *counter));
+    let rest = of_engine();
+    let rest = rest.iter().flat_map(|group| group.counters.iter().map(|c| (group.name, *c)));
+    let of_engine = own.chain(rest).map(|(group, counter)| Label { group, counter, queue: None });
+    let of_queue = of_queue();
+    let of_queues = (0..queues).flat_map(|queue| {
+        let label = move |counter: &Counter| Label {
+            group: "queue",
+            counter: *counter,
+            queue: Some(queue),
+        };
+        of_queue.counters.iter().map(label)
+    });
+    of_engine.chain(of_queues).collect()
+}
+
+/// The level of the link, then the counters.
+fn of_queue() -> CounterGroup {
+    let counters = QueueSnapshot::COUNTED.iter().chain(QueueCounters::ALL);
+    CounterGroup { name: "queue", owner: "a queue of a NIC", counters: counters.copied().collect() }
 }
 
 /// The counters in [`Snapshot::counters`], in their order.

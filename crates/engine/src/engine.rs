@@ -30,6 +30,7 @@ use clearway_wire::digest::Digest;
 use clearway_wire::{ipv6, udp};
 use rustix::event::epoll;
 
+use crate::board::Writer;
 use crate::captures::Captures;
 use crate::channels::{Channels, Told};
 use crate::common::{Common, EngineCounters, Via};
@@ -113,6 +114,8 @@ pub struct Engine<X = NoExtra> {
     was_up: bool,
     turns: u64,
     turns_busy: u64,
+    /// Where others read what has been counted.
+    board: Option<Writer>,
 }
 
 /// All of an engine but its queues, so that a queue can hand frames to it: its components, and what
@@ -257,6 +260,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             was_up: false,
             turns: 0,
             turns_busy: 0,
+            board: None,
         };
         Ok((engine, control))
     }

@@ -15,6 +15,10 @@ const SLEEP_NS_MAX: u64 = 1_000_000_000;
 /// read some of it.
 const ROOM_NS: u64 = 1_000_000;
 
+/// How often the numbers on an engine's board are made new while it is awake; one that sleeps wakes
+/// up after [`SLEEP_NS_MAX`].
+const PUBLISH_NS: u64 = 100_000_000;
+
 /// After so long without a whole turn, [`Group::send`] is one: some round trips of a fast network.
 const WHOLE_TURN_NS: u64 = 10_000;
 
@@ -69,10 +73,15 @@ impl Group {
     /// Runs. Returns when every engine has ended.
     pub fn run(mut self) {
         let mut idler = Idler::new(self.idle, self.clock.now());
+        let mut publish = Time::ZERO;
         self.look_where();
         while !self.engines.is_empty() {
             let now = self.clock.now();
             let all = self.turn_at(now);
+            if now >= publish {
+                self.engines.iter().for_each(|engine| engine.publish(now));
+                publish = now + PUBLISH_NS;
+            }
             if all.is_busy {
                 idler.was_busy(now, all.told_neighbour);
             }

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod board;
 mod captures;
 mod catalogue;
 mod channels;
@@ -37,6 +38,7 @@ mod switch;
 #[cfg(test)]
 mod testing;
 
+pub use board::{Board, Label, Reading};
 pub use captures::CaptureSpec;
 pub use catalogue::{CounterGroup, catalogue};
 pub use clearway_ip as ip;

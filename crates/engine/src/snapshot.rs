@@ -33,6 +33,12 @@ clearway_base::counted! {
         /// Channels that are silent and not looked at until their apps ring.
         channels_parked: u64 => Level Channels,
             "when apps are silent", "nothing: parked channels cost their engine nothing";
+        /// Apps' channels that it serves.
+        channels_open: u64 => Level Channels,
+            "when apps attach", "nothing; channels_total in [policy.limits] is the most";
+        /// Flows to peers, those that are being opened or closed included.
+        flows_open: u64 => Level Flows,
+            "when apps connect to other hosts", "nothing: this is traffic";
         /// The queues it owns.
         queues: Vec<QueueSnapshot>,
         /// The attached apps.
@@ -54,20 +60,24 @@ clearway_base::counted! {
     }
 }
 
-/// One NIC queue.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct QueueSnapshot {
-    /// The driver.
-    pub driver: String,
-    /// The path that frames take, and why none better.
-    pub mode: String,
-    /// The Ethernet address.
-    pub mac: String,
-    /// Whether frames can leave.
-    pub link_up: bool,
-    /// What it has moved and lost.
-    #[serde(flatten)]
-    pub counters: clearway_nic::Counters,
+clearway_base::counted! {
+    /// One NIC queue.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct QueueSnapshot {
+        /// The driver.
+        driver: String,
+        /// The path that frames take, and why none better.
+        mode: String,
+        /// The Ethernet address.
+        mac: String,
+        /// Whether frames can leave.
+        link_up: bool => Level Links,
+            "when the link comes up",
+            "where it is down: see the cable, the interface (ip link), or memif's other side";
+        /// What it has moved and lost.
+        #[serde(flatten)]
+        counters: clearway_nic::Counters,
+    }
 }
 
 clearway_base::counted! {

@@ -279,6 +279,12 @@ impl Endpoint {
         self.slots.get(key.slot())?.flow.as_deref()
     }
 
+    /// How many flows there are, in whatever state.
+    #[must_use]
+    pub fn flows_open(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
     /// False if all flows are at hand: [`Endpoint::state`] has none.
     #[inline]
     #[must_use]

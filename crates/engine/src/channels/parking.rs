@@ -64,6 +64,11 @@ impl Channels {
         self.attention.parked
     }
 
+    /// How many channels there are.
+    pub(crate) fn open_count(&self) -> usize {
+        self.attention.polled.len() + self.attention.parked
+    }
+
     /// The id of one of those that are polled.
     #[inline]
     pub(crate) fn polled_id(&self, index: usize) -> u32 {

@@ -114,6 +114,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             end_by: saved.end_by,
             has_rested: saved.has_rested,
             was_up: saved.was_up,
+            board: None,
             turns: saved.turns.min(u64::MAX / 2),
             turns_busy: saved.turns_busy.min(u64::MAX / 2),
             core: Core::restore(saved, core, now)?,

@@ -1,10 +1,13 @@
 //! What an engine says of itself for `clearway status`. Anybody may ask, and there may be a hundred
 //! thousand flows: so each turn gathers a part.
 
+use clearway_base::Time;
 use clearway_nic::Queue;
 use clearway_transport::{FlowBooks, FlowInfo};
 
 use super::{Core, Engine};
+use crate::board::Board;
+use crate::catalogue::labels;
 use crate::common::Common;
 use crate::component::Component;
 use crate::control::Event;
@@ -71,12 +74,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// Adds what there is little of, and what changes all the time.
     fn complete(&self, gathered: Snapshot) -> Snapshot {
         let core = &self.core;
-        let Common { channels, lanes, host, captures, .. } = &core.common;
-        let counters = (core.messages.endpoint.counters().iter())
-            .chain(channels.counters.iter())
-            .chain(core.common.counters.iter())
-            .chain(lanes.counters.iter())
-            .chain(host.own().drops().iter());
+        let Common { channels, captures, .. } = &core.common;
         Snapshot {
             engine: core.config.name.clone(),
             idle: core.config.idle.name().to_owned(),
@@ -84,11 +82,52 @@ impl<X: Component<Owner = ()>> Engine<X> {
             turns: self.turns,
             turns_busy: self.turns_busy,
             channels_parked: channels.parked_count() as u64,
+            channels_open: channels.open_count() as u64,
+            flows_open: core.messages.endpoint.flows_open() as u64,
             queues: self.queues.iter().map(|queue| snapshot_queue(queue.as_ref())).collect(),
             captures: captures.snapshot(),
-            counters: counters.collect(),
+            counters: self.counters().collect(),
             ..gathered
         }
+    }
+
+    /// Names and values, in the order of the catalogue.
+    fn counters(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let core = &self.core;
+        let Common { channels, lanes, host, counters, .. } = &core.common;
+        (core.messages.endpoint.counters().iter())
+            .chain(channels.counters.iter())
+            .chain(counters.iter())
+            .chain(lanes.counters.iter())
+            .chain(host.own().drops().iter())
+    }
+
+    /// A board that the engine writes to from now on, when it is run by a group.
+    pub fn board(&mut self) -> Board {
+        let (board, writer) = Board::new(labels(self.queues.len()));
+        self.board = Some(writer);
+        board
+    }
+
+    /// Writes what has been counted to the board, if there is one. A [`crate::Group`] that runs does
+    /// that all the time.
+    pub fn publish(&self, now: Time) {
+        let Some(board) = &self.board else { return };
+        let (channels, endpoint) = (&self.core.common.channels, &self.core.messages.endpoint);
+        let own = [
+            self.turns,
+            self.turns_busy,
+            channels.parked_count() as u64,
+            channels.open_count() as u64,
+            endpoint.flows_open() as u64,
+        ];
+        let of_queues = self.queues.iter().flat_map(|queue| {
+            let counters = queue.counters();
+            let values = counters.iter().map(|(_, value)| value);
+            [u64::from(queue.link_up())].into_iter().chain(values)
+        });
+        let values = self.counters().map(|(_, value)| value);
+        board.write(now.as_ns(), own.into_iter().chain(values).chain(of_queues));
     }
 }
 
