@@ -74,6 +74,7 @@ install_command() {
     put_filled packaging/clearway.service "$prefix/lib/systemd/system/clearway.service"
     put 644 packaging/clearway.sysusers "$prefix/lib/sysusers.d/clearway.conf"
     put 644 clearway.toml "$share/clearway.toml"
+    put 644 packaging/grafana/clearway.json "$share/grafana.json"
 }
 
 install_library() {

@@ -19,7 +19,7 @@ there() { [ -e "$1" ] || fail "$1 is not there"; }
 complete() {
     local file sections
     for file in bin/clearway bin/clearwayd lib/systemd/system/clearway.service lib/sysusers.d/clearway.conf include/clearway.h \
-        share/clearway/{clearway.toml,clearway.lua} \
+        share/clearway/{clearway.toml,clearway.lua,grafana.json} \
         share/man/man{1/clearway.1,1/clearway-ping.1,8/clearwayd.8} share/bash-completion/completions/clearway \
         share/doc/clearway/{README.md,LICENSE,docs/wire.md,examples/hello.c}; do
         there "$1/$file"

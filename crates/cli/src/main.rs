@@ -13,6 +13,7 @@ mod doctor;
 mod documents;
 mod explain;
 mod fabric;
+mod metrics;
 mod output;
 mod ping;
 mod reason;
@@ -44,6 +45,8 @@ enum Command {
     Status(status::Arguments),
     /// Say what a counter counts, when it rises, and what to do about it
     Explain(explain::Arguments),
+    /// Print what a daemon has counted, in the format of Prometheus
+    Metrics(metrics::Arguments),
     /// Have a running daemon read its configuration again
     Reload(reload::Arguments),
     /// Measure the round trip to the daemon of another host; exits as ping does: 1 without an
@@ -73,6 +76,7 @@ fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
+        Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Reload(arguments) => reload::run(&arguments),
         Command::Ping(arguments) => ping::run(&arguments),
         Command::Vif(arguments) => vif::run(&arguments),

@@ -17,6 +17,7 @@ mod parse_vif;
 mod problem;
 pub mod reader;
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,6 +57,8 @@ pub struct Config {
     pub policy: Policy,
     /// What is written to standard error.
     pub log: Log,
+    /// Where metrics are served.
+    pub metrics: Metrics,
     /// A daemon gives up every system call and file that it has no use for, once it runs.
     pub confine: bool,
     /// The user that a daemon becomes which root has started, by name; [`Config::USER_DEFAULT`] if
@@ -68,6 +71,15 @@ pub struct Config {
 pub struct Control {
     /// The path of the Unix socket.
     pub socket: PathBuf,
+}
+
+/// Where what has been counted is served over HTTP: nowhere if not given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Addresses and TCP ports of this host.
+    pub listen: Vec<SocketAddr>,
+    /// The path of a Unix socket.
+    pub socket: Option<PathBuf>,
 }
 
 /// One NIC and the engines that serve it.
@@ -243,7 +255,8 @@ impl Config {
             _ => None,
         });
         let memif = memif.filter(|socket| !socket.starts_with('@')).map(Path::new);
-        std::iter::once(self.control.socket.as_path()).chain(memif)
+        let metrics = self.metrics.socket.as_deref();
+        std::iter::once(self.control.socket.as_path()).chain(memif).chain(metrics)
     }
 
     /// What a daemon does that nobody has told anything: it goes by the kernel's UDP sockets, which
@@ -279,6 +292,7 @@ impl Default for Config {
             nics: Vec::new(),
             policy: machine::policy(),
             log: Log::default(),
+            metrics: Metrics::default(),
             confine: true,
             user: None,
         }

@@ -14,6 +14,7 @@ use crate::broker::{Broker, Order};
 use crate::config::{Config, Driver, Network, Nic};
 use crate::confinement::Confinement;
 use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper, vifs};
+use crate::metrics::Metrics;
 use crate::nic::OpenNic;
 use crate::privileges::OwnUser;
 use crate::socket::Listener;
@@ -136,9 +137,11 @@ pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     }
     let mut host = Host::open_with(config, &clock, Some(&broker))?;
     host.control.stop_on(signals)?;
+    let metrics = Metrics::open(config, user.as_ref(), &mut host.engines)?;
     give_up_privileges(config, user.as_ref())?;
     host.control.confined(config, confined(config));
     host.control.serve_by(broker)?;
+    let metrics = metrics.start()?;
     let stopper = host.control.stopper();
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
@@ -147,6 +150,7 @@ pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
         threads.push(start(engine, nic.idle, core, clock.clone(), &stopper)?);
     }
     host.control.run()?;
+    metrics.end();
     for thread in threads {
         // A panic has been reported by the control plane.
         let _ = thread.join();

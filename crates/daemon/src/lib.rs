@@ -10,6 +10,7 @@ mod control;
 mod error;
 mod host;
 pub mod log;
+pub mod metrics;
 mod nic;
 mod privileges;
 pub mod program;

@@ -40,6 +40,7 @@ impl Config {
             ("congestion", self.congestion != new.congestion),
             ("silence_s", self.silence != new.silence),
             ("[log] format", self.log.format != new.log.format),
+            ("[metrics]", self.metrics != new.metrics),
             ("confine", self.confine != new.confine),
             ("user", self.user != new.user),
         ];

@@ -7,8 +7,8 @@ use toml::de::DeTable;
 use super::problem::{Problems, Sink};
 use super::reader::{Placed, Section};
 use super::{
-    Config, Congestion, Control, ENGINES_MAX, Log, LogFormat, Machine, Nic, UDP_PORT_DEFAULT,
-    machine, parse_nic, parse_policy,
+    Config, Congestion, Control, ENGINES_MAX, Log, LogFormat, Machine, Metrics, Nic,
+    UDP_PORT_DEFAULT, machine, parse_nic, parse_policy,
 };
 
 /// Longest path that fits in a Unix socket address (unix(7)).
@@ -52,6 +52,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
     let nics = root.sections("nic", "[[nic]]");
     let policy = root.section("policy", "[policy]");
     let log = root.section("log", "[log]").map(log).unwrap_or_default();
+    let metrics = root.section("metrics", "[metrics]").map(metrics).unwrap_or_default();
     let is_empty = nics.is_empty();
     let parsed = parse_nic::nics(nics, machine);
     if is_empty {
@@ -73,6 +74,7 @@ fn top_level(mut root: Section<'_>, machine: &dyn Machine) -> Config {
         policy: policy
             .map_or_else(machine::policy, |section| parse_policy::policy(section, machine)),
         log,
+        metrics,
         confine: confine.unwrap_or(true),
         user,
     };
@@ -136,6 +138,25 @@ pub(super) fn check_socket_path(section: &Section<'_>, path: Placed<String>) -> 
         "give a short absolute path, such as \"/run/clearway/clearway.sock\"",
     );
     None
+}
+
+fn metrics(mut section: Section<'_>) -> Metrics {
+    let mut metrics = Metrics::default();
+    for text in section.strings("listen", false) {
+        match text.value.parse() {
+            Ok(address) => metrics.listen.push(address),
+            Err(_) => section.report(
+                &text.span,
+                format!("`{}` is no address and port to listen on", text.value),
+                "write one of this host, as in \"127.0.0.1:9464\" or \"[::1]:9464\"",
+            ),
+        }
+    }
+    let path = section.string("socket");
+    let path = path.and_then(|path| check_socket_path(&section, path));
+    metrics.socket = path.map(Into::into);
+    section.finish();
+    metrics
 }
 
 fn log(mut section: Section<'_>) -> Log {

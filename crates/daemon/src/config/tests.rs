@@ -39,6 +39,7 @@ fn shipped_example_is_valid_and_shows_the_defaults() {
     assert_eq!(config.nics[0].name, "eth0");
     assert_eq!(config.policy, Config::default().policy);
     assert_eq!(config.log, Log::default());
+    assert_eq!(config.metrics, Metrics::default());
     assert_eq!(config.udp_port, UDP_PORT_DEFAULT);
     assert!(config.confine);
 }
@@ -371,4 +372,23 @@ fn log_level_has_to_be_one() {
 fn loopback_is_no_nic() {
     let problems = read("[[nic]]\ninterface = \"lo\"\n").expect_err("refused").to_string();
     assert!(problems.contains("leads to no other host"), "{problems}");
+}
+
+#[test]
+fn metrics_are_served_where_it_says_and_nowhere_else() {
+    let nic = "[[nic]]\ndriver = \"udp\"\naddresses = [\"127.0.0.1/8\"]\n";
+    let wanted = "[metrics]\nlisten = [\"127.0.0.1:9464\", \"[::1]:9464\"]\nsocket = \"/run/m\"\n";
+    let mut config =
+        read(&format!("{wanted}{nic}")).unwrap_or_else(|problems| panic!("{problems}"));
+    let listen: Vec<String> = config.metrics.listen.iter().map(ToString::to_string).collect();
+    assert_eq!(listen, ["127.0.0.1:9464", "[::1]:9464"]);
+    assert!(config.listening_sockets().any(|path| path == Path::new("/run/m")));
+    let mut without = read(nic).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(without.metrics, Metrics::default());
+    assert_eq!(without.reload(&config).needs_restart, ["[metrics]"]);
+    assert!(config.reload(&config.clone()).needs_restart.is_empty());
+    let wrong = format!("[metrics]\nlisten = [\"localhost\"]\nsocket = \"m\"\n{nic}");
+    let problems = read(&wrong).expect_err("neither is usable").to_string();
+    assert!(problems.contains("`localhost` is no address and port"), "{problems}");
+    assert!(problems.contains("not an absolute path"), "{problems}");
 }
