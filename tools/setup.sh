@@ -18,7 +18,7 @@ missing_packages() {
     command -v pkg-config >/dev/null || echo pkg-config # examples/hello.c
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo libc6-dev
     [ -e /etc/ssl/certs/ca-certificates.crt ] || ! command -v apt-get >/dev/null || echo ca-certificates # cargo
-    if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it makes no namespaces
+    if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it does without, if need be
     if [ "$1" = packages ]; then
         command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev
         command -v rpmbuild >/dev/null || echo rpm

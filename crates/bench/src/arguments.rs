@@ -4,6 +4,7 @@ use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::load::{Load, Workload};
+use crate::namespace;
 use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::report::Report;
@@ -205,6 +206,9 @@ impl Command {
         if let Some(done) = self.remote.execute(self) {
             return done;
         }
+        if self.wire.is_veth() {
+            namespace::enter();
+        }
         let report = self.measure(&Interrupt::catch()?)?;
         print_report(self.json, &report, || report_text(&report))
     }
@@ -268,8 +272,14 @@ impl Command {
         }
         if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {
             return refuse(
-                "--wire veth, af-packet and udp make network namespaces, which needs root; use \
-                 --wire memif",
+                "--wire veth, af-packet and udp make network namespaces, which on this machine only \
+                 root may; use --wire memif",
+            );
+        }
+        if self.wire == Wire::Veth && !self.kernel_only && !namespace::is_of_the_machine() {
+            return refuse(
+                "--wire veth takes AF_XDP, whose eBPF program only the machine's root may load; \
+                 use --wire af-packet or udp",
             );
         }
         Ok(())

@@ -8,6 +8,7 @@ use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::load::Workload;
+use crate::namespace;
 use crate::progress::Progress;
 use crate::remote::Remote;
 use crate::report::Report;
@@ -43,6 +44,7 @@ const RUNS: usize = 5;
 impl DemoCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
+        namespace::enter();
         let interrupt = Interrupt::catch()?;
         let parts = self.measure(&interrupt)?;
         print(&demo_text(&parts))
@@ -73,11 +75,10 @@ impl DemoCommand {
     }
 
     fn command(&self, workload: Workload, size: usize, window: usize) -> Command {
-        let root = rustix::process::geteuid().is_root();
         Command {
             workload: Some(workload),
             remote: Remote::default(),
-            wire: if root { Wire::Veth } else { Wire::Memif },
+            wire: wire(),
             size: vec![size],
             window: Some(window),
             layout: Layout::Unpinned,
@@ -89,6 +90,15 @@ impl DemoCommand {
             kernel_only: self.kernel_only,
             json: false,
         }
+    }
+}
+
+/// The best that this user can have.
+fn wire() -> Wire {
+    match rustix::process::geteuid().is_root() {
+        true if namespace::is_of_the_machine() => Wire::Veth,
+        true => Wire::Udp,
+        false => Wire::Memif,
     }
 }
 
@@ -109,6 +119,12 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     );
     for note in first.rtt.notes.iter().filter(|note| !first.rtt.summary.notes.contains(note)) {
         text.push_str(&format!("note: {note}\n"));
+    }
+    if first.rtt.wire == Wire::Udp {
+        text.push_str(
+            "note: without root Clearway goes over the kernel's UDP sockets; as root it takes \
+             AF_XDP, and this shows that\n",
+        );
     }
     if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)
     {

@@ -39,6 +39,7 @@ mod interrupt;
 mod isolation;
 mod kernel;
 mod load;
+mod namespace;
 mod plot;
 mod process;
 mod progress;

@@ -1,6 +1,10 @@
 //! `clearway bench` in every layout and over every wire, small: so that it cannot rot. What it
 //! measures here says nothing, and is only checked for being there.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -79,4 +83,63 @@ fn over_udp_sockets() {
         return;
     }
     check_all("udp");
+}
+
+const NOBODY: u32 = 65534;
+
+/// The demo as an ordinary user sees it: in namespaces of its own where the kernel lets everybody
+/// have them, and else without any.
+#[test]
+fn the_demo_without_root() {
+    let place = Place::new();
+    let mut demo = place.as_nobody("./clearway");
+    let output = demo.args(["demo", "--seconds", "0.05"]).output().expect("the demo starts");
+    let (text, messages) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}\n{messages}");
+    let mut unshare = place.as_nobody("unshare");
+    let has_namespaces = unshare.args(["--user", "--map-root-user", "--net", "true"]).status();
+    let wire = match has_namespaces.is_ok_and(|status| status.success()) {
+        true => "Clearway over Udp",
+        false => "Clearway over Memif",
+    };
+    assert!(text.contains(wire), "no {wire:?} in:\n{text}\n{messages}");
+    let rows = text.lines().filter(|line| line.contains("Clearway") && line.contains('┆'));
+    assert_eq!(rows.count(), 2, "{text}");
+}
+
+/// A directory of nobody's, with the programs in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        let name = format!("clearway-demo-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a directory");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
+        for program in [env!("CARGO_BIN_EXE_clearway"), env!("CARGO_BIN_EXE_clearwayd")] {
+            let program = Path::new(program);
+            let place = path.join(program.file_name().expect("a program"));
+            fs::hard_link(program, &place)
+                .or_else(|_| fs::copy(program, &place).map(drop))
+                .expect("the program");
+        }
+        Self(path)
+    }
+
+    /// A command of nobody's, if this is root, and else of this user.
+    fn as_nobody(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.0);
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
