@@ -50,6 +50,12 @@ impl<T> ShortQueue<T> {
         self.first.as_ref()
     }
 
+    /// The first one, to be changed.
+    #[inline]
+    pub const fn front_mut(&mut self) -> Option<&mut T> {
+        self.first.as_mut()
+    }
+
     /// The last one, to be changed.
     #[inline]
     pub fn back_mut(&mut self) -> Option<&mut T> {

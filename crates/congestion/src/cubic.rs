@@ -12,6 +12,8 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Cubic {
     packet_bytes: f64,
+    /// What it begins with, and begins again with after an idle time.
+    initial: f64,
     window: f64,
     slow_start_threshold: f64,
     /// The window at the last congestion event, and when the cubic function is there again.
@@ -47,6 +49,7 @@ impl Cubic {
     pub fn new(packet_bytes: u16) -> Self {
         Self {
             packet_bytes: f64::from(packet_bytes),
+            initial: INITIAL_PACKETS,
             window: INITIAL_PACKETS,
             slow_start_threshold: f64::INFINITY,
             window_max: 0.0,
@@ -64,6 +67,14 @@ impl Cubic {
     #[must_use]
     pub fn with_delay_min(mut self, delay_min_ns: u64) -> Self {
         self.start.delay_min_ns = delay_min_ns;
+        self
+    }
+
+    /// The same, that begins with `packets` instead of ten.
+    #[must_use]
+    pub fn with_initial_window(mut self, packets: u32) -> Self {
+        self.initial = f64::from(packets.max(1));
+        self.window = self.initial;
         self
     }
 
@@ -183,7 +194,7 @@ impl CongestionControl for Cubic {
     }
 
     fn on_idle(&mut self, timeouts: u32) {
-        let window = after_idle(self.window, timeouts, INITIAL_PACKETS);
+        let window = after_idle(self.window, timeouts, self.initial);
         if window < self.window {
             // RFC 2861, section 3.2: "ssthresh = max(ssthresh, 3*cwnd/4)".
             self.slow_start_threshold = self.slow_start_threshold.max(0.75 * self.window);
@@ -196,7 +207,7 @@ impl CongestionControl for Cubic {
         let most = MAX_BYTES / self.packet_bytes;
         // Half a byte more: what is told of it is rounded down to the very same.
         self.window = ((window_bytes as f64 + 0.5) / self.packet_bytes).clamp(1.0, most);
-        if window_bytes as f64 > INITIAL_PACKETS * self.packet_bytes {
+        if window_bytes as f64 > self.initial * self.packet_bytes {
             self.slow_start_threshold = self.window;
         }
     }

@@ -56,6 +56,14 @@ impl AckPolicy {
         }
     }
 
+    /// Acknowledges the next segments at once, and what waits for its acknowledgement; or none.
+    pub(crate) const fn set_quick(&mut self, is_quick: bool) {
+        self.quick = if is_quick { QUICK } else { 0 };
+        if is_quick && matches!(self.due, Due::Later) {
+            self.due = Due::Now;
+        }
+    }
+
     /// An acknowledgement has to leave now.
     pub(crate) const fn demand(&mut self) {
         self.due = Due::Now;
@@ -73,5 +81,7 @@ impl AckPolicy {
     }
 }
 
+/// Segments that are acknowledged at once when an app asks for it: as many as at the beginning.
+const QUICK: u8 = 16;
 /// RFC 9293, section 3.7.1: the default maximum segment size of IPv4.
 const SEGMENT_BYTES_MIN: u32 = 536;

@@ -16,17 +16,31 @@ pub struct Config {
     /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
     /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
     pub time_wait_ns: u64,
-    /// How long a connection that its app has closed waits in FIN-WAIT-2 for the peer to close it,
-    /// too.
-    pub fin_wait_ns: u64,
-    /// How often a SYN, and the SYN-ACK of a listener, is sent again.
-    pub syn_retries: u8,
-    /// See `syn_retries`.
+    /// How often the SYN-ACK of a listener is sent again.
     pub syn_ack_retries: u8,
+    /// When a SYN is answered with a cookie.
+    pub cookies: Cookies,
     /// Answers per second to segments without a connection.
     pub resets_per_s: u32,
     /// The range of source ports that are chosen (RFC 6056, section 3.2).
     pub ports: (u16, u16),
+    /// The first sequence number of all connections. For tests, which compare segments: in service
+    /// it has to be one that nobody can guess (RFC 6528), and there is none here.
+    pub isn: Option<u32>,
+    /// What all timestamps are ahead of the clock. For tests, likewise.
+    pub timestamp_offset: Option<u32>,
+}
+
+/// When a SYN is answered with a cookie, for which nothing has to be kept (RFC 4987, section 3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Cookies {
+    /// Never: what there is no room for is dropped.
+    Never,
+    /// When there is no room to keep it.
+    #[default]
+    UnderFlood,
+    /// Always. For tests.
+    Always,
 }
 
 impl Default for Config {
@@ -36,11 +50,12 @@ impl Default for Config {
             half_open_max: 4096,
             time_wait_max: 1 << 15,
             time_wait_ns: 60 * SECOND,
-            fin_wait_ns: 60 * SECOND,
-            syn_retries: 6,
             syn_ack_retries: 5,
+            cookies: Cookies::UnderFlood,
             resets_per_s: 1000,
             ports: (32768, 60999),
+            isn: None,
+            timestamp_offset: None,
         }
     }
 }
@@ -74,6 +89,8 @@ pub struct Settings {
     pub ack_delay_ns: u64,
     /// As many segments at the beginning are acknowledged at once, so that the peer's window grows.
     pub quick_acks: u8,
+    /// The retransmission timeout before anything is measured: RFC 6298, rule 2.1. Of SYNs, too.
+    pub rto_initial_ns: u64,
     /// How much longer than a round trip the retransmission timeout is, at least. RFC 6298, rule
     /// 2.4, has a second for all of it; what is in use has less, or the last segment of a request
     /// that is lost would cost a second everywhere. It has to be longer than peers delay
@@ -81,12 +98,22 @@ pub struct Settings {
     pub rto_min_ns: u64,
     /// RFC 6298, rule 2.5: the longest timeout.
     pub rto_max_ns: u64,
+    /// How often a SYN is sent again.
+    pub syn_retries: u8,
     /// Retransmissions of the same data until the connection is given up (R2 of RFC 9293, 3.8.3).
     pub retries: u8,
     /// How long data may go unacknowledged until the connection is given up (RFC 5482).
     pub user_timeout_ns: Option<u64>,
     /// Probes of a connection that is idle.
     pub keep_alive: Option<KeepAlive>,
+    /// How long a connection that its app has closed waits in FIN-WAIT-2 for the peer to close it,
+    /// too.
+    pub fin_wait_ns: u64,
+    /// How often a listener sends a SYN-ACK again before it takes an acknowledgement without data
+    /// for the end of the handshake. With 0 the first one is.
+    pub defer_accept: u8,
+    /// Segments that are sent before anything is acknowledged: RFC 6928.
+    pub initial_window: u32,
     /// A window is spread over its round trip. The delay-based control needs it.
     pub pacing: bool,
     /// Which congestion control.
@@ -132,11 +159,16 @@ impl Default for Settings {
             segment_bytes_max: None,
             ack_delay_ns: 40 * MILLISECOND,
             quick_acks: 16,
+            rto_initial_ns: SECOND,
             rto_min_ns: 200 * MILLISECOND,
             rto_max_ns: 120 * SECOND,
+            syn_retries: 6,
             retries: 15,
             user_timeout_ns: None,
             keep_alive: None,
+            fin_wait_ns: 60 * SECOND,
+            defer_accept: 0,
+            initial_window: 10,
             pacing: false,
             congestion: Congestion::Cubic,
         }

@@ -44,7 +44,7 @@ mod timeouts;
 mod transmit;
 
 pub use icmp::IcmpError;
-pub use info::Info;
+pub use info::{Info, Status};
 pub(crate) use open::{Accepted, Connecting};
 pub(crate) use receive::Reply;
 pub use transmit::Transmit;
@@ -130,7 +130,6 @@ pub(crate) struct Connection {
     soft_error: Option<End>,
     retries: u8,
     retries_max: u8,
-    fin_wait_ns: u64,
     keep_alive_probes: u8,
     last_heard: Time,
     /// Since when nothing has been acknowledged that should have been.
@@ -202,10 +201,10 @@ impl Connection {
             rcv,
             board: Scoreboard::default(),
             rack: Rack::default(),
-            rto: Rto::new(),
+            rto: Rto::new(&settings),
             recovery: Recovery::default(),
             tail: TailProbe::default(),
-            control: control(settings.congestion, size.bytes() as u16),
+            control: control(&settings, size.bytes() as u16),
             control_before: None,
             pacer: Pacer::new(Time::ZERO, size.bytes() as u16),
             timestamps: None,
@@ -227,7 +226,6 @@ impl Connection {
             soft_error: None,
             retries: 0,
             retries_max: settings.retries,
-            fin_wait_ns: 0,
             keep_alive_probes: 0,
             last_heard: Time::ZERO,
             stalled_since: None,
@@ -292,7 +290,7 @@ impl Connection {
             // received data is still pending in the TCP connection [...] its TCP implementation
             // SHOULD send a RST to show that data was lost".
             _ if self.rcv.unread_bytes() > 0 => self.abort(),
-            State::FinWait2 => self.timers.set(Timer::Close, now + self.fin_wait_ns),
+            State::FinWait2 => self.timers.set(Timer::Close, now + self.settings.fin_wait_ns),
             _ => self.shutdown(),
         }
     }
@@ -328,6 +326,16 @@ impl Connection {
         self.rcv.take()
     }
 
+    /// The same, but of a piece that is longer than `most` bytes only so many.
+    pub(crate) fn recv_at_most(&mut self, most: u32) -> Option<Extent> {
+        self.rcv.take_at_most(most)
+    }
+
+    /// What has come in order and is not taken.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.rcv.unread()
+    }
+
     /// The app is done with so many bytes of what it has received.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.rcv.release(bytes);
@@ -352,11 +360,21 @@ impl Connection {
     }
 
     pub(crate) fn set_settings(&mut self, settings: Settings) {
+        let buffer = |it: &Settings| (it.receive_buffer_bytes, it.receive_buffer_bytes_max);
+        if buffer(&settings) != buffer(&self.settings) {
+            self.rcv.resize(&settings);
+        }
+        self.size.bound(settings.segment_bytes_max);
         self.settings = settings;
         if self.state.is_synchronized() {
             self.retries_max = settings.retries;
             self.watch_for_silence();
         }
+    }
+
+    /// What comes is acknowledged at once, and so is what has come; or as late as may be.
+    pub(crate) fn set_quick_acks(&mut self, are_quick: bool) {
+        self.ack.set_quick(are_quick);
     }
 
     /// RFC 9293, section 3.8.4: an idle connection is probed, if its app wants that.
@@ -428,12 +446,12 @@ const DELAY_TARGET_NS: u64 = 1000 * MICROSECOND;
 const SLOW_START_DELAY_NS: u64 = 4 * MILLISECOND;
 
 /// Congestion control for a path of the Internet.
-fn control(congestion: Congestion, segment_bytes: u16) -> Control {
-    match congestion {
-        Congestion::Swift => congestion.control(segment_bytes, DELAY_TARGET_NS),
+fn control(settings: &Settings, segment_bytes: u16) -> Control {
+    match settings.congestion {
+        Congestion::Swift => settings.congestion.control(segment_bytes, DELAY_TARGET_NS),
         Congestion::Cubic => {
             let cubic = Cubic::new(segment_bytes).with_delay_min(SLOW_START_DELAY_NS);
-            Control::Cubic(Box::new(cubic))
+            Control::Cubic(Box::new(cubic.with_initial_window(settings.initial_window)))
         }
     }
 }

@@ -56,8 +56,8 @@ mod tlp;
 mod tuning;
 
 pub use clearway_congestion::Congestion;
-pub use config::{Config, KeepAlive, Settings};
-pub use connection::{Arrival, IcmpError, Info, Transmit};
+pub use config::{Config, Cookies, KeepAlive, Settings};
+pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};
 pub use saved::{

@@ -8,7 +8,7 @@
 use core::net::{IpAddr, SocketAddr};
 use std::collections::VecDeque;
 
-use clearway_base::{SECOND, Time};
+use clearway_base::Time;
 use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 
 use crate::config::Settings;
@@ -45,6 +45,8 @@ pub(crate) struct HalfOpen {
     pub(crate) timestamp_offset: u32,
     pub(crate) sent: Time,
     pub(crate) retries: u8,
+    /// It has answered, and its listener waits for data.
+    pub(crate) is_deferred: bool,
 }
 
 /// What a SYN offers, as far as this end wants it.
@@ -116,8 +118,8 @@ impl HalfOpen {
     }
 
     /// How long the next answer is waited for.
-    pub(crate) fn timeout(&self) -> Time {
-        self.sent + (SECOND << self.retries.min(6))
+    pub(crate) fn timeout(&self, settings: &Settings) -> Time {
+        self.sent + (settings.rto_initial_ns << self.retries.min(6)).min(settings.rto_max_ns)
     }
 
     /// The stranger has shown that it receives at its address.
@@ -239,5 +241,6 @@ pub(crate) fn from_cookie(
         timestamp_offset,
         sent: Time::ZERO,
         retries: 1, // the round-trip time is not known
+        is_deferred: false,
     }
 }

@@ -74,6 +74,11 @@ impl SegmentSize {
         self.options = options as u16;
     }
 
+    /// The app wants no larger segments than of `most` bytes, from now on.
+    pub(crate) fn bound(&mut self, most: Option<u16>) {
+        self.peer_bytes = self.peer_bytes.min(most.unwrap_or(u16::MAX)).max(BYTES_MIN);
+    }
+
     /// Payload of a full segment.
     #[inline]
     pub(crate) fn bytes(&self) -> u32 {

@@ -333,9 +333,12 @@ impl Receive {
     /// True if the peer should hear now that the window is larger: by two segments or half of the
     /// buffer, or at all if it was nearly closed.
     pub(crate) fn update_is_due(&self, segment_bytes: u32) -> bool {
-        let half = u64::from(self.buffer_bytes / 2);
+        // What is behind the largest window that can be said is no gain.
+        let largest = u64::from(u16::MAX) << self.scale;
+        let half = u64::from(self.buffer_bytes).min(largest) / 2;
         let step = half.min(2 * u64::from(segment_bytes)).max(1);
-        let gain = (self.released + u64::from(self.buffer_bytes)).saturating_sub(self.edge);
+        let candidate = (self.released + u64::from(self.buffer_bytes)).min(self.next + largest);
+        let gain = candidate.saturating_sub(self.edge);
         let is_small = self.window() < half.min(segment_bytes.into());
         gain >= step && (is_small || gain >= half || self.window() < half)
     }
@@ -344,6 +347,22 @@ impl Receive {
     #[inline]
     pub(crate) fn take(&mut self) -> Option<Extent> {
         self.queue.take()
+    }
+
+    /// The same, but of a piece that is longer than `most` bytes only so many.
+    pub(crate) fn take_at_most(&mut self, most: u32) -> Option<Extent> {
+        self.queue.take_at_most(most)
+    }
+
+    /// What is in order and not taken.
+    pub(crate) fn unread(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.queue.in_order()
+    }
+
+    /// The buffer has another size from now on. A window that was offered is never taken back.
+    pub(crate) fn resize(&mut self, settings: &Settings) {
+        self.buffer_bytes = settings.receive_buffer_bytes;
+        self.tuning = Tuning::new(self.released, settings.window_bytes_max());
     }
 
     /// The app is done with `bytes` of what it has taken.

@@ -143,6 +143,27 @@ impl Reassembly {
         Some(extent)
     }
 
+    /// The same, but of one that is longer than `most` bytes only so many.
+    pub(crate) fn take_at_most(&mut self, most: u32) -> Option<Extent> {
+        let extent = *self.in_order.front()?;
+        if extent.length <= most {
+            return self.take();
+        }
+        if most == 0 {
+            return None;
+        }
+        if let Some(first) = self.in_order.front_mut() {
+            *first = extent.without_first(most);
+        }
+        self.in_order_bytes -= u64::from(most);
+        Some(extent.first(most))
+    }
+
+    /// What is in order and not taken.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.in_order.iter().copied()
+    }
+
     /// Bytes in order that nobody has taken.
     #[inline]
     pub(crate) const fn in_order_bytes(&self) -> u64 {

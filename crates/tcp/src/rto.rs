@@ -17,8 +17,7 @@ pub(crate) struct Rto {
     doublings: u8,
 }
 
-/// RFC 6298, 2.1: "the sender SHOULD set RTO <- 1 second"; 5.7: after a lost SYN, 3 seconds.
-const INITIAL_NS: u64 = SECOND;
+/// RFC 6298, 5.7: after a lost SYN, 3 seconds.
 const AFTER_LOST_SYN_NS: u64 = 3 * SECOND;
 /// The granularity G: that of timestamps.
 const GRANULARITY_NS: u64 = MILLISECOND;
@@ -27,13 +26,13 @@ const DOUBLINGS_MAX: u8 = 20;
 const ROUND_TRIP_MAX_NS: u64 = 60 * SECOND;
 
 impl Rto {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(settings: &Settings) -> Self {
         Self {
             smoothed_ns: 0,
             variation_ns: 0,
             latest_ns: 0,
             min: Min::new(),
-            rto_ns: INITIAL_NS,
+            rto_ns: settings.rto_initial_ns,
             doublings: 0,
         }
     }
@@ -68,7 +67,7 @@ impl Rto {
 
     /// One that has measured this: the smoothed round-trip time and its variation.
     pub(crate) fn restore((smoothed_ns, variation_ns): (u64, u64), settings: &Settings) -> Self {
-        let mut rto = Self::new();
+        let mut rto = Self::new(settings);
         if smoothed_ns > 0 {
             rto.smoothed_ns = smoothed_ns.min(ROUND_TRIP_MAX_NS);
             rto.variation_ns = variation_ns.min(ROUND_TRIP_MAX_NS);
@@ -168,7 +167,7 @@ mod tests {
     #[test]
     fn follows_the_rfc() {
         let settings = Settings::default();
-        let mut rto = Rto::new();
+        let mut rto = Rto::new(&settings);
         assert_eq!(rto.timeout_ns(&settings), SECOND);
         rto.sample(Time::ZERO, 100 * MILLISECOND, &settings);
         assert_eq!(rto.timeout_ns(&settings), 300 * MILLISECOND);
@@ -186,7 +185,7 @@ mod tests {
     #[test]
     fn is_never_below_its_least() {
         let settings = Settings::default();
-        let mut rto = Rto::new();
+        let mut rto = Rto::new(&settings);
         (0..50).for_each(|_| rto.sample(Time::ZERO, 20_000, &settings));
         assert_eq!(rto.timeout_ns(&settings), settings.rto_min_ns + 20_000);
         assert_eq!(rto.min_ns(), 20_000);
@@ -197,7 +196,7 @@ mod tests {
     #[test]
     fn a_long_path_leaves_time_for_a_delayed_acknowledgement() {
         let settings = Settings::default();
-        let mut rto = Rto::new();
+        let mut rto = Rto::new(&settings);
         (0..50).for_each(|_| rto.sample(Time::ZERO, 500 * MILLISECOND, &settings));
         assert!(rto.timeout_ns(&settings) > 690 * MILLISECOND);
     }
@@ -205,7 +204,7 @@ mod tests {
     #[test]
     fn a_longer_path_is_noticed_in_the_end() {
         let settings = Settings::default();
-        let mut rto = Rto::new();
+        let mut rto = Rto::new(&settings);
         rto.sample(Time::from_ns(1), 20_000, &settings);
         for minute in 1..7 {
             rto.sample(Time::from_ns(minute * 60 * SECOND), 50_000, &settings);

@@ -16,7 +16,7 @@ use clearway_wire::tcp::{Flags, Options, Repr};
 
 use crate::config::{Config, Settings};
 use crate::connection::{
-    Arrival, Connecting, Connection, IcmpError, Info, Refused, Reply, Transmit,
+    Arrival, Connecting, Connection, IcmpError, Info, Refused, Reply, Status, Transmit,
 };
 use crate::event::Readiness;
 use crate::extent::{Extent, Memory};
@@ -219,6 +219,21 @@ impl Stack {
         }
     }
 
+    /// What is set for the stack.
+    #[must_use]
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Sets it anew. The sizes of its tables stay as they are.
+    pub fn set_config(&mut self, config: Config) {
+        if config.ports != self.config.ports {
+            self.ports = Ports::new(config.ports);
+        }
+        self.time_waits.set_duration(config.time_wait_ns);
+        self.config = config;
+    }
+
     // What apps ask.
 
     /// Opens a connection to `remote`, from `local`; its port is chosen if it is 0. `mtu` is that
@@ -245,21 +260,43 @@ impl Stack {
         };
         let tuple = Tuple::new(local, remote);
         let isn = match self.table.get(&tuple) {
-            None => self.secret.isn(now, &tuple),
+            None => self.isn(now, &tuple),
             // RFC 6191: the timestamps of the new connection will be later.
             Some(Entry::TimeWait(key)) if settings.timestamps => self.end_time_wait(*key),
             Some(_) => return Err(Error::InUse),
         };
-        let timestamp_offset = self.secret.timestamp_offset(&tuple);
+        let timestamp_offset = self.timestamp_offset(&tuple);
         let connecting = Connecting { local, remote, settings, mtu, isn, timestamp_offset };
-        let connection = Connection::connect(now, &connecting, &self.config);
+        let connection = Connection::connect(now, &connecting);
         self.counters.connections_opened += 1;
         self.insert(tuple, connection).ok_or(Error::InUse)
     }
 
+    fn isn(&self, now: Time, tuple: &Tuple) -> u32 {
+        self.config.isn.unwrap_or_else(|| self.secret.isn(now, tuple))
+    }
+
+    fn timestamp_offset(&self, tuple: &Tuple) -> u32 {
+        self.config.timestamp_offset.unwrap_or_else(|| self.secret.timestamp_offset(tuple))
+    }
+
     fn free_port(&mut self, local: IpAddr, remote: SocketAddr) -> Result<u16, Error> {
+        self.choose_port(local, remote, |_| true)
+    }
+
+    /// A port from which `remote` can be reached, that nothing here uses for that, and that `may_be`
+    /// used (RFC 6056).
+    pub fn choose_port(
+        &mut self,
+        local: IpAddr,
+        remote: SocketAddr,
+        may_be: impl Fn(u16) -> bool,
+    ) -> Result<u16, Error> {
         let table = &self.table;
-        let is_free = |port| !table.contains_key(&Tuple::new(SocketAddr::new(local, port), remote));
+        let is_free = |port| {
+            let tuple = Tuple::new(SocketAddr::new(local, port), remote);
+            !table.contains_key(&tuple) && may_be(port)
+        };
         self.ports.choose(&self.secret, local, remote, is_free).ok_or(Error::InUse)
     }
 
@@ -271,7 +308,8 @@ impl Stack {
         entry.next_isn()
     }
 
-    /// Listens at `port` of `address`, or of every address. `backlog` connections may wait to be
+    /// Listens at `port` of `address`, of every address of its family if it is the unspecified one,
+    /// or of every address. `backlog` connections may wait to be
     /// accepted.
     pub fn listen(
         &mut self,
@@ -301,15 +339,34 @@ impl Stack {
     }
 
     /// Ends a listener. Connections that nobody has accepted are reset.
-    pub fn unlisten(&mut self, listener: Listener) {
+    pub fn unlisten(&mut self, now: Time, listener: Listener, memory: &mut impl Memory) {
         let Some(socket) = self.listeners.remove(listener.0) else {
             return;
         };
         self.listening.remove(&(socket.address.map(bits), socket.port));
         for key in socket.accepted {
-            self.change(key, Connection::abort);
-            self.forget_soon(key);
+            self.abort(now, key);
+            self.forget(now, key, memory);
         }
+    }
+
+    /// What is set for a listener: for the connections that it accepts from now on.
+    #[must_use]
+    pub fn listener_settings(&self, listener: Listener) -> Option<&Settings> {
+        self.listeners.get(listener.0).map(|socket| &socket.settings)
+    }
+
+    /// Sets it anew, and how many connections may wait.
+    pub fn set_listener(&mut self, listener: Listener, backlog: u32, settings: Settings) {
+        if let Some(socket) = self.listeners.get_mut(listener.0) {
+            (socket.backlog, socket.settings) = (backlog.max(1), settings);
+        }
+    }
+
+    /// How many connections a listener has that wait to be accepted.
+    #[must_use]
+    pub fn acceptable(&self, listener: Listener) -> usize {
+        self.listeners.get(listener.0).map_or(0, |socket| socket.accepted.len())
     }
 
     /// A connection that a listener has for its owner, whose key it is from now on.
@@ -344,6 +401,17 @@ impl Stack {
     /// [`Stack::release`].
     pub fn recv(&mut self, key: Key) -> Option<Extent> {
         self.connections.get_mut(key)?.connection.recv()
+    }
+
+    /// The same, but of a piece that is longer than `most` bytes only so many.
+    pub fn recv_at_most(&mut self, key: Key, most: u32) -> Option<Extent> {
+        self.connections.get_mut(key)?.connection.recv_at_most(most)
+    }
+
+    /// What [`Stack::recv`] would give, which stays where it is.
+    pub fn unread(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+        let slot = self.connections.get(key);
+        slot.into_iter().flat_map(|slot| slot.connection.unread())
     }
 
     /// The caller is done with so many bytes of what it got from [`Stack::recv`].
@@ -392,6 +460,17 @@ impl Stack {
         self.change(key, |connection| connection.set_settings(settings));
     }
 
+    /// Acknowledges what comes at once, for a while, and what has come; or as late as may be.
+    pub fn set_quick_acks(&mut self, key: Key, are_quick: bool) {
+        self.change(key, |connection| connection.set_quick_acks(are_quick));
+    }
+
+    /// What its owner has to know of a connection to do something with it.
+    #[must_use]
+    pub fn status(&self, key: Key) -> Option<Status> {
+        self.connections.get(key).map(|slot| slot.connection.status())
+    }
+
     /// What can be told of a connection.
     #[must_use]
     pub fn info(&self, key: Key) -> Option<Info> {
@@ -418,6 +497,16 @@ impl Stack {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// True if a connection that is over guards `port` of `address`, or of any address if it is the
+    /// unspecified one. Looks at all of them.
+    #[must_use]
+    pub fn is_guarded(&self, address: IpAddr, port: u16) -> bool {
+        self.time_waits.iter().any(|entry| {
+            let local = entry.tuple.ends().0;
+            local.port() == port && (local.ip() == address || address.is_unspecified())
+        })
     }
 
     /// How many are half open, and in TIME-WAIT.

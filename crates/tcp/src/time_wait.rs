@@ -136,6 +136,10 @@ impl TimeWaits {
         Self { slab: Slab::new(max.max(1)), order: VecDeque::new(), duration_ns }
     }
 
+    pub(crate) const fn set_duration(&mut self, duration_ns: u64) {
+        self.duration_ns = duration_ns;
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.slab.len()
     }

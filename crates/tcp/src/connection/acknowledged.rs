@@ -405,7 +405,7 @@ impl Connection {
             State::FinWait1 => {
                 self.state = State::FinWait2;
                 if self.is_closed {
-                    self.timers.set(Timer::Close, now + self.fin_wait_ns);
+                    self.timers.set(Timer::Close, now + self.settings.fin_wait_ns);
                 }
                 After::Alive
             }

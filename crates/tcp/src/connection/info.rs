@@ -9,6 +9,25 @@ use crate::event::End;
 use crate::recovery::Phase;
 use crate::state::State;
 
+/// What the owner of a connection has to know to do something with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Its state.
+    pub state: State,
+    /// Why there is no connection any more.
+    pub end: Option<End>,
+    /// Bytes that have come and that nobody has taken.
+    pub unread_bytes: u64,
+    /// The peer has sent all that it will send, and it has come.
+    pub is_finished: bool,
+    /// This end has said that it will send no more.
+    pub is_shut: bool,
+    /// Bytes that are not acknowledged, and those of them that have never been sent.
+    pub queued_bytes: u64,
+    /// See `queued_bytes`.
+    pub unsent_bytes: u64,
+}
+
 /// The state of a connection, for people and tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Info {
@@ -46,6 +65,8 @@ pub struct Info {
     pub rto_ns: u64,
     /// See `rto_ns`.
     pub rto_doublings: u8,
+    /// How often what is outstanding has been sent again, or probed for, for nothing.
+    pub retries: u8,
     /// Segments sent again, of all that were sent.
     pub segments_retransmitted: u64,
     /// Segments sent.
@@ -64,6 +85,8 @@ pub struct Info {
     pub acknowledged_bytes: u64,
     /// See `acknowledged_bytes`.
     pub queued_bytes: u64,
+    /// Of those that wait, bytes that have never been sent.
+    pub unsent_bytes: u64,
     /// Bytes of the stream that have come, and those of them that nobody has taken.
     pub received_bytes: u64,
     /// See `received_bytes`.
@@ -79,6 +102,18 @@ pub struct Info {
 }
 
 impl Connection {
+    pub(crate) fn status(&self) -> Status {
+        Status {
+            state: self.state,
+            end: self.end,
+            unread_bytes: self.rcv.unread_bytes(),
+            is_finished: self.rcv.is_finished(),
+            is_shut: self.snd.is_finished(),
+            queued_bytes: self.snd.queued_bytes(),
+            unsent_bytes: self.snd.unsent_bytes(),
+        }
+    }
+
     pub(crate) fn info(&self) -> Info {
         Info {
             state: self.state,
@@ -98,6 +133,7 @@ impl Connection {
             min_rtt_ns: self.rto.min_ns(),
             rto_ns: self.rto.timeout_ns(&self.settings),
             rto_doublings: self.rto.doublings(),
+            retries: self.retries,
             segments_retransmitted: self.counters.retransmitted,
             segments_sent: self.counters.segments_sent,
             segments_received: self.counters.segments_received,
@@ -111,6 +147,7 @@ impl Connection {
             reordering: self.rack.reordering_seen(),
             acknowledged_bytes: self.snd.acknowledged_bytes(),
             queued_bytes: self.snd.queued_bytes(),
+            unsent_bytes: self.snd.unsent_bytes(),
             received_bytes: self.rcv.received_bytes(),
             unread_bytes: self.rcv.unread_bytes(),
             out_of_order_bytes: self.rcv.ahead_bytes(),

@@ -2,12 +2,12 @@
 
 use core::net::SocketAddr;
 
-use clearway_base::{SECOND, Time};
+use clearway_base::Time;
 use clearway_congestion::Pacer;
 use clearway_wire::tcp::{Flags, Options, Repr};
 
 use super::{Arrival, Connection, Reply, control};
-use crate::config::{Config, Settings};
+use crate::config::Settings;
 use crate::ecn::{self, EcnState};
 use crate::event::{End, Readiness};
 use crate::extent::Memory;
@@ -45,15 +45,14 @@ pub(crate) struct Accepted {
 
 impl Connection {
     /// An attempt to open a connection.
-    pub(crate) fn connect(now: Time, connecting: &Connecting, config: &Config) -> Self {
+    pub(crate) fn connect(now: Time, connecting: &Connecting) -> Self {
         let &Connecting { local, remote, settings, mtu, isn, timestamp_offset } = connecting;
         let snd = Send::new(seq::first(isn));
         // The window that a SYN offers; where it begins is not known yet.
         let rcv = Receive::new(seq::first(0), &settings, 0);
         let mut connection = Self::new(local, remote, settings, snd, rcv, mtu);
         connection.timestamp_offset = timestamp_offset;
-        connection.fin_wait_ns = config.fin_wait_ns;
-        connection.retries_max = config.syn_retries;
+        connection.retries_max = settings.syn_retries;
         connection.syn_due = true;
         connection.last_heard = now;
         connection
@@ -61,8 +60,8 @@ impl Connection {
 
     /// A connection whose peer has answered a listener's SYN-ACK: it is opened by the segment that
     /// did, which is to be handled next.
-    pub(crate) fn accept(now: Time, accepted: &Accepted, config: &Config) -> Self {
-        let mut connection = Self::connect(now, &accepted.connecting, config);
+    pub(crate) fn accept(now: Time, accepted: &Accepted) -> Self {
+        let mut connection = Self::connect(now, &accepted.connecting);
         connection.syn_due = false;
         connection.state = State::SynReceived;
         connection.agree(now, accepted.peer_isn, &accepted.options);
@@ -201,7 +200,7 @@ impl Connection {
         self.retries_max = self.settings.retries;
         self.stalled_since = None;
         let bytes = self.size.bytes() as u16;
-        self.control = control(self.settings.congestion, bytes);
+        self.control = control(&self.settings, bytes);
         self.pacer = Pacer::new(now, bytes);
         self.data_sent = now;
         self.readiness |= Readiness::OPEN | Readiness::WRITABLE;
@@ -214,6 +213,6 @@ impl Connection {
 
     /// How long the answer to a SYN may take.
     pub(super) fn syn_timeout_ns(&self) -> u64 {
-        (SECOND << self.retries.min(10)).min(self.settings.rto_max_ns)
+        (self.settings.rto_initial_ns << self.retries.min(10)).min(self.settings.rto_max_ns)
     }
 }

@@ -5,7 +5,6 @@ use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::tcp::Options;
 
 use super::{Connection, control};
-use crate::config::Config;
 use crate::ecn::EcnState;
 use crate::event::Readiness;
 use crate::mtu::SegmentSize;
@@ -60,11 +59,7 @@ impl Connection {
 
     /// A connection that goes on at `now`. The first that it sends is an acknowledgement, or its
     /// SYN.
-    pub(crate) fn restore(
-        now: Time,
-        saved: SavedConnection,
-        config: &Config,
-    ) -> Result<Self, Invalid> {
+    pub(crate) fn restore(now: Time, saved: SavedConnection) -> Result<Self, Invalid> {
         let (local, remote) = saved.ends;
         let agreed = saved.agreed;
         ensure(local.is_ipv4() == remote.is_ipv4(), "two families of addresses")?;
@@ -86,12 +81,11 @@ impl Connection {
         it.retries = saved.retries;
         it.last_heard = saved.last_heard.min(now);
         it.data_sent = now;
-        it.fin_wait_ns = config.fin_wait_ns;
         it.rto = Rto::restore(saved.rtt_ns, &it.settings);
-        it.control = control(it.settings.congestion, it.size.bytes() as u16);
+        it.control = control(&it.settings, it.size.bytes() as u16);
         it.control.resume(saved.window_bytes);
         it.pacer = Pacer::new(now, it.size.bytes() as u16);
-        it.go_on(now, config);
+        it.go_on(now);
         it.keep_deadline(now, saved.retransmit);
         if it.state.is_synchronized() && !it.state.is_over() {
             it.search_later(now);
@@ -119,10 +113,10 @@ impl Connection {
     }
 
     /// What was outstanding is so still, and what was about to be sent is sent now.
-    fn go_on(&mut self, now: Time, config: &Config) {
+    fn go_on(&mut self, now: Time) {
         match self.state {
             State::SynSent | State::SynReceived => {
-                self.retries_max = config.syn_retries;
+                self.retries_max = self.settings.syn_retries;
                 // It was sent before, nobody knows when (Karn).
                 self.retries = self.retries.max(1);
                 self.syn_due = true;

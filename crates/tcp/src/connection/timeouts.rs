@@ -52,7 +52,16 @@ impl Connection {
         } else {
             self.on_timeout_of_data(now);
         }
-        self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
+        let deadline = self.before_giving_up(now + self.rto.timeout_ns(&self.settings));
+        self.timers.set(Timer::Retransmit, deadline);
+    }
+
+    /// What waits for `deadline`, or for the user timeout if that is earlier.
+    pub(super) fn before_giving_up(&self, deadline: Time) -> Time {
+        match (self.settings.user_timeout_ns, self.stalled_since) {
+            (Some(timeout_ns), Some(since)) => deadline.min(since + timeout_ns),
+            _ => deadline,
+        }
     }
 
     /// RFC 8985, section 7.3: a probe leaves before the retransmission timer expires, at the latest
@@ -133,7 +142,8 @@ impl Connection {
         // RFC 9293, 3.8.6.1: "SHOULD increase exponentially the interval between successive
         // probes".
         self.rto.double();
-        self.timers.set(Timer::Persist, now + self.rto.timeout_ns(&self.settings));
+        let deadline = self.before_giving_up(now + self.rto.timeout_ns(&self.settings));
+        self.timers.set(Timer::Persist, deadline);
     }
 
     /// RFC 9293, section 3.8.4.
@@ -148,7 +158,12 @@ impl Connection {
             let rest_ns = keep_alive.idle_ns.saturating_sub(if is_busy { 0 } else { idle_ns });
             return self.timers.set(Timer::KeepAlive, now + rest_ns);
         }
-        if self.keep_alive_probes >= keep_alive.probes {
+        // RFC 5482, section 4.2: the user timeout bounds how long keep-alive probes go unanswered.
+        let is_over = match self.settings.user_timeout_ns {
+            Some(timeout_ns) => self.keep_alive_probes > 0 && idle_ns >= timeout_ns,
+            None => self.keep_alive_probes >= keep_alive.probes,
+        };
+        if is_over {
             self.reset_due = true;
             return self.finish(End::TimedOut);
         }

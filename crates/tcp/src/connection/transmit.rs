@@ -366,7 +366,7 @@ impl Connection {
         self.syn_sent = (self.retries == 0).then_some(now);
         self.stalled_since.get_or_insert(now);
         self.acknowledged = self.rcv.next();
-        self.timers.set(Timer::Retransmit, now + self.syn_timeout_ns());
+        self.timers.set(Timer::Retransmit, self.before_giving_up(now + self.syn_timeout_ns()));
         self.ack.on_sent(false);
         Transmit::bare(self.local, self.remote, repr)
     }

@@ -86,7 +86,7 @@ impl Stack {
         for saved in saved {
             let key = Key::restored(saved.key);
             let (is_offered, is_forgotten) = (saved.is_offered, saved.is_forgotten);
-            let connection = Connection::restore(now, saved, &self.config)?;
+            let connection = Connection::restore(now, saved)?;
             slots.push((key, Slot { is_offered, is_forgotten, ..Slot::new(connection) }));
         }
         let connections = Slab::restore(self.config.connections_max.min(HALF_OPEN - 1), slots);
@@ -121,11 +121,13 @@ impl Stack {
     }
 
     fn restore_half_open(&mut self, saved: SavedHalfOpen) -> Result<(), Invalid> {
-        let half_open = HalfOpen::restore(&self.secret, &saved)?;
+        let half_open = HalfOpen::restore(self, &saved)?;
         let socket = self.listeners.get_mut(half_open.listener);
-        socket.ok_or(Invalid("a listener is not there"))?.half_open += 1;
+        let socket = socket.ok_or(Invalid("a listener is not there"))?;
+        socket.half_open += 1;
+        let timeout = half_open.timeout(&socket.settings);
         let key = self.half_open.insert(half_open).ok_or(Invalid("too many are half open"))?;
-        self.wheel.set(HALF_OPEN | key.index, half_open.timeout());
+        self.wheel.set(HALF_OPEN | key.index, timeout);
         self.name(half_open.tuple, Entry::HalfOpen(key))
     }
 }
@@ -166,7 +168,7 @@ impl HalfOpen {
         }
     }
 
-    fn restore(secret: &crate::isn::Secret, saved: &SavedHalfOpen) -> Result<Self, Invalid> {
+    fn restore(stack: &Stack, saved: &SavedHalfOpen) -> Result<Self, Invalid> {
         let (local, remote) = saved.ends;
         ensure(local.is_ipv4() == remote.is_ipv4(), "two families of addresses")?;
         ensure(saved.window_scale.is_none_or(|scale| scale <= 14), "a scale of more than 14")?;
@@ -185,9 +187,10 @@ impl HalfOpen {
                 timestamp: saved.timestamp,
                 ecn: saved.ecn,
             },
-            timestamp_offset: secret.timestamp_offset(&tuple),
+            timestamp_offset: stack.timestamp_offset(&tuple),
             sent: saved.sent,
             retries: saved.retries,
+            is_deferred: false,
         })
     }
 }

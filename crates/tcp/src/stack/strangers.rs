@@ -1,12 +1,13 @@
 //! Segments without a connection: those that want to open one, those of one that is over, and all
 //! others.
 
-use core::net::SocketAddr;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_wire::tcp::Flags;
 
 use super::{Entry, HALF_OPEN, Listener, Stack};
+use crate::config::Cookies;
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
 use crate::listen::{HalfOpen, Offer, cookie, from_cookie};
@@ -48,8 +49,12 @@ impl Stack {
     }
 
     fn listener_at(&self, to: SocketAddr) -> Option<Key> {
-        let at = self.listening.get(&(Some(bits(to.ip())), to.port()));
-        at.or_else(|| self.listening.get(&(None, to.port()))).copied()
+        let every = match to.ip() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let places = [Some(bits(to.ip())), Some(bits(every)), None];
+        places.into_iter().find_map(|place| self.listening.get(&(place, to.port()))).copied()
     }
 
     /// A SYN for a listener; `isn` if it is a certain one.
@@ -70,14 +75,24 @@ impl Stack {
         }
         let repr = &arrival.repr;
         let offer = Offer::of(repr, &socket.settings);
-        let is_flood = self.half_open.is_full() || socket.half_open >= socket.backlog.max(16);
-        let timestamp_offset = self.secret.timestamp_offset(&tuple);
-        let isn = isn.unwrap_or_else(|| match is_flood {
+        let settings = socket.settings;
+        let is_full = self.half_open.is_full() || socket.half_open >= socket.backlog.max(16);
+        let has_cookie = match self.config.cookies {
+            Cookies::Never if is_full => {
+                self.counters.backlog_dropped += 1;
+                return;
+            }
+            Cookies::Never => false,
+            Cookies::UnderFlood => is_full,
+            Cookies::Always => true,
+        };
+        let timestamp_offset = self.timestamp_offset(&tuple);
+        let isn = isn.unwrap_or_else(|| match has_cookie {
             true => {
                 let size = offer.segment_bytes.unwrap_or(536);
                 cookie::make(&self.secret, now, &tuple, repr.sequence, size)
             }
-            false => self.secret.isn(now, &tuple),
+            false => self.isn(now, &tuple),
         });
         let half_open = HalfOpen {
             tuple,
@@ -90,9 +105,13 @@ impl Stack {
             timestamp_offset,
             sent: now,
             retries: 0,
+            is_deferred: false,
         };
         let clock = Timestamps::clock(now, timestamp_offset);
-        if is_flood {
+        let Some(socket) = self.listeners.get_mut(listener) else {
+            return;
+        };
+        if has_cookie {
             socket.cookies_until = now + cookie::LIFETIME_NS;
             let reply = half_open.syn_ack(socket, cookie::timestamp(clock, &offer));
             self.counters.cookies_sent += 1;
@@ -102,7 +121,7 @@ impl Stack {
         socket.half_open += 1;
         if let Some(key) = self.half_open.insert(half_open) {
             self.table.insert(tuple, Entry::HalfOpen(key));
-            self.wheel.set(HALF_OPEN | key.index, half_open.timeout());
+            self.wheel.set(HALF_OPEN | key.index, half_open.timeout(&settings));
             self.reply(reply);
         }
     }
@@ -151,7 +170,22 @@ impl Stack {
         if repr.acknowledgement != half_open.isn.wrapping_add(1) {
             return self.reply_reset(now, arrival);
         }
+        if arrival.length() == 0 && self.is_deferred(key) {
+            return;
+        }
         self.open(now, Some(key), &half_open, arrival, memory);
+    }
+
+    /// True if the listener of a half-open connection, which has been answered, waits for data.
+    /// Meanwhile the SYN-ACK is not sent again, until the last time before the wait is over.
+    fn is_deferred(&mut self, key: Key) -> bool {
+        let Some(half_open) = self.half_open.get_mut(key) else {
+            return false;
+        };
+        let socket = self.listeners.get(half_open.listener);
+        half_open.is_deferred =
+            socket.is_some_and(|socket| half_open.retries < socket.settings.defer_accept);
+        half_open.is_deferred
     }
 
     /// The same SYN again is answered again; another one is of a peer that has begun anew: "If the
@@ -193,7 +227,7 @@ impl Stack {
             self.counters.backlog_dropped += 1;
             return; // the SYN-ACK will be sent again, and so will this
         }
-        let connection = Connection::accept(now, &half_open.accepted(socket), &self.config);
+        let connection = Connection::accept(now, &half_open.accepted(socket));
         key.into_iter().for_each(|key| self.drop_half_open(key));
         let Some(key) = self.insert(half_open.tuple, connection) else {
             return;
@@ -224,18 +258,26 @@ impl Stack {
         let Some(key) = self.half_open.key_at(index) else {
             return;
         };
-        let retries_max = self.config.syn_ack_retries;
-        let Some(half_open) = self.half_open.get_mut(key).filter(|it| it.timeout() <= now) else {
+        let Some(half_open) = self.half_open.get_mut(key) else {
             return;
         };
-        if half_open.retries >= retries_max || self.listeners.get(half_open.listener).is_none() {
+        let Some(socket) = self.listeners.get(half_open.listener) else {
+            return self.drop_half_open(key);
+        };
+        if half_open.timeout(&socket.settings) > now {
+            return;
+        }
+        let defer = socket.settings.defer_accept;
+        if half_open.retries >= self.config.syn_ack_retries.max(defer) {
             return self.drop_half_open(key);
         }
         half_open.retries += 1;
         half_open.sent = now;
         let half_open = *half_open;
-        self.wheel.set(HALF_OPEN | index, half_open.timeout());
-        self.answer_again(now, &half_open);
+        self.wheel.set(HALF_OPEN | index, half_open.timeout(&socket.settings));
+        if !half_open.is_deferred || half_open.retries >= defer {
+            self.answer_again(now, &half_open);
+        }
     }
 
     /// An acknowledgement for a listener: of a cookie, if any was given out, or of nothing.
@@ -260,7 +302,7 @@ impl Stack {
             return self.reply_reset(now, arrival);
         };
         self.counters.cookies_right += 1;
-        let offset = self.secret.timestamp_offset(&tuple);
+        let offset = self.timestamp_offset(&tuple);
         let half_open = from_cookie(arrival, size, tuple, listener, offset);
         self.open(now, None, &half_open, arrival, memory);
     }

@@ -330,7 +330,8 @@ impl Chaos {
     /// Nothing waits any more, and nothing is kept.
     fn finish(&mut self, seed: u64) {
         for side in 0..2 {
-            self.world.hosts[side].stack.unlisten(self.listeners[side]);
+            let (now, Host { stack, store, .. }) = (self.world.now, &mut self.world.hosts[side]);
+            stack.unlisten(now, self.listeners[side], store);
         }
         self.world.run(1000 * SECOND, |world| world.hosts.iter().all(|host| host.stack.is_empty()));
         while self.world.step() {}

@@ -357,7 +357,10 @@ impl Script {
                 let port = self.host.address.port();
                 self.listener = Some(stack.listen(None, port, 2, 1500, settings).map_err(say)?);
             }
-            ["unlisten"] => stack.unlisten(self.listener.take().ok_or("no listener")?),
+            ["unlisten"] => {
+                let listener = self.listener.take().ok_or("no listener")?;
+                stack.unlisten(now, listener, &mut self.host.store);
+            }
             ["connect"] => {
                 let key = stack.connect(now, self.host.address, self.peer, 1500, settings);
                 self.key = Some(key.map_err(say)?);
