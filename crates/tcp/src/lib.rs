@@ -11,6 +11,8 @@
 //! they wrap.
 //!
 //! ```text
+//!            Sockets ── ports, options, what is ready
+//!                │
 //!              Stack ── table ─┬─ Connection ─┬─ rcv ── reassembly, ack
 //!                │             │              ├─ snd ── scoreboard ── rack, tlp, frto
 //!                │             │              └─ rto, prr, cc, timestamps, ecn, mtu, search, timers
@@ -19,7 +21,7 @@
 //! ```
 //!
 //! Reading order: `stack` (whose a segment is), `connection` and its parts, in the order of the
-//! figure; then `listen` and `time_wait`.
+//! figure; then `listen`, `time_wait` and `sockets`.
 #![forbid(unsafe_code)]
 
 mod ack;
@@ -44,6 +46,7 @@ mod scoreboard;
 mod search;
 mod seq;
 mod snd;
+mod sockets;
 mod stack;
 mod state;
 mod table;
@@ -64,6 +67,7 @@ pub use saved::{
     Invalid, SAVED_VERSION, Saved, SavedAgreement, SavedConnection, SavedHalfOpen, SavedKey,
     SavedListener, SavedReceive, SavedSend, SavedTimeWait, SavedTimestamps,
 };
+pub use sockets::{Family, Fault, Network, Owner, Ready, Socket, SocketOptions, Sockets};
 pub use stack::{Counters, Error, Event, Listener, Stack};
 pub use state::State;
 pub use table::Key;
