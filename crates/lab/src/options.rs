@@ -1,0 +1,333 @@
+//! `getsockopt` and `setsockopt`: options by the numbers of Linux.
+
+use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
+use clearway_tcp::{Congestion, Family, Socket, SocketOptions};
+
+use crate::state::State;
+use crate::{Errno, Host, tcp_info};
+
+/// Of Linux, `asm-generic/socket.h` and `linux/tcp.h`, and not in `libc` for all targets.
+const SO_RCVBUFFORCE: i32 = 33;
+const SO_SNDBUFFORCE: i32 = 32;
+
+/// Options that are remembered, and mean nothing on a link without other users.
+const NOTED: &[(i32, i32)] = &[
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::SOL_SOCKET, libc::SO_DONTROUTE),
+    (libc::SOL_SOCKET, libc::SO_MARK),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    (libc::SOL_SOCKET, libc::SO_PRIORITY),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_TOS),
+    (libc::IPPROTO_IP, libc::IP_TTL),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
+];
+
+/// As Linux has it: the least and the largest MSS that a program may set.
+const SEGMENT_BYTES: core::ops::RangeInclusive<i32> = 88..=32_767;
+/// The least buffers: SOCK_MIN_RCVBUF and SOCK_MIN_SNDBUF, without what Linux adds for itself.
+const BUFFER_BYTES_MIN: i32 = 1152;
+const BUFFER_BYTES_MAX: i32 = 1 << 29;
+/// The longest that keep-alive waits, and the most probes.
+const KEEP_ALIVE_SECONDS_MAX: i32 = 32_767;
+const KEEP_ALIVE_PROBES_MAX: i32 = 127;
+
+impl Host {
+    /// Sets an option.
+    pub fn setsockopt(&self, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+        self.call(|state| set(state, fd, level, name, value))
+    }
+
+    /// What is set, written to `place`, as much as fits. How much that is.
+    pub fn getsockopt(
+        &self,
+        fd: i32,
+        level: i32,
+        name: i32,
+        place: &mut [u8],
+    ) -> Result<usize, Errno> {
+        let value = self.call(|state| get(state, fd, level, name))?;
+        let length = value.len().min(place.len());
+        place[..length].copy_from_slice(&value[..length]);
+        Ok(length)
+    }
+}
+
+fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
+    let socket = state.descriptors.socket(fd)?;
+    let descriptor = state.descriptors.get_mut(fd)?;
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            descriptor.receive_timeout_ns = timeout(value)?;
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => descriptor.send_timeout_ns = timeout(value)?,
+        place if NOTED.contains(&place) => {
+            let value = number(value)?;
+            descriptor.noted.insert(place, value);
+        }
+        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) => {
+            state.sockets.set_quick_acks(socket, number(value)? != 0);
+        }
+        _ => {
+            let mut options = *state.sockets.options(socket)?;
+            set_option(&mut options, level, name, value)?;
+            state.sockets.set_options(socket, options)?;
+        }
+    }
+    Ok(())
+}
+
+fn set_option(
+    options: &mut SocketOptions,
+    level: i32,
+    name: i32,
+    value: &[u8],
+) -> Result<(), Errno> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => options.linger_ns = linger(value)?,
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+            options.settings.congestion = congestion(value)?;
+        }
+        (libc::SOL_SOCKET, _) => set_socket_option(options, name, number(value)?)?,
+        (libc::IPPROTO_TCP, _) => set_tcp_option(options, name, number(value)?)?,
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only = number(value)? != 0,
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn set_socket_option(options: &mut SocketOptions, name: i32, value: i32) -> Result<(), Errno> {
+    let bytes = value.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as u32;
+    match name {
+        libc::SO_REUSEADDR => options.reuse_address = value != 0,
+        libc::SO_KEEPALIVE => options.keeps_alive = value != 0,
+        libc::SO_RCVLOWAT => options.receive_bytes_min = value.max(1) as u32,
+        libc::SO_RCVBUF | SO_RCVBUFFORCE => {
+            options.settings.receive_buffer_bytes = bytes;
+            options.settings.receive_buffer_bytes_max = bytes;
+        }
+        libc::SO_SNDBUF | SO_SNDBUFFORCE => options.send_buffer_bytes = bytes,
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn set_tcp_option(options: &mut SocketOptions, name: i32, value: i32) -> Result<(), Errno> {
+    let settings = &mut options.settings;
+    match name {
+        libc::TCP_NODELAY => settings.no_delay = value != 0,
+        libc::TCP_CORK => settings.cork = value != 0,
+        libc::TCP_MAXSEG => {
+            let is_right = value == 0 || SEGMENT_BYTES.contains(&value);
+            settings.segment_bytes_max = (value != 0).then_some(within(is_right, value)? as u16);
+        }
+        libc::TCP_KEEPIDLE => options.keep_alive.idle_ns = keep_alive_ns(value)?,
+        libc::TCP_KEEPINTVL => options.keep_alive.interval_ns = keep_alive_ns(value)?,
+        libc::TCP_KEEPCNT => {
+            let is_right = (1..=KEEP_ALIVE_PROBES_MAX).contains(&value);
+            options.keep_alive.probes = within(is_right, value)? as u8;
+        }
+        libc::TCP_USER_TIMEOUT => {
+            let ms = within(value >= 0, value)? as u64;
+            settings.user_timeout_ns = (ms > 0).then_some(ms * MILLISECOND);
+        }
+        libc::TCP_SYNCNT => {
+            settings.syn_retries = within((1..=127).contains(&value), value)? as u8;
+        }
+        libc::TCP_LINGER2 => {
+            let seconds = if value == 0 { 60 } else { value.clamp(0, 120) };
+            settings.fin_wait_ns = seconds as u64 * SECOND;
+        }
+        libc::TCP_DEFER_ACCEPT => settings.defer_accept = retries_within(value.max(0) as u64),
+        libc::TCP_WINDOW_CLAMP => {
+            let bytes = within(value > 0, value)?.max(BUFFER_BYTES_MIN / 2) as u32;
+            settings.receive_buffer_bytes = settings.receive_buffer_bytes.min(bytes);
+            settings.receive_buffer_bytes_max = settings.receive_buffer_bytes_max.min(bytes);
+        }
+        libc::TCP_NOTSENT_LOWAT => {
+            options.unsent_bytes_max = if value == 0 { u32::MAX } else { value as u32 };
+        }
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+fn get(state: &mut State, fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
+    let socket = state.descriptors.socket(fd)?;
+    let descriptor = state.descriptors.get(fd)?;
+    let value = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => return Ok(timeval(descriptor.receive_timeout_ns)),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return Ok(timeval(descriptor.send_timeout_ns)),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            state.sockets.take_error(socket)?.map_or(0, |fault| Errno::from(fault).0)
+        }
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => return Ok(info(state, socket)),
+        place if NOTED.contains(&place) => descriptor.noted.get(&place).copied().unwrap_or(0),
+        _ => return get_option(state, socket, level, name),
+    };
+    Ok(value.to_ne_bytes().to_vec())
+}
+
+fn get_option(state: &State, socket: Socket, level: i32, name: i32) -> Result<Vec<u8>, Errno> {
+    let options = state.sockets.options(socket)?;
+    let value = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let seconds = options.linger_ns.map_or(0, |ns| (ns / SECOND) as i32);
+            return Ok(words([i32::from(options.linger_ns.is_some()), seconds]));
+        }
+        (libc::IPPROTO_TCP, libc::TCP_CONGESTION) => {
+            return Ok(congestion_name(options.settings.congestion));
+        }
+        (libc::SOL_SOCKET, _) => socket_option(state, socket, options, name)?,
+        (libc::IPPROTO_TCP, _) => tcp_option(state, socket, options, name)?,
+        (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) => {
+            state.sockets.info(socket).ok_or(Errno::ENOTCONN)?.path_mtu.into()
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
+        _ => return Err(Errno::ENOPROTOOPT),
+    };
+    Ok(value.to_ne_bytes().to_vec())
+}
+
+fn socket_option(
+    state: &State,
+    socket: Socket,
+    options: &SocketOptions,
+    name: i32,
+) -> Result<i32, Errno> {
+    // Linux tells twice what was set, the half of which is its own.
+    let twice = |bytes: u32| (2 * u64::from(bytes)).min(i32::MAX as u64) as i32;
+    Ok(match name {
+        libc::SO_TYPE => libc::SOCK_STREAM,
+        libc::SO_PROTOCOL => libc::IPPROTO_TCP,
+        libc::SO_DOMAIN => match state.sockets.family(socket)? {
+            Family::V4 => libc::AF_INET,
+            Family::V6 => libc::AF_INET6,
+        },
+        libc::SO_ACCEPTCONN => state.sockets.is_listening(socket).into(),
+        libc::SO_REUSEADDR => options.reuse_address.into(),
+        libc::SO_KEEPALIVE => options.keeps_alive.into(),
+        libc::SO_RCVLOWAT => options.receive_bytes_min as i32,
+        libc::SO_SNDLOWAT => 1,
+        libc::SO_RCVBUF => twice(options.settings.receive_buffer_bytes),
+        libc::SO_SNDBUF => twice(options.send_buffer_bytes),
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+fn tcp_option(
+    state: &State,
+    socket: Socket,
+    options: &SocketOptions,
+    name: i32,
+) -> Result<i32, Errno> {
+    let settings = &options.settings;
+    let seconds = |ns: u64| (ns / SECOND) as i32;
+    Ok(match name {
+        libc::TCP_NODELAY => settings.no_delay.into(),
+        libc::TCP_CORK => settings.cork.into(),
+        libc::TCP_MAXSEG => match (state.sockets.info(socket), settings.segment_bytes_max) {
+            (Some(info), _) => info.segment_bytes as i32,
+            (None, most) => most.unwrap_or(536).into(),
+        },
+        libc::TCP_KEEPIDLE => seconds(options.keep_alive.idle_ns),
+        libc::TCP_KEEPINTVL => seconds(options.keep_alive.interval_ns),
+        libc::TCP_KEEPCNT => options.keep_alive.probes.into(),
+        libc::TCP_USER_TIMEOUT => {
+            settings.user_timeout_ns.map_or(0, |ns| (ns / MILLISECOND) as i32)
+        }
+        libc::TCP_SYNCNT => settings.syn_retries.into(),
+        libc::TCP_LINGER2 => seconds(settings.fin_wait_ns),
+        libc::TCP_DEFER_ACCEPT => seconds_of(settings.defer_accept),
+        libc::TCP_WINDOW_CLAMP => settings.receive_buffer_bytes as i32,
+        libc::TCP_NOTSENT_LOWAT if options.unsent_bytes_max == u32::MAX => 0,
+        libc::TCP_NOTSENT_LOWAT => options.unsent_bytes_max as i32,
+        libc::TCP_QUICKACK => 1,
+        _ => return Err(Errno::ENOPROTOOPT),
+    })
+}
+
+fn info(state: &State, socket: Socket) -> Vec<u8> {
+    match state.sockets.info(socket) {
+        Some(info) => tcp_info::emit(&info),
+        None if state.sockets.is_listening(socket) => tcp_info::of_state(tcp_info::LISTEN),
+        None => tcp_info::of_state(tcp_info::CLOSE),
+    }
+}
+
+// Values as C programs have them.
+
+fn number(value: &[u8]) -> Result<i32, Errno> {
+    Ok(i32::from_ne_bytes(*value.first_chunk().ok_or(Errno::EINVAL)?))
+}
+
+fn within(is_right: bool, value: i32) -> Result<i32, Errno> {
+    if is_right { Ok(value) } else { Err(Errno::EINVAL) }
+}
+
+fn words(words: [i32; 2]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+/// A `struct linger`.
+fn linger(value: &[u8]) -> Result<Option<u64>, Errno> {
+    let (is_on, seconds) = (number(value)?, number(value.get(4..).ok_or(Errno::EINVAL)?)?);
+    Ok((is_on != 0).then_some(seconds.max(0) as u64 * SECOND))
+}
+
+/// A `struct timeval`: 0 is for ever.
+fn timeout(value: &[u8]) -> Result<Option<u64>, Errno> {
+    let word = |at: usize| {
+        let bytes = value.get(at..).and_then(|rest| rest.first_chunk());
+        bytes.map(|bytes| i64::from_ne_bytes(*bytes)).ok_or(Errno::EINVAL)
+    };
+    let (seconds, us) = (word(0)?, word(8)?);
+    if !(0..1_000_000).contains(&us) {
+        return Err(Errno::EDOM);
+    }
+    let ns = (seconds.max(0) as u64).saturating_mul(SECOND) + us as u64 * MICROSECOND;
+    // A negative one is over at once: the least that there is stands for that.
+    let ns = if seconds < 0 { 1 } else { ns };
+    Ok((ns > 0).then_some(ns))
+}
+
+fn timeval(ns: Option<u64>) -> Vec<u8> {
+    let ns = ns.unwrap_or(0);
+    let words = [ns / SECOND, ns % SECOND / MICROSECOND];
+    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+}
+
+fn keep_alive_ns(seconds: i32) -> Result<u64, Errno> {
+    let is_right = (1..=KEEP_ALIVE_SECONDS_MAX).contains(&seconds);
+    Ok(within(is_right, seconds)? as u64 * SECOND)
+}
+
+fn congestion(name: &[u8]) -> Result<Congestion, Errno> {
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    let found = Congestion::ALL.into_iter().find(|known| known.name().as_bytes() == name);
+    found.ok_or(Errno::ENOENT)
+}
+
+/// The name in the 16 bytes that Linux has for it.
+fn congestion_name(congestion: Congestion) -> Vec<u8> {
+    let mut name = congestion.name().as_bytes().to_vec();
+    name.resize(16, 0);
+    name
+}
+
+/// After how many SYN-ACKs that were sent again so many seconds are over, and the other way round.
+fn retries_within(seconds: u64) -> u8 {
+    (0..u8::MAX).find(|retries| seconds_of(*retries) as u64 >= seconds).unwrap_or(u8::MAX)
+}
+
+fn seconds_of(retries: u8) -> i32 {
+    (0..retries).map(|retry| (1 << retry.min(7)).min(120)).sum()
+}

@@ -1,0 +1,248 @@
+//! What can be set of a host, by name. Names of Linux's `net.ipv4` mean what they mean there.
+
+use clearway_base::{MICROSECOND, SECOND};
+use clearway_tcp::{Config, Cookies, SocketOptions};
+
+use crate::Errno;
+use crate::state::State;
+
+/// What new sockets begin with, and what is of the whole host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Defaults {
+    pub(crate) options: SocketOptions,
+    pub(crate) config: Config,
+    pub(crate) mtu: u16,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        let mut options = SocketOptions::default();
+        // A write is one extent: programs may write byte by byte.
+        options.settings.send_extents_max = 1 << 20;
+        Self { options, config: Config::default(), mtu: 1500 }
+    }
+}
+
+/// One of [`SETTINGS`].
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name.
+    pub name: &'static str,
+    /// The least and the largest value.
+    pub range: (i64, i64),
+    /// What it is.
+    pub what: &'static str,
+    get: fn(&Defaults) -> i64,
+    set: fn(&mut Defaults, i64),
+}
+
+impl Setting {
+    /// The one of that name.
+    pub(crate) fn find(name: &str) -> Result<&'static Self, Errno> {
+        SETTINGS.iter().find(|setting| setting.name == name).ok_or(Errno::ENOENT)
+    }
+}
+
+macro_rules! settings {
+    ($($name:ident $range:expr, $what:literal, $get:expr, $set:expr;)+) => {
+        /// All that can be set of a host.
+        pub const SETTINGS: &[Setting] = &[$(Setting {
+            name: stringify!($name),
+            range: $range,
+            what: $what,
+            get: $get,
+            set: $set,
+        },)+];
+    };
+}
+
+const SWITCH: (i64, i64) = (0, 1);
+const BYTES: (i64, i64) = (256, 1 << 30);
+const TIMES: (i64, i64) = (1, u8::MAX as i64);
+/// Up to a day.
+const US: (i64, i64) = (1, 86_400_000_000);
+const SECONDS: (i64, i64) = (1, 86_400);
+const PORT: (i64, i64) = (1, 65_535);
+const NUMBER: (i64, i64) = (-1, u32::MAX as i64);
+
+settings! {
+    mtu (576, 65_535), "the link's MTU, in bytes",
+        |it| it.mtu.into(), |it, value| it.mtu = value as u16;
+    tcp_sack SWITCH, "selective acknowledgements",
+        |it| it.options.settings.sack.into(), |it, value| it.options.settings.sack = value != 0;
+    tcp_timestamps SWITCH, "timestamps",
+        |it| it.options.settings.timestamps.into(),
+        |it, value| it.options.settings.timestamps = value != 0;
+    tcp_window_scaling SWITCH, "window scaling",
+        |it| it.options.settings.window_scaling.into(),
+        |it, value| it.options.settings.window_scaling = value != 0;
+    tcp_ecn (0, 2), "congestion notification: 0 never, 1 asked for and taken, 2 taken",
+        |it| match (it.options.settings.ecn, it.options.accepts_ecn) {
+            (true, _) => 1,
+            (false, true) => 2,
+            (false, false) => 0,
+        },
+        |it, value| {
+            it.options.settings.ecn = value == 1;
+            it.options.accepts_ecn = value != 0;
+        };
+    tcp_syncookies (0, 2), "SYN cookies: 0 never, 1 under flood, 2 always",
+        |it| it.config.cookies as i64,
+        |it, value| it.config.cookies = match value {
+            0 => Cookies::Never,
+            1 => Cookies::UnderFlood,
+            _ => Cookies::Always,
+        };
+    tcp_syn_retries TIMES, "how often a SYN is sent again",
+        |it| it.options.settings.syn_retries.into(),
+        |it, value| it.options.settings.syn_retries = value as u8;
+    tcp_synack_retries TIMES, "how often a SYN-ACK is sent again",
+        |it| it.config.syn_ack_retries.into(), |it, value| it.config.syn_ack_retries = value as u8;
+    tcp_retries2 TIMES, "how often data is sent again until the connection is given up",
+        |it| it.options.settings.retries.into(),
+        |it, value| it.options.settings.retries = value as u8;
+    tcp_fin_timeout SECONDS, "how long FIN-WAIT-2 lasts without a program, in seconds",
+        |it| (it.options.settings.fin_wait_ns / SECOND) as i64,
+        |it, value| it.options.settings.fin_wait_ns = value as u64 * SECOND;
+    tcp_keepalive_time SECONDS, "TCP_KEEPIDLE of new sockets",
+        |it| (it.options.keep_alive.idle_ns / SECOND) as i64,
+        |it, value| it.options.keep_alive.idle_ns = value as u64 * SECOND;
+    tcp_keepalive_intvl SECONDS, "TCP_KEEPINTVL of new sockets",
+        |it| (it.options.keep_alive.interval_ns / SECOND) as i64,
+        |it, value| it.options.keep_alive.interval_ns = value as u64 * SECOND;
+    tcp_keepalive_probes TIMES, "TCP_KEEPCNT of new sockets",
+        |it| it.options.keep_alive.probes.into(),
+        |it, value| it.options.keep_alive.probes = value as u8;
+    tcp_notsent_lowat (1, u32::MAX as i64), "TCP_NOTSENT_LOWAT of new sockets",
+        |it| it.options.unsent_bytes_max.into(),
+        |it, value| it.options.unsent_bytes_max = value as u32;
+    receive_buffer BYTES, "the first window, in bytes: it grows up to `receive_buffer_max`",
+        |it| it.options.settings.receive_buffer_bytes.into(),
+        |it, value| it.options.settings.receive_buffer_bytes = value as u32;
+    receive_buffer_max BYTES, "the largest window; what is less than the first one counts as that",
+        |it| it.options.settings.receive_buffer_bytes_max.into(),
+        |it, value| it.options.settings.receive_buffer_bytes_max = value as u32;
+    send_buffer BYTES, "bytes that are written and not acknowledged, at most",
+        |it| it.options.send_buffer_bytes.into(),
+        |it, value| it.options.send_buffer_bytes = value as u32;
+    initial_window (1, 1000), "segments that are sent before anything is acknowledged",
+        |it| it.options.settings.initial_window.into(),
+        |it, value| it.options.settings.initial_window = value as u32;
+    pacing SWITCH, "a window is spread over its round trip",
+        |it| it.options.settings.pacing.into(), |it, value| it.options.settings.pacing = value != 0;
+    rto_initial_us US, "the retransmission timeout before a round trip is measured",
+        |it| us(it.options.settings.rto_initial_ns),
+        |it, value| it.options.settings.rto_initial_ns = ns(value);
+    rto_min_us US, "how much longer than a round trip the retransmission timeout is, at least",
+        |it| us(it.options.settings.rto_min_ns),
+        |it, value| it.options.settings.rto_min_ns = ns(value);
+    rto_max_us US, "the longest retransmission timeout",
+        |it| us(it.options.settings.rto_max_ns),
+        |it, value| it.options.settings.rto_max_ns = ns(value);
+    delayed_ack_us US, "how long an acknowledgement may wait",
+        |it| us(it.options.settings.ack_delay_ns),
+        |it, value| it.options.settings.ack_delay_ns = ns(value);
+    quick_acks (0, u8::MAX as i64), "segments at the beginning that are acknowledged at once",
+        |it| it.options.settings.quick_acks.into(),
+        |it, value| it.options.settings.quick_acks = value as u8;
+    time_wait_us US, "how long TIME-WAIT lasts",
+        |it| us(it.config.time_wait_ns), |it, value| it.config.time_wait_ns = ns(value);
+    resets_per_s (0, u32::MAX as i64), "resets to segments without a connection, per second",
+        |it| it.config.resets_per_s.into(), |it, value| it.config.resets_per_s = value as u32;
+    local_port_first PORT, "the ports that are chosen: the first",
+        |it| it.config.ports.0.into(), |it, value| it.config.ports.0 = value as u16;
+    local_port_last PORT, "the ports that are chosen: the last",
+        |it| it.config.ports.1.into(), |it, value| it.config.ports.1 = value as u16;
+    isn NUMBER, "the first sequence number of every connection; -1: as RFC 6528 has it",
+        |it| optional(it.config.isn), |it, value| it.config.isn = u32::try_from(value).ok();
+    timestamp_offset NUMBER, "what timestamps are ahead of the clock, in ms; -1: by connection",
+        |it| optional(it.config.timestamp_offset),
+        |it, value| it.config.timestamp_offset = u32::try_from(value).ok();
+}
+
+fn us(ns: u64) -> i64 {
+    (ns / MICROSECOND) as i64
+}
+
+fn ns(us: i64) -> u64 {
+    us as u64 * MICROSECOND
+}
+
+fn optional(number: Option<u32>) -> i64 {
+    number.map_or(-1, i64::from)
+}
+
+/// Sets one: for new sockets, and for what is of the whole host.
+pub(crate) fn set(state: &mut State, setting: &Setting, value: i64) -> Result<(), Errno> {
+    if value < setting.range.0 || value > setting.range.1 {
+        return Err(Errno::EINVAL);
+    }
+    (setting.set)(&mut state.defaults, value);
+    state.link.set_mtu(state.defaults.mtu);
+    state.sockets.stack_mut().set_config(state.defaults.config);
+    Ok(())
+}
+
+/// What is set; or what is counted, under the names of `tcp::Counters` and these.
+pub(crate) fn get(state: &State, name: &str) -> Result<i64, Errno> {
+    if let Ok(setting) = Setting::find(name) {
+        return Ok((setting.get)(&state.defaults));
+    }
+    let stack = state.sockets.stack();
+    let (half_open, time_wait) = stack.waiting();
+    let own = [
+        ("packets_received", state.counters.received),
+        ("packets_dropped", state.counters.dropped),
+        ("packets_sent", state.counters.sent),
+        ("sockets", state.sockets.len() as u64),
+        ("half_open", half_open as u64),
+        ("time_wait", time_wait as u64),
+        ("buffers", state.store.len() as u64),
+    ];
+    let mut all = own.into_iter().chain(stack.counters().iter());
+    let value = all.find(|(counted, _)| *counted == name).ok_or(Errno::ENOENT)?.1;
+    Ok(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Defaults, SETTINGS};
+
+    /// The table of `docs/lab.md` is this one. After a change:
+    /// `CLEARWAY_WRITE_DOCS=1 cargo test -p clearway-lab --lib`.
+    #[test]
+    fn the_document_has_all_settings() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/lab.md");
+        let text = std::fs::read_to_string(path).unwrap();
+        let head = "| name | values | at first | what it is |\n|---|---|---|---|\n";
+        let (before, rest) = text.split_once(head).expect("the table");
+        let after = rest.split_once("\n\n").expect("something behind it").1;
+        let rows: Vec<String> = SETTINGS
+            .iter()
+            .map(|setting| {
+                let (least, most) = setting.range;
+                let first = (setting.get)(&Defaults::default());
+                format!("| {} | {least} to {most} | {first} | {} |", setting.name, setting.what)
+            })
+            .collect();
+        let whole = format!("{before}{head}{}\n\n{after}", rows.join("\n"));
+        if std::env::var_os("CLEARWAY_WRITE_DOCS").is_some() {
+            std::fs::write(path, &whole).unwrap();
+        }
+        assert!(
+            std::fs::read_to_string(path).unwrap() == whole,
+            "run it with CLEARWAY_WRITE_DOCS=1"
+        );
+    }
+
+    #[test]
+    fn what_is_set_is_what_it_is_set_to() {
+        for setting in SETTINGS {
+            let mut defaults = Defaults::default();
+            for value in [setting.range.0, setting.range.1] {
+                (setting.set)(&mut defaults, value);
+                assert_eq!((setting.get)(&defaults), value, "{}", setting.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! All that a host is, under one lock.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use clearway_base::{SECOND, Time};
+use clearway_tcp::{Socket, Sockets, Stack};
+
+use crate::descriptors::Descriptors;
+use crate::network::{Heard, Link, frame_of};
+use crate::settings::Defaults;
+use crate::store::Store;
+
+/// A packet that has left, and when.
+pub(crate) type Packet = (Time, Vec<u8>);
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) received: u64,
+    pub(crate) dropped: u64,
+    pub(crate) sent: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) now: Time,
+    pub(crate) sockets: Sockets,
+    pub(crate) link: Link,
+    pub(crate) store: Store,
+    pub(crate) defaults: Defaults,
+    pub(crate) descriptors: Descriptors,
+    pub(crate) counters: Counters,
+    /// Nobody will use the host again.
+    pub(crate) is_gone: bool,
+    out: VecDeque<Packet>,
+    /// Calls that wait.
+    waiters: BTreeMap<u64, Waiter>,
+    waiters_ever: u64,
+    /// Grows with each change that a call may wait for.
+    generation: u64,
+}
+
+/// A call that waits.
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    deadline: Time,
+    /// The generation for which it has found that it has to wait.
+    seen: u64,
+}
+
+/// Packets that nobody takes: the oldest go first.
+const OUT_MAX: usize = 1 << 16;
+/// Descriptors of a host.
+const SOCKETS_MAX: u32 = 1 << 16;
+
+impl State {
+    pub(crate) fn new(start: Time, seed: u64, secret: [u8; 16]) -> Self {
+        let defaults = Defaults::default();
+        let stack = Stack::new(defaults.config, start, seed, secret);
+        Self {
+            now: start,
+            sockets: Sockets::new(stack, SOCKETS_MAX),
+            link: Link::new(defaults.mtu),
+            store: Store::default(),
+            defaults,
+            descriptors: Descriptors::default(),
+            counters: Counters::default(),
+            is_gone: false,
+            out: VecDeque::new(),
+            waiters: BTreeMap::new(),
+            waiters_ever: 0,
+            generation: 0,
+        }
+    }
+
+    /// A packet has come.
+    pub(crate) fn receive(&mut self, packet: &[u8]) {
+        self.counters.received += 1;
+        let frame = frame_of(packet).unwrap_or_default();
+        let stack = self.sockets.stack_mut();
+        match self.link.receive(self.now, &frame) {
+            Heard::Segment(arrival, payload) => {
+                self.store.set_payload(payload);
+                stack.handle_segment(self.now, &arrival, &mut self.store);
+            }
+            Heard::Error(error, local, remote, sequence) => {
+                stack.handle_icmp(self.now, error, local, remote, sequence);
+            }
+            Heard::Nothing => {}
+            Heard::Dropped => self.counters.dropped += 1,
+        }
+    }
+
+    /// When something happens by itself, or a call that waits gives up.
+    pub(crate) fn next_event(&self) -> Time {
+        let deadlines = self.waiters.values().map(|waiter| waiter.deadline);
+        deadlines.min().unwrap_or(Time::MAX).min(self.next_timeout())
+    }
+
+    /// When something happens by itself.
+    pub(crate) fn next_timeout(&self) -> Time {
+        self.sockets.stack().next_timeout().min(self.link.next_timeout())
+    }
+
+    /// It is later now.
+    pub(crate) fn advance_to(&mut self, now: Time) {
+        self.now = self.now.max(now);
+        self.sockets.stack_mut().handle_timeouts(self.now);
+        self.link.handle_timeout(self.now);
+    }
+
+    /// Does all that can be done at this moment. Whoever waits has to look again.
+    pub(crate) fn progress(&mut self) {
+        self.flush();
+        self.generation += 1;
+    }
+
+    /// The same, after a call that waits has done a part of its work. Others have to look again
+    /// only if something has come of it.
+    pub(crate) fn progress_of_part(&mut self) {
+        if self.flush() {
+            self.generation += 1;
+        }
+    }
+
+    fn flush(&mut self) -> bool {
+        let sent = self.counters.sent;
+        self.transmit();
+        self.sockets.handle_events(self.now, &mut self.store);
+        self.transmit();
+        let changed = std::mem::take(&mut self.store.changed);
+        for socket in &changed {
+            self.descriptors.note_change(*socket);
+        }
+        self.counters.sent > sent || !changed.is_empty()
+    }
+
+    fn transmit(&mut self) {
+        while let Some(transmit) = self.sockets.stack_mut().poll_transmit(self.now, 1) {
+            let extents = transmit
+                .connection
+                .into_iter()
+                .flat_map(|key| self.sockets.stack().extents(key, transmit.payload.clone()));
+            let payload: Vec<u8> =
+                extents.flat_map(|extent| self.store.read(extent).iter().copied()).collect();
+            if let Some(packet) = self.link.packet(self.now, &transmit, &payload) {
+                self.leave(packet);
+            }
+        }
+        while let Some(packet) = self.link.poll_transmit() {
+            self.leave(packet);
+        }
+    }
+
+    fn leave(&mut self, packet: Vec<u8>) {
+        self.counters.sent += 1;
+        if self.out.len() == OUT_MAX {
+            self.out.pop_front();
+        }
+        self.out.push_back((self.now, packet));
+    }
+
+    /// The next packet that has left, if it is at most so long.
+    pub(crate) fn take_packet(&mut self, most: usize) -> Option<Result<Packet, usize>> {
+        match self.out.front()?.1.len() {
+            length if length > most => Some(Err(length)),
+            _ => self.out.pop_front().map(Ok),
+        }
+    }
+
+    pub(crate) fn has_packet(&self) -> bool {
+        !self.out.is_empty()
+    }
+
+    // Calls that wait.
+
+    pub(crate) fn add_waiter(&mut self, deadline: Time) -> u64 {
+        self.waiters_ever += 1;
+        let waiter = Waiter { deadline, seen: self.generation };
+        self.waiters.insert(self.waiters_ever, waiter);
+        self.waiters_ever
+    }
+
+    /// It has looked again, and still has to wait.
+    pub(crate) fn keep_waiting(&mut self, waiter: u64) {
+        if let Some(waiter) = self.waiters.get_mut(&waiter) {
+            waiter.seen = self.generation;
+        }
+    }
+
+    pub(crate) fn remove_waiter(&mut self, waiter: u64) {
+        self.waiters.remove(&waiter);
+    }
+
+    pub(crate) fn waiters(&self) -> usize {
+        self.waiters.len()
+    }
+
+    /// True if each call that waits has found that it has to.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.waiters.values().all(|waiter| waiter.seen == self.generation)
+    }
+
+    /// The socket of a descriptor that has gone, and its connection, are to be seen no more.
+    pub(crate) fn close_socket(&mut self, socket: Socket) {
+        // It cannot fail: the descriptor had it.
+        let _ = self.sockets.close(self.now, socket, &mut self.store);
+    }
+}
+
+/// When hosts begin, unless they are told: not at 0, since before that nothing can have been.
+pub(crate) const START: Time = Time::from_ns(1000 * SECOND);

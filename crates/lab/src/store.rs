@@ -1,0 +1,74 @@
+//! The memory that payload is in: pieces, each named by its number.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use clearway_tcp::{Extent, Key, Memory, Owner, Socket};
+
+/// All pieces, sent and received, and which sockets something has changed for.
+#[derive(Debug, Default)]
+pub(crate) struct Store {
+    pieces: HashMap<u32, Vec<u8>>,
+    next: u32,
+    /// The payload of the segment at hand.
+    payload: Vec<u8>,
+    pub(crate) changed: Vec<Socket>,
+}
+
+impl Store {
+    /// A piece with these bytes.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Extent {
+        loop {
+            self.next = self.next.wrapping_add(1);
+            if !self.pieces.contains_key(&self.next) {
+                break;
+            }
+        }
+        self.pieces.insert(self.next, bytes.to_vec());
+        Extent { region: self.next, offset: 0, length: bytes.len() as u32 }
+    }
+
+    pub(crate) fn read(&self, extent: Extent) -> &[u8] {
+        let range = extent.offset as usize..(extent.offset + extent.length) as usize;
+        self.pieces.get(&extent.region).and_then(|piece| piece.get(range)).unwrap_or(&[])
+    }
+
+    /// `extent` is not wanted any more. A piece is gone with its last byte: they go in order.
+    pub(crate) fn free(&mut self, extent: Extent) {
+        let end = (extent.offset + extent.length) as usize;
+        if self.pieces.get(&extent.region).is_some_and(|piece| piece.len() <= end) {
+            self.pieces.remove(&extent.region);
+        }
+    }
+
+    pub(crate) fn set_payload(&mut self, payload: &[u8]) {
+        self.payload.clear();
+        self.payload.extend_from_slice(payload);
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.pieces.len()
+    }
+}
+
+impl Memory for Store {
+    fn keep(&mut self, _: Key, _: u64, part: Range<u32>) -> Option<Extent> {
+        let bytes = self.payload[part.start as usize..part.end as usize].to_vec();
+        Some(self.fill(&bytes))
+    }
+
+    fn discard(&mut self, _: Key, extent: Extent) {
+        self.free(extent);
+    }
+}
+
+impl Owner for Store {
+    fn sent(&mut self, extent: Extent) {
+        self.free(extent);
+    }
+
+    fn changed(&mut self, socket: Socket) {
+        self.changed.push(socket);
+    }
+}

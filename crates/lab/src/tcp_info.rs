@@ -1,0 +1,85 @@
+//! `struct tcp_info` of Linux (`linux/tcp.h`), as TCP_INFO gives it. Fields that mean nothing here
+//! are 0.
+
+use clearway_base::MICROSECOND;
+use clearway_tcp::{Info, State};
+
+/// The length of the structure, up to `tcpi_rcv_wnd`.
+const BYTES: usize = 236;
+
+/// The state of a listener, and that of a socket without a connection.
+pub(crate) const LISTEN: u8 = 10;
+pub(crate) const CLOSE: u8 = 7;
+
+/// The number of a state: `TCP_ESTABLISHED` and so on.
+const fn number(state: State) -> u8 {
+    match state {
+        State::Established => 1,
+        State::SynSent => 2,
+        State::SynReceived => 3,
+        State::FinWait1 => 4,
+        State::FinWait2 => 5,
+        State::TimeWait => 6,
+        State::Closed => CLOSE,
+        State::CloseWait => 8,
+        State::LastAck => 9,
+        State::Closing => 11,
+    }
+}
+
+/// The structure of a socket without a connection.
+pub(crate) fn of_state(state: u8) -> Vec<u8> {
+    let mut bytes = vec![0; BYTES];
+    bytes[0] = state;
+    bytes
+}
+
+/// The structure of a connection.
+pub(crate) fn emit(info: &Info) -> Vec<u8> {
+    let mut bytes = of_state(number(info.state));
+    bytes[1] = match info.recovery {
+        "recovery" => 3,
+        "loss" => 4,
+        _ => 0,
+    };
+    bytes[2] = info.retries;
+    bytes[4] = info.rto_doublings;
+    // TCPI_OPT_TIMESTAMPS, _SACK, _WSCALE, _ECN.
+    let scales = info.window_scales != (0, 0);
+    bytes[5] = u8::from(info.timestamps)
+        | u8::from(info.sack) << 1
+        | u8::from(scales) << 2
+        | u8::from(info.ecn) << 3;
+    bytes[6] = info.window_scales.0 & 0xf | info.window_scales.1 << 4;
+    let segment_bytes = u64::from(info.segment_bytes.max(1));
+    let segments = |of: u64| of.div_ceil(segment_bytes);
+    let us = |ns: u64| ns / MICROSECOND;
+    let outstanding = info.queued_bytes.saturating_sub(info.unsent_bytes);
+    let words = [
+        (8, us(info.rto_ns)),
+        (16, segment_bytes),
+        (24, segments(outstanding)),
+        (28, segments(info.sacked_bytes)),
+        (32, segments(info.lost_bytes)),
+        (60, info.path_mtu.into()),
+        (68, us(info.rtt_ns)),
+        (72, us(info.rtt_variation_ns)),
+        (80, info.window_bytes / segment_bytes),
+        (96, info.receive_buffer_bytes.into()),
+        (100, info.segments_retransmitted),
+        (136, info.segments_sent),
+        (140, info.segments_received),
+        (144, info.unsent_bytes),
+        (148, us(info.min_rtt_ns)),
+        (228, info.send_window_bytes),
+        (232, info.receive_window_bytes),
+    ];
+    for (at, word) in words {
+        let word = u32::try_from(word).unwrap_or(u32::MAX);
+        bytes[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    }
+    for (at, word) in [(120, info.acknowledged_bytes), (128, info.received_bytes)] {
+        bytes[at..at + 8].copy_from_slice(&word.to_ne_bytes());
+    }
+    bytes
+}
