@@ -6,7 +6,7 @@
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{Ordering, compiler_fence, fence};
 
 use super::buffers::{Buffers, Violation, prefetch};
 use super::region::Region;
@@ -263,6 +263,9 @@ impl Receiver {
         // cannot overlap the mapping. The peer may write the source meanwhile: then the copy holds
         // a mixture, which is as good as any other frame from a peer that we do not trust.
         unsafe { source.as_ptr().copy_to_nonoverlapping(target.as_mut_ptr(), target.len()) };
+        // To the compiler the source may have changed here, as by a signal handler: whatever is
+        // looked at from now on is the copy.
+        compiler_fence(Ordering::SeqCst);
         Ok(())
     }
 
