@@ -1,7 +1,8 @@
 //! Of the workspace, a crate depends on nothing but those that its row in `ARCHITECTURE.md` names,
-//! and what these may use.
+//! and what these may use; and `unsafe` is in three crates only.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 type Layers = BTreeMap<String, BTreeSet<String>>;
@@ -73,4 +74,55 @@ fn crates_use_only_what_the_table_allows() {
         );
         assert!(!reachable(&allowed, name).contains(name), "{name} uses itself");
     }
+}
+
+/// Those that share memory with somebody else, or are called from C.
+const UNSAFE: [&str; 3] = ["capi", "channel", "nic"];
+
+/// Each library and program of any other crate forbids `unsafe`, its tests and examples do not
+/// allow it, and all crates have the lints of the workspace.
+#[test]
+fn unsafe_code_is_forbidden_in_all_crates_but_three() {
+    let crates = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    for name in actual().into_keys() {
+        let folder = crates.join(&name);
+        let manifest = read(&folder.join("Cargo.toml"));
+        assert!(manifest.contains("[lints]\nworkspace = true\n"), "{name} has lints of its own");
+        if UNSAFE.contains(&name.as_str()) {
+            continue;
+        }
+        let files = sources(&folder);
+        let is_root = |file: &PathBuf| {
+            let file = file.strip_prefix(&folder).expect("inside");
+            file == Path::new("src/lib.rs")
+                || file == Path::new("src/main.rs")
+                || file.parent() == Some(Path::new("src/bin"))
+        };
+        assert!(files.iter().any(is_root), "{name} has a root");
+        for file in files {
+            let text = read(&file);
+            let forbids = text.lines().any(|line| line == "#![forbid(unsafe_code)]");
+            assert!(forbids || !is_root(&file), "{} does not forbid unsafe", file.display());
+            let allowed = format!("{}(unsafe_code", "allow");
+            assert!(!text.contains(&allowed), "{} allows unsafe", file.display());
+        }
+    }
+}
+
+/// All Rust files of a crate.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn read(file: &Path) -> String {
+    std::fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
