@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, SentBurst, packed_bytes};
 use clearway_channel::{
-    AppEnd, BURST_FRAMES_MAX, Command, Completion, DaemonEnd, Extent, Pool, Sizes,
+    AppEnd, BURST_FRAMES_MAX, Command, Completion, DaemonEnd, Extent, Pool, Received, Sizes, Told,
 };
 
 const MESSAGE_BYTES: usize = 64;
@@ -126,14 +126,11 @@ fn give_frames(daemon: &mut DaemonEnd, bytes: &[u8]) {
 }
 
 fn read_frames(app: &mut AppEnd, into: &mut [u8]) {
-    let Ok(Some(Completion::Frames { offset, length, buffer, count, .. })) = app.next_completion()
-    else {
-        panic!("no frames")
-    };
-    let burst = ReceivedBurst::new(app.receive_bytes(offset, length), count);
+    let Ok(Some(Told::Frames { count, bytes, .. })) = app.next_told() else { panic!("no frames") };
+    let burst = ReceivedBurst::new(app.receive_bytes(&bytes), count);
     assert!(burst.is_whole());
     burst.for_each(|frame| into[..frame.bytes.len()].copy_from_slice(frame.bytes));
-    app.release(buffer, length);
+    app.release(bytes);
 }
 
 /// What the hardware takes for the least that two cores can say to each other.
@@ -228,13 +225,13 @@ fn drive(mut app: AppEnd, window: usize, length: Duration) -> Vec<f64> {
     let (start, mut slice_start, mut echoes) = (Instant::now(), Instant::now(), 0);
     while start.elapsed() < length {
         while echoes < SLICE_ECHOES {
-            let Some(completion) = app.next_completion().expect("an honest daemon") else {
+            let Some(told) = app.next_told().expect("an honest daemon") else {
                 std::hint::spin_loop();
                 continue;
             };
-            let Completion::Received { offset, length, buffer, .. } = completion else { continue };
-            into.copy_from_slice(app.receive_bytes(offset, length));
-            app.release(buffer, length);
+            let Told::Message(Received { bytes, .. }) = told else { continue };
+            into.copy_from_slice(app.receive_bytes(&bytes));
+            app.release(bytes);
             app.free(outstanding.pop_front().expect("one per echo"));
             outstanding.push_back(send(&mut app, &into));
             app.flush();

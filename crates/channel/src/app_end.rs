@@ -21,11 +21,11 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, LAYOUT, Pool, Received, Sizes, Versions, barrier, closing};
+use crate::{Command, Completion, LAYOUT, Pool, Sizes, Versions, barrier, closing};
 
 mod buffers;
 mod releases;
-pub use buffers::{Extent, ReceiveBuffer, TransmitBuffer};
+pub use buffers::{Extent, Granted, ReceiveBuffer, Received, Told, TransmitBuffer};
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
@@ -51,6 +51,8 @@ pub struct AppEnd {
     pool: Pool,
     /// Tells extents of different channels apart.
     tag: u32,
+    /// And what was received: by which channel, and whether it may still be read.
+    grant_tag: u32,
     /// Commands were written since the last flush.
     dirty: bool,
     /// `arm` was called, and `disarm` not yet.
@@ -102,7 +104,6 @@ impl AppEnd {
 
     /// An end on memory that has been checked.
     pub(crate) fn on(memory: Arc<Memory>, bells: AppBells, sizes: Sizes) -> Self {
-        static TAGS: AtomicU32 = AtomicU32::new(0);
         let areas = *memory.areas();
         let relieved = memory.has_barriers() && barrier::register();
         let fence = if relieved { Fence::Sleepers } else { Fence::Own };
@@ -134,7 +135,8 @@ impl AppEnd {
             releases: Releases::new(sizes.receive_pool_bytes / RELEASE_SHARE),
             returned: Vec::new(),
             pool: Pool::new(sizes.transmit_pool_bytes),
-            tag: TAGS.fetch_add(1, Ordering::Relaxed),
+            tag: next_tag(),
+            grant_tag: next_tag(),
             dirty: false,
             armed: false,
             fence,
@@ -146,9 +148,25 @@ impl AppEnd {
     }
 
     /// Gives the daemon a command. It sees it at once if it is awake; [`flush`](Self::flush) wakes
-    /// it.
-    #[inline]
+    /// it. Panics if it releases buffers, whose bytes others may read: [`release`](Self::release)
+    /// does that.
+    #[inline(always)] // Who submits knows what: of all that can be, its own stores are left.
     pub fn submit(&mut self, command: &Command) -> Result<(), Full> {
+        assert!(!matches!(command, Command::Release { .. }), "a release by hand");
+        self.push(command)
+    }
+
+    /// Gives the daemon any command, as a program with a bug or worse does, for tests of who has to
+    /// bear it. What was received before is not to be had any more. Panics if some of it is in
+    /// buffers of its own.
+    pub fn submit_untrue(&mut self, command: &Command) -> Result<(), Full> {
+        assert!(Arc::strong_count(&self.receive) == 1, "a buffer of this channel is in use");
+        self.grant_tag = next_tag();
+        self.push(command)
+    }
+
+    #[inline(always)]
+    fn push(&mut self, command: &Command) -> Result<(), Full> {
         if self.commands.room_known() == 0 {
             self.refresh_room()?;
         }
@@ -171,20 +189,40 @@ impl AppEnd {
     }
 
     /// What the daemon says next if that is a message, as it mostly is: a short way around
-    /// [`next_completion`](Self::next_completion), which has all else.
+    /// [`next_told`](Self::next_told), which has all else.
     #[inline]
     pub fn next_received(&mut self) -> Option<Received> {
         let (upper, entry) = self.completions.peek().ok()??;
-        let received = Completion::decode_received(upper, entry, self.receive.bytes.length())?;
+        let told = Completion::decode_received(upper, entry, self.receive.bytes.length())?;
+        let Completion::Received { connection, stream, offset, length, buffer, sent } = told else {
+            return None;
+        };
         prefetch(self.completions.entry_ahead(1));
-        self.receive.bytes.prefetch(received.offset);
+        self.receive.bytes.prefetch(offset);
         self.completions.advance();
-        Some(received)
+        let bytes = Granted::new(offset, length, buffer, self.grant_tag);
+        Some(Received { connection, stream, sent, bytes })
     }
 
     /// What the daemon says next.
     #[inline]
-    pub fn next_completion(&mut self) -> Result<Option<Completion>, Corrupt> {
+    pub fn next_told(&mut self) -> Result<Option<Told>, Corrupt> {
+        let Some(completion) = self.next_completion()? else { return Ok(None) };
+        Ok(Some(match completion {
+            Completion::Received { connection, stream, offset, length, buffer, sent } => {
+                let bytes = Granted::new(offset, length, buffer, self.grant_tag);
+                Told::Message(Received { connection, stream, sent, bytes })
+            }
+            Completion::Frames { vif, offset, length, buffer, count } => {
+                let bytes = Granted::new(offset, length, buffer, self.grant_tag);
+                Told::Frames { vif, count, bytes }
+            }
+            other => Told::Other(other),
+        }))
+    }
+
+    #[inline]
+    pub(crate) fn next_completion(&mut self) -> Result<Option<Completion>, Corrupt> {
         let (upper, entry) = match self.completions.peek() {
             Ok(Some(found)) => found,
             Ok(None) => {
@@ -232,7 +270,7 @@ impl AppEnd {
     #[inline]
     pub fn transmit_bytes(&mut self, extent: &Extent) -> &mut [u8] {
         self.check_tag(extent);
-        // SAFETY: the pool hands out each byte once, extents cannot be copied, and a
+        // SAFETY: the pool hands out each of its bytes once, extents cannot be copied, and a
         // `TransmitBuffer` has swallowed its extent; so no other reference to these bytes can
         // exist while `self` is borrowed. The daemon never writes the transmit pool.
         unsafe { self.transmit.bytes.slice_mut(extent.offset(), extent.length()) }
@@ -244,34 +282,42 @@ impl AppEnd {
         TransmitBuffer::new(Arc::clone(&self.transmit), extent)
     }
 
-    /// Received bytes in place, as `Received` told. Panics if they are outside the receive pool.
-    ///
-    /// They are stable until the buffer is released, which needs `&mut self` and so cannot happen
-    /// while they are borrowed. After that the daemon overwrites them.
+    /// Received bytes in place. They are stable until they are released.
     #[inline]
     #[must_use]
-    pub fn receive_bytes(&self, offset: u32, length: u32) -> &[u8] {
-        // SAFETY: no code of this process writes the receive pool, and the daemon writes a buffer
-        // only before it tells of it and after its release (see `memory.rs`).
-        unsafe { self.receive.bytes.slice(offset, length) }
+    pub fn receive_bytes(&self, granted: &Granted) -> &[u8] {
+        self.check_granted(granted);
+        // SAFETY: bounded before it was granted. No code of this process writes the receive pool,
+        // and the daemon writes a buffer only before it tells of it and after its release (see
+        // `memory.rs`). It is not released: what names it is here, cannot be copied, and ends in
+        // the release.
+        unsafe { self.receive.bytes.slice(granted.offset, granted.length) }
     }
 
     /// Received bytes as a buffer that does not borrow the channel, and gives itself back when it
     /// is dropped: instead of [`release`](Self::release).
     #[inline]
     #[must_use]
-    pub fn receive_buffer(&self, offset: u32, length: u32, id: u32) -> ReceiveBuffer {
-        ReceiveBuffer::new(Arc::clone(&self.receive), offset, length, id)
+    pub fn receive_buffer(&self, granted: Granted) -> ReceiveBuffer {
+        self.check_granted(&granted);
+        ReceiveBuffer::new(Arc::clone(&self.receive), granted)
     }
 
-    /// Gives a receive buffer back, with the next few: the daemon hears of them fourteen at a time,
+    /// Gives received bytes back, with the next few: the daemon hears of them fourteen at a time,
     /// or when they add up to a part of the pool, or at [`flush_releases`](Self::flush_releases).
+    /// They cannot be read any more:
+    ///
+    /// ```compile_fail,E0382
+    /// # use clearway_channel::{AppEnd, Granted};
+    /// fn twice(end: &mut AppEnd, granted: Granted) -> u8 {
+    ///     end.release(granted);
+    ///     end.receive_bytes(&granted)[0]
+    /// }
+    /// ```
     #[inline]
-    pub fn release(&mut self, id: u32, length: u32) {
-        self.releases.push(id, length);
-        if self.releases.is_due() {
-            self.submit_releases();
-        }
+    pub fn release(&mut self, granted: Granted) {
+        self.check_granted(&granted);
+        self.push_release(granted.id, granted.length);
     }
 
     /// Gives a receive buffer back. Dropping it does the same with a lock.
@@ -279,7 +325,15 @@ impl AppEnd {
     pub fn release_buffer(&mut self, buffer: ReceiveBuffer) {
         if buffer.is_of(&self.receive) {
             let (id, length) = buffer.into_id();
-            self.release(id, length);
+            self.push_release(id, length);
+        }
+    }
+
+    #[inline]
+    fn push_release(&mut self, id: u32, length: u32) {
+        self.releases.push(id, length);
+        if self.releases.is_due() {
+            self.submit_releases();
         }
     }
 
@@ -303,7 +357,7 @@ impl AppEnd {
         let mut list = std::mem::take(&mut self.returned);
         self.receive.take_returned(&mut list);
         for (id, length) in list.drain(..) {
-            self.release(id, length);
+            self.push_release(id, length);
         }
         self.returned = list;
     }
@@ -396,6 +450,23 @@ impl AppEnd {
     fn check_tag(&self, extent: &Extent) {
         assert!(extent.tag() == self.tag, "an extent of another channel");
     }
+
+    /// Received bytes that were not received.
+    #[cfg(test)]
+    pub(crate) fn granted(&self, offset: u32, length: u32, id: u32) -> Granted {
+        Granted::new(offset, length, id, self.grant_tag)
+    }
+
+    #[inline]
+    fn check_granted(&self, granted: &Granted) {
+        assert!(granted.tag == self.grant_tag, "received bytes of another channel");
+    }
+}
+
+/// Tells what is of one channel from what is of another.
+fn next_tag() -> u32 {
+    static TAGS: AtomicU32 = AtomicU32::new(0);
+    TAGS.fetch_add(1, Ordering::Relaxed)
 }
 
 fn closed(memory: &Memory) -> bool {

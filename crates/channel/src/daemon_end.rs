@@ -237,7 +237,7 @@ impl DaemonEnd {
     /// Tells the app something; it sees it at once, but is not woken before
     /// [`flush`](Self::flush). Panics if there is no room: ask
     /// [`completion_room`](Self::completion_room) first.
-    #[inline]
+    #[inline(always)] // As `AppEnd::submit`.
     pub fn complete(&mut self, completion: &Completion) {
         assert!(self.completions.room_known() > 0, "no room for a completion");
         self.completions.push(|entry| completion.encode(entry));

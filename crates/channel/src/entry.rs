@@ -259,21 +259,6 @@ pub struct Submitted {
     pub length: u32,
 }
 
-/// A message that has arrived: what most completions are, see [`Completion::Received`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Received {
-    /// The connection.
-    pub connection: u64,
-    /// Where the message starts in the receive pool.
-    pub offset: u32,
-    /// Bytes of the message.
-    pub length: u32,
-    /// The buffer to release when the message has been read.
-    pub buffer: u32,
-    /// Finished sends so far.
-    pub sent: u32,
-}
-
 /// Up to fourteen ids of receive buffers: what one entry carries.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReleaseList {
@@ -346,16 +331,11 @@ impl Completion {
         upper: u32,
         entry: &Entry,
         receive_pool_bytes: u32,
-    ) -> Option<Received> {
+    ) -> Option<Self> {
         if upper as u8 != Self::RECEIVED {
             return None;
         }
-        match Self::decode_as::<{ Self::RECEIVED }>(upper, entry, receive_pool_bytes) {
-            Ok(Self::Received { connection, stream: _, offset, length, buffer, sent }) => {
-                Some(Received { connection, offset, length, buffer, sent })
-            }
-            _ => None,
-        }
+        Self::decode_as::<{ Self::RECEIVED }>(upper, entry, receive_pool_bytes).ok()
     }
 }
 

@@ -58,7 +58,10 @@ mod sync;
 mod violation;
 
 #[cfg(not(loom))]
-pub use app_end::{AppEnd, Corrupt, Extent, Full, OpenError, ReceiveBuffer, TransmitBuffer};
+pub use app_end::{
+    AppEnd, Corrupt, Extent, Full, Granted, OpenError, ReceiveBuffer, Received, Told,
+    TransmitBuffer,
+};
 pub use code::{Code, Ended};
 #[cfg(not(any(loom, miri)))]
 pub use daemon_end::NotSecured;
@@ -67,7 +70,7 @@ pub use daemon_end::{
     Buffer, BufferState, BurstBuffer, Counters, DaemonEnd, DaemonEndState, Handover, Released,
     Remains,
 };
-pub use entry::{Command, Completion, Received, ReleaseList, Submitted, canonical};
+pub use entry::{Command, Completion, ReleaseList, Submitted, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,

@@ -289,24 +289,31 @@ impl Bytes {
     /// The bytes in place.
     ///
     /// # Safety
-    /// Nobody writes them for as long as the slice lives (see the module's comment).
+    /// They are inside of the pool, and nobody writes them for as long as the slice lives (see the
+    /// module's comment).
     #[inline]
     pub(crate) unsafe fn slice(&self, offset: u32, length: u32) -> &[u8] {
-        let start = self.at(offset, length as usize);
-        // SAFETY: range asserted; the caller upholds the rest.
-        unsafe { core::slice::from_raw_parts(start.as_ptr(), length as usize) }
+        debug_assert!(u64::from(offset) + u64::from(length) <= self.length.into());
+        // SAFETY: the caller upholds both.
+        unsafe {
+            let start = self.base.add(offset as usize);
+            core::slice::from_raw_parts(start.as_ptr(), length as usize)
+        }
     }
 
     /// The bytes in place, for writing.
     ///
     /// # Safety
-    /// Nobody else has a reference to any of them, or writes them, for as long as the slice lives.
+    /// They are inside of the pool, and nobody else has a reference to any of them, or writes them, for as long as the slice lives.
     #[inline]
     #[allow(clippy::mut_from_ref)] // The pool hands out each byte once; the caller says so.
     pub(crate) unsafe fn slice_mut(&self, offset: u32, length: u32) -> &mut [u8] {
-        let start = self.at(offset, length as usize);
-        // SAFETY: range asserted; the caller upholds the rest.
-        unsafe { core::slice::from_raw_parts_mut(start.as_ptr(), length as usize) }
+        debug_assert!(u64::from(offset) + u64::from(length) <= self.length.into());
+        // SAFETY: the caller upholds both.
+        unsafe {
+            let start = self.base.add(offset as usize);
+            core::slice::from_raw_parts_mut(start.as_ptr(), length as usize)
+        }
     }
 
     pub(crate) fn length(&self) -> u32 {

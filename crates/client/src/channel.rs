@@ -337,18 +337,18 @@ impl Channel {
     /// Messages and the end of a connection that nobody will ask for any more; true if its end was
     /// among them.
     fn forget_inbox_of(&mut self, connection: ConnectionId) -> bool {
-        let (end, mut has_ended) = (&mut self.end, false);
-        self.inbox.retain(|arrival| match arrival {
-            Arrival::Message(message) if message.connection == connection => {
-                end.release(message.buffer, message.length);
-                false
+        let mut has_ended = false;
+        for arrival in std::mem::take(&mut self.inbox) {
+            match arrival {
+                Arrival::Message(message) if message.connection == connection => {
+                    self.end.release(message.bytes);
+                }
+                Arrival::Closed { connection: closed, .. } if closed == connection => {
+                    has_ended = true;
+                }
+                other => self.inbox.push_back(other),
             }
-            Arrival::Closed { connection: closed, .. } if *closed == connection => {
-                has_ended = true;
-                false
-            }
-            _ => true,
-        });
+        }
         has_ended
     }
 

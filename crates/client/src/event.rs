@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use clearway_channel::Code;
+use clearway_channel::{Code, Granted};
 
 use crate::{Frames, Message, VifId};
 
@@ -124,7 +124,7 @@ pub enum Event {
 }
 
 /// An event as it is queued: a message is still an extent.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) enum Arrival {
     Accepted(Accepted),
     Connected { token: Token, connection: ConnectionId, peer: SocketAddr },
@@ -136,20 +136,16 @@ pub(crate) enum Arrival {
 }
 
 /// A message in the receive pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RawMessage {
     pub(crate) connection: ConnectionId,
-    pub(crate) offset: u32,
-    pub(crate) length: u32,
-    pub(crate) buffer: u32,
+    pub(crate) bytes: Granted,
 }
 
 /// Frames in the receive pool.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct RawFrames {
     pub(crate) vif: VifId,
-    pub(crate) offset: u32,
-    pub(crate) length: u32,
-    pub(crate) buffer: u32,
     pub(crate) count: u16,
+    pub(crate) bytes: Granted,
 }

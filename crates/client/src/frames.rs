@@ -219,8 +219,8 @@ impl Channel {
 
     #[inline]
     pub(crate) fn frames_in_place(&self, frames: RawFrames) -> Result<Frames, Error> {
-        let RawFrames { vif, offset, length, buffer, count } = frames;
-        let buffer = self.end.receive_buffer(offset, length, buffer);
+        let RawFrames { vif, count, bytes } = frames;
+        let buffer = self.end.receive_buffer(bytes);
         let frames = Frames { vif, count, buffer };
         if frames.iter().is_whole() { Ok(frames) } else { Err(Corrupt.into()) }
     }
@@ -256,18 +256,14 @@ impl Channel {
     /// Frames and the end of an interface that nobody will ask for any more; true if its end was
     /// among them.
     pub(crate) fn forget_frames_of(&mut self, vif: VifId) -> bool {
-        let (end, mut has_ended) = (&mut self.end, false);
-        self.frames.retain(|arrival| match arrival {
-            Arrival::Frames(frames) if frames.vif == vif => {
-                end.release(frames.buffer, frames.length);
-                false
+        let mut has_ended = false;
+        for arrival in std::mem::take(&mut self.frames) {
+            match arrival {
+                Arrival::Frames(frames) if frames.vif == vif => self.end.release(frames.bytes),
+                Arrival::VifClosed { vif: closed, .. } if closed == vif => has_ended = true,
+                other => self.frames.push_back(other),
             }
-            Arrival::VifClosed { vif: closed, .. } if *closed == vif => {
-                has_ended = true;
-                false
-            }
-            _ => true,
-        });
+        }
         has_ended
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use clearway_channel::{Command, Completion, FrameRefusal, Received};
+use clearway_channel::{Command, Completion, FrameRefusal, Received, Told};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
@@ -21,13 +21,13 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<(ConnectionId, usize), Error> {
         let message = self.wait_for(timeout, Awaited::Message, Self::next_message)?;
-        let length = message.length as usize;
+        let length = message.bytes.length() as usize;
         let Some(place) = buffer.get_mut(..length) else {
             self.inbox.push_front(Arrival::Message(message));
             return Err(Error::BufferTooSmall { length, room: buffer.len() });
         };
-        place.copy_from_slice(self.end.receive_bytes(message.offset, message.length));
-        self.end.release(message.buffer, message.length);
+        place.copy_from_slice(self.end.receive_bytes(&message.bytes));
+        self.end.release(message.bytes);
         Ok((message.connection, length))
     }
 
@@ -48,13 +48,13 @@ impl Channel {
         let awaited = Awaited::MessageOf { connection, peer: None };
         let message =
             self.wait_for(timeout, awaited, |channel| channel.next_message_of(connection))?;
-        let length = message.length as usize;
+        let length = message.bytes.length() as usize;
         let Some(place) = buffer.get_mut(..length) else {
             self.inbox.push_front(Arrival::Message(message));
             return Err(Error::BufferTooSmall { length, room: buffer.len() });
         };
-        place.copy_from_slice(self.end.receive_bytes(message.offset, message.length));
-        self.end.release(message.buffer, message.length);
+        place.copy_from_slice(self.end.receive_bytes(&message.bytes));
+        self.end.release(message.bytes);
         Ok(length)
     }
 
@@ -90,8 +90,8 @@ impl Channel {
 
     #[inline]
     fn in_place(&self, message: RawMessage) -> Message {
-        let RawMessage { connection, offset, length, buffer } = message;
-        Message { connection, buffer: self.end.receive_buffer(offset, length, buffer) }
+        let RawMessage { connection, bytes } = message;
+        Message { connection, buffer: self.end.receive_buffer(bytes) }
     }
 
     fn next_of_all(&mut self) -> Result<Option<Arrival>, Error> {
@@ -128,13 +128,22 @@ impl Channel {
     #[inline]
     fn next_received(&mut self) -> Option<RawMessage> {
         while let Some(received) = self.end.next_received() {
-            let Received { connection, offset, length, buffer, sent } = received;
-            let connection = ConnectionId::from_u64(connection);
-            if self.finish_sends(connection, sent) {
-                return Some(RawMessage { connection, offset, length, buffer });
+            if let Some(message) = self.message(received) {
+                return Some(message);
             }
-            self.end.release(buffer, length);
         }
+        None
+    }
+
+    /// What was received, unless the app is done with its connection.
+    #[inline]
+    fn message(&mut self, received: Received) -> Option<RawMessage> {
+        let Received { connection, sent, bytes, .. } = received;
+        let connection = ConnectionId::from_u64(connection);
+        if self.finish_sends(connection, sent) {
+            return Some(RawMessage { connection, bytes });
+        }
+        self.end.release(bytes);
         None
     }
 
@@ -207,8 +216,8 @@ impl Channel {
 
     /// The same without a turn of an embedded engine.
     fn next_in_ring(&mut self) -> Result<Option<Arrival>, Error> {
-        while let Some(completion) = self.end.next_completion()? {
-            if let Some(arrival) = self.handle(completion) {
+        while let Some(told) = self.end.next_told()? {
+            if let Some(arrival) = self.handle(told) {
                 return Ok(Some(arrival));
             }
         }
@@ -237,35 +246,27 @@ impl Channel {
     }
 
     #[inline]
-    fn handle(&mut self, completion: Completion) -> Option<Arrival> {
-        match completion {
-            Completion::Received { connection, offset, length, buffer, sent, .. } => {
-                let connection = ConnectionId::from_u64(connection);
-                if self.finish_sends(connection, sent) {
-                    let message = RawMessage { connection, offset, length, buffer };
-                    return Some(Arrival::Message(message));
-                }
-                self.end.release(buffer, length);
-                None
-            }
-            Completion::Sent { connection, sent } => {
+    fn handle(&mut self, told: Told) -> Option<Arrival> {
+        match told {
+            Told::Message(received) => self.message(received).map(Arrival::Message),
+            Told::Other(Completion::Sent { connection, sent }) => {
                 self.finish_sends(ConnectionId::from_u64(connection), sent);
                 None
             }
-            Completion::Frames { vif, offset, length, buffer, count } => {
+            Told::Frames { vif, count, bytes } => {
                 let vif = VifId(vif);
                 if self.vifs.find(vif).is_some() {
-                    return Some(Arrival::Frames(RawFrames { vif, offset, length, buffer, count }));
+                    return Some(Arrival::Frames(RawFrames { vif, count, bytes }));
                 }
-                self.end.release(buffer, length);
+                self.end.release(bytes);
                 None
             }
-            Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
+            Told::Other(Completion::FramesSent { vif, bursts, sent, rejected, reason }) => {
                 let reason = FrameRefusal::from_u8(reason);
                 self.finish_bursts(VifId(vif), bursts, FramesSent { sent, rejected, reason });
                 None
             }
-            other => self.handle_rare(other),
+            Told::Other(other) => self.handle_rare(other),
         }
     }
 

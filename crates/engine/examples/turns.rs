@@ -172,7 +172,7 @@ impl Hosts {
         assert!(self.apps[host].send(connection, bytes), "room for one");
         self.turn_until(|apps| !apps[1 - host].received.is_empty());
         let received = self.apps[1 - host].received.pop_front().expect("just seen");
-        self.apps[1 - host].release(&received);
+        self.apps[1 - host].release(received);
     }
 
     fn messages(&mut self, bytes: usize, count: usize) {

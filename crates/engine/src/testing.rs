@@ -80,7 +80,8 @@ impl World {
     /// What an app has not read yet.
     pub(crate) fn told(&mut self, channel: u32) -> Vec<Completion> {
         let app = self.app(channel);
-        std::iter::from_fn(|| app.next_completion().expect("sound")).collect()
+        let told = std::iter::from_fn(|| app.next_told().expect("sound"));
+        told.map(|told| told.completion()).collect()
     }
 }
 

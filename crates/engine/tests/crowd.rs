@@ -31,7 +31,7 @@ fn silent_apps_are_parked_and_heard_when_they_ring() {
         });
         let received = server.received.pop_front().expect("just seen");
         assert_eq!((received.connection, server.bytes(&received)[0]), (far, index as u8));
-        server.release(&received);
+        server.release(received);
     }
 }
 

@@ -5,7 +5,7 @@ mod world;
 use std::net::SocketAddr;
 
 use clearway_base::SECOND;
-use clearway_channel::{Code, Command, ReleaseList, Sizes, Violation};
+use clearway_channel::{Code, Command, Sizes, Violation};
 use clearway_engine::{Event, PingFailure, Request};
 use clearway_nic::fabric::Faults;
 use world::{SIZES, World, address};
@@ -28,14 +28,14 @@ fn a_message_travels_there_and_back() {
             assert_eq!((received.connection, server.bytes(&received)), (far, &message[..]));
             let echo = server.bytes(&received).to_vec();
             assert!(server.send(far, &echo));
-            server.release(&received);
+            server.release(received);
             world.turn_until(|_| {
                 client.poll();
                 !client.received.is_empty()
             });
             let received = client.received.pop_front().expect("just seen");
             assert_eq!(client.bytes(&received), message);
-            client.release(&received);
+            client.release(received);
         }
         world.turn_until(|_| {
             client.poll();
@@ -224,7 +224,7 @@ fn an_app_that_does_not_read_stops_only_its_own_senders() {
                 !busy.received.is_empty()
             });
             let message = busy.received.pop_front().expect("just seen");
-            busy.release(&message);
+            busy.release(message);
             client.poll();
             echoed += 1;
         }
@@ -233,7 +233,7 @@ fn an_app_that_does_not_read_stops_only_its_own_senders() {
         world.turn_until(|_| {
             lazy.poll();
             while let Some(message) = lazy.received.pop_front() {
-                lazy.release(&message);
+                lazy.release(message);
                 read += 1;
             }
             client.poll();
@@ -261,7 +261,7 @@ fn large_messages_follow_each_other_without_a_rest() {
         });
         assert!(has_come, "message {number} takes more than 500 microseconds");
         let message = server.received.pop_front().expect("just seen");
-        server.end.release(message.buffer, message.length);
+        server.end.release(message.bytes);
         server.end.flush();
     }
 }
@@ -287,9 +287,8 @@ fn what_several_connections_brought_can_be_released_together() {
             });
             let mut messages: Vec<_> = server.received.drain(..).collect();
             messages.sort_by_key(|message| message.connection);
-            let mut buffers = ReleaseList::default();
-            messages.iter().for_each(|message| _ = buffers.push(message.buffer));
-            server.submit(&Command::Release { buffers });
+            messages.into_iter().for_each(|message| server.end.release(message.bytes));
+            server.end.flush_releases();
         }
     }
 }

@@ -67,7 +67,7 @@ impl Transfer {
                 "message {} of {length} bytes",
                 self.received
             );
-            app.release(&received);
+            app.release(received);
             self.received += 1;
         }
     }
@@ -95,7 +95,7 @@ fn transfer(seed: u64) {
         server.unfinished() == 0
     });
     let hello = client.received.pop_front().expect("acknowledged");
-    client.release(&hello);
+    client.release(hello);
     for port in [0, 1] {
         world.fabric.set_faults(port, faults);
     }

@@ -31,7 +31,7 @@ fn exchange(
     });
     let message = server.received.pop_front().expect("just seen");
     assert_eq!((message.connection, server.bytes(&message)), (far, bytes));
-    server.release(&message);
+    server.release(message);
     assert!(server.send(far, bytes));
     world.turn_until(|_| {
         client.poll();
@@ -40,7 +40,7 @@ fn exchange(
     });
     let message = client.received.pop_front().expect("just seen");
     assert_eq!((message.connection, client.bytes(&message)), (near, bytes));
-    client.release(&message);
+    client.release(message);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn messages_survive_a_full_lane() {
         server.poll();
         while let Some(message) = server.received.pop_front() {
             assert_eq!(server.bytes(&message).len(), 1000);
-            server.release(&message);
+            server.release(message);
             received += 1;
         }
         received == 8 * connections.len()

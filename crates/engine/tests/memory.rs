@@ -34,12 +34,11 @@ impl Reader {
         while let Some(message) = self.app.received.pop_front() {
             self.unread.push_back((now_ns, message));
         }
-        while let Some((came_ns, message)) = self.unread.front()
-            && came_ns + Self::KEEPS_NS <= now_ns
-        {
-            self.lengths.push(message.length as usize);
+        let is_due = |(came_ns, _): &(u64, Received)| came_ns + Self::KEEPS_NS <= now_ns;
+        while self.unread.front().is_some_and(is_due) {
+            let Some((_, message)) = self.unread.pop_front() else { break };
+            self.lengths.push(message.bytes.length() as usize);
             self.app.release(message);
-            self.unread.pop_front();
         }
     }
 
@@ -292,7 +291,7 @@ fn a_release_tries_the_next_in_line_and_no_more() {
     let (mut senders, before) = (Vec::new(), retried(&mut world));
     while let Some(message) = receiver.received.pop_front() {
         senders.push(message.connection);
-        receiver.release(&message);
+        receiver.release(message);
         (0..4).for_each(|_| world.turn());
         receiver.poll();
         if senders.len() % 256 == 0 {
@@ -381,7 +380,7 @@ fn a_turn_tries_so_many_and_no_more() {
     receiver.poll();
     assert_eq!(receiver.received.len(), 1, "it takes the whole pool");
     let message = receiver.received.pop_front().expect("just seen");
-    receiver.release(&message);
+    receiver.release(message);
     while receiver.received.len() < SENDERS {
         let before = receiver.received.len();
         world.turn_alone(0);

@@ -49,7 +49,7 @@ impl Pair {
                 app.poll();
                 while let Some(message) = app.received.pop_front() {
                     assert_eq!(app.bytes(&message), self.received[side].to_be_bytes());
-                    app.release(&message);
+                    app.release(message);
                     self.received[side] += 1;
                 }
                 assert!(app.closed.is_empty(), "{:?}", app.closed);

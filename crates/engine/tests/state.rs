@@ -91,7 +91,7 @@ impl Busy {
                     && app.end.has_room()
                     && let Some(message) = app.received.pop_front()
                 {
-                    app.release(&message);
+                    app.release(message);
                 }
             }
         }
@@ -142,7 +142,7 @@ fn messages_arrive_in_order_whichever_engine_is_made_again() {
             && let Some(next) = server.received.pop_front()
         {
             assert_eq!(server.bytes(&next), message(received), "message {received}");
-            server.release(&next);
+            server.release(next);
             received += 1;
         }
         if random.chance(1, 4) {

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, Time};
 use clearway_channel::burst::ReceivedBurst;
-use clearway_channel::{AppEnd, Command, Completion, Sizes};
+use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, Told};
 use clearway_engine::MESSAGE_OVERHEAD;
 
 pub(crate) use frames::Radio;
@@ -107,9 +107,7 @@ struct Held {
     until: Time,
     connection: u64,
     name: Option<Name>,
-    offset: u32,
-    length: u32,
-    buffer: u32,
+    bytes: Granted,
 }
 
 /// An app.
@@ -178,8 +176,8 @@ impl App {
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>) -> Result<Option<Time>, Finding> {
         self.end.disarm();
         for _ in 0..COMPLETIONS_MAX {
-            match self.end.next_completion() {
-                Ok(Some(completion)) => self.take(scene, completion)?,
+            match self.end.next_told() {
+                Ok(Some(told)) => self.take(scene, told)?,
                 Ok(None) => break,
                 Err(_) if self.is_hostile => break,
                 Err(error) => return Err(Finding::new(format!("app {}: {error}", self.id))),
@@ -203,7 +201,25 @@ impl App {
         !self.character.sleeps || is_readable(self.end.doorbell())
     }
 
-    fn take(&mut self, scene: &mut Scene<'_>, completion: Completion) -> Result<(), Finding> {
+    fn take(&mut self, scene: &mut Scene<'_>, told: Told) -> Result<(), Finding> {
+        let completion = match told {
+            Told::Message(Received { connection, sent, bytes, .. }) => {
+                scene.trace.add(&[4, self.id.into(), connection, bytes.length().into()]);
+                self.finish(connection, sent)?;
+                return self.receive(scene, connection, bytes);
+            }
+            Told::Frames { vif, count, bytes } => {
+                scene.trace.add(&[7, self.id.into(), vif.into(), bytes.length().into()]);
+                let burst = self.end.receive_bytes(&bytes);
+                match &mut self.radio {
+                    Some(radio) => radio.receive(burst, count, scene)?,
+                    None => self.witness(burst, count)?,
+                }
+                self.end.release(bytes);
+                return Ok(());
+            }
+            Told::Other(completion) => completion,
+        };
         match completion {
             Completion::Connected { connection: 0, .. }
             | Completion::Accepted { connection: 0, .. } => {
@@ -227,11 +243,6 @@ impl App {
                 scene.trace.add(&[3, self.id.into(), connection]);
                 self.talks.insert(connection, Talk::accepted());
             }
-            Completion::Received { connection, offset, length, buffer, sent, .. } => {
-                scene.trace.add(&[4, self.id.into(), connection, length.into()]);
-                self.finish(connection, sent)?;
-                self.receive(scene, connection, offset, length, buffer)?;
-            }
             Completion::Sent { connection, sent } => {
                 scene.trace.add(&[5, self.id.into(), connection, sent.into()]);
                 self.finish(connection, sent)?;
@@ -241,22 +252,15 @@ impl App {
                 self.finish(connection, sent)?;
                 self.closed(scene, connection, code)?;
             }
-            Completion::Frames { vif, offset, length, buffer, count } => {
-                scene.trace.add(&[7, self.id.into(), vif.into(), length.into()]);
-                let bytes = self.end.receive_bytes(offset, length);
-                match &mut self.radio {
-                    Some(radio) => radio.receive(bytes, count, scene)?,
-                    None => self.witness(bytes, count)?,
-                }
-                self.end.release(buffer, length);
-            }
             Completion::FramesSent { vif, bursts, sent, rejected, .. } => {
                 scene.trace.add(&[8, self.id.into(), bursts.into(), sent, rejected]);
                 if let Some(radio) = &mut self.radio {
                     radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
-            Completion::VifClosed { .. } => {}
+            Completion::VifClosed { .. }
+            | Completion::Received { .. }
+            | Completion::Frames { .. } => {}
         }
         Ok(())
     }
@@ -291,13 +295,11 @@ impl App {
         &mut self,
         scene: &mut Scene<'_>,
         connection: u64,
-        offset: u32,
-        length: u32,
-        buffer: u32,
+        granted: Granted,
     ) -> Result<(), Finding> {
-        let bytes = self.end.receive_bytes(offset, length);
+        let bytes = self.end.receive_bytes(&granted);
         let Some(talk) = self.talks.get_mut(&connection) else {
-            self.end.release(buffer, length);
+            self.end.release(granted);
             let text = format!("app {}: a message of no connection", self.id);
             return if self.is_hostile { Ok(()) } else { Err(Finding::new(text)) };
         };
@@ -316,34 +318,27 @@ impl App {
         }
         let hold_ns = self.random.below(self.character.hold_ns_max + 1);
         if hold_ns < MICROSECOND {
-            self.end.release(buffer, length);
+            self.end.release(granted);
         } else {
-            self.held.push_back(Held {
-                until: scene.now + hold_ns,
-                connection,
-                name,
-                offset,
-                length,
-                buffer,
-            });
+            let until = scene.now + hold_ns;
+            self.held.push_back(Held { until, connection, name, bytes: granted });
         }
         Ok(())
     }
 
     /// Releases what was kept long enough, if it is still what it was.
     fn release_due(&mut self, scene: &Scene<'_>) -> Result<(), Finding> {
-        while let Some(held) = self.held.front()
-            && (held.until <= scene.now || scene.is_ending)
-        {
-            let bytes = self.end.receive_bytes(held.offset, held.length);
+        let is_due = |held: &Held| held.until <= scene.now || scene.is_ending;
+        while self.held.front().is_some_and(is_due) {
+            let Some(held) = self.held.pop_front() else { break };
+            let bytes = self.end.receive_bytes(&held.bytes);
             if let Some(name) = held.name
                 && !name.is(bytes)
                 && !self.is_hostile
             {
                 return Err(Finding::new(format!("{name:?} has changed while its app had it")));
             }
-            self.end.release(held.buffer, held.length);
-            self.held.pop_front();
+            self.end.release(held.bytes);
         }
         Ok(())
     }
@@ -441,7 +436,8 @@ impl App {
     pub(crate) fn held_positions(&self, connection: u64) -> Option<u64> {
         let counts = !self.is_dead && !self.is_hostile && self.talks.contains_key(&connection);
         let of_connection = self.held.iter().filter(|held| held.connection == connection);
-        let positions = of_connection.map(|held| MESSAGE_OVERHEAD + u64::from(held.length)).sum();
+        let positions =
+            of_connection.map(|held| MESSAGE_OVERHEAD + u64::from(held.bytes.length())).sum();
         counts.then_some(positions)
     }
 

@@ -45,8 +45,8 @@ impl App {
     }
 
     pub(super) fn poll(&mut self) -> io::Result<()> {
-        while let Some(completion) = self.end.next_completion().map_err(io::Error::other)? {
-            match completion {
+        while let Some(told) = self.end.next_told().map_err(io::Error::other)? {
+            match told.completion() {
                 Completion::Connected { connection, .. } => self.connected = Some(connection),
                 Completion::Accepted { connection, .. } => self.accepted = Some(connection),
                 Completion::ConnectFailed { code, .. } => self.failed = Some(code),

@@ -3,7 +3,7 @@
 
 use super::pair::Pair;
 use super::report::Outcome;
-use clearway_channel::{AppEnd, Command, Completion, Extent};
+use clearway_channel::{AppEnd, Command, Completion, Extent, Received, Told};
 use hdrhistogram::Histogram;
 use std::collections::VecDeque;
 use std::io;
@@ -49,15 +49,15 @@ impl End {
     /// Takes what has come; returns how many messages that were.
     fn poll(&mut self) -> usize {
         let before = self.messages;
-        while let Some(completion) = self.app.next_completion().expect("the engine is our own") {
-            match completion {
-                Completion::Received { length, buffer, sent, .. } => {
+        while let Some(told) = self.app.next_told().expect("the engine is our own") {
+            match told {
+                Told::Message(Received { bytes, sent, .. }) => {
                     self.free_up_to(sent);
                     self.messages += 1;
-                    self.bytes += u64::from(length);
-                    self.app.release(buffer, length);
+                    self.bytes += u64::from(bytes.length());
+                    self.app.release(bytes);
                 }
-                Completion::Sent { sent, .. } => self.free_up_to(sent),
+                Told::Other(Completion::Sent { sent, .. }) => self.free_up_to(sent),
                 other => panic!("nobody asked for {other:?}"),
             }
         }

@@ -102,13 +102,13 @@ impl Pair {
                 is_asking = true;
             }
             self.turn();
-            match client.next_completion().map_err(io::Error::other)? {
+            match client.next_told().map_err(io::Error::other)?.map(|told| told.completion()) {
                 Some(Completion::Connected { connection, .. }) => near = Some(connection),
                 // The wire is not up yet.
                 Some(Completion::ConnectFailed { .. }) => is_asking = false,
                 _ => {}
             }
-            match server.next_completion().map_err(io::Error::other)? {
+            match server.next_told().map_err(io::Error::other)?.map(|told| told.completion()) {
                 Some(Completion::Accepted { connection, .. }) => far = Some(connection),
                 // An attempt that its client has given up.
                 Some(Completion::Closed { connection, .. }) if far == Some(connection) => {

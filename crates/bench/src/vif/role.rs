@@ -10,7 +10,7 @@ use crate::process::Event;
 use crate::role::tell;
 use clearway_base::Time;
 use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
-use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
+use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Granted, Sizes, Told};
 use clearway_engine::{Checks, Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
 use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
@@ -215,21 +215,21 @@ impl App {
     }
 
     fn poll(&mut self) {
-        while let Some(completion) = self.end.next_completion().expect("the engine is our own") {
-            match completion {
-                Completion::Frames { offset, length, buffer, count, .. } => {
-                    self.read(offset, length, count);
-                    self.end.release(buffer, length);
+        while let Some(told) = self.end.next_told().expect("the engine is our own") {
+            match told {
+                Told::Frames { bytes, count, .. } => {
+                    self.read(&bytes, count);
+                    self.end.release(bytes);
                 }
-                Completion::FramesSent { bursts, sent, .. } => self.sent(bursts, sent),
+                Told::Other(Completion::FramesSent { bursts, sent, .. }) => self.sent(bursts, sent),
                 other => panic!("nobody asked for {other:?}"),
             }
         }
         self.end.flush();
     }
 
-    fn read(&mut self, offset: u32, length: u32, count: u16) {
-        let burst = ReceivedBurst::new(self.end.receive_bytes(offset, length), count);
+    fn read(&mut self, bytes: &Granted, count: u16) {
+        let burst = ReceivedBurst::new(self.end.receive_bytes(bytes), count);
         for frame in burst {
             let (head, _) = frame.bytes.split_at(42);
             self.sum = self.sum.wrapping_add(u64::from(head[37]) + u64::from(head[29]));

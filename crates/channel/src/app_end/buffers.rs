@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::Completion;
 use crate::memory::Bytes;
 
 /// A piece of a channel's transmit pool. Can be neither copied nor made up: it comes from
@@ -37,6 +38,81 @@ impl Extent {
 
     pub(super) fn tag(&self) -> u32 {
         self.tag
+    }
+}
+
+/// What the daemon tells the app.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A message has arrived.
+    Message(Received),
+    /// A burst of frames has arrived, packed as `burst.rs` says.
+    Frames {
+        /// The virtual interface.
+        vif: u32,
+        /// Frames in it.
+        count: u16,
+        /// The burst.
+        bytes: Granted,
+    },
+    /// Anything else.
+    Other(Completion),
+}
+
+impl Told {
+    /// What the ring said.
+    #[must_use]
+    pub fn completion(&self) -> Completion {
+        match *self {
+            Self::Message(Received { connection, stream, sent, ref bytes }) => {
+                let Granted { offset, length, id: buffer, .. } = *bytes;
+                Completion::Received { connection, stream, offset, length, buffer, sent }
+            }
+            Self::Frames { vif, count, ref bytes } => {
+                let Granted { offset, length, id: buffer, .. } = *bytes;
+                Completion::Frames { vif, offset, length, buffer, count }
+            }
+            Self::Other(completion) => completion,
+        }
+    }
+}
+
+/// A message that has arrived: see [`Completion::Received`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The connection.
+    pub connection: u64,
+    /// The ordering domain inside the connection.
+    pub stream: u16,
+    /// Finished sends so far.
+    pub sent: u32,
+    /// The message.
+    pub bytes: Granted,
+}
+
+/// Received bytes, to be read until they are released. Can be neither copied nor made up: it comes
+/// from `AppEnd::next_told` and ends in `AppEnd::release` or a [`ReceiveBuffer`].
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "received bytes that are dropped are lost to the pool; release them"]
+pub struct Granted {
+    /// The bytes are inside of the receive pool: the daemon's word was bounded before.
+    pub(super) offset: u32,
+    pub(super) length: u32,
+    pub(super) id: u32,
+    pub(super) tag: u32,
+}
+
+impl Granted {
+    #[inline]
+    pub(super) fn new(offset: u32, length: u32, id: u32, tag: u32) -> Self {
+        Self { offset, length, id, tag }
+    }
+
+    /// How many bytes there are.
+    #[inline]
+    #[must_use]
+    pub fn length(&self) -> u32 {
+        self.length
     }
 }
 
@@ -94,7 +170,7 @@ impl Deref for TransmitBuffer {
 
     fn deref(&self) -> &[u8] {
         let (offset, length) = self.range();
-        // SAFETY: this buffer has the only extent that names these bytes (see `AppEnd`), so only
+        // SAFETY: extents are inside of the pool, and this buffer has the only extent that names these bytes (see `AppEnd`), so only
         // its own `deref_mut` writes them, which borrows it.
         unsafe { self.shared.bytes.slice(offset, length) }
     }
@@ -165,7 +241,8 @@ impl ReceivePool {
 }
 
 impl ReceiveBuffer {
-    pub(super) fn new(shared: Arc<ReceivePool>, offset: u32, length: u32, id: u32) -> Self {
+    pub(super) fn new(shared: Arc<ReceivePool>, granted: Granted) -> Self {
+        let Granted { offset, length, id, tag: _ } = granted;
         Self { shared, offset, length, id, is_held: true }
     }
 
@@ -187,8 +264,9 @@ impl Deref for ReceiveBuffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: no code of this process writes the receive pool, and the daemon writes a buffer
-        // only before it tells of it and after its release, which `drop` starts.
+        // SAFETY: bounded before it was granted. No code of this process writes the receive pool,
+        // and the daemon writes a buffer only before it tells of it and after its release, which
+        // `drop` starts.
         unsafe { self.shared.bytes.slice(self.offset, self.length) }
     }
 }

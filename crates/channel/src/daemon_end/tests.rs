@@ -6,7 +6,7 @@ use super::*;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
-use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList};
+use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList, Told};
 
 fn sizes() -> Sizes {
     Sizes {
@@ -86,7 +86,7 @@ fn an_app_does_not_notice_that_its_daemon_is_another() {
         if kept.len() > 4 {
             let mut buffers = ReleaseList::default();
             buffers.push(kept.remove(0));
-            app.submit(&Command::Release { buffers }).unwrap();
+            app.submit_untrue(&Command::Release { buffers }).unwrap();
             daemon = restore(daemon);
             let Ok(Some(Command::Release { buffers })) = daemon.next_command() else {
                 panic!("nothing is released");
@@ -145,7 +145,7 @@ proptest! {
 fn received(app: &mut AppEnd) -> (Vec<u8>, u32) {
     match app.next_completion() {
         Ok(Some(Completion::Received { offset, length, buffer, .. })) => {
-            (app.receive_bytes(offset, length).to_vec(), buffer)
+            (app.receive_bytes(&app.granted(offset, length, buffer)).to_vec(), buffer)
         }
         other => panic!("{other:?}"),
     }
@@ -154,7 +154,7 @@ fn received(app: &mut AppEnd) -> (Vec<u8>, u32) {
 fn release(app: &mut AppEnd, ids: &[u32]) {
     let mut buffers = ReleaseList::default();
     assert!(ids.iter().all(|&id| buffers.push(id)));
-    app.submit(&Command::Release { buffers }).unwrap();
+    app.submit_untrue(&Command::Release { buffers }).unwrap();
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn a_message_of_64_bytes_takes_two_lines_each_way() {
         app.free(extent);
         let head = if round % 4 == 0 { &["completion head"][..] } else { &[] };
         assert_eq!(lines.written(&memory), head, "{round}");
-        app.release(id, 64);
+        app.release(app.granted(0, 64, id));
         let released = if round == 14 { &["submission ring"][..] } else { &[] };
         assert_eq!(lines.written(&memory), released, "fourteen go in one entry");
     }
@@ -268,7 +268,7 @@ fn owned_buffers_outlive_the_borrow_of_the_channel() {
     else {
         panic!();
     };
-    let message = app.receive_buffer(offset, length, buffer);
+    let message = app.receive_buffer(app.granted(offset, length, buffer));
     drop(app);
     drop(daemon);
     assert_eq!(&*message, b"owned");
@@ -287,8 +287,8 @@ fn buffers_that_are_dropped_or_released_come_back_together() {
             panic!();
         };
         match round % 2 {
-            0 => messages.push(app.receive_buffer(offset, length, buffer)),
-            _ => app.release(buffer, length),
+            0 => messages.push(app.receive_buffer(app.granted(offset, length, buffer))),
+            _ => app.release(app.granted(offset, length, buffer)),
         }
     }
     assert_eq!(daemon.next_command(), Ok(None), "ten wait for more");
@@ -311,7 +311,7 @@ fn large_buffers_come_back_at_once_and_a_full_ring_only_delays_them() {
     let ids: Vec<u32> = (0..40).map(|_| daemon.allocate(1024, 0).unwrap().id).collect();
     ids.iter().for_each(|&id| daemon.grant(id));
     while app.submit(&Command::Close { connection: 1, abort: false }).is_ok() {}
-    ids.iter().for_each(|&id| app.release(id, 1024));
+    ids.iter().for_each(|&id| app.release(app.granted(0, 1024, id)));
     let mut released = 0;
     while released < 40 {
         match daemon.next_command().unwrap() {
@@ -334,12 +334,12 @@ fn a_sixty_fourth_of_the_pool_is_not_held_back() {
     let (mut daemon, mut app, _) = pair();
     let ids: Vec<u32> = (0..4).map(|_| daemon.allocate(512, 0).unwrap().id).collect();
     ids.iter().for_each(|&id| daemon.grant(id));
-    app.release(ids[0], 511);
+    app.release(app.granted(0, 511, ids[0]));
     assert_eq!(daemon.next_command(), Ok(None), "less than 1 KiB");
-    app.release(ids[1], 513);
+    app.release(app.granted(0, 513, ids[1]));
     let Ok(Some(Command::Release { buffers })) = daemon.next_command() else { panic!() };
     assert_eq!(buffers.as_slice(), &ids[..2]);
-    app.release(ids[2], 512);
+    app.release(app.granted(0, 512, ids[2]));
     assert_eq!(daemon.next_command(), Ok(None), "counted from the beginning");
 }
 
@@ -361,7 +361,7 @@ fn a_received_buffer_goes_back_to_its_own_channel_however_it_is_given_back() {
     let mut receive = |length: u32| {
         let buffer = daemon.allocate(length, 5).unwrap();
         daemon.grant(buffer.id);
-        (buffer.id, app.receive_buffer(buffer.offset, length, buffer.id))
+        (buffer.id, app.receive_buffer(app.granted(buffer.offset, length, buffer.id)))
     };
     let [(id, first), (second_id, second), (foreign_id, foreign)] = [4096; 3].map(&mut receive);
     let ids = [id, second_id, foreign_id];
@@ -396,7 +396,53 @@ fn an_app_that_talks_to_itself_gets_its_bytes() {
     daemon.write(buffer, 0, b"(     )");
     daemon.copy_within(offset, length, buffer, 2);
     assert!(buffer.offset > 0 && offset > 0);
-    assert_eq!(app.receive_bytes(buffer.offset, 7), b"( echo)");
+    assert_eq!(app.receive_bytes(&app.granted(buffer.offset, 7, buffer.id)), b"( echo)");
+}
+
+/// Those of another would be read where they may be overwritten.
+#[test]
+#[should_panic(expected = "received bytes of another channel")]
+fn received_bytes_are_read_by_their_own_channel_only() {
+    let (_daemon, app, _) = pair();
+    let (_other_daemon, other, _) = pair();
+    let _bytes = other.receive_bytes(&app.granted(0, 1, 0));
+}
+
+#[test]
+#[should_panic(expected = "received bytes of another channel")]
+fn who_lies_reads_nothing_that_was_received_before() {
+    let (_daemon, mut app, _) = pair();
+    let granted = app.granted(0, 1, 0);
+    app.submit_untrue(&Command::Release { buffers: ReleaseList::default() }).unwrap();
+    let _bytes = app.receive_bytes(&granted);
+}
+
+#[test]
+#[should_panic(expected = "a buffer of this channel is in use")]
+fn nobody_lies_while_a_buffer_is_read() {
+    let (_daemon, mut app, _) = pair();
+    let _buffer = app.receive_buffer(app.granted(0, 1, 0));
+    let _ = app.submit_untrue(&Command::Release { buffers: ReleaseList::default() });
+}
+
+#[test]
+#[should_panic(expected = "a release by hand")]
+fn buffers_are_not_released_by_hand() {
+    let (_daemon, mut app, _) = pair();
+    let _ = app.submit(&Command::Release { buffers: ReleaseList::default() });
+}
+
+/// In both directions, as between versions that have not agreed.
+#[test]
+fn an_unknown_opcode_ends_the_channel() {
+    let (mut daemon, mut app, memory) = pair();
+    let unknown = Command::KINDS.len() as u8 + 1;
+    forge(&memory, 0, 1, unknown.into(), &[]);
+    assert_eq!(daemon.next_command(), Err(Violation::Opcode(unknown)));
+    let at = Areas::new(&sizes()).completion_ring;
+    let unknown = Completion::KINDS.len() as u64 + 1;
+    memory.word(at).store(unknown << 32 | 1, Ordering::Relaxed);
+    assert_eq!(app.next_told(), Err(crate::Corrupt));
 }
 
 #[test]
@@ -419,7 +465,7 @@ fn ends_know_their_sizes_and_what_is_used() {
     assert_eq!(daemon.counters().receive_pool_used_bytes, 128);
     let extent = app.allocate(100).unwrap();
     assert_eq!(app.transmit_pool_used_bytes(), 128);
-    let buffers = (app.into_buffer(extent), app.receive_buffer(0, 5, 9));
+    let buffers = (app.into_buffer(extent), app.receive_buffer(app.granted(0, 5, 9)));
     let texts = [format!("{:?}", buffers.0), format!("{:?}", buffers.1), format!("{app:?}")];
     let pool = "AppEnd { pool: Pool(128 of 65536 bytes used), .. }";
     assert_eq!(texts, ["TransmitBuffer(100 bytes)", "ReceiveBuffer(9, 5 bytes)", pool]);
@@ -654,16 +700,19 @@ fn messages_take_a_short_way_and_nothing_else_does() {
     assert_eq!((daemon.next_submitted(), daemon.next_command()), (None, Ok(None)));
     assert_eq!(daemon.counters().sends_outstanding, 3);
     let (buffer, sent) = (2, 7);
-    let received = Completion::Received { connection, stream: 0, offset, length, buffer, sent };
+    let completion = Completion::Received { connection, stream: 0, offset, length, buffer, sent };
     let rare = Completion::Sent { connection, sent };
-    for completion in [received, rare, received] {
+    for completion in [completion, rare, completion] {
         daemon.complete(&completion);
     }
-    let received = Some(Received { connection, offset, length, buffer, sent });
-    assert_eq!(app.next_received(), received);
+    let bytes = |app: &AppEnd| app.granted(offset, length, buffer);
+    let received = |app: &AppEnd| Received { connection, stream: 0, sent, bytes: bytes(app) };
+    assert_eq!(app.next_received(), Some(received(&app)));
     assert_eq!(app.next_received(), None);
-    assert_eq!(app.next_completion(), Ok(Some(rare)));
-    assert_eq!(app.next_received(), received);
+    assert_eq!(app.next_told(), Ok(Some(Told::Other(rare))));
+    let told = app.next_told().unwrap().unwrap();
+    assert_eq!(told.completion(), completion);
+    assert_eq!(told, Told::Message(received(&app)), "the long way brings the same");
     assert_eq!((app.next_received(), app.next_completion()), (None, Ok(None)));
 }
 

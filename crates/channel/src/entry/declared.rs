@@ -111,7 +111,7 @@ macro_rules! entries {
             }),+];
 
             /// Stores words 1.. and returns the upper half of word 0.
-            #[inline]
+            #[inline(always)]
             pub(crate) fn encode(&self, entry: &Entry) -> u32 {
                 match *self {
                     $(Self::$variant { $($($field),+),+ } => {

@@ -457,7 +457,7 @@ fn an_app_that_breaks_its_channel_is_told_why_and_ended_and_no_other() {
     // A buffer that it was never given.
     let mut buffers = ReleaseList::default();
     buffers.push(77);
-    bad_end.submit(&Command::Release { buffers }).expect("room");
+    bad_end.submit_untrue(&Command::Release { buffers }).expect("room");
     bad_end.flush();
     let Ok(Some(Reply::Error(refusal))) = bad.reply() else { panic!("no reason given") };
     assert_eq!(refusal.code, Code::Violation);

@@ -14,7 +14,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, packed_bytes};
-use clearway_channel::{AppEnd, Code, Command, Completion, DaemonEnd, Extent, ReleaseList, Sizes};
+use clearway_channel::{
+    AppEnd, Code, Command, Completion, DaemonEnd, Extent, Granted, Sizes, Told,
+};
 use clearway_engine::{
     CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, VifRefused,
     VifSpec, ip,
@@ -269,12 +271,10 @@ pub struct Report {
 }
 
 /// A message that an app has been given.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct Received {
     pub connection: u64,
-    pub offset: u32,
-    pub length: u32,
-    pub buffer: u32,
+    pub bytes: Granted,
 }
 
 impl App {
@@ -328,37 +328,42 @@ impl App {
 
     /// Takes all completions.
     pub fn poll(&mut self) {
-        while let Some(completion) = self.end.next_completion().expect("valid completion") {
+        while let Some(told) = self.end.next_told().expect("valid completion") {
+            let completion = match told {
+                Told::Message(clearway_channel::Received { connection, sent, bytes, .. }) => {
+                    self.finished(connection, sent);
+                    self.received.push_back(Received { connection, bytes });
+                    continue;
+                }
+                Told::Frames { vif, count, bytes } => {
+                    self.take_frames(vif, count, bytes);
+                    continue;
+                }
+                Told::Other(completion) => completion,
+            };
             match completion {
                 Completion::Connected { connection, .. } => self.connected.push_back(connection),
                 Completion::Accepted { connection, .. } => self.accepted.push_back(connection),
                 Completion::ConnectFailed { code, .. } => self.failed.push(code),
                 Completion::Closed { connection, code, .. } => self.closed.push((connection, code)),
-                Completion::Frames { vif, offset, length, buffer, count } => {
-                    self.take_frames(vif, offset, length, buffer, count);
-                }
                 Completion::FramesSent { vif, bursts, sent, rejected, reason } => {
                     self.take_report(vif, Report { bursts, sent, rejected, reason });
                 }
                 Completion::VifClosed { vif, code } => self.vifs_closed.push((vif, code)),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
-                Completion::Received { connection, offset, length, buffer, sent, .. } => {
-                    self.finished(connection, sent);
-                    self.received.push_back(Received { connection, offset, length, buffer });
-                }
+                Completion::Received { .. } | Completion::Frames { .. } => {}
             }
         }
     }
 
-    fn take_frames(&mut self, vif: u32, offset: u32, length: u32, buffer: u32, count: u16) {
-        let burst = ReceivedBurst::new(self.end.receive_bytes(offset, length), count);
+    fn take_frames(&mut self, vif: u32, count: u16, bytes: Granted) {
+        let burst = ReceivedBurst::new(self.end.receive_bytes(&bytes), count);
         assert!(burst.is_whole());
         for frame in burst {
             self.frames.push_back((vif, frame.info, frame.bytes.to_vec()));
         }
-        let mut buffers = ReleaseList::default();
-        buffers.push(buffer);
-        self.submit(&Command::Release { buffers });
+        self.end.release(bytes);
+        self.end.flush_releases();
     }
 
     fn take_report(&mut self, vif: u32, report: Report) {
@@ -424,12 +429,11 @@ impl App {
     }
 
     pub fn bytes(&self, message: &Received) -> &[u8] {
-        self.end.receive_bytes(message.offset, message.length)
+        self.end.receive_bytes(&message.bytes)
     }
 
-    pub fn release(&mut self, message: &Received) {
-        let mut buffers = ReleaseList::default();
-        buffers.push(message.buffer);
-        self.submit(&Command::Release { buffers });
+    pub fn release(&mut self, message: Received) {
+        self.end.release(message.bytes);
+        self.end.flush_releases();
     }
 }

@@ -25,7 +25,9 @@ impl App {
     fn say_nonsense(&mut self) {
         for _ in 0..1 + self.random.below(20) {
             let command = self.nonsense();
-            self.submit(&command);
+            // What it has been given it has no right to any more; if there is no room, so be it.
+            self.held.clear();
+            let _ = self.end.submit_untrue(&command);
         }
         self.end.flush();
     }

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use clearway_base::{Random, SECOND, Time};
-use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes};
+use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes, Told};
 use clearway_control::ListenerName;
 use clearway_engine::{Congestion, Event, Request, Snapshot};
 use clearway_nic::fabric::RssOptions;
@@ -233,12 +233,13 @@ impl Stage {
             if seat.engine != engine {
                 continue;
             }
-            while let Some(completion) = seat.end.next_completion().expect("valid") {
-                match completion {
-                    Completion::Received { buffer, length, .. } => {
-                        seat.end.release(buffer, length);
+            while let Some(next) = seat.end.next_told().expect("valid") {
+                let completion = next.completion();
+                match next {
+                    Told::Message(message) => seat.end.release(message.bytes),
+                    Told::Other(Completion::ConnectFailed { code, .. }) => {
+                        panic!("{}", code.name())
                     }
-                    Completion::ConnectFailed { code, .. } => panic!("{}", code.name()),
                     _ => {}
                 }
                 told(number, &completion);

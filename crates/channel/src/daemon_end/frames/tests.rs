@@ -55,7 +55,7 @@ fn frames_go_there_and_back() {
     else {
         panic!("no frames");
     };
-    let received = ReceivedBurst::new(app.receive_bytes(offset, length), 4);
+    let received = ReceivedBurst::new(app.receive_bytes(&app.granted(offset, length, buffer)), 4);
     assert!(received.is_whole());
     for (index, frame) in received.enumerate() {
         assert_eq!(frame.bytes, vec![index as u8 + 1; lengths[index] as usize]);

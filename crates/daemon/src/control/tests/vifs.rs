@@ -190,8 +190,8 @@ fn an_administrator_takes_an_interface_away_and_its_app_is_told() {
     assert_eq!(administrator.ask(&revoke), Reply::VifClosed(Empty {}));
     let deadline = Instant::now() + PATIENCE;
     let told = loop {
-        match end.next_completion().expect("an honest daemon") {
-            Some(told) => break told,
+        match end.next_told().expect("an honest daemon") {
+            Some(told) => break told.completion(),
             None => assert!(Instant::now() < deadline, "the app is told nothing"),
         }
         std::thread::yield_now();
