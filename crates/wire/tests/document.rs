@@ -142,6 +142,20 @@ fn frames_are_emitted_as_documented() {
     assert_same(&expected_frames(), &vectors("frame"));
 }
 
+/// What the last release sends, and takes: a packet or frame that looks different is of another
+/// version, and a daemon goes on speaking this one.
+#[test]
+fn what_version_1_sends_stays_as_it_was() {
+    let recorded = include_str!("version-1.txt").lines().filter(|line| !line.starts_with('#'));
+    let recorded: Vec<&str> = recorded.collect();
+    assert_eq!(recorded.len(), vectors("packet").len() + vectors("frame").len());
+    for line in recorded {
+        let [kind, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+        let now = vectors(kind).get(name).map(|bytes| hex(bytes));
+        assert_eq!(now.as_deref(), Some(bytes), "{kind} {name} has changed: make another version");
+    }
+}
+
 #[test]
 fn packets_say_what_is_documented() {
     for (name, bytes) in vectors("packet") {

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Frame, HEADER_LENGTH, Header, Packet, PacketType, VERSION, Versions, emit_ping, seal,
+    Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, Versions, emit_ping,
+    seal,
 };
 
 use super::{Faults, Network, PORT, transfer};
@@ -289,6 +290,48 @@ fn who_speaks_other_versions_is_told_which_there_are() {
         }
     }
     assert_eq!(network.hosts[1].endpoint.counters().dropped_version, 3);
+}
+
+/// A host of the next release offers what it speaks, best first.
+#[test]
+fn of_the_versions_that_a_newer_host_offers_ours_is_taken() {
+    let mut network = Network::new(66, &Config::default(), Faults::default(), 1 << 20);
+    network.connect();
+    for expected in [PacketType::Challenge, PacketType::SynAck] {
+        let [syn] = packets(&mut network).try_into().expect("a syn");
+        let syn = offering(&syn, &[VERSION + 2, VERSION + 1, VERSION]);
+        hand_over(&mut network, 1, &syn);
+        network.transmit();
+        let Some(Reverse((.., answer))) = network.link.pop() else { panic!("no answer") };
+        let packet = Packet::new(&answer).expect("a packet");
+        assert_eq!(Header::parse(&packet).expect("sound").packet_type, expected);
+        if expected == PacketType::SynAck {
+            assert_eq!(SynAck::parse(&packet).expect("sound").version, VERSION);
+        }
+        hand_over(&mut network, 0, &answer);
+    }
+    assert_eq!(flow(&network).state, "open");
+    assert_eq!(network.hosts[1].endpoint.counters().flows_accepted, 1);
+}
+
+/// A syn that offers other versions.
+fn offering(syn: &[u8], versions: &[u8]) -> Vec<u8> {
+    let packet = Packet::new(syn).expect("a packet");
+    let header = Header::parse(&packet).expect("sound");
+    let syn = Syn { versions, ..Syn::parse(&packet).expect("a syn") };
+    let mut bytes = vec![0; HEADER_LENGTH + syn.length()];
+    let at = header.emit(&mut bytes);
+    syn.emit(&mut bytes[at..]);
+    seal(&mut bytes);
+    bytes
+}
+
+/// Gives a packet of the other host to a host.
+fn hand_over(network: &mut Network, to: usize, packet: &[u8]) {
+    let (now, source) = (network.now, network.hosts[1 - to].address);
+    let host = &mut network.hosts[to];
+    let (local, by, ecn) = (host.address, Arrival::Queue, Ecn::NotCapable);
+    host.endpoint.handle_datagram(now, source, local, packet, by, ecn, &mut host.app);
 }
 
 /// What a restored flow asks, and how often: a third of its own silence, not of others'.
