@@ -4,9 +4,7 @@ use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use clearway_client::{
-    ConnectionId, Error, ListenAddress, ListenerId, ToPeers, resolve_host, split_port,
-};
+use clearway_client::{ConnectionId, Error, ListenAddress, ListenerId, ToPeers};
 
 use crate::attach::clearway_channel;
 use crate::failure::call_int;
@@ -61,7 +59,7 @@ pub unsafe extern "C" fn clearway_listen(
         let address = unsafe { pointer::text(address, "address") }?;
         let address = match address {
             None => ListenAddress::from(port),
-            Some(text) => ListenAddress::from(parse(text, port)?[0]),
+            Some(text) => ListenAddress::from((text, port).to_peers()?[0]),
         };
         let opened = channel.listen(address)?;
         // SAFETY: the caller's promise.
@@ -213,18 +211,7 @@ pub unsafe extern "C" fn clearway_abort(channel: *mut clearway_channel, connecti
 unsafe fn peers(address: *const c_char, port: u16) -> Result<Vec<SocketAddr>, Error> {
     // SAFETY: the caller's promise.
     let address = unsafe { pointer::text(address, "address") }?;
-    parse(address.ok_or_else(|| pointer::invalid("address is NULL"))?, port)
-}
-
-/// A host and a port, which may stand in the text if it is not given beside it.
-fn parse(address: &str, port: u16) -> Result<Vec<SocketAddr>, Error> {
-    match split_port(address) {
-        Some((host, in_text)) if port == 0 || port == in_text => resolve_host(host, in_text),
-        Some((_, in_text)) => {
-            Err(pointer::invalid(&format!("\"{address}\" has port {in_text}, and port is {port}")))
-        }
-        None => resolve_host(address, port),
-    }
+    (address.ok_or_else(|| pointer::invalid("address is NULL"))?, port).to_peers()
 }
 
 /// Addresses that have been found.

@@ -27,10 +27,17 @@ impl ToPeers for (IpAddr, u16) {
     }
 }
 
-/// A host, and a port.
+/// A host, and a port, which may stand in the text as well, or there alone if it is 0 here.
 impl ToPeers for (&str, u16) {
     fn to_peers(&self) -> Result<Vec<SocketAddr>, Error> {
-        resolve_host(self.0, self.1)
+        let (text, port) = *self;
+        match split(text) {
+            Some((_, in_text)) if port != 0 && port != in_text => {
+                let cause = format!("it has port {in_text}, and port is {port}");
+                Err(unknown(text, std::io::Error::other(cause)))
+            }
+            _ => resolve(text, port),
+        }
     }
 }
 
@@ -140,7 +147,12 @@ mod tests {
     fn addresses_are_understood_as_people_write_them() {
         let expected = SocketAddr::from(([10, 0, 0, 2], 4000));
         assert_eq!(peers("10.0.0.2:4000"), [expected]);
-        assert_eq!(("10.0.0.2", 4000).to_peers().expect("an address"), [expected]);
+        for text in ["10.0.0.2", "10.0.0.2:4000"] {
+            assert_eq!((text, 4000).to_peers().expect("an address"), [expected]);
+        }
+        assert_eq!(("10.0.0.2:4000", 0).to_peers().expect("an address"), [expected]);
+        let error = ("10.0.0.2:4000", 7).to_peers().expect_err("two ports").to_string();
+        assert!(error.contains("it has port 4000, and port is 7"), "{error}");
         assert_eq!(peers("[2001:db8::1]:80")[0].to_string(), "[2001:db8::1]:80");
         assert_eq!(("2001:db8::1", 80).to_peers().expect("an address").len(), 1);
     }
