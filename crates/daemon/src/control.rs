@@ -174,7 +174,7 @@ impl ControlPlane {
             log_budget: LogBudget::new(),
             manager: None,
             workers: Workers::new().map_err(failed)?,
-            descriptors: Descriptors::of_this_process(),
+            descriptors: Descriptors::of_this_process(&config.policy.limits),
             session_next: 0,
             channel_numbers: ChannelNumbers::default(),
             listeners,

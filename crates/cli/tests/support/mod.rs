@@ -70,6 +70,18 @@ impl Network {
         Self { client, server, directory }
     }
 
+    /// The same; the server's host may have so many open files: `SOFT:HARD`.
+    pub(crate) fn with_open_files(limit: &str, policy: &str) -> Self {
+        let mut network = Self::with_server_policy(policy);
+        let server = &mut network.server;
+        server.kill();
+        let mut prlimit = Command::new("prlimit");
+        prlimit.arg(format!("--nofile={limit}")).arg(env!("CARGO_BIN_EXE_clearwayd"));
+        server.process = start(prlimit.stdin(Stdio::null()), &server.config);
+        server.wait_until_ready();
+        network
+    }
+
     /// Two hosts whose logs say who comes and goes.
     pub(crate) fn talkative() -> Self {
         let network = Self::start();

@@ -109,10 +109,14 @@ fn limits(mut section: Section<'_>) -> Limits {
             *value = given.value as usize;
         }
     };
-    count("sessions_total", &mut limits.sessions_total);
-    count("sessions_per_user", &mut limits.sessions_per_user);
-    count("channels_total", &mut limits.channels_total);
+    // What is not given follows upwards: a limit that another keeps out of reach would be none.
     count("channels_per_user", &mut limits.channels_per_user);
+    limits.channels_total = limits.channels_total.max(4 * limits.channels_per_user);
+    count("channels_total", &mut limits.channels_total);
+    limits.sessions_per_user = limits.sessions_per_user.max(2 * limits.channels_per_user);
+    count("sessions_per_user", &mut limits.sessions_per_user);
+    limits.sessions_total = limits.sessions_total.max(2 * limits.channels_total);
+    count("sessions_total", &mut limits.sessions_total);
     count("listeners_per_channel", &mut limits.listeners_per_channel);
     count("vifs_total", &mut limits.vifs_total);
     count("vifs_per_user", &mut limits.vifs_per_user);

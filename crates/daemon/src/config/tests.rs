@@ -86,6 +86,22 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert_eq!(config.policy.limits, limits);
 }
 
+/// `channels_per_user` alone is enough to give a user more; what is given stays as it is.
+#[test]
+fn limits_that_are_not_given_follow_the_one_that_is() {
+    let limits = |keys: &str| {
+        let config = read(&format!("{MEMIF}[policy.limits]\n{keys}\n"));
+        config.unwrap_or_else(|problems| panic!("{problems}")).policy.limits
+    };
+    let many = limits("channels_per_user = 5000");
+    assert_eq!((many.sessions_per_user, many.channels_total), (10_000, 20_000));
+    assert_eq!(many.sessions_total, 40_000);
+    let given = limits("channels_per_user = 5000\nchannels_total = 6000\nsessions_total = 7");
+    assert_eq!((given.channels_total, given.sessions_total), (6000, 7));
+    let few = limits("channels_per_user = 1");
+    assert_eq!(few, Limits { channels_per_user: 1, ..machine::limits() });
+}
+
 fn is_assignment(text: &str) -> bool {
     text.split_once(" = ")
         .is_some_and(|(key, _)| key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'))
