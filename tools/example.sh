@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds examples/hello.c as a user would, against an installed library found by pkg-config, and
-# lets a server and a client greet each other through a daemon.
+# lets a server and a client greet each other through a daemon. So does README's hello in Rust, as a
+# project outside of this tree.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 work=$(mktemp -d)
@@ -32,6 +33,25 @@ wait_for grep -q listening "$work/server.log" || fail "the server did not start"
 answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail "the client failed"
 [ "$answer" = "hello, Clearway" ] || fail "the client got: $answer"
 echo "example: hello.c, built with pkg-config, got: $answer"
+
+# README's hello in Rust, in a project of its own beside this tree, with README's line for Cargo.
+block() { awk -v fence="^\`\`\`$1\$" '$0 ~ fence { inside = 1; next } /^```$/ && inside { exit } inside' README.md; }
+mkdir -p "$work/own/src"
+ln -s "$PWD" "$work/clearway"
+{ printf '[package]\nname = "own"\nedition = "2021"\n\n'; block toml; } >"$work/own/Cargo.toml"
+{
+    echo 'use clearway_client::{Channel, Options};'
+    echo 'fn main() -> Result<(), Box<dyn std::error::Error>> {'
+    block rust | sed 's/10\.0\.0\.2/10.0.0.1/'
+    echo 'Ok(()) }'
+} >"$work/own/src/main.rs"
+# What this tree is built from is here; nothing is fetched.
+cp Cargo.lock "$work/own/"
+tools/cargo.sh build --quiet --offline --manifest-path "$work/own/Cargo.toml" --target-dir "$target/own" 2>"$work/own.log" ||
+    fail "the project with README's line for Cargo does not build"
+answer=$(timeout 10 "$target/own/debug/own" 2>"$work/own.log") || fail "README's hello failed"
+[ "$answer" = "hello, Clearway" ] || fail "README's hello got: $answer"
+echo "example: README's hello in Rust, a project of its own, got: $answer"
 
 # The event loop, beside it on the same host: it is connected to by Clearway and by TCP.
 kill "${pids[1]}"
