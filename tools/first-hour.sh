@@ -28,7 +28,8 @@ fail() {
     exit 1
 }
 [ "$status" = 0 ] || fail "the last command failed ($status)"
-for words in "3 received" "hello, Clearway" "syn: to port 4000" "challenge" "syn-ack" "message 0 (8 bytes)"; do
+for words in "3 received" "hello, Clearway" "there: engine cable/0, driver" "p99.9 µs" "100000 bytes from 10.1.0.1" \
+    "taken over: [policy]" "syn: to port 4000" "challenge" "syn-ack" "message 0 (8 bytes)"; do
     [[ $output == *"$words"* ]] || fail "nothing says \"$words\""
 done
 [[ $output != *malformed* ]] || fail "something is malformed"

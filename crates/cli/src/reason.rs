@@ -7,7 +7,7 @@ use std::time::Duration;
 use clearway_bench::Error as BenchError;
 use clearway_channel::Code;
 use clearway_channel::control::{Ping, Probe, Reply, Request};
-use clearway_client::resolve_host;
+use clearway_client::resolve;
 use clearway_engine::UDP_PORT_DEFAULT;
 
 use crate::client::{Client, unexpected};
@@ -55,7 +55,7 @@ pub(crate) fn of_silence(socket: Option<&Path>, host: &str, udp_port: Option<u16
 
 fn find_out(socket: Option<&Path>, host: &str, udp_port: Option<u16>) -> Result<String, Failure> {
     let client = Client::connect(socket)?;
-    let peer = resolve_host(host, 0).map_err(Failure::failed)?[0].ip();
+    let peer = resolve(host, 0).map_err(Failure::failed)?[0].ip();
     let status = client.status(PATIENCE)?;
     let own_port = status["udp_port"].as_u64().and_then(|port| u16::try_from(port).ok());
     let own_port = own_port.unwrap_or(UDP_PORT_DEFAULT);
