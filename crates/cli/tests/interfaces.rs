@@ -65,6 +65,40 @@ fn a_daemon_on_af_packet_and_one_on_af_xdp_are_peers() {
     assert!(xdp["mode"].as_str().expect("text").contains("super-frames"), "{xdp:#}");
 }
 
+/// An interface with one queue, whose flows the kernel shares out among engines by a hash that they
+/// find out: nothing goes by a lane.
+#[test]
+fn several_engines_share_an_interface_of_one_queue() {
+    let Some(veth) = Veth::new() else { return };
+    let network = veth.hosts(["engines = 2"; 2], IPV4.map(IpAddr::V4));
+    let status = network.server.status();
+    let mode = status["engines"][1]["queues"][0]["mode"].as_str().expect("text");
+    assert!(mode.contains("PACKET_FANOUT"), "{mode}");
+    let engine = |number: usize| status["engines"][number]["engine"].as_str().expect("a name");
+    for (client, server) in [(0, 0), (0, 1), (1, 0)] {
+        let mut listening = network.server.attach_at(engine(server), "server");
+        listening.listen(4000).expect("listening");
+        let mut channel = network.client.attach_at(engine(client), "client");
+        let connected = channel.connect(network.server.at(4000), Some(PATIENCE));
+        let connection = connected.expect("connected");
+        let mut send_next = || {
+            channel.send(connection, &[7; 30_000]).expect("sent");
+            let message = listening.recv_zero_copy(Some(PATIENCE)).expect("arrived");
+            assert_eq!(*message, [7; 30_000]);
+        };
+        (0..100).for_each(|_| send_next());
+        eventually("packets come straight to their engines", || {
+            send_next();
+            [&network.client, &network.server].iter().all(|daemon| {
+                let status = daemon.status();
+                let engines = status["engines"].as_array().expect("engines");
+                let flows = engines.iter().flat_map(|engine| engine["flows"].as_array());
+                flows.flatten().all(|flow| flow["detour"] == false)
+            })
+        });
+    }
+}
+
 /// The host's addresses are not the kernel's: the daemon answers ARP for them itself.
 #[test]
 fn own_addresses_beside_those_of_the_kernel() {

@@ -353,8 +353,7 @@ fn check_finds_what_an_interface_cannot_do() {
     };
     assert_eq!(checked("").0, Some(0), "{}", checked("").1);
     let wrong = [
-        ("engines = 64", "wants 64 queues"),
-        ("driver = \"af_packet\"\nengines = 2", "wants 2 queues, and there are 1"),
+        ("driver = \"af_xdp\"\nengines = 64", "wants 64 queues"),
         ("mtu_bytes = 9000", "ip link set cw0 mtu 9000"),
         ("mode = \"zero-copy\"", "has no zero-copy"),
         ("gateway = \"10.99.1.1\"", "is on no network of cw0"),

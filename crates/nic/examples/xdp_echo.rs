@@ -94,8 +94,8 @@ type Opened = (Box<dyn Queue>, Box<dyn Steering>);
 
 fn open(mode: Option<Mode>) -> Result<Opened, clearway_nic::Error> {
     let Some(mode) = mode else {
-        let (queue, steering) = af_packet::open(&af_packet::Config::new("cw0"))?;
-        return Ok((queue, Box::new(steering)));
+        let (mut queues, steering) = af_packet::open(&af_packet::Config::new("cw0"))?;
+        return Ok((queues.remove(0), Box::new(steering)));
     };
     let config = af_xdp::Config { mode, ..af_xdp::Config::new("cw0") };
     let (mut queues, steering) = af_xdp::open(&config)?;

@@ -40,7 +40,7 @@ pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
     Ok(Opened { queues, steering: Box::new(steering), copies })
 }
 
-/// Opens in the way that is best for one queue or so many: AF_XDP where the NIC's driver has it, else
+/// Opens in the way that is best, with at least so many queues: AF_XDP where the NIC's driver has it, else
 /// a packet socket with super-frames, which carries more than AF_XDP's generic mode and hides from
 /// the kernel what is ours just as well; where that cannot be, AF_XDP in any mode, and a packet
 /// socket as it is. `super_frames` is for packet sockets ([`af_packet::Config::super_frames`]).
@@ -52,33 +52,46 @@ pub fn open_interface(
     super_frames: Option<bool>,
     queues: usize,
 ) -> Result<Opened, Error> {
-    let is_free = config.mode == af_xdp::Mode::Auto && config.queues.unwrap_or(1) == 1;
-    if !is_free || queues > 1 {
+    if config.mode != af_xdp::Mode::Auto || config.queues.is_some_and(|count| count > 1) {
         return open_xdp(config);
     }
     let packet = |because| af_packet::Config {
         interface: config.interface.clone(),
         descriptors: config.descriptors as usize,
+        queues,
         super_frames,
         because: Some(because),
     };
-    let why = match open_native(config) {
+    let why = match open_native(config, queues) {
         Ok(opened) => return Ok(opened),
         Err(error @ Error::NotFound(_)) => return Err(error),
         Err(error) => error.to_string(),
     };
     if let Ok(opened) = af_packet::open_hidden(&packet(why)) {
-        return Ok(of_packet_socket(opened));
+        return Ok(opened.into());
     }
     // If the last fails as well, the first error is the one to mend.
-    open_xdp(config).or_else(|error| {
+    open_enough(config, queues).or_else(|error| {
         let opened = af_packet::open(&packet(format!("no AF_XDP: {error}")));
-        opened.map(of_packet_socket).map_err(|_| error)
+        opened.map(Opened::from).map_err(|_| error)
     })
 }
 
+/// With AF_XDP, if it has so many queues.
+fn open_enough(config: &af_xdp::Config, queues: usize) -> Result<Opened, Error> {
+    let opened = open_xdp(config)?;
+    if opened.queues.len() >= queues {
+        return Ok(opened);
+    }
+    Err(Error::Invalid(format!(
+        "{} has {} queues for AF_XDP, and {queues} are wanted (`ethtool -L`)",
+        config.interface,
+        opened.queues.len()
+    )))
+}
+
 /// With AF_XDP in the NIC's driver, where that is worth it.
-fn open_native(config: &af_xdp::Config) -> Result<Opened, Error> {
+fn open_native(config: &af_xdp::Config, queues: usize) -> Result<Opened, Error> {
     if Device::open(&config.interface)?.driver().as_deref() == Some("veth") {
         // Measured: docs/performance.md, "Three drivers on one veth pair".
         return Err(Error::Invalid(
@@ -87,11 +100,14 @@ fn open_native(config: &af_xdp::Config) -> Result<Opened, Error> {
                 .into(),
         ));
     }
-    open_xdp(&af_xdp::Config { mode: af_xdp::Mode::Native, ..config.clone() })
+    open_enough(&af_xdp::Config { mode: af_xdp::Mode::Native, ..config.clone() }, queues)
 }
 
-fn of_packet_socket((queue, steering): (Box<dyn Queue>, KernelSteering)) -> Opened {
-    Opened { queues: vec![queue], steering: Box::new(steering), copies: None }
+impl From<(Vec<Box<dyn Queue>>, KernelSteering)> for Opened {
+    /// Packet sockets, which get copies by themselves.
+    fn from((queues, steering): (Vec<Box<dyn Queue>>, KernelSteering)) -> Opened {
+        Opened { queues, steering: Box::new(steering), copies: None }
+    }
 }
 
 /// What [`open_interface`] would choose for one queue and why, as a sentence. Opens it for that and

@@ -25,10 +25,15 @@ fn open(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
 
 fn open_as(space: &Namespace, super_frames: Option<bool>) -> (Box<dyn Queue>, KernelSteering) {
     let config = Config { super_frames, ..Config::new(INTERFACE) };
-    let opened = space.within(|| af_packet::open(&config)).expect("entered");
-    let (mut queue, steering) = opened.expect("veth can be opened");
-    wait_for_link(&mut *queue);
-    (queue, steering)
+    let (mut queues, steering) = open_queues(space, &config);
+    (queues.remove(0), steering)
+}
+
+fn open_queues(space: &Namespace, config: &Config) -> (Vec<Box<dyn Queue>>, KernelSteering) {
+    let opened = space.within(|| af_packet::open(config)).expect("entered");
+    let (mut queues, steering) = opened.expect("veth can be opened");
+    queues.iter_mut().for_each(|queue| wait_for_link(&mut **queue));
+    (queues, steering)
 }
 
 fn conformance_pair(veth: Veth, super_frames: bool) -> Pair {
@@ -57,6 +62,101 @@ fn conforms_without_super_frames() {
     if Veth::new().is_some() {
         conformance::run(|| conformance_pair(Veth::new().expect("root"), false));
     }
+}
+
+/// Three queues at each end. The pair is of those that the flow of the frames goes to, and what comes
+/// to others is missing.
+fn pair_of_several(veth: Veth) -> Pair {
+    let config = Config { queues: 3, ..Config::new(INTERFACE) };
+    let mut ends = [open_queues(&veth.near, &config), open_queues(&veth.far, &config)];
+    for (_, steering) in &mut ends {
+        steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
+    }
+    let [(mut near, steering_a), (mut far, steering_b)] = ends;
+    let here = queue_of_flow(&mut *far[0], &mut near, conformance::back);
+    let there = queue_of_flow(&mut *near[0], &mut far, |frame| frame);
+    let (a, b) = (near.swap_remove(here), far.swap_remove(there));
+    let space = Namespace::open(&veth.far.path().to_string_lossy()).expect("it is open");
+    let cut = move |b| {
+        ip(&space, &format!("link set {INTERFACE} down"));
+        drop(b);
+    };
+    let keep = Box::new((steering_a, steering_b, near, far, veth));
+    Pair { a, b, cut: Some(Box::new(cut)), keep }
+}
+
+/// Which of `queues` the frames come to that conformance tests send from `sender`.
+fn queue_of_flow(
+    sender: &mut dyn Queue,
+    queues: &mut [Box<dyn Queue>],
+    direction: fn(Vec<u8>) -> Vec<u8>,
+) -> usize {
+    let frame = direction(conformance::frame(sender, &*queues[0], 0, 64));
+    veth::send(sender, &frame);
+    let mut found = None;
+    veth::until("it comes to one of them", || {
+        for (index, queue) in queues.iter_mut().enumerate() {
+            let is_it = |frames: &[&[u8]]| frames.iter().any(|received| **received == frame);
+            queue.receive(64, &mut |frames| found = found.or(is_it(frames).then_some(index)));
+        }
+        found.is_some()
+    });
+    found.expect("until it is found")
+}
+
+#[test]
+fn conforms_with_several_queues() {
+    if Veth::new().is_some() {
+        conformance::run(|| pair_of_several(Veth::new().expect("root")));
+    }
+}
+
+/// Each flow comes to one queue, all of it, and flows come to all of them; no frame is seen that is
+/// sent.
+#[test]
+fn flows_are_shared_out_among_queues() {
+    let Some(veth) = Veth::new() else { return };
+    let config = Config { queues: 3, ..Config::new(INTERFACE) };
+    let (mut near, mut steering) = open_queues(&veth.near, &config);
+    let (mut far, _steering) = open_queues(&veth.far, &config);
+    steering.register_udp_port(None, PORT).expect("the port is free");
+    let mode = near[2].info().mode;
+    assert!(mode.contains("shared out among the queues (PACKET_FANOUT)"), "{mode}");
+    let macs = [far[0].info().mac, near[0].info().mac];
+    let (flows, packets) = (60_u16, 5);
+    for flow in 0..flows {
+        let mut udp = veth::udp(PORT, &[7; 300]);
+        udp[..2].copy_from_slice(&(40_000 + flow).to_be_bytes());
+        let packet = veth::ipv4(IPV4[0], 17, &[], 0x4000, &udp);
+        let frame = veth::ethernet(macs, &[], 0x0800, &packet);
+        for _ in 0..packets {
+            far[usize::from(flow) % 3].transmit(&mut |buffer| {
+                buffer[..frame.len()].copy_from_slice(&frame);
+                frame.len()
+            });
+        }
+        far[usize::from(flow) % 3].flush();
+    }
+    let mut counts = vec![[0; 3]; flows.into()];
+    veth::until("all have come", || {
+        for (index, queue) in near.iter_mut().enumerate() {
+            queue.receive(64, &mut |frames| {
+                for frame in frames.iter().filter(|frame| frame.ends_with(&[7; 300])) {
+                    let port = u16::from_be_bytes([frame[34], frame[35]]);
+                    counts[usize::from(port - 40_000)][index] += 1;
+                }
+            });
+        }
+        counts.iter().flatten().sum::<i32>() >= i32::from(flows) * packets
+    });
+    for index in 0..3 {
+        assert!(counts.iter().any(|of_flow| of_flow[index] > 0), "{counts:?}");
+        no_frame(&mut *near[index], |frame| frame.ends_with(&[7; 300]));
+        no_frame(&mut *far[index], |frame| frame.ends_with(&[7; 300]));
+    }
+    let is_whole = |of_flow: &[i32; 3]| of_flow.iter().max() == Some(&packets);
+    assert!(counts.iter().all(is_whole), "{counts:?}");
+    assert!(near.iter().map(|queue| queue.counters().rx_super_frames).sum::<u64>() >= 40);
 }
 
 #[test]

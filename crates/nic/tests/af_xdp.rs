@@ -670,7 +670,7 @@ fn three_capabilities_suffice() {
             let mode = opened.queues[0].info().mode;
             assert!(mode.contains("with it a packet socket"), "{mode}");
             let config = af_packet::Config::new(INTERFACE);
-            let mode = af_packet::open(&config).expect("it opens").0.info().mode;
+            let mode = af_packet::open(&config).expect("it opens").0[0].info().mode;
             assert!(mode.contains("hidden from the kernel"), "{mode}");
         })
         .expect("entered");

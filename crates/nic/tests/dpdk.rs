@@ -105,7 +105,8 @@ fn packets(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
     let config =
         af_packet::Config { descriptors: LCD_DESCRIPTORS, ..af_packet::Config::new(INTERFACE) };
     let opened = space.within(|| af_packet::open(&config));
-    let (mut queue, mut steering) = opened.expect("entered").expect("it can be opened");
+    let (mut queues, mut steering) = opened.expect("entered").expect("it can be opened");
+    let mut queue = queues.remove(0);
     steering.register_udp_port(None, conformance::UDP_PORT).expect("the port is free");
     wait_for_link(&mut *queue);
     (queue, steering)

@@ -22,9 +22,9 @@ type End = (Box<dyn Queue>, Box<dyn Steering>);
 fn open_packet(space: &Namespace) -> (Box<dyn Queue>, KernelSteering) {
     let config = af_packet::Config::new(INTERFACE);
     let opened = space.within(|| af_packet::open(&config)).expect("entered");
-    let (mut queue, steering) = opened.expect("veth can be opened");
-    wait_for_link(&mut *queue);
-    (queue, steering)
+    let (mut queues, steering) = opened.expect("veth can be opened");
+    wait_for_link(&mut *queues[0]);
+    (queues.remove(0), steering)
 }
 
 /// AF_XDP in generic mode, as daemons have it.
@@ -365,9 +365,8 @@ fn the_automatic_choice_is_super_frames_where_af_xdp_would_be_generic() {
         let forced = af_xdp::Config { mode: af_xdp::Mode::Generic, ..config };
         assert_eq!(open(&forced, 1).driver, "af_xdp");
     }
-    // A packet socket has one queue.
-    let opened = Veth::with_queues(2).expect("root");
     let config = af_xdp::Config::new(INTERFACE);
-    let opened = opened.near.within(|| open_interface(&config, None, 2)).expect("entered");
-    assert_eq!(opened.expect("it can be opened").queues.len(), 2);
+    let opened = veth.near.within(|| open_interface(&config, None, 3)).expect("entered");
+    let queues = opened.expect("it can be opened").queues;
+    assert!(queues.len() == 3 && queues.iter().all(|queue| queue.info().driver == "af_packet"));
 }

@@ -158,14 +158,17 @@ impl Found {
         self.addresses(nic, &facts);
     }
 
+    /// AF_PACKET has as many as one likes, and `auto` takes it where others have too few.
     fn queues(&mut self, nic: &Nic, interface: &Interface) {
+        let is_given = interface.queues.is_some() || interface.mode != XdpMode::Auto;
+        match interface.driver {
+            InterfaceDriver::AfPacket => return,
+            InterfaceDriver::Auto if !is_given => return,
+            InterfaceDriver::Auto | InterfaceDriver::AfXdp => {}
+        }
         let Ok(device) = Device::open(&interface.name) else { return };
         let (name, channels) = (&interface.name, device.channels());
-        let queues = match interface.driver {
-            // It has one.
-            InterfaceDriver::AfPacket => 1,
-            InterfaceDriver::Auto | InterfaceDriver::AfXdp => channels.pairs() as usize,
-        };
+        let queues = channels.pairs() as usize;
         let wanted = nic.engines.max(interface.queues.unwrap_or(0));
         if wanted > queues {
             self.add(

@@ -48,11 +48,12 @@ fn open_queues(kernel: &Interface, engines: usize) -> Result<Opened, Error> {
         InterfaceDriver::Auto => open_interface(&config, kernel.super_frames, engines),
         InterfaceDriver::AfXdp => open_xdp(&config),
         InterfaceDriver::AfPacket => {
-            let super_frames = kernel.super_frames;
-            let config = af_packet::Config { super_frames, ..af_packet::Config::new(&kernel.name) };
-            let (queue, steering) = af_packet::open(&config)?;
-            let (queues, steering) = (vec![queue], Box::new(steering));
-            Ok(Opened { queues, steering, copies: None })
+            let opened = af_packet::open(&af_packet::Config {
+                queues: kernel.queues.unwrap_or(engines),
+                super_frames: kernel.super_frames,
+                ..af_packet::Config::new(&kernel.name)
+            });
+            opened.map(Opened::from)
         }
     }
 }

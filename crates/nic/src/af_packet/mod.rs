@@ -20,9 +20,10 @@
 //! since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one where
 //! frames cannot be hidden: AF_XDP at its other end, under the same kernel, then loses super-frames.
 //!
-//! One queue. Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
+//! As many queues as one likes, each a socket of one group (PACKET_FANOUT). Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
 //! transport's business, and a NIC whose ring is full is better told at once.
 
+mod fanout;
 mod filter;
 mod queue;
 mod ring;
@@ -61,6 +62,8 @@ pub struct Config {
     pub interface: String,
     /// Frames that wait for us, and that may wait to be sent: a power of two, 256 to 4096.
     pub descriptors: usize,
+    /// How many queues.
+    pub queues: usize,
     /// Whether packets of one flow leave as one frame; if not given, unless this is a veth whose
     /// other end may lose them.
     pub super_frames: Option<bool>,
@@ -69,23 +72,26 @@ pub struct Config {
 }
 
 impl Config {
-    /// As deep as the queues of AF_XDP.
+    /// One queue, as deep as those of AF_XDP.
     pub fn new(interface: &str) -> Config {
         let (interface, descriptors) = (interface.to_owned(), KERNEL_DESCRIPTORS);
-        Config { interface, descriptors, super_frames: None, because: None }
+        Config { interface, descriptors, queues: 1, super_frames: None, because: None }
     }
 }
 
-/// Opens an interface and steers nothing to the queue yet: see
+/// The queues of an interface, and their control side.
+type Opened = (Vec<Box<dyn Queue>>, KernelSteering);
+
+/// Opens an interface and steers nothing to the queues yet: see
 /// [`Steering`](crate::interface::Steering).
-pub fn open(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
+pub fn open(config: &Config) -> Result<Opened, Error> {
     let device = Device::open(&config.interface)?;
     let hiding = Hiding::begin(&device);
     open_with(config, device, hiding)
 }
 
 /// The same, or nothing where the kernel would see what is ours.
-pub(crate) fn open_hidden(config: &Config) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
+pub(crate) fn open_hidden(config: &Config) -> Result<Opened, Error> {
     let device = Device::open(&config.interface)?;
     let hiding = Hiding::begin(&device)?;
     open_with(config, device, Ok(hiding))
@@ -95,8 +101,9 @@ fn open_with(
     config: &Config,
     device: Device,
     hiding: Result<Hiding, Error>,
-) -> Result<(Box<dyn Queue>, KernelSteering), Error> {
-    let (socket, table) = Socket::open(config)?;
+) -> Result<Opened, Error> {
+    let sockets = (0..config.queues.max(1)).map(|_| Socket::open(config));
+    let mut sockets = sockets.collect::<Result<Vec<_>, Error>>()?;
     let limits = limits(config.super_frames, hiding.is_ok(), &device)?;
     let mut mode = match &hiding {
         Ok(_) => "packet socket: every frame is copied, and then hidden from the kernel".to_owned(),
@@ -108,7 +115,10 @@ fn open_with(
     if let Some(reason) = &config.because {
         mode += &format!("; {reason}");
     }
-    let table = Box::new(table);
+    if config.queues > 1 {
+        mode += "; flows are shared out among the queues (PACKET_FANOUT)";
+    }
+    let table = Box::new(filter_of(&config.interface, &mut sockets)?);
     let mut steering = match hiding {
         Ok(hiding) => {
             let mut steering = KernelSteering::new(Box::new(hiding), device)?;
@@ -120,7 +130,8 @@ fn open_with(
     };
     // The kernel keeps what copies are made of.
     steering.set_copies(table);
-    Ok((socket.into_queue(mode, config.descriptors, limits), steering))
+    let queue = |socket: Socket| socket.into_queue(mode.clone(), config.descriptors, limits);
+    Ok((sockets.into_iter().map(queue).collect(), steering))
 }
 
 /// Opens a queue beside those of another driver that swallows what it receives: what `steering` is
@@ -130,8 +141,8 @@ pub fn open_copies(
     interface: &str,
     steering: &mut KernelSteering,
 ) -> Result<Box<dyn Queue>, Error> {
-    let (socket, table) = Socket::open(&Config::new(interface))?;
-    steering.set_copies(Box::new(table));
+    let mut socket = Socket::open(&Config::new(interface))?;
+    steering.set_copies(Box::new(filter_of(interface, std::slice::from_mut(&mut socket))?));
     Ok(socket.into_receiver("packet socket: copies of what goes to the kernel"))
 }
 
@@ -140,9 +151,10 @@ pub fn open_copies(
 /// that have to have the patterns before that driver has them.
 pub(crate) fn open_beside(interface: &str) -> Result<(Box<dyn Queue>, KernelTables), Error> {
     let hiding = Hiding::begin(&Device::open(interface)?)?;
-    let (socket, table) = Socket::open(&Config::new(interface))?;
+    let mut socket = Socket::open(&Config::new(interface))?;
+    let table = Box::new(filter_of(interface, std::slice::from_mut(&mut socket))?);
     let mode = "packet socket beside AF_XDP: super-frames, and packets without their checksum";
-    Ok((socket.into_receiver(mode), [Box::new(table), Box::new(hiding)]))
+    Ok((socket.into_receiver(mode), [table, Box::new(hiding)]))
 }
 
 /// The socket's own, which sees frames first, and then that of what hides them from the kernel.
@@ -158,6 +170,17 @@ fn limits(wanted: Option<bool>, are_hidden: bool, device: &Device) -> Result<Lim
     Ok(Limits::new(gso_bytes_max, gso_segments_max))
 }
 
+/// Makes a group of sockets of one interface, which have one filter from now on.
+fn filter_of(interface: &str, sockets: &mut [Socket]) -> Result<PacketPatterns, Error> {
+    let is_open = Arc::new(AtomicBool::new(false));
+    for socket in sockets.iter_mut() {
+        socket.is_open = Arc::clone(&is_open);
+    }
+    let sockets: Vec<_> = sockets.iter().map(|socket| Arc::clone(&socket.socket)).collect();
+    fanout::join(&sockets).map_err(|errno| open_failed(interface, errno))?;
+    Ok(PacketPatterns::new(sockets, is_open))
+}
+
 /// A bound socket, whose filter lets nothing through yet.
 struct Socket {
     socket: Arc<OwnedFd>,
@@ -169,7 +192,7 @@ struct Socket {
 }
 
 impl Socket {
-    fn open(config: &Config) -> Result<(Socket, PacketPatterns), Error> {
+    fn open(config: &Config) -> Result<Socket, Error> {
         check_descriptors(config.descriptors)?;
         let device = Device::open(&config.interface)?;
         let mac = device.mac()?;
@@ -178,10 +201,8 @@ impl Socket {
         let (socket, ring) = prepare(config.descriptors, frame_bytes + vlan::TAG_LENGTH)
             .and_then(|(socket, ring)| bind(&socket, device.index()).map(|()| (socket, ring)))
             .map_err(|errno| open_failed(&config.interface, errno))?;
-        let socket = Arc::new(socket);
-        let is_open = Arc::new(AtomicBool::new(false));
-        let table = PacketPatterns::new(Arc::clone(&socket), Arc::clone(&is_open));
-        Ok((Socket { socket, ring, device, mac, is_open, frame_bytes }, table))
+        let (socket, is_open) = (Arc::new(socket), Arc::new(AtomicBool::new(false)));
+        Ok(Socket { socket, ring, device, mac, is_open, frame_bytes })
     }
 
     fn into_queue(self, mode: String, descriptors: usize, limits: Limits) -> Box<dyn Queue> {

@@ -1,4 +1,4 @@
-//! Steering of a packet socket: its filter, written anew at each change.
+//! Steering of packet sockets: their filter, written anew at each change.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -12,14 +12,14 @@ use super::filter;
 use crate::Error;
 use crate::interface::{PatternTable, SteerPattern, Steered, attach_filter};
 
-/// The patterns that are in the filter of a packet socket: those of all its copies.
+/// The patterns that are in the filters of packet sockets: those of all copies of this.
 #[derive(Clone)]
 pub(super) struct PacketPatterns {
     filter: Arc<Mutex<Filter>>,
 }
 
 struct Filter {
-    socket: Arc<OwnedFd>,
+    sockets: Vec<Arc<OwnedFd>>,
     /// How many copies have each of them.
     patterns: BTreeMap<SteerPattern, usize>,
     /// Set while the filter lets everything through, for `Info::mode`.
@@ -27,9 +27,9 @@ struct Filter {
 }
 
 impl PacketPatterns {
-    /// No patterns yet, and a filter that drops everything.
-    pub(super) fn new(socket: Arc<OwnedFd>, is_open: Arc<AtomicBool>) -> PacketPatterns {
-        let filter = Filter { socket, patterns: BTreeMap::new(), is_open };
+    /// No patterns yet, and filters that drop everything.
+    pub(super) fn new(sockets: Vec<Arc<OwnedFd>>, is_open: Arc<AtomicBool>) -> PacketPatterns {
+        let filter = Filter { sockets, patterns: BTreeMap::new(), is_open };
         PacketPatterns { filter: Arc::new(Mutex::new(filter)) }
     }
 
@@ -52,10 +52,12 @@ impl Filter {
         }
     }
 
-    /// Makes the filter the one for `patterns`; one that the kernel takes nothing that long for
-    /// lets everything through.
+    /// Makes the filters those for `patterns`; where the kernel takes nothing that long, they let
+    /// everything through.
     fn apply(&self) -> Result<(), Error> {
-        let attach = |program: &[sock_filter]| attach_filter(&*self.socket, program);
+        let attach = |program: &[sock_filter]| {
+            self.sockets.iter().try_for_each(|socket| attach_filter(&**socket, program))
+        };
         let outcome = filter::compile(self.patterns.keys()).map(|program| attach(&program));
         let is_open = match outcome {
             Some(Ok(())) => false,

@@ -295,7 +295,7 @@ fn a_cut_link_is_noticed(pair: Pair) {
 }
 
 /// A UDP frame of `length` bytes with this number, and the rest of it depending on the number.
-fn frame(from: &dyn Queue, to: &dyn Queue, number: u32, length: usize) -> Vec<u8> {
+pub(crate) fn frame(from: &dyn Queue, to: &dyn Queue, number: u32, length: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(length);
     let (from, to) = (from.info().mac, to.info().mac);
     frame.extend_from_slice(&to);
@@ -313,7 +313,7 @@ fn frame(from: &dyn Queue, to: &dyn Queue, number: u32, length: usize) -> Vec<u8
 }
 
 /// The same the other way: swapping the addresses leaves the checksum as it is.
-fn back(mut frame: Vec<u8>) -> Vec<u8> {
+pub(crate) fn back(mut frame: Vec<u8>) -> Vec<u8> {
     frame[26..34].rotate_left(4);
     frame
 }

@@ -101,7 +101,8 @@ impl Lab {
             ip(&far, &format!("neigh add {address} lladdr {mac} dev {INTERFACE} nud permanent"));
         }
         let opened = near.within(|| af_packet::open(&af_packet::Config::new(INTERFACE)));
-        let (queue, mut steering) = opened.expect("entered").expect("a veth can be opened");
+        let (mut queues, mut steering) = opened.expect("entered").expect("a veth can be opened");
+        let queue = queues.remove(0);
         let all = SteerPattern::new([0; 8], [0; 8]).expect("a pattern");
         steering.add_pattern(&all).expect("room");
         let [here, there] = if v6 { IPV6 } else { IPV4 }.map(|it| it.parse().expect("address"));
