@@ -298,17 +298,15 @@ fn of_the_versions_that_a_newer_host_offers_ours_is_taken() {
     let mut network = Network::new(66, &Config::default(), Faults::default(), 1 << 20);
     network.connect();
     for expected in [PacketType::Challenge, PacketType::SynAck] {
-        let [syn] = packets(&mut network).try_into().expect("a syn");
-        let syn = offering(&syn, &[VERSION + 2, VERSION + 1, VERSION]);
-        hand_over(&mut network, 1, &syn);
-        network.transmit();
-        let Some(Reverse((.., answer))) = network.link.pop() else { panic!("no answer") };
+        let (source, syn) = only_packet(&mut network, 1);
+        hand_over(&mut network, 1, source, &offering(&syn, &[VERSION + 1, VERSION]));
+        let (source, answer) = only_packet(&mut network, 0);
         let packet = Packet::new(&answer).expect("a packet");
         assert_eq!(Header::parse(&packet).expect("sound").packet_type, expected);
         if expected == PacketType::SynAck {
             assert_eq!(SynAck::parse(&packet).expect("sound").version, VERSION);
         }
-        hand_over(&mut network, 0, &answer);
+        hand_over(&mut network, 0, source, &answer);
     }
     assert_eq!(flow(&network).state, "open");
     assert_eq!(network.hosts[1].endpoint.counters().flows_accepted, 1);
@@ -326,10 +324,17 @@ fn offering(syn: &[u8], versions: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Gives a packet of the other host to a host.
-fn hand_over(network: &mut Network, to: usize, packet: &[u8]) {
-    let (now, source) = (network.now, network.hosts[1 - to].address);
-    let host = &mut network.hosts[to];
+/// The one packet that a host is sent now, and where it comes from.
+fn only_packet(network: &mut Network, to: usize) -> (SocketAddr, Vec<u8>) {
+    network.transmit();
+    let Some(Reverse((_, _, host, source, bytes))) = network.link.pop() else { panic!("nothing") };
+    assert!(host == to && network.link.is_empty());
+    (source, bytes)
+}
+
+/// Gives a host a packet.
+fn hand_over(network: &mut Network, to: usize, source: SocketAddr, packet: &[u8]) {
+    let (now, host) = (network.now, &mut network.hosts[to]);
     let (local, by, ecn) = (host.address, Arrival::Queue, Ecn::NotCapable);
     host.endpoint.handle_datagram(now, source, local, packet, by, ecn, &mut host.app);
 }
