@@ -1,7 +1,8 @@
 //! The shared memory itself: making it, mapping it, checking it, and copying bytes in and out.
 //!
 //! Three kinds of access exist. Ring entries and sync words are atomics. Payload is copied between
-//! shared and private memory as raw bytes, never inspected in place, with [`settle`] behind it. And the app reads received
+//! shared and private memory as raw bytes, never inspected in place, with [`settle`] behind what is
+//! copied out. And the app reads received
 //! payload in place as `&[u8]`, and writes its transmit buffers in place as `&mut [u8]`: the other
 //! side of such bytes is the daemon, which writes a receive buffer only before it grants it and
 //! after it was released, and never writes the transmit pool. (The daemon itself never forms a
@@ -266,7 +267,6 @@ impl Bytes {
         let to = self.at(offset, bytes.len());
         // SAFETY: as in `read`, the other way round.
         unsafe { to.copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len()) }
-        settle();
     }
 
     /// Copies bytes from this memory into that of another channel.
@@ -277,7 +277,6 @@ impl Bytes {
         // SAFETY: both ranges were asserted; they may be in one mapping (an app that talks to
         // itself), hence `copy_to`, which allows for overlap. Concurrent writers as in `read`.
         unsafe { from.copy_to(to, length as usize) }
-        settle();
     }
 
     /// Asks the processor to load the line at `offset`, which need not be in range.
@@ -333,11 +332,10 @@ impl Bytes {
     }
 }
 
-/// Between a copy from or to shared memory and all that comes after it. To the compiler any memory
-/// that others can reach may have changed here, as by a signal handler: so what was copied out is
-/// read from the copy, and never once more, or in its place, from where the other process can have
-/// changed it since. It costs no instruction, and copies stay `memcpy`: volatile or atomic words
-/// take two to four times as long.
+/// Between a copy out of shared memory and whoever looks at it. To the compiler any memory that
+/// others can reach may have changed here, as by a signal handler: so the copy is what is read, and
+/// never once more, or in its place, what the other process can have changed since. It costs no
+/// instruction, and copies stay `memcpy`: volatile or atomic words take half as long again, or more.
 #[inline]
 fn settle() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);
