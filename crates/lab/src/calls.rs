@@ -81,7 +81,8 @@ impl Host {
             let (accepted, peer) = state.sockets.accept(socket)?;
             let family = state.sockets.family(accepted)?;
             let is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
-            let descriptor = Descriptor::new(Kind::Socket(accepted), is_nonblocking);
+            let kind = Kind::Socket(accepted);
+            let descriptor = state.descriptors.get(fd)?.accepted(kind, is_nonblocking);
             Ok((state.descriptors.insert(descriptor), address::emit(peer, family)))
         })
     }

@@ -38,6 +38,16 @@ impl Descriptor {
             changes: 0,
         }
     }
+
+    /// That of a connection that this one, a listener, has accepted: it has the same options.
+    pub(crate) fn accepted(&self, kind: Kind, is_nonblocking: bool) -> Self {
+        Self {
+            receive_timeout_ns: self.receive_timeout_ns,
+            send_timeout_ns: self.send_timeout_ns,
+            noted: self.noted.clone(),
+            ..Self::new(kind, is_nonblocking)
+        }
+    }
 }
 
 /// All of a host. Numbers begin with 3, as those of a program that was just started; the lowest

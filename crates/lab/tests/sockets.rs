@@ -227,9 +227,11 @@ cases! {
     /// Options of a listener are those of what it accepts.
     options_are_inherited: listening() => "
         option 3 nodelay 1 = 0; option 3 keepidle 77 = 0; option 3 keepalive 1 = 0
+        timeout 3 rcv 500 = 0
         < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
         accept 3 = 4
-        get_option 4 nodelay = 1; get_option 4 keepidle = 77; get_option 4 keepalive = 1";
+        get_option 4 nodelay = 1; get_option 4 keepidle = 77; get_option 4 keepalive = 1
+        begin read 4 10; +0.5 end = EAGAIN";
 
     /// RFC 4987, section 3.6: with cookies only, nothing is kept of a SYN.
     always_cookies: listening() => "
