@@ -225,6 +225,11 @@ impl CongestionControl for Cubic {
     fn window_bytes(&self) -> u64 {
         (self.window * self.packet_bytes) as u64
     }
+
+    fn slow_start_threshold_bytes(&self) -> Option<u64> {
+        let threshold = self.slow_start_threshold;
+        threshold.is_finite().then_some((threshold * self.packet_bytes) as u64)
+    }
 }
 
 /// HyStart++: slow start ends when a round's lowest round-trip time is above that of the round

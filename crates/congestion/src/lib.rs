@@ -79,6 +79,9 @@ pub trait CongestionControl: Send + core::fmt::Debug {
 
     /// Bytes that may be in flight. Less than a packet: one packet, and that not all the time.
     fn window_bytes(&self) -> u64;
+
+    /// The window at which slow start ends, for people. `None` if nothing says so.
+    fn slow_start_threshold_bytes(&self) -> Option<u64>;
 }
 
 /// Which congestion control an endpoint's flows have.
@@ -187,6 +190,13 @@ impl CongestionControl for Control {
         match self {
             Self::Swift(swift) => swift.window_bytes(),
             Self::Cubic(cubic) => cubic.window_bytes(),
+        }
+    }
+
+    fn slow_start_threshold_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Swift(swift) => swift.slow_start_threshold_bytes(),
+            Self::Cubic(cubic) => cubic.slow_start_threshold_bytes(),
         }
     }
 }

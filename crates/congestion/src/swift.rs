@@ -298,6 +298,10 @@ impl CongestionControl for Swift {
     fn window_bytes(&self) -> u64 {
         self.window_bytes as u64
     }
+
+    fn slow_start_threshold_bytes(&self) -> Option<u64> {
+        None // it ends by the delay
+    }
 }
 
 impl Standing {

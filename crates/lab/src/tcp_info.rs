@@ -7,6 +7,9 @@ use clearway_tcp::{Info, State};
 /// The length of the structure, up to `tcpi_rcv_wnd`.
 const BYTES: usize = 236;
 
+/// TCP_INFINITE_SSTHRESH: slow start ends by loss only.
+const SLOW_START: u64 = 0x7fff_ffff;
+
 /// The state of a listener, and that of a socket without a connection.
 pub(crate) const LISTEN: u8 = 10;
 pub(crate) const CLOSE: u8 = 7;
@@ -54,6 +57,7 @@ pub(crate) fn emit(info: &Info) -> Vec<u8> {
     let segment_bytes = u64::from(info.segment_bytes.max(1));
     let segments = |of: u64| of.div_ceil(segment_bytes);
     let us = |ns: u64| ns / MICROSECOND;
+    let threshold = info.slow_start_threshold_bytes.map_or(SLOW_START, segments);
     let outstanding = info.queued_bytes.saturating_sub(info.unsent_bytes);
     let words = [
         (8, us(info.rto_ns)),
@@ -64,6 +68,7 @@ pub(crate) fn emit(info: &Info) -> Vec<u8> {
         (60, info.path_mtu.into()),
         (68, us(info.rtt_ns)),
         (72, us(info.rtt_variation_ns)),
+        (76, threshold.min(SLOW_START)),
         (80, info.window_bytes / segment_bytes),
         (96, info.receive_buffer_bytes.into()),
         (100, info.segments_retransmitted),

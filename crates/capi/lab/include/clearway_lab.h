@@ -114,6 +114,10 @@ struct clearway_lab_info {
    */
   uint64_t in_flight_bytes;
   /**
+   * The window at which slow start ends; UINT64_MAX if there is none.
+   */
+  uint64_t slow_start_threshold_bytes;
+  /**
    * What the peer has room for, and this host; the latter's buffer.
    */
   uint64_t send_window_bytes;

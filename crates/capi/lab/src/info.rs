@@ -48,6 +48,8 @@ pub struct clearway_lab_info {
     pub window_bytes: u64,
     /// See `window_bytes`.
     pub in_flight_bytes: u64,
+    /// The window at which slow start ends; UINT64_MAX if there is none.
+    pub slow_start_threshold_bytes: u64,
     /// What the peer has room for, and this host; the latter's buffer.
     pub send_window_bytes: u64,
     /// See `send_window_bytes`.
@@ -137,6 +139,7 @@ impl From<&lab::Info> for clearway_lab_info {
             min_rtt_ns: info.min_rtt_ns,
             window_bytes: info.window_bytes,
             in_flight_bytes: info.in_flight_bytes,
+            slow_start_threshold_bytes: info.slow_start_threshold_bytes.unwrap_or(u64::MAX),
             send_window_bytes: info.send_window_bytes,
             receive_window_bytes: info.receive_window_bytes,
             receive_buffer_bytes: info.receive_buffer_bytes.into(),

@@ -156,6 +156,10 @@ static void sending_and_options(int fd) {
   CHECK(linux_info.tcpi_state == TCP_ESTABLISHED && linux_info.tcpi_unacked == 1);
   CHECK(linux_info.tcpi_total_retrans == 1 && linux_info.tcpi_snd_mss == info.segment_bytes);
   CHECK(linux_info.tcpi_bytes_received == 100 && linux_info.tcpi_snd_cwnd > 0);
+  /* After a timeout. */
+  CHECK(linux_info.tcpi_snd_cwnd == 1 && info.window_bytes == info.segment_bytes);
+  CHECK(linux_info.tcpi_snd_ssthresh * info.segment_bytes >= info.slow_start_threshold_bytes);
+  CHECK(info.slow_start_threshold_bytes >= info.segment_bytes);
   CHECK(linux_info.tcpi_snd_wnd == 10000 && linux_info.tcpi_rto == info.rto_ns / 1000);
   put(TH_ACK, 101, 6, 0);
 }

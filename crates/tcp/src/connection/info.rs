@@ -47,6 +47,8 @@ pub struct Info {
     pub window_bytes: u64,
     /// See `window_bytes`.
     pub in_flight_bytes: u64,
+    /// The window at which slow start ends, if there is one.
+    pub slow_start_threshold_bytes: Option<u64>,
     /// What the peer has room for.
     pub send_window_bytes: u64,
     /// What this end has room for.
@@ -122,7 +124,8 @@ impl Connection {
             remote: self.remote,
             segment_bytes: self.size.bytes(),
             path_mtu: self.size.path_mtu(),
-            window_bytes: self.control.window_bytes(),
+            window_bytes: self.window_bytes(),
+            slow_start_threshold_bytes: self.control.slow_start_threshold_bytes(),
             in_flight_bytes: self.board.in_flight_bytes(),
             send_window_bytes: self.snd.window(),
             receive_window_bytes: self.rcv.window(),
