@@ -194,6 +194,7 @@ impl Host {
         patience: Patience,
         mut attempt: impl FnMut(&mut State) -> Result<T, Errno>,
     ) -> Result<T, Errno> {
+        let mut leaving = Leaving { host: self, waiter: None };
         let mut state = self.lock();
         let mut result = attempt(&mut state);
         let ns = match patience {
@@ -205,6 +206,7 @@ impl Host {
             let deadline = Time::from_ns(state.now.as_ns().saturating_add(ns));
             state = self.settle(state);
             let waiter = state.add_waiter(deadline);
+            leaving.waiter = Some(waiter);
             loop {
                 result = attempt(&mut state);
                 let goes_on = matches!(result, Err(Errno::EAGAIN));
@@ -217,6 +219,7 @@ impl Host {
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
             }
             state.remove_waiter(waiter);
+            leaving.waiter = None;
             if state.is_gone {
                 result = Err(Errno::EBADF);
             }
@@ -237,6 +240,48 @@ impl Host {
     }
 }
 
+/// Nobody waits for a call that has panicked.
+struct Leaving<'a> {
+    host: &'a Host,
+    waiter: Option<u64>,
+}
+
+impl Drop for Leaving<'_> {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.waiter {
+            self.host.lock().remove_waiter(waiter);
+            self.host.changed.notify_all();
+        }
+    }
+}
+
 fn is_mapped(address: IpAddr) -> bool {
     address.to_canonical() != address
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{Host, Options, Patience};
+    use crate::Errno;
+
+    #[test]
+    fn nobody_waits_for_a_call_that_has_panicked() {
+        let host = Arc::new(Host::new(Options::default()));
+        let waiting = Arc::clone(&host);
+        let thread = std::thread::spawn(move || {
+            let mut attempts = 0;
+            waiting.wait(Patience::Forever, |_| {
+                attempts += 1;
+                assert!(attempts < 3, "a bug, to be seen by the test");
+                Err::<(), _>(Errno::EAGAIN)
+            })
+        });
+        host.await_waiting(1);
+        host.advance(1);
+        assert!(thread.join().is_err());
+        host.advance(1);
+        assert_eq!(host.waiting(), 0);
+    }
 }
