@@ -1,5 +1,6 @@
 //! A host: time, packets, and how calls wait.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -30,6 +31,11 @@ pub struct Host {
     state: Mutex<State>,
     /// Something has changed, or a call has found that it has to wait.
     changed: Condvar,
+}
+
+thread_local! {
+    /// When the last call of this thread was done.
+    static RETURNED: Cell<Time> = const { Cell::new(Time::ZERO) };
 }
 
 /// How long a call waits.
@@ -84,6 +90,13 @@ impl Host {
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.lock().now.as_ns()
+    }
+
+    /// What the clock said, in ns, when the last call of a socket in this thread was done: by now
+    /// another thread may have moved it.
+    #[must_use]
+    pub fn returned_ns() -> u64 {
+        RETURNED.get().as_ns()
     }
 
     /// In how many ns something may happen by itself, or a call that waits gives up; `None` if
@@ -183,6 +196,7 @@ impl Host {
     ) -> Result<T, Errno> {
         let mut state = self.lock();
         let result = work(&mut state);
+        RETURNED.set(state.now);
         drop(self.settle(state));
         result
     }
@@ -224,6 +238,7 @@ impl Host {
                 result = Err(Errno::EBADF);
             }
         }
+        RETURNED.set(state.now);
         drop(self.settle(state));
         result
     }

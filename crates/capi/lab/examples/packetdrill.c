@@ -13,6 +13,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,9 @@
 
 /* How long a packet is waited for that never leaves. */
 static const uint64_t PATIENCE_NS = 600000000000;
+
+/* The one that plays the script. */
+static pthread_t main_thread;
 
 static int host(void *userdata) { return (int)(intptr_t)userdata; }
 
@@ -172,10 +176,14 @@ static int lab_netdev_receive(void *u, void *packet, size_t *length, long long *
 static int lab_usleep(void *u, useconds_t us) {
   return told(clearway_lab_advance(host(u), (uint64_t)us * 1000));
 }
+/* packetdrill spins on the clock until an event is due, so a look at it takes a microsecond. Threads
+ * of calls that wait look at it to see when such a call was done. */
 static int lab_gettimeofday(void *u, struct timeval *now, struct timezone *zone) {
   uint64_t now_ns = 0;
   (void)zone;
-  int result = told(clearway_lab_now(host(u), &now_ns));
+  int is_main = pthread_equal(pthread_self(), main_thread);
+  if (is_main) clearway_lab_advance(host(u), 1000);
+  int result = told(is_main ? clearway_lab_now(host(u), &now_ns) : clearway_lab_returned(&now_ns));
   now->tv_sec = (time_t)(now_ns / 1000000000);
   now->tv_usec = (suseconds_t)(now_ns / 1000 % 1000000);
   return result;
@@ -210,6 +218,7 @@ static void set(int host, char *word) {
 
 void packetdrill_interface_init(const char *flags, struct packetdrill_interface *ifc) {
   int host = clearway_lab_create(NULL);
+  main_thread = pthread_self();
   char *words = strdup(flags ? flags : ""), *rest = NULL;
   if (!strstr(words, "address=")) set(host, (char[]){"address=192.168.0.1/16"});
   for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest))

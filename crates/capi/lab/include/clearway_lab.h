@@ -215,6 +215,12 @@ int clearway_lab_get(int host, const char *name, int64_t *value);
 int clearway_lab_now(int host, uint64_t *now_ns);
 
 /**
+ * What the host's clock said, in ns, when the last call of a socket in this thread was done: by
+ * now another thread may have moved it.
+ */
+int clearway_lab_returned(uint64_t *returned_ns);
+
+/**
  * In how many ns something may happen by itself, or a call that waits gives up. 1 if ever, else 0.
  */
 int clearway_lab_next(int host, uint64_t *in_ns);

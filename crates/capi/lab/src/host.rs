@@ -107,6 +107,18 @@ pub unsafe extern "C" fn clearway_lab_now(host: c_int, now_ns: *mut u64) -> c_in
     })
 }
 
+/// What the host's clock said, in ns, when the last call of a socket in this thread was done: by
+/// now another thread may have moved it.
+///
+/// # Safety
+/// `returned_ns` is null or valid for writing.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_lab_returned(returned_ns: *mut u64) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { store(returned_ns, Host::returned_ns()) };
+    0
+}
+
 /// In how many ns something may happen by itself, or a call that waits gives up. 1 if ever, else 0.
 ///
 /// # Safety

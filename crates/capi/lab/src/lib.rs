@@ -27,8 +27,8 @@ pub use calls::{
 pub use host::{
     clearway_lab_add_address, clearway_lab_advance, clearway_lab_await_waiting,
     clearway_lab_create, clearway_lab_destroy, clearway_lab_get, clearway_lab_next,
-    clearway_lab_now, clearway_lab_options, clearway_lab_put_packet, clearway_lab_run,
-    clearway_lab_set, clearway_lab_take_packet, clearway_lab_waiting,
+    clearway_lab_now, clearway_lab_options, clearway_lab_put_packet, clearway_lab_returned,
+    clearway_lab_run, clearway_lab_set, clearway_lab_take_packet, clearway_lab_waiting,
 };
 pub use info::{clearway_lab_get_info, clearway_lab_info};
 pub use options::{clearway_lab_getsockopt, clearway_lab_setsockopt};

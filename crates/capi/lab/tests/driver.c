@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "packetdrill.h"
 
+#include <clearway_lab.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -39,12 +40,27 @@ static long long now_us(void) {
   return now.tv_sec * 1000000LL + now.tv_usec;
 }
 
+static long long read_us;
+
 static void *accept_and_read(void *result) {
   char data[100];
   int fd = ifc.accept(u, 3, NULL, NULL);
   CHECK(ifc.read(u, fd, data, sizeof data) == 10);
   *(int *)result = fd;
+  usleep(20000); /* time goes on, and what this thread is told of it does not */
+  read_us = now_us();
   return NULL;
+}
+
+/* The thread waits in a call. packetdrill looks at /proc for that. */
+static void await_thread(void) {
+  CHECK(clearway_lab_await_waiting((int)(intptr_t)u, 1) == 0);
+}
+
+/* As packetdrill waits for an event: it sleeps, and then spins. */
+static void wait_until(long long us) {
+  while (now_us() < us)
+    if (us - now_us() > 20) CHECK(ifc.usleep(u, (useconds_t)(us - now_us() - 20)) == 0);
 }
 
 int main(void) {
@@ -66,13 +82,18 @@ int main(void) {
   pthread_t thread;
   pthread_create(&thread, NULL, accept_and_read, &fd);
   long long start_us = now_us();
-  CHECK(ifc.usleep(u, 100000) == 0 && now_us() == start_us + 100000);
+  wait_until(start_us + 100000);
   put(TH_SYN, 0, 0, 0);
   expect("12 0 0 1", now_us());
+  await_thread();
+  put(TH_ACK, 1, 1, 0);
+  await_thread();
+  long long put_us = now_us();
   put(TH_ACK | TH_PUSH, 1, 1, 10);
+  wait_until(put_us + 30000);
   pthread_join(thread, NULL);
-  CHECK(fd == 4);
-  expect("10 1 0 11", now_us());
+  CHECK(fd == 4 && llabs(read_us - put_us) < 100);
+  expect("10 1 0 11", put_us);
 
   /* Written in two pieces, sent as one segment, and again when nobody answers. */
   struct iovec iov[2] = {{.iov_base = "abc", .iov_len = 3}, {.iov_base = "defg", .iov_len = 4}};
