@@ -303,8 +303,7 @@ typedef struct clearway_address {
 } clearway_address;
 
 /**
- * A received message in place. Valid until it is given to clearway_release. Do not copy it: the
- * library keeps its own books in it.
+ * A received message in place. Valid until it, or a copy of it, is given to clearway_release.
  */
 typedef struct clearway_message {
   /**
@@ -326,8 +325,8 @@ typedef struct clearway_message {
 } clearway_message;
 
 /**
- * A buffer for a message to be sent. Valid until it is given to clearway_commit or
- * clearway_discard. Do not copy it: the library keeps its own books in it.
+ * A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit
+ * or clearway_discard.
  */
 typedef struct clearway_writable {
   /**
@@ -420,8 +419,8 @@ typedef struct clearway_frames_sent {
 } clearway_frames_sent;
 
 /**
- * Received frames that are given back together. Valid until it is given to clearway_vif_release.
- * Do not copy it: the library keeps its own books in it.
+ * Received frames that are given back together. Valid until it, or a copy of it, is given to
+ * clearway_vif_release.
  */
 typedef struct clearway_frames {
   /**
@@ -645,8 +644,8 @@ int clearway_recv_message(struct clearway_channel *channel,
 
 /**
  * Gives a message's memory back. It may have come from another channel, or from one that was
- * detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice
- * does nothing.
+ * detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice,
+ * by a copy or not, does nothing.
  */
 void clearway_release(struct clearway_channel *channel, struct clearway_message *message);
 
@@ -761,8 +760,8 @@ int clearway_vif_list(const struct clearway_frames *frames,
 
 /**
  * Gives frames back. They may have come from another channel, or from one that was detached
- * meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice does
- * nothing.
+ * meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice, by a
+ * copy or not, does nothing.
  */
 void clearway_vif_release(struct clearway_channel *channel, struct clearway_frames *frames);
 

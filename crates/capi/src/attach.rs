@@ -5,12 +5,14 @@ use std::ffi::{c_char, c_int};
 use clearway_client::{Channel, Options, Waiting};
 
 use crate::failure::{call, call_int};
+use crate::held::Held;
 use crate::pointer;
 
 /// A channel to the daemon. For one thread at a time: it may be used by different threads one
 /// after another, but never by two at once. Threads that all want to talk attach one each.
 pub struct clearway_channel {
     pub(crate) channel: Channel,
+    pub(crate) held: Held,
 }
 
 /// How calls wait.
@@ -86,7 +88,8 @@ pub unsafe extern "C" fn clearway_attach(
             // SAFETY: the caller's promise about `socket`.
             unsafe { choose(&mut chosen, options) }?;
         }
-        let opened = Box::new(clearway_channel { channel: Channel::attach(&chosen)? });
+        let attached = Channel::attach(&chosen)?;
+        let opened = Box::new(clearway_channel { channel: attached, held: Held::new() });
         // SAFETY: not null (checked above), valid by the caller's promise.
         unsafe { pointer::store(channel, Box::into_raw(opened)) };
         Ok(())

@@ -8,6 +8,7 @@ use clearway_client::Event;
 use crate::attach::clearway_channel;
 use crate::connect::clearway_address;
 use crate::failure::{call, call_int};
+use crate::held::Held;
 use crate::message::clearway_message;
 use crate::pointer;
 use crate::vif::clearway_frames;
@@ -76,16 +77,16 @@ pub unsafe extern "C" fn clearway_next_event(
             return Err(pointer::invalid("event is NULL"));
         }
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
+        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
         let happened = channel.next_event(pointer::timeout(timeout_ns))?;
         // SAFETY: not null; valid by the caller's promise.
-        unsafe { pointer::store(event, happened.into()) };
+        unsafe { pointer::store(event, clearway_event::holding(happened, held)) };
         Ok(())
     })
 }
 
-impl From<Event> for clearway_event {
-    fn from(event: Event) -> Self {
+impl clearway_event {
+    fn holding(event: Event, held: &mut Held) -> Self {
         use clearway_event_kind as Kind;
         let mut told = Self {
             kind: 0,
@@ -116,7 +117,7 @@ impl From<Event> for clearway_event {
             }
             Event::Message(message) => {
                 told.connection = message.connection().as_u64();
-                told.message = clearway_message::holding(message);
+                told.message = clearway_message::holding(message, held);
                 Kind::CLEARWAY_EVENT_MESSAGE
             }
             Event::Closed { connection, code } => {
@@ -125,7 +126,7 @@ impl From<Event> for clearway_event {
             }
             Event::Frames(frames) => {
                 told.vif = frames.vif().as_u32();
-                told.frames = clearway_frames::holding(frames);
+                told.frames = clearway_frames::holding(frames, held);
                 Kind::CLEARWAY_EVENT_FRAMES
             }
             Event::VifClosed { vif, code } => {

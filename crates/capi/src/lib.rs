@@ -14,7 +14,7 @@ mod attach;
 mod connect;
 mod event;
 mod failure;
-mod kept;
+mod held;
 mod message;
 mod pointer;
 mod vif;

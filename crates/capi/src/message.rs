@@ -3,15 +3,14 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use clearway_client::{Channel, ConnectionId, Error, Message, SendBuffer};
+use clearway_client::{ConnectionId, Error, Message, SendBuffer};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
-use crate::kept::give_back;
-use crate::{kept, pointer};
+use crate::held::{Held, Value, Words, release, release_elsewhere};
+use crate::pointer;
 
-/// A received message in place. Valid until it is given to clearway_release. Do not copy it: the
-/// library keeps its own books in it.
+/// A received message in place. Valid until it, or a copy of it, is given to clearway_release.
 #[repr(C)]
 pub struct clearway_message {
     /// The bytes; read only.
@@ -24,8 +23,8 @@ pub struct clearway_message {
     pub reserved: [u64; 5],
 }
 
-/// A buffer for a message to be sent. Valid until it is given to clearway_commit or
-/// clearway_discard. Do not copy it: the library keeps its own books in it.
+/// A buffer for a message to be sent. Valid until it, or a copy of it, is given to clearway_commit
+/// or clearway_discard.
 #[repr(C)]
 pub struct clearway_writable {
     /// Where to write.
@@ -127,14 +126,14 @@ pub unsafe extern "C" fn clearway_recv_message(
             return Err(pointer::invalid("message is NULL"));
         }
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
+        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
         let received = channel.recv_zero_copy(pointer::timeout(timeout_ns));
         let mut ended = 0;
         // SAFETY: `ended` is a place of our own.
         let received =
             unsafe { tell_connection(received, &raw mut ended, |found| found.connection()) };
         let (filled, result) = match received {
-            Ok(found) => (clearway_message::holding(found), Ok(())),
+            Ok(found) => (clearway_message::holding(found, held), Ok(())),
             Err(error) => (clearway_message::empty(ended), Err(error)),
         };
         // SAFETY: not null; valid by the caller's promise.
@@ -144,18 +143,18 @@ pub unsafe extern "C" fn clearway_recv_message(
 }
 
 /// Gives a message's memory back. It may have come from another channel, or from one that was
-/// detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice
-/// does nothing.
+/// detached meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice,
+/// by a copy or not, does nothing.
 ///
 /// # Safety
-/// `message` is NULL, or was filled by this library, or is all zeros.
+/// `channel` is NULL or valid; `message` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_release(
     channel: *mut clearway_channel,
     message: *mut clearway_message,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { give_back(channel, message, clearway_message::take, Channel::release) };
+    unsafe { release(channel, message, clearway_message::take) };
 }
 
 /// Gets a buffer for a message of up to `length` bytes, to be filled in place. Waits up to
@@ -175,10 +174,10 @@ pub unsafe extern "C" fn clearway_send_buffer(
             return Err(pointer::invalid("writable is NULL"));
         }
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
+        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
         let buffer = channel.send_buffer(length, pointer::timeout(timeout_ns))?;
         // SAFETY: not null; valid by the caller's promise.
-        unsafe { pointer::store(writable, clearway_writable::holding(buffer)) };
+        unsafe { pointer::store(writable, clearway_writable::holding(buffer, held)) };
         Ok(())
     })
 }
@@ -187,8 +186,7 @@ pub unsafe extern "C" fn clearway_send_buffer(
 /// returns an error, but for `CLEARWAY_INVALID`. Returns 0 or a negative error code.
 ///
 /// # Safety
-/// `channel` is NULL or valid; `writable` is NULL, or was filled by clearway_send_buffer, or is all
-/// zeros.
+/// `channel` is NULL or valid; `writable` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_commit(
     channel: *mut clearway_channel,
@@ -198,14 +196,16 @@ pub unsafe extern "C" fn clearway_commit(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
+        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let writable = unsafe { writable.as_mut() };
         let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
         if length > writable.length {
             return Err(pointer::invalid("length is larger than the buffer"));
         }
-        let mut buffer = writable.take().ok_or_else(|| pointer::invalid("writable is empty"))?;
+        let Some(Value::Buffer(mut buffer)) = held.take(&writable.take()) else {
+            return Err(pointer::invalid("writable is empty, or of another channel"));
+        };
         buffer.truncate(length);
         channel.send_zero_copy(ConnectionId::from_u64(connection), buffer)
     })
@@ -214,13 +214,13 @@ pub unsafe extern "C" fn clearway_commit(
 /// Gives a buffer back that shall not be sent after all. Twice does nothing.
 ///
 /// # Safety
-/// `writable` is NULL, or was filled by clearway_send_buffer, or is all zeros.
+/// `writable` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_discard(writable: *mut clearway_writable) {
     let _ = call_int(|| {
         // SAFETY: the caller's promise.
         if let Some(writable) = unsafe { writable.as_mut() } {
-            drop(writable.take());
+            release_elsewhere(&writable.take());
         }
         Ok(())
     });
@@ -262,10 +262,10 @@ unsafe fn tell_connection<T>(
 }
 
 impl clearway_message {
-    pub(crate) fn holding(message: Message) -> Self {
+    pub(crate) fn holding(message: Message, held: &mut Held) -> Self {
         let (data, length) = (message.as_ptr().cast(), message.len());
         let connection = message.connection().as_u64();
-        Self { data, length, connection, reserved: kept::keep(message) }
+        Self { data, length, connection, reserved: held.keep(Value::Message(message)) }
     }
 
     /// Nothing but the name of a connection.
@@ -273,24 +273,20 @@ impl clearway_message {
         Self { data: null(), length: 0, connection, reserved: [0; 5] }
     }
 
-    fn take(&mut self) -> Option<Message> {
-        let held = !self.data.is_null();
+    fn take(&mut self) -> Words {
         (self.data, self.length) = (null(), 0);
-        // SAFETY: `data` is not null only if `holding` made this, and no `take` came since.
-        held.then(|| unsafe { kept::take(&self.reserved) }).flatten()
+        std::mem::take(&mut self.reserved)
     }
 }
 
 impl clearway_writable {
-    fn holding(mut buffer: SendBuffer) -> Self {
+    fn holding(mut buffer: SendBuffer, held: &mut Held) -> Self {
         let (data, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        Self { data, length, reserved: kept::keep(buffer) }
+        Self { data, length, reserved: held.keep(Value::Buffer(buffer)) }
     }
 
-    fn take(&mut self) -> Option<SendBuffer> {
-        let held = !self.data.is_null();
+    fn take(&mut self) -> Words {
         (self.data, self.length) = (null_mut(), 0);
-        // SAFETY: as in `clearway_message::take`.
-        held.then(|| unsafe { kept::take(&self.reserved) }).flatten()
+        std::mem::take(&mut self.reserved)
     }
 }

@@ -19,9 +19,21 @@ pub(crate) fn invalid(what: &str) -> Error {
 /// `channel` is null, or came from `clearway_attach`, was not given to `clearway_detach`, and no
 /// other thread uses it.
 pub(crate) unsafe fn channel<'a>(channel: *mut clearway_channel) -> Result<&'a mut Channel, Error> {
+    // SAFETY: the caller's promise.
+    unsafe { attached(channel) }.map(|found| &mut found.channel)
+}
+
+/// The same with what C holds of it.
+///
+/// # Safety
+/// As for `channel`.
+pub(crate) unsafe fn attached<'a>(
+    channel: *mut clearway_channel,
+) -> Result<&'a mut clearway_channel, Error> {
     // SAFETY: the caller's promise; `clearway_attach` made it from a `Box`.
-    let channel = unsafe { channel.as_mut() };
-    channel.map(|found| &mut found.channel).ok_or_else(|| invalid("channel is NULL"))
+    let found = unsafe { channel.as_mut() }.ok_or_else(|| invalid("channel is NULL"))?;
+    found.held.collect(&mut found.channel);
+    Ok(found)
 }
 
 /// A string; `None` for a null pointer.

@@ -4,12 +4,14 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use clearway_client::{BURST_FRAMES_MAX, Channel, Error, FrameRefusal, Frames, VifId, VifOptions};
+use clearway_client::{
+    BURST_FRAMES_MAX, Error, FrameRefusal, Frames, ReceivedBurst, VifId, VifOptions,
+};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
-use crate::kept::give_back;
-use crate::{kept, pointer};
+use crate::held::{Held, Value, Words, release};
+use crate::pointer;
 
 /// What a virtual interface shall receive and send. All zeros means none of it; new fields are
 /// added at the end, so set `size` to `sizeof(struct clearway_vif_options)`. Lists are arrays of
@@ -60,8 +62,8 @@ pub struct clearway_frame {
     pub time_ns: u64,
 }
 
-/// Received frames that are given back together. Valid until it is given to clearway_vif_release.
-/// Do not copy it: the library keeps its own books in it.
+/// Received frames that are given back together. Valid until it, or a copy of it, is given to
+/// clearway_vif_release.
 #[repr(C)]
 pub struct clearway_frames {
     /// How many.
@@ -288,12 +290,12 @@ pub unsafe extern "C" fn clearway_vif_recv(
         // Before anything is received that could not be told of.
         check_list(list, capacity)?;
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
+        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
         let (filled, result) = match channel.recv_frames(pointer::timeout(timeout_ns)) {
             Ok(found) => {
                 // SAFETY: the list has room for any burst (checked above).
-                let count = unsafe { tell(&found, list) };
-                (clearway_frames::holding(found), Ok(count))
+                let count = unsafe { tell(found.iter(), list) };
+                (clearway_frames::holding(found, held), Ok(count))
             }
             Err(error) => (clearway_frames::empty(vif_of(&error)), Err(error)),
         };
@@ -307,8 +309,8 @@ pub unsafe extern "C" fn clearway_vif_recv(
 /// 0 if they were released, or a negative error code.
 ///
 /// # Safety
-/// `frames` is NULL, or was filled by this library, or is all zeros; `list` is NULL or points to
-/// `capacity` places.
+/// `frames` is NULL, or was filled by this library, or is all zeros, and no copy of it was
+/// released; `list` is NULL or points to `capacity` places.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_vif_list(
     frames: *const clearway_frames,
@@ -320,24 +322,26 @@ pub unsafe extern "C" fn clearway_vif_list(
         // SAFETY: the caller's promise.
         let frames =
             unsafe { frames.as_ref() }.ok_or_else(|| pointer::invalid("frames is NULL"))?;
+        // SAFETY: the caller's promise.
+        let Some(burst) = (unsafe { frames.burst() }) else { return Ok(0) };
         // SAFETY: the list has room for any burst (checked above).
-        Ok(frames.held().map_or(0, |held| unsafe { tell(held, list) }))
+        Ok(unsafe { tell(burst, list) })
     }) as c_int
 }
 
 /// Gives frames back. They may have come from another channel, or from one that was detached
-/// meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice does
-/// nothing.
+/// meanwhile; `channel` may be NULL, but with the right one it is faster. Releasing twice, by a
+/// copy or not, does nothing.
 ///
 /// # Safety
-/// `frames` is NULL, or was filled by this library, or is all zeros.
+/// `channel` is NULL or valid; `frames` is NULL or valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clearway_vif_release(
     channel: *mut clearway_channel,
     frames: *mut clearway_frames,
 ) {
     // SAFETY: the caller's promise.
-    unsafe { give_back(channel, frames, clearway_frames::take, Channel::release_frames) };
+    unsafe { release(channel, frames, clearway_frames::take) };
 }
 
 fn check_list(list: *mut clearway_frame, capacity: usize) -> Result<(), Error> {
@@ -351,14 +355,16 @@ fn check_list(list: *mut clearway_frame, capacity: usize) -> Result<(), Error> {
 ///
 /// # Safety
 /// `list` points to places for as many as a burst can have.
-unsafe fn tell(frames: &Frames, list: *mut clearway_frame) -> i64 {
-    for (index, frame) in frames.iter().enumerate() {
+unsafe fn tell(burst: ReceivedBurst<'_>, list: *mut clearway_frame) -> i64 {
+    let mut count = 0;
+    for (index, frame) in burst.enumerate() {
         let (data, length) = (frame.bytes.as_ptr().cast(), frame.bytes.len());
         let told = clearway_frame { data, length, time_ns: frame.info.time_ns };
         // SAFETY: a burst has no more frames than the list has places.
         unsafe { list.add(index).write(told) };
+        count += 1;
     }
-    frames.len() as i64
+    count
 }
 
 /// The interface that an error is about.
@@ -370,9 +376,13 @@ fn vif_of(error: &Error) -> u32 {
 }
 
 impl clearway_frames {
-    pub(crate) fn holding(frames: Frames) -> Self {
+    pub(crate) fn holding(frames: Frames, held: &mut Held) -> Self {
         let (count, vif) = (frames.len() as u32, frames.vif().as_u32());
-        Self { count, vif, reserved: kept::keep(frames) }
+        let bytes = frames.as_bytes();
+        let (address, length) = (bytes.as_ptr().expose_provenance(), bytes.len());
+        let mut reserved = held.keep(Value::Frames(frames));
+        (reserved[3], reserved[4]) = (address as u64, length as u64);
+        Self { count, vif, reserved }
     }
 
     /// Nothing but the name of an interface.
@@ -380,14 +390,21 @@ impl clearway_frames {
         Self { count: 0, vif, reserved: [0; 5] }
     }
 
-    fn held(&self) -> Option<&Frames> {
-        // SAFETY: `count` is not 0 only if `holding` made this, and no `take` came since.
-        if self.count == 0 { None } else { unsafe { kept::look(&self.reserved) } }
+    /// The frames, if there are any.
+    ///
+    /// # Safety
+    /// It was filled by this library, or is all zeros, and was not released.
+    unsafe fn burst(&self) -> Option<ReceivedBurst<'_>> {
+        let count = u16::try_from(self.count).ok().filter(|count| *count > 0)?;
+        let start = std::ptr::with_exposed_provenance(self.reserved[3] as usize);
+        // SAFETY: these are the bytes of frames that `holding` has kept, and that are kept still,
+        // by the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(start, self.reserved[4] as usize) };
+        Some(ReceivedBurst::new(bytes, count))
     }
 
-    fn take(&mut self) -> Option<Frames> {
-        let held = std::mem::take(&mut self.count) != 0;
-        // SAFETY: as in `held`.
-        held.then(|| unsafe { kept::take(&self.reserved) }).flatten()
+    fn take(&mut self) -> Words {
+        self.count = 0;
+        std::mem::take(&mut self.reserved)
     }
 }

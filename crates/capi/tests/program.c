@@ -158,6 +158,43 @@ static void misuse(clearway_channel *channel) {
     clearway_discard(NULL);
 }
 
+/* What is held is the library's: copies name the same thing, nonsense names nothing, and what is
+ * released elsewhere comes back. */
+static void handles(clearway_channel *channel, uint64_t connection) {
+    static char bytes[1 << 16];
+    clearway_message message, copy;
+    for (int round = 0; round < 40; round++) { /* more than all of the memory */
+        CHECK(clearway_send(channel, connection, bytes, sizeof bytes, 10 * SECOND) == 0);
+        CHECK(clearway_recv_message(channel, 10 * SECOND, &message) == 0);
+        CHECK(message.length == sizeof bytes);
+        copy = message;
+        clearway_release(round % 2 ? channel : NULL, &message);
+        clearway_release(round % 3 ? channel : NULL, &copy);
+        CHECK(!message.data && !copy.data);
+        clearway_release(channel, &message);
+    }
+    memset(&copy, 0xff, sizeof copy);
+    clearway_release(channel, &copy);
+    memset(&copy, 0xff, sizeof copy);
+    clearway_release(NULL, &copy);
+    clearway_writable writable, twin;
+    CHECK(clearway_send_buffer(channel, 4, SECOND, &writable) == 0);
+    memcpy(writable.data, "once", 4);
+    twin = writable;
+    CHECK(clearway_commit(channel, connection, &writable, 4) == 0);
+    CHECK(clearway_commit(channel, connection, &twin, 4) == CLEARWAY_INVALID);
+    clearway_discard(&twin);
+    CHECK(clearway_recv_message(channel, 10 * SECOND, &message) == 0);
+    CHECK(message.length == 4 && !memcmp(message.data, "once", 4));
+    clearway_release(channel, &message);
+    for (int round = 0; round < 40; round++) { /* as above */
+        CHECK(clearway_send_buffer(channel, sizeof bytes, SECOND, &writable) == 0);
+        twin = writable;
+        clearway_discard(&writable);
+        clearway_discard(&twin);
+    }
+}
+
 static void texts(void) {
     for (int code = CLEARWAY_WOULD_BLOCK; code >= CLEARWAY_LOST; code--)
         CHECK(strchr(clearway_strerror(code), ';'));
@@ -187,6 +224,7 @@ int main(int count, char **words) {
         by_copy(channel, connection);
         in_place(channel, connection);
     }
+    handles(channel, connection);
     by_events(channel);
     listening(channel);
     misuse(channel);

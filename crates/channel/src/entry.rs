@@ -1,6 +1,6 @@
 //! What the entries of the two rings say: [`Command`] from app to daemon, [`Completion`] back. Each
-//! is declared once: opcode, fields and their places, and what must hold; the rest follows from that
-//! (`entry/declared.rs`).
+//! is declared once: opcode, fields and their places, and what must hold. The rest follows from
+//! that (`entry/declared.rs`).
 //!
 //! An entry of an opcode that the reader does not know ends the channel: for the daemon it is a
 //! [`Violation`], for the app damage. Neither happens between versions, see `layout/versions.rs`.

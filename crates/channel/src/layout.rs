@@ -1,6 +1,6 @@
 //! The layout of a channel's shared memory. Every offset and limit that both sides must agree on
-//! stands here, and what the entries of the rings say in `entry.rs`: once each. [`LAYOUT`] condenses
-//! both, and `docs/channel.md` lists both; a test compares them.
+//! stands here, and what the entries of the rings say in `entry.rs`, once each. [`LAYOUT`]
+//! condenses both, and `docs/channel.md` lists both; a test compares them.
 //!
 //! ```text
 //! offset 0        header page      daemon writes, once, before the app sees it

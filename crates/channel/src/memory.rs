@@ -2,11 +2,10 @@
 //!
 //! Three kinds of access exist. Ring entries and sync words are atomics. Payload is copied between
 //! shared and private memory as raw bytes, never inspected in place, with [`settle`] behind what is
-//! copied out. And the app reads received
-//! payload in place as `&[u8]`, and writes its transmit buffers in place as `&mut [u8]`: the other
-//! side of such bytes is the daemon, which writes a receive buffer only before it grants it and
-//! after it was released, and never writes the transmit pool. (The daemon itself never forms a
-//! reference to payload: an app may write there at any time.)
+//! copied out. And the app reads received payload in place as `&[u8]`, and writes its transmit
+//! buffers in place as `&mut [u8]`: the other side of such bytes is the daemon, which writes a
+//! receive buffer only before it grants it and after it was released, and never writes the transmit
+//! pool. (The daemon itself never forms a reference to payload: an app may write there at any time.)
 
 #![allow(unsafe_code)]
 
@@ -303,7 +302,8 @@ impl Bytes {
     /// The bytes in place, for writing.
     ///
     /// # Safety
-    /// They are inside of the pool, and nobody else has a reference to any of them, or writes them, for as long as the slice lives.
+    /// They are inside of the pool, and nobody else has a reference to any of them, or writes them,
+    /// for as long as the slice lives.
     #[inline]
     #[allow(clippy::mut_from_ref)] // The pool hands out each byte once; the caller says so.
     pub(crate) unsafe fn slice_mut(&self, offset: u32, length: u32) -> &mut [u8] {
@@ -335,7 +335,7 @@ impl Bytes {
 /// Between a copy out of shared memory and whoever looks at it. To the compiler any memory that
 /// others can reach may have changed here, as by a signal handler: so the copy is what is read, and
 /// never once more, or in its place, what the other process can have changed since. It costs no
-/// instruction, and copies stay `memcpy`: volatile or atomic words take half as long again, or more.
+/// instruction, and copies stay `memcpy`: volatile or atomic words take half as long again or more.
 #[inline]
 fn settle() {
     core::sync::atomic::compiler_fence(core::sync::atomic::Ordering::SeqCst);

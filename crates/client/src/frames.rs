@@ -41,6 +41,12 @@ impl Frames {
         self.count == 0
     }
 
+    /// The burst as it lies in memory, for bindings: what [`ReceivedBurst`] reads.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+
     /// The frames, in the order in which they came.
     #[inline]
     #[must_use]

@@ -170,8 +170,8 @@ impl Deref for TransmitBuffer {
 
     fn deref(&self) -> &[u8] {
         let (offset, length) = self.range();
-        // SAFETY: extents are inside of the pool, and this buffer has the only extent that names these bytes (see `AppEnd`), so only
-        // its own `deref_mut` writes them, which borrows it.
+        // SAFETY: extents are inside of the pool, and this buffer has the only one that names these
+        // bytes (see `AppEnd`), so only its own `deref_mut` writes them, which borrows it.
         unsafe { self.shared.bytes.slice(offset, length) }
     }
 }

@@ -1,7 +1,7 @@
 //! How an app and a daemon of different releases agree on a layout.
 //!
 //! Each change of the layout is a new version. The app says which versions its library understands,
-//! and the daemon takes the highest that it has, too; where there is none, it refuses, and says what
+//! and the daemon takes the highest that it has, too; where there is none it refuses, and says what
 //! to update. Which it took, the header of the memory says, by the hash of that layout. A daemon
 //! understands the version before its own, so that apps go on while daemons are updated, which
 //! comes first.
@@ -82,7 +82,11 @@ impl Understood {
 
 /// An app and a daemon have no version of the channel in common.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the app's library understands {} of the channel, and this daemon {daemon}; {}", self.app(), self.remedy())]
+#[error(
+    "the app's library understands {} of the channel, and this daemon {daemon}; {}",
+    self.app(),
+    self.remedy()
+)]
 pub struct VersionMismatch {
     app: Understood,
     daemon: Versions,
