@@ -176,8 +176,8 @@ static int lab_netdev_receive(void *u, void *packet, size_t *length, long long *
 static int lab_usleep(void *u, useconds_t us) {
   return told(clearway_lab_advance(host(u), (uint64_t)us * 1000));
 }
-/* packetdrill spins on the clock until an event is due, so a look at it takes a microsecond. Threads
- * of calls that wait look at it to see when such a call was done. */
+/* packetdrill spins on the clock until an event is due, so a look at it takes a microsecond.
+ * Threads of calls that wait look at it to see when such a call was done. */
 static int lab_gettimeofday(void *u, struct timeval *now, struct timezone *zone) {
   uint64_t now_ns = 0;
   (void)zone;
