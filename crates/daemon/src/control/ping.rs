@@ -19,6 +19,8 @@ const OUTSTANDING_MAX: usize = 32;
 /// Time between the probes of a user who is no administrator, at least: what iputils allows
 /// ordinary users.
 const GAP_MIN: Duration = Duration::from_millis(2);
+/// Sessions of such a user that send probes at the same time.
+const PER_USER_MAX: usize = 8;
 
 /// A `ping` request in work.
 #[derive(Debug)]
@@ -49,9 +51,18 @@ struct Outstanding {
 impl ControlPlane {
     pub(super) fn begin_ping(&mut self, token: u64, ping: &Ping) -> Result<(), Refusal> {
         let engine = self.engine_towards(ping)?;
-        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
+        let Some(session) = self.sessions.get(&token) else { return Ok(()) };
+        let user = session.peer.user;
         let is_administrator = self.accounts.is_administrator(&session.peer);
+        let pings = |other: &&super::Session| {
+            other.peer.user == user && matches!(other.waiting, Waiting::Pong(_))
+        };
+        if !is_administrator && self.sessions.values().filter(pings).count() >= PER_USER_MAX {
+            let text = "other sessions of this user are sending pings; wait until those are done";
+            return Err(refusal(Code::Limit, text));
+        }
         let gap_min = if is_administrator { Duration::ZERO } else { GAP_MIN };
+        let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
         session.waiting = Waiting::Pong(Task::new(engine, ping.clone(), gap_min, Instant::now()));
         self.advance_pings();
         Ok(())

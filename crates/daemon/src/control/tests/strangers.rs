@@ -161,6 +161,25 @@ fn refused_connections_of_one_user_are_few_and_leave_room_for_others() {
     assert!(!again.iter().any(has_heard), "the places are free again");
 }
 
+/// Each user has a few sessions that may have the daemon send at the same time.
+#[test]
+fn a_users_pings_are_bounded() {
+    let host = Live::start(Limits::default());
+    let mut apps = connected_as(NAMED, &host, 9);
+    let last = apps.pop().expect("nine");
+    for app in &apps {
+        control::send(&app.socket, &ping("10.9.0.2", 2, 60_000), &[]).expect("sent");
+        assert!(matches!(app.reply(), Ok(Some(Reply::Pong(_)))), "it has begun");
+    }
+    let (code, text) = last.refusal(&ping("10.9.0.2", 1, 1));
+    assert_eq!(code, Code::Limit);
+    assert!(text.contains("other sessions of this user"), "{text}");
+    assert!(matches!(host.app().ask(&ping("10.9.0.2", 1, 1)), Reply::Pong(_)), "another's");
+    drop(apps.pop());
+    host.wait_for("its end", |status| status["sessions"] == 9);
+    assert!(matches!(last.ask(&ping("10.9.0.2", 1, 1)), Reply::Pong(_)));
+}
+
 /// When users have taken all open files but those that are reserved, they are told, and
 /// administrators find room.
 #[test]
