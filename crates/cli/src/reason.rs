@@ -13,8 +13,8 @@ use clearway_engine::UDP_PORT_DEFAULT;
 use crate::client::{Client, unexpected};
 use crate::output::Failure;
 
-/// How long it takes until a neighbour is known to be silent, and a little more.
-const ANSWER_TIME: Duration = Duration::from_secs(4);
+/// A neighbour is known to be silent after three seconds, and this host may be busy.
+const ANSWER_TIME: Duration = Duration::from_secs(6);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A measurement between hosts that was not begun, with what is wrong with the other host.
