@@ -106,7 +106,7 @@ pub enum Wire {
     Memif,
     /// `AF_XDP` on a veth pair between two network namespaces; needs root.
     Veth,
-    /// `AF_PACKET` on such a pair.
+    /// `AF_PACKET` on such a pair, which is what `auto` takes there.
     AfPacket,
     /// The kernel's UDP sockets, which need no privilege, on such a pair.
     Udp,

@@ -66,10 +66,9 @@ fn configuration(
         Wire::Veth => {
             writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1")
         }
-        Wire::AfPacket => writeln!(
-            text,
-            "driver = \"af_packet\"\ninterface = \"{INTERFACE}\"\nsuper_frames = true"
-        ),
+        Wire::AfPacket => {
+            writeln!(text, "driver = \"af_packet\"\ninterface = \"{INTERFACE}\"")
+        }
         Wire::Udp => writeln!(text, "driver = \"udp\""),
         // The server's host serves the wire too. With --wire local nobody comes, which is no harm.
         Wire::Memif | Wire::Local => writeln!(
