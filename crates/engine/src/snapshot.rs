@@ -122,7 +122,7 @@ clearway_base::counted! {
     /// One connection and its flow.
     #[derive(Clone, Debug, Serialize)]
     pub struct FlowSnapshot {
-        /// The channel.
+        /// The channel; 0 if the app has closed the connection, or is gone.
         channel: u32,
         /// The connection, by the app's own number for it.
         connection: u64,

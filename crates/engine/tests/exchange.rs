@@ -8,7 +8,7 @@ use clearway_base::SECOND;
 use clearway_channel::{Code, Command, Sizes, Violation};
 use clearway_engine::{Event, PingFailure, Request};
 use clearway_nic::fabric::Faults;
-use world::{SIZES, World, address};
+use world::{App, SIZES, World, address};
 
 #[test]
 fn a_message_travels_there_and_back() {
@@ -333,6 +333,29 @@ fn a_send_on_a_stream_that_is_not_there_ends_the_session() {
     });
     assert_eq!(server.closed, [(far, Code::Reset)]);
     assert!(server.received.is_empty());
+}
+
+/// A flow whose peer has closed goes on for a while to acknowledge that. Its app may have gone, and
+/// another one have its channel: status asked of such a flow once ended the engine.
+#[test]
+fn status_gives_nobody_the_flow_of_an_app_that_is_gone() {
+    let mut world = World::new(31, Faults::default());
+    let (mut client, mut server) = (world.attach(0, SIZES), world.attach(1, SIZES));
+    world.listen(&server, 7000).expect("free");
+    let (near, _) = world.connect(&mut client, &mut server, 7000);
+    client.submit(&Command::Close { connection: near, abort: false });
+    world.turn_until(|_| {
+        server.poll();
+        !server.closed.is_empty()
+    });
+    world.post(1, Request::RemoveChannel { channel: server.channel });
+    let (_next, request) = App::attaching(1, server.channel, 9, SIZES, 64);
+    world.post(1, request);
+    let snapshot = world.snapshot(1);
+    assert_eq!(snapshot.channels.len(), 1, "the next app's");
+    assert_eq!(snapshot.flows.len(), 1, "it is still there");
+    let flow = &snapshot.flows[0];
+    assert_eq!((flow.channel, flow.connection, flow.state), (0, 0, "drained"));
 }
 
 #[test]

@@ -75,6 +75,8 @@ pub(crate) enum Outcome {
 pub struct FlowInfo {
     /// The connection that it carries.
     pub owner: Owner,
+    /// An app has that connection still. If not, its channel may be another app's by now.
+    pub has_app: bool,
     /// The peer's daemon.
     pub remote: SocketAddr,
     /// The own address and the daemon's port.
@@ -287,6 +289,7 @@ impl Flow {
     pub(crate) fn info(&self) -> FlowInfo {
         FlowInfo {
             owner: self.owner,
+            has_app: self.has_app(),
             remote: self.remote,
             local: self.local,
             state: match self.state {

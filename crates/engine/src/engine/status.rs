@@ -196,11 +196,12 @@ impl<X> Core<X> {
     }
 
     fn flow(&self, info: &FlowInfo) -> FlowSnapshot {
-        let channel = self.common.channels.peek(info.owner.channel);
-        let peer = channel.and_then(|channel| channel.peer(info.owner.connection));
+        let channel = Some(info.owner.channel).filter(|_| info.has_app);
+        let served = channel.and_then(|channel| self.common.channels.peek(channel));
+        let peer = served.and_then(|channel| channel.peer(info.owner.connection));
         FlowSnapshot {
-            channel: info.owner.channel,
-            connection: channel.map_or(0, |channel| channel.id(info.owner.connection)),
+            channel: channel.unwrap_or(0),
+            connection: served.map_or(0, |channel| channel.id(info.owner.connection)),
             path: path_of(&self.common, info),
             peer: peer.unwrap_or(info.remote),
             state: info.state,
