@@ -21,6 +21,10 @@ mod reload;
 mod sim;
 mod status;
 mod stop;
+#[cfg(test)]
+#[path = "../tests/support/terminal.rs"]
+mod terminal;
+mod top;
 mod units;
 mod vif;
 
@@ -43,6 +47,8 @@ enum Command {
     Daemon(clearway_daemon::program::Arguments),
     /// Show the engines, apps, flows and counters of a running daemon
     Status(status::Arguments),
+    /// Watch NICs, engines, apps and flows, with their rates
+    Top(top::Arguments),
     /// Say what a counter counts, when it rises, and what to do about it
     Explain(explain::Arguments),
     /// Print what a daemon has counted, in the format of Prometheus
@@ -75,6 +81,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),
         Command::Reload(arguments) => reload::run(&arguments),

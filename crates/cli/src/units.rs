@@ -29,6 +29,21 @@ pub(crate) fn nanoseconds(value: u64) -> String {
     format!("{} {unit}", three_digits(value))
 }
 
+/// Something per second.
+pub(crate) fn rate(per_second: f64) -> String {
+    match per_second {
+        r if r <= 0.0 => "0".to_owned(),
+        r if r < 10.0 => format!("{r:.1}"),
+        r => count(r.round() as u64),
+    }
+}
+
+/// Bits per second, from bytes.
+pub(crate) fn bit_rate(bytes_per_second: f64) -> String {
+    let bits = (bytes_per_second * 8.0).max(0.0).round() as u64;
+    if bits < 1000 { bits.to_string() } else { scaled(bits as f64, 1000.0, SCALES) }
+}
+
 /// A part of a whole, in percent.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
     match (part as f64) * 100.0 / (whole.max(1) as f64) {
@@ -69,6 +84,8 @@ mod tests {
         assert_eq!(sizes, ["0 B", "999 B", "1.00 kB", "65.5 kB", "8.39 MB"]);
         let times = [0, 900, 23_400, 999_000_000, 61_000_000_000].map(nanoseconds);
         assert_eq!(times, ["0 ns", "900 ns", "23.4 µs", "999 ms", "61.0 s"]);
+        assert_eq!([0.0, 0.25, 12.4, 123_456.0].map(rate), ["0", "0.2", "12", "123k"]);
+        assert_eq!([0.0, 100.0, 1.25e9].map(bit_rate), ["0", "800", "10.0G"]);
         assert_eq!(
             [(0, 0), (1, 1000), (1, 3), (7, 7)].map(|(p, w)| percent(p, w)),
             ["0%", "<1%", "33%", "100%"]

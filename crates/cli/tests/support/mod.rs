@@ -7,6 +7,7 @@ pub(crate) mod app;
 pub(crate) mod captive;
 pub(crate) mod fabric;
 pub(crate) mod server;
+pub(crate) mod terminal;
 pub(crate) mod traffic;
 pub(crate) mod veth;
 
