@@ -5,7 +5,7 @@
 //! - [`Linger`]: how long to stay awake at all. That pays only where work comes before a sleep
 //!   would have been worth its end.
 
-use crate::MICROSECOND;
+use crate::{MICROSECOND, MILLISECOND, Time};
 
 /// How long a core is kept before it is offered to others. A packet that comes meanwhile is served
 /// at once, where giving the core away and getting it back would cost some microseconds
@@ -13,33 +13,42 @@ use crate::MICROSECOND;
 const HOLD_NS: u64 = 10 * MICROSECOND;
 /// Who keeps the core this long works by itself: it does not wait for us.
 const HOG_NS_MIN: u64 = 250 * MICROSECOND;
-/// So many yields are left out after the first that met a hog, and so many at most later.
-const YIELDS_SPARED: (u32, u32) = (16, 4096);
+/// For so long the core is not offered after somebody has kept it, at first and at most. To find out
+/// that they still do costs what is left of a tick of the kernel's scheduler, some milliseconds.
+const SPARED_NS: (u64, u64) = (50 * MILLISECOND, 1600 * MILLISECOND);
 
 /// What a thread has learnt about those with whom it shares its core.
 #[derive(Clone, Copy, Debug)]
 pub struct CoreShare {
-    /// Yields that are still to be left out, because somebody took the core for long.
-    spared: u32,
-    /// How many are left out the next time.
-    spare_next: u32,
+    /// Until then the core is not offered, because somebody took it for long.
+    spared_until: Time,
+    /// For how long that is the next time.
+    spared_ns: u64,
 }
 
 impl CoreShare {
     /// Nothing is known yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { spared: 0, spare_next: YIELDS_SPARED.0 }
+        Self { spared_until: Time::ZERO, spared_ns: SPARED_NS.0 }
     }
 
-    /// The core was offered to others, and came back after `took_ns`.
-    pub fn yielded(&mut self, took_ns: u64) {
+    /// Others had the core for `took_ns` until `now`, whether it was offered to them or taken from
+    /// us.
+    pub fn was_away(&mut self, now: Time, took_ns: u64) {
         if took_ns < HOG_NS_MIN {
-            self.spare_next = YIELDS_SPARED.0;
+            self.spared_ns = SPARED_NS.0;
             return;
         }
-        self.spared = self.spare_next;
-        self.spare_next = (self.spare_next * 2).min(YIELDS_SPARED.1);
+        self.spared_until = now + self.spared_ns;
+        self.spared_ns = (self.spared_ns * 2).min(SPARED_NS.1);
+    }
+
+    /// Between two looks at the clock, without a system call, so much time went by: so long that
+    /// somebody must have taken the core.
+    #[must_use]
+    pub const fn is_gap(elapsed_ns: u64) -> bool {
+        elapsed_ns >= HOG_NS_MIN
     }
 
     /// Whether it is time to offer the core to whoever may want it, after it was kept for
@@ -50,12 +59,10 @@ impl CoreShare {
     }
 
     /// Whether to sleep where one would otherwise offer the core: somebody keeps it for long, and
-    /// who wakes up gets it sooner than who yields. Each call leaves one yield out; after enough of
-    /// them the next is made, to see whether that is still so.
-    pub const fn spares_yield(&mut self) -> bool {
-        let is_spared = self.spared > 0;
-        self.spared = self.spared.saturating_sub(1);
-        is_spared
+    /// who wakes up gets it sooner than who yields.
+    #[must_use]
+    pub fn spares_yield(&self, now: Time) -> bool {
+        now < self.spared_until
     }
 }
 
@@ -112,18 +119,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beside_a_hog_fewer_and_fewer_yields_are_made() {
-        let mut share = CoreShare::new();
-        let mut spared = Vec::new();
-        for _ in 0..10 {
-            share.yielded(2_000_000);
-            let left_out = std::iter::repeat_with(|| share.spares_yield());
-            spared.push(left_out.take_while(|is| *is).count());
+    fn beside_a_hog_the_core_is_offered_less_and_less_often() {
+        let (mut share, mut now) = (CoreShare::new(), Time::from_ns(77));
+        assert!(!share.spares_yield(now), "nothing is known yet");
+        for spared_ms in [50, 100, 200, 400, 800, 1600, 1600] {
+            share.was_away(now, 4_000_000);
+            now = now + spared_ms * MILLISECOND;
+            assert!(share.spares_yield(now - 1) && !share.spares_yield(now), "{spared_ms} ms");
         }
-        assert_eq!(spared, [16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 4096]);
-        share.yielded(400);
-        share.yielded(2_000_000);
-        assert!((0..16).all(|_| share.spares_yield()) && !share.spares_yield(), "it had gone");
+        share.was_away(now, 400);
+        share.was_away(now, 4_000_000);
+        assert!(!share.spares_yield(now + 50 * MILLISECOND), "the hog had gone");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use clearway_base::{CoreShare, Linger};
+use clearway_base::{CoreShare, Linger, Time};
 use clearway_channel::current_processor;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -41,13 +41,28 @@ impl LifeCheck {
 
 /// What `Adaptive` has learnt from the waits of a channel so far.
 pub(crate) struct Habits {
+    /// When the times of `share` begin.
+    epoch: Instant,
     share: CoreShare,
     linger: Linger,
 }
 
 impl Habits {
-    pub(crate) const fn new() -> Self {
-        Self { share: CoreShare::new(), linger: Linger::awake() }
+    pub(crate) fn new() -> Self {
+        Self { epoch: Instant::now(), share: CoreShare::new(), linger: Linger::awake() }
+    }
+
+    /// Others had the core from `before` until `after`.
+    fn was_away(&mut self, before: Instant, after: Instant) {
+        self.share.was_away(self.time(after), elapsed_ns(before, after));
+    }
+
+    fn spares_yield(&self, now: Instant) -> bool {
+        self.share.spares_yield(self.time(now))
+    }
+
+    fn time(&self, at: Instant) -> Time {
+        Time::from_ns(elapsed_ns(self.epoch, at))
     }
 }
 
@@ -59,6 +74,8 @@ struct Wait {
     looks: u32,
     /// Since when `Adaptive` has kept the core.
     held_since: Instant,
+    /// When it last looked at the clock, or had the core back.
+    looked_at: Instant,
     /// The engine cannot run before it gets this core.
     engine_is_here: bool,
 }
@@ -95,8 +112,9 @@ impl Channel {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         let engine_is_here = self.engine_is_here();
+        let (looks, held_since, looked_at) = (0, begun, begun);
         let mut wait =
-            Wait { begun, awaited, deadline, looks: 0, held_since: begun, engine_is_here };
+            Wait { begun, awaited, deadline, looks, held_since, looked_at, engine_is_here };
         let result = loop {
             if let Err(error) = self.pause(&mut wait) {
                 break Err(error);
@@ -159,23 +177,26 @@ impl Channel {
 
     /// One step of `Adaptive`: keeps the core, lets others have it, or sleeps.
     fn adapt(&mut self, wait: &mut Wait, now: Instant) -> Result<(), Error> {
-        let elapsed_ns = |since: Instant| now.saturating_duration_since(since).as_nanos() as u64;
-        if elapsed_ns(wait.begun) >= self.habits.linger.ns() {
+        if elapsed_ns(wait.begun, now) >= self.habits.linger.ns() {
             return self.sleep(wait);
         }
         if self.host.is_embedded() {
             return Ok(());
         }
-        if !wait.engine_is_here && !CoreShare::is_due(elapsed_ns(wait.held_since)) {
+        if CoreShare::is_gap(elapsed_ns(wait.looked_at, now)) {
+            self.habits.was_away(wait.looked_at, now);
+        }
+        wait.looked_at = now;
+        if !wait.engine_is_here && !CoreShare::is_due(elapsed_ns(wait.held_since, now)) {
             return Ok(());
         }
-        if self.habits.share.spares_yield() {
+        if self.habits.spares_yield(now) {
             return self.sleep(wait);
         }
         std::thread::yield_now();
-        wait.held_since = Instant::now();
-        let took = wait.held_since.saturating_duration_since(now);
-        self.habits.share.yielded(took.as_nanos() as u64);
+        let after = Instant::now();
+        self.habits.was_away(now, after);
+        (wait.held_since, wait.looked_at) = (after, after);
         wait.engine_is_here = self.engine_is_here();
         Ok(())
     }
@@ -198,6 +219,7 @@ impl Channel {
         }
         let result = if self.end.arm() { self.sleep_armed(wait, now) } else { Ok(false) };
         self.end.disarm();
+        wait.looked_at = Instant::now();
         if result? { self.look_at_session() } else { Ok(()) }
     }
 
@@ -240,6 +262,10 @@ impl Channel {
         }
         Ok(())
     }
+}
+
+fn elapsed_ns(since: Instant, now: Instant) -> u64 {
+    now.saturating_duration_since(since).as_nanos() as u64
 }
 
 /// A duration for the kernel.

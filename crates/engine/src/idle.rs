@@ -55,6 +55,8 @@ pub(crate) struct Idler {
     yielded_at: Time,
     /// An app that shares the core was told something since then.
     owes_yield: bool,
+    /// The last look for something to do, if there was nothing and this thread has kept the core.
+    looked_at: Option<Time>,
     share: CoreShare,
     linger: Linger,
 }
@@ -63,7 +65,8 @@ impl Idler {
     pub(crate) const fn new(idle: Idle, now: Time) -> Self {
         let linger = if matches!(idle, Idle::Block) { Linger::asleep() } else { Linger::awake() };
         let share = CoreShare::new();
-        Self { idle, busy_at: now, yielded_at: now, owes_yield: false, share, linger }
+        let (owes_yield, looked_at) = (false, None);
+        Self { idle, busy_at: now, yielded_at: now, owes_yield, looked_at, share, linger }
     }
 
     /// A turn that began at `now` did something. If it told an app something that shares this
@@ -72,6 +75,7 @@ impl Idler {
         self.linger.paused(now.since(self.busy_at));
         self.busy_at = now;
         self.owes_yield |= told_neighbour;
+        self.looked_at = None;
     }
 
     /// What to do after a turn that began at `now` and did nothing.
@@ -79,20 +83,30 @@ impl Idler {
         if self.idle == Idle::Spin {
             return Step::Spin;
         }
+        let step = self.step_of_sharer(now);
+        self.looked_at = (step == Step::Spin).then_some(now);
+        step
+    }
+
+    fn step_of_sharer(&mut self, now: Time) -> Step {
+        let elapsed_ns = self.looked_at.map_or(0, |before| now.since(before));
+        if CoreShare::is_gap(elapsed_ns) {
+            self.share.was_away(now, elapsed_ns);
+        }
         if self.idle.sleeps() && now.since(self.busy_at) >= self.linger.ns() {
             return Step::Sleep;
         }
         let is_due = self.owes_yield || CoreShare::is_due(now.since(self.yielded_at));
         match is_due {
             false => Step::Spin,
-            true if self.idle.sleeps() && self.share.spares_yield() => Step::Sleep,
+            true if self.idle.sleeps() && self.share.spares_yield(now) => Step::Sleep,
             true => Step::Yield,
         }
     }
 
     /// Others could have the core from `before` until `after`.
     pub(crate) fn yielded(&mut self, before: Time, after: Time) {
-        self.share.yielded(after.since(before));
+        self.share.was_away(after, after.since(before));
         self.yielded_at = after;
         self.owes_yield = false;
     }
@@ -139,6 +153,22 @@ mod tests {
             idler.was_busy(now, false);
             assert_eq!(idler.step(now + 10_000), expected);
         }
+    }
+
+    /// It does not take an offer to learn that: the time between two idle turns is enough.
+    #[test]
+    fn who_loses_the_core_sleeps_instead_of_offering_it() {
+        let mut idler = Idler::new(Idle::Adaptive, START);
+        idler.was_busy(START, false);
+        assert_eq!(idler.step(START + 1), Step::Spin);
+        let now = START + 4_000_000;
+        idler.was_busy(now, true);
+        assert_eq!(idler.step(now), Step::Yield, "a turn may take long");
+        idler.yielded(now, now);
+        assert_eq!(idler.step(now), Step::Spin);
+        assert_ne!(idler.step(now + 4_000_000), Step::Yield);
+        idler.was_busy(now + 4_000_000, true);
+        assert_eq!(idler.step(now + 4_000_001), Step::Sleep);
     }
 
     #[test]
