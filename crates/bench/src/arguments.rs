@@ -104,9 +104,12 @@ pub(crate) fn seconds(text: &str) -> Result<f64, String> {
 pub enum Wire {
     /// Shared-memory Ethernet between two daemons; no privilege needed.
     Memif,
-    /// `AF_XDP` on a veth pair between two network namespaces; needs root.
+    /// A veth pair between two network namespaces, by the driver that daemons choose there unless
+    /// told otherwise; needs root.
     Veth,
-    /// `AF_PACKET` on such a pair, which is what `auto` takes there.
+    /// `AF_XDP` on such a pair.
+    AfXdp,
+    /// `AF_PACKET` on such a pair.
     AfPacket,
     /// The kernel's UDP sockets, which need no privilege, on such a pair.
     Udp,
@@ -117,7 +120,7 @@ pub enum Wire {
 impl Wire {
     /// Whether it is a veth pair between two network namespaces.
     pub(crate) const fn is_veth(self) -> bool {
-        matches!(self, Self::Veth | Self::AfPacket | Self::Udp)
+        matches!(self, Self::Veth | Self::AfXdp | Self::AfPacket | Self::Udp)
     }
 }
 
@@ -272,14 +275,14 @@ impl Command {
         }
         if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {
             return refuse(
-                "--wire veth, af-packet and udp make network namespaces, which on this machine only \
-                 root may; use --wire memif",
+                "--wire veth, af-xdp, af-packet and udp make network namespaces, which on this \
+                 machine only root may; use --wire memif",
             );
         }
-        if self.wire == Wire::Veth && !self.kernel_only && !namespace::is_of_the_machine() {
+        if self.wire == Wire::AfXdp && !self.kernel_only && !namespace::is_of_the_machine() {
             return refuse(
-                "--wire veth takes AF_XDP, whose eBPF program only the machine's root may load; \
-                 use --wire af-packet or udp",
+                "AF_XDP's eBPF program may be loaded by the machine's root only; use --wire \
+                 af-packet or udp",
             );
         }
         Ok(())

@@ -96,7 +96,7 @@ impl DemoCommand {
 /// The best that this user can have.
 fn wire() -> Wire {
     match rustix::process::geteuid().is_root() {
-        true if namespace::is_of_the_machine() => Wire::AfPacket,
+        true if namespace::is_of_the_machine() => Wire::Veth,
         true => Wire::Udp,
         false => Wire::Memif,
     }
@@ -122,8 +122,8 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     }
     if first.rtt.wire == Wire::Udp {
         text.push_str(
-            "note: without root Clearway goes over the kernel's UDP sockets; as root it takes a \
-             packet socket on a veth, and this shows that\n",
+            "note: without root Clearway goes over the kernel's UDP sockets; as root over the driver \
+             that `auto` finds best for the interface\n",
         );
     }
     if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)

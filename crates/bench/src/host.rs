@@ -63,7 +63,8 @@ fn configuration(
         "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n[[nic]]\nname = \"bench\"\n"
     );
     let _ = match plan.wire {
-        Wire::Veth => {
+        Wire::Veth => writeln!(text, "driver = \"auto\"\ninterface = \"{INTERFACE}\""),
+        Wire::AfXdp => {
             writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1")
         }
         Wire::AfPacket => {

@@ -74,6 +74,7 @@ fn over_veth() {
         return;
     }
     check_all("veth");
+    check(&["rate", "--wire", "af-xdp", "--layout", "hosts"]);
 }
 
 #[test]
