@@ -25,6 +25,7 @@ mod regions;
 mod versions;
 pub(crate) use regions::{KINDS, REGION_BYTES, REGIONS_MAX, Region};
 pub use versions::{Understood, VersionMismatch, Versions};
+#[cfg(not(loom))]
 pub(crate) use versions::{layout_of, version_of};
 
 /// A number that both sides agree on.
@@ -32,7 +33,7 @@ pub(crate) struct Number {
     pub(crate) name: &'static str,
     pub(crate) value: u64,
     /// For `docs/channel.md`.
-    #[cfg_attr(not(test), expect(dead_code))]
+    #[cfg_attr(any(not(test), miri), expect(dead_code))]
     pub(crate) doc: &'static str,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct Kind {
     pub(crate) name: &'static str,
     pub(crate) opcode: u8,
     /// For `docs/channel.md`.
-    #[cfg_attr(not(test), expect(dead_code))]
+    #[cfg_attr(any(not(test), miri), expect(dead_code))]
     pub(crate) doc: &'static str,
     pub(crate) places: &'static [Place],
 }

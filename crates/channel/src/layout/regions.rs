@@ -21,7 +21,7 @@ pub(crate) struct RegionKind {
     pub(crate) number: u64,
     pub(crate) name: &'static str,
     /// For `docs/channel.md`.
-    #[cfg_attr(not(test), expect(dead_code))]
+    #[cfg_attr(any(not(test), miri), expect(dead_code))]
     pub(crate) doc: &'static str,
 }
 
