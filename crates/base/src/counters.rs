@@ -84,8 +84,8 @@ units! {
     Turns = "turns",
 }
 
-/// Declares a struct of `u64` counters with `iter()` over names and values, and `ALL` that says what
-/// they are: the unit, when one rises, and what to do about it. What a counter counts is its
+/// Declares a struct of `u64` counters with `iter()` over names and values, and `ALL` that says
+/// what they are: the unit, when one rises, and what to do about it. What a counter counts is its
 /// documentation.
 ///
 /// ```

@@ -13,8 +13,9 @@ use crate::{MICROSECOND, MILLISECOND, Time};
 const HOLD_NS: u64 = 10 * MICROSECOND;
 /// Who keeps the core this long works by itself: it does not wait for us.
 const HOG_NS_MIN: u64 = 250 * MICROSECOND;
-/// For so long the core is not offered after somebody has kept it, at first and at most. To find out
-/// that they still do costs what is left of a tick of the kernel's scheduler, some milliseconds.
+/// For so long the core is not offered after somebody has kept it, at first and at most. To find
+/// out that they still do costs what is left of a tick of the kernel's scheduler, some
+/// milliseconds.
 const SPARED_NS: (u64, u64) = (50 * MILLISECOND, 1600 * MILLISECOND);
 
 /// What a thread has learnt about those with whom it shares its core.

@@ -122,8 +122,8 @@ pub fn demo_text(parts: &[DemoPart]) -> String {
     }
     if first.rtt.wire == Wire::Udp {
         text.push_str(
-            "note: without root Clearway goes over the kernel's UDP sockets; as root over the driver \
-             that `auto` finds best for the interface\n",
+            "note: without root Clearway goes over the kernel's UDP sockets; as root over the \
+             driver that `auto` finds best for the interface\n",
         );
     }
     if parts.iter().any(|part| part.rtt.summary.states.len() + part.rate.summary.states.len() != 2)

@@ -48,8 +48,8 @@ macro_rules! codes {
 
 codes! {
     WouldBlock = -1,
-        "nothing can be done right now (no message has arrived, or there is no room for more); call \
-         again later, or wait with a timeout";
+        "nothing can be done right now (no message has arrived, or there is no room for more); \
+         call again later, or wait with a timeout";
     TimedOut = -2,
         "the timeout of the call passed first, and nothing has ended; check that the peer runs and \
          answers, or allow more time";
@@ -80,8 +80,8 @@ codes! {
     Mismatch = -15,
         "app library and daemon are of different versions; install the same version of both";
     VersionUnknown = -16,
-        "the peer's daemon speaks no version of the protocol that this one speaks; update the older \
-         one";
+        "the peer's daemon speaks no version of the protocol that this one speaks; update the \
+         older one";
     ProtocolError = -17,
         "the peer's daemon broke the protocol, so the connection was ended; see the daemon's log";
     Violation = -18,
@@ -91,8 +91,8 @@ codes! {
     Unsupported = -20, "this build or this machine cannot do that; see `clearway doctor`";
     Internal = -21, "a bug in Clearway; please report it with the daemon's log";
     Lost = -22,
-        "the other side's host has not answered for so long that the connection was given up; check \
-         it with `clearway ping`, and connect again";
+        "the other side's host has not answered for so long that the connection was given up; \
+         check it with `clearway ping`, and connect again";
 }
 
 impl Code {

@@ -45,7 +45,8 @@ pub const ENGINE_NAME_BYTES_MAX: usize = 80;
 /// The most bytes of a probe: what a UDP datagram over IPv4 carries.
 pub const PING_BYTES_MAX: u16 = 65_507;
 
-/// What an app or the `clearway` command asks for. A field that the daemon does not know is refused.
+/// What an app or the `clearway` command asks for. A field that the daemon does not know is
+/// refused.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Request {

@@ -5,7 +5,8 @@
 //! copied out. And the app reads received payload in place as `&[u8]`, and writes its transmit
 //! buffers in place as `&mut [u8]`: the other side of such bytes is the daemon, which writes a
 //! receive buffer only before it grants it and after it was released, and never writes the transmit
-//! pool. (The daemon itself never forms a reference to payload: an app may write there at any time.)
+//! pool. (The daemon itself never forms a reference to payload: an app may write there at any
+//! time.)
 
 #![allow(unsafe_code)]
 

@@ -1,5 +1,6 @@
 //! `clearway ping` between real daemons: what it sends, what it sums up, its exit codes, and that it
-//! tells apart why a host does not answer, each with what to look at. So does `clearway bench --to`.
+//! tells apart why a host does not answer, each with what to look at. So does
+//! `clearway bench --to`.
 
 mod support;
 

@@ -102,7 +102,8 @@ pub enum Error {
     },
     /// There is no daemon.
     #[error(
-        "no daemon answers at {} ({cause}); start one with `clearway daemon`, or set CLEARWAY_SOCKET",
+        "no daemon answers at {} ({cause}); start one with `clearway daemon`, or set \
+         CLEARWAY_SOCKET",
         path.display()
     )]
     NoDaemon {
@@ -114,7 +115,8 @@ pub enum Error {
     },
     /// Somebody else answers in the daemon's place.
     #[error(
-        "user {answered} answers at {}, where the daemon should be of {whom}; set CLEARWAY_SOCKET to the right daemon's socket, or expect that user (`daemon_user` of the options)",
+        "user {answered} answers at {}, where the daemon should be of {whom}; set CLEARWAY_SOCKET to the right \
+         daemon's socket, or expect that user (`daemon_user` of the options)",
         path.display()
     )]
     WrongDaemon {

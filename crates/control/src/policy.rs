@@ -1,7 +1,7 @@
 //! Who may attach, who may listen where, and how much anybody gets.
 //!
-//! Decides from what the kernel says about an app (`SO_PEERCRED`), never from what the app says about
-//! itself. Keeps no state of its own but the sums per user.
+//! Decides from what the kernel says about an app (`SO_PEERCRED`), never from what the app says
+//! about itself. Keeps no state of its own but the sums per user.
 
 mod rules;
 mod vif;

@@ -153,8 +153,8 @@ pub struct Interface {
     pub mode: XdpMode,
     /// Queues to use; all that the interface has if not given.
     pub queues: Option<usize>,
-    /// Whether AF_PACKET sends packets of one flow as one frame; if not given, wherever whoever is at
-    /// the other end can take them.
+    /// Whether AF_PACKET sends packets of one flow as one frame; if not given, wherever whoever is
+    /// at the other end can take them.
     pub super_frames: Option<bool>,
 }
 

@@ -44,8 +44,8 @@ pub(crate) struct Metrics {
     listening: Listening,
 }
 
-/// The thread that serves metrics. It ends when this is dropped; the files stay, for whoever wants to
-/// know what was counted last.
+/// The thread that serves metrics. It ends when this is dropped; the files stay, for whoever wants
+/// to know what was counted last.
 #[derive(Debug)]
 pub(crate) struct Running {
     stop: Arc<OwnedFd>,

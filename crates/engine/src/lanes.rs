@@ -291,7 +291,8 @@ impl Lanes {
     pub(crate) fn disarm(&mut self) {
         let door = &self.doors[self.index];
         if !door.is_asleep.swap(false, Ordering::SeqCst) {
-            let _ = rustix::io::read(&door.bell, &mut [0u8; 8]); // nothing there: not rung yet, or never
+            // Nothing is there if it has not been rung yet, or never is.
+            let _ = rustix::io::read(&door.bell, &mut [0u8; 8]);
         }
     }
 

@@ -40,10 +40,11 @@ pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
     Ok(Opened { queues, steering: Box::new(steering), copies })
 }
 
-/// Opens in the way that is best, with at least so many queues: AF_XDP where the NIC's driver has it, else
-/// a packet socket with super-frames, which carries more than AF_XDP's generic mode and hides from
-/// the kernel what is ours just as well; where that cannot be, AF_XDP in any mode, and a packet
-/// socket as it is. `super_frames` is for packet sockets ([`af_packet::Config::super_frames`]).
+/// Opens in the way that is best, with at least so many queues: AF_XDP where the NIC's driver has
+/// it, else a packet socket with super-frames, which carries more than AF_XDP's generic mode and
+/// hides from the kernel what is ours just as well; where that cannot be, AF_XDP in any mode, and a
+/// packet socket as it is. `super_frames` is for packet sockets
+/// ([`af_packet::Config::super_frames`]).
 /// `Info::driver` and `Info::mode` say which it is and why.
 ///
 /// A mode or a number of queues that is given leaves AF_XDP only: others have neither.

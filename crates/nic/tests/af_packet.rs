@@ -64,8 +64,8 @@ fn conforms_without_super_frames() {
     }
 }
 
-/// Three queues at each end. The pair is of those that the flow of the frames goes to, and what comes
-/// to others is missing.
+/// Three queues at each end. The pair is of those that the flow of the frames goes to, and what
+/// comes to others is missing.
 fn pair_of_several(veth: Veth) -> Pair {
     let config = Config { queues: 3, ..Config::new(INTERFACE) };
     let mut ends = [open_queues(&veth.near, &config), open_queues(&veth.far, &config)];

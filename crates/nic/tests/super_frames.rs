@@ -1,6 +1,6 @@
-//! Super-frames between the kernel, packet sockets and AF_XDP in generic mode, over veth pairs: what
-//! goes together arrives as it was, once, and the kernel does not answer for it. Needs root; says so
-//! and passes otherwise.
+//! Super-frames between the kernel, packet sockets and AF_XDP in generic mode, over veth pairs:
+//! what goes together arrives as it was, once, and the kernel does not answer for it. Needs root;
+//! says so and passes otherwise.
 
 mod conformance;
 mod veth;

@@ -18,9 +18,9 @@ use core::ops::Range;
 
 use clearway_base::SECOND;
 
-/// RFC 8899, section 5.1.1: "The PMTU_RAISE_TIMER is configured to the period a sender will continue
-/// to use the current PLPMTU, after which it reenters the Search Phase. This timer has a period of
-/// 600 seconds".
+/// RFC 8899, section 5.1.1: "The PMTU_RAISE_TIMER is configured to the period a sender will
+/// continue to use the current PLPMTU, after which it reenters the Search Phase. This timer has a
+/// period of 600 seconds".
 pub(crate) const RAISE_NS: u64 = 600 * SECOND;
 /// Between a probe and the next.
 pub(crate) const PROBE_NS: u64 = SECOND;
@@ -115,7 +115,8 @@ impl Search {
 mod tests {
     use super::Search;
 
-    /// Searches from `mtu` on a path that takes `path`: the sizes that are tried, and what is found.
+    /// Searches from `mtu` on a path that takes `path`: the sizes that are tried, and what is
+    /// found.
     fn search(mut search: Search, mut mtu: u16, path: u16) -> (Vec<u16>, u16) {
         let mut tried = Vec::new();
         while let Some(candidate) = search.candidate(mtu) {

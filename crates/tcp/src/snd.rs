@@ -87,8 +87,8 @@ impl Send {
         }
     }
 
-    /// One whose peer's windows are shifted by `scale`. Of a connection that `is_closed` extents may
-    /// have been given back that nobody has acknowledged.
+    /// One whose peer's windows are shifted by `scale`. Of a connection that `is_closed` extents
+    /// may have been given back that nobody has acknowledged.
     pub(crate) fn restore(saved: SavedSend, scale: u8, is_closed: bool) -> Result<Self, Invalid> {
         ensure(saved::is_position(saved.start), "what was sent is nowhere")?;
         let end = saved.start + saved::length(saved.extents.iter().copied())?;
@@ -266,8 +266,8 @@ impl Send {
             return None;
         }
         let is_end = length == available;
-        // 3.8.6.2.1, (3): "if at least a fraction Fs of the maximum window can be sent", where Fs is
-        // "a fraction whose recommended value is 1/2".
+        // 3.8.6.2.1, (3): "if at least a fraction Fs of the maximum window can be sent", where Fs
+        // is "a fraction whose recommended value is 1/2".
         let is_half = length == open && open >= self.window_max.div_ceil(2) && !eagerness.cork;
         let goes = is_half || (is_end && self.may_be_small(length, eagerness));
         goes.then(|| self.next..self.next + length)

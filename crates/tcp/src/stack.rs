@@ -284,8 +284,8 @@ impl Stack {
         self.choose_port(local, remote, |_| true)
     }
 
-    /// A port from which `remote` can be reached, that nothing here uses for that, and that `may_be`
-    /// used (RFC 6056).
+    /// A port from which `remote` can be reached, that nothing here uses for that, and that
+    /// `may_be` used (RFC 6056).
     pub fn choose_port(
         &mut self,
         local: IpAddr,

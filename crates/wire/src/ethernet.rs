@@ -22,6 +22,8 @@ pub mod ether_type {
     pub const ARP: u16 = 0x0806;
     /// An 802.1Q tag follows.
     pub const VLAN: u16 = 0x8100;
+    /// The tag of a provider follows (IEEE 802.1Q, clause 9.5: S-TAG).
+    pub const SERVICE_VLAN: u16 = 0x88a8;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
 }

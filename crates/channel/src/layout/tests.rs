@@ -136,7 +136,8 @@ fn a_pool_that_cannot_be_where_it_is_said_to_be_is_refused() {
     assert!(is_refused(&[transmit, at(u64::MAX - 4095)]), "outside");
 }
 
-/// After a change of the layout: `CLEARWAY_WRITE_DOCUMENT=1 cargo test -p clearway-channel document`.
+/// After a change of the layout:
+/// `CLEARWAY_WRITE_DOCUMENT=1 cargo test -p clearway-channel document`.
 #[cfg(not(miri))]
 #[test]
 fn the_document_lists_what_is_declared() {

@@ -50,8 +50,8 @@ fn app_seals() -> SealFlags {
     SealFlags::FUTURE_WRITE | SealFlags::SEAL
 }
 
-/// Makes the memory of a channel, for an app of this version. All of it is allocated now, so that no
-/// later access can fail for want of memory.
+/// Makes the memory of a channel, for an app of this version. All of it is allocated now, so that
+/// no later access can fail for want of memory.
 pub(crate) fn create(sizes: &Sizes, version: u32) -> io::Result<(Arc<Memory>, OwnedFd)> {
     let areas = Areas::new(sizes);
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;

@@ -17,8 +17,8 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Shortens cells of the columns in `yielding` until a table with these titles takes at most `width`
-/// columns: always those of the widest. False if that is not enough.
+/// Shortens cells of the columns in `yielding` until a table with these titles takes at most
+/// `width` columns: always those of the widest. False if that is not enough.
 pub(crate) fn fit(
     titles: &[&str],
     yielding: &[bool],

@@ -30,7 +30,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 let mut added = Channel::new(app, user, end, connections_max);
                 if let Err(error) = self.hear(channel, &added) {
                     added.can_park = false;
-                    tracing::error!(channel, %error, "cannot wait for this app; its commands may be late");
+                    let text = "cannot wait for this app; its commands may be late";
+                    tracing::error!(channel, %error, "{text}");
                 }
                 self.core.common.channels.insert(channel, added);
             }

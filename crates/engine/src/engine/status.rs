@@ -109,8 +109,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         board
     }
 
-    /// Writes what has been counted to the board, if there is one. A [`crate::Group`] that runs does
-    /// that all the time.
+    /// Writes what has been counted to the board, if there is one. A [`crate::Group`] that runs
+    /// does that all the time.
     pub fn publish(&self, now: Time) {
         let Some(board) = &self.board else { return };
         let (channels, endpoint) = (&self.core.common.channels, &self.core.messages.endpoint);

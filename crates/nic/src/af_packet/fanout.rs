@@ -1,5 +1,5 @@
-//! Several sockets of one interface that share what comes (PACKET_FANOUT): each frame goes to one of
-//! them, by a hash of its flow that nobody outside the kernel knows, as the RSS of a NIC.
+//! Several sockets of one interface that share what comes (PACKET_FANOUT): each frame goes to one
+//! of them, by a hash of its flow that nobody outside the kernel knows, as the RSS of a NIC.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;

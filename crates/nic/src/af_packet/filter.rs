@@ -50,9 +50,6 @@ const IPV6_PAYLOAD: u32 = 54;
 /// IPv6 extension headers that a digest looks through.
 const EXTENSIONS: [u32; 4] = [0, 43, 44, 60];
 
-/// An outer tag of this type is not looked behind, but the kernel has taken it off.
-const SERVICE_VLAN: u64 = 0x88a8;
-
 type Instructions = Vec<sock_filter>;
 
 /// The program that drops everything.
@@ -112,7 +109,8 @@ fn ethernet(pattern: &SteerPattern, checks: &mut Vec<Check>) {
         checks.extend(Check::new(BPF_H, at + 4, mask >> 16 & 0xffff, value >> 16 & 0xffff));
     }
     let (mask, value) = pattern.of(fields::ETHER_TYPE);
-    if (value ^ SERVICE_VLAN) & mask != 0 {
+    // Behind an outer tag of that type nobody looks, but the kernel has taken it off.
+    if (value ^ u64::from(ether_type::SERVICE_VLAN)) & mask != 0 {
         checks.extend(Check::new(BPF_H, ETHER_TYPE, mask, value));
     }
 }

@@ -1,9 +1,9 @@
 //! AF_PACKET: a packet socket on an interface of the kernel's.
 //!
 //! A packet socket gets a copy of what the kernel receives. A socket filter leaves of it what
-//! patterns may match, and the kernel goes on with its own copy. That it has one must not show. So an
-//! eBPF program behind the packet sockets ends there what patterns match (`ebpf/hiding.rs`), and the
-//! kernel never sees it. Where that cannot be had (before Linux 6.6, without CAP_BPF):
+//! patterns may match, and the kernel goes on with its own copy. That it has one must not show. So
+//! an eBPF program behind the packet sockets ends there what patterns match (`ebpf/hiding.rs`), and
+//! the kernel never sees it. Where that cannot be had (before Linux 6.6, without CAP_BPF):
 //!
 //! - UDP to a registered port of one of the kernel's addresses would be answered with ICMP port
 //!   unreachable. So each registered port is bound by a kernel socket that drops everything
@@ -13,15 +13,17 @@
 //!   word, unless this host forwards packets (`net.ipv4.ip_forward`): then own addresses should
 //!   not be used with this driver.
 //!
-//! Packets of one flow come and go together, up to 64 KB of them in one frame (PACKET_VNET_HDR): what
-//! a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was put
-//! together on the way (GRO), is cut where it is received, and consecutive packets of one flow of
-//! UDP leave as one, which the kernel, the NIC or the receiver cuts. Linux takes and gives UDP so
-//! since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one where
-//! frames cannot be hidden: AF_XDP at its other end, under the same kernel, then loses super-frames.
+//! Packets of one flow come and go together, up to 64 KB of them in one frame (PACKET_VNET_HDR):
+//! what a kernel hands on as a super-frame, be it that its sender made one (a veth) or that it was
+//! put together on the way (GRO), is cut where it is received, and consecutive packets of one flow
+//! of UDP leave as one, which the kernel, the NIC or the receiver cuts. Linux takes and gives UDP
+//! so since 6.2; before, it drops what it would have to give. Over a veth packets leave one by one
+//! where frames cannot be hidden: AF_XDP at its other end, under the same kernel, then loses
+//! super-frames.
 //!
-//! As many queues as one likes, each a socket of one group (PACKET_FANOUT). Frames leave past the queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the
-//! transport's business, and a NIC whose ring is full is better told at once.
+//! As many queues as one likes, each a socket of one group (PACKET_FANOUT). Frames leave past the
+//! queueing discipline (`PACKET_QDISC_BYPASS`): pacing is the transport's business, and a NIC whose
+//! ring is full is better told at once.
 
 mod fanout;
 mod filter;
@@ -147,8 +149,8 @@ pub fn open_copies(
 }
 
 /// Opens a queue beside those of another driver that leaves some of what is ours to the kernel: it
-/// comes here, super-frames cut and checksums made, and no further. Not for sending. Also the tables
-/// that have to have the patterns before that driver has them.
+/// comes here, super-frames cut and checksums made, and no further. Not for sending. Also the
+/// tables that have to have the patterns before that driver has them.
 pub(crate) fn open_beside(interface: &str) -> Result<(Box<dyn Queue>, KernelTables), Error> {
     let hiding = Hiding::begin(&Device::open(interface)?)?;
     let mut socket = Socket::open(&Config::new(interface))?;

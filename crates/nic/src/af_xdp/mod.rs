@@ -23,9 +23,9 @@
 //!
 //! What the kernel adds on its own account is left as it is: a VLAN tag that a NIC strips before
 //! generic mode sees the frame is not seen here either (`ethtool -K eth0 rxvlan off` stops that).
-//! Packets from sockets of the same machine, over veth, come with a checksum that was left for a NIC
-//! to finish, and several in one: in generic mode these are left to a packet socket, which is told
-//! of both ([`open_xdp`](crate::open_xdp)).
+//! Packets from sockets of the same machine, over veth, come with a checksum that was left for a
+//! NIC to finish, and several in one: in generic mode these are left to a packet socket, which is
+//! told of both ([`open_xdp`](crate::open_xdp)).
 
 mod assembly;
 mod mapping;

@@ -1,8 +1,8 @@
 //! Hiding frames from the kernel's stack that packet sockets have seen (`bpf/hide.c`).
 //!
-//! A packet socket gets a copy, and the kernel goes on with its own. With this it does not: what the
-//! patterns match ends behind the packet sockets. It is attached by a link of TCX (Linux 6.6), which
-//! is a file descriptor: whatever becomes of this process, nothing stays behind.
+//! A packet socket gets a copy, and the kernel goes on with its own. With this it does not: what
+//! the patterns match ends behind the packet sockets. It is attached by a link of TCX (Linux 6.6),
+//! which is a file descriptor: whatever becomes of this process, nothing stays behind.
 
 use aya::programs::links::FdLink;
 use aya::programs::tc::{SchedClassifier, TcAttachOptions};

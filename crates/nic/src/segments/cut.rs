@@ -4,19 +4,14 @@ use clearway_wire::checksum::Sum;
 use clearway_wire::tcp::Flags;
 use clearway_wire::udp;
 
-use super::layout::{HEADERS_MAX, Layout, put};
+use super::layout::{HEADERS_MAX, Layout, PACKET_BYTES_MAX, put};
 use super::offload::Offload;
 
-/// More than any packet has, its headers included.
-const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Where the checksum of SCTP is, which is none of those of the Internet (RFC 9260, section 3).
 const SCTP_CHECKSUM_OFFSET: usize = 8;
 
-/// Where the identification and the flags of an IPv4 header are.
+/// Where the identification of an IPv4 header is.
 const IDENTIFICATION_AT: usize = 4;
-const FRAGMENT_AT: usize = 6;
-/// "Don't fragment", of the high byte of the flags.
-const DO_NOT_FRAGMENT: u8 = 1 << 6;
 /// Where TCP has its sequence number, and the low byte of its flags.
 const SEQUENCE_AT: usize = 4;
 const FLAGS_AT: usize = 13;
@@ -105,8 +100,8 @@ impl Cut {
     /// RFC 6864, section 4.1: "The IPv4 ID field MUST NOT be used for purposes other than
     /// fragmentation and reassembly". Packets that may be fragmented get one number each.
     fn count_identification(&self, index: usize, headers: &mut [u8]) {
-        let ip = &mut headers[self.layout.ip_at..];
-        if self.layout.is_v4 && ip[FRAGMENT_AT] & DO_NOT_FRAGMENT == 0 {
+        if self.layout.may_be_fragmented(headers) {
+            let ip = &mut headers[self.layout.ip_at..];
             let first = u16::from_be_bytes([ip[IDENTIFICATION_AT], ip[IDENTIFICATION_AT + 1]]);
             put(ip, IDENTIFICATION_AT, first.wrapping_add(index as u16));
         }

@@ -11,12 +11,15 @@ pub const HEADERS_MAX: usize = 256;
 
 /// VLAN tags that may follow each other.
 const TAGS_MAX: usize = 2;
-/// The ether type of an outer tag (IEEE 802.1Q, clause 9.5: S-TAG).
-const SERVICE_VLAN: u16 = 0x88a8;
 /// Extension headers of IPv6 that a packet with a payload may have: hop-by-hop options, routing,
 /// destination options (RFC 8200, section 4.1).
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
 const EXTENSIONS_MAX: usize = 4;
+/// More than any packet has, its headers included.
+pub(super) const PACKET_BYTES_MAX: usize = u16::MAX as usize;
+/// Where the flags of an IPv4 header are, and "don't fragment" of their high byte.
+const FRAGMENT_AT: usize = 6;
+const DO_NOT_FRAGMENT: u8 = 1 << 6;
 /// Where TCP says how long its header is.
 const TCP_DATA_OFFSET_AT: usize = 12;
 
@@ -36,7 +39,7 @@ impl Layout {
         let mut ip_at = ethernet::HEADER_LENGTH;
         let mut kind = u16_at(frame, ip_at - 2)?;
         for _ in 0..TAGS_MAX {
-            if matches!(kind, ether_type::VLAN | SERVICE_VLAN) {
+            if matches!(kind, ether_type::VLAN | ether_type::SERVICE_VLAN) {
                 ip_at += vlan::TAG_LENGTH;
                 kind = u16_at(frame, ip_at - 2)?;
             }
@@ -77,6 +80,12 @@ impl Layout {
             transport_at,
             payload_at,
         })
+    }
+
+    /// True if a router may part the packet: then it has a number of its own (RFC 6864, section
+    /// 4.1).
+    pub(super) fn may_be_fragmented(&self, headers: &[u8]) -> bool {
+        self.is_v4 && headers[self.ip_at + FRAGMENT_AT] & DO_NOT_FRAGMENT == 0
     }
 
     /// Where the checksum of UDP or TCP is, behind `transport_at`.

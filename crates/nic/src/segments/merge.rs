@@ -2,11 +2,8 @@
 
 use clearway_wire::{ipv4, ipv6, udp};
 
-use super::layout::{HEADERS_MAX, Layout, put, u16_at};
+use super::layout::{HEADERS_MAX, Layout, PACKET_BYTES_MAX, put, u16_at};
 use super::offload::Offload;
-
-/// More than any packet has, its headers included.
-const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Frames of UDP in a row that can be one super-frame: their headers say the same, and all have the
 /// same length, but for the last, which may be shorter.
@@ -31,9 +28,7 @@ impl Merge {
         if layout.is_tcp || !is_plain || payload_bytes == 0 || !says_lengths(&layout, frame) {
             return None;
         }
-        // A packet that may be fragmented has a number of its own (RFC 6864, section 4.1).
-        let may_be_fragmented = layout.is_v4 && frame[layout.ip_at + 6] & 0x40 == 0;
-        (!may_be_fragmented).then_some(Merge {
+        (!layout.may_be_fragmented(frame)).then_some(Merge {
             layout,
             segment_bytes: payload_bytes,
             payload_bytes,

@@ -56,8 +56,8 @@ impl Connection {
         Some(Transmit { segment_bytes: bytes as u32, ..transmit })
     }
 
-    /// True if what is lost is a probe and nothing else, which says nothing of congestion: RFC 4821,
-    /// section 7.6.2.
+    /// True if what is lost is a probe and nothing else, which says nothing of congestion: RFC
+    /// 4821, section 7.6.2.
     pub(super) fn is_lost_probe(&mut self, lost: &Lost) -> bool {
         let Some(data) = self.search.outstanding() else {
             return false;

@@ -129,8 +129,8 @@ cases! {
         > . 1:1(0) ack 11 <TS val 1040 ecr 5>
         unread 10";
 
-    /// RFC 7323, 5.3: the check comes before that of the window, and before that of acknowledgements:
-    /// an old segment changes nothing.
+    /// RFC 7323, 5.3: the check comes before that of the window, and before that of
+    /// acknowledgements: an old segment changes nothing.
     paws_is_for_acknowledgements: established_with("timestamps", "mss 1000,TS val 100 ecr 0") => "
         send 900; > P. 1:901(900) ack 1
         < . 1:1(0) ack 901 win 500 <TS val 50 ecr 1000>

@@ -373,7 +373,8 @@ cases! {
         state FIN-WAIT-2";
 
     /// 3.6.1: "If such a host issues a CLOSE call while received data is still pending in the TCP
-    /// connection [...] its TCP implementation SHOULD send a RST to show that data was lost" (SHLD-3).
+    /// connection [...] its TCP implementation SHOULD send a RST to show that data was lost"
+    /// (SHLD-3).
     close_with_unread_data_resets: established() => "
         < . 1:11(10) ack 1
         close
@@ -432,9 +433,10 @@ cases! {
     /// 3.4.2: TIME-WAIT ends by itself.
     time_wait_ends: time_wait() => "+59; waiting 1; +2; waiting 0";
 
-    /// 3.6.1 (MAY-2): "it MAY accept a new SYN from the remote TCP endpoint to reopen the connection
-    /// directly from TIME-WAIT state", if "its initial sequence number for the new connection" is
-    /// "larger than the largest sequence number it used on the previous connection incarnation".
+    /// 3.6.1 (MAY-2): "it MAY accept a new SYN from the remote TCP endpoint to reopen the
+    /// connection directly from TIME-WAIT state", if "its initial sequence number for the new
+    /// connection" is "larger than the largest sequence number it used on the previous connection
+    /// incarnation".
     a_new_syn_reopens_from_time_wait: listening() => "
         < S 0:0(0) win 10000 <mss 1000>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1; accept
         shutdown; > F. 1:1(0) ack 1

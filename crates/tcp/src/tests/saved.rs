@@ -129,8 +129,8 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
 }
 
-/// A connection that is over and has given back a part of what it did not send is restored. Found by
-/// simulation.
+/// A connection that is over and has given back a part of what it did not send is restored. Found
+/// by simulation.
 #[test]
 fn what_is_over_and_not_all_given_back_is_restored() {
     let mut world = World::new(1, Config::default(), Faults::default(), false);

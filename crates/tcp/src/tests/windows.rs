@@ -15,8 +15,8 @@ fn small_window() -> Script {
 }
 
 cases! {
-    /// 3.8.6.2.1: (3): "if at least a fraction Fs of the maximum window can be sent", where Fs is "a
-    /// fraction whose recommended value is 1/2".
+    /// 3.8.6.2.1: (3): "if at least a fraction Fs of the maximum window can be sent", where Fs is
+    /// "a fraction whose recommended value is 1/2".
     half_of_the_largest_window_is_enough: small_window() => "
         send 5000
         > . 1:601(600) ack 1

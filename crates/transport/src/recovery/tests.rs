@@ -305,7 +305,8 @@ fn the_span_of_a_loss_goes_over_silent_packets_unless_they_arrived() {
     }
 }
 
-/// Whatever is swallowed by the path, a probe comes: packets that are sent put it off by one period.
+/// Whatever is swallowed by the path, a probe comes: packets that are sent put it off by one
+/// period.
 #[test]
 fn a_probe_is_put_off_by_what_is_sent_once_and_again_when_something_was_heard() {
     let (mut recovery, config, mut rtt) = (Recovery::new(), Config::default(), RttEstimator::new());
