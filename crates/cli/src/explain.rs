@@ -115,9 +115,9 @@ fn markdown(groups: &[CounterGroup]) -> String {
 const INTRODUCTION: &str = "\
 # Counters
 
-All that `clearway status` counts, as `clearway explain COUNTER` says it. Each is declared once, where
-it is counted; status, `clearway explain`, metrics and this page come from that. Counters rise from
-when their owner began and are not reset; levels say how much there is now.
+All that `clearway status` counts, as `clearway explain COUNTER` says it. Each is declared once,
+where it is counted; status, `clearway explain`, metrics and this page come from that. Counters rise
+from when their owner began and are not reset; levels say how much there is now.
 
 Written by `CLEARWAY_WRITE_DOCS=1 cargo test -p clearway-cli --test explain`; do not edit.
 ";
