@@ -419,9 +419,7 @@ fn a_malformed_burst_ends_the_session() {
     a.submit_burst(1, &extent, 1);
     world.turn();
     world.turn();
-    let is_violation = |event: &clearway_engine::Event| {
-        matches!(event, clearway_engine::Event::Violation { channel, .. } if *channel == a.channel)
-    };
+    let is_violation = |event: &clearway_engine::Event| matches!(event, clearway_engine::Event::Violation { channel, .. } if *channel == a.channel);
     assert!(world.hosts[0].events.iter().any(is_violation), "{:?}", world.hosts[0].events);
 }
 

@@ -224,9 +224,7 @@ impl ControlPlane {
             engines.all(|(engine, snapshot)| engine.ended || snapshot.is_some())
         };
         let Some(round) = self.rounds.current.take_if(is_whole) else { return };
-        let waits = |session: &Session| {
-            matches!(session.waiting, Waiting::Status(Some(id)) if id == round.id)
-        };
+        let waits = |session: &Session| matches!(session.waiting, Waiting::Status(Some(id)) if id == round.id);
         let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
         let mut views: HashMap<View, Vec<u64>> = HashMap::new();
         for (token, session) in waiting {
