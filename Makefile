@@ -66,10 +66,10 @@ deny:
 	tools/deny.sh
 
 # The app library and what it stands on, as they would be published, each built from its package. Cargo keeps what it
-# has unpacked of a version, also if the package is another now.
+# has unpacked and built of a version, also if the package is another now.
 crates:
-	rm -rf $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/clearway-*
-	$(CARGO) package -p clearway-base -p clearway-channel -p clearway-client --allow-dirty
+	rm -rf target/crates $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/clearway-*
+	CARGO_TARGET_DIR=target/crates $(CARGO) package -p clearway-base -p clearway-channel -p clearway-client --allow-dirty
 
 # The rings and the sleep and wake-up handshake under every interleaving that loom finds.
 loom:
