@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use clearway_base::{MICROSECOND, Time};
-use clearway_transport::{App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Unfinished};
+use clearway_transport::{
+    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered, Unfinished,
+};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{HEADER_LENGTH, seal};
 use libfuzzer_sys::fuzz_target;
@@ -111,7 +113,7 @@ impl App for TestApp {
 
     fn closed(&mut self, _: Owner, _: Reason) {}
 
-    fn pong(&mut self, _: u64, _: u64) {}
+    fn pong(&mut self, _: u64, _: Result<u64, Undelivered>) {}
 }
 
 struct Side {
@@ -147,16 +149,35 @@ impl Side {
 fn open(now: Time) -> (Side, SocketAddr, u64) {
     let (mut client, mut server) = (Side::new(1, now), Side::new(2, now));
     server.endpoint.listen(7, OWNER).expect("free");
-    let key = client.endpoint.connect(now, OWNER, client.address, server.address, 7, WINDOW).expect("room");
+    let key = client
+        .endpoint
+        .connect(now, OWNER, client.address, server.address, 7, WINDOW)
+        .expect("room");
     client.endpoint.send(now, key, 0, 100);
     let mut flow = 0;
     for _ in 0..4 {
         for (from, packet) in client.transmit(now) {
             flow = u64::from_be_bytes(packet[8..16].try_into().expect("8 bytes"));
-            server.endpoint.handle_datagram(now, from, server.address, &packet, Arrival::Queue, Ecn::Capable, &mut server.app);
+            server.endpoint.handle_datagram(
+                now,
+                from,
+                server.address,
+                &packet,
+                Arrival::Queue,
+                Ecn::Capable,
+                &mut server.app,
+            );
         }
         for (from, packet) in server.transmit(now) {
-            client.endpoint.handle_datagram(now, from, client.address, &packet, Arrival::Queue, Ecn::Capable, &mut client.app);
+            client.endpoint.handle_datagram(
+                now,
+                from,
+                client.address,
+                &packet,
+                Arrival::Queue,
+                Ecn::Capable,
+                &mut client.app,
+            );
         }
     }
     assert!(flow != 0 && server.app.delivered.len() == 1);
@@ -182,7 +203,15 @@ fuzz_target!(|input: &[u8]| {
             }
             seal(&mut datagram);
         }
-        server.endpoint.handle_datagram(now, peer, server.address, &datagram, arrival, ecn, &mut server.app);
+        server.endpoint.handle_datagram(
+            now,
+            peer,
+            server.address,
+            &datagram,
+            arrival,
+            ecn,
+            &mut server.app,
+        );
         if control & 2 != 0
             && let Some(buffer) = server.app.delivered.pop()
         {
