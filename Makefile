@@ -9,7 +9,7 @@ FUZZ_SECONDS ?= 20
 # Minutes that `make soak` runs.
 SOAK_MINUTES ?= 60
 # What `make mutants` plants bugs in; with SAMPLE=150 in so many places, chosen by SEED.
-MUTANTS ?= transport congestion channel classify switch policy
+MUTANTS ?= transport congestion channel classify switch control
 
 .PHONY: demo test own-stack build install uninstall packages test-packages lint deny crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
 

@@ -8,7 +8,8 @@ contender=()
 if pkg-config --exists libdpdk 2>/dev/null; then
     mkdir -p target
     # shellcheck disable=SC2046
-    cc -O3 -march=native -w -o target/aclbench bench/classify/aclbench.c $(pkg-config --cflags --libs libdpdk)
+    cc -O3 -march=native -w -o target/aclbench bench/classify/aclbench.c \
+        $(pkg-config --cflags --libs libdpdk)
     contender=(--aclbench target/aclbench)
 else
     echo "bench-classify: no libdpdk (Debian: libdpdk-dev), so librte_acl is not measured" >&2

@@ -10,5 +10,6 @@ cargo test --quiet -p clearway-cli --test dependencies
 if command -v cargo-deny >/dev/null; then
     cargo deny --workspace check
 else
-    echo "deny: no cargo-deny here (cargo install --locked cargo-deny); not checked: advisories, yanked versions"
+    echo "deny: no cargo-deny here (cargo install --locked cargo-deny);" \
+        "not checked: advisories, yanked versions"
 fi

@@ -11,7 +11,8 @@ name=example
 target=${CARGO_TARGET_DIR:-target}
 tools/cargo.sh build --quiet -p clearway-capi -p clearway-cli
 PREFIX=$work/usr BUILD=$target/debug WIRESHARK_PLUGINS=$work/plugins tools/install.sh >/dev/null
-export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib CLEARWAY_SOCKET=$work/control.sock
+export PKG_CONFIG_PATH=$work/usr/lib/pkgconfig LD_LIBRARY_PATH=$work/usr/lib
+export CLEARWAY_SOCKET=$work/control.sock
 # Flags are words of their own.
 # shellcheck disable=SC2046
 cc -Wall -Wextra -Werror examples/hello.c $(pkg-config --cflags --libs clearway) -o "$work/hello"
@@ -35,7 +36,12 @@ answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail 
 echo "example: hello.c, built with pkg-config, got: $answer"
 
 # README's hello in Rust, in a project of its own beside this tree, with README's line for Cargo.
-block() { awk -v fence="^\`\`\`$1\$" '$0 ~ fence { inside = 1; next } /^```$/ && inside { exit } inside' README.md; }
+block() {
+    awk -v fence="^\`\`\`$1\$" '
+        $0 ~ fence { inside = 1; next }
+        /^```$/ && inside { exit }
+        inside' README.md
+}
 mkdir -p "$work/own/src"
 ln -s "$PWD" "$work/clearway"
 { printf '[package]\nname = "own"\nedition = "2021"\n\n'; block toml; } >"$work/own/Cargo.toml"
@@ -47,7 +53,8 @@ ln -s "$PWD" "$work/clearway"
 } >"$work/own/src/main.rs"
 # What this tree is built from is here; nothing is fetched.
 cp Cargo.lock "$work/own/"
-tools/cargo.sh build --quiet --offline --manifest-path "$work/own/Cargo.toml" --target-dir "$target/own" 2>"$work/own.log" ||
+tools/cargo.sh build --quiet --offline --manifest-path "$work/own/Cargo.toml" \
+    --target-dir "$target/own" 2>"$work/own.log" ||
     fail "the project with README's line for Cargo does not build"
 answer=$(timeout 10 "$target/own/debug/own" 2>"$work/own.log") || fail "README's hello failed"
 [ "$answer" = "hello, Clearway" ] || fail "README's hello got: $answer"
@@ -65,5 +72,6 @@ answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail 
 [ "$answer" = Clearway ] || fail "the event loop sent back: $answer"
 exec 3<>"/dev/tcp/127.0.0.1/$tcp_port"
 echo "by TCP" >&3
-read -r -t 10 answer <&3 && [ "$answer" = "by TCP" ] || fail "the event loop sent back by TCP: $answer"
+read -r -t 10 answer <&3 && [ "$answer" = "by TCP" ] ||
+    fail "the event loop sent back by TCP: $answer"
 echo "example: epoll.c sends back what comes by Clearway and by TCP"

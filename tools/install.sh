@@ -115,8 +115,8 @@ install_dissector() {
     if [ -n "$plugins" ]; then
         put 644 packaging/wireshark/clearway.lua "$plugins/clearway.lua"
     elif [ -z "$destdir" ]; then
-        say "no Wireshark here; it shows Clearway's packets with $share/clearway.lua in its folder of Lua" \
-            "plugins (Help, About, Folders)"
+        say "no Wireshark here; it shows Clearway's packets with $share/clearway.lua in its folder" \
+            "of Lua plugins (Help, About, Folders)"
     fi
 }
 
@@ -151,5 +151,6 @@ take_over
 record "$share/installed"
 LC_ALL=C sort -u "$work/installed" >"$manifest"
 tell_the_linker
-[ -n "$destdir" ] || say "done; the daemon's user: systemd-sysusers $prefix/lib/sysusers.d/clearway.conf;" \
+[ -n "$destdir" ] ||
+    say "done; the daemon's user: systemd-sysusers $prefix/lib/sysusers.d/clearway.conf;" \
     "the configuration to begin with: cp $share/clearway.toml /etc/clearway.toml"

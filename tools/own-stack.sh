@@ -44,7 +44,8 @@ copies = true
 [[nic]]
 interface = "cw0"
 TOML
-ip netns exec "$here" "$target/debug/clearway" daemon --config "$work/clearway.toml" 2>"$work/daemon.log" &
+ip netns exec "$here" \
+    "$target/debug/clearway" daemon --config "$work/clearway.toml" 2>"$work/daemon.log" &
 pids+=($!)
 wait_for test -S "$work/clearway.sock" || fail "the daemon did not start"
 # Frames of a kernel on the same machine carry no TCP checksums: it leaves those to a NIC.
@@ -56,7 +57,8 @@ cat "$work/stack.log"
 
 ip netns exec "$there" ping -q -c 3 -i 0.2 -W 5 10.79.0.50 || fail "no answer to ping"
 page=$(ip netns exec "$there" timeout 10 bash -c \
-    'exec 3<>/dev/tcp/10.79.0.50/80; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3') || fail "no page"
+    'exec 3<>/dev/tcp/10.79.0.50/80; printf "GET / HTTP/1.0\r\n\r\n" >&3; cat <&3') ||
+    fail "no page"
 echo "own-stack: the kernel of the other namespace got: $(head -n 1 <<<"$page")"
 echo=$(ip netns exec "$there" timeout 10 bash -c \
     'exec 3<>/dev/tcp/10.79.0.50/7; echo "hello, own stack" >&3; head -n 1 <&3') || fail "no echo"

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 use clearway_channel::burst::SentBurst;
-use clearway_channel::{Command, DaemonEnd, Sizes};
+use clearway_channel::{Command, DaemonEnd, Description, Sizes};
 use libfuzzer_sys::fuzz_target;
 
 const ENTRIES: usize = 16;
@@ -23,6 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         completion_entries: ENTRIES as u32,
         transmit_pool_bytes: POOL_BYTES,
         receive_pool_bytes: POOL_BYTES,
+        shared_bytes: 1 << 12,
     };
     let (mut end, handover) = DaemonEnd::create(sizes).expect("memory for a small channel");
     let memory = File::from(handover.memory);
@@ -73,6 +74,26 @@ fn serve(end: &mut DaemonEnd, command: Command) -> bool {
         Command::Release { buffers } => {
             buffers.as_slice().iter().all(|id| end.release(*id).is_ok())
         }
-        Command::Connect { .. } | Command::Close { .. } | Command::SetSilence { .. } => true,
+        Command::TcpSend { offset, length, .. } => {
+            end.read(offset, &mut vec![0; length as usize]);
+            end.sends_finished(1);
+            true
+        }
+        Command::Share { offset, length, .. } => {
+            let mut bytes = vec![0; length as usize];
+            end.read(offset, &mut bytes);
+            if let Some(description) = Description::of(&bytes) {
+                let again = description.to_bytes().and_then(|bytes| Description::of(&bytes));
+                assert_eq!(again, Some(description));
+            }
+            true
+        }
+        Command::AskWith { offset, length, place, .. } => {
+            let (shared, place) = (end.shared().clone(), place as u32);
+            let fits = u64::from(place) + u64::from(length) <= u64::from(shared.length());
+            assert_eq!(end.share_sent(offset, length, &shared, place), fits);
+            true
+        }
+        _ => true,
     }
 }

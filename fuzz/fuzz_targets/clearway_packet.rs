@@ -3,6 +3,9 @@
 #![no_main]
 
 use clearway_wire::Malformed;
+use clearway_wire::clearway::operation::{
+    ANSWER_LENGTH, Answer, REQUEST_LENGTH, Request, is_answer,
+};
 use clearway_wire::clearway::{
     ACK_FRAME_LENGTH, Challenge, Frame, Frames, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
     PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_path, emit_probe,
@@ -125,6 +128,18 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
             let mut bytes = [0; 20];
             emit_fragment(&mut bytes, stream, sequence, length, total, offset);
         }
+        Frame::Operation(operation) => match operation.bytes.first() {
+            Some(&first) if is_answer(first) => {
+                let answer = Answer::parse(operation.bytes)?;
+                assert!(operation.bytes.len() >= ANSWER_LENGTH);
+                assert_eq!(Answer::parse(&answer.emit()), Ok(answer));
+            }
+            _ => {
+                let request = Request::parse(operation.bytes)?;
+                assert!(operation.bytes.len() >= REQUEST_LENGTH);
+                assert_eq!(Request::parse(&request.emit()), Ok(request));
+            }
+        },
         Frame::Path { port, round } => again_frame(frame, |bytes| emit_path(bytes, *port, *round)),
         Frame::Stray { port } => again_frame(frame, |bytes| emit_stray(bytes, *port)),
         Frame::Probe { round } => again_frame(frame, |bytes| emit_probe(bytes, *round)),

@@ -31,7 +31,16 @@ local packet_types = {
 }
 local frame_types = {
     [0] = "padding", "ping", "ack", "limit", "message", "fragment", "close", "reset", "path",
-    "stray", "probe",
+    "stray", "probe", [0x24] = "operation", [0x25] = "operation part",
+}
+-- What an operation does, and what came of it: docs/operations.md.
+local operations = {
+    "find", "read", "write", "write with notification", "compare-and-swap", "fetch-and-add",
+    "indirect read", "batch of indirect reads", "scan and read",
+}
+local statuses = {
+    [0] = "done", "no such region", "not allowed", "out of bounds", "misaligned", "not found",
+    "too large", "busy", "invalid",
 }
 -- As in docs/wire.md, "Reasons".
 local reasons = {
@@ -95,6 +104,18 @@ local f = {
     whole_in = ProtoField.framenum("clearway.message.whole_in", "Message is whole in"),
     messages = ProtoField.uint32("clearway.close.messages", "Messages sent"),
     round = ProtoField.uint16("clearway.round", "Round"),
+    operation = ProtoField.uint8("clearway.operation", "Operation", base.HEX),
+    number_of_operation = ProtoField.uint32("clearway.operation.number", "Number of the request"),
+    status = ProtoField.uint8("clearway.operation.status", "Status", base.DEC, statuses),
+    value = ProtoField.uint64("clearway.operation.value", "Value"),
+    extra = ProtoField.uint64("clearway.operation.extra", "Second value"),
+    stride = ProtoField.uint16("clearway.operation.stride", "Bytes of an entry"),
+    region = ProtoField.uint64("clearway.operation.region", "Region", base.HEX),
+    place = ProtoField.uint64("clearway.operation.offset", "Offset in the region"),
+    wanted = ProtoField.uint32("clearway.operation.length", "Bytes to read"),
+    count = ProtoField.uint32("clearway.operation.count", "Entries"),
+    operand = ProtoField.uint64("clearway.operation.operand", "Operand", base.HEX),
+    second = ProtoField.uint64("clearway.operation.second", "Second operand", base.HEX),
     connection = ProtoField.uint32("clearway.connection", "Connection"),
     from_client = ProtoField.bool("clearway.from_client", "From the client"),
     opened_in = ProtoField.framenum(
@@ -319,6 +340,7 @@ end
 
 local PADDING, PING, ACK, LIMIT, MESSAGE, FRAGMENT = 0, 1, 2, 3, 4, 5
 local CLOSE, RESET, PATH, STRAY, PROBE = 6, 7, 8, 9, 10
+local OPERATION, OPERATION_PART = 0x24, 0x25
 
 frames[PADDING] = function(context, tree, at)
     local first, past = at, context.tvb:len()
@@ -417,6 +439,62 @@ frames[FRAGMENT] = function(context, tree, at)
     -- Flow, stream, sequence.
     local key = tvb:raw(8, 8) .. tvb:raw(at + 2, 6)
     reassemble(context, tree, key, total, offset, tvb(past, length))
+    return past + length
+end
+
+-- The head of a request or an answer, as words. One that is too short says nothing.
+local function show_operation(tree, bytes)
+    local length = bytes:len()
+    if length < 24 then return "too short" end
+    local kind = bytes(0, 1):uint()
+    local name = operations[kind % 0x80] or "operation " .. kind % 0x80
+    local number = bytes(4, 4):uint()
+    tree:add(f.operation, bytes(0, 1), kind)
+    tree:add(f.number_of_operation, bytes(4, 4))
+    if kind >= 0x80 then
+        local status = bytes(1, 1):uint()
+        tree:add(f.status, bytes(1, 1))
+        tree:add(f.value, bytes(8, 8))
+        tree:add(f.extra, bytes(16, 8))
+        if length > 24 then tree:add(f.payload, bytes(24)) end
+        local words = statuses[status] or "status " .. status
+        return ("answer %d to %s: %s"):format(number, name, words)
+    end
+    if length < 48 then return "too short" end
+    tree:add(f.stride, bytes(2, 2))
+    tree:add(f.region, bytes(8, 8))
+    tree:add(f.place, bytes(16, 8))
+    tree:add(f.wanted, bytes(24, 4))
+    tree:add(f.count, bytes(28, 4))
+    tree:add(f.operand, bytes(32, 8))
+    tree:add(f.second, bytes(40, 8))
+    if length > 48 then tree:add(f.payload, bytes(48)) end
+    return ("request %d, %s"):format(number, name)
+end
+
+frames[OPERATION] = function(context, tree, at)
+    local past = fixed(context, tree, at, 12)
+    local sequence, length = show_place(context, tree, at)
+    need(context.tvb, past, length, "message_length")
+    tree:set_len(12 + length)
+    local words = show_operation(tree, context.tvb:range(past, length))
+    context.say("operation %d (%d bytes): %s", sequence, length, words)
+    return past + length
+end
+
+frames[OPERATION_PART] = function(context, tree, at)
+    local tvb = context.tvb
+    local past = fixed(context, tree, at, 20)
+    local sequence, length = show_place(context, tree, at)
+    local total, offset = tvb(at + 12, 4):uint(), tvb(at + 16, 4):uint()
+    tree:add(f.total, tvb(at + 12, 4))
+    tree:add(f.offset, tvb(at + 16, 4))
+    ensure(total <= MESSAGE_BYTES_MAX and length > 0, "fragment_extent")
+    ensure(offset + length <= total, "fragment_extent")
+    need(tvb, past, length, "message_length")
+    tree:set_len(20 + length)
+    tree:add(f.payload, tvb(past, length))
+    context.say("operation %d, bytes %d-%d of %d", sequence, offset, offset + length - 1, total)
     return past + length
 end
 

@@ -56,6 +56,16 @@ impl<T> ShortQueue<T> {
         self.first.as_mut()
     }
 
+    /// The last one.
+    #[must_use]
+    #[inline]
+    pub fn back(&self) -> Option<&T> {
+        match self.rest.as_ref().and_then(|rest| rest.back()) {
+            Some(last) => Some(last),
+            None => self.first.as_ref(),
+        }
+    }
+
     /// The last one, to be changed.
     #[inline]
     pub fn back_mut(&mut self) -> Option<&mut T> {
@@ -100,6 +110,15 @@ impl<T> ShortQueue<T> {
     pub fn pop_front(&mut self) -> Option<T> {
         let next = self.rest.as_mut().and_then(|rest| rest.pop_front());
         core::mem::replace(&mut self.first, next)
+    }
+
+    /// Removes the first one where nobody wants it, which is less work.
+    #[inline]
+    pub fn remove_front(&mut self) {
+        self.first = match &mut self.rest {
+            Some(rest) => rest.pop_front(),
+            None => None,
+        };
     }
 
     /// All, in order.
@@ -149,12 +168,16 @@ mod tests {
             if random.chance(1, 2) {
                 queue.push_back(number);
                 oracle.push_back(number);
+            } else if random.chance(1, 2) {
+                queue.remove_front();
+                oracle.pop_front();
             } else {
                 assert_eq!(queue.pop_front(), oracle.pop_front());
             }
             let length = oracle.len();
             assert_eq!((queue.len(), queue.is_empty()), (length, oracle.is_empty()));
             assert_eq!(queue.front(), oracle.front());
+            assert_eq!(queue.back(), oracle.back());
             assert_eq!(queue.back_mut(), oracle.back_mut());
             assert!(queue.iter().eq(&oracle));
             assert!(queue.iter_mut().eq(&mut oracle));

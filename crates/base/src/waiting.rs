@@ -11,6 +11,12 @@ use crate::{MICROSECOND, MILLISECOND, Time};
 /// at once, where giving the core away and getting it back would cost some microseconds
 /// (`docs/performance.md` has the figures).
 const HOLD_NS: u64 = 10 * MICROSECOND;
+/// The same on a core that somebody shares who waits, too, and whom those for whom we wait may be
+/// waiting for.
+const SHARED_HOLD_NS: u64 = MICROSECOND;
+/// An offer that takes so long was taken. If nobody wants the core, it is the kernel's way there
+/// and back only.
+const TAKEN_NS_MIN: u64 = 700;
 /// Who keeps the core this long works by itself: it does not wait for us.
 const HOG_NS_MIN: u64 = 250 * MICROSECOND;
 /// For so long the core is not offered after somebody has kept it, at first and at most. To find
@@ -25,18 +31,21 @@ pub struct CoreShare {
     spared_until: Time,
     /// For how long that is the next time.
     spared_ns: u64,
+    /// Somebody took the core when it was offered last, and soon gave it back.
+    is_shared: bool,
 }
 
 impl CoreShare {
     /// Nothing is known yet.
     #[must_use]
     pub const fn new() -> Self {
-        Self { spared_until: Time::ZERO, spared_ns: SPARED_NS.0 }
+        Self { spared_until: Time::ZERO, spared_ns: SPARED_NS.0, is_shared: false }
     }
 
     /// Others had the core for `took_ns` until `now`, whether it was offered to them or taken from
     /// us.
     pub fn was_away(&mut self, now: Time, took_ns: u64) {
+        self.is_shared = (TAKEN_NS_MIN..HOG_NS_MIN).contains(&took_ns);
         if took_ns < HOG_NS_MIN {
             self.spared_ns = SPARED_NS.0;
             return;
@@ -53,10 +62,11 @@ impl CoreShare {
     }
 
     /// Whether it is time to offer the core to whoever may want it, after it was kept for
-    /// `held_ns`. Somebody who is known to wait for it gets it sooner.
+    /// `held_ns`. Somebody who is known to wait for it gets it sooner. `has_neighbour`: the other
+    /// side of the channel is who shares the core, and waits for us.
     #[must_use]
-    pub const fn is_due(held_ns: u64) -> bool {
-        held_ns >= HOLD_NS
+    pub const fn is_due(&self, held_ns: u64, has_neighbour: bool) -> bool {
+        held_ns >= if self.is_shared && !has_neighbour { SHARED_HOLD_NS } else { HOLD_NS }
     }
 
     /// Whether to sleep where one would otherwise offer the core: somebody keeps it for long, and
@@ -131,6 +141,19 @@ mod tests {
         share.was_away(now, 400);
         share.was_away(now, 4_000_000);
         assert!(!share.spares_yield(now + 50 * MILLISECOND), "the hog had gone");
+    }
+
+    #[test]
+    fn who_shares_the_core_and_waits_has_it_soon() {
+        let mut share = CoreShare::new();
+        assert!(!share.is_due(9_999, false) && share.is_due(10_000, true));
+        share.was_away(Time::from_ns(77), 300);
+        assert!(!share.is_due(9_999, false), "nobody wanted it");
+        share.was_away(Time::from_ns(77), 2_000);
+        assert!(!share.is_due(999, false) && share.is_due(1_000, false));
+        assert!(!share.is_due(9_999, true), "an app that waits for us has had its turn");
+        share.was_away(Time::from_ns(77), 4_000_000);
+        assert!(!share.is_due(9_999, false), "a hog");
     }
 
     #[test]

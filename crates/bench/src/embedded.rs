@@ -2,10 +2,11 @@
 
 use crate::arguments::Plan;
 use crate::directory::Directory;
-use crate::host::{FRAME_OVERHEAD_BYTES, SERVICE_PORT, buffer_bytes};
+use crate::host::SERVICE_PORT;
 use crate::veth::{CLIENT, PREFIX_BITS, SERVER};
 use clearway_client::{Channel, Options};
 use clearway_embed::Host;
+use clearway_nic::HEADER_BYTES_MAX;
 use clearway_nic::memif::{self, Config, Role, Socket};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -37,11 +38,8 @@ impl EmbeddedHost {
     pub(crate) fn open(&self, options: &Options) -> io::Result<Channel> {
         let role = if self.is_server { Role::Server } else { Role::Client };
         let mac = [2, 0, 0, 0, 0, u8::from(self.is_server) + 1];
-        let config = Config {
-            frame_bytes_max: (u32::from(self.mtu) + FRAME_OVERHEAD_BYTES) as usize,
-            buffer_bytes: buffer_bytes(self.mtu),
-            ..Config::new(Socket::Path(self.memif.clone()), role, mac)
-        };
+        let config = Config::new(Socket::Path(self.memif.clone()), role, mac)
+            .with_frames(usize::from(self.mtu) + HEADER_BYTES_MAX);
         let queues = memif::open(config).map_err(io::Error::other)?;
         let host = Host::new(queues, &[(self.address()?.ip(), PREFIX_BITS)]);
         host.open(options).map_err(io::Error::other)

@@ -14,10 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// The service port on which the server's app listens.
 pub(crate) const SERVICE_PORT: u16 = 4711;
-/// Ethernet header with one VLAN tag.
-pub(crate) const FRAME_OVERHEAD_BYTES: u32 = 18;
-/// Bytes of a cache line.
-const LINE_BYTES: u32 = 64;
 
 /// A host's files, and where it can be reached.
 #[derive(Clone, Debug)]
@@ -74,9 +70,8 @@ fn configuration(
         // The server's host serves the wire too. With --wire local nobody comes, which is no harm.
         Wire::Memif | Wire::Local => writeln!(
             text,
-            "driver = \"memif\"\nsocket = {:?}\nrole = \"{name}\"\nbuffer_bytes = {}",
-            directory.join("memif.sock"),
-            buffer_bytes(plan.mtu)
+            "driver = \"memif\"\nsocket = {:?}\nrole = \"{name}\"",
+            directory.join("memif.sock")
         ),
     };
     let idle = match plan.idle {
@@ -94,13 +89,6 @@ fn configuration(
         let _ = writeln!(text, "cores = [{core}]");
     }
     text
-}
-
-/// Room for a whole frame, as an odd number of cache lines: buffers at a distance of a power of two
-/// would all compete for the same few lines of the cache.
-pub(crate) fn buffer_bytes(mtu: u16) -> u32 {
-    let lines = (u32::from(mtu) + FRAME_OVERHEAD_BYTES).div_ceil(LINE_BYTES);
-    (lines | 1) * LINE_BYTES
 }
 
 /// A host at this address, whose engines the benchmark itself turns.
@@ -121,20 +109,5 @@ pub(crate) fn engine_config(mac: MacAddress, address: IpAddr) -> EngineConfig {
         idle: clearway_engine::Idle::Spin,
         congestion: Congestion::Swift,
         silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn buffers_hold_a_frame_and_spread_over_the_cache() {
-        assert_eq!(buffer_bytes(9000), 9024);
-        assert_eq!(buffer_bytes(1500), 1600);
-        for mtu in [576, 1500, 4000, 9000] {
-            assert!(buffer_bytes(mtu) >= u32::from(mtu) + 18);
-            assert_eq!(buffer_bytes(mtu) / 64 % 2, 1);
-        }
     }
 }

@@ -39,6 +39,9 @@ const FRAME_BYTES: usize = 64;
 /// Frames that testpmd takes and gives at once; an engine does the same.
 const BURST_FRAMES: usize = 32;
 
+/// Engines of this build can be told not to check frames. Those that ship cannot.
+const HAS_UNCHECKED: bool = cfg!(feature = "unchecked");
+
 /// Move raw frames between memif and virtual interfaces, beside DPDK's testpmd
 #[derive(clap::Args, Clone, Debug)]
 pub struct VifCommand {

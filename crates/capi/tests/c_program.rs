@@ -4,10 +4,15 @@
 #[path = "../../client/tests/common/mod.rs"]
 mod common;
 
+#[path = "support/program.rs"]
+mod program;
+
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use common::{Daemon, programs};
+use program::{Program, libraries, succeed};
 
 #[test]
 fn a_c_program_can_use_everything() {
@@ -16,7 +21,7 @@ fn a_c_program_can_use_everything() {
     };
     for waiting in ["0", "1", "2", "3"] {
         let daemon = Daemon::start();
-        succeed(program.command().arg(&daemon.path).arg(waiting).output().unwrap());
+        succeed(&program.command().arg(&daemon.path).arg(waiting).output().unwrap());
     }
 }
 
@@ -27,7 +32,7 @@ fn a_c_program_that_just_ends_has_left_in_good_order() {
         return;
     };
     let daemon = Daemon::start();
-    succeed(program.command().arg(&daemon.path).arg("x0").output().unwrap());
+    succeed(&program.command().arg(&daemon.path).arg("x0").output().unwrap());
     assert_eq!(daemon.heard(), b"last words");
 }
 
@@ -36,7 +41,7 @@ fn a_c_program_can_bring_its_own_protocol() {
     let Some(program) = build("vif.c", &source("crates/capi/tests/vif.c"), &[]) else { return };
     for waiting in ["0", "1", "2", "3"] {
         let daemon = Daemon::start();
-        succeed(program.command().arg(&daemon.path).arg(waiting).output().unwrap());
+        succeed(&program.command().arg(&daemon.path).arg(waiting).output().unwrap());
     }
 }
 
@@ -51,7 +56,7 @@ fn the_static_library_works_as_well() {
         return;
     };
     let daemon = Daemon::start();
-    succeed(program.command().arg(&daemon.path).arg("0").output().unwrap());
+    succeed(&program.command().arg(&daemon.path).arg("0").output().unwrap());
 }
 
 #[test]
@@ -97,7 +102,7 @@ fn the_header_is_good_cplusplus_too() {
     let built = compile("c++", &["-std=c++11"], &main, "header-cc", &[]);
     std::fs::remove_file(&main).unwrap();
     if let Some(program) = built {
-        succeed(program.command().output().unwrap());
+        succeed(&program.command().output().unwrap());
     }
 }
 
@@ -109,7 +114,7 @@ fn the_shared_library_is_known_by_its_version() {
     let library = libraries().join("libclearway.so");
     for (file, tag) in [(library.as_path(), "(SONAME)"), (program.0.as_path(), "(NEEDED)")] {
         let Ok(output) = Command::new("readelf").arg("-d").arg(file).output() else {
-            eprintln!("skipped: there is no readelf");
+            println!("skipped: there is no readelf");
             return;
         };
         let text = String::from_utf8_lossy(&output.stdout);
@@ -118,32 +123,8 @@ fn the_shared_library_is_known_by_its_version() {
     }
 }
 
-/// A compiled program, removed when it is no longer needed.
-struct Program(PathBuf);
-
-impl Program {
-    fn command(&self) -> Command {
-        Command::new(&self.0)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
 /// What `build.rs` calls the shared library.
 const SONAME: &str = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
-
-/// Gives the library that cargo built the name under which programs look for it, as the
-/// installation does.
-fn link_soname(libraries: &Path) {
-    match std::os::unix::fs::symlink("libclearway.so", libraries.join(SONAME)) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
-        _ => {}
-    }
-}
 
 /// Compiles a C program against header and library. `link` replaces the shared library.
 fn build(name: &str, source: &Path, link: &[&str]) -> Option<Program> {
@@ -158,36 +139,15 @@ fn compile(
     name: &str,
     link: &[&str],
 ) -> Option<Program> {
-    let libraries = libraries();
-    let program = libraries.join(format!("clearway-test-{name}-{}", std::process::id()));
-    let mut command = Command::new(compiler);
-    command.args(flags).args(["-Wall", "-Wextra", "-Werror", "-O1", "-g"]);
-    command.arg("-I").arg(self::source("crates/capi/include")).arg(source);
-    if link.is_empty() {
-        link_soname(&libraries);
-        command.arg("-L").arg(&libraries).arg("-lclearway");
-        command.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    } else {
-        command.args(link);
-    }
-    match command.arg("-o").arg(&program).output() {
-        Ok(output) => succeed(output),
-        Err(error) => {
-            eprintln!("skipped: there is no {compiler} ({error})");
-            return None;
-        }
-    }
-    Some(Program(program))
-}
-
-fn succeed(output: Output) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}", output.status);
-}
-
-/// Where cargo puts the libraries of this crate when it builds its tests: beside the test program.
-fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+    let include = self::source("crates/capi/include");
+    let link: Vec<OsString> = match link {
+        [] => program::shared("clearway", SONAME).into(),
+        link => link.iter().map(OsString::from).collect(),
+    };
+    let arguments = flags.iter().map(OsStr::new);
+    let arguments = arguments.chain([OsStr::new("-I"), include.as_os_str(), source.as_os_str()]);
+    let arguments = arguments.chain(link.iter().map(OsString::as_os_str));
+    program::compile(compiler, &format!("test-{name}"), arguments)
 }
 
 fn source(path: &str) -> PathBuf {

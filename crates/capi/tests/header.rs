@@ -2,10 +2,13 @@
 //! committed file byte for byte. After a change of the ABI:
 //! `CLEARWAY_WRITE_HEADER=1 cargo test -p clearway-capi --test header`.
 
-use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+#[path = "support/header.rs"]
+mod header;
 
-use cbindgen::{Builder, Language, Style};
+use std::fmt::Write as _;
+use std::path::Path;
+
+use cbindgen::Style;
 use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal};
 
 const SOURCES: [&str; 6] = ["attach", "connect", "message", "vif", "event", "failure"];
@@ -32,42 +35,17 @@ const INTRODUCTION: &str = "\
 
 #[test]
 fn the_committed_header_is_what_the_code_says() {
-    let path = folder().join("include/clearway.h");
-    let generated = generate();
-    if std::env::var_os("CLEARWAY_WRITE_HEADER").is_some() {
-        std::fs::write(&path, &generated).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        committed == generated,
-        "{} is out of date; run this test with CLEARWAY_WRITE_HEADER=1 and commit the file",
-        path.display()
-    );
-}
-
-fn generate() -> String {
-    let config = cbindgen::Config { usize_is_size_t: true, ..Default::default() };
-    let mut builder = Builder::new()
-        .with_config(config)
-        .with_language(Language::C)
-        .with_style(Style::Both)
-        .with_cpp_compat(true)
-        .with_documentation(true)
-        .with_include_guard("CLEARWAY_H")
-        .with_header(INTRODUCTION)
-        .with_no_includes()
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config = cbindgen::Config::default();
+    let builder = header::builder(config, Style::Both, "CLEARWAY_H", INTRODUCTION)
         .include_item("clearway_waiting")
         .include_item("clearway_event_kind")
         .include_item("clearway_ended")
         .with_sys_include("stddef.h")
         .with_sys_include("stdint.h")
         .with_after_include(codes());
-    for source in SOURCES {
-        builder = builder.with_src(folder().join(format!("src/{source}.rs")));
-    }
-    let mut bytes = Vec::new();
-    builder.generate().expect("this crate's own source").write(&mut bytes);
-    without_safety_sections(&String::from_utf8(bytes).expect("text"))
+    let generated = header::generate(builder, folder, &SOURCES);
+    header::check(&folder.join("include/clearway.h"), &generated);
 }
 
 /// Constants, and the lists of codes and reasons as enumerations.
@@ -122,23 +100,4 @@ fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().into_iter().flat_map(char::to_uppercase);
     first.chain(letters).collect()
-}
-
-/// Sections on safety are for readers of the Rust source.
-fn without_safety_sections(text: &str) -> String {
-    let mut kept = String::new();
-    let mut inside = false;
-    for line in text.lines() {
-        let bare = line.trim();
-        inside = (inside || bare == "* # Safety") && bare != "*/";
-        if !inside {
-            kept.push_str(line);
-            kept.push('\n');
-        }
-    }
-    kept.replace(" *\n */", " */")
-}
-
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }

@@ -21,11 +21,13 @@ use crate::memory::{Bytes, Memory, SharedRing, prefetch};
 use crate::processor::Whereabouts;
 use crate::ring::{Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, LAYOUT, Pool, Sizes, Versions, barrier, closing};
+use crate::{
+    Command, Completion, LAYOUT, NO_BUFFER, Pool, Shared, Sizes, Versions, barrier, closing,
+};
 
 mod buffers;
 mod releases;
-pub use buffers::{Extent, Granted, ReceiveBuffer, Received, Told, TransmitBuffer};
+pub use buffers::{Extent, Granted, ReceiveBuffer, Received, ReceivedBytes, Told, TransmitBuffer};
 use buffers::{ReceivePool, TransmitPool};
 use releases::Releases;
 
@@ -49,6 +51,7 @@ pub struct AppEnd {
     /// Empty; kept for its memory.
     returned: Vec<(u32, u32)>,
     pool: Pool,
+    shared: Shared,
     /// Tells extents of different channels apart.
     tag: u32,
     /// And what was received: by which channel, and whether it may still be read.
@@ -135,6 +138,7 @@ impl AppEnd {
             releases: Releases::new(sizes.receive_pool_bytes / RELEASE_SHARE),
             returned: Vec::new(),
             pool: Pool::new(sizes.transmit_pool_bytes),
+            shared: Shared::new(Bytes::new(&memory, areas.shared_memory, sizes.shared_bytes)),
             tag: next_tag(),
             grant_tag: next_tag(),
             dirty: false,
@@ -217,6 +221,15 @@ impl AppEnd {
                 let bytes = Granted::new(offset, length, buffer, self.grant_tag);
                 Told::Frames { vif, count, bytes }
             }
+            Completion::TcpReceived { connection, offset, length, buffer, sent } => {
+                let bytes = Granted::new(offset, length, buffer, self.grant_tag);
+                Told::Bytes(ReceivedBytes { connection, sent, bytes })
+            }
+            Completion::Operated { status, token, value, extra, offset, length, buffer } => {
+                let bytes = (buffer != NO_BUFFER)
+                    .then(|| Granted::new(offset, length, buffer, self.grant_tag));
+                Told::Operated { status, token, value, extra, bytes }
+            }
             other => Told::Other(other),
         }))
     }
@@ -234,7 +247,9 @@ impl AppEnd {
         let completion =
             Completion::decode(upper, entry, self.receive.bytes.length()).map_err(|_| Corrupt)?;
         prefetch(self.completions.entry_ahead(1));
-        if let Completion::Received { offset, .. } | Completion::Frames { offset, .. } = completion
+        if let Completion::Received { offset, .. }
+        | Completion::Frames { offset, .. }
+        | Completion::TcpReceived { offset, .. } = completion
         {
             self.receive.bytes.prefetch(offset);
         }
@@ -432,6 +447,12 @@ impl AppEnd {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         closed(&self.memory)
+    }
+
+    /// What the app can share with its peers, and how it reads and writes it.
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// The sizes it was made with.

@@ -40,9 +40,9 @@ pub struct FrameInfo {
 /// Where a capture saw a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// On the wire: before the table that decides, or after it on the way out.
+    /// On its way out, to the wire.
     Wire,
-    /// Given to an app, or accepted from one.
+    /// Given to an app or to the host itself; or, if outgoing, on its way to another of this host.
     Delivered,
     /// Refused to the app that sent it; or, if incoming, nobody's here.
     Refused,

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use serde::de::{IntoDeserializer, value};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::{Code, Sizes, Understood, Versions};
 
@@ -26,7 +26,7 @@ pub use path::{client_path, daemon_path};
 pub use socket::{Packet, receive, receive_bare, send};
 pub use vif::{
     BadAddress, CloseVif, FILTER_BYTES_MAX, FILTERS_MAX, InterfaceAddress, Mac, MacChoice,
-    OpenCapture, OpenVif, VifOpened,
+    OpenCapture, OpenTcpPort, OpenVif, TcpPortOpened, VifOpened,
 };
 
 /// The ports of listeners that do not care which (RFC 6335, section 6: "the Dynamic Ports, also
@@ -63,7 +63,9 @@ pub enum Request {
     Unlisten(Unlisten),
     /// Opens a virtual interface. After `mapped`.
     OpenVif(OpenVif),
-    /// Closes a virtual interface, or a capture.
+    /// Takes a TCP port. After `mapped`.
+    OpenTcpPort(OpenTcpPort),
+    /// Closes a virtual interface, a capture, or a TCP port.
     CloseVif(CloseVif),
     /// Takes a virtual interface, or a capture, away from another app, which is told. For root and
     /// the daemon's own user; needs no `attach`.
@@ -93,6 +95,8 @@ pub enum Reply {
     Unlistened(Empty),
     /// The virtual interface is open.
     VifOpened(VifOpened),
+    /// The TCP port is the app's.
+    TcpPortOpened(TcpPortOpened),
     /// The virtual interface is closed.
     VifClosed(Empty),
     /// The daemon's state, or the next part of it.
@@ -121,7 +125,22 @@ pub struct Attach {
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
     /// How large the channel shall be.
+    #[serde(serialize_with = "said_to_all_releases")]
     pub sizes: Sizes,
+}
+
+/// Apps and daemons of releases that know of no shared memory refuse what they do not know: it is
+/// said only where there is some.
+fn said_to_all_releases<S: Serializer>(sizes: &Sizes, serializer: S) -> Result<S::Ok, S::Error> {
+    let all = [
+        ("submission_entries", sizes.submission_entries),
+        ("completion_entries", sizes.completion_entries),
+        ("transmit_pool_bytes", sizes.transmit_pool_bytes),
+        ("receive_pool_bytes", sizes.receive_pool_bytes),
+        ("shared_bytes", sizes.shared_bytes),
+    ];
+    let known = if sizes.shared_bytes == 0 { &all[..4] } else { &all[..] };
+    serializer.collect_map(known.iter().copied())
 }
 
 /// What is to become of the channel once the connection ends: what the app has sent is delivered,
@@ -205,6 +224,7 @@ pub struct Attached {
     /// That engine's name.
     pub engine_name: String,
     /// How large it is (the daemon may have lowered what was asked).
+    #[serde(serialize_with = "said_to_all_releases")]
     pub sizes: Sizes,
 }
 
@@ -285,6 +305,7 @@ impl Request {
             Self::Ping(ping) => ping.check()?,
             Self::OpenVif(open) => open.check()?,
             Self::OpenCapture(open) => open.check()?,
+            Self::OpenTcpPort(open) => open.check()?,
             Self::Listen(_)
             | Self::Unlisten(_)
             | Self::Mapped(_)

@@ -16,10 +16,10 @@ use crate::layout::{
     SYNC_COMPLETION_HEAD, SYNC_DAEMON_PROCESSOR, SYNC_DAEMON_SLEEPING, SYNC_SUBMISSION_HEAD,
 };
 use crate::memory::{Bytes, Memory, SharedRing, prefetch};
-use crate::processor::Whereabouts;
+use crate::processor::{Whereabouts, there};
 use crate::ring::{BadHead, BadTurn, Consumer, Producer};
 use crate::sleep::{self, Fence};
-use crate::{Command, Completion, Sizes, Submitted, Violation, barrier, closing};
+use crate::{Command, Completion, Next, Shared, Sizes, Violation, barrier, closing};
 
 mod buffers;
 mod frames;
@@ -45,6 +45,7 @@ pub struct DaemonEnd {
     completions: Producer<SharedRing>,
     transmit: Bytes,
     receive: Bytes,
+    shared: Shared,
     buffers: Buffers,
     sends_outstanding: u32,
     /// Completions were written since the last flush.
@@ -150,6 +151,7 @@ impl DaemonEnd {
             completions: Producer::new(completion, sizes.completion_entries),
             transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
             receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
+            shared: Shared::new(Bytes::new(&memory, areas.shared_memory, sizes.shared_bytes)),
             buffers: Buffers::new(sizes.receive_pool_bytes),
             sends_outstanding: 0,
             dirty: false,
@@ -164,24 +166,39 @@ impl DaemonEnd {
         }
     }
 
+    /// False if [`next_command`](Self::next_command) has nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_asked(&self) -> bool {
+        self.violation.is_some() || !self.is_quiet()
+    }
+
     /// The app's next command if that sends a message on the first stream, as most do: a short way
     /// around [`next_command`](Self::next_command), which has all others.
     #[inline]
-    pub fn next_submitted(&mut self) -> Option<Submitted> {
+    pub fn next_submitted(&mut self) -> Next {
         if self.violation.is_some() || self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
-            return None;
+            return Next::Other;
         }
-        let (upper, entry) = self.commands.peek().ok()??;
-        let submitted = Command::decode_send(upper, entry, self.transmit.length())?;
+        let (upper, entry) = match self.commands.peek() {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                self.commands.publish();
+                return Next::Nothing;
+            }
+            Err(_) => return Next::Other,
+        };
+        let submitted = Command::decode_send(upper, entry, self.transmit.length());
+        let Some(submitted) = submitted else { return Next::Other };
         prefetch(self.commands.entry_ahead(1));
         self.transmit.prefetch(submitted.offset);
         self.sends_outstanding += 1;
         self.commands.advance();
-        Some(submitted)
+        Next::Message(submitted)
     }
 
-    /// The app's next command. The extent of a `Send` or `SendFrames` lies in the transmit pool;
-    /// ids of connections, interfaces and buffers are as the app wrote them. After a violation, the
+    /// The app's next command. The extent of a `Send`, `SendFrames` or `TcpSend` lies in the
+    /// transmit pool; ids of connections, interfaces and buffers are as the app wrote them. After a violation, the
     /// same again.
     #[inline]
     pub fn next_command(&mut self) -> Result<Option<Command>, Violation> {
@@ -198,7 +215,10 @@ impl DaemonEnd {
         };
         let command = Command::decode(upper, entry, self.transmit.length())?;
         prefetch(self.commands.entry_ahead(1));
-        if let Command::Send { offset, .. } | Command::SendFrames { offset, .. } = command {
+        if let Command::Send { offset, .. }
+        | Command::SendFrames { offset, .. }
+        | Command::TcpSend { offset, .. } = command
+        {
             if self.sends_outstanding >= OUTSTANDING_SENDS_MAX {
                 return Err(Violation::TooManySends);
             }
@@ -211,7 +231,7 @@ impl DaemonEnd {
 
     /// `count` sends are over (delivered, or dropped because their connection is no more): the
     /// engine calls this whenever it counts up a connection's `sent` or an interface's `bursts`,
-    /// and for every `Send` and `SendFrames` that it throws away.
+    /// and for every `Send`, `SendFrames` and `TcpSend` that it throws away.
     #[inline]
     pub fn sends_finished(&mut self, count: u32) {
         debug_assert!(count <= self.sends_outstanding, "more sends finished than were taken");
@@ -308,6 +328,46 @@ impl DaemonEnd {
         self.transmit.copy_to(offset, length, &self.receive, buffer.offset + at);
     }
 
+    /// What the app shares with its peers.
+    #[inline]
+    #[must_use]
+    pub fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Copies bytes of the transmit pool into shared memory, this app's or another's. False if
+    /// there is no room for them. Panics if they are not in the pool.
+    pub fn share_sent(&self, offset: u32, length: u32, to: &Shared, at: u32) -> bool {
+        to.write_from(at, &self.transmit, offset, length)
+    }
+
+    /// The same with bytes of a buffer, `from` bytes from its start.
+    pub fn share_received(
+        &self,
+        buffer: Buffer,
+        from: u32,
+        length: u32,
+        to: &Shared,
+        at: u32,
+    ) -> bool {
+        buffer.check(from, length as usize);
+        to.write_from(at, &self.receive, buffer.offset + from, length)
+    }
+
+    /// Copies bytes of shared memory, this app's or another's, into a buffer. False if they are not
+    /// all there.
+    pub fn write_shared(&mut self, buffer: Buffer, from: &Shared, at: u32, length: u32) -> bool {
+        buffer.check(0, length as usize);
+        from.read_into(at, length, &self.receive, buffer.offset)
+    }
+
+    /// Copies bytes of a buffer that the engine holds, `at` bytes from its start. The app may be
+    /// writing there; that is its own loss.
+    pub fn read_received(&self, buffer: Buffer, at: u32, into: &mut [u8]) {
+        buffer.check(at, into.len());
+        self.receive.read(buffer.offset + at, into);
+    }
+
     /// Wakes the app if it sleeps and there is something new for it. True if there is something
     /// new.
     #[inline]
@@ -330,6 +390,12 @@ impl DaemonEnd {
             processor,
         );
         meeting != Some(false)
+    }
+
+    /// The processor on which the app has waited last, as it says.
+    #[must_use]
+    pub fn app_processor(&self) -> Option<u32> {
+        there(self.memory.sync_word(SYNC_APP_PROCESSOR))
     }
 
     /// Before sleeping: from now on the app rings [`doorbell`](Self::doorbell). False, if commands
@@ -356,6 +422,7 @@ impl DaemonEnd {
     }
 
     /// The third step: false if commands are waiting, so that the app will not ring for them.
+    #[inline]
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         matches!(self.commands.peek(), Ok(None))

@@ -11,6 +11,7 @@ use core::net::{IpAddr, SocketAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::layout::{BURST_FRAMES_MAX, FRAME_ALIGNMENT, MESSAGE_BYTES_MAX, RELEASES_PER_ENTRY};
+use crate::operation::DESCRIPTION_BYTES_MAX;
 use crate::ring::Entry;
 use crate::{Code, Violation};
 
@@ -97,6 +98,192 @@ entries! {
                 silence_ms: u32
             }
         }
+        /// Has a TCP port of the app accept connections, of which so many may wait for the engine;
+        /// again to change how many, and none any more with 0. `TcpAccepted` tells of each.
+        TCP_LISTEN = 7 => TcpListen {
+            1 {
+                /// The port, as the control socket has named it.
+                port: u32,
+                /// Connections that may wait, at most.
+                backlog: u32
+            }
+        }
+        /// Opens a TCP connection from a TCP port of the app; `TcpConnected` or `TcpConnectFailed`
+        /// answers with the same token.
+        TCP_CONNECT = 8 => TcpConnect {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// The port, as the control socket has named it.
+                port: u32
+            }
+            3 {
+                /// Address and port to connect to.
+                peer: SocketAddr
+            }
+        }
+        /// Appends bytes that lie in the transmit pool to what a TCP connection sends. They are the
+        /// engine's until `sent` says that this send is finished: it reads them whenever a segment
+        /// with them leaves. Counts as one send.
+        TCP_SEND = 9 => TcpSend {
+            flags {
+                /// More follows at once: what does not fill a segment may wait for it.
+                has_more: bool
+            }
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Where the bytes start in the transmit pool.
+                offset: u32,
+                /// How many there are, at least one.
+                length: u32
+            }
+        } [check_bytes(offset, length)]
+        /// The app will send no more on a TCP connection; it still receives.
+        TCP_SHUTDOWN = 10 => TcpShutdown {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+        }
+        /// Lets go of a TCP connection: nothing more is received. `TcpClosed` answers, in the end.
+        TCP_CLOSE = 11 => TcpClose {
+            flags {
+                /// False: what was sent before still arrives. True: the peer gets a reset.
+                abort: bool
+            }
+            1 {
+                /// The connection.
+                connection: u64
+            }
+        }
+        /// Sets an option of a TCP connection. One that the engine does not know changes nothing.
+        TCP_SET = 12 => TcpSet {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Which: 1 no delay (0 or 1), 2 keep-alive after so many seconds (0: none), 3 user
+                /// timeout in milliseconds (0: none).
+                option: u32,
+                /// The new value.
+                value: u32
+            }
+        }
+        /// Shares a piece of the shared memory; `Shared` answers with the same token.
+        SHARE = 13 => Share {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// Where the description starts in the transmit pool; see `operation.rs`.
+                offset: u32,
+                /// Bytes of it.
+                length: u32
+            }
+            3 {
+                /// Where the region starts in the shared memory, a multiple of 8.
+                start: u32,
+                /// Bytes of the region, a multiple of 8.
+                bytes: u32
+            }
+        } [check_description(offset, length)]
+        /// Revokes a region; `Unshared` answers with the same token.
+        UNSHARE = 14 => Unshare {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// The handle.
+                region: u64
+            }
+        }
+        /// Asks for a one-sided operation that takes nothing along; `Operated` answers with the
+        /// same token. What the words mean for each kind is in `docs/operations.md`.
+        ASK = 15 => Ask {
+            flags {
+                /// Which operation.
+                kind: u8
+            }
+            stream {
+                /// Bytes from one entry to the next.
+                stride: u16
+            }
+            1 {
+                /// The connection to the owner.
+                connection: u64
+            }
+            2 {
+                /// The app's name for the operation.
+                token: u64
+            }
+            3 {
+                /// The handle of the region.
+                region: u64
+            }
+            4 {
+                /// Where in it.
+                place: u64
+            }
+            5 {
+                /// Bytes to read, at most.
+                bytes: u32,
+                /// How many entries.
+                count: u32
+            }
+            6 {
+                /// What to add, to expect or to look for.
+                operand: u64
+            }
+            7 {
+                /// What to put there, or the handle of the region that is pointed to.
+                second: u64
+            }
+        }
+        /// The same with a payload: bytes to write, a name, or offsets.
+        ASK_WITH = 16 => AskWith {
+            flags {
+                /// Which operation.
+                kind: u8
+            }
+            1 {
+                /// The connection to the owner.
+                connection: u64
+            }
+            2 {
+                /// The app's name for the operation.
+                token: u64
+            }
+            3 {
+                /// The handle of the region.
+                region: u64
+            }
+            4 {
+                /// Where in it.
+                place: u64
+            }
+            5 {
+                /// Where the payload starts in the transmit pool. It stays there until `Operated`.
+                offset: u32,
+                /// Bytes of it.
+                length: u32
+            }
+            6 {
+                /// What to tell the owner, or bytes to read at most of each.
+                operand: u64
+            }
+            7 {
+                /// The handle of the region that is pointed to.
+                second: u64
+            }
+        } [check_send(offset, length)]
     }
 }
 
@@ -245,6 +432,175 @@ entries! {
                 code: Code
             }
         }
+        /// A peer has connected to a TCP port of the app.
+        TCP_ACCEPTED = 10 => TcpAccepted {
+            1 {
+                /// The new connection.
+                connection: u64
+            }
+            2 {
+                /// The port, as the control socket has named it.
+                port: u32
+            }
+            3 {
+                /// Its other end.
+                peer: SocketAddr
+            }
+        }
+        /// A TCP connection that the app asked for is open.
+        TCP_CONNECTED = 11 => TcpConnected {
+            1 {
+                /// The token of the `TcpConnect`.
+                token: u64
+            }
+            2 {
+                /// The new connection.
+                connection: u64
+            }
+            3 {
+                /// This end of it.
+                local: SocketAddr
+            }
+        }
+        /// A TCP connection that the app asked for could not be opened.
+        TCP_CONNECT_FAILED = 12 => TcpConnectFailed {
+            1 {
+                /// The token of the `TcpConnect`.
+                token: u64
+            }
+            2 {
+                /// Why.
+                code: Code
+            }
+        }
+        /// The next bytes of a TCP connection have arrived.
+        TCP_RECEIVED = 13 => TcpReceived {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Where they start in the receive pool.
+                offset: u32,
+                /// How many there are.
+                length: u32
+            }
+            3 {
+                /// The buffer to release when they have been read; the peer's window grows by that.
+                buffer: u32,
+                /// Finished sends so far.
+                sent: u32
+            }
+        } [check_extent(offset, length)]
+        /// Sends of a TCP connection are finished: the peer has acknowledged them.
+        TCP_SENT = 14 => TcpSent {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// Finished sends so far.
+                sent: u32
+            }
+        }
+        /// The peer of a TCP connection has sent all that it will send; it still receives.
+        TCP_FINISHED = 15 => TcpFinished {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+        }
+        /// A TCP connection has ended: the last that is heard of it. All its sends are over.
+        TCP_CLOSED = 16 => TcpClosed {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+            2 {
+                /// `Code::Closed` for an orderly end, else why.
+                code: Code,
+                /// Sends that had finished before the end.
+                sent: u32
+            }
+        }
+        /// A region is shared, or is not.
+        SHARED = 17 => Shared {
+            flags {
+                /// What came of it: 0 if it is.
+                status: u8
+            }
+            1 {
+                /// The token of the `Share`.
+                token: u64
+            }
+            2 {
+                /// Its handle.
+                region: u64
+            }
+        }
+        /// A region is revoked: nobody reads or changes it any more.
+        UNSHARED = 18 => Unshared {
+            flags {
+                /// What came of it: 0 if it is.
+                status: u8
+            }
+            1 {
+                /// The token of the `Unshare`.
+                token: u64
+            }
+        }
+        /// A one-sided operation is over: what it took along is the app's again.
+        OPERATED = 19 => Operated {
+            flags {
+                /// What came of it: 0 if it was done.
+                status: u8
+            }
+            1 {
+                /// Its token.
+                token: u64
+            }
+            2 {
+                /// What was there before, the entry, the index of the match, or the handle.
+                value: u64
+            }
+            3 {
+                /// Bytes of the region that was found.
+                extra: u64
+            }
+            4 {
+                /// Where what was read starts in the receive pool.
+                offset: u32,
+                /// Bytes of it.
+                length: u32
+            }
+            5 {
+                /// The buffer to release when it has been read; 2^32 - 1 if nothing was.
+                buffer: u32
+            }
+        } [check_extent(offset, length)]
+        /// A peer has written into a region, and says so.
+        NOTIFIED = 20 => Notified {
+            1 {
+                /// The connection that it came by.
+                connection: u64
+            }
+            2 {
+                /// The handle of the region.
+                region: u64
+            }
+            3 {
+                /// Where in it.
+                place: u64
+            }
+            4 {
+                /// Bytes that were written.
+                bytes: u32
+            }
+            5 {
+                /// What the peer says.
+                value: u64
+            }
+        }
     }
 }
 
@@ -257,6 +613,17 @@ pub struct Submitted {
     pub offset: u32,
     /// Bytes of the message.
     pub length: u32,
+}
+
+/// What stands next in the submission ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A message.
+    Message(Submitted),
+    /// Nothing yet.
+    Nothing,
+    /// A command of another kind, or a violation.
+    Other,
 }
 
 /// Up to fourteen ids of receive buffers: what one entry carries.
@@ -343,6 +710,22 @@ impl Completion {
 fn check_send(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
     if length > MESSAGE_BYTES_MAX {
         return Err(Violation::MessageTooLarge(length));
+    }
+    check_extent(offset, length, pool_bytes)
+}
+
+#[inline]
+fn check_bytes(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
+    if length == 0 {
+        return Err(Violation::Extent { offset, length });
+    }
+    check_send(offset, length, pool_bytes)
+}
+
+#[inline]
+fn check_description(offset: u32, length: u32, pool_bytes: u32) -> Result<(), Violation> {
+    if length as usize > DESCRIPTION_BYTES_MAX {
+        return Err(Violation::Description(length));
     }
     check_extent(offset, length, pool_bytes)
 }

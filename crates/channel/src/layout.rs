@@ -11,6 +11,7 @@
 //!                 regions          what extents name; the header says which, and where:
 //!                   transmit pool    app writes bytes          the daemon only reads
 //!                   receive pool     daemon writes bytes       the app only reads
+//!                   shared memory    both write, if there is any
 //! ```
 //!
 //! Areas start on page boundaries. All integers are in the byte order of the machine: both sides
@@ -124,6 +125,8 @@ pub(crate) const ENTRY_BYTES: usize = 64;
 pub(crate) const RING_ENTRIES: (u32, u32) = (16, 1 << 16);
 /// The smallest and the largest pool. The smallest is one slab of `pool.rs`.
 pub(crate) const POOL_BYTES: (u32, u32) = (1 << 16, 1 << 30);
+/// The smallest and the largest shared memory, if there is any.
+pub(crate) const SHARED_BYTES: (u32, u32) = (PAGE_BYTES as u32, 1 << 30);
 
 /// Identifies this layout: two builds with the same value understand each other's memory, and how
 /// it is handed over.
@@ -212,6 +215,10 @@ pub struct Sizes {
     /// message, at least: one that is larger than half comes only when the app has released all
     /// others.
     pub receive_pool_bytes: u32,
+    /// Bytes that the app can share with its peers by one-sided operations: none, or 4 KiB to 1
+    /// GiB.
+    #[serde(default)]
+    pub shared_bytes: u32,
 }
 
 impl Default for Sizes {
@@ -222,6 +229,7 @@ impl Default for Sizes {
             completion_entries: 1024,
             transmit_pool_bytes: 16 << 20,
             receive_pool_bytes: 16 << 20,
+            shared_bytes: 0,
         }
     }
 }
@@ -234,8 +242,12 @@ impl Sizes {
             ("completion_entries", self.completion_entries, RING_ENTRIES),
             ("transmit_pool_bytes", self.transmit_pool_bytes, POOL_BYTES),
             ("receive_pool_bytes", self.receive_pool_bytes, POOL_BYTES),
+            ("shared_bytes", self.shared_bytes, SHARED_BYTES),
         ];
         for (field, value, (min, max)) in fields {
+            if field == "shared_bytes" && value == 0 {
+                continue;
+            }
             if !value.is_power_of_two() || value < min || value > max {
                 return Err(BadSizes { field, value, min, max });
             }
@@ -271,6 +283,8 @@ pub(crate) struct Areas {
     pub(crate) completion_ring: usize,
     pub(crate) transmit_pool: usize,
     pub(crate) receive_pool: usize,
+    /// At the end if there is none.
+    pub(crate) shared_memory: usize,
     pub(crate) total_bytes: usize,
 }
 
@@ -279,21 +293,25 @@ impl Areas {
     pub(crate) fn new(sizes: &Sizes) -> Self {
         let transmit_pool = end_of_rings(sizes);
         let receive_pool = transmit_pool + sizes.transmit_pool_bytes as usize;
+        let shared_memory = receive_pool + sizes.receive_pool_bytes as usize;
         Self {
             submission_ring: SUBMISSION_RING,
             completion_ring: completion_ring(sizes),
             transmit_pool,
             receive_pool,
-            total_bytes: receive_pool + sizes.receive_pool_bytes as usize,
+            shared_memory,
+            total_bytes: shared_memory + sizes.shared_bytes as usize,
         }
     }
 
     /// What the daemon writes into the table of regions.
-    pub(crate) fn regions(&self, sizes: &Sizes) -> [Region; 2] {
-        [
+    pub(crate) fn regions(&self, sizes: &Sizes) -> impl ExactSizeIterator<Item = Region> {
+        let regions = [
             Region::transmit_pool(self.transmit_pool, sizes.transmit_pool_bytes),
             Region::receive_pool(self.receive_pool, sizes.receive_pool_bytes),
-        ]
+            Region::shared_memory(self.shared_memory, sizes.shared_bytes),
+        ];
+        regions.into_iter().take(if sizes.shared_bytes > 0 { 3 } else { 2 })
     }
 
     /// As the app finds them in memory of `total_bytes` whose table says `regions`. `None` if they
@@ -303,13 +321,24 @@ impl Areas {
         let find = |wanted: Region| regions::find(regions, wanted, first..total_bytes);
         let transmit_pool = find(Region::transmit_pool(0, sizes.transmit_pool_bytes))?;
         let receive_pool = find(Region::receive_pool(0, sizes.receive_pool_bytes))?;
-        let are_apart = transmit_pool + sizes.transmit_pool_bytes as usize <= receive_pool
-            || receive_pool + sizes.receive_pool_bytes as usize <= transmit_pool;
+        let shared_memory = if sizes.shared_bytes > 0 {
+            find(Region::shared_memory(0, sizes.shared_bytes))?
+        } else {
+            total_bytes
+        };
+        let mut found = [
+            (transmit_pool, sizes.transmit_pool_bytes),
+            (receive_pool, sizes.receive_pool_bytes),
+            (shared_memory, sizes.shared_bytes),
+        ];
+        found.sort_unstable();
+        let are_apart = found.windows(2).all(|two| two[0].0 + two[0].1 as usize <= two[1].0);
         are_apart.then_some(Self {
             submission_ring: SUBMISSION_RING,
             completion_ring: completion_ring(sizes),
             transmit_pool,
             receive_pool,
+            shared_memory,
             total_bytes,
         })
     }

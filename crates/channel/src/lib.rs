@@ -50,17 +50,20 @@ mod frame_refusal;
 mod layout;
 #[cfg(not(loom))]
 mod memory;
+mod operation;
 mod pool;
 mod processor;
 mod ring;
+#[cfg(not(loom))]
+mod shared;
 mod sleep;
 mod sync;
 mod violation;
 
 #[cfg(not(loom))]
 pub use app_end::{
-    AppEnd, Corrupt, Extent, Full, Granted, OpenError, ReceiveBuffer, Received, Told,
-    TransmitBuffer,
+    AppEnd, Corrupt, Extent, Full, Granted, OpenError, ReceiveBuffer, Received, ReceivedBytes,
+    Told, TransmitBuffer,
 };
 pub use code::{Code, Ended};
 #[cfg(not(any(loom, miri)))]
@@ -70,7 +73,7 @@ pub use daemon_end::{
     Buffer, BufferState, BurstBuffer, Counters, DaemonEnd, DaemonEndState, Handover, Released,
     Remains,
 };
-pub use entry::{Command, Completion, ReleaseList, Submitted, canonical};
+pub use entry::{Command, Completion, Next, ReleaseList, Submitted, canonical};
 pub use frame_refusal::FrameRefusal;
 pub use layout::{
     BURST_FRAMES_MAX, BadSizes, FRAME_BYTES_MAX, FRAME_BYTES_MIN, LAYOUT, MESSAGE_BYTES_MAX,
@@ -78,6 +81,13 @@ pub use layout::{
 };
 #[cfg(not(loom))]
 pub use memory::fetch;
+pub use operation::{
+    DESCRIPTION_BYTES_MAX, Description, GRANTS_MAX, Grant, Grantee, NO_BUFFER,
+    OUTSTANDING_OPERATIONS_MAX, OperationKind, OperationStatus, Pointer, REGION_NAME_BYTES_MAX,
+    Rights,
+};
 pub use pool::{NotAllocated, Pool};
 pub use processor::current_processor;
+#[cfg(not(loom))]
+pub use shared::{Shared, WORDS_BYTES_MAX};
 pub use violation::Violation;

@@ -254,11 +254,45 @@ impl Bytes {
     /// changes nothing any more.
     #[inline]
     pub(crate) fn load_word(&self, offset: u32) -> u64 {
+        self.word(offset).load(core::sync::atomic::Ordering::Relaxed)
+    }
+
+    /// The word at `offset`, a multiple of 8.
+    #[inline]
+    fn word(&self, offset: u32) -> &AtomicU64 {
         let word = self.at(offset, size_of::<u64>()).cast::<AtomicU64>();
         assert!(word.is_aligned(), "a word at {offset}");
-        // SAFETY: `at` asserted the range, and alignment was asserted just above; an `AtomicU64`
-        // may be shared with another process, and the reference ends with this function.
-        unsafe { word.as_ref() }.load(core::sync::atomic::Ordering::Relaxed)
+        // SAFETY: `at` asserted the range, and alignment was asserted just above; `_memory` keeps
+        // the mapping for as long as `self` is borrowed. An `AtomicU64` may be shared with another
+        // process.
+        unsafe { word.as_ref() }
+    }
+
+    /// Loads a word of shared memory, where anybody may write: pairs with what stores it, the app's
+    /// code or [`Bytes::store_release`].
+    #[inline]
+    pub(crate) fn load_acquire(&self, offset: u32) -> u64 {
+        self.word(offset).load(core::sync::atomic::Ordering::Acquire)
+    }
+
+    /// Stores a word: pairs with [`Bytes::load_acquire`], and with loads of the app's code.
+    #[inline]
+    pub(crate) fn store_release(&self, offset: u32, value: u64) {
+        self.word(offset).store(value, core::sync::atomic::Ordering::Release);
+    }
+
+    /// Adds to a word. Returns what it was.
+    #[inline]
+    pub(crate) fn fetch_add(&self, offset: u32, addend: u64) -> u64 {
+        self.word(offset).fetch_add(addend, core::sync::atomic::Ordering::AcqRel)
+    }
+
+    /// Puts `replacement` into a word that is `expected`. Returns what it was.
+    #[inline]
+    pub(crate) fn compare_swap(&self, offset: u32, expected: u64, replacement: u64) -> u64 {
+        use core::sync::atomic::Ordering::{AcqRel, Acquire};
+        let swapped = self.word(offset).compare_exchange(expected, replacement, AcqRel, Acquire);
+        swapped.unwrap_or_else(|found| found)
     }
 
     /// Copies bytes in.

@@ -8,7 +8,8 @@
 //!          └─ slabs of 64 KiB: cut into cells of one size, 64 B to 8 KiB, last freed first used
 //! ```
 //!
-//! Small cells are the common path: a few loads and stores, no search. Buddies join as soon as
+//! Small cells are the common path: a few loads and stores, no search. What was freed last is kept
+//! in front of the slabs ("magazines", Bonwick and Adams, 2001), which do not hear of it. Buddies join as soon as
 //! they are free, and a slab goes back when its last cell does (but for one per size), so no
 //! operation takes longer than a walk over the thirty or so sizes.
 
@@ -34,11 +35,15 @@ const END: u16 = u16::MAX;
 /// `links`: a cell that is in use. Also what marks a cell that was never used, or no cell.
 const IN_USE: u16 = u16::MAX - 1;
 const NOT_A_CELL: u16 = u16::MAX - 2;
+/// `links`: a cell that is kept in front of its slab, where it counts as used.
+const KEPT: u16 = u16::MAX - 3;
 /// No slab.
 const NONE: u32 = u32::MAX;
 
 /// An allocator over the offsets `0..bytes`.
 pub struct Pool {
+    /// Per class, cells that were freed last.
+    kept: [Kept; CLASSES],
     /// Per class, the slab to allocate from: the first of a list of slabs with free cells.
     partial: [u32; CLASSES],
     slabs: Box<[Slab]>,
@@ -48,6 +53,16 @@ pub struct Pool {
     used_bytes: u32,
     bytes: u32,
 }
+
+/// Free cells of one size, by their units: as many as an app has in flight that sends for a while
+/// before it reads.
+#[derive(Clone, Copy)]
+struct Kept {
+    count: u32,
+    units: [u32; KEPT_MAX],
+}
+
+const KEPT_MAX: usize = 32;
 
 /// The books of 64 KiB while they are cut into cells.
 #[derive(Clone, Copy)]
@@ -78,6 +93,7 @@ impl Pool {
     pub fn new(bytes: u32) -> Self {
         assert!(bytes.is_power_of_two() && bytes >= 1 << SLAB_BYTES_LOG2, "pool of {bytes} bytes");
         Self {
+            kept: [Kept { count: 0, units: [0; KEPT_MAX] }; CLASSES],
             partial: [NONE; CLASSES],
             slabs: vec![NO_SLAB; (bytes >> SLAB_BYTES_LOG2) as usize].into(),
             links: vec![0; (bytes >> CELL_BYTES_LOG2_MIN) as usize].into(),
@@ -96,54 +112,34 @@ impl Pool {
         }
         let cell_bytes_log2 = cell_bytes_log2(length);
         let class = class_of(cell_bytes_log2);
-        let mut index = self.partial[class];
-        if index == NONE {
-            index = self.add_slab(class)?;
-        }
-        let slab = &mut self.slabs[index as usize];
-        let unit = if slab.free != END {
-            let unit = slab.free;
-            slab.free = self.links[(index * UNITS_PER_SLAB + u32::from(unit)) as usize];
-            unit
-        } else {
-            let unit = slab.fresh;
-            slab.fresh += 1 << (cell_bytes_log2 - CELL_BYTES_LOG2_MIN);
-            unit
+        let unit = match self.kept[class].pop() {
+            Some(unit) => unit,
+            None => self.allocate_cell(class)?,
         };
-        slab.cells_used += 1;
-        if slab.is_full() {
-            self.unlink(class, index);
-        }
-        self.links[(index * UNITS_PER_SLAB + u32::from(unit)) as usize] = IN_USE;
+        self.links[unit as usize] = IN_USE;
         self.used_bytes += 1 << cell_bytes_log2;
-        Some((index << SLAB_BYTES_LOG2) + (u32::from(unit) << CELL_BYTES_LOG2_MIN))
+        Some(unit << CELL_BYTES_LOG2_MIN)
     }
 
     /// Takes back what `allocate` gave.
     #[inline]
     pub fn free(&mut self, offset: u32) -> Result<(), NotAllocated> {
-        let index = offset >> SLAB_BYTES_LOG2;
-        let Some(slab) = self.slabs.get_mut(index as usize) else {
+        let Some(slab) = self.slabs.get((offset >> SLAB_BYTES_LOG2) as usize) else {
             return Err(NotAllocated(offset));
         };
-        if slab.cell_bytes_log2 == 0 {
+        let cell_bytes_log2 = u32::from(slab.cell_bytes_log2);
+        if cell_bytes_log2 == 0 {
             return self.free_pages(offset);
         }
-        let link = &mut self.links[(offset >> CELL_BYTES_LOG2_MIN) as usize];
+        let unit = offset >> CELL_BYTES_LOG2_MIN;
+        let link = &mut self.links[unit as usize];
         if *link != IN_USE || !offset.is_multiple_of(1 << CELL_BYTES_LOG2_MIN) {
             return Err(NotAllocated(offset));
         }
-        let was_full = slab.is_full();
-        *link = slab.free;
-        slab.free = (offset >> CELL_BYTES_LOG2_MIN) as u16 & (UNITS_PER_SLAB - 1) as u16;
-        slab.cells_used -= 1;
-        let (class, empty) = (class_of(u32::from(slab.cell_bytes_log2)), slab.cells_used == 0);
-        self.used_bytes -= 1 << slab.cell_bytes_log2;
-        if was_full {
-            self.link(class, index);
-        }
-        if empty && self.has_another(class, index) {
-            self.remove_slab(class, index);
+        *link = KEPT;
+        self.used_bytes -= 1 << cell_bytes_log2;
+        if !self.kept[class_of(cell_bytes_log2)].push(unit) {
+            self.free_cell(unit);
         }
         Ok(())
     }
@@ -158,6 +154,48 @@ impl Pool {
     #[must_use]
     pub fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    /// The unit of a free cell of a slab.
+    #[inline(never)]
+    fn allocate_cell(&mut self, class: usize) -> Option<u32> {
+        let mut index = self.partial[class];
+        if index == NONE {
+            index = self.add_slab(class)?;
+        }
+        let (slab, first) = (&mut self.slabs[index as usize], index * UNITS_PER_SLAB);
+        let unit = if slab.free != END {
+            let unit = first + u32::from(slab.free);
+            slab.free = self.links[unit as usize];
+            unit
+        } else {
+            let unit = first + u32::from(slab.fresh);
+            slab.fresh += 1 << class;
+            unit
+        };
+        slab.cells_used += 1;
+        if slab.is_full() {
+            self.unlink(class, index);
+        }
+        Some(unit)
+    }
+
+    /// Gives a cell back to its slab.
+    #[inline(never)]
+    fn free_cell(&mut self, unit: u32) {
+        let index = unit / UNITS_PER_SLAB;
+        let slab = &mut self.slabs[index as usize];
+        let was_full = slab.is_full();
+        self.links[unit as usize] = slab.free;
+        slab.free = (unit % UNITS_PER_SLAB) as u16;
+        slab.cells_used -= 1;
+        let (class, empty) = (class_of(u32::from(slab.cell_bytes_log2)), slab.cells_used == 0);
+        if was_full {
+            self.link(class, index);
+        }
+        if empty && self.has_another(class, index) {
+            self.remove_slab(class, index);
+        }
     }
 
     #[cold]
@@ -202,8 +240,14 @@ impl Pool {
         debug_assert_eq!(freed, Some(SLAB_ORDER));
     }
 
-    /// The slabs that were kept for the next message of their size go back: others need the room.
+    /// The cells and slabs that were kept for the next message of their size go back: others need
+    /// the room.
     fn remove_empty_slabs(&mut self) {
+        for class in 0..CLASSES {
+            while let Some(unit) = self.kept[class].pop() {
+                self.free_cell(unit);
+            }
+        }
         for class in 0..CLASSES {
             let index = self.partial[class];
             if index != NONE && self.slabs[index as usize].cells_used == 0 {
@@ -247,6 +291,24 @@ impl Pool {
         if next != NONE {
             self.slabs[next as usize].previous = previous;
         }
+    }
+}
+
+impl Kept {
+    /// Keeps a cell. False if there is no room.
+    #[inline]
+    fn push(&mut self, unit: u32) -> bool {
+        let Some(place) = self.units.get_mut(self.count as usize) else { return false };
+        *place = unit;
+        self.count += 1;
+        true
+    }
+
+    /// The last one that was kept.
+    #[inline]
+    fn pop(&mut self) -> Option<u32> {
+        self.count = self.count.checked_sub(1)?;
+        self.units.get(self.count as usize).copied()
     }
 }
 

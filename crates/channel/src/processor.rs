@@ -36,9 +36,13 @@ impl Whereabouts {
             // Relaxed, as the load below: nothing else is ordered by these words.
             own.store(word, Ordering::Relaxed);
         }
-        let there = other.load(Ordering::Relaxed);
-        (there != 0).then_some(there == word)
+        there(other).map(|there| there == processor)
     }
+}
+
+/// Where `other` says that its side waits; `None` if it has never said anything.
+pub(crate) fn there(other: &AtomicU32) -> Option<u32> {
+    other.load(Ordering::Relaxed).checked_sub(1)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -44,6 +44,15 @@ pub enum Violation {
     /// More sends are unfinished than a channel may have.
     #[error("more than {} sends are outstanding", crate::OUTSTANDING_SENDS_MAX)]
     TooManySends,
+    /// A region is described in more bytes than a description has, or in words that make no sense.
+    #[error("a region's description of {0} bytes makes no sense")]
+    Description(u32),
+    /// An operation that there is not, or whose payload does not fit it; the engine finds that out.
+    #[error("operation {0} of that payload is none")]
+    Operation(u8),
+    /// More operations are outstanding than a channel may have.
+    #[error("more than {} operations are outstanding", crate::OUTSTANDING_OPERATIONS_MAX)]
+    TooManyOperations,
     /// An address is neither IPv4 nor IPv6.
     #[error("address family {0} is neither 4 nor 6")]
     AddressFamily(u16),

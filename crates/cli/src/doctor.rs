@@ -78,9 +78,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     findings.extend(interfaces::findings(arguments.interface.as_deref()));
     if arguments.json {
         let json = serde_json::to_string_pretty(&findings).map_err(Failure::failed)?;
-        return print(&(json + "\n"));
+        print(&(json + "\n"))?;
+    } else {
+        print(&text(&findings))?;
     }
-    print(&text(&findings))
+    // Who names an interface wants to use it.
+    let named = arguments.interface.iter().map(|name| interfaces::subject(name));
+    let missing = |subject: String| {
+        findings.iter().find(|f| f.subject == subject && f.verdict == Verdict::Missing)
+    };
+    match named.filter_map(missing).next() {
+        Some(finding) => Err(Failure::failed(&finding.finding)),
+        None => Ok(()),
+    }
 }
 
 fn text(findings: &[Finding]) -> String {

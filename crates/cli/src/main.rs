@@ -13,6 +13,7 @@ mod doctor;
 mod documents;
 mod explain;
 mod fabric;
+mod flows;
 mod metrics;
 mod output;
 mod ping;
@@ -47,6 +48,8 @@ enum Command {
     Daemon(clearway_daemon::program::Arguments),
     /// Show the engines, apps, flows and counters of a running daemon
     Status(status::Arguments),
+    /// Show each connection of a running daemon, those of TCP as `ss -ti` does
+    Flows(flows::Arguments),
     /// Watch NICs, engines, apps and flows, with their rates
     Top(top::Arguments),
     /// Say what a counter counts, when it rises, and what to do about it
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Flows(arguments) => flows::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),

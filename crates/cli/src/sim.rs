@@ -26,6 +26,9 @@ pub(crate) struct Arguments {
     /// Engines of each host; the seed decides if not given
     #[arg(long, value_parser = engines)]
     engines: Option<usize>,
+    /// Apps speak TCP instead of messages
+    #[arg(long)]
+    tcp: bool,
     /// Minutes that the hosts have faults; a calm time follows in which everything has to end well
     #[arg(long, conflicts_with = "seconds", value_parser = positive)]
     minutes: Option<f64>,
@@ -50,6 +53,7 @@ impl Arguments {
         Options {
             hosts: self.hosts,
             engines: self.engines,
+            tcp: self.tcp,
             duration_ns: (seconds * 1e9) as u64,
             ..Options::new(seed)
         }

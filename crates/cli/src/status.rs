@@ -102,6 +102,7 @@ const APPS: &[Column] = &[
     name("engine", "engine_name"),
     text("#user", "user"),
     text("#process", "process"),
+    extra(text("#core", "core")),
     extra(text("#channel", "channel")),
     extra(number("#memory", "memory_bytes", As::Bytes)),
     extra(text("#listeners", "listeners")),
@@ -159,7 +160,7 @@ impl Page<'_> {
         }
         text += &match self.rows_of_apps() {
             rows if rows.is_empty() => "\nno apps are attached\n".to_owned(),
-            rows => self.section("APPS", APPS, &rows),
+            rows => self.section("APPS", APPS, &rows) + &self.sharers(&rows),
         };
         text += &self.section("LISTENERS", LISTENERS, &self.rows_of("listeners"));
         text += &self.section("FLOWS", FLOWS, &self.rows_of("flows"));
@@ -215,15 +216,16 @@ impl Page<'_> {
         let busy = [&engine["turns_busy"], &engine["turns"]].map(|turns| turns.as_u64());
         let mut text = "\n".to_owned();
         text += &self.paragraph(&format!(
-            "ENGINE {} \"{}\": {}; idle {}; congestion {}; {} of turns busy",
+            "ENGINE {} \"{}\": {}; idle {}{}; congestion {}; {} of turns busy",
             field(engine, "index"),
             field(engine, "engine"),
             match (engine["interface_gone"].as_bool(), addresses.is_empty()) {
-                (Some(true), _) => "its interface was removed".to_owned(),
+                (Some(true), _) => format!("not open: {}", field(engine, "nic_trouble")),
                 (_, true) => "no address yet".to_owned(),
                 _ => addresses.join(", "),
             },
             field(engine, "idle"),
+            engine["core"].as_u64().map_or_else(String::new, |core| format!(", on core {core}")),
             field(engine, "congestion"),
             percent(busy[0].unwrap_or(0), busy[1].unwrap_or(0)),
         ));
@@ -314,6 +316,7 @@ impl Page<'_> {
             let mut row = app.clone();
             let engine = engines.iter().find(|engine| engine["index"] == app["engine"]);
             row["engine_name"] = engine.map_or(&app["engine"], |engine| &engine["engine"]).clone();
+            row["engine_core"] = engine.map_or(&Value::Null, |engine| &engine["core"]).clone();
             let channels = engine.map_or(&[][..], |engine| list(engine, "channels"));
             let channel = channels.iter().find(|channel| channel["channel"] == app["channel"]);
             let known = channel.and_then(Value::as_object).into_iter().flatten();
@@ -323,6 +326,16 @@ impl Page<'_> {
             row
         };
         apps.map(row).collect()
+    }
+
+    /// Apps that share their engine's core now: the two cannot run at the same time.
+    fn sharers(&self, apps: &[Value]) -> String {
+        let shares = |app: &&Value| app["core"].is_u64() && app["core"] == app["engine_core"];
+        let sentence = |app: &Value| {
+            let [name, core] = ["app", "core"].map(|key| field(app, key));
+            self.paragraph(&format!("  {name} shares core {core} with its engine"))
+        };
+        apps.iter().filter(shares).map(sentence).collect()
     }
 
     /// A list that each engine has, as one, with the names of apps and engines.

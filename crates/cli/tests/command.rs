@@ -48,6 +48,41 @@ fn version_and_help_are_there() {
 }
 
 #[test]
+fn doctor_fails_for_an_interface_that_is_not_there() {
+    for json in [&[][..], &["--json"]] {
+        let output = clearway(&[&["doctor", "nosuch0"], json].concat());
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{text}");
+        assert!(text.contains("there is no interface \"nosuch0\""), "{text}");
+        assert!(!output.stdout.is_empty(), "all the same, it says what it has found");
+    }
+}
+
+/// In a mount namespace of its own, with another `/etc`.
+#[test]
+fn root_need_not_name_the_configuration_of_the_host() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs root to have an /etc of its own");
+    }
+    let check = |prepare: &str| {
+        let daemon = env!("CARGO_BIN_EXE_clearwayd");
+        let script = format!("mount -t tmpfs none /etc && {prepare} exec {daemon} --check");
+        let mut unshare = Command::new("unshare");
+        let output = unshare.args(["--mount", "sh", "-c", &script]).output().expect("util-linux");
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&text).into_owned())
+    };
+    let socket = std::env::temp_dir().join("clearway-etc-check.sock");
+    let config = format!("control.socket = {socket:?}\n[[nic]]\ndriver = \"udp\"\n");
+    let (code, text) = check(&format!("echo '{config}' > /etc/clearway.toml;"));
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("/etc/clearway.toml is valid"), "{text}");
+    let (code, text) = check("");
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("there is no /etc/clearway.toml; name one with --config"), "{text}");
+}
+
+#[test]
 fn doctor_speaks_json_too() {
     let output = clearway(&["doctor", "--json"]);
     assert!(output.status.success());
@@ -102,6 +137,34 @@ fn checked(name: &str, text: &str, mode: u32) -> (Option<i32>, String) {
 
 const MEMIF: &str =
     "[[nic]]\ndriver = \"memif\"\nrole = \"server\"\naddresses = [\"10.0.0.1/24\"]\n";
+
+#[test]
+fn check_finds_what_is_in_the_way_of_metrics() {
+    let directory = std::env::temp_dir().join(format!("clearway-metrics-{}", std::process::id()));
+    std::fs::create_dir(&directory).expect("a directory");
+    let (shown, file) = (directory.display(), directory.join("file"));
+    std::fs::write(&file, "no socket").expect("written");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let taken = (taken.local_addr().expect("it listens"), taken);
+    let checked = |name: &str, keys: &str| {
+        let control = format!("control.socket = \"{shown}/control.sock\"\n");
+        let memif = format!("{MEMIF}socket = \"{shown}/memif.sock\"\n");
+        checked(name, &format!("{control}metrics.{keys}\n{memif}"), 0o644)
+    };
+    let fine = checked("metrics-fine", &format!("socket = \"{shown}/metrics.sock\""));
+    assert_eq!(fine.0, Some(0), "{}", fine.1);
+    for (name, keys, code, part) in [
+        ("metrics-far", "listen = [\"192.0.2.1:9464\"]".to_owned(), 2, "served at 192.0.2.1:9464"),
+        ("metrics-taken", format!("listen = [\"{}\"]", taken.0), 0, "somebody listens at 127."),
+        ("metrics-file", format!("socket = {file:?}"), 2, "is there already, and is no socket"),
+        ("metrics-gone", format!("socket = \"{shown}/x/y\""), 2, "there is no directory"),
+    ] {
+        let (found, text) = checked(name, &keys);
+        assert_eq!(found, Some(code), "{keys}: {text}");
+        assert!(text.contains(part), "{keys}: {part} is missing in {text}");
+    }
+    std::fs::remove_dir_all(&directory).expect("removed");
+}
 
 #[test]
 fn check_finds_what_is_in_the_way_of_sockets_and_secrets() {

@@ -16,6 +16,8 @@ const USER: &str = "daemon";
 const USER_ID: u32 = 1;
 /// The bits of CAP_NET_BIND_SERVICE, CAP_NET_ADMIN and CAP_NET_RAW (linux/capability.h).
 const CAPABILITIES_ON_INTERFACE: u64 = 1 << 10 | 1 << 12 | 1 << 13;
+/// CAP_NET_ADMIN, CAP_NET_RAW, CAP_IPC_LOCK and CAP_BPF.
+const CAPABILITIES_OF_OPENER: u64 = 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
 
 /// A field of every thread's `/proc/PID/task/TID/status`, with the thread's name.
 fn of_all_threads(process: u32, field: &str) -> Vec<(String, String)> {
@@ -64,7 +66,7 @@ fn all_threads_are_confined_and_without_capabilities() {
     }
 }
 
-/// Daemon and broker, for good.
+/// Daemon, broker and opener, for good.
 #[test]
 fn daemon_that_root_starts_becomes_its_user() {
     if !is_root() {
@@ -75,9 +77,8 @@ fn daemon_that_root_starts_becomes_its_user() {
     eventually("the link is up", || {
         network.client.status()["engines"][0]["queues"][0]["link_up"] == true
     });
-    let brokers = network.client.children();
-    assert_eq!(brokers.len(), 1, "one broker");
-    for process in [network.client.process_id(), network.server.process_id(), brokers[0]] {
+    let [broker, opener] = network.client.children()[..] else { panic!("a broker and an opener") };
+    for process in [network.client.process_id(), network.server.process_id(), broker, opener] {
         let id = USER_ID.to_string();
         for (field, wanted) in [("Uid", &*id), ("Gid", &id), ("Groups", &id), ("Seccomp", "2")] {
             all_threads_have(process, field, wanted);
@@ -108,6 +109,15 @@ fn daemon_on_an_interface_keeps_what_that_needs() {
             all_threads_have(network.server.process_id(), field, &kept);
         }
         all_threads_have(network.server.process_id(), "Uid", &USER_ID.to_string());
+        let [broker, opener] = network.server.children()[..] else { panic!("two beside it") };
+        all_threads_have(broker, "CapEff", "0000000000000000");
+        all_threads_have(opener, "CapEff", &format!("{CAPABILITIES_OF_OPENER:016x}"));
+        all_threads_have(opener, "CapBnd", &format!("{CAPABILITIES_OF_OPENER:016x}"));
+        for (field, wanted) in
+            [("Seccomp", "2"), ("NoNewPrivs", "1"), ("Uid", &USER_ID.to_string())]
+        {
+            all_threads_have(opener, field, wanted);
+        }
     }
     veth.kernel_goes_on();
 }

@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::HashSet;
 use std::process::{Command, Stdio};
 
 use support::{Network, PATIENCE, SMALL, clearway, eventually, signal};
@@ -66,8 +67,14 @@ fn dissected(fields: &[&str]) -> Vec<Vec<String>> {
 
 #[test]
 fn two_hosts_that_talk() {
-    let fields =
-        ["_ws.col.Info", "clearway.malformed", "clearway.crc32c.status", "clearway.message"];
+    let fields = [
+        "_ws.col.Info",
+        "clearway.malformed",
+        "clearway.crc32c.status",
+        "clearway.message",
+        "clearway.flow",
+        "clearway.number",
+    ];
     let packets = dissected(&fields);
     let told: Vec<&str> = packets.iter().map(|packet| &packet[0][..]).collect();
     for packet in &packets {
@@ -79,7 +86,7 @@ fn two_hosts_that_talk() {
         "syn: to port 4000",
         "with cookie",
         "challenge: ",
-        "syn-ack: version 1",
+        "syn-ack: version 2",
         "ack ",
         "message 0 (5 bytes)",
         "bytes 0-",
@@ -87,6 +94,10 @@ fn two_hosts_that_talk() {
     ];
     for words in wanted {
         assert!(told.iter().any(|line| line.contains(words)), "no {words:?} in {told:#?}");
+    }
+    let mut seen = HashSet::new();
+    for packet in packets.iter().filter(|packet| !packet[5].is_empty()) {
+        assert!(seen.insert(&packet[4..]), "shown twice: {packet:?}");
     }
     // There and back.
     let hex_of_large = "07".repeat(LARGE);

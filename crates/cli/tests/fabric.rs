@@ -32,10 +32,10 @@ fn connect(network: &Network) -> (Channel, ConnectionId) {
 #[test]
 fn messages_survive_loss_duplication_reordering_and_corruption() {
     let bad = ",sends.loss_ppm=20000,sends.reordering_ppm=50000,sends.duplication_ppm=20000,\
-               receives.corruption_ppm=10000,receives.latency_ns=20000,receives.jitter_ns=30000";
+               receives.corruption_ppm=20000,receives.latency_ns=20000,receives.jitter_ns=30000";
     let (network, fabric) = Network::at_fabric(4, [bad, bad]);
     let (mut client, connection) = connect(&network);
-    exchange(&mut client, connection, 60);
+    exchange(&mut client, connection, 300);
     let ports = fabric.finish();
     for port in [&ports[0], &ports[1]] {
         assert!(port["sent_frames"].as_u64() > Some(100), "{port}");

@@ -68,17 +68,19 @@ fn ping_waits_for_an_answer_that_takes_longer_than_the_time_between_probes() {
         clearway(&["ping", "10.8.0.2", "--count", "1"], &network.client).status.success()
     });
     network.server.signal("STOP");
+    let sent = || network.client.status()["engines"][0]["counters"]["packets_sent"].as_u64();
+    let before = sent().expect("a counter");
     let ping = std::thread::scope(|threads| {
         let ping = threads.spawn(|| {
-            clearway(&["ping", "10.8.0.2", "--count", "1", "--timeout", "30"], &network.client)
+            let options = ["--count", "2", "--interval", "0.01", "--timeout", "30"];
+            clearway(&[&["ping", "10.8.0.2"][..], &options].concat(), &network.client)
         });
-        // Not a wait for something: the answer is to come later than the next probe would go.
-        std::thread::sleep(Duration::from_millis(500));
+        eventually("the second probe has gone", || sent() >= Some(before + 2));
         network.server.signal("CONT");
         ping.join().expect("no panic")
     });
     let text = String::from_utf8_lossy(&ping.stdout);
-    assert!(text.contains("1 sent, 1 received"), "{text}");
+    assert!(text.contains("2 sent, 2 received"), "{text}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 /* An app of the last release: what version 1 of the channel was to an app, in plain numbers, and
  * nothing of today's code. It listens on a port, says "ready", and echoes what one peer sends until
- * that closes the connection. Not to be changed with the channel: if today's daemon cannot serve it,
- * today's daemon is wrong, or no longer serves that version (docs/channel.md).
+ * that closes the connection. Not to be changed with the channel: if today's daemon cannot serve
+ * it, today's daemon is wrong, or no longer serves that version (docs/channel.md).
  *
  * last_release SOCKET PORT
  */
@@ -88,8 +88,8 @@ static void attach(const char *path) {
     unsigned channel, engine;
     const char *reply = hear(descriptors, 3);
     /* That release refused replies with a field that it did not know. */
-    sscanf(reply, "{\"attached\":{\"channel\":%u,\"engine\":%u,\"engine_name\":\"%*[^\"]\",\"sizes\":"
-           SIZES "}}%n", &channel, &engine, &end);
+    sscanf(reply, "{\"attached\":{\"channel\":%u,\"engine\":%u,\"engine_name\":\"%*[^\"]\","
+           "\"sizes\":" SIZES "}}%n", &channel, &engine, &end);
     CHECK(end > 0 && reply[end] == 0);
     struct stat found;
     CHECK(fstat(descriptors[0], &found) == 0 && found.st_size == TOTAL);

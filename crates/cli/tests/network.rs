@@ -395,28 +395,3 @@ fn daemon_waits_for_its_interface_and_its_address() {
         veth.ip(0, &format!("link del {INTERFACE}"));
     }
 }
-
-/// An interface that is removed is shown as such, and when another comes in its place, the daemon
-/// ends with an error, so that its service manager starts it again: and everything works.
-#[test]
-fn interface_that_is_made_again_is_noticed_and_opened_by_the_next_daemon() {
-    let Some(veth) = Veth::new() else { return };
-    let mut network = veth.hosts(["", ""], IPV4.map(IpAddr::V4));
-    Traffic::start(&network, 4000).goes_on();
-    veth.ip(0, &format!("link del {INTERFACE}"));
-    for daemon in [&network.client, &network.server] {
-        eventually("it notices", || daemon.status()["engines"][0]["interface_gone"] == true);
-    }
-    let peer = format!("peer name {INTERFACE} netns {}", veth.spaces[1].path().display());
-    veth.ip(0, &format!("link add {INTERFACE} type veth {peer}"));
-    for index in [0, 1] {
-        veth.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
-        veth.ip(index, &format!("link set {INTERFACE} up"));
-    }
-    let entered = "the namespace can be entered";
-    for (space, daemon) in veth.spaces.iter().zip([&mut network.client, &mut network.server]) {
-        assert_eq!(daemon.exit_code(), Some(1), "as on a failure: {}", daemon.log());
-        space.within(|| daemon.restart()).expect(entered);
-    }
-    Traffic::start(&network, 4001).goes_on();
-}

@@ -110,12 +110,7 @@ const SECOND: &str = "cw1";
 /// Two namespaces with two veth pairs; the kernel has addresses on both.
 fn on_two_veths(keys: &str) {
     let Some(veth) = Veth::new() else { return };
-    let peer = format!("peer name {SECOND} netns {}", veth.spaces[1].path().display());
-    veth.ip(0, &format!("link add {SECOND} type veth {peer}"));
-    for index in [0, 1] {
-        veth.ip(index, &format!("addr add 10.79.0.{}/24 dev {SECOND}", index + 1));
-        veth.ip(index, &format!("link set {SECOND} up"));
-    }
+    veth.connect(SECOND, 79);
     let nic = |interface| format!("[[nic]]\ninterface = \"{interface}\"\n{keys}\n");
     let nics = nic(INTERFACE) + &nic(SECOND);
     let [first, second] = &veth.spaces;

@@ -24,6 +24,7 @@ fn two_thousand_channels_of_one_user_are_served() {
         completion_entries: 16,
         transmit_pool_bytes: 1 << 16,
         receive_pool_bytes: 1 << 16,
+        shared_bytes: 0,
     };
     let before = open_files(&network);
     let attach = |number| match network.server.try_attach("one of many", sizes) {

@@ -36,6 +36,17 @@ fn it_shows_all_views_and_gives_the_terminal_back() {
 }
 
 #[test]
+fn it_shows_all_at_a_console_that_does_not_say_its_size() {
+    let network = Network::start();
+    let socket = network.server.socket.to_str().expect("a path");
+    let program = Path::new(env!("CARGO_BIN_EXE_clearway"));
+    let mut top = Pty::run_at_console(program, &["top", "--socket", socket]);
+    top.wait_for("NICs", |text| text.contains("1 of 1"));
+    top.press("q");
+    assert_eq!(top.end(), Some(0));
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     use nix::sys::signal::Signal::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
     let network = Network::start();

@@ -245,18 +245,17 @@ fn capture_to_a_file_is_whole_after_ctrl_c() {
     signal(&capture, "INT");
     let output = capture.wait_with_output().expect("it ends");
     let told = String::from_utf8_lossy(&output.stderr);
-    // Each is seen on the wire, and then at the app.
-    assert!(output.status.success() && told.contains("6 frames captured"), "{told}");
+    assert!(output.status.success() && told.contains("3 frames captured"), "{told}");
     let file = fs::read(&path).expect("the file");
     let text = String::from_utf8_lossy(&file);
-    assert_eq!(text.matches("captured").count(), 6);
+    assert_eq!(text.matches("captured").count(), 3);
     assert_eq!(text.matches("to app receiver").count(), 3);
     let read = Command::new("tcpdump").args(["-nr", name]).output();
     fs::remove_file(&path).expect("removed");
     // Where tcpdump is not installed, it has no say.
     if let Ok(read) = read {
         let lines = String::from_utf8_lossy(&read.stdout);
-        assert_eq!(lines.matches("10.8.0.1.4000 > 10.8.0.2.4000: UDP, length 8").count(), 6);
+        assert_eq!(lines.matches("10.8.0.1.4000 > 10.8.0.2.4000: UDP, length 8").count(), 3);
     }
 }
 
@@ -279,8 +278,7 @@ fn capture_of_one_flow_leaves_the_others_out() {
     while !(seen.contains("out") && seen.contains("to app app") && seen.contains("only")) {
         seen += &lines.next().expect("more").expect("text");
     }
-    assert!(seen.contains("from app app") && seen.contains("on the wire"), "{seen}");
-    assert!(!seen.contains("other"), "{seen}");
+    assert!(seen.contains("from app app") && !seen.contains("other"), "{seen}");
     signal(&capture, "INT");
     assert!(capture.wait().expect("it ends").success());
     let unknown = ["vif", "capture", "--app", "app", "--flow", "999"];

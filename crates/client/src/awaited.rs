@@ -11,6 +11,10 @@ use crate::{Channel, ConnectionId, VifId};
 pub enum Awaited {
     /// An answer to an attempt to connect.
     Connection(SocketAddr),
+    /// The same, by TCP.
+    TcpConnection(SocketAddr),
+    /// Bytes of a TCP connection, or its end.
+    Bytes,
     /// A peer that connects.
     Peer,
     /// A message of any connection, or its end.
@@ -24,6 +28,8 @@ pub enum Awaited {
     },
     /// Anything that can happen on a channel.
     Event,
+    /// The end of a one-sided operation, or the answer to a share.
+    Operation,
     /// Frames of a virtual interface.
     Frames,
     /// Room for a message or a command.
@@ -49,6 +55,15 @@ impl fmt::Display for Awaited {
                 peer.port(),
                 peer.ip()
             ),
+            Self::TcpConnection(peer) => write!(
+                f,
+                "no answer from {} port {}; is it up, and can packets pass?",
+                peer.ip(),
+                peer.port()
+            ),
+            Self::Bytes => {
+                f.write_str("no bytes have come by this connection; does the peer send?")
+            }
             Self::Peer => f.write_str(
                 "nobody has connected; do clients use the address and port of this listener? \
                  See LISTENERS in `clearway status`",
@@ -70,6 +85,10 @@ impl fmt::Display for Awaited {
             }
             Self::Event => f.write_str(
                 "nothing has happened on the channel; see FLOWS and LISTENERS in `clearway status`",
+            ),
+            Self::Operation => f.write_str(
+                "no operation has ended; does the host of the region's owner answer? \
+                 See FLOWS in `clearway status`",
             ),
             Self::Frames => f.write_str(
                 "no frame has come to the virtual interfaces of the channel; \

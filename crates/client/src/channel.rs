@@ -14,7 +14,9 @@ use crate::address::{ListenAddress, ToPeers};
 use crate::connections::Connections;
 use crate::event::Arrival;
 use crate::host::{Embedded, Host};
+use crate::operations::Operations;
 use crate::session::{Session, gone, unexpected};
+use crate::tcp::Sockets;
 use crate::vif::Vifs;
 use crate::wait::{Habits, LifeCheck};
 use crate::{Accepted, Awaited, ConnectionId, Error, ListenerId, Options, Token, Waiting};
@@ -31,6 +33,8 @@ pub struct Channel {
     pub(crate) host: Host,
     pub(crate) connections: Connections,
     pub(crate) vifs: Vifs,
+    pub(crate) operations: Operations,
+    pub(crate) tcp: Sockets,
     pub(crate) waiting: Waiting,
     pub(crate) life_check: LifeCheck,
     pub(crate) habits: Habits,
@@ -114,6 +118,8 @@ impl Channel {
             host,
             connections: Connections::default(),
             vifs: Vifs::default(),
+            operations: Operations::default(),
+            tcp: Sockets::default(),
             waiting: options.waiting,
             life_check: LifeCheck::new(),
             habits: Habits::new(),
@@ -280,7 +286,8 @@ impl Channel {
         let queues_empty = self.accepted.is_empty()
             && self.connected.is_empty()
             && self.inbox.is_empty()
-            && self.frames.is_empty();
+            && self.frames.is_empty()
+            && self.operations.is_quiet();
         let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
         self.end.arm() && nothing_known && !is_ring_full && !self.host.is_embedded()
     }

@@ -1,12 +1,15 @@
 //! The connections of a channel, and what each has sent that is not finished.
 
-use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_channel::Extent;
 
 use crate::ConnectionId;
+
+/// The low half of an id is a place that is used again: small, since a channel has a place for each
+/// connection that it has at a time. A daemon that says otherwise is not believed.
+const PLACES_MAX: usize = 1 << 20;
 
 /// A connection as the app library knows it.
 pub(crate) struct Connection {
@@ -37,26 +40,34 @@ impl Connection {
 /// All connections of a channel.
 #[derive(Default)]
 pub(crate) struct Connections {
-    table: HashMap<ConnectionId, Connection, BuildHasherDefault<IdHasher>>,
+    places: Vec<Option<(ConnectionId, Connection)>>,
     closing: usize,
 }
 
 impl Connections {
     pub(crate) fn insert(&mut self, id: ConnectionId, peer: SocketAddr, is_own: bool) {
+        let place = place_of(id);
+        if place >= PLACES_MAX {
+            return;
+        }
+        if self.places.len() <= place {
+            self.places.resize_with(place + 1, || None);
+        }
         let outstanding = VecDeque::new();
         let connection = Connection { peer, outstanding, sent: 0, is_own, is_closing: false };
-        self.table.insert(id, connection);
+        self.places[place] = Some((id, connection));
     }
 
     #[inline]
     pub(crate) fn find(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.table.get_mut(&id)
+        let (known, connection) = self.places.get_mut(place_of(id))?.as_mut()?;
+        (*known == id).then_some(connection)
     }
 
     /// The connection, unless the app has closed it.
     #[inline]
     pub(crate) fn find_open(&mut self, id: ConnectionId) -> Option<&mut Connection> {
-        self.table.get_mut(&id).filter(|connection| !connection.is_closing)
+        self.find(id).filter(|connection| !connection.is_closing)
     }
 
     /// Marks a connection as closed by the app; false if it was not open.
@@ -68,14 +79,20 @@ impl Connections {
     }
 
     pub(crate) fn remove(&mut self, id: ConnectionId) -> Option<Connection> {
-        let connection = self.table.remove(&id)?;
+        self.find(id)?;
+        let (_, connection) = self.places[place_of(id)].take()?;
         self.closing -= usize::from(connection.is_closing);
         Some(connection)
     }
 
+    /// Those that the app has not closed.
+    fn iter(&self) -> impl Iterator<Item = &(ConnectionId, Connection)> {
+        self.places.iter().flatten().filter(|(_, connection)| !connection.is_closing)
+    }
+
     /// The one that is open, if there is no other.
     pub(crate) fn only_one(&self) -> Option<(ConnectionId, SocketAddr)> {
-        let mut open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
+        let mut open = self.iter();
         let (id, connection) = open.next()?;
         open.next().is_none().then_some((*id, connection.peer))
     }
@@ -83,8 +100,8 @@ impl Connections {
     /// Those that are open, the oldest first: id, peer, whether the app has opened it, and how many
     /// sends are not finished.
     pub(crate) fn summary(&self) -> Vec<(ConnectionId, SocketAddr, bool, usize)> {
-        let open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
-        let mut all: Vec<_> = open
+        let mut all: Vec<_> = self
+            .iter()
             .map(|(id, found)| (*id, found.peer, found.is_own, found.outstanding.len()))
             .collect();
         all.sort_unstable_by_key(|(id, ..)| *id);
@@ -93,8 +110,7 @@ impl Connections {
 
     /// Those that are open.
     pub(crate) fn open(&self) -> Vec<ConnectionId> {
-        let open = self.table.iter().filter(|(_, connection)| !connection.is_closing);
-        open.map(|(id, _)| *id).collect()
+        self.iter().map(|(id, _)| *id).collect()
     }
 
     /// How many the app has closed and the daemon not yet.
@@ -103,30 +119,41 @@ impl Connections {
     }
 }
 
-/// Ids are chosen by the daemon, which the app trusts, and differ in the lower bits: one
-/// multiplication spreads them.
-#[derive(Default)]
-pub(crate) struct IdHasher(u64);
+/// Ids differ in what stands above.
+#[inline]
+fn place_of(id: ConnectionId) -> usize {
+    id.as_u64() as u32 as usize
+}
 
-impl Hasher for IdHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(byte.into());
+#[cfg(test)]
+mod tests {
+    use super::{Connections, PLACES_MAX};
+    use crate::ConnectionId;
+
+    #[test]
+    fn a_place_that_is_used_again_is_another_connection() {
+        let mut connections = Connections::default();
+        let peer = ([10, 0, 0, 1], 20707).into();
+        let [first, second] = [7, 1 << 32 | 7].map(ConnectionId::from_u64);
+        connections.insert(first, peer, true);
+        assert!(connections.find_open(first).is_some() && connections.find(second).is_none());
+        assert_eq!(connections.only_one(), Some((first, peer)));
+        assert!(connections.close(first) && !connections.close(first));
+        assert!(connections.find_open(first).is_none() && connections.find(first).is_some());
+        assert!(connections.remove(second).is_none() && connections.closing() == 1);
+        assert!(connections.remove(first).is_some() && connections.closing() == 0);
+        connections.insert(second, peer, true);
+        assert!(connections.find(second).is_some() && connections.find(first).is_none());
+        assert_eq!(connections.open(), [second]);
+    }
+
+    #[test]
+    fn no_id_takes_more_memory_than_a_channel_has_connections() {
+        let mut connections = Connections::default();
+        for id in [PLACES_MAX as u64, u64::from(u32::MAX), u64::MAX].map(ConnectionId::from_u64) {
+            connections.insert(id, ([10, 0, 0, 1], 20707).into(), false);
+            assert!(connections.find(id).is_none());
         }
-    }
-
-    #[inline]
-    fn write_u32(&mut self, number: u32) {
-        self.write_u64(number.into());
-    }
-
-    #[inline]
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    }
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.0
+        assert!(connections.places.is_empty());
     }
 }

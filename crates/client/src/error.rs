@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
-use crate::{Awaited, ConnectionId, Ended, VifId};
+use crate::{Awaited, ConnectionId, Ended, OperationStatus, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +30,19 @@ pub enum Error {
         peer.ip(), peer.port(), why_not(peer, *code)
     )]
     Connect {
+        /// Where to.
+        peer: SocketAddr,
+        /// How long it took until that was known.
+        waited: Duration,
+        /// Why not.
+        code: Code,
+    },
+    /// A TCP connection could not be opened.
+    #[error(
+        "cannot connect to {} port {} by TCP (tried for {waited:.1?}): {}",
+        peer.ip(), peer.port(), why_not_tcp(*code)
+    )]
+    TcpConnect {
         /// Where to.
         peer: SocketAddr,
         /// How long it took until that was known.
@@ -61,6 +74,12 @@ pub enum Error {
         vif: VifId,
         /// Why.
         code: Code,
+    },
+    /// A one-sided operation was not done, or a region is not shared.
+    #[error("{}", status.text())]
+    Operation {
+        /// Why.
+        status: OperationStatus,
     },
     /// A frame is shorter than its header, or larger than can be sent.
     #[error("a frame of {length} bytes; 14 to {limit} bytes can be sent")]
@@ -154,8 +173,8 @@ impl Error {
     #[must_use]
     pub fn ended(&self) -> Ended {
         match self {
-            Self::Connect { .. } | Self::Refused { .. } => Ended::Nothing,
-            Self::Vif { .. } => Ended::Nothing,
+            Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
+            Self::Vif { .. } | Self::Operation { .. } => Ended::Nothing,
             Self::Corrupt(_) => Ended::Channel,
             other => other.code().ended(),
         }
@@ -168,10 +187,12 @@ impl Error {
             Self::WouldBlock => Code::WouldBlock,
             Self::TimedOut { .. } => Code::TimedOut,
             Self::Connect { code, .. }
+            | Self::TcpConnect { code, .. }
             | Self::Connection { code, .. }
             | Self::Vif { code, .. }
             | Self::Refused { code, .. }
             | Self::DaemonGone { code, .. } => *code,
+            Self::Operation { status } => code_of(*status),
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
             Self::FrameLength { .. } | Self::UnknownHost { .. } => Code::Invalid,
@@ -180,6 +201,22 @@ impl Error {
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,
             Self::Corrupt(_) | Self::Io(_) => Code::Internal,
         }
+    }
+}
+
+/// The nearest that there is in the list of all languages.
+const fn code_of(status: OperationStatus) -> Code {
+    use OperationStatus as Status;
+    match status {
+        Status::NotAllowed => Code::Denied,
+        Status::TooLarge => Code::TooLarge,
+        Status::Busy | Status::NoRoom => Code::WouldBlock,
+        Status::TooMany => Code::Limit,
+        Status::NameTaken => Code::AddressInUse,
+        Status::Unknown | Status::Failed => Code::Reset,
+        Status::NoConnection => Code::Closed,
+        Status::Unsupported => Code::Unsupported,
+        _ => Code::Invalid,
     }
 }
 
@@ -192,6 +229,20 @@ fn why_not(peer: &SocketAddr, code: Code) -> String {
             peer.ip()
         ),
         code => code.to_string(),
+    }
+}
+
+/// The same for TCP, which needs no daemon there.
+const fn why_not_tcp(code: Code) -> &'static str {
+    match code {
+        Code::Unreachable => {
+            "its host cannot be reached; check its address, the wire and the route"
+        }
+        Code::Lost => "its host does not answer; check whether it is up, and what firewalls drop",
+        Code::AddressInUse => {
+            "there is such a connection already, or was a minute ago; use another port"
+        }
+        code => code.text(),
     }
 }
 

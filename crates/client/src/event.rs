@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 
 use clearway_channel::{Code, Granted};
 
-use crate::{Frames, Message, VifId};
+use crate::operations::RawOperated;
+use crate::{Frames, Message, Notified, Operated, VifId};
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -119,6 +120,10 @@ pub enum Event {
         /// Why.
         code: Code,
     },
+    /// A one-sided operation that nobody waits for is over.
+    Operated(Operated),
+    /// A peer has written into a region, and says so.
+    Notified(Notified),
     /// There is room to send again, after a send had found none.
     Writable,
 }
@@ -133,6 +138,8 @@ pub(crate) enum Arrival {
     Closed { connection: ConnectionId, code: Code },
     Frames(RawFrames),
     VifClosed { vif: VifId, code: Code },
+    Operated(RawOperated),
+    Notified(Notified),
 }
 
 /// A message in the receive pool.

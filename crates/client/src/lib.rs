@@ -32,6 +32,23 @@
 //! # }
 //! ```
 //!
+//! Apps share memory, and others read and change it by one-sided operations, for which no program
+//! of the owner runs (`docs/operations.md`):
+//!
+//! ```no_run
+//! # use clearway_client::{Channel, Operation, Options};
+//! # fn main() -> Result<(), clearway_client::Error> {
+//! let mut channel = Channel::attach(&Options::new("reader"))?;
+//! let owner = channel.connect("10.0.0.2:4000", None)?;
+//! let found = channel.operate(owner, &Operation::Find { name: b"counters" }, None)?;
+//! let region = clearway_client::RegionId::from_u64(found.value);
+//! let before =
+//!     channel.operate(owner, &Operation::FetchAdd { region, offset: 8, addend: 1 }, None)?.value;
+//! # let _ = before;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # Threads
 //! A [`Channel`] is for one thread at a time: it may move to another thread, but not be shared.
 //! Threads that all want to talk attach a channel each; that is also what scales. [`Message`],
@@ -61,11 +78,13 @@ mod event;
 mod frames;
 mod host;
 mod identity;
+mod operations;
 mod options;
 mod reattach;
 mod receive;
 mod send;
 mod session;
+mod tcp;
 mod vif;
 mod wait;
 
@@ -79,10 +98,15 @@ pub use clearway_channel::{
     BURST_FRAMES_MAX, Code, Ended, FRAME_BYTES_MAX, FRAME_BYTES_MIN, FrameRefusal,
     MESSAGE_BYTES_MAX, Sizes,
 };
+pub use clearway_channel::{Description, Grant, Grantee, OperationStatus, Pointer, Rights, Shared};
 pub use error::Error;
 pub use event::{Accepted, ConnectionId, Event, ListenerId, Token};
 pub use frames::Frames;
 pub use host::Embedded;
+pub use operations::{Notified, Operated, Operation, OperationId, RegionId};
 pub use options::{Options, Waiting};
 pub use reattach::{Reattached, Reconnected};
+pub use tcp::{
+    Tcp, TcpBytes, TcpId, TcpListener, TcpOption, TcpPort, TcpPortId, TcpReady, TcpStream,
+};
 pub use vif::{CaptureOptions, FramesSent, Vif, VifId, VifOptions};

@@ -20,6 +20,10 @@ impl Channel {
         message: &[u8],
         timeout: Option<Duration>,
     ) -> Result<(), Error> {
+        if self.put_at_once(connection, message) {
+            self.tell();
+            return Ok(());
+        }
         self.wait_for(timeout, Awaited::Room, |channel| channel.try_put(connection, message))
     }
 
@@ -29,9 +33,7 @@ impl Channel {
     /// [`Event::Writable`]: crate::Event::Writable
     #[inline]
     pub fn try_send(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
-        self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
-            channel.try_put(connection, message)
-        })
+        self.send_timeout(connection, message, Some(Duration::ZERO))
     }
 
     /// The same as [`Channel::try_send`] for a message that others follow at once: it need not
@@ -39,6 +41,9 @@ impl Channel {
     /// packets, and an embedded engine is asked only once.
     #[inline]
     pub fn send_later(&mut self, connection: ConnectionId, message: &[u8]) -> Result<(), Error> {
+        if self.put_at_once(connection, message) {
+            return Ok(());
+        }
         self.wait_for(Some(Duration::ZERO), Awaited::Room, |channel| {
             channel.put(connection, message)
         })
@@ -101,7 +106,6 @@ impl Channel {
         self.host.turn();
     }
 
-    #[inline]
     fn try_put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
         let put = self.put(connection, message)?;
         if put.is_some() {
@@ -110,31 +114,23 @@ impl Channel {
         Ok(put)
     }
 
-    /// Gives the daemon a message, if there is room, and does not wake it. The connection is looked
-    /// up once, after there is memory for the message.
+    /// Gives the daemon a message, and does not wake it. False if something is in the way, which
+    /// [`Channel::put`] finds out. The connection is looked up once, after there is memory for the
+    /// message.
     #[inline]
-    fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
-        let length = self.check_length(message.len())?;
-        let extent = match self.allocate(length) {
-            Some(extent) if self.gone.is_none() => extent,
-            found => return self.put_with_effort(connection, message, found),
-        };
-        self.end.transmit_bytes(&extent).copy_from_slice(message);
-        if !self.put_extent(connection, extent, length) {
-            self.check_open(connection)?;
+    fn put_at_once(&mut self, connection: ConnectionId, message: &[u8]) -> bool {
+        let Some(length) = self.fits(message.len()) else { return false };
+        if self.gone.is_some() {
+            return false;
         }
-        Ok(Some(()))
+        let Some(extent) = self.allocate(length) else { return false };
+        self.end.transmit_bytes(&extent).copy_from_slice(message);
+        self.put_extent(connection, extent, length)
     }
 
-    /// The same after something was in the way; what was `found` nevertheless is given back.
+    /// The same, making room if there is none.
     #[cold]
-    fn put_with_effort(
-        &mut self,
-        connection: ConnectionId,
-        message: &[u8],
-        found: Option<Extent>,
-    ) -> Result<Option<()>, Error> {
-        found.into_iter().for_each(|extent| self.end.free(extent));
+    fn put(&mut self, connection: ConnectionId, message: &[u8]) -> Result<Option<()>, Error> {
         let length = self.check_length(message.len())?;
         self.check_open(connection)?;
         let extent = self.with_room(|channel| channel.allocate(length))?;
@@ -241,11 +237,19 @@ impl Channel {
     }
 
     #[inline]
-    fn check_length(&self, length: usize) -> Result<u32, Error> {
-        let limit = MESSAGE_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes);
-        match u32::try_from(length) {
-            Ok(length) if length <= limit => Ok(length),
-            _ => Err(Error::TooLarge { length, limit: limit as usize }),
-        }
+    pub(crate) fn check_length(&self, length: usize) -> Result<u32, Error> {
+        let limit = self.length_max() as usize;
+        self.fits(length).ok_or(Error::TooLarge { length, limit })
+    }
+
+    /// The length of a message, if one may be so long.
+    #[inline]
+    fn fits(&self, length: usize) -> Option<u32> {
+        u32::try_from(length).ok().filter(|length| *length <= self.length_max())
+    }
+
+    #[inline]
+    fn length_max(&self) -> u32 {
+        MESSAGE_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes)
     }
 }

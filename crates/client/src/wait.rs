@@ -187,7 +187,8 @@ impl Channel {
             self.habits.was_away(wait.looked_at, now);
         }
         wait.looked_at = now;
-        if !wait.engine_is_here && !CoreShare::is_due(elapsed_ns(wait.held_since, now)) {
+        let held_ns = elapsed_ns(wait.held_since, now);
+        if !wait.engine_is_here && !self.habits.share.is_due(held_ns, false) {
             return Ok(());
         }
         if self.habits.spares_yield(now) {

@@ -85,7 +85,7 @@ pub trait CongestionControl: Send + core::fmt::Debug {
 }
 
 /// Which congestion control an endpoint's flows have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Congestion {
     /// By delay.
     #[default]

@@ -243,6 +243,7 @@ impl Swift {
 }
 
 impl CongestionControl for Swift {
+    #[inline]
     fn on_ack(&mut self, sample: &AckSample) {
         if self.base_rtt_ns == u64::MAX {
             self.base_rtt_ns = sample.min_rtt_ns; // the handshake's

@@ -6,7 +6,7 @@
 //! The ports are given away here, where all are known, and the app has its answer when every engine
 //! does. What engines are asked, each has to be asked in that order.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
 use clearway_channel::Code;
@@ -26,7 +26,8 @@ const ID_OF_NOBODY: u64 = 0;
 /// [`poll_request`](Self::poll_request) until there is nothing to ask.
 #[derive(Debug)]
 pub struct Listeners {
-    engines: usize,
+    /// Those that are asked.
+    engines: BTreeSet<usize>,
     ports: BTreeMap<u16, ListenerName>,
     /// Those of which not every engine has said that it knows, by the id that comes back in the
     /// engines' answers.
@@ -59,7 +60,7 @@ pub struct Opened {
 struct Opening {
     name: ListenerName,
     /// Engines whose answer is missing.
-    answers_left: usize,
+    unanswered: BTreeSet<usize>,
     result: Result<(), Code>,
 }
 
@@ -68,7 +69,7 @@ impl Listeners {
     #[must_use]
     pub fn new(engines: usize) -> Self {
         Self {
-            engines,
+            engines: (0..engines).collect(),
             ports: BTreeMap::new(),
             opening: BTreeMap::new(),
             id_last: ID_OF_NOBODY,
@@ -76,21 +77,34 @@ impl Listeners {
         }
     }
 
+    /// An engine has come to the host: it is told who listens where.
+    pub fn handle_joined(&mut self, engine: usize) {
+        self.engines.insert(engine);
+        let notes = self.ports.iter().map(|(port, name)| {
+            let by = Some(name.engine);
+            (engine, Request::NoteListener { id: ID_OF_NOBODY, port: *port, engine: by })
+        });
+        self.requests.extend(notes);
+    }
+
     /// Has a new listener take a port, any that is free for 0, of one address of the host or of
     /// all. Returns the port; whether it listens is told later.
     ///
     /// # Errors
-    /// If the port is somebody's, or there is none left.
+    /// If the port is somebody's, or there is none left; or the engine is no more.
     pub fn open(
         &mut self,
         name: ListenerName,
         address: Option<IpAddr>,
         port: u16,
     ) -> Result<u16, Code> {
+        if !self.engines.contains(&name.engine) {
+            return Err(Code::DaemonGone);
+        }
         let port = self.free_port(port).ok_or(Code::AddressInUse)?;
         self.ports.insert(port, name);
         self.id_last += 1;
-        let opening = Opening { name, answers_left: self.engines, result: Ok(()) };
+        let opening = Opening { name, unanswered: self.engines.clone(), result: Ok(()) };
         self.opening.insert(self.id_last, opening);
         let ListenerName { engine, channel, number: listener } = name;
         self.requests.push_back((engine, Request::Listen { channel, listener, address, port }));
@@ -114,14 +128,14 @@ impl Listeners {
     ) -> Option<Opened> {
         let (&id, opening) = self.opening.iter_mut().find(|(_, opening)| opening.name == name)?;
         opening.result = result;
-        self.handle_noted(id)
+        self.handle_noted(name.engine, id)
     }
 
     /// One more engine knows of a listener.
-    pub fn handle_noted(&mut self, id: u64) -> Option<Opened> {
+    pub fn handle_noted(&mut self, engine: usize, id: u64) -> Option<Opened> {
         let opening = self.opening.get_mut(&id)?;
-        opening.answers_left -= 1;
-        if opening.answers_left > 0 {
+        opening.unanswered.remove(&engine);
+        if !opening.unanswered.is_empty() {
             return None;
         }
         let Opening { name, result, .. } = self.opening.remove(&id)?;
@@ -146,8 +160,32 @@ impl Listeners {
     pub fn forget(&mut self, engine: usize, channel: u32) {
         let is_its = |name: &ListenerName| (name.engine, name.channel) == (engine, channel);
         self.opening.retain(|_, opening| !is_its(&opening.name));
-        let ports: Vec<u16> =
-            self.ports.iter().filter(|(_, name)| is_its(name)).map(|(port, _)| *port).collect();
+        self.free_all(engine, is_its);
+    }
+
+    /// An engine is no more, and with it the listeners of its apps: it is asked for nothing any
+    /// more, and the answers that it owes do not come. Returns what came of the attempts to listen
+    /// that only they were missing for, its own apps' among them.
+    pub fn handle_ended(&mut self, engine: usize) -> Vec<Opened> {
+        self.engines.remove(&engine);
+        self.requests.retain(|(asked, _)| *asked != engine);
+        let is_its = |name: &ListenerName| name.engine == engine;
+        let mut opened = Vec::new();
+        self.opening.retain(|_, &mut Opening { name, .. }| {
+            if is_its(&name) {
+                opened.push(Opened { name, result: Err(Code::DaemonGone) });
+            }
+            !is_its(&name)
+        });
+        self.free_all(engine, is_its);
+        let waiting: Vec<u64> = self.opening.keys().copied().collect();
+        opened.extend(waiting.into_iter().filter_map(|id| self.handle_noted(engine, id)));
+        opened
+    }
+
+    fn free_all(&mut self, engine: usize, is_meant: impl Fn(&ListenerName) -> bool) {
+        let meant = self.ports.iter().filter(|(_, name)| is_meant(name));
+        let ports: Vec<u16> = meant.map(|(port, _)| *port).collect();
         ports.into_iter().for_each(|port| self.free(engine, port));
     }
 
@@ -159,8 +197,8 @@ impl Listeners {
     /// Tells all other engines whether one listens on a port.
     fn tell_others(&mut self, engine: usize, id: u64, port: u16, listens: bool) {
         let by = listens.then_some(engine);
-        let others = (0..self.engines).filter(|other| *other != engine);
-        let notes = others.map(|other| (other, Request::NoteListener { id, port, engine: by }));
+        let others = self.engines.iter().filter(|other| **other != engine);
+        let notes = others.map(|other| (*other, Request::NoteListener { id, port, engine: by }));
         self.requests.extend(notes);
     }
 

@@ -117,6 +117,17 @@ impl Accounts {
         self.policy = policy;
     }
 
+    /// The daemon is another user's from now on.
+    pub fn set_own_user(&mut self, user: u32) {
+        self.own_user = user;
+    }
+
+    /// How many users hold anything.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.users.len()
+    }
+
     /// Root and the daemon's own user, who may do everything and see everything.
     #[must_use]
     pub fn is_administrator(&self, peer: &Peer) -> bool {

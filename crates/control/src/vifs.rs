@@ -28,7 +28,7 @@ use std::ops::Range;
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
 use clearway_classify::registry::{self, CheckId, Limits, VifId};
-use clearway_engine::{CaptureSpec, Request, VifRefused, VifSpec};
+use clearway_engine::{CaptureSpec, Request, TcpPortSpec, VifRefused, VifSpec};
 
 use registered::Registered;
 
@@ -46,6 +46,8 @@ const CAPTURES_MAX: usize = 16;
 #[derive(Debug)]
 pub struct Vifs {
     nics: Vec<Nic>,
+    /// On each of them.
+    limits: Limits,
     table: BTreeMap<u32, Vif>,
     number_next: u32,
     steps: VecDeque<VifStep>,
@@ -124,6 +126,7 @@ struct Vif {
 #[derive(Clone, Debug)]
 enum Spec {
     Vif(Box<VifSpec>),
+    TcpPort(Box<TcpPortSpec>),
     Capture(Box<CaptureSpec>),
 }
 
@@ -143,20 +146,28 @@ enum Stage {
     Closing(BTreeSet<usize>),
 }
 
+impl Nic {
+    fn new(engines: Range<usize>, limits: Limits) -> Self {
+        Self { engines: engines.collect(), registered: Registered::new(limits) }
+    }
+}
+
 impl Vifs {
     /// None on NICs that these engines serve, with these limits on each.
     #[must_use]
     pub fn new(nics: impl IntoIterator<Item = Range<usize>>, limits: Limits) -> Self {
-        let nic = |engines: Range<usize>| Nic {
-            engines: engines.collect(),
-            registered: Registered::new(limits),
-        };
         Self {
-            nics: nics.into_iter().map(nic).collect(),
+            nics: nics.into_iter().map(|engines| Nic::new(engines, limits)).collect(),
+            limits,
             table: BTreeMap::new(),
             number_next: 1,
             steps: VecDeque::new(),
         }
+    }
+
+    /// A NIC has come to the host, which these engines serve.
+    pub fn add_nic(&mut self, engines: Range<usize>) {
+        self.nics.push(Nic::new(engines, self.limits));
     }
 
     /// Has an interface opened that the policy allows, on the NIC of its app's engine. Returns its
@@ -173,6 +184,21 @@ impl Vifs {
             number,
             Vif { nic, owner, spec: Spec::Vif(Box::new(spec)), stage, registered: None },
         );
+        Ok(number)
+    }
+
+    /// The same for a TCP port: whose it is, who may send from it and where its frames go is as with
+    /// an interface of the same filters; but it is the engine's TCP that has it.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_tcp_port(&mut self, owner: VifOwner, spec: TcpPortSpec) -> Result<u32, VifError> {
+        let nic = self.nic_of(owner.engine)?;
+        let number = self.unused_number();
+        let check = self.nics[nic].registered.begin(number, owner, &spec.rights);
+        let stage = Stage::Checking(check.map_err(VifError::Registry)?);
+        let spec = Spec::TcpPort(Box::new(spec));
+        self.insert(number, Vif { nic, owner, spec, stage, registered: None });
         Ok(number)
     }
 
@@ -253,7 +279,7 @@ impl Vifs {
     fn all_have(&mut self, number: u32) {
         let Some(vif) = self.table.get_mut(&number) else { return };
         let (stage, step) = match vif.spec {
-            Spec::Vif(_) => (Stage::Steering, VifStep::Steer(number)),
+            Spec::Vif(_) | Spec::TcpPort(_) => (Stage::Steering, VifStep::Steer(number)),
             Spec::Capture(_) => (Stage::Open, VifStep::Opened(number)),
         };
         vif.stage = stage;
@@ -335,6 +361,14 @@ impl Vifs {
         self.forget_all(is_its);
     }
 
+    /// The same for a channel whose app has ended in good order: its TCP ports stay until they are
+    /// forgotten, too, so that its connections can end as they should.
+    pub fn let_linger(&mut self, engine: usize, channel: u32) {
+        let is_its = |vif: &Vif| (vif.owner.engine, vif.owner.channel) == (engine, channel);
+        let stays = |vif: &Vif| matches!(vif.spec, Spec::TcpPort(_)) && vif.stage == Stage::Open;
+        self.forget_all(|vif| is_its(vif) && !stays(vif));
+    }
+
     fn forget_all(&mut self, is_meant: impl Fn(&Vif) -> bool) {
         let meant = self.table.iter().filter(|(_, vif)| is_meant(vif));
         for number in meant.map(|(number, _)| *number).collect::<Vec<_>>() {
@@ -413,6 +447,14 @@ impl Vif {
         match self.spec.clone() {
             Spec::Vif(spec) if asked == engine => Request::OpenVif { channel, vif, spec },
             Spec::Vif(spec) => Request::NoteVif { engine, channel, vif, spec },
+            Spec::TcpPort(spec) if asked == engine => {
+                Request::OpenTcpPort { channel, number: vif, spec }
+            }
+            // The others have to know where its frames go, and no more.
+            Spec::TcpPort(spec) => {
+                let spec = Box::new(spec.rights);
+                Request::NoteVif { engine, channel, vif, spec }
+            }
             Spec::Capture(spec) if asked == engine => Request::OpenCapture { channel, vif, spec },
             Spec::Capture(spec) => Request::NoteCapture { engine, channel, vif, spec },
         }

@@ -4,8 +4,9 @@
 //! ```text
 //!  clearwayd       ── one socket per memif client ──▶ broker: connects, gives the connection back
 //!    (no connect,  ── one socket for look-ups ──────▶         the groups of a user
-//!     no files)    ── its standard input ───────────▶         tells the service manager, reads the
-//!                                                             configuration, opens the control socket
+//!     no files)    ── its standard input ───────────▶         tells the service manager,
+//!                                                             reads the configuration,
+//!                                                             opens the control socket
 //! ```
 //!
 //! The daemon starts it before it confines itself, from its own program, and tells it once what
@@ -17,7 +18,7 @@
 
 mod connector;
 mod groups;
-mod packet;
+pub(crate) mod packet;
 mod serve;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -35,8 +36,9 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 use crate::config::{Config, Driver, MemifRole, RecordedMachine};
 use crate::privileges::OwnUser;
+pub(crate) use connector::Connector;
 pub(crate) use groups::{Groups, GroupsOf, LOOKUPS_AT_ONCE};
-pub(crate) use serve::serve;
+pub(crate) use serve::{connect_by, hold_signals, say_ready, serve};
 
 /// How long it may take to get ready.
 const START_TIME: Duration = Duration::from_secs(10);
@@ -138,12 +140,12 @@ impl Broker {
         let mut connectors: Vec<Option<Arc<dyn Connect>>> = Vec::new();
         for nic in &config.nics {
             connectors.push(match server_of(&nic.driver) {
-                Some(_) => Some(Arc::new(connector::Connector::new(end()?))),
+                Some(_) => Some(Arc::new(Connector::new(end()?))),
                 None => None,
             });
         }
         let groups = Groups::new(end()?);
-        spawn(its_line)?;
+        spawn(SUBCOMMAND, its_line)?;
         let descriptors: Vec<_> = theirs.iter().map(AsFd::as_fd).collect();
         packet::send(&line, &serde_json::to_vec(task)?, &descriptors)?;
         await_ready(&line)?;
@@ -218,10 +220,10 @@ fn server_of(driver: &Driver) -> Option<String> {
     }
 }
 
-/// Starts this program again, as a broker.
-fn spawn(line: OwnedFd) -> std::io::Result<()> {
+/// Starts this program again, as a broker or an opener.
+pub(crate) fn spawn(subcommand: &str, line: OwnedFd) -> std::io::Result<()> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg0("clearwayd").arg(SUBCOMMAND).env_clear().current_dir("/");
+    command.arg0("clearwayd").arg(subcommand).env_clear().current_dir("/");
     if let Some(socket) = std::env::var_os(NOTIFY) {
         command.env(NOTIFY, socket);
     }
@@ -229,7 +231,7 @@ fn spawn(line: OwnedFd) -> std::io::Result<()> {
     command.stdin(line).stdout(Stdio::null()).spawn().map(drop)
 }
 
-fn await_ready(line: &OwnedFd) -> std::io::Result<()> {
+pub(crate) fn await_ready(line: &OwnedFd) -> std::io::Result<()> {
     set_socket_timeout(line, Timeout::Recv, Some(START_TIME))?;
     let packet = packet::receive(line)?;
     let answer: Answer = serde_json::from_slice(&packet.bytes)?;
@@ -239,7 +241,7 @@ fn await_ready(line: &OwnedFd) -> std::io::Result<()> {
     }
 }
 
-fn pair(flags: SocketFlags) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
+pub(crate) fn pair(flags: SocketFlags) -> rustix::io::Result<(OwnedFd, OwnedFd)> {
     let flags = flags | SocketFlags::CLOEXEC;
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }

@@ -21,7 +21,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub use change::Change;
+pub use change::{Change, NicChange};
 pub use check::check;
 pub use machine::{Machine, RecordedMachine, Recorder, ThisMachine};
 pub use parse::{parse, read};
@@ -195,8 +195,8 @@ pub struct Memif {
     pub secret: String,
     /// Queue pairs to offer.
     pub queue_pairs: u16,
-    /// Bytes per buffer.
-    pub buffer_bytes: u32,
+    /// Bytes per buffer; those of a frame if not given.
+    pub buffer_bytes: Option<u32>,
     /// The Ethernet address; made of the first of the addresses if not given.
     pub mac: Option<MacAddress>,
 }
@@ -315,7 +315,7 @@ impl Memif {
             id: 0,
             secret: String::new(),
             queue_pairs: 1,
-            buffer_bytes: 2048,
+            buffer_bytes: None,
             mac: None,
         }
     }

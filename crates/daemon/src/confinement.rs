@@ -12,6 +12,8 @@ mod calls;
 mod files;
 mod refusals;
 
+use std::path::Path;
+
 use serde::Serialize;
 
 use crate::broker::Task;
@@ -96,6 +98,14 @@ pub(crate) fn confine_broker(task: &Task) {
     let parts = [files::confine_broker(task), calls::confine(Who::Broker)];
     for problem in parts.iter().filter_map(|part| part.as_ref().err()) {
         tracing::debug!("the broker is not fully confined ({problem})");
+    }
+}
+
+/// Confines an opener: all that it can.
+pub(crate) fn confine_opener(config: &Path) {
+    let parts = [files::confine_opener(config), calls::confine(Who::Opener)];
+    for problem in parts.iter().filter_map(|part| part.as_ref().err()) {
+        tracing::debug!("the opener is not fully confined ({problem})");
     }
 }
 

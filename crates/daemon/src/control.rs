@@ -16,27 +16,27 @@
 mod admission;
 mod attach;
 mod descriptors;
-mod engines;
 mod events;
 mod groups;
-mod listeners;
+mod ledger;
 mod log_budget;
+mod mailbox;
 mod manager;
 mod neighbours;
 mod network;
 mod nics;
 mod ping;
-mod placing;
+mod plugging;
 mod reload;
 mod requests;
 mod session;
 mod signals;
 mod status;
+mod steps;
 mod stop;
-mod vifs;
 mod workers;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -48,28 +48,27 @@ use crate::config::Config;
 use crate::confinement::Confinement;
 use crate::socket::Listener;
 use clearway_channel::Code;
-use clearway_channel::control::Refusal;
-use clearway_control::policy::{Accounts, Peer};
-use clearway_control::{Listeners, Vifs};
+use clearway_channel::control::{Refusal, Request};
+use clearway_control::policy::Peer;
+use clearway_control::{Engine, Plane};
 use clearway_engine::Clock;
 use clearway_nic::strangers;
 
 use admission::Admissions;
 use descriptors::Descriptors;
-use engines::ChannelNumbers;
-pub(crate) use engines::EngineSlot;
 use groups::GroupSource;
 use log_budget::LogBudget;
+pub(crate) use mailbox::Mailbox;
 use manager::Manager;
-pub(crate) use nics::{Ethernet, NicSlot};
+pub(crate) use nics::NicSlot;
+use plugging::Plugging;
+pub(crate) use plugging::{Starter, frame_bytes};
 use requests::refusal;
 use session::{Received, Session, Waiting};
 pub(crate) use signals::Signals;
 pub use signals::hold_signals;
 use status::{Facts, Rounds};
 pub use stop::Stopper;
-use vifs::Granted;
-pub(crate) use vifs::vifs;
 use workers::Workers;
 
 /// How long engines may take to say goodbye to their peers before the process ends without them.
@@ -94,6 +93,7 @@ const SIGNALS: u64 = 2;
 const GROUPS: u64 = 3;
 const WORK: u64 = 4;
 const BROKER: u64 = 5;
+const OPENED: u64 = 6;
 const NEIGHBOURS: u64 = 1 << 8;
 const NEWS: u64 = 1 << 15;
 const ENGINES: u64 = 1 << 16;
@@ -108,11 +108,13 @@ pub struct ControlPlane {
     epoll: OwnedFd,
     stopper: Stopper,
     signals: Option<Signals>,
+    /// What apps have, and what is to be done about it.
+    plane: Plane,
     nics: Vec<NicSlot>,
-    engines: Vec<EngineSlot>,
+    /// Those of the engines.
+    mailboxes: Vec<Mailbox>,
     /// What is in force.
     config: Config,
-    accounts: Accounts,
     admissions: Admissions,
     group_source: GroupSource,
     sessions: HashMap<u64, Session>,
@@ -125,19 +127,13 @@ pub struct ControlPlane {
     workers: Workers,
     descriptors: Descriptors,
     session_next: u64,
-    channel_numbers: ChannelNumbers,
-    /// The service ports of the host's apps.
-    listeners: Listeners,
-    /// Its virtual interfaces and captures.
-    vifs: Vifs,
-    /// What these were granted, by their numbers.
-    grants: BTreeMap<u32, Granted>,
     /// Numbers the requests to engines whose answers carry an id.
     request_next: u64,
     facts: Facts,
     rounds: Rounds,
-    /// The NIC whose interface was removed and made again.
-    replaced: Option<String>,
+    plugging: Plugging,
+    /// What all engines of the host have in common.
+    secret: [u8; 16],
     /// Set when the host has been told to end.
     shutdown_deadline: Option<Instant>,
 }
@@ -148,24 +144,24 @@ impl ControlPlane {
         config: &Config,
         listener: Listener,
         nics: Vec<NicSlot>,
-        vifs: Vifs,
-        engines: Vec<EngineSlot>,
+        plane: Plane,
+        mailboxes: Vec<Mailbox>,
         clock: Clock,
+        secret: [u8; 16],
     ) -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::resources("set up the control plane", error);
         let errno = |error: rustix::io::Errno| failed(error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno)?;
         let stopper = Stopper::new().map_err(errno)?;
-        let listeners = Listeners::new(engines.len());
-        let plane = Self {
+        let control = Self {
             listener: Some(listener),
             epoll,
             stopper,
             signals: None,
+            plane,
             nics,
-            engines,
+            mailboxes,
             config: config.clone(),
-            accounts: Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw()),
             admissions: Admissions::default(),
             group_source: GroupSource::ThisProcess,
             sessions: HashMap::new(),
@@ -176,18 +172,15 @@ impl ControlPlane {
             workers: Workers::new().map_err(failed)?,
             descriptors: Descriptors::of_this_process(&config.policy.limits),
             session_next: 0,
-            channel_numbers: ChannelNumbers::default(),
-            listeners,
-            vifs,
-            grants: BTreeMap::new(),
             request_next: 0,
             facts: Facts::new(config, clock),
             rounds: Rounds::default(),
-            replaced: None,
+            plugging: Plugging::new(config).map_err(failed)?,
+            secret,
             shutdown_deadline: None,
         };
-        plane.watch_all().map_err(errno)?;
-        Ok(plane)
+        control.watch_all().map_err(errno)?;
+        Ok(control)
     }
 
     /// A handle that ends [`ControlPlane::run`] from another thread.
@@ -198,8 +191,8 @@ impl ControlPlane {
 
     /// The process has given up what it does not need, and may be another user's now. Before
     /// [`ControlPlane::run`].
-    pub(crate) fn confined(&mut self, config: &Config, confinement: Confinement) {
-        self.accounts = Accounts::new(config.policy.clone(), rustix::process::geteuid().as_raw());
+    pub(crate) fn confined(&mut self, confinement: Confinement) {
+        self.plane.set_own_user(rustix::process::geteuid().as_raw());
         self.facts.confinement = confinement;
     }
 
@@ -215,7 +208,7 @@ impl ControlPlane {
     pub fn run(mut self) -> Result<(), Error> {
         tracing::info!(
             socket = %self.facts.socket.display(),
-            engines = self.engines.len(),
+            engines = self.mailboxes.len(),
             "ready for apps"
         );
         self.workers.start().map_err(|error| Error::resources("start a thread", error))?;
@@ -226,10 +219,8 @@ impl ControlPlane {
         if let Some(engine) = self.stopper.crashed() {
             return Err(Error::EngineCrashed(engine));
         }
-        if let Some(nic) = self.replaced {
-            return Err(Error::InterfaceReplaced(nic));
-        }
-        match self.engines.iter().find(|engine| !engine.ended) {
+        self.join_newcomers();
+        match self.plane.engines().iter().find(|engine| !engine.has_ended) {
             Some(engine) => Err(Error::EngineStuck(engine.name.clone())),
             None => Ok(()),
         }
@@ -237,7 +228,7 @@ impl ControlPlane {
 
     fn finished(&self) -> bool {
         let Some(deadline) = self.shutdown_deadline else { return false };
-        self.engines.iter().all(|engine| engine.ended) || Instant::now() >= deadline
+        self.plane.engines().iter().all(|engine| engine.has_ended) || Instant::now() >= deadline
     }
 
     fn turn(&mut self) -> Result<(), Error> {
@@ -258,6 +249,7 @@ impl ControlPlane {
         self.advance_status();
         self.advance_checks();
         self.follow_networks();
+        self.advance_nics();
         self.advance_watchdog();
         if self.accept_again.is_some_and(|again| again <= Instant::now()) {
             self.pause_accepting(false);
@@ -274,6 +266,7 @@ impl ControlPlane {
             self.networks_due(),
             self.watchdog_due(),
             self.checks_due(),
+            self.nics_due(),
         ];
         let due = due.into_iter().flatten().min()?;
         Some(due.saturating_duration_since(Instant::now()))
@@ -287,6 +280,7 @@ impl ControlPlane {
             GROUPS => self.take_groups(),
             WORK => self.take_work(),
             BROKER => self.take_configuration(),
+            OPENED => self.take_opened(),
             NEIGHBOURS..NEWS => self.take_neighbours((token - NEIGHBOURS) as usize),
             NEWS..ENGINES => self.take_news((token - NEWS) as usize),
             ENGINES..SESSIONS => self.take_events((token - ENGINES) as usize),
@@ -321,7 +315,8 @@ impl ControlPlane {
 
     fn open_session(&mut self, socket: strangers::Socket, peer: Peer) {
         let mut session = Session::new(socket, peer);
-        if let Err(refusal) = self.may_open_session(&session) {
+        let token = SESSIONS + self.session_next;
+        if let Err(refusal) = self.begin_session(token, &session) {
             let of_user = |other: &&Session| other.peer.user == session.peer.user;
             let refused = self.sessions.values().filter(|other| other.refused.is_some());
             if self.refused >= REFUSED_MAX
@@ -333,7 +328,6 @@ impl ControlPlane {
             self.refused += 1;
             session.refused = Some(refusal);
         }
-        let token = SESSIONS + self.session_next;
         self.session_next += 1;
         let watched = self.watch(session.as_fd(), token);
         self.sessions.insert(token, session);
@@ -342,18 +336,19 @@ impl ControlPlane {
         }
     }
 
-    /// Counts a session, if there is room for it.
-    fn may_open_session(&mut self, session: &Session) -> Result<(), Refusal> {
-        if !self.accounts.is_administrator(&session.peer) {
+    /// Begins a session, if there is room for it.
+    fn begin_session(&mut self, token: u64, session: &Session) -> Result<(), Refusal> {
+        if !self.plane.is_administrator(&session.peer) {
             self.descriptors.check(session.as_fd())?;
         }
-        self.accounts.open_session(&session.peer)
+        self.plane.open_session(token, session.peer.clone())
     }
 
     /// Reads one request, or notices that the app is gone.
     fn serve_session(&mut self, token: u64, flags: epoll::EventFlags) {
+        let is_waiting = self.is_waiting(token);
         let Some(session) = self.sessions.get_mut(&token) else { return };
-        if flags.contains(epoll::EventFlags::IN) && !session.is_waiting() {
+        if flags.contains(epoll::EventFlags::IN) && !is_waiting {
             if let Some(refusal) = session.refused.clone() {
                 // Read, so that the peer finds the answer and not a broken connection.
                 session.receive();
@@ -376,7 +371,9 @@ impl ControlPlane {
         }
         let gone = epoll::EventFlags::HUP | epoll::EventFlags::RDHUP | epoll::EventFlags::ERR;
         if flags.intersects(gone) {
-            session.read_to_the_end();
+            if let Some(leave) = session.last_words() {
+                self.plane.handle_request(token, Request::Leave(leave));
+            }
             self.end_session(token, session::GONE);
         }
     }
@@ -384,38 +381,43 @@ impl ControlPlane {
     /// Gives back everything that a session had: at once, or, if its app has left in good order,
     /// when what it has sent is delivered.
     fn end_session(&mut self, token: u64, reason: &str) {
+        self.close_session(token, reason, Some(self.config.linger_max));
+    }
+
+    fn close_session(&mut self, token: u64, reason: &str, linger_max: Option<Duration>) {
         let Some(mut session) = self.sessions.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, session.as_fd());
         if session.refused.is_some() {
             self.refused -= 1;
             return;
         }
-        self.accounts.close_session(session.peer.user);
         if let Some(offer) = session.offer.take() {
             self.withdraw(offer.place, offer.end, offer.memory);
         }
-        let process = session.peer.process;
-        match &session.attached {
-            Some(attached) => {
-                let (engine, channel) = (attached.engine, attached.channel);
-                self.forget_listeners(engine, channel);
-                self.forget_vifs(engine, channel);
-                match attached.leave {
-                    Some(wanted) => {
-                        let linger = wanted.min(self.config.linger_max);
-                        self.engines[engine].let_linger(channel, linger);
-                    }
-                    None => self.engines[engine].remove_channel(channel),
-                }
-                if self.log_budget.take(session.peer.user) {
-                    let app = &attached.app;
-                    match attached.leave {
-                        Some(_) => tracing::info!(app, process, channel, "detached"),
-                        None => tracing::info!(app, process, channel, reason, "session ended"),
-                    }
-                }
+        let ended = self.plane.end_session(token, linger_max);
+        self.carry_out();
+        self.log_end(session.peer.process, ended, reason, linger_max.is_some());
+    }
+
+    fn log_end(
+        &mut self,
+        process: i32,
+        ended: Option<clearway_control::Session>,
+        reason: &str,
+        is_orderly: bool,
+    ) {
+        let Some(ended) = ended else { return };
+        let Some(attached) = ended.attached() else {
+            tracing::debug!(process, reason, "session ended");
+            return;
+        };
+        if self.log_budget.take(ended.peer().user) {
+            let (app, channel) = (&attached.app, attached.place.channel);
+            if attached.leave.is_some() && is_orderly {
+                tracing::info!(app, process, channel, "detached");
+            } else {
+                tracing::info!(app, process, channel, reason, "session ended");
             }
-            None => tracing::debug!(process, reason, "session ended"),
         }
     }
 
@@ -423,19 +425,7 @@ impl ControlPlane {
     fn expel(&mut self, token: u64, refusal: &Refusal) {
         if let Some(session) = self.sessions.get_mut(&token) {
             session.refuse(refusal);
-            if let Some(attached) = &mut session.attached {
-                attached.leave = None;
-            }
-            self.end_session(token, &refusal.message);
-        }
-    }
-
-    fn log_refusal(&mut self, token: u64, refusal: &Refusal) {
-        if let Some(session) = self.sessions.get(&token)
-            && self.log_budget.take(session.peer.user)
-        {
-            let (user, process) = (session.peer.user, session.peer.process);
-            tracing::info!(user, process, "refused: {}", refusal.message);
+            self.close_session(token, &refusal.message, None);
         }
     }
 
@@ -449,13 +439,13 @@ impl ControlPlane {
         self.shutdown_deadline = Some(Instant::now() + SHUTDOWN_TIME);
         self.listener = None;
         let crashed = self.stopper.crashed();
-        for engine in &mut self.engines {
-            engine.ended |= crashed.as_ref() == Some(&engine.name);
-            engine.post(clearway_engine::Request::Shutdown);
+        for mailbox in &mut self.mailboxes {
+            mailbox.post(clearway_engine::Request::Shutdown);
         }
-        let has_crashed = |engine: &EngineSlot| crashed.as_ref() == Some(&engine.name);
-        if let Some(engine) = self.engines.iter().position(has_crashed) {
-            self.forget_engine(engine);
+        let has_crashed = |engine: &Engine| crashed.as_ref() == Some(&engine.name);
+        if let Some(engine) = self.plane.engines().iter().position(has_crashed) {
+            self.plane.handle_ended(engine);
+            self.carry_out();
         }
         let tokens: Vec<u64> = self.sessions.keys().copied().collect();
         let refusal = refusal(Code::DaemonGone, "the daemon is shutting down; attach again");
@@ -470,18 +460,11 @@ impl ControlPlane {
         }
         self.watch(self.stopper.as_fd(), STOP)?;
         self.watch(self.workers.as_fd(), WORK)?;
-        for (index, engine) in self.engines.iter().enumerate() {
-            self.watch(engine.as_fd(), ENGINES + index as u64)?;
+        for (index, mailbox) in self.mailboxes.iter().enumerate() {
+            self.watch(mailbox.as_fd(), ENGINES + index as u64)?;
         }
-        for (index, nic) in self.nics.iter().enumerate() {
-            if let Some(link) = &nic.link {
-                self.watch(link.as_fd(), NEIGHBOURS + index as u64)?;
-            }
-            if let Some(following) = &nic.following {
-                self.watch(following.as_fd(), NEWS + index as u64)?;
-            }
-        }
-        Ok(())
+        self.watch(self.plugging.as_fd(), OPENED)?;
+        (0..self.nics.len()).try_for_each(|nic| self.watch_kernel(nic))
     }
 
     fn watch(&self, descriptor: BorrowedFd<'_>, token: u64) -> rustix::io::Result<()> {
@@ -493,7 +476,12 @@ impl ControlPlane {
     /// room in it. That the app has gone is noticed in any case.
     fn watch_again(&self, token: u64) {
         let Some(session) = self.sessions.get(&token) else { return };
-        let flags = epoll::EventFlags::RDHUP | session.waits_for();
+        let flags = epoll::EventFlags::RDHUP
+            | match (session.is_telling(), self.is_waiting(token)) {
+                (true, _) => epoll::EventFlags::OUT,
+                (false, true) => epoll::EventFlags::empty(),
+                (false, false) => epoll::EventFlags::IN,
+            };
         let data = epoll::EventData::new_u64(token);
         if let Err(error) = epoll::modify(&self.epoll, session.as_fd(), data, flags) {
             tracing::warn!(%error, "cannot watch a session");

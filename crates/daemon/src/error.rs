@@ -38,12 +38,6 @@ pub enum Error {
         /// What to do.
         remedy: String,
     },
-    /// The interface of a NIC was removed and made again.
-    #[error(
-        "the interface of the NIC \"{0}\" was removed and made again, and a daemon that runs opens \
-         nothing\n    remedy: start the daemon again, as its systemd unit does by itself"
-    )]
-    InterfaceReplaced(String),
     /// An engine does not end.
     #[error("the engine \"{0}\" did not end in time; its peers will notice by themselves, later")]
     EngineStuck(String),

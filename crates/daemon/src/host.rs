@@ -2,7 +2,9 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 
+use clearway_control::{NicFacts, Plane, Settings};
 use clearway_engine::{Clock, Engine, EngineConfig, Group, Idle, ip};
 use clearway_nic::memif::Connect;
 use nix::net::if_::InterfaceFlags;
@@ -13,9 +15,10 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::broker::{Broker, Order};
 use crate::config::{Config, Driver, Network, Nic};
 use crate::confinement::Confinement;
-use crate::control::{ControlPlane, EngineSlot, Ethernet, NicSlot, Signals, Stopper, vifs};
-use crate::metrics::Metrics;
+use crate::control::{ControlPlane, Mailbox, NicSlot, Signals, Starter, Stopper, frame_bytes};
+use crate::metrics::{Counted, Metrics};
 use crate::nic::OpenNic;
+use crate::opener::{Means, Opener};
 use crate::privileges::OwnUser;
 use crate::socket::Listener;
 use crate::{Error, confinement, log, nic, privileges};
@@ -45,11 +48,12 @@ impl Host {
     fn open_with(config: &Config, clock: &Clock, broker: Option<&Broker>) -> Result<Self, Error> {
         // First of all, because it tells whether this host has a daemon already.
         let listener = Listener::bind(&config.control.socket, &config.policy)?;
-        let (mut nics, mut groups, mut first) = (Vec::new(), Vec::new(), 0);
+        let (mut nics, mut facts, mut groups) = (Vec::new(), Vec::new(), Vec::new());
         let mut copies = Vec::new();
         for (index, nic) in config.nics.iter().enumerate() {
             let connector = broker.and_then(|broker| broker.connector(index));
             let opened = open_nic(nic, config.udp_port, connector)?;
+            let frame_bytes = frame_bytes(&opened.queues, &opened.interface);
             let settings = EngineConfig {
                 name: nic.name.clone(),
                 interface: opened.interface,
@@ -58,36 +62,48 @@ impl Host {
                 silence_ms: config.silence.as_millis() as u32, // bounded by the configuration
                 idle: nic.idle,
             };
-            let networks = networks(&settings.interface);
-            let ip::Config { mac, mtu, vlan, .. } = settings.interface;
-            let ethernet = Ethernet { mac, mtu, vlan };
-            let of_nic = first..first + nic.engines;
-            first = of_nic.end;
+            facts.push(NicFacts {
+                name: nic.name.clone(),
+                engines: Vec::new(),
+                interface: settings.interface.clone(),
+                has_steering: opened.kernel.steering.is_some(),
+                only_messages: opened.kernel.only_messages,
+            });
             groups.push((settings, dealt(opened.queues, nic.engines)));
             copies.push(opened.copies);
-            nics.push(NicSlot::new(&nic.name, of_nic, networks, ethernet, opened.kernel));
+            nics.push(NicSlot::new(nic.clone(), opened.kernel, frame_bytes));
         }
-        let interfaces = groups.iter().map(|(settings, _)| &settings.interface);
-        let vifs = vifs(&nics, interfaces, config);
-        let (seed, secret) =
-            random().map_err(|error| Error::resources("draw random numbers", error))?;
-        let (mut engines, mut slots) = (Vec::new(), Vec::new());
+        let no_random = |error| Error::resources("draw random numbers", error);
+        let (seed, secret) = random().map_err(no_random)?;
+        let of_nics = (0..).zip(&config.nics).flat_map(|(index, nic)| vec![index; nic.engines]);
+        let (mut engines, mut mailboxes) = (Vec::new(), Vec::new());
         let made = Engine::of_host(groups, seed, secret, clock.now());
-        for (mut engine, control) in
-            made.map_err(|error| Error::resources("make an engine", error))?
-        {
-            let is_of = |nic: &NicSlot| nic.serves(slots.len());
-            let nic = nics.iter().position(is_of).expect("each engine is of a NIC");
+        let made = made.map_err(|error| Error::resources("make an engine", error))?;
+        for ((mut engine, control), nic) in made.into_iter().zip(of_nics) {
+            let nic: usize = nic;
             if let Some(copies) = copies[nic].take() {
                 engine
                     .set_copies(copies)
                     .map_err(|error| Error::resources("wait for copies", error))?;
             }
-            slots.push(EngineSlot::new(engine.name(), nic, control));
+            facts[nic].engines.push(engine.name().to_owned());
+            mailboxes.push(Mailbox::new(control));
             engines.push(engine);
         }
-        let control = ControlPlane::new(config, listener, nics, vifs, slots, clock.clone())?;
+        let (seed, _) = random().map_err(no_random)?;
+        let plane = Plane::new(settings(config, seed), facts);
+        let clock = clock.clone();
+        let control = ControlPlane::new(config, listener, nics, plane, mailboxes, clock, secret)?;
         Ok(Self { control, engines })
+    }
+}
+
+fn settings(config: &Config, seed: u64) -> Settings {
+    Settings {
+        policy: config.policy.clone(),
+        own_user: rustix::process::geteuid().as_raw(),
+        udp_port: config.udp_port,
+        seed,
     }
 }
 
@@ -97,22 +113,14 @@ fn open_nic(
     connector: Option<Arc<dyn Connect>>,
 ) -> Result<OpenNic, Error> {
     let failed = |source| Error::Nic { nic: nic.name.clone(), source };
-    let opened = nic::open(nic, udp_port, connector).map_err(failed)?;
-    if opened.queues.len() < nic.engines {
-        return Err(failed(clearway_nic::Error::Invalid(format!(
-            "{} engines need a queue each, and there are {}; lower `engines`, or give the \
-             interface more queues with `ethtool -L`",
-            nic.engines,
-            opened.queues.len()
-        ))));
-    }
+    let opened = nic::open(nic, udp_port, &Means::Own(connector)).map_err(failed)?;
     log_nic(nic, &opened);
     Ok(opened)
 }
 
 /// Deals queues out to engines, one after the other: the first gets the first, and the one after
 /// the last engine's.
-fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
+pub(crate) fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
     let mut dealt: Vec<Vec<T>> = (0..engines).map(|_| Vec::new()).collect();
     for (index, queue) in queues.into_iter().enumerate() {
         dealt[index % engines].push(queue);
@@ -123,8 +131,8 @@ fn dealt<T>(queues: Vec<T>, engines: usize) -> Vec<Vec<T>> {
 /// Runs a host on this process: the control plane on the calling thread, each engine on one of its
 /// own. Returns when `SIGTERM` or `SIGINT` has come and the engines have said goodbye.
 ///
-/// `path` is where the configuration was read, if it was, and will be read again. The process is to be
-/// `clearwayd`: another of it is started as its broker.
+/// `path` is where the configuration was read, if it was, and will be read again. The process is to
+/// be `clearwayd`: another of it is started as its broker.
 pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     log::start(&config.log);
     raise_open_files();
@@ -132,22 +140,33 @@ pub fn run(config: &Config, path: Option<&Path>) -> Result<(), Error> {
     let clock = Clock::new();
     let user = own_user(config)?;
     let broker = Broker::start(config, path, user.as_ref())?;
+    let opener = path.map(|path| Opener::start(config, path, user.as_ref())).transpose()?;
     if !await_interfaces(config, &signals, &broker)? {
         return Ok(());
     }
     let mut host = Host::open_with(config, &clock, Some(&broker))?;
     host.control.stop_on(signals)?;
-    let metrics = Metrics::open(config, user.as_ref(), &mut host.engines)?;
+    let (counts, newcomers) = channel();
+    let metrics = Metrics::open(config, user.as_ref(), &mut host.engines, newcomers)?;
     give_up_privileges(config, user.as_ref())?;
-    host.control.confined(config, confined(config));
+    host.control.confined(confined(config));
     host.control.serve_by(broker)?;
     let metrics = metrics.start()?;
     let stopper = host.control.stopper();
+    let starter = move |engine: Engine, nic: &Nic, number: usize| {
+        start(engine, nic.idle, nic.cores.get(number).copied(), clock.clone(), &stopper)
+    };
     let mut threads = Vec::new();
     let each = config.nics.iter().flat_map(|nic| (0..nic.engines).map(move |number| (nic, number)));
     for ((nic, number), engine) in each.zip(host.engines) {
-        let core = nic.cores.get(number).copied();
-        threads.push(start(engine, nic.idle, core, clock.clone(), &stopper)?);
+        threads.push(starter(engine, nic, number)?);
+    }
+    if let Some(opener) = opener {
+        let starter: Starter = Box::new(move |mut engine, nic, number| {
+            let _ = counts.send(Counted::of(&nic.name, &mut engine)); // the daemon may be ending
+            starter(engine, nic, number)
+        });
+        host.control.open_by(Means::Opener(Arc::new(opener)), starter);
     }
     host.control.run()?;
     metrics.end();
@@ -311,7 +330,7 @@ fn pin(engine: &str, core: usize) {
     }
 }
 
-fn log_nic(nic: &Nic, opened: &OpenNic) {
+pub(crate) fn log_nic(nic: &Nic, opened: &OpenNic) {
     let addresses: Vec<String> =
         networks(&opened.interface).iter().map(ToString::to_string).collect();
     let info = opened.queues.first().map(|queue| queue.info());

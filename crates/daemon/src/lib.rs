@@ -12,6 +12,7 @@ mod host;
 pub mod log;
 pub mod metrics;
 mod nic;
+mod opener;
 mod privileges;
 pub mod program;
 mod socket;

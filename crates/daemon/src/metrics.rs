@@ -16,6 +16,7 @@ mod text;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -38,10 +39,25 @@ const WRITE_TIME: Duration = Duration::from_millis(250);
 
 /// Everything that is opened before the daemon confines itself.
 pub(crate) struct Metrics {
-    boards: Vec<Board>,
+    engines: Vec<Counted>,
+    newcomers: Receiver<Counted>,
     file: Option<Published>,
-    description: Arc<Description>,
     listening: Listening,
+}
+
+/// An engine that is counted: its NIC, its name and its board.
+pub(crate) struct Counted {
+    nic: String,
+    name: String,
+    board: Board,
+}
+
+impl Counted {
+    /// `engine` is, from now on.
+    pub(crate) fn of(nic: &str, engine: &mut Engine) -> Self {
+        let board = engine.board();
+        Self { nic: nic.to_owned(), name: engine.name().to_owned(), board }
+    }
 }
 
 /// The thread that serves metrics. It ends when this is dropped; the files stay, for whoever wants
@@ -59,22 +75,23 @@ struct Files {
 }
 
 impl Metrics {
-    /// Opens what the configuration says, for `engines`, which serve these NICs in this order.
+    /// Opens what the configuration says, for `engines`, which serve these NICs in this order, and
+    /// for those that come later by `newcomers`.
     pub(crate) fn open(
         config: &Config,
         user: Option<&OwnUser>,
         engines: &mut [Engine],
+        newcomers: Receiver<Counted>,
     ) -> Result<Self, Error> {
-        let boards: Vec<Board> = engines.iter_mut().map(Engine::board).collect();
         let nics = config.nics.iter().flat_map(|nic| (0..nic.engines).map(|_| nic.name.as_str()));
-        let each = nics.zip(&*engines).zip(&boards);
-        let described = each.map(|((nic, engine), board)| (nic, engine.name(), board));
-        let description = Arc::new(Description::of(described));
+        let engines: Vec<Counted> =
+            nics.zip(engines).map(|(nic, engine)| Counted::of(nic, engine)).collect();
+        let description = describe(&engines);
         let file = Published::create(&counters_path(config), config, &description, user);
         // Whoever can make the control socket can make this; if not, all but the tools works.
         let file = file.map_err(|error| tracing::warn!("{error}")).ok();
         let listening = Listening::open(config)?;
-        Ok(Self { boards, file, description, listening })
+        Ok(Self { engines, newcomers, file, listening })
     }
 
     /// Starts the thread, once the daemon is confined.
@@ -89,22 +106,32 @@ impl Metrics {
     }
 
     fn run(self, stop: &OwnedFd) -> Files {
-        let Self { boards, mut file, description, listening } = self;
+        let Self { mut engines, newcomers, mut file, listening } = self;
         let mut server = Server::new(listening);
-        let mut readings = vec![None; boards.len()];
+        let mut description = describe(&engines);
+        let mut readings = vec![None; engines.len()];
         let mut write_at = Instant::now();
         loop {
             let now = Instant::now();
             if now >= write_at {
-                read(&boards, &mut readings);
+                let before = engines.len();
+                engines.extend(newcomers.try_iter());
+                readings.resize(engines.len(), None);
+                read(&engines, &mut readings);
+                if engines.len() > before {
+                    description = describe(&engines);
+                    if let Some(file) = &mut file {
+                        file.extend(&description, &readings);
+                    }
+                }
                 if let Some(file) = &mut file {
                     file.write(&readings);
                 }
                 write_at = now + WRITE_TIME;
             }
             let fresh = || {
-                let mut readings = vec![None; boards.len()];
-                read(&boards, &mut readings);
+                let mut readings = vec![None; engines.len()];
+                read(&engines, &mut readings);
                 text(&description, &Numbers::now(readings))
             };
             if server.turn(stop, write_at, fresh).is_break() {
@@ -115,10 +142,15 @@ impl Metrics {
     }
 }
 
+fn describe(engines: &[Counted]) -> Arc<Description> {
+    let each = engines.iter().map(|engine| (&*engine.nic, &*engine.name, &engine.board));
+    Arc::new(Description::of(each))
+}
+
 /// Keeps the last reading of an engine whose thread was stopped while it wrote.
-fn read(boards: &[Board], readings: &mut [Option<Reading>]) {
-    for (board, reading) in boards.iter().zip(readings) {
-        if let Some(new) = board.read() {
+fn read(engines: &[Counted], readings: &mut [Option<Reading>]) {
+    for (engine, reading) in engines.iter().zip(readings) {
+        if let Some(new) = engine.board.read() {
             *reading = Some(new);
         }
     }

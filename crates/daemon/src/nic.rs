@@ -9,14 +9,12 @@ mod kernel;
 mod memif;
 mod udp;
 
-use std::sync::Arc;
-
 use clearway_engine::ip;
-use clearway_nic::interface::{Neighbours, Steering};
-use clearway_nic::memif::Connect;
-use clearway_nic::{Error, Queue};
+use clearway_nic::interface::{Device, Neighbours, Steering};
+use clearway_nic::{Error, MacAddress, Queue};
 
 use crate::config::{Driver, Nic};
+use crate::opener::Means;
 pub(crate) use follower::Follower;
 
 /// The largest IP packet where nothing else is said.
@@ -44,17 +42,44 @@ pub(crate) struct KernelSide {
     pub(crate) only_messages: Option<&'static str>,
 }
 
-/// Opens a NIC and has packets to `udp_port` steered to it. A memif client connects by `connector`,
-/// if there is one.
-pub(crate) fn open(
-    nic: &Nic,
-    udp_port: u16,
-    connector: Option<Arc<dyn Connect>>,
-) -> Result<OpenNic, Error> {
-    match &nic.driver {
-        Driver::Memif(link) => memif::open(nic, link, connector),
-        Driver::Dpdk(device) => dpdk::open(nic, device),
-        Driver::Interface(interface) => kernel::open(nic, interface, udp_port),
-        Driver::Udp => udp::open(nic, udp_port),
+/// The interface of a NIC, if nobody can send through it.
+pub(crate) fn missing_interface(nic: &Nic) -> Option<&str> {
+    let Driver::Interface(interface) = &nic.driver else { return None };
+    let is_up = Device::open(&interface.name).is_ok_and(|device| device.is_up().unwrap_or(false));
+    (!is_up).then_some(&interface.name)
+}
+
+/// Whether frames come to a NIC only if it is asked for them; and why it carries messages only, if
+/// it does.
+pub(crate) fn kind(driver: &Driver) -> (bool, Option<&'static str>) {
+    match driver {
+        Driver::Interface(_) => (true, None),
+        Driver::Udp => (false, Some(udp::ONLY_MESSAGES)),
+        Driver::Memif(_) | Driver::Dpdk(_) => (false, None),
     }
+}
+
+/// Who takes all packets of a NIC, whatever their next hop.
+pub(crate) fn router(driver: &Driver) -> Option<MacAddress> {
+    matches!(driver, Driver::Udp).then_some(clearway_nic::udp::ROUTER_MAC)
+}
+
+/// Opens a NIC and has packets to `udp_port` steered to it: a queue for each of its engines, or
+/// more.
+pub(crate) fn open(nic: &Nic, udp_port: u16, means: &Means) -> Result<OpenNic, Error> {
+    let opened = match &nic.driver {
+        Driver::Memif(link) => memif::open(nic, link, means),
+        Driver::Dpdk(device) => dpdk::open(nic, device),
+        Driver::Interface(interface) => kernel::open(nic, interface, udp_port, means),
+        Driver::Udp => udp::open(nic, udp_port),
+    }?;
+    if opened.queues.len() < nic.engines {
+        return Err(Error::Invalid(format!(
+            "{} engines need a queue each, and there are {}; lower `engines`, or give the \
+             interface more queues with `ethtool -L`",
+            nic.engines,
+            opened.queues.len()
+        )));
+    }
+    Ok(opened)
 }

@@ -10,18 +10,22 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use crate::text::{escaped_lines, print};
-use crate::{Config, broker, config, hold_signals, run};
+use crate::{Config, broker, config, hold_signals, opener, run};
+
+/// Where the configuration of the host's own daemon is.
+const CONFIG_OF_HOST: &str = "/etc/clearway.toml";
 
 /// Run a host: own the NICs and serve apps until SIGTERM or SIGINT
 #[derive(Debug, Parser)]
 #[command(name = "clearwayd", version)]
 pub struct Arguments {
-    /// The configuration; `clearway.toml` in the source tree is a commented example. Without one,
-    /// messages go by the kernel's UDP sockets at all addresses of the host, for this user only
+    /// The configuration; `clearway.toml` in the source tree is a commented example. If none is
+    /// given, root has /etc/clearway.toml if there is one; else messages go by the kernel's UDP
+    /// sockets at all addresses of the host, for this user only
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Only check the configuration: its keys and values, and what of the machine is in its way
-    #[arg(long, requires = "config")]
+    #[arg(long)]
     pub check: bool,
 }
 
@@ -32,8 +36,11 @@ type Failure = (u8, String);
 #[must_use]
 pub fn main() -> ExitCode {
     let first = std::env::args_os().nth(1);
-    let result = if first.is_some_and(|first| first == broker::SUBCOMMAND) {
+    let is = |subcommand: &str| first.as_ref().is_some_and(|first| first == subcommand);
+    let result = if is(broker::SUBCOMMAND) {
         broker::serve().map_err(failed)
+    } else if is(opener::SUBCOMMAND) {
+        opener::serve().map_err(failed)
     } else {
         serve(&Arguments::parse())
     };
@@ -46,14 +53,24 @@ pub fn main() -> ExitCode {
 fn serve(arguments: &Arguments) -> Result<(), Failure> {
     // From here on no signal kills it; those that come wait until it can serve them.
     hold_signals().map_err(failed)?;
-    let Some(path) = &arguments.config else {
+    let Some(path) = arguments.config.clone().or_else(config_of_host) else {
+        if arguments.check {
+            return Err((2, format!("there is no {CONFIG_OF_HOST}; name one with --config FILE")));
+        }
         return run(&Config::without_file(), None).map_err(failed);
     };
-    let config = Config::load(path).map_err(|error| (2, error.to_string()))?;
+    let config = Config::load(&path).map_err(|error| (2, error.to_string()))?;
     if arguments.check {
-        return check(&config, path);
+        return check(&config, &path);
     }
-    run(&config, Some(path)).map_err(failed)
+    run(&config, Some(&path)).map_err(failed)
+}
+
+/// The configuration of the host's own daemon, which root starts. Other users have daemons of their
+/// own.
+fn config_of_host() -> Option<PathBuf> {
+    let path = Path::new(CONFIG_OF_HOST);
+    (rustix::process::geteuid().is_root() && path.exists()).then(|| path.to_owned())
 }
 
 /// Says what is in the way of a daemon with this configuration, or what it would be.

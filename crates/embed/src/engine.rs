@@ -1,16 +1,21 @@
-//! The engine that takes its turns when the app calls, and the little that is left of a control
-//! plane.
+//! The engine that takes its turns when the app calls, and the control plane over it, whose only
+//! session is the app's.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use clearway_channel::control::{Empty, Listen, Listening, Reply, Request, Unlisten};
-use clearway_client::{Code, Embedded, Error};
-use clearway_control::{ListenerName, Listeners, Opened};
-use clearway_engine::{Control, Event, Group, Request as EngineRequest};
+use clearway_channel::control::{Attach, Empty, Reply, Request};
+use clearway_channel::{AppEnd, DaemonEnd};
+use clearway_client::{Code, Embedded, Error, Options};
+use clearway_control::policy::{Peer, Policy};
+use clearway_control::{NicFacts, Plane, Settings, Step};
+use clearway_engine::{Control, Group, Request as EngineRequest, ip};
 
-/// The number of the only channel.
-pub(crate) const CHANNEL: u32 = 1;
+/// The number of the only session.
+const SESSION: u64 = 1;
+/// Root may do everything, and so may an app that owns its engine.
+const OWN_USER: u32 = 0;
+/// Comparisons of patterns between two turns of the engine.
+const COMPARISONS_PER_TURN: usize = 8192;
 /// Turns within which an engine has said goodbye to everybody, or will not.
 const LAST_TURNS: usize = 1000;
 
@@ -18,22 +23,121 @@ const LAST_TURNS: usize = 1000;
 pub(crate) struct EmbeddedEngine {
     group: Group,
     control: Control,
-    listeners: Listeners,
-    listener_next: u32,
-    /// What came of the last attempt to listen, until it is taken.
-    opened: Option<Opened>,
+    plane: Plane,
+    /// The answer to the last request, until it is taken.
+    reply: Option<Reply>,
+    /// The daemon's end of the channel, until the engine gets it.
+    end: Option<Box<DaemonEnd>>,
+    app_end: Option<AppEnd>,
     /// Why the engine serves the channel no more.
     ended: Option<(Code, String)>,
 }
 
+/// What the control plane has to know of the host.
+pub(crate) struct Facts {
+    pub(crate) interface: ip::Config,
+    pub(crate) udp_port: u16,
+    pub(crate) seed: u64,
+}
+
 impl EmbeddedEngine {
-    pub(crate) fn new(group: Group, control: Control) -> Self {
-        let listeners = Listeners::new(1);
-        Self { group, control, listeners, listener_next: 1, opened: None, ended: None }
+    /// Attaches the app to an engine. The app gets its end of the channel.
+    pub(crate) fn attach(
+        group: Group,
+        control: Control,
+        facts: Facts,
+        options: &Options,
+    ) -> Result<(Self, AppEnd), Error> {
+        let name = options.app.clone();
+        let nic = NicFacts {
+            name: name.clone(),
+            engines: vec![name.clone()],
+            interface: facts.interface,
+            has_steering: false,
+            only_messages: None,
+        };
+        let Facts { udp_port, seed, .. } = facts;
+        let policy = Policy::default();
+        let settings = Settings { policy, own_user: OWN_USER, udp_port, seed };
+        let plane = Plane::new(settings, vec![nic]);
+        let (reply, end, app_end, ended) = (None, None, None, None);
+        let mut engine = Self { group, control, plane, reply, end, app_end, ended };
+        let process = std::process::id() as i32; // below 2^22, says proc(5)
+        let peer = Peer { user: OWN_USER, process, groups: Vec::new() };
+        let refused = |refusal: clearway_channel::control::Refusal| Error::Refused {
+            code: refusal.code,
+            message: refusal.message,
+        };
+        engine.plane.open_session(SESSION, peer).map_err(refused)?;
+        engine.ask(Request::Attach(Attach::new(name, None, options.sizes)))?;
+        engine.ask(Request::Mapped(Empty {}))?;
+        let app_end = engine.app_end.take().ok_or_else(no_answer)?;
+        Ok((engine, app_end))
+    }
+
+    /// Has the control plane do what it is asked for, and the engine what follows from that.
+    fn ask(&mut self, request: Request) -> Result<Reply, Error> {
+        self.reply = None;
+        if self.plane.handle_request(SESSION, request).is_some() {
+            return Err(Error::Refused {
+                code: Code::Invalid,
+                message:
+                    "an embedded engine has no state to show, no configuration and no probes; \
+                          those are a daemon's"
+                        .into(),
+            });
+        }
+        loop {
+            self.carry_out()?;
+            match self.reply.take() {
+                Some(Reply::Error(refusal)) => {
+                    return Err(Error::Refused { code: refusal.code, message: refusal.message });
+                }
+                Some(reply) => return Ok(reply),
+                None => {
+                    self.group.turn();
+                    self.check()?;
+                }
+            }
+        }
+    }
+
+    /// Does what is to be done.
+    fn carry_out(&mut self) -> Result<(), Error> {
+        if self.plane.is_checking() {
+            self.plane.advance(COMPARISONS_PER_TURN);
+        }
+        while let Some(step) = self.plane.poll_step() {
+            match step {
+                Step::Ask { request, .. } => self.post(request),
+                Step::Reply { reply, .. } => self.reply = Some(reply),
+                Step::Expel { refusal, .. } => {
+                    self.ended = Some((refusal.code, refusal.message));
+                    self.plane.end_session(SESSION, None);
+                }
+                Step::Make { place, version, sizes, .. } => {
+                    let (mut end, handover) = DaemonEnd::create_for(version, sizes)?;
+                    end.share_thread();
+                    self.end = Some(Box::new(end));
+                    self.app_end = Some(AppEnd::open(handover, sizes)?);
+                    let told = self.plane.handle_made(place);
+                    self.reply = told.map(|(_, attached)| Reply::Attached(attached));
+                }
+                Step::Secure { place, .. } => {
+                    // Nobody but the engine's own app has it.
+                    let end = self.end.take().ok_or_else(no_answer)?;
+                    self.plane.handle_secured(place, end).map_err(|_| no_answer())?;
+                }
+                Step::Claim { vif, .. } => self.plane.handle_claimed(vif, Ok(())),
+                Step::Steer { vif, .. } => self.plane.handle_steered(vif, Ok(())),
+                Step::Unsteer { .. } | Step::Release { .. } => {}
+            }
+        }
+        Ok(())
     }
 
     /// Hands a request to the engine, which takes it in its next turn.
-    pub(crate) fn post(&mut self, request: EngineRequest) {
+    fn post(&mut self, request: EngineRequest) {
         let mut next = Some(request);
         while let Some(request) = next.take() {
             if let Err(request) = self.control.post(request) {
@@ -43,64 +147,17 @@ impl EmbeddedEngine {
         }
     }
 
-    fn listen(&mut self, listen: &Listen) -> Result<Reply, Error> {
-        let name = listener(self.listener_next);
-        self.listener_next = self.listener_next.wrapping_add(1).max(1);
-        let port = self.listeners.open(name, listen.address, listen.port).map_err(cannot_listen)?;
-        self.ask_engine();
-        self.opened_at_last()?.map_err(cannot_listen)?;
-        let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
-        let address = SocketAddr::new(address, port);
-        Ok(Reply::Listening(Listening { listener: name.number, address }))
-    }
-
-    /// What has come of the attempt to listen; an error if that will never be known.
-    fn opened_at_last(&mut self) -> Result<Result<(), Code>, Error> {
-        loop {
-            if let Some(opened) = self.opened.take() {
-                return Ok(opened.result);
-            }
-            self.group.turn();
-            self.check()?;
+    fn take_events(&mut self) -> Result<(), Error> {
+        self.control.acknowledge();
+        while let Some(event) = self.control.next_event() {
+            self.plane.handle_event(0, &event);
         }
-    }
-
-    fn unlisten(&mut self, number: u32) -> Reply {
-        self.listeners.close(listener(number));
-        self.ask_engine();
-        self.group.turn();
-        Reply::Unlistened(Empty {})
-    }
-
-    fn ask_engine(&mut self) {
-        while let Some((_, request)) = self.listeners.poll_request() {
-            self.post(request);
-        }
-    }
-
-    /// Takes note of what the engine says of listeners, and of what ends the channel; nothing else
-    /// that it tells concerns an app.
-    fn note(&mut self, event: &Event) {
-        match event {
-            Event::Listening { listener: number, result, .. } => {
-                self.opened = self.listeners.handle_listening(listener(*number), *result);
-                self.ask_engine();
-            }
-            Event::Violation { violation, .. } => {
-                self.ended = Some((Code::Violation, violation.to_string()));
-            }
-            _ => {}
-        }
+        self.carry_out()
     }
 }
 
-/// The listener of this number.
-const fn listener(number: u32) -> ListenerName {
-    ListenerName { engine: 0, channel: CHANNEL, number }
-}
-
-fn cannot_listen(code: Code) -> Error {
-    Error::Refused { code, message: format!("cannot listen: {code}") }
+fn no_answer() -> Error {
+    Error::Answer("the engine has not taken the channel".into())
 }
 
 impl Embedded for EmbeddedEngine {
@@ -119,23 +176,11 @@ impl Embedded for EmbeddedEngine {
     }
 
     fn request(&mut self, request: &Request) -> Result<Reply, Error> {
-        match request {
-            Request::Listen(listen) => self.listen(listen),
-            Request::Unlisten(Unlisten { listener }) => Ok(self.unlisten(*listener)),
-            _ => Err(Error::Refused {
-                code: Code::Invalid,
-                message: "an embedded engine has messages only; virtual interfaces and captures \
-                          are a daemon's"
-                    .into(),
-            }),
-        }
+        self.ask(request.clone())
     }
 
     fn check(&mut self) -> Result<(), Error> {
-        self.control.acknowledge();
-        while let Some(event) = self.control.next_event() {
-            self.note(&event);
-        }
+        self.take_events()?;
         match &self.ended {
             None => Ok(()),
             Some((code, message)) => {

@@ -2,18 +2,13 @@
 
 use std::net::IpAddr;
 
-use clearway_channel::{AppEnd, Code, DaemonEnd};
+use clearway_channel::Code;
 use clearway_client::{Channel, Error, Options};
-use clearway_engine::{
-    Clock, Congestion, Engine, EngineConfig, Group, Idle, Request, UDP_PORT_DEFAULT, ip,
-};
+use clearway_engine::{Clock, Congestion, Engine, EngineConfig, Group, Idle, UDP_PORT_DEFAULT, ip};
 use clearway_nic::{HEADER_BYTES_MAX, Queue};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::engine::{CHANNEL, EmbeddedEngine};
-
-/// Connections that the app may have at a time: as many as a daemon grants by default.
-const CONNECTIONS_MAX: u32 = 4096;
+use crate::engine::{EmbeddedEngine, Facts};
 
 /// A host whose only app is this one.
 pub struct Host {
@@ -68,6 +63,8 @@ impl Host {
         getrandom(&mut seed, GetRandomFlags::empty())?;
         getrandom(&mut secret, GetRandomFlags::empty())?;
         let clock = Clock::new();
+        let seed = u64::from_ne_bytes(seed);
+        let facts = Facts { interface: self.interface.clone(), udp_port: self.udp_port, seed };
         let config = EngineConfig {
             name: options.app.clone(),
             interface: self.interface,
@@ -76,20 +73,9 @@ impl Host {
             congestion: Congestion::default(),
             silence_ms: clearway_engine::SILENCE_MS_DEFAULT,
         };
-        let seed = u64::from_ne_bytes(seed);
         let (engine, control) = Engine::new(config, self.queues, seed, secret, clock.now())?;
         let group = Group::new(vec![engine], Idle::Spin, clock);
-        let mut engine = EmbeddedEngine::new(group, control);
-        let (mut end, handover) = DaemonEnd::create(options.sizes)?;
-        end.share_thread();
-        let app_end = AppEnd::open(handover, options.sizes)?;
-        engine.post(Request::AddChannel {
-            channel: CHANNEL,
-            app: options.app.clone(),
-            user: 0,
-            end: Box::new(end),
-            connections_max: CONNECTIONS_MAX,
-        });
+        let (engine, app_end) = EmbeddedEngine::attach(group, control, facts, options)?;
         Channel::embed(app_end, options.app.clone(), Box::new(engine), options)
     }
 }

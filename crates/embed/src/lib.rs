@@ -23,9 +23,10 @@
 //! milliseconds, and that the app is gone after the keep-alive. It can call [`Channel::flush`] in
 //! between.
 //!
-//! What a daemon would have to arbitrate is not here: virtual interfaces and captures; more than
-//! one app; an address that the kernel has as well. On the wire nobody can tell an embedded engine
-//! from a daemon.
+//! Virtual interfaces and captures are there, too; nobody but the app decides what it may have, and
+//! its queues have to get their frames. What a daemon would have to arbitrate is not here: more
+//! than one app; an address that the kernel has as well. On the wire nobody can tell an embedded
+//! engine from a daemon.
 
 #![forbid(unsafe_code)]
 

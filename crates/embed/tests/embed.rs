@@ -2,11 +2,15 @@
 //! thread, which shows that nobody else does the work.
 
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use clearway_client::{CaptureOptions, VifOptions};
 use clearway_embed::nic::fabric::{self, Faults};
 use clearway_embed::nic::memif::{self, Config, Role};
+use clearway_embed::nic::{Capabilities, Counters, HEADER_BYTES_MAX, Info, Queue, Transmit};
 use clearway_embed::{Channel, Code, ConnectionId, Error, Event, Host, Options, Waiting};
 
 /// Nothing here takes longer, unless something is wrong.
@@ -20,11 +24,16 @@ fn at(number: u8, port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, number], port))
 }
 
-/// Server and client over memif.
-fn over_memif(waiting: Waiting) -> (Channel, Channel) {
+/// Where a memif's two ends meet, of no other test.
+fn meeting_point() -> String {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let name = format!("@clearway-embed-test-{}-{number}", std::process::id());
+    format!("@clearway-embed-test-{}-{number}", std::process::id())
+}
+
+/// Server and client over memif.
+fn over_memif(waiting: Waiting) -> (Channel, Channel) {
+    let name = meeting_point();
     let open = |role, number: u8| {
         let link = memif::open(Config::new(name.as_str(), role, [2, 0, 0, 0, 0, number]));
         let host = Host::new(link.expect("memif opens"), &[(at(number, 0).ip(), 24)]);
@@ -75,6 +84,100 @@ fn a_sleeper_wakes_in_time() {
     let error = server.accept(Some(Duration::from_millis(20))).expect_err("nobody comes");
     assert!(matches!(error, Error::TimedOut { .. }), "{error}");
     assert!(begun.elapsed() >= Duration::from_millis(20));
+}
+
+/// A queue that notes how long frames are that leave by it.
+struct Noted {
+    queue: memif::Queue,
+    lengths: Arc<Mutex<Vec<usize>>>,
+}
+
+impl Queue for Noted {
+    fn capabilities(&self) -> Capabilities {
+        self.queue.capabilities()
+    }
+
+    fn info(&self) -> Info {
+        self.queue.info()
+    }
+
+    fn link_up(&self) -> bool {
+        self.queue.link_up()
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        self.queue.receive(budget, sink)
+    }
+
+    fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        let lengths = &self.lengths;
+        self.queue.transmit(&mut |frame| {
+            let length = fill(frame);
+            lengths.lock().expect("nobody panics").push(length);
+            length
+        })
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush();
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.wait_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.queue.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.queue.disarm();
+    }
+
+    fn counters(&self) -> Counters {
+        self.queue.counters()
+    }
+}
+
+/// The longest frames that a message of 32 KiB leaves in, the longest first, where server and
+/// client take packets of so many bytes.
+fn longest_frames([server, client]: [usize; 2]) -> Vec<usize> {
+    let (name, lengths) = (meeting_point(), Arc::new(Mutex::new(Vec::new())));
+    let open = |role, number: u8, packet_bytes: usize| {
+        let config = Config::new(name.as_str(), role, [2, 0, 0, 0, 0, number]);
+        let config = config.with_frames(packet_bytes + HEADER_BYTES_MAX);
+        let queue = memif::open(config).expect("memif opens").remove(0);
+        let lengths =
+            if number == 2 { Arc::clone(&lengths) } else { Arc::new(Mutex::new(Vec::new())) };
+        let host = Host::new(vec![Noted { queue, lengths }], &[(at(number, 0).ip(), 24)]);
+        host.open(&options(Waiting::Block)).expect("the host opens")
+    };
+    let mut server = open(Role::Server, 1, server);
+    let mut client = open(Role::Client, 2, client);
+    server.listen(4000).expect("listening");
+    let serving = std::thread::spawn(move || echo(server));
+    let connection = client.connect(at(1, 4000), Some(PATIENCE)).expect("connected");
+    client.send(connection, &[7; 32 << 10]).expect("sent");
+    let answer = client.recv_zero_copy(Some(PATIENCE)).expect("answered");
+    assert!(*answer == [7; 32 << 10]);
+    client.release(answer);
+    client.detach(Some(PATIENCE)).expect("all is sent");
+    serving.join().expect("the server ends when its client does");
+    let mut lengths = std::mem::take(&mut *lengths.lock().expect("nobody panics"));
+    lengths.sort_unstable_by(|a, b| b.cmp(a));
+    lengths
+}
+
+#[test]
+fn a_message_of_32_kib_is_one_frame_where_both_sides_take_that() {
+    let lengths = longest_frames([33_000, 33_000]);
+    assert!(lengths[0] > 32 << 10, "{lengths:?}");
+    // Sent again, where this machine was slow, it is one frame again.
+    assert!(lengths.iter().all(|bytes| !(9000..=32 << 10).contains(bytes)), "{lengths:?}");
+    for either in [[33_000, 9000], [9000, 33_000]] {
+        let lengths = longest_frames(either);
+        assert!(lengths[0] <= 9014 && lengths[2] > 8900, "{either:?}: {lengths:?}");
+    }
 }
 
 /// Server, client and their connection, over a fabric. What their engines do happens in calls of
@@ -140,12 +243,49 @@ fn refusals_are_the_same_as_a_daemons() {
     server.listen(4000).expect("the port is free again");
     let dynamic = [(); 2].map(|()| server.listen(0).expect("listening").address.port());
     assert_eq!(dynamic, [49152, 49153]);
-    let vif = clearway_client::VifOptions::receiving("udp");
-    assert_eq!(code(client.open_vif(&vif).map(drop)), Code::Invalid);
+    let own = VifOptions::receiving("dst host own and udp dst port 20707");
+    assert_eq!(code(client.open_vif(&own).map(drop)), Code::Denied, "the host's own service");
     let serving = std::thread::spawn(move || server.accept(Some(PATIENCE)).map(drop));
     assert_eq!(code(client.connect(at(1, 4001), Some(PATIENCE)).map(drop)), Code::Refused);
     client.connect(at(1, 4000), Some(PATIENCE)).expect("there is somebody at this one");
     serving.join().expect("no panic").expect("accepted");
+}
+
+/// Virtual interfaces and captures are the same as a daemon's: the control plane is.
+#[test]
+fn raw_frames_cross_and_a_capture_sees_them() {
+    let (mut server, mut client) = over_memif(Waiting::Adaptive);
+    let filter = "ether proto 0x88b5";
+    let [to, from] = [&mut server, &mut client].map(|channel| {
+        let options =
+            VifOptions { transmit: Some(vec![filter.to_owned()]), ..VifOptions::receiving(filter) };
+        channel.open_vif(&options).expect("nobody else has these frames")
+    });
+    let capture = client.open_capture(&CaptureOptions::default()).expect("a capture");
+    let mut frame = vec![7; 60];
+    frame[..6].copy_from_slice(&to.mac.0);
+    frame[6..12].copy_from_slice(&from.mac.0);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    let receiving = std::thread::spawn(move || {
+        let frames = server.recv_frames(Some(PATIENCE)).expect("a frame");
+        assert_eq!(frames.vif(), to.id);
+        frames.iter().map(|frame| frame.bytes.to_vec()).collect::<Vec<_>>()
+    });
+    eventually("the frame has crossed and was seen", || {
+        // The link may come up while they are sent: a raw interface may lose frames.
+        client.send_frame(from.id, &frame).expect("sent");
+        let frames = client.recv_frames(Some(Duration::from_millis(10)));
+        let is_seen = frames.is_ok_and(|frames| {
+            assert_eq!(frames.vif(), capture.id);
+            let is_it = frames.iter().any(|seen| seen.bytes == frame);
+            client.release_frames(frames);
+            is_it
+        });
+        is_seen && receiving.is_finished()
+    });
+    assert_eq!(receiving.join().expect("no panic")[0], frame);
+    client.close_vif(capture.id).expect("it is open");
+    client.close_vif(from.id).expect("it is open");
 }
 
 #[test]

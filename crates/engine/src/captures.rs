@@ -54,10 +54,10 @@ pub(crate) struct Sighting<'a> {
     pub(crate) digest: &'a Digest,
     pub(crate) is_outgoing: bool,
     pub(crate) point: Point,
-    /// Whom it concerns: on the wire, too, whose it will be or was.
+    /// Whom it concerns.
     pub(crate) party: Option<Party>,
     pub(crate) refusal: Option<FrameRefusal>,
-    /// Another engine has shown it to all who do not ask whom it concerns.
+    /// It was shown before to all who do not ask whom it concerns.
     pub(crate) is_again: bool,
 }
 
@@ -169,9 +169,13 @@ impl Captures {
     /// Hands over what was gathered.
     #[inline]
     pub(crate) fn end_turn(&mut self, channels: &mut Channels) {
-        if !self.any() {
-            return;
+        if self.any() {
+            self.end_turn_of_all(channels);
         }
+    }
+
+    #[cold]
+    fn end_turn_of_all(&mut self, channels: &mut Channels) {
         for capture in self.captures.iter_mut().filter(|capture| capture.gathering.has_some()) {
             if let Some(app) = channels.channel(capture.channel) {
                 capture.gathering.end_turn(app, capture.id);

@@ -67,6 +67,7 @@ fn of_queue() -> CounterGroup {
 fn of_engine() -> Vec<CounterGroup> {
     let groups = [
         ("transport", "an engine, of its peers", clearway_transport::Counters::ALL),
+        ("tcp", "an engine, of TCP", clearway_tcp::Counters::ALL),
         ("apps", "an engine, of all its apps", AppCounters::ALL),
         ("frames", "an engine, of frames", EngineCounters::ALL),
         ("lanes", "an engine, of its lanes to other engines", LaneCounters::ALL),

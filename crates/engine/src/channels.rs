@@ -14,7 +14,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Completion, Violation};
-use clearway_transport::{App, Buffer, FlowKey, Order, Owner, Reason, Undelivered};
+use clearway_transport::{
+    App, Arrived, Buffer, FlowKey, Operated, Operation, Order, Owner, Reason, Undelivered,
+};
 
 use crate::control::PingFailure;
 pub(crate) use channel::Channel;
@@ -66,8 +68,19 @@ pub(crate) struct Channels {
     pub(crate) counters: AppCounters,
     /// Apps that broke the contract since the control plane was last told.
     pub(crate) violations: Vec<(u32, Violation)>,
+    /// Buffers with bytes of TCP that apps have released.
+    released_bytes: Vec<ReleasedBytes>,
     /// Pings that were answered: id and round-trip time.
     pub(crate) pongs: Vec<(u64, Result<u64, PingFailure>)>,
+}
+
+/// Buffers of one connection of TCP that its app has released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReleasedBytes {
+    pub(crate) channel: u32,
+    /// What the buffers remember of the connection.
+    pub(crate) tag: u32,
+    pub(crate) bytes: u64,
 }
 
 impl Channels {
@@ -136,10 +149,39 @@ impl Channels {
             .filter_map(|(id, channel)| Some((id as u32, channel.as_ref()?)))
     }
 
-    /// Two different channels at once.
+    /// The same for two different channels at once.
+    #[inline]
     pub(crate) fn pair(&mut self, a: u32, b: u32) -> Option<(&mut Channel, &mut Channel)> {
-        let [a, b] = self.channels.get_disjoint_mut([a as usize, b as usize]).ok()?;
-        a.as_mut().zip(b.as_mut())
+        let both = self.channels.get_disjoint_mut([a as usize, b as usize]).ok()?;
+        let [Some(first), Some(second)] = both else { return None };
+        for (id, channel) in [(a, &mut *first), (b, &mut *second)] {
+            if channel.is_parked {
+                self.attention.unpark(id, channel);
+            }
+        }
+        Some((first, second))
+    }
+
+    /// Copies bytes of what the app of a channel sends.
+    #[inline]
+    pub(crate) fn read_sent(&self, channel: u32, offset: u32, into: &mut [u8]) {
+        if let Some(channel) = self.peek(channel) {
+            channel.end.read(offset, into);
+        }
+    }
+
+    /// An app has released buffers that are of none of its messages.
+    pub(crate) fn note_released(&mut self, released: ReleasedBytes) {
+        self.released_bytes.push(released);
+    }
+
+    #[inline]
+    pub(crate) fn has_released_bytes(&self) -> bool {
+        !self.released_bytes.is_empty()
+    }
+
+    pub(crate) fn pop_released_bytes(&mut self) -> Option<ReleasedBytes> {
+        self.released_bytes.pop()
     }
 
     pub(crate) fn connection(&mut self, owner: Owner) -> Option<&mut Connection> {
@@ -163,8 +205,9 @@ impl Channels {
     /// thread of its own.
     pub(crate) fn end_turn(&mut self, now: Time, is_idle: bool, processor: Option<u32>) -> Told {
         let (mut told, mut tellable) = (Told::default(), SENT_TOLD_PER_TURN);
-        for index in 0..self.polled_count() {
-            let Some(channel) = self.polled(index) else { continue };
+        let Self { channels, attention, .. } = self;
+        for id in &attention.polled {
+            let Some(channel) = &mut channels[*id as usize] else { continue };
             if channel.has_pending() {
                 channel.tell_pending();
             }
@@ -241,6 +284,28 @@ impl App for Channels {
     fn sent(&mut self, owner: Owner, messages: u32) {
         if let Some(channel) = self.channel(owner.channel) {
             channel.finished(owner.connection, messages);
+        }
+    }
+
+    fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
+        Self::operate(self, owner, operation)
+    }
+
+    fn next_operation(&mut self, owner: Owner) -> Option<Operation> {
+        self.connection(owner)?.exchange.as_mut()?.next_operation()
+    }
+
+    fn read_operation(&self, owner: Owner, name: u32, at: u32, into: &mut [u8]) {
+        if let Some(channel) = self.peek(owner.channel)
+            && let Some(exchange) = channel.exchange(owner.connection)
+        {
+            exchange.read(channel, name, at, into);
+        }
+    }
+
+    fn operations_sent(&mut self, owner: Owner, count: u32) {
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.operations_arrived(owner.connection, count);
         }
     }
 

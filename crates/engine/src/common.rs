@@ -64,6 +64,12 @@ impl Via {
         matches!(self, Self::Lane | Self::QueueAndLane)
     }
 
+    /// True if it is from another host.
+    #[inline]
+    pub(crate) const fn is_from_queue(self) -> bool {
+        matches!(self, Self::Queue | Self::QueueAndLane)
+    }
+
     /// True if it is from this host, and from this engine.
     #[inline]
     pub(crate) const fn is_here(self) -> bool {
@@ -139,9 +145,6 @@ impl Common {
         frame: &[u8],
         digest: &Digest,
     ) -> Result<bool, FrameRefusal> {
-        if party.is_some() {
-            self.show(now, &Sighting::sent(frame, digest, Point::Delivered, party));
-        }
         let destination = self.switch.destination(digest);
         if destination != Destination::Wire {
             let owner = self.switch.owner(digest);
@@ -153,9 +156,8 @@ impl Common {
             }
         }
         let is_for_wire = destination != Destination::Here;
-        if is_for_wire {
-            self.show(now, &Sighting::sent(frame, digest, Point::Wire, party));
-        }
+        let point = if is_for_wire { Point::Wire } else { Point::Delivered };
+        self.show(now, &Sighting::sent(frame, digest, point, party));
         Ok(is_for_wire)
     }
 

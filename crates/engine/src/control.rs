@@ -6,16 +6,19 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use clearway_channel::{Code, DaemonEnd, Violation};
-use clearway_nic::MacAddress;
+use clearway_nic::{MacAddress, Queue};
 use clearway_transport::Undelivered;
 use crossbeam_queue::ArrayQueue;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::captures::CaptureSpec;
 use crate::frames::VifSpec;
+use crate::host::OtherNic;
 use crate::ip;
+use crate::lanes::{Door, Ends};
 use crate::snapshot::Snapshot;
 use crate::switch::VifRefused;
+use crate::tcp::TcpPortSpec;
 
 /// Events that may wait for the control plane; one that does not fit waits inside the engine.
 const EVENTS_MAX: usize = 64;
@@ -76,6 +79,15 @@ pub enum Request {
         /// What it may receive and send.
         spec: Box<VifSpec>,
     },
+    /// Give an app a TCP port. Answered by [`Event::VifOpened`]; closed as an interface is.
+    OpenTcpPort {
+        /// The channel of its app.
+        channel: u32,
+        /// Its number, from the same numbers as those of virtual interfaces.
+        number: u32,
+        /// The port.
+        spec: Box<TcpPortSpec>,
+    },
     /// Copy what passes to this channel. Answered by [`Event::VifOpened`].
     OpenCapture {
         /// The channel that the frames go to.
@@ -132,6 +144,17 @@ pub enum Request {
     /// The addresses, routes or MTU of the engine's NIC have changed. Its Ethernet address, its
     /// VLAN and whether the kernel shares it are as they were.
     Network(Box<ip::Config>),
+    /// Serve these queues from now on, instead of those so far, with this network behind them.
+    /// Answered by [`Event::Unplugged`].
+    Plug {
+        /// The queues.
+        plug: Box<Plug>,
+        /// The network.
+        network: Box<ip::Config>,
+    },
+    /// Engines of another NIC come to the host ([`crate::Engine::join`]). Answered by
+    /// [`Event::Met`].
+    Meet(Box<Newcomers>),
     /// Those of a NIC that other engines of the host serve.
     NetworkElsewhere {
         /// The index of that NIC among the host's.
@@ -167,6 +190,27 @@ pub enum Request {
     /// Mark all channels closed, reset all connections, and end: when the resets have left, or two
     /// seconds later.
     Shutdown,
+}
+
+/// The queues of one engine.
+pub struct Plug {
+    /// The first sends.
+    pub queues: Vec<Box<dyn Queue>>,
+    /// Where copies come of what goes to others.
+    pub copies: Option<Box<dyn Queue>>,
+}
+
+impl std::fmt::Debug for Plug {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Plug").field("queues", &self.queues.len()).finish_non_exhaustive()
+    }
+}
+
+/// The engines of a NIC that comes to a host later, as one of those before them sees them.
+#[derive(Debug)]
+pub struct Newcomers {
+    pub(crate) ends: Ends,
+    pub(crate) nic: OtherNic,
 }
 
 /// Why a ping has no answer, and will have none.
@@ -257,6 +301,10 @@ pub enum Event {
         /// Round-trip time in ns, or why there is none.
         result: Result<u64, PingFailure>,
     },
+    /// The answer to [`Request::Plug`]: the queues so far, to be closed by who has time for that.
+    Unplugged(Box<Plug>),
+    /// The answer to [`Request::Meet`]. When all have given it, those that come may run.
+    Met,
     /// The answer to [`Request::Snapshot`].
     Snapshot {
         /// The id of the request.
@@ -272,6 +320,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Control {
     shared: Arc<Shared>,
+    /// Where other engines tell the engine that something has come.
+    pub(crate) door: Arc<Door>,
 }
 
 #[derive(Debug)]
@@ -293,7 +343,7 @@ pub(crate) struct Mailbox {
 }
 
 /// Makes the two ends of a mailbox.
-pub(crate) fn mailbox() -> std::io::Result<(Control, Mailbox)> {
+pub(crate) fn mailbox(door: &Arc<Door>) -> std::io::Result<(Control, Mailbox)> {
     let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
     let shared = Arc::new(Shared {
         requests: ArrayQueue::new(1),
@@ -302,7 +352,7 @@ pub(crate) fn mailbox() -> std::io::Result<(Control, Mailbox)> {
         event_bell: bell()?,
     });
     let mailbox = Mailbox { shared: Arc::clone(&shared), waiting: Default::default() };
-    Ok((Control { shared }, mailbox))
+    Ok((Control { shared, door: Arc::clone(door) }, mailbox))
 }
 
 impl Control {

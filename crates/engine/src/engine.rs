@@ -12,7 +12,9 @@ mod arrivals;
 mod audit;
 mod commands;
 mod lingering;
+mod looks;
 mod parcels;
+mod plugging;
 mod requests;
 mod sleep;
 mod state;
@@ -22,6 +24,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use clearway_base::{MILLISECOND, Time};
 use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
@@ -35,8 +38,10 @@ use crate::captures::Captures;
 use crate::channels::{Channels, Told};
 use crate::common::{Common, EngineCounters, Via};
 use crate::component::{Component, NoExtra, Outlet, Sending};
-use crate::control::{Control, Mailbox, mailbox};
-use crate::frames::{Checks, Frames};
+use crate::control::{Control, Mailbox, Newcomers, Request, mailbox};
+#[cfg(feature = "unchecked")]
+use crate::frames::Checks;
+use crate::frames::Frames;
 use crate::host::{Host, OtherNic};
 use crate::idle::Idle;
 use crate::ip::{self, Interface};
@@ -46,6 +51,8 @@ use crate::messages::Messages;
 use crate::services::{self, Entry};
 use crate::state::LingeringState;
 use crate::switch::Switch;
+use crate::tcp::Tcp;
+use looks::Looks;
 pub use state::Remains;
 use status::Gathering;
 
@@ -87,6 +94,17 @@ pub struct Turn {
     pub told_apps: bool,
     /// One of those waits for the core that the engine runs on.
     pub told_neighbour: bool,
+    /// Nothing more had come, and to find out whether it has since takes a system call.
+    pub is_empty: bool,
+}
+
+/// Engines that come to a host later ([`Engine::join`]).
+#[derive(Debug)]
+pub struct Joined {
+    /// They may run when all of those before have answered.
+    pub engines: Vec<(Engine, Control)>,
+    /// For each of those, in their order.
+    pub meetings: Vec<Request>,
 }
 
 /// One engine. Made on one thread, run on another by [`crate::Group`]. It may have an extra
@@ -112,6 +130,7 @@ pub struct Engine<X = NoExtra> {
     has_rested: bool,
     /// The link was up when last seen.
     was_up: bool,
+    looks: Looks,
     turns: u64,
     turns_busy: u64,
     /// Where others read what has been counted.
@@ -125,6 +144,7 @@ struct Core<X> {
     common: Common,
     messages: Messages,
     frames: Frames,
+    tcp: Tcp,
     extra: X,
     /// Empty; kept for its memory.
     parcels: Vec<Parcel>,
@@ -200,6 +220,40 @@ impl Engine {
             })
             .collect()
     }
+
+    /// The engines of a NIC that comes to a host later, whose engines have these controls, and whose
+    /// NICs have these engines and networks. Where apps listen, they have to be told.
+    ///
+    /// # Panics
+    /// If there is no engine, or more than 64 in all.
+    pub fn join(
+        host: &[&Control],
+        nics: &[(Range<usize>, &ip::Config)],
+        config: &EngineConfig,
+        queues: Vec<Queues>,
+        seed: u64,
+        secret: [u8; 16],
+        now: Time,
+    ) -> io::Result<Joined> {
+        let doors: Vec<_> = host.iter().map(|control| Arc::clone(&control.door)).collect();
+        let (lanes, ends) = lanes::joining(&doors, queues.len())?;
+        let (number, engines) = (nics.len(), host.len()..host.len() + queues.len());
+        let meet = ends.into_iter().map(|ends| {
+            let nic = OtherNic::new(number, engines.clone(), &config.interface);
+            Request::Meet(Box::new(Newcomers { ends, nic }))
+        });
+        let each = lanes.into_iter().zip(queues).zip(0u64..);
+        let made = each.map(|((lanes, queues), number)| {
+            let others = nics.iter().enumerate();
+            let others = others
+                .map(|(nic, (engines, network))| OtherNic::new(nic, engines.clone(), network));
+            let name = format!("{}/{number}", config.name);
+            let (config, seed) =
+                (EngineConfig { name, ..config.clone() }, seed.wrapping_add(number));
+            Self::with_lanes(config, queues, NoExtra, others.collect(), lanes, seed, secret, now)
+        });
+        Ok(Joined { engines: made.collect::<io::Result<_>>()?, meetings: meet.collect() })
+    }
 }
 
 impl<X: Component<Owner = ()>> Engine<X> {
@@ -227,7 +281,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         secret: [u8; 16],
         now: Time,
     ) -> io::Result<(Self, Control)> {
-        let (control, mailbox) = mailbox()?;
+        let (control, mailbox) = mailbox(lanes.door())?;
         let sleep = sleep::sleep_on(&mailbox, &lanes, &queues)?;
         let interface = own_interface(&config.interface, &lanes);
         let transport = transport_config(&config, &lanes);
@@ -244,7 +298,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
             captures: Captures::default(),
             counters: EngineCounters::default(),
         };
-        let core = Core::new(config, common, messages, Frames::new(), extra);
+        let tcp = Tcp::new(now, seed, secret);
+        let core = Core::new(config, common, messages, Frames::new(), tcp, extra);
+        let looks = Looks::of(&queues);
         let engine = Self {
             queues,
             copies: None,
@@ -258,6 +314,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             end_by: None,
             has_rested: false,
             was_up: false,
+            looks,
             turns: 0,
             turns_busy: 0,
             board: None,
@@ -283,8 +340,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
         Ok(())
     }
 
-    /// Switches checking off, or on again. For benchmarks: no configuration and no request leads
-    /// here.
+    /// Switches checking off, or on again. For benchmarks, in a build of their own.
+    #[cfg(feature = "unchecked")]
     pub fn set_checks(&mut self, checks: Checks) {
         self.core.frames.checks = checks;
     }
@@ -311,26 +368,20 @@ impl<X: Component<Owner = ()>> Engine<X> {
     /// One turn: what the control plane asks, what apps ask, what has come, what was to be done by
     /// now, and then what there is to send.
     pub fn turn(&mut self, now: Time) -> Turn {
-        let mut work = 0;
-        if !self.mailbox.is_empty() {
-            work += self.take_request(now);
-        }
-        if !self.gatherings.is_empty() {
-            work += self.gather();
-        }
-        if !self.leaving.is_empty() {
-            work += self.go_on_leaving();
-        }
-        if !self.lingering.is_empty() {
-            work += self.go_on_lingering(now);
-        }
+        let mut work = if self.has_chores() { self.do_chores(now) } else { 0 };
         if self.core.common.channels.wants_doorbells(now) {
             self.take_doorbells();
         }
-        work += self.core.take_commands(now);
-        self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
-        work += self.receive(now);
-        work += self.core.handle_timeouts(now);
+        let is_asked = self.core.common.channels.any_asks();
+        let commands = if is_asked { self.core.take_commands(now) } else { 0 };
+        work += commands;
+        let mut is_empty = false;
+        if self.looks.are_due(commands) {
+            self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));
+            let received = self.receive(now);
+            is_empty = self.looks.have_emptied(received);
+            work += received + self.core.handle_timeouts(now);
+        }
         if self.core.has_output() {
             work += self.transmit(now);
         }
@@ -338,13 +389,13 @@ impl<X: Component<Owner = ()>> Engine<X> {
         if work == 0 {
             self.watch_link(now);
         }
-        self.report_violations();
-        self.end_if_due(now);
-        self.tell_control();
+        if self.has_news() {
+            self.tell_control(now);
+        }
         let is_busy = work > 0 || told.apps || told.more;
         self.turns += 1;
         self.turns_busy += u64::from(is_busy);
-        Turn { is_busy, told_apps: told.apps, told_neighbour: told.neighbour }
+        Turn { is_busy, told_apps: told.apps, told_neighbour: told.neighbour, is_empty }
     }
 
     /// The part of a turn that an app waits for which has just submitted something: its commands
@@ -355,6 +406,33 @@ impl<X: Component<Owner = ()>> Engine<X> {
         if self.core.has_output() {
             self.transmit(now);
         }
+    }
+
+    /// True if the control plane has asked for something that is not done.
+    #[inline]
+    fn has_chores(&self) -> bool {
+        !self.mailbox.is_empty()
+            | !self.gatherings.is_empty()
+            | !self.leaving.is_empty()
+            | !self.lingering.is_empty()
+    }
+
+    #[cold]
+    fn do_chores(&mut self, now: Time) -> usize {
+        let mut work = 0;
+        if !self.mailbox.is_empty() {
+            work += self.take_request(now);
+        }
+        if !self.gatherings.is_empty() {
+            work += self.gather();
+        }
+        if !self.leaving.is_empty() {
+            work += self.go_on_leaving(now);
+        }
+        if !self.lingering.is_empty() {
+            work += self.go_on_lingering(now);
+        }
+        work
     }
 
     /// Takes what has come: from the queues, and from the other engines of the host.
@@ -400,11 +478,12 @@ impl<X> Core<X> {
         common: Common,
         messages: Messages,
         frames: Frames,
+        tcp: Tcp,
         extra: X,
     ) -> Self {
         let digests = vec![Digest::default(); BURST_FRAMES].into();
         let (parcels, processor) = (Vec::new(), None);
-        Self { config, common, messages, frames, extra, parcels, digests, processor }
+        Self { config, common, messages, frames, tcp, extra, parcels, digests, processor }
     }
 }
 
@@ -413,7 +492,9 @@ impl<X: Component<Owner = ()>> Core<X> {
     fn handle_timeouts(&mut self, now: Time) -> usize {
         let common = &mut self.common;
         common.host.handle_timeouts(now);
-        self.messages.handle_timeouts(common, now) + self.extra.handle_timeouts(common, now)
+        self.messages.handle_timeouts(common, now)
+            + self.tcp.handle_timeouts(common, now)
+            + self.extra.handle_timeouts(common, now)
     }
 
     /// When [`Core::handle_timeouts`] is due.
@@ -421,6 +502,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         let all = [
             self.messages.next_timeout(),
             self.common.host.next_timeout(),
+            self.tcp.next_timeout(),
             self.extra.next_timeout(),
         ];
         all.into_iter().flatten().min()
@@ -432,6 +514,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         self.messages.has_output()
             || self.common.host.has_output()
             || self.frames.has_output()
+            || self.tcp.has_output()
             || self.extra.has_output()
     }
 
@@ -443,12 +526,15 @@ impl<X: Component<Owner = ()>> Core<X> {
             let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
             all += common.send_own(now, outlet);
         }
-        let is_last = !self.frames.has_output() && !self.extra.has_output();
+        let is_last =
+            !self.frames.has_output() && !self.tcp.has_output() && !self.extra.has_output();
         let budget = TRANSMIT_BURST - all.taken.min(TRANSMIT_BURST);
         all += self.messages.transmit(common, now, Outlet { queue, budget, is_last });
         if !is_last {
             let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
             all += self.frames.transmit(common, now, outlet);
+            let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: false };
+            all += self.tcp.transmit(common, now, outlet);
             let outlet = Outlet { queue, budget: TRANSMIT_BURST, is_last: true };
             all += self.extra.transmit(common, now, outlet);
         }

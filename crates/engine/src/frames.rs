@@ -27,6 +27,7 @@ use staging::Staging;
 use vif::{Report, Vif};
 
 /// Whether frames of virtual interfaces pass the switch's table.
+#[cfg(feature = "unchecked")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Checks {
     /// Each frame's owner is looked up, and each sender's right is checked.
@@ -51,6 +52,7 @@ pub(crate) struct Frames {
     touched: Vec<VifKey>,
     /// Where frames of apps are looked at before they leave.
     staging: Staging,
+    #[cfg(feature = "unchecked")]
     pub(crate) checks: Checks,
 }
 
@@ -105,6 +107,7 @@ impl Frames {
             senders: VecDeque::new(),
             touched: Vec::new(),
             staging: Staging::new(),
+            #[cfg(feature = "unchecked")]
             checks: Checks::On,
         }
     }
@@ -184,6 +187,7 @@ impl Frames {
     }
 
     /// The VIF with the lowest slot: for measuring what passes without being looked at.
+    #[cfg(any(test, feature = "unchecked"))]
     pub(crate) fn first(&self) -> Option<VifKey> {
         let slot = self.vifs.iter().position(Option::is_some)?;
         Some(VifKey::new(slot as u32, self.vifs[slot].as_ref()?.channel))
@@ -206,6 +210,7 @@ impl Frames {
         }
     }
 
+    #[inline(never)]
     fn end_turn_of_touched(&mut self, channels: &mut Channels) {
         for index in (0..self.touched.len()).rev() {
             let key = self.touched[index];

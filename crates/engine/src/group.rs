@@ -6,7 +6,7 @@ use clearway_base::Time;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::engine::{Engine, Turn};
-use crate::idle::{Idle, Idler, Step};
+use crate::idle::{Idle, Idler, Step, Told};
 
 /// A sleep never lasts longer, so that a queue without a descriptor to wait on is served at all.
 const SLEEP_NS_MAX: u64 = 1_000_000_000;
@@ -83,13 +83,20 @@ impl Group {
                 publish = now + PUBLISH_NS;
             }
             if all.is_busy {
-                idler.was_busy(now, all.told_neighbour);
+                let told = match (all.told_apps, all.told_neighbour) {
+                    (_, true) => Told::Neighbour,
+                    (true, false) => Told::Others,
+                    (false, false) => Told::Nobody,
+                };
+                idler.was_busy(now, told);
             }
             self.engines.retain(|engine| !engine.has_ended());
-            if all.is_busy || self.engines.is_empty() {
+            let hands_over = all.told_neighbour && all.is_empty;
+            if all.is_busy && !hands_over || self.engines.is_empty() {
                 continue;
             }
-            match idler.step(now) {
+            let step = if hands_over { idler.hand_over(now) } else { idler.step(now) };
+            match step {
                 // No `pause`: hypervisors take a tight loop of them for a spinning lock and step
                 // in.
                 Step::Spin => {}
@@ -152,12 +159,13 @@ impl Group {
     #[inline]
     pub fn turn_at(&mut self, now: Time) -> Turn {
         self.turned = now;
-        let mut all = Turn::default();
+        let mut all = Turn { is_empty: true, ..Turn::default() };
         for engine in &mut self.engines {
             let turn = engine.turn(now);
             all.is_busy |= turn.is_busy;
             all.told_apps |= turn.told_apps;
             all.told_neighbour |= turn.told_neighbour;
+            all.is_empty &= turn.is_empty;
         }
         all
     }

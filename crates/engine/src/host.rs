@@ -168,6 +168,12 @@ impl Host {
         self.note_own_addresses();
     }
 
+    /// Another NIC has come.
+    pub(crate) fn add(&mut self, nic: OtherNic) {
+        self.others.push(nic);
+        self.note_own_addresses();
+    }
+
     /// Those of another NIC have.
     pub(crate) fn set_network_elsewhere(&mut self, number: usize, network: &ip::Config) {
         if let Some(other) = self.others.iter_mut().find(|nic| nic.number == number) {
@@ -208,6 +214,13 @@ impl Host {
         let wanted =
             |other: &mut OtherNic| Some((Some(other.number), other.interface.poll_wanted()?));
         self.others.iter_mut().find_map(wanted)
+    }
+
+    /// False if [`Host::poll_wanted`] has surely nothing, and no conflict of addresses is to be
+    /// told.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        self.own.has_news() | !self.others.is_empty()
     }
 
     /// The next neighbour of which no answer is expected any more: on which NIC, and whether its
@@ -308,7 +321,8 @@ fn take<'a>(
         Service::Arp => interface.handle_arp(now, frame).map(|()| None),
         Service::Icmp => interface.handle_icmp(now, frame),
         Service::Datagrams => interface.refuse_datagram(now, frame).map(|()| None),
-        Service::Messages | Service::Extra => Ok(None), // components of their own
+        // Components of their own.
+        Service::Messages | Service::Tcp | Service::Segments | Service::Extra => Ok(None),
     }
 }
 

@@ -45,6 +45,16 @@ pub(crate) enum Step {
     Sleep,
 }
 
+/// Which apps a turn has told something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    Nobody,
+    /// None that shares the core.
+    Others,
+    /// One that shares the core, or several of which one does.
+    Neighbour,
+}
+
 /// Decides what a thread does after each turn.
 #[derive(Debug)]
 pub(crate) struct Idler {
@@ -55,6 +65,8 @@ pub(crate) struct Idler {
     yielded_at: Time,
     /// An app that shares the core was told something since then.
     owes_yield: bool,
+    /// The app that was told something last shares the core.
+    has_neighbour: bool,
     /// The last look for something to do, if there was nothing and this thread has kept the core.
     looked_at: Option<Time>,
     share: CoreShare,
@@ -65,16 +77,20 @@ impl Idler {
     pub(crate) const fn new(idle: Idle, now: Time) -> Self {
         let linger = if matches!(idle, Idle::Block) { Linger::asleep() } else { Linger::awake() };
         let share = CoreShare::new();
-        let (owes_yield, looked_at) = (false, None);
-        Self { idle, busy_at: now, yielded_at: now, owes_yield, looked_at, share, linger }
+        let yielded_at = now;
+        let (owes_yield, has_neighbour, looked_at) = (false, false, None);
+        Self { idle, busy_at: now, yielded_at, owes_yield, has_neighbour, looked_at, share, linger }
     }
 
     /// A turn that began at `now` did something. If it told an app something that shares this
     /// core, that app is waiting for it.
-    pub(crate) fn was_busy(&mut self, now: Time, told_neighbour: bool) {
+    pub(crate) fn was_busy(&mut self, now: Time, told: Told) {
         self.linger.paused(now.since(self.busy_at));
         self.busy_at = now;
-        self.owes_yield |= told_neighbour;
+        self.owes_yield |= told == Told::Neighbour;
+        if told != Told::Nobody {
+            self.has_neighbour = told == Told::Neighbour;
+        }
         self.looked_at = None;
     }
 
@@ -88,6 +104,13 @@ impl Idler {
         step
     }
 
+    /// What to do after a turn that began at `now` and told an app something that shares this core,
+    /// if there is no point in another before that app has run.
+    pub(crate) fn hand_over(&self, now: Time) -> Step {
+        let keeps = self.idle == Idle::Spin || self.idle.sleeps() && self.share.spares_yield(now);
+        if keeps { Step::Spin } else { Step::Yield }
+    }
+
     fn step_of_sharer(&mut self, now: Time) -> Step {
         let elapsed_ns = self.looked_at.map_or(0, |before| now.since(before));
         if CoreShare::is_gap(elapsed_ns) {
@@ -96,7 +119,8 @@ impl Idler {
         if self.idle.sleeps() && now.since(self.busy_at) >= self.linger.ns() {
             return Step::Sleep;
         }
-        let is_due = self.owes_yield || CoreShare::is_due(now.since(self.yielded_at));
+        let held_ns = now.since(self.yielded_at);
+        let is_due = self.owes_yield || self.share.is_due(held_ns, self.has_neighbour);
         match is_due {
             false => Step::Spin,
             true if self.idle.sleeps() && self.share.spares_yield(now) => Step::Sleep,
@@ -114,7 +138,7 @@ impl Idler {
 
 #[cfg(test)]
 mod tests {
-    use super::{Idle, Idler, Step};
+    use super::{Idle, Idler, Step, Told};
     use clearway_base::Time;
 
     const START: Time = Time::from_ns(1_000_000);
@@ -129,10 +153,10 @@ mod tests {
     #[test]
     fn an_app_on_the_same_core_gets_it_at_once() {
         let mut idler = Idler::new(Idle::Adaptive, START);
-        idler.was_busy(START, true);
+        idler.was_busy(START, Told::Neighbour);
         let now = offer(&mut idler, START + 1, 500);
         assert_eq!(idler.step(now), Step::Spin, "nobody wanted it");
-        idler.was_busy(now, false);
+        idler.was_busy(now, Told::Nobody);
         assert_eq!(idler.step(now + 1), Step::Spin, "nobody here was told anything");
     }
 
@@ -140,9 +164,24 @@ mod tests {
     fn the_core_is_held_for_a_while_and_then_offered() {
         let mut idler = Idler::new(Idle::Yield, START);
         assert_eq!(idler.step(START + 9_999), Step::Spin);
-        let now = offer(&mut idler, START + 10_000, 2_000);
-        assert_eq!(idler.step(now + 9_999), Step::Spin);
+        let now = offer(&mut idler, START + 10_000, 300);
+        assert_eq!(idler.step(now + 9_999), Step::Spin, "nobody wanted it");
         assert_eq!(idler.step(now + 10_000), Step::Yield);
+    }
+
+    /// Of two hosts' engines and apps on two cores, any two may share one.
+    #[test]
+    fn who_shares_the_core_and_is_no_app_of_ours_has_it_soon() {
+        let hold_ns = |told| {
+            let mut idler = Idler::new(Idle::Adaptive, START);
+            idler.was_busy(START, told);
+            let now = offer(&mut idler, START + 10_000, 2_000);
+            (1..).find(|&elapsed_ns| idler.step(now + elapsed_ns) == Step::Yield).expect("some")
+        };
+        assert_eq!(
+            [Told::Nobody, Told::Others, Told::Neighbour].map(hold_ns),
+            [1_000, 1_000, 10_000]
+        );
     }
 
     #[test]
@@ -150,37 +189,51 @@ mod tests {
         for (idle, expected) in [(Idle::Adaptive, Step::Sleep), (Idle::Yield, Step::Yield)] {
             let mut idler = Idler::new(idle, START);
             let now = offer(&mut idler, START + 10_000, 3_000_000);
-            idler.was_busy(now, false);
+            idler.was_busy(now, Told::Nobody);
             assert_eq!(idler.step(now + 10_000), expected);
         }
+    }
+
+    #[test]
+    fn the_core_is_handed_over_to_who_waits_for_it_unless_a_hog_would_have_it() {
+        let hands_over = |idle| {
+            let mut idler = Idler::new(idle, START);
+            idler.was_busy(START, Told::Neighbour);
+            let before = idler.hand_over(START);
+            idler.yielded(START, START + 3_000_000);
+            (before, idler.hand_over(START + 3_000_000))
+        };
+        assert_eq!(hands_over(Idle::Adaptive), (Step::Yield, Step::Spin));
+        assert_eq!(hands_over(Idle::Yield), (Step::Yield, Step::Yield));
+        assert_eq!(hands_over(Idle::Spin), (Step::Spin, Step::Spin));
     }
 
     /// It does not take an offer to learn that: the time between two idle turns is enough.
     #[test]
     fn who_loses_the_core_sleeps_instead_of_offering_it() {
         let mut idler = Idler::new(Idle::Adaptive, START);
-        idler.was_busy(START, false);
+        idler.was_busy(START, Told::Nobody);
         assert_eq!(idler.step(START + 1), Step::Spin);
         let now = START + 4_000_000;
-        idler.was_busy(now, true);
+        idler.was_busy(now, Told::Neighbour);
         assert_eq!(idler.step(now), Step::Yield, "a turn may take long");
         idler.yielded(now, now);
         assert_eq!(idler.step(now), Step::Spin);
         assert_ne!(idler.step(now + 4_000_000), Step::Yield);
-        idler.was_busy(now + 4_000_000, true);
+        idler.was_busy(now + 4_000_000, Told::Neighbour);
         assert_eq!(idler.step(now + 4_000_001), Step::Sleep);
     }
 
     #[test]
     fn adaptive_sleeps_after_a_while_and_sooner_if_that_was_for_nothing() {
         let mut idler = Idler::new(Idle::Adaptive, START);
-        idler.was_busy(START, false);
+        idler.was_busy(START, Told::Nobody);
         assert_ne!(idler.step(START + 99_999), Step::Sleep);
         assert_eq!(idler.step(START + 100_000), Step::Sleep);
         let mut now = START;
         for _ in 0..4 {
             now = now + 1_000_000;
-            idler.was_busy(now, false);
+            idler.was_busy(now, Told::Nobody);
         }
         assert_eq!(idler.step(now + 1), Step::Sleep);
     }
@@ -188,12 +241,12 @@ mod tests {
     #[test]
     fn a_blocking_engine_stays_awake_only_while_work_comes_soon() {
         let mut idler = Idler::new(Idle::Block, START);
-        idler.was_busy(START, false);
+        idler.was_busy(START, Told::Nobody);
         assert_eq!(idler.step(START + 1), Step::Sleep, "nothing is known yet");
         let mut now = START;
         for _ in 0..3 {
             now = now + 40_000;
-            idler.was_busy(now, false);
+            idler.was_busy(now, Told::Nobody);
         }
         assert_ne!(idler.step(now + 63_999), Step::Sleep);
         assert_eq!(idler.step(now + 64_000), Step::Sleep, "and no longer");

@@ -91,7 +91,7 @@ pub(crate) enum What {
 /// Where an engine is told that something has come for it. On cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Door {
+pub(crate) struct Door {
     /// A bit for each lane that has something.
     pending: AtomicU64,
     /// The engine sleeps, or is about to.
@@ -112,7 +112,9 @@ pub(crate) struct Lanes {
     index: usize,
     /// The engines of the same NIC, this one included.
     siblings: Range<usize>,
-    doors: Arc<[Door]>,
+    /// The engine's own.
+    door: Arc<Door>,
+    doors: Vec<Arc<Door>>,
     /// To each engine; the one to itself stays empty.
     outward: Vec<Arc<Ring>>,
     /// Buffers made for each lane outward.
@@ -131,8 +133,7 @@ pub(crate) struct Lanes {
 pub(crate) fn between(nics: &[usize]) -> std::io::Result<Vec<Lanes>> {
     let count = nics.iter().sum();
     assert!((1..=ENGINES_MAX).contains(&count), "{count} engines");
-    let doors = (0..count).map(|_| Door::new()).collect::<std::io::Result<Vec<Door>>>()?;
-    let doors: Arc<[Door]> = doors.into();
+    let doors = new_doors(count)?;
     let rings: Vec<Vec<Arc<Ring>>> = (0..count)
         .map(|from| (0..count).map(|to| Arc::new(Ring::new(from != to))).collect())
         .collect();
@@ -145,7 +146,8 @@ pub(crate) fn between(nics: &[usize]) -> std::io::Result<Vec<Lanes>> {
     let lanes = siblings.enumerate().map(|(index, siblings)| Lanes {
         index,
         siblings,
-        doors: Arc::clone(&doors),
+        door: Arc::clone(&doors[index]),
+        doors: doors.clone(),
         outward: rings[index].clone(),
         made: vec![0; count],
         inward: rings.iter().map(|from| Arc::clone(&from[index])).collect(),
@@ -156,7 +158,78 @@ pub(crate) fn between(nics: &[usize]) -> std::io::Result<Vec<Lanes>> {
     Ok(lanes.collect())
 }
 
+fn new_doors(count: usize) -> std::io::Result<Vec<Arc<Door>>> {
+    (0..count).map(|_| Door::new().map(Arc::new)).collect()
+}
+
+/// What an engine gets when others come to its host: the ends of its lanes to and from them.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    doors: Vec<Arc<Door>>,
+    outward: Vec<Arc<Ring>>,
+    inward: Vec<Arc<Ring>>,
+}
+
+/// The lanes of `count` engines of one NIC that come to a host later, whose engines so far have
+/// these doors; and what each of those gets.
+pub(crate) fn joining(
+    before: &[Arc<Door>],
+    count: usize,
+) -> std::io::Result<(Vec<Lanes>, Vec<Ends>)> {
+    let siblings = before.len()..before.len() + count;
+    assert!(count > 0 && siblings.end <= ENGINES_MAX, "{count} more engines");
+    let new = new_doors(count)?;
+    let doors: Vec<Arc<Door>> = before.iter().chain(&new).cloned().collect();
+    let ring = |is_used| Arc::new(Ring::new(is_used));
+    let mut ends: Vec<Ends> = before
+        .iter()
+        .map(|_| Ends { doors: new.clone(), outward: Vec::new(), inward: Vec::new() })
+        .collect();
+    let among: Vec<Vec<Arc<Ring>>> =
+        (0..count).map(|from| (0..count).map(|to| ring(from != to)).collect()).collect();
+    let mut lanes = Vec::new();
+    for (number, index) in siblings.clone().enumerate() {
+        let (mut outward, mut inward) = (Vec::new(), Vec::new());
+        for end in &mut ends {
+            let (from, to) = (ring(true), ring(true));
+            end.inward.push(Arc::clone(&from));
+            end.outward.push(Arc::clone(&to));
+            outward.push(from);
+            inward.push(to);
+        }
+        outward.extend(among[number].iter().cloned());
+        inward.extend(among.iter().map(|from| Arc::clone(&from[number])));
+        lanes.push(Lanes {
+            index,
+            siblings: siblings.clone(),
+            door: Arc::clone(&new[number]),
+            doors: doors.clone(),
+            outward,
+            made: vec![0; siblings.end],
+            inward,
+            untold: 0,
+            waiting: 0,
+            counters: LaneCounters::default(),
+        });
+    }
+    Ok((lanes, ends))
+}
+
 impl Lanes {
+    /// Others have come to the host. They send nothing before all have this.
+    pub(crate) fn extend(&mut self, ends: Ends) {
+        let Ends { doors, outward, inward } = ends;
+        self.made.resize(self.made.len() + doors.len(), 0);
+        self.doors.extend(doors);
+        self.outward.extend(outward);
+        self.inward.extend(inward);
+    }
+
+    /// Where this engine is told that something has come.
+    pub(crate) fn door(&self) -> &Arc<Door> {
+        &self.door
+    }
+
     /// Which of the host's engines this is.
     pub(crate) fn index(&self) -> usize {
         self.index
@@ -252,7 +325,7 @@ impl Lanes {
     /// The lanes that have something, a bit for each.
     #[inline]
     pub(crate) fn pending(&mut self) -> u64 {
-        let pending = &self.doors[self.index].pending;
+        let pending = &self.door.pending;
         if pending.load(Ordering::Relaxed) != 0 {
             // Pairs with the `fetch_or` of `Door::knock`: what was pushed before it is seen.
             self.waiting |= pending.swap(0, Ordering::Acquire);
@@ -280,7 +353,7 @@ impl Lanes {
 
     /// Announces sleep: from now on others ring. False if something has come already.
     pub(crate) fn arm(&mut self) -> bool {
-        let door = &self.doors[self.index];
+        let door = &self.door;
         // Pairs with `Door::knock`: each side writes, then reads what the other wrote, all in one
         // order, so at least one of them sees the other.
         door.is_asleep.store(true, Ordering::SeqCst);
@@ -289,7 +362,7 @@ impl Lanes {
 
     /// Ends what [`Lanes::arm`] began.
     pub(crate) fn disarm(&mut self) {
-        let door = &self.doors[self.index];
+        let door = &self.door;
         if !door.is_asleep.swap(false, Ordering::SeqCst) {
             // Nothing is there if it has not been rung yet, or never is.
             let _ = rustix::io::read(&door.bell, &mut [0u8; 8]);
@@ -298,7 +371,7 @@ impl Lanes {
 
     /// Readable when an engine has rung.
     pub(crate) fn bell(&self) -> BorrowedFd<'_> {
-        self.doors[self.index].bell.as_fd()
+        self.door.bell.as_fd()
     }
 }
 

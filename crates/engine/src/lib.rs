@@ -30,11 +30,13 @@ mod lanes;
 mod local;
 mod loopback;
 mod messages;
+mod operations;
 mod relay;
 mod services;
 mod snapshot;
 mod state;
 mod switch;
+mod tcp;
 #[cfg(test)]
 mod testing;
 
@@ -47,13 +49,18 @@ pub use clearway_transport::{
 };
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};
-pub use control::{Control, Event, PingFailure, Request};
-pub use engine::{Engine, EngineConfig, Remains, SILENCE_MS_DEFAULT, Turn, UDP_PORT_DEFAULT};
-pub use frames::{Checks, VifSpec, VifTexts};
+pub use control::{Control, Event, Newcomers, PingFailure, Plug, Request};
+pub use engine::{
+    Engine, EngineConfig, Joined, Remains, SILENCE_MS_DEFAULT, Turn, UDP_PORT_DEFAULT,
+};
+#[cfg(feature = "unchecked")]
+pub use frames::Checks;
+pub use frames::{VifSpec, VifTexts};
 pub use group::{Clock, Group};
 pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
+pub use operations::{AskedState, ExchangeState, RegionState, SentState, SourceState};
 pub use services::{Entry, Service, entries};
 pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
@@ -65,3 +72,4 @@ pub use state::{
     SiblingVifState, SlotState, State, StateError, VifSpecState, VifState,
 };
 pub use switch::{PRIORITY_MAX, VifKey, VifRefused};
+pub use tcp::{AttemptState, BookState, TcpPortSpec, TcpPortState, TcpState};

@@ -112,20 +112,17 @@ impl Channels {
         if let Some(local) = receiver.local(to.connection) {
             local.held += positions;
         }
-        if from.channel == to.channel {
-            if let Some(channel) = self.channel(from.channel) {
-                channel.end.copy_within(offset, length, to_channel(buffer), 0);
-            }
-        } else if let Some((sender, receiver)) = self.pair(from.channel, to.channel) {
-            sender.end.copy_to(offset, length, &mut receiver.end, to_channel(buffer), 0);
-        }
         self.counters.messages_local += 1;
         self.counters.messages_delivered += 1;
-        if let Some(receiver) = self.channel(to.channel) {
+        if let Some((sender, receiver)) = self.pair(from.channel, to.channel) {
+            sender.end.copy_to(offset, length, &mut receiver.end, to_channel(buffer), 0);
             receiver.deliver(to.connection, buffer);
-        }
-        if let Some(sender) = self.channel(from.channel) {
             sender.finished(from.connection, 1);
+        } else if let Some(channel) = self.channel(from.channel) {
+            // It talks to itself.
+            channel.end.copy_within(offset, length, to_channel(buffer), 0);
+            channel.deliver(to.connection, buffer);
+            channel.finished(from.connection, 1);
         }
         Ok(())
     }

@@ -126,6 +126,11 @@ impl Messages {
         }
     }
 
+    /// Another NIC has come to the host.
+    pub(crate) fn add_nic(&mut self) {
+        self.paths_elsewhere.push(Paths::default());
+    }
+
     /// The MTU of the engine's own NIC has changed.
     pub(crate) fn set_sizes(&mut self, now: Time, packet_bytes: u16, frame_bytes: usize) {
         self.endpoint.set_packet_bytes_max(now, packet_bytes);
@@ -290,7 +295,9 @@ impl Messages {
                 return true;
             }
             NetworkErrorKind::PortUnreachable => Undelivered::Port,
-            NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => Undelivered::Host,
+            NetworkErrorKind::Unreachable
+            | NetworkErrorKind::Prohibited
+            | NetworkErrorKind::TimeExceeded => Undelivered::Host,
         };
         let app = &mut common.channels;
         self.endpoint.handle_network_error(now, peer, quote, undelivered, app);

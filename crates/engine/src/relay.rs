@@ -57,7 +57,11 @@ impl Common {
         let concerns_all = match service {
             Service::Arp => true,
             Service::Icmp => !ECHO.contains(&Digest::of(frame).field(fields::ICMP_TYPE)),
-            Service::Messages | Service::Datagrams | Service::Extra => false,
+            Service::Messages
+            | Service::Datagrams
+            | Service::Tcp
+            | Service::Segments
+            | Service::Extra => false,
         };
         if concerns_all {
             self.lanes.push_to(self.lanes.others(), What::Overheard(service), frame);

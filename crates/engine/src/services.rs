@@ -22,6 +22,10 @@ pub enum Service {
     Arp,
     /// ICMP and ICMPv6, neighbour discovery included.
     Icmp,
+    /// TCP to ports that apps have.
+    Tcp,
+    /// TCP to other ports of the host's addresses, which nobody has: refused.
+    Segments,
     /// What the engine's extra component receives.
     Extra,
 }
@@ -35,6 +39,8 @@ impl Service {
             Self::Datagrams => "refused datagrams",
             Self::Arp => "ARP",
             Self::Icmp => "ICMP",
+            Self::Tcp => "TCP",
+            Self::Segments => "refused segments",
             Self::Extra => "extra",
         }
     }
@@ -84,6 +90,7 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
         let (here, icmp) = (to_host(address), icmp(address));
         let send = format!("ether src {mac} and src host {address} and {icmp}");
         add(Service::Datagrams, format!("{here} and udp"), None);
+        add(Service::Segments, format!("{here} and tcp"), None);
         add(Service::Icmp, format!("{here} and {icmp}"), Some(send));
     }
     if own.iter().any(IpAddr::is_ipv4) {

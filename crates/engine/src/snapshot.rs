@@ -22,6 +22,8 @@ clearway_base::counted! {
         idle: String,
         /// The congestion control of its flows.
         congestion: &'static str,
+        /// The core that it runs on now; not known of one that is embedded in its app.
+        core: Option<u32>,
         /// Turns so far.
         turns: u64 => Total Turns,
             "all the time while the engine is awake", "nothing: one that sleeps makes none";
@@ -88,6 +90,8 @@ clearway_base::counted! {
         channel: u32,
         /// The app's name.
         app: String,
+        /// The core that it waited on last, as it says; not known of one that never did.
+        core: Option<u32>,
         /// Its connections.
         connections: u32 => Level Connections,
             "when the app connects and accepts",
@@ -128,7 +132,7 @@ clearway_base::counted! {
         connection: u64,
         /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines
         /// serve; between two apps of this host `local` on one engine, and `lane` from one to
-        /// another.
+        /// another. `tcp` for a connection of TCP, which has no messages.
         path: &'static str,
         /// The peer's address and service port.
         peer: SocketAddr,
@@ -168,6 +172,9 @@ clearway_base::counted! {
         setup_retries: u32 => Total Attempts,
             "when the first batch found no way to the right queue",
             "few are normal; many mean loss, or a NIC that spreads badly";
+        /// All that is known of a connection of TCP.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        tcp: Option<Box<clearway_tcp::Info>>,
     }
 }
 

@@ -19,10 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::frames::VifTexts;
 use crate::host::HostState;
 use crate::messages::ResolvingState;
+use crate::operations::{ExchangeState, RegionState};
+use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 3;
+pub const STATE_VERSION: u32 = 5;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +47,8 @@ pub struct State {
     pub frames: FramesState,
     /// See `frames`.
     pub sibling_vifs: Vec<SiblingVifState>,
+    /// TCP ports and their connections.
+    pub tcp: TcpState,
     /// Captures, of other engines as well.
     pub captures: Vec<CaptureState>,
     /// Snapshots that were asked for: they are gathered anew.
@@ -128,6 +132,8 @@ pub struct ChannelState {
     pub messages_sent: u64,
     /// See `messages_sent`.
     pub messages_received: u64,
+    /// What the app shares.
+    pub regions: Vec<RegionState>,
 }
 
 /// A place for a connection.
@@ -162,6 +168,8 @@ pub struct ConnectionState {
     pub is_untold: bool,
     /// Messages given to the app.
     pub received: u64,
+    /// One-sided operations, if there have been any.
+    pub exchange: Option<ExchangeState>,
 }
 
 /// Where the messages of a connection go.

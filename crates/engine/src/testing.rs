@@ -41,6 +41,7 @@ impl World {
             completion_entries: 64,
             transmit_pool_bytes: 1 << 16,
             receive_pool_bytes: 1 << 20,
+            shared_bytes: 0,
         };
         let mut channels = Channels::default();
         let apps = (0..APPS).map(|id| {

@@ -14,6 +14,7 @@ const SMALL: Sizes = Sizes {
     completion_entries: 16,
     transmit_pool_bytes: 1 << 16,
     receive_pool_bytes: 1 << 16,
+    shared_bytes: 0,
 };
 
 #[test]

@@ -269,7 +269,7 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
         capture.poll();
         capture_of_app.poll();
         let captures = [&capture, &capture_of_app].map(|capture| capture.frames.len());
-        app.frames.len() == usize::from(FRAMES) && captures == [2 * usize::from(FRAMES); 2]
+        app.frames.len() == usize::from(FRAMES) && captures == [usize::from(FRAMES); 2]
     });
     (0..20).for_each(|_| world.turn());
     app.poll();
@@ -278,7 +278,6 @@ fn frames_find_their_interface_from_any_queue_and_captures_see_each_once() {
     let all: Vec<u16> = (0..FRAMES).collect();
     assert_eq!(numbers(&mut app, Point::Wire), all, "received frames have no point");
     for capture in [&mut capture, &mut capture_of_app] {
-        assert_eq!(numbers(capture, Point::Wire), all);
         assert_eq!(numbers(capture, Point::Delivered), all);
     }
     let delivered = |(_, info, _): &(u32, _, Vec<u8>)| {

@@ -19,6 +19,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 64,
     transmit_pool_bytes: 1 << 20,
     receive_pool_bytes: 1 << 20,
+    shared_bytes: 0,
 };
 const MESSAGE_BYTES: usize = 40_000;
 /// Of the two on host 0, and of the one on host 1.

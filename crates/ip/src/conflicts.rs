@@ -54,6 +54,11 @@ impl Conflicts {
         true
     }
 
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
     /// The next one that is new.
     pub(super) fn poll(&mut self) -> Option<Conflict> {
         self.news.pop_front()

@@ -154,12 +154,14 @@ impl Interface {
         Self { is_spokesman: false, ..Self::new(config) }
     }
 
-    /// The network has changed: takes what `config` says of addresses, routes and MTU. What is
-    /// known of neighbours stays; new addresses are announced. Packets to addresses that are not
-    /// the host's any more are nobody's from now on.
+    /// The network has changed, or the NIC has become another one: takes what `config` says, but
+    /// for the router. What is known of neighbours stays; new addresses are announced. Packets to
+    /// addresses that are not the host's any more are nobody's from now on.
     pub fn reconfigure(&mut self, config: &Config) {
         let before = core::mem::replace(&mut self.addresses, Addresses::new(config));
-        self.mtu = config.mtu;
+        (self.mac, self.vlan, self.mtu) = (config.mac, config.vlan, config.mtu);
+        self.kernel_shares = config.kernel_shares;
+        self.verify_checksums = !config.receive_checksum;
         self.neighbours.forget_paths();
         let added: Vec<IpAddr> =
             self.addresses.iter().filter(|address| !before.is_own(*address)).collect();
@@ -273,6 +275,21 @@ impl Interface {
         mac.map(|mac| self.path_over(source, destination, protocol, mac, fresh_until))
     }
 
+    /// The way from one own address to another, or to itself: its frames are for this NIC itself,
+    /// and never to leave.
+    #[must_use]
+    pub fn path_here(
+        &self,
+        now: Time,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+    ) -> Option<Path> {
+        let is_here = self.is_own(source) && self.is_own(destination);
+        let fresh_until = now + path::FRESH_NS;
+        is_here.then(|| self.path_over(source, destination, protocol, self.mac, fresh_until))
+    }
+
     /// The same for UDP datagrams from one port to another.
     pub fn udp_path(
         &mut self,
@@ -350,6 +367,13 @@ impl Interface {
             return None;
         }
         self.neighbours.poll_question().map(|question| question.target)
+    }
+
+    /// False if [`Interface::poll_wanted`] and [`Interface::poll_conflict`] have surely nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_news(&self) -> bool {
+        (self.kernel_shares & self.neighbours.has_questions()) | self.conflicts.has_news()
     }
 
     /// The control thread's answer: `ip` is at `mac`.

@@ -123,6 +123,27 @@ impl Path {
         self.payload_offset() + payload_length
     }
 
+    /// Changes what [`Path::emit_headers`] has written into `frame`: the hop limit, and the traffic
+    /// class but for its two bits of ECN.
+    #[cold]
+    pub fn set_ip_fields(&self, frame: &mut [u8], hop_limit: u8, traffic_class: u8) {
+        let ip = &mut frame[usize::from(self.ip_offset)..];
+        let class = traffic_class & !Ecn::BITS;
+        if self.is_ipv4() {
+            let ip = &mut ip[..ipv4::HEADER_LENGTH];
+            ip[ipv4::TYPE_OF_SERVICE_AT] = ip[ipv4::TYPE_OF_SERVICE_AT] & Ecn::BITS | class;
+            ip[ipv4::HOP_LIMIT_AT] = hop_limit;
+            put_u16(ip, ipv4::CHECKSUM_AT, 0);
+            let checksum = Sum::new().with(ip).checksum();
+            put_u16(ip, ipv4::CHECKSUM_AT, checksum);
+        } else {
+            ip[0] = ip[0] & 0xf0 | class >> ipv6::ECN_SHIFT;
+            let low = ip[ipv6::ECN_AT] & (0xf | Ecn::BITS << ipv6::ECN_SHIFT);
+            ip[ipv6::ECN_AT] = low | class << ipv6::ECN_SHIFT;
+            ip[ipv6::HOP_LIMIT_AT] = hop_limit;
+        }
+    }
+
     /// Writes the template, for a packet that carries `length` bytes behind its IP header.
     #[inline]
     fn emit_template(&self, frame: &mut [u8], length: u16, is_ecn_capable: bool) {

@@ -91,9 +91,11 @@ impl<'a> NetworkError<'a> {
 /// What happened to a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkErrorKind {
-    /// Its network or host cannot be reached, or somebody forbids it.
+    /// Its network or host cannot be reached.
     Unreachable,
-    /// Nobody at its host has the port.
+    /// Somebody on its way forbids it.
+    Prohibited,
+    /// Nobody at its host has the port, or knows the protocol.
     PortUnreachable,
     /// It was too large for a link on its way.
     TooLarge {
@@ -111,17 +113,28 @@ impl Interface {
     /// Why it is to be dropped.
     #[inline]
     pub fn packet<'a>(&self, frame: &'a [u8]) -> Result<Packet<'a>, DropReason> {
+        let packet = self.packet_from_anywhere(frame)?;
+        self.check_source(packet.source)?;
+        Ok(packet)
+    }
+
+    /// The same for a frame that has come from another host, or from this one, which sends from its
+    /// own addresses.
+    ///
+    /// # Errors
+    /// Why it is to be dropped.
+    #[inline]
+    pub fn packet_from_anywhere<'a>(&self, frame: &'a [u8]) -> Result<Packet<'a>, DropReason> {
         let (source_mac, ether_type, bytes) = link(frame)?;
         if ether_type == ether_type::IPV4 {
             let view = ipv4::View::new(bytes)?;
-            let ip = self.ipv4(&view)?;
+            let ip = ipv4::Repr::parse(&view, self.verify_checksums)?;
             let (source, destination) = (ip.source.into(), ip.destination.into());
             let (protocol, payload, ecn) = (ip.protocol, view.payload(), view.ecn());
             Ok(Packet { source, destination, protocol, payload, ecn, source_mac, bytes })
         } else {
             let view = ipv6::View::new(bytes)?;
             let ip = ipv6::Repr::parse(&view)?;
-            self.check_source(ip.source.into())?;
             let (source, destination) = (ip.source.into(), ip.destination.into());
             let (protocol, payload, ecn) = (ip.protocol, view.payload(), view.ecn());
             Ok(Packet { source, destination, protocol, payload, ecn, source_mac, bytes })
@@ -208,8 +221,14 @@ impl Interface {
             }
             // Nothing here asks for echoes.
             icmpv4::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
-            icmpv4::Repr::Unreachable { code: icmpv4::unreachable::PORT, quote } => {
-                self.network_error_v4(NetworkErrorKind::PortUnreachable, from, quote)
+            icmpv4::Repr::Unreachable {
+                code: icmpv4::unreachable::PORT | icmpv4::unreachable::PROTOCOL,
+                quote,
+            } => self.network_error_v4(NetworkErrorKind::PortUnreachable, from, quote),
+            icmpv4::Repr::Unreachable { code, quote }
+                if icmpv4::unreachable::PROHIBITED.contains(&code) =>
+            {
+                self.network_error_v4(NetworkErrorKind::Prohibited, from, quote)
             }
             icmpv4::Repr::Unreachable { quote, .. } => {
                 self.network_error_v4(NetworkErrorKind::Unreachable, from, quote)
@@ -258,6 +277,11 @@ impl Interface {
             icmpv6::Repr::EchoReply(_) => Err(DropReason::Unsolicited),
             icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote } => {
                 self.network_error_v6(NetworkErrorKind::PortUnreachable, from, quote)
+            }
+            icmpv6::Repr::Unreachable { code, quote }
+                if icmpv6::unreachable::PROHIBITED.contains(&code) =>
+            {
+                self.network_error_v6(NetworkErrorKind::Prohibited, from, quote)
             }
             icmpv6::Repr::Unreachable { quote, .. } => {
                 self.network_error_v6(NetworkErrorKind::Unreachable, from, quote)

@@ -33,3 +33,4 @@ pub use errno::Errno;
 pub use host::{Host, Options};
 pub use poll::{Epolled, Polled};
 pub use settings::{SETTINGS, Setting};
+pub use tcp_info::number as state_number;

@@ -7,7 +7,7 @@ use clearway_base::Time;
 use clearway_ip::{
     Config, Interface, NetworkError, NetworkErrorKind, OWN_FRAME_BYTES_MAX, Resolution, Route,
 };
-use clearway_tcp::{Arrival, IcmpError, Network, Transmit};
+use clearway_tcp::{Arrival, IcmpError, IpFields, Network, Transmit};
 use clearway_wire::checksum::Sum;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
 use clearway_wire::{protocol, tcp};
@@ -128,6 +128,9 @@ impl Link {
         frame[at + header_length..].copy_from_slice(payload);
         tcp::fill_checksum(&mut frame[at..], addresses(from, to));
         path.emit_headers(&mut frame, header_length + payload.len(), transmit.ecn_capable);
+        if transmit.ip != IpFields::default() {
+            path.set_ip_fields(&mut frame, transmit.ip.hop_limit, transmit.ip.traffic_class);
+        }
         Some(frame.split_off(ethernet::HEADER_LENGTH))
     }
 }
@@ -165,6 +168,7 @@ fn heard_error<'a>(error: &NetworkError<'_>) -> Heard<'a> {
     let kind = match error.kind {
         NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
         NetworkErrorKind::PortUnreachable => IcmpError::Refused,
+        NetworkErrorKind::Prohibited => IcmpError::Prohibited,
         NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => IcmpError::Unreachable,
     };
     // RFC 792: the ports and the sequence number are the first eight bytes.

@@ -1,12 +1,14 @@
 //! `getsockopt` and `setsockopt`: options by the numbers of Linux.
 
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
-use clearway_tcp::{Congestion, Family, Socket, SocketOptions};
+use clearway_tcp::{Congestion, Family, IpFields, Socket, SocketOptions};
+use clearway_wire::Ecn;
 
 use crate::state::State;
 use crate::{Errno, Host, tcp_info};
 
 /// Of Linux, `asm-generic/socket.h` and `linux/tcp.h`, and not in `libc` for all targets.
+const SO_MEMINFO: i32 = 55;
 const SO_RCVBUFFORCE: i32 = 33;
 const SO_SNDBUFFORCE: i32 = 32;
 
@@ -23,12 +25,8 @@ const NOTED: &[(i32, i32)] = &[
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
     (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
     (libc::IPPROTO_IP, libc::IP_RECVERR),
-    (libc::IPPROTO_IP, libc::IP_TOS),
-    (libc::IPPROTO_IP, libc::IP_TTL),
     (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
     (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
-    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
 ];
 
 /// As Linux has it: the least and the largest MSS that a program may set.
@@ -77,6 +75,10 @@ fn set(state: &mut State, fd: i32, level: i32, name: i32, value: &[u8]) -> Resul
             state.sockets.set_quick_acks(socket, number(value)? != 0);
         }
         _ => {
+            if (level, name) == (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) {
+                // Told again as it was set: 0 is "as the host has it".
+                descriptor.noted.insert((level, name), number(value)?);
+            }
             let mut options = *state.sockets.options(socket)?;
             set_option(&mut options, level, name, value)?;
             state.sockets.set_options(socket, options)?;
@@ -99,6 +101,9 @@ fn set_option(
         (libc::SOL_SOCKET, _) => set_socket_option(options, name, number(value)?)?,
         (libc::IPPROTO_TCP, _) => set_tcp_option(options, name, number(value)?)?,
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only = number(value)? != 0,
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6, _) => {
+            set_ip_field(&mut options.settings.ip, level, name, small_number(value)?)?;
+        }
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())
@@ -115,6 +120,30 @@ fn set_socket_option(options: &mut SocketOptions, name: i32, value: i32) -> Resu
             options.settings.receive_buffer_bytes_max = bytes;
         }
         libc::SO_SNDBUF | SO_SNDBUFFORCE => options.send_buffer_bytes = bytes,
+        _ => return Err(Errno::ENOPROTOOPT),
+    }
+    Ok(())
+}
+
+/// What is written into IP headers; -1 is what was at first.
+fn set_ip_field(ip: &mut IpFields, level: i32, name: i32, value: i32) -> Result<(), Errno> {
+    let first = IpFields::default();
+    match (level, name) {
+        (libc::IPPROTO_IP, libc::IP_TTL) => {
+            let is_right = value == -1 || (1..=255).contains(&value);
+            ip.hop_limit = u8::try_from(within(is_right, value)?).unwrap_or(first.hop_limit);
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            let is_right = (-1..=255).contains(&value);
+            ip.hop_limit = u8::try_from(within(is_right, value)?).unwrap_or(first.hop_limit);
+        }
+        // The bits of ECN are TCP's affair: programs cannot set them.
+        (libc::IPPROTO_IP, libc::IP_TOS) => ip.traffic_class = value as u8 & !Ecn::BITS,
+        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            let is_right = (-1..=255).contains(&value);
+            let class = u8::try_from(within(is_right, value)?).unwrap_or(first.traffic_class);
+            ip.traffic_class = class & !Ecn::BITS;
+        }
         _ => return Err(Errno::ENOPROTOOPT),
     }
     Ok(())
@@ -170,7 +199,14 @@ fn get(state: &mut State, fd: i32, level: i32, name: i32) -> Result<Vec<u8>, Err
             state.sockets.take_error(socket)?.map_or(0, |fault| Errno::from(fault).0)
         }
         (libc::IPPROTO_TCP, libc::TCP_INFO) => return Ok(info(state, socket)),
-        place if NOTED.contains(&place) => descriptor.noted.get(&place).copied().unwrap_or(0),
+        // Linux has some for Vegas, DCTCP and BBR.
+        (libc::IPPROTO_TCP, libc::TCP_CC_INFO) => return Ok(Vec::new()),
+        (libc::SOL_SOCKET, SO_MEMINFO) => return memory_info(state, socket),
+        place
+            if NOTED.contains(&place) || place == (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT) =>
+        {
+            descriptor.noted.get(&place).copied().unwrap_or(0)
+        }
         _ => return get_option(state, socket, level, name),
     };
     Ok(value.to_ne_bytes().to_vec())
@@ -192,6 +228,12 @@ fn get_option(state: &State, socket: Socket, level: i32, name: i32) -> Result<Ve
             state.sockets.info(socket).ok_or(Errno::ENOTCONN)?.path_mtu.into()
         }
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => options.v6_only.into(),
+        (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS) => {
+            options.settings.ip.hop_limit.into()
+        }
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            options.settings.ip.traffic_class.into()
+        }
         _ => return Err(Errno::ENOPROTOOPT),
     };
     Ok(value.to_ne_bytes().to_vec())
@@ -248,11 +290,21 @@ fn tcp_option(
         libc::TCP_LINGER2 => seconds(settings.fin_wait_ns),
         libc::TCP_DEFER_ACCEPT => seconds_of(settings.defer_accept),
         libc::TCP_WINDOW_CLAMP => settings.receive_buffer_bytes as i32,
-        libc::TCP_NOTSENT_LOWAT if options.unsent_bytes_max == u32::MAX => 0,
-        libc::TCP_NOTSENT_LOWAT => options.unsent_bytes_max as i32,
         libc::TCP_QUICKACK => 1,
         _ => return Err(Errno::ENOPROTOOPT),
     })
+}
+
+/// SK_MEMINFO_VARS words of Linux's `sock_diag`: what waits to be read, the buffers, what waits to
+/// be acknowledged, and what means nothing here.
+fn memory_info(state: &State, socket: Socket) -> Result<Vec<u8>, Errno> {
+    let options = state.sockets.options(socket)?;
+    let unread = state.sockets.unread_bytes(socket) as u32;
+    let queued = state.sockets.status(socket).map_or(0, |status| status.queued_bytes as u32);
+    let twice = |bytes: u32| bytes.saturating_mul(2);
+    let (receive, send) = (options.settings.receive_buffer_bytes, options.send_buffer_bytes);
+    let words = [unread, twice(receive), queued, twice(send), 0, queued, 0, 0, 0];
+    Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 
 fn info(state: &State, socket: Socket) -> Vec<u8> {
@@ -267,6 +319,14 @@ fn info(state: &State, socket: Socket) -> Vec<u8> {
 
 fn number(value: &[u8]) -> Result<i32, Errno> {
     Ok(i32::from_ne_bytes(*value.first_chunk().ok_or(Errno::EINVAL)?))
+}
+
+/// An option of IP may also be a single byte.
+fn small_number(value: &[u8]) -> Result<i32, Errno> {
+    match *value {
+        [byte, ..] if value.len() < 4 => Ok(byte.into()),
+        _ => number(value),
+    }
 }
 
 fn within(is_right: bool, value: i32) -> Result<i32, Errno> {

@@ -14,8 +14,9 @@ const SLOW_START: u64 = 0x7fff_ffff;
 pub(crate) const LISTEN: u8 = 10;
 pub(crate) const CLOSE: u8 = 7;
 
-/// The number of a state: `TCP_ESTABLISHED` and so on.
-const fn number(state: State) -> u8 {
+/// Linux' number of a state: `TCP_ESTABLISHED` and so on.
+#[must_use]
+pub const fn number(state: State) -> u8 {
     match state {
         State::Established => 1,
         State::SynSent => 2,

@@ -9,6 +9,7 @@
 
 pub mod af_packet;
 pub mod af_xdp;
+mod batch;
 mod burst;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
@@ -19,17 +20,22 @@ mod joined;
 pub mod memif;
 mod open_interface;
 mod queue;
+mod roomy;
 pub mod seccomp;
 pub mod segments;
 pub mod strangers;
 #[cfg(test)]
 mod test_frames;
 pub mod udp;
+mod unplugged;
 
 pub use clearway_wire::MacAddress;
+pub use ebpf::{Installed, Memory, NotInstalled, Opener, ThisProcess, Way, XdpSocket};
 pub use open_interface::{Opened, open_interface, open_xdp, probe};
 use queue::KERNEL_DESCRIPTORS;
 pub use queue::{
     BURST_FRAMES, Capabilities, Counters, Error, HEADER_BYTES_MAX, Info, LCD_DESCRIPTORS, Queue,
     Transmit,
 };
+pub use roomy::Roomy;
+pub use unplugged::Unplugged;

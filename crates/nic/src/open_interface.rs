@@ -19,7 +19,8 @@ pub struct Opened {
 /// part of the first queue, for super-frames, which are lost where there is none. The mode says so.
 pub fn open_xdp(config: &af_xdp::Config) -> Result<Opened, Error> {
     let mut prepared = af_xdp::Prepared::new(config)?;
-    let beside = prepared.is_generic().then(|| af_packet::open_beside(&config.interface));
+    let beside =
+        prepared.is_generic().then(|| af_packet::open_beside(&config.interface, &*config.opener));
     let beside = match beside.transpose() {
         Ok(beside) => beside,
         Err(why) => {
@@ -62,6 +63,7 @@ pub fn open_interface(
         queues,
         super_frames,
         because: Some(because),
+        opener: config.opener.clone(),
     };
     let why = match open_native(config, queues) {
         Ok(opened) => return Ok(opened),

@@ -30,6 +30,9 @@ pub struct Capabilities {
     /// The kernel shares the NIC: it answers ARP, NDP and ICMP for its own addresses and knows the
     /// neighbours; the engine sees only what was steered to it.
     pub kernel_shares: bool,
+    /// To find out that nothing has come takes a system call. Where nothing can have come, it is
+    /// better not to ask.
+    pub receive_is_call: bool,
 }
 
 /// What a NIC is and which path its frames take, for `clearway status` and the log.

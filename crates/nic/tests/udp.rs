@@ -135,6 +135,27 @@ fn packets_of_several_sizes_flows_and_marks_arrive_as_they_were() {
     assert_eq!(arrived.into_iter().map(without_port).collect::<Vec<_>>(), expected);
 }
 
+/// How many frames each look brings. Those that ask for nothing come from plain sockets, whose
+/// packets nobody puts together.
+#[test]
+fn a_look_takes_one_packet_until_there_are_more() {
+    let ([_, mut b], [_, address], port) = pair_on_loopback();
+    let stranger = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let mut look = |count: usize| {
+        (0..count).for_each(|number| {
+            stranger.send_to(&[number as u8; 10], (address, port)).expect("sent");
+        });
+        let mut numbers = Vec::new();
+        let mut show = |burst: &[&[u8]]| numbers.extend(burst.iter().map(|frame| frame[42]));
+        let looks: Vec<usize> = (0..6).map(|_| b.receive(32, &mut show)).collect();
+        assert_eq!(numbers, Vec::from_iter(0..count as u8), "in order, each once");
+        looks
+    };
+    assert_eq!(look(1), [1, 0, 0, 0, 0, 0]);
+    assert_eq!(look(60), [1, 4, 32, 23, 0, 0]);
+    assert_eq!(look(1), [1, 0, 0, 0, 0, 0], "as before");
+}
+
 #[test]
 fn the_port_that_a_peer_has_seen_is_found_again() {
     let ([mut a, mut b], [from, to], port) = pair_on_loopback();

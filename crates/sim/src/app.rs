@@ -6,7 +6,9 @@
 
 mod frames;
 mod hostile;
+mod streams;
 mod talk;
+mod wish;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -18,14 +20,19 @@ use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, To
 use clearway_engine::MESSAGE_OVERHEAD;
 
 pub(crate) use frames::Radio;
+pub(crate) use streams::Streams;
 use talk::Talk;
+use wish::Wishes;
+pub(crate) use wish::{Forbidden, Wish};
 
 use crate::Finding;
 use crate::agenda::Alarm;
 use crate::content::{Name, named_by};
+use crate::control::USER_MIN;
 use crate::host::is_readable;
 use crate::ledger::{End, Ledger};
 use crate::network::Versions;
+use crate::streams::StreamBooks;
 use crate::trace::Trace;
 
 /// Completions that an app takes in one go.
@@ -41,6 +48,10 @@ pub(crate) enum Role {
     Server { port: u16 },
     /// Keeps up to so many connections open.
     Client { connections: usize },
+    /// Listens on a TCP port, and answers.
+    StreamServer { port: u16 },
+    /// Keeps up to so many TCP connections open.
+    StreamClient { connections: usize },
     /// Sends and receives raw frames.
     Frames,
     /// Looks at all that passes its host.
@@ -73,7 +84,21 @@ impl Character {
             completion_entries: entries,
             transmit_pool_bytes: bytes,
             receive_pool_bytes: bytes,
+            shared_bytes: 0,
         }
+    }
+
+    /// Whose it is: each host's apps are several users'.
+    pub(crate) fn user(&self) -> u32 {
+        let role = match self.role {
+            Role::Server { port } => u32::from(port) % 8,
+            Role::Client { connections } => 8 + connections as u32,
+            Role::Frames => 16,
+            Role::Capture => 17,
+            Role::StreamServer { .. } => 18,
+            Role::StreamClient { connections } => 19 + connections as u32,
+        };
+        USER_MIN + 2 * role + u32::from(self.is_large)
     }
 
     /// The largest message that it sends, which its peers can take, too.
@@ -94,6 +119,7 @@ pub(crate) struct Place {
 pub(crate) struct Scene<'a> {
     pub(crate) now: Time,
     pub(crate) ledger: &'a mut Ledger,
+    pub(crate) streams: &'a mut StreamBooks,
     pub(crate) trace: &'a mut Trace,
     pub(crate) places: &'a [Place],
     /// Nothing new is to be begun; what is open is to be closed.
@@ -123,7 +149,7 @@ pub(crate) struct App {
     pub(crate) is_dead: bool,
     /// It is to listen again later.
     pub(crate) is_deaf: bool,
-    /// Its interface or capture, open or on its way there or back.
+    /// Its interface or capture, from when it was opened until nothing of it is left.
     pub(crate) vif: Option<u32>,
     /// It has lied, and whatever is said to it does not count.
     pub(crate) is_hostile: bool,
@@ -137,6 +163,9 @@ pub(crate) struct App {
     next_attempt: Time,
     held: VecDeque<Held>,
     radio: Option<Radio>,
+    /// What it has of TCP, if that is what it speaks.
+    pub(crate) streams: Option<Streams>,
+    wishes: Wishes,
 }
 
 impl App {
@@ -149,8 +178,11 @@ impl App {
         seed: u64,
         radio: Option<Radio>,
     ) -> Self {
+        let speaks_tcp =
+            matches!(character.role, Role::StreamServer { .. } | Role::StreamClient { .. });
         Self {
             id,
+            streams: speaks_tcp.then(|| Streams::new(id, seed)),
             character,
             channel,
             alarm: Alarm::default(),
@@ -168,6 +200,7 @@ impl App {
             next_attempt: Time::ZERO,
             held: VecDeque::new(),
             radio,
+            wishes: Wishes::default(),
         }
     }
 
@@ -187,6 +220,9 @@ impl App {
         self.talk(scene);
         if let Some(radio) = &mut self.radio {
             radio.send(&mut self.end, scene);
+        }
+        if let Some(streams) = &mut self.streams {
+            streams.run(&mut self.end, scene, &self.character);
         }
         self.end.flush_releases();
         let next = self.next_run(scene);
@@ -218,6 +254,13 @@ impl App {
                 self.end.release(bytes);
                 return Ok(());
             }
+            Told::Bytes(received) => {
+                let Some(streams) = &mut self.streams else {
+                    return Err(Finding::new(format!("app {}: bytes of TCP", self.id)));
+                };
+                return streams.receive(&mut self.end, scene, &self.character, received);
+            }
+            over @ Told::Operated { .. } => over.completion(),
             Told::Other(completion) => completion,
         };
         match completion {
@@ -260,7 +303,22 @@ impl App {
             }
             Completion::VifClosed { .. }
             | Completion::Received { .. }
+            | Completion::Shared { .. }
+            | Completion::Unshared { .. }
+            | Completion::Operated { .. }
+            | Completion::Notified { .. }
             | Completion::Frames { .. } => {}
+            of_tcp @ (Completion::TcpAccepted { .. }
+            | Completion::TcpConnected { .. }
+            | Completion::TcpConnectFailed { .. }
+            | Completion::TcpReceived { .. }
+            | Completion::TcpSent { .. }
+            | Completion::TcpFinished { .. }
+            | Completion::TcpClosed { .. }) => {
+                if let Some(streams) = &mut self.streams {
+                    streams.take(&mut self.end, scene, of_tcp)?;
+                }
+            }
         }
         Ok(())
     }
@@ -363,6 +421,7 @@ impl App {
 
     /// Its virtual interface has been opened.
     pub(crate) fn vif_opened(&mut self, number: u32) {
+        self.vif = Some(number);
         self.radio.iter_mut().for_each(|radio| radio.open(number));
     }
 
@@ -383,7 +442,9 @@ impl App {
         let held = self.held.front().map(|held| held.until);
         let radio = self.radio.as_ref().and_then(|radio| radio.next_at(scene));
         let attempt = (self.wants_connections() && !scene.is_ending).then_some(self.next_attempt);
-        let soon = talks.chain(held).chain(radio).chain(attempt).min()?;
+        let streams = self.streams.as_ref();
+        let streams = streams.and_then(|streams| streams.next_at(scene, &self.character));
+        let soon = talks.chain(held).chain(radio).chain(attempt).chain(streams).min()?;
         // Whoever waits for room in a pool or ring tries again before long.
         Some(soon.max(scene.now + LOOK_AGAIN_NS))
     }
@@ -391,13 +452,18 @@ impl App {
     fn wants_connections(&self) -> bool {
         match self.character.role {
             Role::Client { connections } => self.talks.len() + self.attempts.len() < connections,
-            Role::Server { .. } | Role::Frames | Role::Capture => false,
+            Role::Server { .. }
+            | Role::StreamServer { .. }
+            | Role::StreamClient { .. }
+            | Role::Frames
+            | Role::Capture => false,
         }
     }
 
     /// It ends in good order: what it has sent is its daemon's to deliver.
-    pub(crate) fn leave(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn leave(&mut self, ledger: &mut Ledger, books: &mut StreamBooks) {
         self.is_dead = true;
+        self.streams.iter().for_each(|streams| streams.abandon(books));
         for talk in self.talks.values() {
             talk.number.iter().for_each(|number| ledger.leave(*number, talk.side));
         }
@@ -407,8 +473,9 @@ impl App {
     }
 
     /// It dies, or its daemon: what it had is nobody's any more.
-    pub(crate) fn die(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn die(&mut self, ledger: &mut Ledger, books: &mut StreamBooks) {
         self.is_dead = true;
+        self.streams.iter().for_each(|streams| streams.abandon(books));
         for talk in self.talks.values().chain(self.attempts.values()) {
             talk.number.iter().for_each(|number| ledger.abandon(*number, talk.side));
         }
@@ -443,7 +510,8 @@ impl App {
 
     /// True if it has nothing open.
     pub(crate) fn is_idle(&self) -> bool {
-        self.talks.is_empty() && self.attempts.is_empty() && self.held.is_empty()
+        let is_idle = self.streams.as_ref().is_none_or(Streams::is_idle);
+        is_idle && self.talks.is_empty() && self.attempts.is_empty() && self.held.is_empty()
     }
 
     fn submit(&mut self, command: &Command) -> bool {
@@ -468,6 +536,7 @@ impl std::fmt::Debug for App {
             .field("talks", &self.talks)
             .field("attempts", &self.attempts)
             .field("held", &self.held.len())
+            .field("streams", &self.streams)
             .finish_non_exhaustive()
     }
 }

@@ -6,8 +6,6 @@ use std::net::IpAddr;
 use std::os::fd::AsFd;
 
 use clearway_base::{MICROSECOND, Random, SECOND, Time};
-use clearway_channel::{Code, DaemonEnd};
-use clearway_control::{ListenerName, Listeners, Opened};
 use clearway_engine::{
     Congestion, Control, Engine, EngineConfig, Event, Idle, Request, SILENCE_MS_DEFAULT, Turn, ip,
 };
@@ -19,7 +17,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use crate::agenda::Alarm;
 use crate::app::Character;
 use crate::clock::HostClock;
-use crate::interfaces::Interfaces;
+use crate::control::{Agreed, ControlPlane};
 use crate::network::{Subnet, Versions, mac_of};
 use crate::nic::{self, Wire};
 
@@ -36,7 +34,7 @@ const ROOM_NS: u64 = 1000 * MICROSECOND;
 #[derive(Debug)]
 pub(crate) enum Task {
     /// An app has died, as its control socket says, or has left in good order.
-    Remove { engine: u32, channel: u32, incarnation: u32, has_left: bool },
+    Remove { app: u32, incarnation: u32, has_left: bool },
     /// Somebody starts it again.
     Start { character: Box<Character>, incarnation: u32 },
     /// Start the daemon again after a crash.
@@ -98,11 +96,7 @@ pub(crate) struct Host {
     pub(crate) incarnation: u32,
     /// It does not run before then.
     pub(crate) stalled_until: Time,
-    next_channel: u32,
-    /// Who listens where, as a daemon's engines agree about it.
-    pub(crate) listeners: Listeners,
-    /// The same of virtual interfaces.
-    pub(crate) interfaces: Interfaces,
+    pub(crate) control: ControlPlane,
 }
 
 /// What an engine's turn came to.
@@ -118,19 +112,15 @@ impl Host {
         let clock = HostClock::new(world, local, nature.drift_ppm);
         let runners = runners(&nature, clock.now(world), random);
         let rss = Rss::new(nature.rss, nature.engines, random);
-        let listeners = Listeners::new(nature.engines);
-        let interfaces = interfaces(&nature);
         Self {
             rss,
-            listeners,
-            interfaces,
+            control: control(&nature),
             nature,
             runners,
             clock,
             is_down: false,
             incarnation: 0,
             stalled_until: Time::ZERO,
-            next_channel: 0,
         }
     }
 
@@ -143,8 +133,7 @@ impl Host {
     /// It comes back, and knows nothing.
     pub(crate) fn restart(&mut self, world: Time, random: &mut Random) {
         self.runners = runners(&self.nature, self.clock.now(world), random);
-        self.listeners = Listeners::new(self.nature.engines);
-        self.interfaces = interfaces(&self.nature);
+        self.control = control(&self.nature);
         self.is_down = false;
         self.incarnation += 1;
     }
@@ -154,61 +143,10 @@ impl Host {
         self.rss = Rss::new(self.nature.rss, self.nature.engines, random);
     }
 
-    /// A fresh id for a channel.
-    pub(crate) fn channel_id(&mut self) -> u32 {
-        self.next_channel += 1;
-        self.next_channel - 1
-    }
-
-    /// A channel for an app, once the engine has taken it.
-    pub(crate) fn add_channel(&mut self, engine: u32, channel: u32, end: DaemonEnd) {
-        let request = Request::AddChannel {
-            channel,
-            app: format!("app-{channel}"),
-            user: channel,
-            end: Box::new(end),
-            connections_max: 4096,
-        };
-        self.post(engine, request);
-    }
-
-    /// Lets an app listen on a port, once all engines know that it does.
-    pub(crate) fn listen(&mut self, name: ListenerName, port: u16) -> Result<(), Code> {
-        self.listeners.open(name, None, port)?;
-        self.ask_engines();
-        Ok(())
-    }
-
-    /// An app does not listen any more.
-    pub(crate) fn unlisten(&mut self, name: ListenerName) {
-        self.listeners.close(name);
-        self.ask_engines();
-    }
-
-    /// A channel is going: the ports of its listeners are free.
-    pub(crate) fn forget_listeners(&mut self, engine: u32, channel: u32) {
-        self.listeners.forget(engine as usize, channel);
-        self.ask_engines();
-    }
-
-    /// An engine has said that it listens, or knows who does: what came of that, once all have.
-    pub(crate) fn listener_known(&mut self, engine: u32, event: &Event) -> Option<Opened> {
-        let opened = match *event {
-            Event::Listening { channel, listener: number, result } => {
-                let name = ListenerName { engine: engine as usize, channel, number };
-                self.listeners.handle_listening(name, result)
-            }
-            Event::ListenerNoted { id } => self.listeners.handle_noted(id),
-            _ => None,
-        };
-        self.ask_engines();
-        opened
-    }
-
-    fn ask_engines(&mut self) {
-        while let Some((engine, request)) = self.listeners.poll_request() {
-            self.post(engine as u32, request);
-        }
+    /// What its engines have to know; nothing if they are just being told.
+    pub(crate) fn agreed(&self) -> Option<Agreed> {
+        let is_told = self.runners.iter().all(|runner| runner.requests.is_empty());
+        is_told.then(|| self.control.agreed()).flatten()
     }
 
     /// The other engines.
@@ -355,8 +293,9 @@ pub(crate) fn is_readable(bell: impl AsFd) -> bool {
     poll(&mut bells, Some(&now)).is_ok_and(|ready| ready > 0)
 }
 
-fn interfaces(nature: &Nature) -> Interfaces {
-    Interfaces::new(nature.engines, &config(nature).interface, UDP_PORT)
+fn control(nature: &Nature) -> ControlPlane {
+    let config = config(nature);
+    ControlPlane::new(&config.name, nature.engines, &config.interface, UDP_PORT)
 }
 
 /// Engines as a daemon makes them, one for each queue of the NIC.

@@ -360,7 +360,14 @@ impl Ledger {
         self.troubles[trouble as usize].insert(host, now);
     }
 
-    fn lately(&self, troubles: &[Trouble], hosts: &[u32], now: Time, span_ns: u64) -> bool {
+    /// True if one of the hosts has had one of the troubles within `span_ns`.
+    pub(crate) fn lately(
+        &self,
+        troubles: &[Trouble],
+        hosts: &[u32],
+        now: Time,
+        span_ns: u64,
+    ) -> bool {
         let had = |trouble: &Trouble, host: &u32| self.troubles[*trouble as usize].get(host);
         let is_late = |at: &Time| now.since(*at) < span_ns;
         troubles

@@ -110,6 +110,7 @@ impl Queue for SimQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            receive_is_call: false,
         }
     }
 

@@ -18,6 +18,9 @@ pub struct Options {
     pub hosts: Option<usize>,
     /// Engines of each host; `None` lets the seed decide.
     pub engines: Option<usize>,
+    /// Apps speak TCP, and nothing else. Bits are not flipped then: its checksum does not find all
+    /// of that.
+    pub tcp: bool,
     /// How much time the hosts see with faults, at least a second; after it comes a calm time in
     /// which everything ends well.
     pub duration_ns: u64,
@@ -27,7 +30,7 @@ impl Options {
     /// Ten seconds of some hosts.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, hosts: None, engines: None, duration_ns: 10 * SECOND }
+        Self { seed, hosts: None, engines: None, tcp: false, duration_ns: 10 * SECOND }
     }
 
     /// The command that runs this again.
@@ -36,7 +39,8 @@ impl Options {
         let hosts = self.hosts.map_or(String::new(), |hosts| format!(" --hosts {hosts}"));
         let seconds = self.duration_ns as f64 / SECOND as f64;
         let engines = self.engines.map_or(String::new(), |engines| format!(" --engines {engines}"));
-        format!("clearway sim --seed {}{hosts}{engines} --seconds {seconds}", self.seed)
+        let tcp = if self.tcp { " --tcp" } else { "" };
+        format!("clearway sim --seed {}{hosts}{engines}{tcp} --seconds {seconds}", self.seed)
     }
 }
 
@@ -55,7 +59,8 @@ impl Profile {
     pub(crate) fn new(options: &Options, random: &mut Random) -> Self {
         let hosts = options.hosts.unwrap_or(2 + random.below(11) as usize);
         assert!((2..=HOSTS_MAX).contains(&hosts), "from 2 to {HOSTS_MAX} hosts");
-        let kinds = Kind::ALL.into_iter().filter(|_| random.chance(1, 2)).collect();
+        let kinds = Kind::ALL.into_iter().filter(|_| random.chance(1, 2));
+        let kinds = kinds.filter(|kind| !options.tcp || *kind != Kind::BitFlips).collect();
         let homes = homes(random);
         let versions = versions(random);
         let slow_path = slow_path(random);

@@ -1,17 +1,16 @@
 //! The world: everything that there is, and the loop that lets one thing happen after the other.
 
 mod audit;
-mod interfaces;
 mod misfortune;
 mod population;
+mod requests;
 mod restoring;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use clearway_base::{MICROSECOND, MILLISECOND, Random, SECOND, Time};
-use clearway_channel::Code;
-use clearway_control::{ListenerName, Opened};
+use clearway_control::ChannelPlace;
 use clearway_engine::{Event, Request};
 
 use crate::agenda::{Agenda, Happening};
@@ -22,10 +21,11 @@ use crate::host::{Host, Task};
 use crate::ledger::Ledger;
 use crate::network::Network;
 use crate::options::{Options, Profile};
+use crate::streams::StreamBooks;
 use crate::summary::{Failure, Summary};
 use crate::trace::Trace;
 use crate::{Finding, checks};
-use interfaces::Fortunes;
+use requests::Fortunes;
 use restoring::Restores;
 
 /// When the world begins.
@@ -65,6 +65,7 @@ pub(crate) struct World {
     restores: Restores,
     fortunes: Fortunes,
     ledger: Ledger,
+    streams: StreamBooks,
     auditor: Auditor,
     trace: Trace,
     random: Random,
@@ -137,6 +138,7 @@ impl World {
             restores: Restores::new(options.seed),
             fortunes: Fortunes::new(options.seed),
             ledger: Ledger::default(),
+            streams: StreamBooks::default(),
             auditor: Auditor::default(),
             trace: Trace::default(),
             random,
@@ -273,31 +275,14 @@ impl World {
     }
 
     fn handle_event(&mut self, host: u32, engine: u32, event: Event) -> Result<(), Finding> {
+        self.control_of(host).plane.handle_event(engine as usize, &event);
+        self.carry_out(host);
         match event {
-            Event::Violation { channel, violation } => {
-                let app = self.app_of(host, channel);
-                if !app.is_some_and(|app| self.apps[app as usize].is_hostile) {
-                    let text = format!("host {host}: an honest app is a liar: {violation}");
-                    return Err(Finding::new(text));
-                }
-                app.into_iter().for_each(|app| self.kill(app));
-            }
-            Event::Listening { .. } | Event::ListenerNoted { .. } => {
-                self.trace.add(&[21, host.into(), engine.into()]);
-                let opened = self.hosts[host as usize].listener_known(engine, &event);
-                if let Some(Opened { name, result: Err(code) }) = opened {
-                    return Err(cannot_listen(host, name, code));
-                }
-            }
-            Event::VifOpened { vif, result, .. } => {
-                self.trace.add(&[22, host.into(), engine.into(), vif.into()]);
-                self.interfaces_of(host).vifs.handle_opened(engine as usize, vif, result);
-                self.advance_vifs(host);
-            }
-            Event::VifClosed { vif, .. } => {
-                self.trace.add(&[23, host.into(), engine.into(), vif.into()]);
-                self.interfaces_of(host).vifs.handle_closed(engine as usize, vif);
-                self.advance_vifs(host);
+            Event::ChannelRemoved { channel, end } => {
+                drop(end);
+                let place = ChannelPlace { engine: engine as usize, channel };
+                self.control_of(host).plane.handle_given_back(place);
+                self.carry_out(host);
             }
             Event::Snapshot { id, snapshot } => {
                 checks::bounds(&snapshot)?;
@@ -308,6 +293,12 @@ impl World {
                         self.end_all_apps();
                     }
                 }
+            }
+            Event::VifOpened { vif, .. } => {
+                self.trace.add(&[22, host.into(), engine.into(), vif.into()]);
+            }
+            Event::VifClosed { vif, .. } => {
+                self.trace.add(&[23, host.into(), engine.into(), vif.into()]);
             }
             _ => self.trace.add(&[21, host.into(), engine.into()]),
         }
@@ -351,6 +342,7 @@ impl World {
         let mut scene = Scene {
             now: self.now,
             ledger: &mut self.ledger,
+            streams: &mut self.streams,
             trace: &mut self.trace,
             places: &self.places,
             is_ending: self.ending.is_some(),
@@ -379,7 +371,7 @@ impl World {
             match self.ending {
                 Some(since) if self.has_ended() => self.look_at_rest(since)?,
                 Some(since) if now.since(since) > ENDING_NS_MAX => {
-                    return Err(Finding::new(format!("no end: {}", self.describe_open())));
+                    return Err(self.endless());
                 }
                 _ => self.look_at_one(),
             }
@@ -411,10 +403,7 @@ impl World {
             self.apps[*app as usize].check_rest()?;
         }
         for host in 0..self.hosts.len() as u32 {
-            if !self.hosts[host as usize].listeners.is_settled() {
-                return Err(Finding::new(format!("host {host}: a listener waits for engines")));
-            }
-            self.audit_vifs(host)?;
+            self.audit_agreement(host)?;
             for engine in 0..self.hosts[host as usize].runners.len() as u32 {
                 self.unrested += 1;
                 self.post(host, engine, Request::Snapshot { id: REST });
@@ -434,17 +423,19 @@ impl World {
         Ok(())
     }
 
-    fn describe_open(&self) -> String {
-        let busy =
-            self.residents.iter().flatten().filter(|app| !self.apps[**app as usize].is_idle());
-        let busy: Vec<String> =
-            busy.take(3).map(|app| format!("app {app} {:?}", self.apps[*app as usize])).collect();
-        format!(
-            "{} connections are open: {}; {}",
+    /// What is open that should not be any more.
+    fn endless(&self) -> Finding {
+        let residents = self.residents.iter().flatten();
+        let busy = residents.map(|app| &self.apps[*app as usize]).filter(|app| !app.is_idle());
+        let busy: Vec<&App> = busy.take(3).collect();
+        let texts: Vec<String> = busy.iter().map(|app| format!("app {} {app:?}", app.id)).collect();
+        let what = format!(
+            "no end: {} connections are open: {}; {}",
             self.ledger.open(),
             self.ledger.describe_open(),
-            busy.join("; ")
-        )
+            texts.join("; ")
+        );
+        Finding { what, hosts: busy.iter().map(|app| app.character.host).collect() }
     }
 
     /// Adds what the engines concerned say of themselves.
@@ -464,9 +455,9 @@ impl World {
 
     fn control(&mut self, host: u32, task: Task) {
         match task {
-            Task::Remove { engine, channel, incarnation, has_left } => {
+            Task::Remove { app, incarnation, has_left } => {
                 if self.hosts[host as usize].incarnation == incarnation {
-                    self.remove(host, engine, channel, has_left);
+                    self.remove(host, app, has_left);
                 }
             }
             Task::Start { character, incarnation } => {
@@ -484,23 +475,20 @@ impl World {
             ("engines restored", self.restores.count),
             ("interfaces opened", self.fortunes.opened),
             ("interfaces refused", self.fortunes.refused),
+            ("requests denied", self.fortunes.denied),
+            ("apps without a channel", self.fortunes.without_channel),
         ];
         Summary {
             seed: self.options.seed,
             hosts: self.hosts.len(),
             simulated_ns: self.now.since(START),
             steps: self.steps,
-            apps: self.ledger.counts.iter().collect(),
+            apps: self.ledger.counts.iter().chain(self.streams.counts.iter()).collect(),
             network: self.network.counts(),
             faults: self.begun.iter().map(name).chain(more).collect(),
             trace: self.trace.hash() ^ self.trace.events(),
         }
     }
-}
-
-fn cannot_listen(host: u32, name: ListenerName, code: Code) -> Finding {
-    let ListenerName { channel, .. } = name;
-    Finding::new(format!("host {host}: channel {channel} cannot listen: {}", code.name()))
 }
 
 /// The id of the snapshots that are to show nothing left.

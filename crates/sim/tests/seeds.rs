@@ -83,6 +83,8 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "listeners gone",
         "interfaces opened",
         "interfaces refused",
+        "requests denied",
+        "apps without a channel",
         "hostile apps",
         "fan-ins",
         "re-keyed RSS",
@@ -134,7 +136,11 @@ fn what_has_failed_once() {
             "each probe repeated what the receiver had no room for, and what was due was never \
              sent",
         ),
-        (7, "early messages of different sizes had taken every slab of the receive pool"),
+        (
+            7,
+            "early messages of different sizes had taken every slab of the receive pool; later, a \
+             peer that called for probes often enough hid a black hole",
+        ),
         (
             912_000_129,
             "a syn that was repeated for seconds gave a round trip of seconds, and probes waited \

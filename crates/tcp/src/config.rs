@@ -3,6 +3,7 @@
 use clearway_base::{MILLISECOND, SECOND};
 
 use clearway_congestion::Congestion;
+use serde::{Deserialize, Serialize};
 
 /// What is set for a whole [`crate::Stack`]. Its memory is bounded by the sum of its tables.
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +62,7 @@ impl Default for Config {
 }
 
 /// What is set for a connection, or for those that a listener accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
     /// The window that the peer gets, at first: bytes received and not released.
     pub receive_buffer_bytes: u32,
@@ -84,6 +85,8 @@ pub struct Settings {
     pub ecn: bool,
     /// The largest segment, if it is to be less than what the path takes.
     pub segment_bytes_max: Option<u16>,
+    /// What the IP headers of its packets say: IP_TTL and IP_TOS, IPV6_UNICAST_HOPS and IPV6_TCLASS.
+    pub ip: IpFields,
     /// How long an acknowledgement may wait: RFC 9293, section 3.8.6.3, allows less than half a
     /// second.
     pub ack_delay_ns: u64,
@@ -120,8 +123,23 @@ pub struct Settings {
     pub congestion: Congestion,
 }
 
+/// What can be set of the IP header of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IpFields {
+    /// Time to live, or hop limit.
+    pub hop_limit: u8,
+    /// Type of service, or traffic class: DSCP and two bits that are 0, which are of ECN.
+    pub traffic_class: u8,
+}
+
+impl Default for IpFields {
+    fn default() -> Self {
+        Self { hop_limit: 64, traffic_class: 0 }
+    }
+}
+
 /// RFC 9293, section 3.8.4.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeepAlive {
     /// How long nothing comes until the first probe.
     pub idle_ns: u64,
@@ -157,6 +175,7 @@ impl Default for Settings {
             sack: true,
             ecn: false,
             segment_bytes_max: None,
+            ip: IpFields::default(),
             ack_delay_ns: 40 * MILLISECOND,
             quick_acks: 16,
             rto_initial_ns: SECOND,

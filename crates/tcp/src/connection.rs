@@ -16,7 +16,7 @@ use clearway_congestion::{Congestion, CongestionControl, Control, Cubic, Pacer};
 use clearway_wire::{Ecn, tcp};
 
 use crate::ack::AckPolicy;
-use crate::config::Settings;
+use crate::config::{IpFields, Settings};
 use crate::ecn::EcnState;
 use crate::event::{End, Readiness};
 use crate::extent::Extent;
@@ -138,10 +138,20 @@ pub(crate) struct Connection {
     acknowledged: u64,
     /// Up to here the window was filled: congestion control may let it grow.
     window_filled: u64,
+    /// The most that was outstanding at once in the round trip that ends when this is
+    /// acknowledged.
+    flight: Flight,
     /// When data was last sent.
     data_sent: Time,
     challenges: Challenges,
     counters: Counters,
+}
+
+/// How much of its window a connection uses, by the round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flight {
+    bytes_max: u64,
+    end: u64,
 }
 
 /// What is counted for each connection.
@@ -231,6 +241,7 @@ impl Connection {
             stalled_since: None,
             acknowledged: 0,
             window_filled: 0,
+            flight: Flight::default(),
             data_sent: Time::ZERO,
             challenges: Challenges::default(),
             counters: Counters::default(),
@@ -336,6 +347,11 @@ impl Connection {
         self.rcv.unread()
     }
 
+    /// All that has come and is not taken.
+    pub(crate) fn received(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.rcv.unread().chain(self.rcv.ahead())
+    }
+
     /// The app is done with so many bytes of what it has received.
     pub(crate) fn release(&mut self, bytes: u64) {
         self.rcv.release(bytes);
@@ -348,6 +364,16 @@ impl Connection {
     pub(crate) fn pop_sent(&mut self) -> Option<Extent> {
         let all = matches!(self.state, State::Closed);
         self.snd.pop_acknowledged(all)
+    }
+
+    /// What was sent was sent again, and is not acknowledged.
+    pub(crate) const fn is_silent(&self) -> bool {
+        self.retries > 0
+    }
+
+    /// What was to be sent and has not been given back.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.snd.outstanding()
     }
 
     /// Gives back all that has been received and not been taken.
@@ -416,6 +442,7 @@ impl Connection {
             rcv_window: self.rcv.window(),
             rcv_scale: self.rcv.scale(),
             timestamps: self.timestamps.clone(),
+            ip: self.settings.ip,
         }
     }
 
@@ -437,6 +464,7 @@ pub(crate) struct Remains {
     pub(crate) rcv_window: u64,
     pub(crate) rcv_scale: u8,
     pub(crate) timestamps: Option<Timestamps>,
+    pub(crate) ip: IpFields,
 }
 
 /// Queueing delay that the delay-based congestion control accepts: on the Internet there is more of

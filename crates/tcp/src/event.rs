@@ -58,7 +58,7 @@ impl BitOrAssign for Readiness {
 }
 
 /// Why a connection is no more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum End {
     /// Both ends closed it.
     Orderly,

@@ -5,7 +5,7 @@ use core::ops::Range;
 use crate::Key;
 
 /// Bytes of somebody else's memory. The core never looks at them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Extent {
     /// Which memory; only the owner knows what it means.
     pub region: u32,

@@ -59,7 +59,7 @@ mod tlp;
 mod tuning;
 
 pub use clearway_congestion::Congestion;
-pub use config::{Config, Cookies, KeepAlive, Settings};
+pub use config::{Config, Cookies, IpFields, KeepAlive, Settings};
 pub use connection::{Arrival, IcmpError, Info, Status, Transmit};
 pub use event::{End, Readiness};
 pub use extent::{Extent, Memory};

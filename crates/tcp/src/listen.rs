@@ -114,7 +114,32 @@ impl HalfOpen {
             urgent: 0,
             options,
         };
-        Transmit::bare(self.local, self.remote, repr)
+        Transmit::bare(self.local, self.remote, repr, settings.ip)
+    }
+
+    /// An acknowledgement that says where this end stands, to a segment that may be an attacker's:
+    /// "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>".
+    pub(crate) fn challenge(&self, socket: &ListenSocket, value: u32) -> Transmit {
+        let settings = &socket.settings;
+        let scale = match self.offer.window_scale {
+            Some(_) => rcv::scale_for(settings.window_bytes_max()),
+            None => 0,
+        };
+        let window = settings.receive_buffer_bytes.min(u16::MAX.into()) >> scale;
+        let repr = Repr {
+            source_port: self.local.port(),
+            destination_port: self.remote.port(),
+            sequence: self.isn.wrapping_add(1),
+            acknowledgement: self.peer_isn.wrapping_add(1),
+            flags: Flags::ACK,
+            window: window as u16,
+            urgent: 0,
+            options: Options {
+                timestamps: self.offer.timestamp.map(|echo| Timestamps { value, echo }),
+                ..Options::default()
+            },
+        };
+        Transmit::bare(self.local, self.remote, repr, settings.ip)
     }
 
     /// How long the next answer is waited for.

@@ -106,7 +106,7 @@ impl Receive {
         let mut at = saved.next;
         for (start, extent) in saved.ahead {
             let end = start.saturating_add(saved::length([extent])?);
-            let has_place = start > saved.next && start >= at && end <= saved.edge.max(at);
+            let has_place = start >= at && end <= saved.edge.max(at);
             let is_before_fin = saved.fin.is_none_or(|fin| end <= fin);
             ensure(has_place && is_before_fin && !is_finished, "a piece has no place")?;
             ensure(rcv.queue.has_room(saved.buffer_bytes), "too many pieces are out of order")?;
@@ -219,15 +219,39 @@ impl Receive {
                 self.queue.touch(wanted.start);
             }
         }
-        if self.fin == Some(self.next) {
-            self.next += 1;
-        }
+        self.pass_fin();
         Received {
             advanced: self.next - before,
             // RFC 5681, section 4.2: out-of-order segments "SHOULD be acknowledged immediately",
             // and so should one "that fills in all or part of a gap in the sequence space".
             is_urgent: has_fin || had_holes || self.next < whole.end || start < before,
             is_finished: self.is_finished() && before < self.next,
+        }
+    }
+
+    /// Keeps what has come with the peer's SYN until this end's is acknowledged: nothing of it is
+    /// acknowledged meanwhile.
+    pub(crate) fn hold(&mut self, key: Key, length: u32, has_fin: bool, memory: &mut impl Memory) {
+        let length = u64::from(length).min(self.window());
+        if length > 0
+            && let Some(extent) = memory.keep(key, 0, 0..length as u32)
+        {
+            self.queue.insert(self.next, extent);
+        }
+        if has_fin {
+            self.learn_fin(self.next + length);
+        }
+    }
+
+    /// What was held counts as received from now on.
+    pub(crate) fn take_held(&mut self) -> Received {
+        let before = self.next;
+        self.next = self.queue.advance(self.next);
+        self.pass_fin();
+        Received {
+            advanced: self.next - before,
+            is_urgent: self.is_finished(),
+            is_finished: self.is_finished(),
         }
     }
 
@@ -239,6 +263,14 @@ impl Receive {
             && !self.queue.blocks().any(|block| block.end > at)
         {
             self.fin = Some(at);
+        }
+    }
+
+    /// The peer's FIN comes next: it takes a number, but no room.
+    fn pass_fin(&mut self) {
+        if self.fin == Some(self.next) {
+            self.next += 1;
+            self.edge += 1;
         }
     }
 
@@ -357,6 +389,11 @@ impl Receive {
     /// What is in order and not taken.
     pub(crate) fn unread(&self) -> impl Iterator<Item = Extent> + '_ {
         self.queue.in_order()
+    }
+
+    /// What is out of order.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.queue.ahead()
     }
 
     /// The buffer has another size from now on. A window that was offered is never taken back.

@@ -170,6 +170,11 @@ impl Reassembly {
         self.in_order_bytes
     }
 
+    /// What is out of order.
+    pub(crate) fn ahead(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.ahead.iter().map(|piece| piece.extent)
+    }
+
     /// Bytes out of order.
     pub(crate) fn ahead_bytes(&self) -> u64 {
         self.ranges.iter().map(|range| range.end - range.start).sum()

@@ -65,9 +65,14 @@ impl Rto {
         self.rto_ns = self.smoothed_ns.saturating_add(margin_ns).min(settings.rto_max_ns);
     }
 
-    /// One that has measured this: the smoothed round-trip time and its variation.
-    pub(crate) fn restore((smoothed_ns, variation_ns): (u64, u64), settings: &Settings) -> Self {
-        let mut rto = Self::new(settings);
+    /// One that has measured this: the smoothed round-trip time and its variation. Its timeout has
+    /// been doubled so often.
+    pub(crate) fn restore(
+        (smoothed_ns, variation_ns): (u64, u64),
+        doublings: u8,
+        settings: &Settings,
+    ) -> Self {
+        let mut rto = Self { doublings, ..Self::new(settings) };
         if smoothed_ns > 0 {
             rto.smoothed_ns = smoothed_ns.min(ROUND_TRIP_MAX_NS);
             rto.variation_ns = variation_ns.min(ROUND_TRIP_MAX_NS);

@@ -13,22 +13,29 @@
 use core::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
+pub use clearway_base::state::Invalid;
+pub(crate) use clearway_base::state::ensure;
+use serde::{Deserialize, Serialize};
 
-use crate::config::Settings;
+use crate::config::{IpFields, Settings};
 use crate::event::End;
 use crate::extent::Extent;
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 2;
+pub const SAVED_VERSION: u32 = 4;
 
 /// A whole stack.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Saved {
     /// [`SAVED_VERSION`].
     pub version: u32,
     /// What initial sequence numbers, timestamps and cookies are made with.
     pub secret: [u8; 16],
+    /// Where its random numbers go on.
+    pub seed: u64,
+    /// No connection has had a key of this generation: none that is gone is taken for a new one.
+    pub generation: u32,
     /// The listeners.
     pub listeners: Vec<SavedListener>,
     /// The connections.
@@ -43,7 +50,7 @@ pub struct Saved {
 pub type SavedKey = (u32, u32);
 
 /// A listener.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedListener {
     /// Its key.
     pub key: SavedKey,
@@ -64,7 +71,7 @@ pub struct SavedListener {
 }
 
 /// A connection that a stranger has begun to open.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedHalfOpen {
     /// The listener that it came to.
     pub listener: SavedKey,
@@ -89,7 +96,7 @@ pub struct SavedHalfOpen {
 }
 
 /// Timestamps that are agreed on: RFC 7323.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedTimestamps {
     /// What this end's are ahead of the clock.
     pub offset: u32,
@@ -100,7 +107,7 @@ pub struct SavedTimestamps {
 }
 
 /// A connection that is over.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedTimeWait {
     /// This end and the peer.
     pub ends: (SocketAddr, SocketAddr),
@@ -114,12 +121,14 @@ pub struct SavedTimeWait {
     pub rcv_scale: u8,
     /// If they were agreed on.
     pub timestamps: Option<SavedTimestamps>,
+    /// What its IP headers say.
+    pub ip: IpFields,
     /// When it ends.
     pub until: Time,
 }
 
 /// A connection. Positions are those of `seq`: 64 bits, the low 32 of which stand in segments.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedConnection {
     /// Its key.
     pub key: SavedKey,
@@ -155,6 +164,8 @@ pub struct SavedConnection {
     pub window_bytes: u64,
     /// Retransmissions of what is outstanding.
     pub retries: u8,
+    /// How often its timeout has been doubled since something was acknowledged.
+    pub doublings: u8,
     /// When the peer was last heard of.
     pub last_heard: Time,
     /// When something is done about it that nothing is acknowledged, or that the window is closed.
@@ -166,7 +177,7 @@ pub struct SavedConnection {
 }
 
 /// What both ends have agreed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SavedAgreement {
     /// The MTU of the own interface, and of the path.
     pub mtus: (u16, u16),
@@ -185,7 +196,7 @@ pub struct SavedAgreement {
 }
 
 /// The send sequence space (RFC 9293, section 3.3.1), and the app's extents in it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedSend {
     /// Where the stream begins: behind the SYN.
     pub first: u64,
@@ -210,7 +221,7 @@ pub struct SavedSend {
 }
 
 /// The receive sequence space (RFC 9293, section 3.3.1), and what has come.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SavedReceive {
     /// Where the stream begins: behind the SYN.
     pub first: u64,
@@ -230,27 +241,6 @@ pub struct SavedReceive {
     pub in_order: Vec<Extent>,
     /// What came out of order, and where it stands.
     pub ahead: Vec<(u64, Extent)>,
-}
-
-/// Why a saved stack cannot be restored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Invalid(pub(crate) &'static str);
-
-impl core::fmt::Display for Invalid {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "The saved state of TCP cannot be used: {}. Connections have to be opened anew.",
-            self.0
-        )
-    }
-}
-
-impl core::error::Error for Invalid {}
-
-/// Refuses what is not so.
-pub(crate) fn ensure(is_so: bool, complaint: &'static str) -> Result<(), Invalid> {
-    if is_so { Ok(()) } else { Err(Invalid(complaint)) }
 }
 
 /// Positions are at least one turn of 32 bits above zero, and the largest is never reached.

@@ -169,6 +169,11 @@ impl Send {
         self.queue.len()
     }
 
+    /// All that has not been given back.
+    pub(crate) fn outstanding(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.queue.iter().map(|queued| queued.extent)
+    }
+
     /// Bytes that wait for an acknowledgement, sent or not.
     pub(crate) const fn queued_bytes(&self) -> u64 {
         self.end.saturating_sub(self.una)

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use clearway_base::{Random, SECOND, Time, TimerWheel, counters};
 use clearway_wire::tcp::{Flags, Options, Repr};
 
-use crate::config::{Config, Settings};
+use crate::config::{Config, IpFields, Settings};
 use crate::connection::{
     Arrival, Connecting, Connection, IcmpError, Info, Refused, Reply, Status, Transmit,
 };
@@ -414,6 +414,13 @@ impl Stack {
         slot.into_iter().flat_map(|slot| slot.connection.unread())
     }
 
+    /// All that has come and nobody has taken: what [`Stack::recv`] would give, and what is out of
+    /// order.
+    pub fn received(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+        let slot = self.connections.get(key);
+        slot.into_iter().flat_map(|slot| slot.connection.received())
+    }
+
     /// The caller is done with so many bytes of what it got from [`Stack::recv`].
     pub fn release(&mut self, key: Key, bytes: u64) {
         self.change(key, |connection| connection.release(bytes));
@@ -471,6 +478,12 @@ impl Stack {
         self.connections.get(key).map(|slot| slot.connection.status())
     }
 
+    /// True if what a connection has sent was sent again, and still not acknowledged.
+    #[must_use]
+    pub fn is_silent(&self, key: Key) -> bool {
+        self.connections.get(key).is_some_and(|slot| slot.connection.is_silent())
+    }
+
     /// What can be told of a connection.
     #[must_use]
     pub fn info(&self, key: Key) -> Option<Info> {
@@ -480,6 +493,31 @@ impl Stack {
     /// All connections.
     pub fn connections(&self) -> impl Iterator<Item = Key> + '_ {
         self.connections.iter().map(|(key, _)| key)
+    }
+
+    /// True if a connection is its owner's: it waits at no listener, and its owner has not let go
+    /// of it.
+    #[must_use]
+    pub fn is_owned(&self, key: Key) -> bool {
+        self.connections.get(key).is_some_and(|slot| !slot.is_offered && !slot.is_forgotten)
+    }
+
+    /// What a connection was given to be sent and has not given back, in order.
+    pub fn outstanding(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
+        let slot = self.connections.get(key);
+        slot.into_iter().flat_map(|slot| slot.connection.outstanding())
+    }
+
+    /// The listener at a port of an address, or of all.
+    #[must_use]
+    pub fn listener_on(&self, address: Option<IpAddr>, port: u16) -> Option<Listener> {
+        self.listening.get(&(address.map(bits), port)).map(|key| Listener(*key))
+    }
+
+    /// How many listeners there are.
+    #[must_use]
+    pub fn listeners(&self) -> usize {
+        self.listeners.len()
     }
 
     /// True if nothing is kept, nothing is due and nothing waits, but listeners.
@@ -497,6 +535,11 @@ impl Stack {
     #[must_use]
     pub const fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Goes on counting from there.
+    pub const fn set_counters(&mut self, counters: Counters) {
+        self.counters = counters;
     }
 
     /// True if a connection that is over guards `port` of `address`, or of any address if it is the
@@ -598,6 +641,20 @@ impl Stack {
     }
 
     // What leaves.
+
+    /// False if [`Stack::poll_transmit`] has surely nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_output(&self) -> bool {
+        !self.ready.is_empty() || !self.replies.is_empty()
+    }
+
+    /// How many answers wait that belong to no connection.
+    #[inline]
+    #[must_use]
+    pub fn answers_waiting(&self) -> usize {
+        self.replies.len()
+    }
 
     /// The next segment, with at most `most` bytes of payload; what is more than one segment is
     /// given only if `most` is more than that, for whoever can cut it.
@@ -782,5 +839,5 @@ fn reset_for(arrival: &Arrival) -> Transmit {
         urgent: 0,
         options: Options::default(),
     };
-    Transmit::bare(arrival.to, arrival.from, repr)
+    Transmit::bare(arrival.to, arrival.from, repr, IpFields::default())
 }

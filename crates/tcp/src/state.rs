@@ -2,7 +2,7 @@
 
 /// RFC 9293, section 3.3.2. A connection that came to a listener and is not open yet is no
 /// [`State`] of a connection: it is kept elsewhere, in far less room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// A SYN has been sent.
     SynSent,

@@ -21,6 +21,24 @@ impl Key {
         Self { index, generation }
     }
 
+    /// Place and generation as one number.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        (self.generation as u64) << 32 | self.index as u64
+    }
+
+    /// The key of [`Key::bits`].
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { index: bits as u32, generation: (bits >> 32) as u32 }
+    }
+
+    /// How often the place has been used before.
+    #[must_use]
+    pub const fn generation(self) -> u32 {
+        self.generation
+    }
+
     /// The number of the place in the table: small, and reused.
     #[must_use]
     pub const fn index(self) -> u32 {
@@ -111,12 +129,13 @@ impl<T> Slab<T> {
         Self { entries: Vec::new(), free: Vec::new(), max, first: 0 }
     }
 
-    /// One with these entries at their places. `None` if there are two at one, or too many.
-    pub(crate) fn restore(max: u32, saved: Vec<(Key, T)>) -> Option<Self> {
+    /// One with these entries at their places. `None` if there are two at one, or too many. Keys
+    /// of places that are free then have `first`, or what is higher, as their generation: what was
+    /// gone stays gone.
+    pub(crate) fn restore(max: u32, first: u32, saved: Vec<(Key, T)>) -> Option<Self> {
         let last = saved.iter().map(|(key, _)| key.index).max();
-        // What was gone then stays gone: no key of it can be one of a place that is used anew.
-        let newest = saved.iter().map(|(key, _)| key.generation).max();
-        let first = newest.map_or(0, |newest| newest.wrapping_add(1));
+        let next = saved.iter().map(|(key, _)| key.generation.wrapping_add(1)).max();
+        let first = next.map_or(first, |next| next.max(first));
         if last.is_some_and(|last| last >= max) {
             return None;
         }
@@ -138,6 +157,14 @@ impl<T> Slab<T> {
 
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
+    }
+
+    /// The lowest generation that no key has had, or will have before this has been asked again.
+    pub(crate) fn next_generation(&self) -> u32 {
+        let used = |(generation, place): &(u32, Option<T>)| {
+            generation.wrapping_add(u32::from(place.is_some()))
+        };
+        self.entries.iter().map(used).max().unwrap_or(0).max(self.first)
     }
 
     pub(crate) fn is_full(&self) -> bool {
@@ -207,12 +234,23 @@ mod tests {
         let keys = [1, 2, 3].map(|entry| slab.insert(entry).unwrap());
         slab.remove(keys[1]);
         let saved: Vec<_> = slab.iter().map(|(key, entry)| (key, *entry)).collect();
-        let mut restored = Slab::restore(4, saved.clone()).unwrap();
+        let mut restored = Slab::restore(4, 0, saved.clone()).unwrap();
         assert_eq!(keys.map(|key| restored.get(key).copied()), [Some(1), None, Some(3)]);
         let again = restored.insert(4).unwrap();
         assert_eq!((again.index(), restored.get(keys[1])), (keys[1].index(), None));
-        assert!(Slab::restore(2, saved.clone()).is_none(), "there is no third place");
-        assert!(Slab::restore(4, [saved.clone(), saved].concat()).is_none(), "two at one");
+        assert!(Slab::restore(2, 0, saved.clone()).is_none(), "there is no third place");
+        assert!(Slab::restore(4, 0, [saved.clone(), saved].concat()).is_none(), "two at one");
+    }
+
+    #[test]
+    fn the_key_of_what_was_gone_before_is_nobodys_afterwards() {
+        let mut slab = Slab::new(4);
+        let gone = slab.insert(1).unwrap();
+        slab.remove(gone);
+        let mut restored = Slab::restore(4, slab.next_generation(), Vec::new()).unwrap();
+        assert_eq!(restored.next_generation(), slab.next_generation());
+        let new = restored.insert(2).unwrap();
+        assert_eq!((new.index(), restored.get(gone)), (gone.index(), None));
     }
 
     #[test]

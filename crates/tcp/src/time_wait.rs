@@ -35,7 +35,7 @@ pub(crate) enum Verdict {
 }
 
 impl TimeWait {
-    pub(crate) fn save(&self) -> SavedTimeWait {
+    fn save(&self) -> SavedTimeWait {
         let remains = &self.remains;
         SavedTimeWait {
             ends: self.tuple.ends(),
@@ -44,6 +44,7 @@ impl TimeWait {
             rcv_window: remains.rcv_window,
             rcv_scale: remains.rcv_scale,
             timestamps: remains.timestamps.as_ref().map(Timestamps::save),
+            ip: remains.ip,
             until: self.until,
         }
     }
@@ -69,6 +70,11 @@ impl TimeWait {
             _ => false,
         };
         let length = arrival.length();
+        let is_acceptable = start >= self.remains.rcv_next
+            && start < self.remains.rcv_next + self.remains.rcv_window.max(1);
+        if !repr.flags.intersects(Flags::ACK | Flags::SYN) && is_acceptable && !is_old {
+            return Verdict::Drop; // "if the ACK bit is off, drop the segment and return"
+        }
         if repr.flags.contains(Flags::FIN) && start + length == self.remains.rcv_next && !is_old {
             return Verdict::Restart;
         }
@@ -110,7 +116,7 @@ impl TimeWait {
             urgent: 0,
             options: Options { timestamps, ..Options::default() },
         };
-        Transmit::bare(arrival.to, arrival.from, repr)
+        Transmit::bare(arrival.to, arrival.from, repr, remains.ip)
     }
 
     /// An initial sequence number for the next connection that is behind all of this one: RFC 9293,
@@ -163,6 +169,13 @@ impl TimeWaits {
         (key, gone.map(|gone| gone.tuple))
     }
 
+    /// All of them, in the order in which they end.
+    pub(crate) fn save(&self) -> Vec<SavedTimeWait> {
+        let mut saved: Vec<_> = self.iter().map(TimeWait::save).collect();
+        saved.sort_by_key(|entry| entry.until);
+        saved
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &TimeWait> {
         self.slab.iter().map(|(_, entry)| entry)
     }
@@ -184,6 +197,7 @@ impl TimeWaits {
             rcv_window: saved.rcv_window,
             rcv_scale: saved.rcv_scale,
             timestamps: saved.timestamps.map(Timestamps::restore),
+            ip: saved.ip,
         };
         let until = saved.until.min(now + self.duration_ns);
         let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };

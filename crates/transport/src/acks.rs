@@ -43,8 +43,11 @@ impl Acks {
     }
 
     /// True if this packet was seen before, or is too old to know.
+    #[inline]
     pub(crate) fn is_duplicate(&self, number: u64) -> bool {
-        number < self.floor || self.received.contains(number)
+        // Nearly always it is the next one, or one behind.
+        let is_new = self.received.last().is_none_or(|last| number >= last.end);
+        number < self.floor || (!is_new && self.received.contains(number))
     }
 
     /// Records a packet that came at `arrived`, or after. `eliciting`: it asks for an

@@ -84,6 +84,55 @@ impl Reason {
     }
 }
 
+/// A one-sided operation, request or answer, that is to be sent: what the engine calls it, and how
+/// many bytes it has. Not more than [`OPERATION_NAMES`] are on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operation {
+    /// The engine's name for it, below [`OPERATION_NAMES`]: names count up, and begin anew.
+    pub name: u32,
+    /// Its length, head and payload.
+    pub length: u32,
+    /// It is an answer. These do not share packets with requests.
+    pub is_answer: bool,
+}
+
+/// Names of operations are below that.
+pub const OPERATION_NAMES: u32 = 1 << 28;
+
+/// Where an operation is that has come.
+#[derive(Clone, Copy, Debug)]
+pub enum Arrived<'a> {
+    /// In the packet, in one piece.
+    Packet(&'a [u8]),
+    /// In the app's receive pool: it came in parts, or before its turn. The buffer is the engine's
+    /// again, to keep or to give back.
+    Pool(Buffer),
+}
+
+impl Arrived<'_> {
+    /// How many bytes it has.
+    #[must_use]
+    pub const fn length(&self) -> u32 {
+        match self {
+            Self::Packet(bytes) => bytes.len() as u32,
+            Self::Pool(buffer) => buffer.length,
+        }
+    }
+}
+
+/// What became of an operation that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operated {
+    /// It was carried out, or refused by an answer. Its memory is free.
+    Over,
+    /// The app has what came with it, and releases that as it releases messages.
+    Kept,
+    /// There is no room for it, or for its answer, now. Only for what is in a packet.
+    NoRoom,
+    /// The peer may not send such a thing.
+    Violation,
+}
+
 /// The apps of an engine: their memory, and what they are told.
 pub trait App {
     /// Copies bytes of a message that is being sent out of the app's transmit pool.
@@ -121,6 +170,26 @@ pub trait App {
 
     /// The next `messages` messages of this connection have arrived; their bytes are free.
     fn sent(&mut self, owner: Owner, messages: u32);
+
+    /// An operation has come whose turn it is.
+    fn operate(&mut self, _owner: Owner, _operation: Arrived<'_>) -> Operated {
+        Operated::Violation
+    }
+
+    /// The next operation that the engine has to send on this connection: answers, and requests of
+    /// the app. Asked until there is none, whenever operations have come or arrived.
+    fn next_operation(&mut self, _owner: Owner) -> Option<Operation> {
+        None
+    }
+
+    /// Copies bytes of an operation that is being sent, from `at` on.
+    fn read_operation(&self, _owner: Owner, _name: u32, _at: u32, into: &mut [u8]) {
+        into.fill(0);
+    }
+
+    /// The next `count` operations of this connection have arrived, in the order of
+    /// [`App::next_operation`]; they are not read again.
+    fn operations_sent(&mut self, _owner: Owner, _count: u32) {}
 
     /// A peer wants to connect to this listener, at the own address `local`. The engine names the
     /// new connection, and says how many positions its peer may use, or refuses.

@@ -1,9 +1,14 @@
 //! Packets of any type but data: how they are written, and the versions that they may be of.
 
-use clearway_wire::clearway::{self, Header, PacketType, VERSION};
+use clearway_wire::clearway::{self, Header, PacketType, VERSION, VERSION_OPERATIONS};
 
 /// The versions that this host speaks, best first.
-pub(crate) const VERSIONS: &[u8] = &[VERSION];
+pub(crate) const VERSIONS: &[u8] = &[VERSION_OPERATIONS, VERSION];
+
+/// The best that is spoken here as well as there.
+pub(crate) fn common_version(theirs: &[u8]) -> Option<u8> {
+    VERSIONS.iter().copied().find(|version| theirs.contains(version))
+}
 
 /// Writes a packet of any type but data: header, body, CRC.
 pub(crate) fn emit_control(

@@ -113,7 +113,7 @@ impl Marking {
     /// to be shown. True if there are new marks, and they can be believed.
     pub(crate) fn on_ack(&mut self, report: EcnReport, packets: u32) -> bool {
         let marked = report.marked_packets.wrapping_sub(self.reported);
-        if (marked == 0 && self.state == State::Capable) || !self.is_on() {
+        if (marked == 0 && matches!(self.state, State::Capable)) || !self.is_on() {
             return false;
         }
         self.reported = report.marked_packets;

@@ -18,7 +18,7 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters};
+use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters, Wants};
 use crate::shares::Shares;
 
 mod audit;
@@ -118,6 +118,8 @@ pub struct Destination {
     pub to: SocketAddr,
     /// The flow that sends; `None` for an answer to a stranger.
     pub flow: Option<FlowKey>,
+    /// What the flow wants to send: that it may has been found out already.
+    pub(crate) wants: Wants,
     /// The packet is to be sent as capable of being marked: ECT(0) in its IP header.
     pub is_ecn_capable: bool,
 }
@@ -374,9 +376,22 @@ impl Endpoint {
 
     /// Sends a message whose bytes stand at `offset` of the app's transmit pool, where they stay
     /// until [`App::sent`].
+    #[inline]
     pub fn send(&mut self, now: Time, key: FlowKey, offset: u32, length: u32) {
         let Some(flow) = self.flow(key) else { return };
         flow.send(offset, length);
+        self.queue(now, key.slot());
+    }
+
+    /// True if the other end of an open flow knows one-sided operations.
+    pub fn takes_operations(&mut self, key: FlowKey) -> bool {
+        self.flow(key).is_some_and(|flow| flow.takes_operations())
+    }
+
+    /// The app has operations to send: [`App::next_operation`].
+    pub fn push_operations(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
+        let Some(flow) = self.flow(key) else { return };
+        flow.push_operations(app);
         self.queue(now, key.slot());
     }
 

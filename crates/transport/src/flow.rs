@@ -29,6 +29,7 @@ mod arrivals;
 mod audit;
 mod books;
 mod opening;
+mod operations;
 mod ports;
 mod receive;
 mod spray;
@@ -44,6 +45,7 @@ use ports::Ports;
 pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
+pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.
 #[derive(Debug)]
@@ -64,6 +66,8 @@ enum State {
 pub(crate) enum Outcome {
     /// Goes on.
     Continue,
+    /// The same, and has only received an acknowledgement or messages, or both.
+    Received,
     /// Remove it; its app, if it still has one, is told why.
     Ended(Reason),
     /// Remove it; its app knows.
@@ -123,6 +127,8 @@ pub(crate) struct Flow {
     limit_due: bool,
     close_due: bool,
     close_acknowledged: bool,
+    /// Both ends know one-sided operations.
+    takes_operations: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
     /// Silence, despite questions, after which this flow is given up.
@@ -210,6 +216,7 @@ impl Flow {
             limit_due: false,
             close_due: false,
             close_acknowledged: false,
+            takes_operations: false,
             probe_due: false,
             silence_ns: config.idle_timeout_ns,
             keep_alive_ns: timers::keep_alive_ns(config, config.idle_timeout_ns),

@@ -3,6 +3,7 @@
 //! may come twice, in another packet, and is then ignored.
 
 mod largest;
+mod operations;
 mod state;
 
 use std::collections::BTreeMap;
@@ -28,6 +29,8 @@ pub(crate) enum Refused {
 struct Partial {
     buffer: Buffer,
     order: Order,
+    /// It is a one-sided operation, which the engine carries out.
+    is_operation: bool,
     /// What is missing is the complement; always a single range unless packets were reordered.
     received: RangeSet,
     received_bytes: u32,
@@ -96,6 +99,8 @@ pub(crate) struct Incoming {
     gaps: u32,
     /// A message was refused for want of memory: the sender must be told when there is some.
     starved: bool,
+    /// Operations were carried out since [`Incoming::take_operated`] was last asked.
+    operated: bool,
 }
 
 /// The receiving half's part of [`crate::FlowBooks`].
@@ -120,6 +125,7 @@ impl Incoming {
             announced: window,
             gaps: 0,
             starved: false,
+            operated: false,
         }
     }
 
@@ -146,7 +152,7 @@ impl Incoming {
         self.received += positions;
         self.next += 1;
         if !self.partial.is_empty() {
-            self.deliver_ready(app, owner);
+            self.deliver_ready(app, owner)?;
         }
         Ok(())
     }
@@ -161,15 +167,30 @@ impl Incoming {
         at: u32,
         bytes: &[u8],
     ) -> Result<(), Refused> {
+        self.take_part(app, owner, sequence, total, at, bytes, false)
+    }
+
+    /// Takes a part of a message or of an operation.
+    #[expect(clippy::too_many_arguments, reason = "what a frame says, and whose it is")]
+    fn take_part(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        sequence: u32,
+        total: u32,
+        at: u32,
+        bytes: &[u8],
+        is_operation: bool,
+    ) -> Result<(), Refused> {
         let sequence = self.unwrap_sequence(sequence).ok_or(Refused::Violation)?;
         if sequence < self.next {
             return Ok(()); // delivered already: sent again by a sender that did not know
         }
         if !self.partial.contains_key(&sequence) {
-            self.begin(app, owner, sequence, total, bytes.len())?;
+            self.begin(app, owner, sequence, total, bytes.len(), is_operation)?;
         }
         let Some(partial) = self.partial.get_mut(&sequence) else { return Err(Refused::Violation) };
-        if partial.buffer.length != total {
+        if partial.buffer.length != total || partial.is_operation != is_operation {
             return Err(Refused::Violation);
         }
         let others = self.gaps - partial.gaps();
@@ -183,7 +204,7 @@ impl Incoming {
             return Err(Refused::Violation);
         }
         if partial.is_complete() && sequence == self.next {
-            self.deliver_ready(app, owner);
+            self.deliver_ready(app, owner)?;
         }
         Ok(())
     }
@@ -196,6 +217,7 @@ impl Incoming {
         sequence: u64,
         total: u32,
         part: usize,
+        is_operation: bool,
     ) -> Result<(), Refused> {
         self.check_limit(MESSAGE_OVERHEAD + part as u64)?;
         // All messages before it have their place in the sender's sequence too.
@@ -205,14 +227,15 @@ impl Incoming {
         let order = if sequence == self.next { Order::Due } else { Order::Ahead };
         let buffer = app.begin(owner, total, order);
         let buffer = self.expect_buffer(buffer)?;
-        let partial = Partial { buffer, order, received: RangeSet::new(), received_bytes: 0 };
+        let received = RangeSet::new();
+        let partial = Partial { buffer, order, is_operation, received, received_bytes: 0 };
         self.largest.begin(sequence, partial.positions(), self.window);
         self.partial.insert(sequence, partial);
         self.received += MESSAGE_OVERHEAD;
         Ok(())
     }
 
-    fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) {
+    fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) -> Result<(), Refused> {
         while let Some(entry) = self.partial.first_entry() {
             if *entry.key() != self.next || !entry.get().is_complete() {
                 break;
@@ -222,8 +245,13 @@ impl Incoming {
             self.largest.end(sequence, partial.positions(), self.window, is_last);
             self.next += 1;
             app.finish(owner, partial.buffer, partial.order);
-            app.deliver(owner, partial.buffer);
+            if partial.is_operation {
+                self.operate_ready(app, owner, partial.buffer)?;
+            } else {
+                app.deliver(owner, partial.buffer);
+            }
         }
+        Ok(())
     }
 
     fn expect_buffer(&mut self, buffer: Option<Buffer>) -> Result<Buffer, Refused> {

@@ -31,7 +31,9 @@ mod state;
 mod tests;
 mod unfinished;
 
-pub use app::{App, Buffer, Order, Owner, Reason, Undelivered};
+pub use app::{
+    App, Arrived, Buffer, OPERATION_NAMES, Operated, Operation, Order, Owner, Reason, Undelivered,
+};
 pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX, SILENCE_MS};

@@ -24,6 +24,8 @@ const RAISE_NS: u64 = 600 * SECOND;
 const LOSSES_MAX: u32 = 4;
 /// Probe timeouts in a row after which it is worth trying smaller packets.
 const PROBE_TIMEOUTS: u32 = 2;
+/// The same of probes that the peer has called for, which may come faster than answers do.
+const CALLED_PROBES: u32 = 8;
 
 /// The size of a flow's packets.
 #[derive(Clone, Debug)]
@@ -135,6 +137,12 @@ impl PathMtu {
     /// Nothing has been heard for `count` probe timeouts. True if packets are to be smaller.
     pub(crate) fn on_probe_timeouts(&mut self, count: u32) -> bool {
         count >= PROBE_TIMEOUTS && count.is_multiple_of(PROBE_TIMEOUTS) && self.fall()
+    }
+
+    /// The peer, which is alive and has room, has called for `count` probes, and nothing has been
+    /// acknowledged. True if packets are to be smaller.
+    pub(crate) fn on_called_probes(&mut self, count: u32) -> bool {
+        count > 0 && count.is_multiple_of(CALLED_PROBES) && self.fall()
     }
 
     /// The network says that packets of more than `bytes` do not pass, or 0 if only that there is
@@ -284,6 +292,14 @@ mod tests {
             mtu.on_acked(Time::ZERO, 1472);
         }
         assert!((0..100).all(|_| !mtu.on_lost(Time::ZERO, 1200, 0)), "small ones say nothing");
+    }
+
+    /// However often the peer calls for probes: the second probe timeout may never come then.
+    #[test]
+    fn probes_that_a_peer_calls_for_in_vain_are_a_black_hole() {
+        let mut mtu = PathMtu::new(1472);
+        let falls: Vec<u32> = (0..40).filter(|count| mtu.on_called_probes(*count)).collect();
+        assert_eq!((falls, mtu.bytes()), (vec![8, 16], 548));
     }
 
     /// What has come down to 1200 bytes, and looks for more.

@@ -9,12 +9,14 @@
 //! A packet carries one contiguous range of positions, so what was lost is a range again, however
 //! many messages it touches. Loss detection itself is not here; see `recovery.rs`.
 
+mod operations;
 mod state;
 
 use clearway_base::{RangeSet, ShortQueue};
 use core::ops::Range;
 
 use crate::config::MESSAGE_OVERHEAD;
+pub(crate) use operations::Carried;
 
 /// Ranges of positions that are acknowledged, or lost, between others that are not, at most: the
 /// peer could make as many as there are packets, or messages in the app's pool. To find a place
@@ -23,6 +25,7 @@ use crate::config::MESSAGE_OVERHEAD;
 const RANGES_MAX: usize = crate::config::PACKETS_IN_FLIGHT_MAX / 8;
 
 /// A message that the app has submitted: where its bytes are, and its place in the sequence space.
+/// Or a one-sided operation, whose name stands in the place of the offset (`operations.rs`).
 #[derive(Clone, Copy, Debug)]
 struct Message {
     start: u64,
@@ -59,6 +62,21 @@ impl Piece {
     }
 }
 
+/// How many have arrived, and are no longer kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Done {
+    pub(crate) messages: u32,
+    pub(crate) operations: u32,
+}
+
+impl core::ops::AddAssign for Done {
+    #[inline]
+    fn add_assign(&mut self, other: Self) {
+        self.messages += other.messages;
+        self.operations += other.operations;
+    }
+}
+
 /// Messages on their way out.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
@@ -67,6 +85,8 @@ pub(crate) struct Outgoing {
     first_sequence: u32,
     /// Index in `messages` of the one that holds `next`.
     next_index: usize,
+    /// How many of `messages` are one-sided operations.
+    operations: u32,
     /// The first position never sent.
     next: u64,
     /// One past the last position of all messages.
@@ -111,7 +131,17 @@ impl Outgoing {
 
     /// The next range to send: what was lost first, then what is new and within the limit.
     /// Nothing changes until [`Outgoing::sent`].
+    #[inline]
     pub(crate) fn next_range(&self) -> Option<Range<u64>> {
+        if self.lost.is_empty() && self.end <= self.limit {
+            return (self.next < self.end).then_some(self.next..self.end);
+        }
+        self.next_range_held_up()
+    }
+
+    /// The same where something was lost, or the limit does not allow for all messages.
+    #[inline(never)]
+    fn next_range_held_up(&self) -> Option<Range<u64>> {
         if let Some(lost) = self.lost.first() {
             return Some(lost);
         }
@@ -125,13 +155,15 @@ impl Outgoing {
     }
 
     /// True if [`Outgoing::next_range`] has something.
+    #[inline]
     pub(crate) fn has_data(&self) -> bool {
-        !self.lost.is_empty() || (self.next < self.end && self.next_range().is_some())
+        self.next_range().is_some()
     }
 
     /// The receiver's limit, and not the lack of messages, is what stops this sender.
+    #[inline]
     pub(crate) fn is_limited(&self) -> bool {
-        self.next < self.end && self.next_range().is_none()
+        self.limit < self.end && self.next < self.end && self.next_range().is_none()
     }
 
     /// The piece that begins at `range.start`, of at most `room` bytes of payload and within
@@ -185,15 +217,26 @@ impl Outgoing {
     }
 
     /// Records that `range` has arrived. Returns how many messages are thereby done, in order.
-    pub(crate) fn acknowledge(&mut self, range: Range<u64>) -> u32 {
+    pub(crate) fn acknowledge(&mut self, range: Range<u64>) -> Done {
         if range.is_empty() {
-            return 0;
+            return Done::default();
         }
         if range.start > self.acknowledged {
             self.acknowledge_above(range);
-            return 0;
+            return Done::default();
         }
         self.acknowledged = self.acknowledged.max(range.end);
+        if !self.acknowledged_above.is_empty() {
+            self.join_above();
+        }
+        if !self.lost.is_empty() {
+            self.lost.forget_below(self.acknowledged);
+        }
+        self.pop_done()
+    }
+
+    /// What has arrived before is next to what has arrived now.
+    fn join_above(&mut self) {
         while let Some(above) = self.acknowledged_above.first() {
             if above.start > self.acknowledged {
                 break;
@@ -201,10 +244,6 @@ impl Outgoing {
             self.acknowledged = self.acknowledged.max(above.end);
             self.acknowledged_above.pop_first();
         }
-        if !self.lost.is_empty() {
-            self.lost.forget_below(self.acknowledged);
-        }
-        self.pop_done()
     }
 
     /// `range` has arrived before others. If it is one too many, it is to be sent again: whoever
@@ -222,15 +261,16 @@ impl Outgoing {
         }
     }
 
-    fn pop_done(&mut self) -> u32 {
+    fn pop_done(&mut self) -> Done {
+        let operations = if self.operations > 0 { self.count_done_operations() } else { 0 };
         let mut done = 0;
         while self.messages.front().is_some_and(|message| message.end() <= self.acknowledged) {
-            self.messages.pop_front();
+            self.messages.remove_front();
             done += 1;
         }
         self.first_sequence = self.first_sequence.wrapping_add(done);
         self.next_index -= done as usize;
-        done
+        Done { messages: done - operations, operations }
     }
 
     /// `range` was lost, or is to be sent again as a probe: whatever of it has not arrived.
@@ -365,7 +405,7 @@ mod tests {
         }
         assert_eq!(send(&mut outgoing, 100), Some(0..222));
         assert!(!outgoing.has_data());
-        assert_eq!(outgoing.acknowledge(0..222), 3);
+        assert_eq!(outgoing.acknowledge(0..222).messages, 3);
         assert!(outgoing.is_done());
     }
 
@@ -422,10 +462,10 @@ mod tests {
         outgoing.audit(in_flight);
         let mut done = 0;
         while let Some(range) = send(&mut outgoing, 1) {
-            done += outgoing.acknowledge(range);
+            done += outgoing.acknowledge(range).messages;
         }
         for nth in 0..MESSAGES {
-            done += outgoing.acknowledge(whole(nth));
+            done += outgoing.acknowledge(whole(nth)).messages;
         }
         assert_eq!(u64::from(done), MESSAGES);
         assert!(outgoing.is_done() && outgoing.lost.is_empty());
@@ -445,7 +485,7 @@ mod tests {
         };
         let mut outgoing = all_sent();
         for nth in 0..RANGES_MAX {
-            assert_eq!(outgoing.acknowledge(odd(nth)), 0);
+            assert_eq!(outgoing.acknowledge(odd(nth)), super::Done::default());
             assert_eq!((outgoing.acknowledged_above.len(), outgoing.lost.len()), (nth + 1, 0));
         }
         outgoing.acknowledge(odd(RANGES_MAX));
@@ -484,7 +524,7 @@ mod tests {
                     if random.chance(1, 4) {
                         outgoing.send_again(range);
                     } else {
-                        done += outgoing.acknowledge(range);
+                        done += outgoing.acknowledge(range).messages;
                     }
                 }
                 outgoing.raise_limit(outgoing.next + random.below(2000));

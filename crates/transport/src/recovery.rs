@@ -206,6 +206,11 @@ impl Recovery {
         self.probes
     }
 
+    /// Probes that the peer has called for since the last acknowledgement.
+    pub(crate) const fn expedited(&self) -> u32 {
+        self.expedited
+    }
+
     /// True if no more data may be in flight.
     pub(crate) fn is_full(&self) -> bool {
         self.packets.len() >= PACKETS_IN_FLIGHT_MAX
@@ -259,11 +264,11 @@ impl Recovery {
             acked.was_spurious = reordering.on_ack(ack, self.acked_end);
         }
         let sent = if ack.largest < self.acked_end { None } else { self.sent_of(ack.largest) };
-        for range in ack.ranges() {
-            if range.end <= self.first {
-                break;
-            }
-            self.acknowledge(range, &mut acked, &mut on_acked);
+        let newest = ack.newest_range();
+        if newest.start <= self.first {
+            self.acknowledge_first(newest.end, &mut acked, &mut on_acked);
+        } else {
+            self.acknowledge_gapped(ack, &mut acked, &mut on_acked);
         }
         if acked.packets > 0 {
             (self.probes, self.expedited) = (0, 0);
@@ -276,6 +281,68 @@ impl Recovery {
             self.loss_time = Time::MAX;
         }
         Some(acked)
+    }
+
+    /// Some packets are still missing that were sent before others that have arrived.
+    #[inline(never)]
+    fn acknowledge_gapped(
+        &mut self,
+        ack: &Ack<'_>,
+        acked: &mut Acked,
+        on_acked: &mut impl FnMut(&Content),
+    ) {
+        for range in ack.ranges() {
+            if range.end <= self.first {
+                return;
+            }
+            if range.start <= self.first {
+                return self.acknowledge_first(range.end, acked, on_acked);
+            }
+            self.acknowledge(range, acked, on_acked);
+        }
+    }
+
+    /// The packets in flight with numbers below `end` have arrived: what acknowledgements nearly
+    /// always say, and then nothing has to be looked for.
+    #[inline]
+    fn acknowledge_first(
+        &mut self,
+        end: u64,
+        acked: &mut Acked,
+        on_acked: &mut impl FnMut(&Content),
+    ) {
+        // What follows the last of them, if that has come just now.
+        let mut next = end;
+        while let Some(packet) = self.packets.front_mut() {
+            #[cfg(test)]
+            {
+                self.looked_at += 1;
+            }
+            let number = number_of(packet, self.first);
+            if number >= end {
+                packet.follows_acknowledged |= next < end;
+                return;
+            }
+            next = end;
+            if packet.is_outstanding() {
+                next = number + 1;
+                let (sent, bytes, content) = (packet.sent, packet.bytes, packet.content());
+                self.count_acknowledged(sent, bytes, &content, acked);
+                on_acked(&content);
+            }
+            self.packets.remove_front();
+        }
+    }
+
+    #[inline]
+    fn count_acknowledged(&mut self, sent: Time, bytes: u32, content: &Content, acked: &mut Acked) {
+        acked.packets += 1;
+        acked.newest_sent = acked.newest_sent.max(sent);
+        acked.bytes += u64::from(bytes);
+        acked.largest_bytes = acked.largest_bytes.max(bytes);
+        self.control_packets -= u32::from(content.range.is_empty());
+        self.in_flight_bytes -= u64::from(bytes);
+        self.in_flight_packets -= 1;
     }
 
     /// The packets with numbers in `range` have arrived. What is done already is not looked at
@@ -302,15 +369,9 @@ impl Recovery {
             }
             if packet.is_outstanding() {
                 number = number_of(packet, first) + 1;
-                acked.packets += 1;
-                acked.newest_sent = acked.newest_sent.max(packet.sent);
-                self.control_packets -= u32::from(packet.length == 0);
-                on_acked(&packet.content());
-                let bytes = packet.finish();
-                acked.bytes += u64::from(bytes);
-                acked.largest_bytes = acked.largest_bytes.max(bytes);
-                self.in_flight_bytes -= u64::from(bytes);
-                self.in_flight_packets -= 1;
+                let (sent, bytes, content) = (packet.sent, packet.finish(), packet.content());
+                self.count_acknowledged(sent, bytes, &content, acked);
+                on_acked(&content);
                 index += 1;
             } else {
                 index = self.next_outstanding(index);
@@ -360,8 +421,11 @@ impl Recovery {
         if number == self.last_silent.0 {
             return Some(self.last_silent.1);
         }
-        let packet = self.packets.get(self.index_of(number))?;
-        (number_of(packet, self.first) == number).then_some(packet.sent)
+        let is_it = |packet: &&SentPacket| number_of(packet, self.first) == number;
+        // Nearly always the last one.
+        let packet = self.packets.back().filter(is_it);
+        let packet = packet.or_else(|| self.packets.get(self.index_of(number)).filter(is_it))?;
+        Some(packet.sent)
     }
 
     /// True if there may be a packet in flight that was sent before one that is acknowledged.

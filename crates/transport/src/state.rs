@@ -77,6 +77,8 @@ pub struct FlowState {
     pub phase: Phase,
     /// The syn that opened it, if it is the peer's.
     pub request: Option<RequestState>,
+    /// Both ends know one-sided operations.
+    pub takes_operations: bool,
     /// What the next packets are to carry.
     pub due: DueState,
     /// The close frame has been acknowledged.
@@ -167,6 +169,8 @@ pub struct RequestState {
     pub rtt_ns: u64,
     /// It came by a lane.
     pub by_lane: bool,
+    /// The version of the protocol that was agreed on.
+    pub version: u8,
 }
 
 /// What the next packets of a flow are to carry.
@@ -225,6 +229,8 @@ pub struct PartialState {
     pub buffer: Buffer,
     /// Whether it came before its turn.
     pub order: Order,
+    /// It is a one-sided operation.
+    pub is_operation: bool,
     /// The bytes that are there.
     pub received: Vec<Range<u64>>,
 }
@@ -236,7 +242,8 @@ pub struct OutgoingState {
     pub first_sequence: u32,
     /// Where it begins; where the next one will, if there is none.
     pub start: u64,
-    /// Messages that have not arrived: offset in the transmit pool, and length.
+    /// Messages that have not arrived: offset in the transmit pool, and length. One-sided
+    /// operations have their names there instead, and above those bits that tell.
     pub messages: Vec<(u32, u32)>,
     /// The first position never sent, and the first that has not arrived.
     pub next: u64,

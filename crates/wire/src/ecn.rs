@@ -15,6 +15,8 @@ pub enum Ecn {
 impl Ecn {
     /// ECT(0), as the bits of an IPv4 type of service or an IPv6 traffic class.
     pub const CAPABLE_BITS: u8 = 0b10;
+    /// Where the two bits stand in the type of service, or traffic class.
+    pub const BITS: u8 = 0b11;
 
     /// The two bits as they stand at the low end of `bits`.
     #[inline]

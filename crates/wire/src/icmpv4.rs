@@ -21,6 +21,10 @@ mod message_type {
 pub mod unreachable {
     /// The host does not answer.
     pub const HOST: u8 = 1;
+    /// The host does not know the protocol.
+    pub const PROTOCOL: u8 = 2;
+    /// The network, the host or the kind of packet is forbidden (RFC 1812, section 5.2.7.1).
+    pub const PROHIBITED: [u8; 3] = [9, 10, 13];
     /// Nobody listens on the port.
     pub const PORT: u8 = 3;
     /// The packet is too large for the next link and may not be fragmented.

@@ -49,6 +49,8 @@ mod advertisement_flag {
 
 /// Codes of destination unreachable (RFC 4443, section 3.1).
 pub mod unreachable {
+    /// A firewall, a policy for sources, or a route that rejects forbids it.
+    pub const PROHIBITED: [u8; 3] = [1, 5, 6];
     /// The host does not answer, or anything that no other code says.
     pub const ADDRESS: u8 = 3;
     /// Nobody listens on the port.

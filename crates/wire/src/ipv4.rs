@@ -13,6 +13,8 @@ pub const HEADER_LENGTH: usize = 20;
 pub const TYPE_OF_SERVICE_AT: usize = 1;
 /// Where the total length stands in the header.
 pub const TOTAL_LENGTH_AT: usize = 2;
+/// Where the time to live stands in the header.
+pub const HOP_LIMIT_AT: usize = 8;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 10;
 

@@ -13,6 +13,8 @@ pub const HEADER_LENGTH: usize = 40;
 pub const ECN_AT: usize = 1;
 /// See [`ECN_AT`].
 pub const ECN_SHIFT: u32 = 4;
+/// Where the hop limit stands in the header.
+pub const HOP_LIMIT_AT: usize = 7;
 /// Where the payload length stands in the header.
 pub const PAYLOAD_LENGTH_AT: usize = 4;
 /// More extension headers than this are refused. RFC 8200, section 4.1, expects each at most once,

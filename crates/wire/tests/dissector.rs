@@ -148,8 +148,10 @@ fn expect_frame(shown: &mut [Vec<String>], frame: &Frame<'_>) {
             let (first, last) = (range.start, range.end - 1);
             if first == last { last.to_string() } else { format!("{first}-{last}") }
         })),
-        Frame::Message(message) => shown[2].push(message.sequence.to_string()),
-        Frame::Fragment(fragment) => {
+        Frame::Message(message) | Frame::Operation(message) => {
+            shown[2].push(message.sequence.to_string());
+        }
+        Frame::Fragment(fragment) | Frame::OperationPart(fragment) => {
             shown[2].push(fragment.sequence.to_string());
             shown[3].push(fragment.offset.to_string());
         }
@@ -248,6 +250,9 @@ fn vectors_are_told_in_short_words() {
         ("fragment", "message 258, bytes 4-6 of 10"),
         ("limit", "limit 4294967296"),
         ("message", "message 2 (5 bytes)"),
+        ("operation-answer", "operation 4 (24 bytes): answer 1 to fetch-and-add: done"),
+        ("operation-part", "operation 258, bytes 4-6 of 10"),
+        ("operation-request", "operation 3 (48 bytes): request 1, fetch-and-add"),
         ("path", "port 50000 comes straight (round 2)"),
         ("ping", "ping"),
         ("probe", "probe of round 2"),

@@ -4,10 +4,11 @@
 mod support;
 
 use clearway_wire::Malformed;
+use clearway_wire::clearway::operation::{Answer, Kind, Request, Status};
 use clearway_wire::clearway::{
     Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
-    SynAck, Versions, emit_ack, emit_close, emit_fragment, emit_limit, emit_message, emit_path,
-    emit_ping, emit_probe, emit_reset, emit_stray, seal,
+    SynAck, Versions, carry_operation, emit_ack, emit_close, emit_fragment, emit_limit,
+    emit_message, emit_path, emit_ping, emit_probe, emit_reset, emit_stray, seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -80,6 +81,36 @@ const ECHOED: &[u8] = b"any bytes";
 const HELLO: Message<'_> = Message { stream: 0, sequence: 2, bytes: b"hello" };
 const ACKED: [Range<u64>; 3] = [90..101, 80..85, 7..8];
 
+const REQUEST: Request = Request {
+    kind: Kind::FetchAdd as u8,
+    stride: 0,
+    number: 1,
+    region: 5 << 32 | 2,
+    offset: 4096,
+    length: 0,
+    count: 0,
+    operand: 7,
+    second: 0,
+};
+const ANSWER: Answer =
+    Answer { kind: Kind::FetchAdd as u8, status: Status::Done, number: 1, value: 35, extra: 0 };
+
+/// An operation in one frame.
+fn operation(sequence: u32, head: &[u8]) -> Vec<u8> {
+    frame(|bytes| {
+        let at = emit_message(bytes, 0, sequence, head.len() as u32);
+        carry_operation(bytes);
+        bytes[at..at + head.len()].copy_from_slice(head);
+        at + head.len()
+    })
+}
+
+fn emit_operation_part(bytes: &mut [u8]) -> usize {
+    let at = emit_fragment(bytes, 0, 258, 3, 10, 4);
+    carry_operation(bytes);
+    at
+}
+
 fn emit_hello(bytes: &mut [u8]) -> usize {
     with_tail(HELLO.bytes, |bytes| emit_message(bytes, HELLO.stream, HELLO.sequence, 5))(bytes)
 }
@@ -115,6 +146,9 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("limit", frame(|bytes| emit_limit(bytes, 1 << 32))),
         ("message", frame(emit_hello)),
         ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 0, 258, 3, 10, 4)))),
+        ("operation-request", operation(3, &REQUEST.emit())),
+        ("operation-answer", operation(4, &ANSWER.emit())),
+        ("operation-part", frame(with_tail(b"abc", emit_operation_part))),
         ("close", frame(|bytes| emit_close(bytes, 0, 3))),
         ("reset", frame(|bytes| emit_reset(bytes, 1))),
         ("path", frame(|bytes| emit_path(bytes, PORT, 2))),
@@ -148,7 +182,9 @@ fn frames_are_emitted_as_documented() {
 fn what_version_1_sends_stays_as_it_was() {
     let recorded = include_str!("version-1.txt").lines().filter(|line| !line.starts_with('#'));
     let recorded: Vec<&str> = recorded.collect();
-    assert_eq!(recorded.len(), vectors("packet").len() + vectors("frame").len());
+    let later = ["operation-request", "operation-answer", "operation-part"];
+    let documented = vectors("packet").len() + vectors("frame").len();
+    assert_eq!(recorded.len() + later.len(), documented);
     for line in recorded {
         let [kind, name, bytes] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
         let now = vectors(kind).get(name).map(|bytes| hex(bytes));
@@ -197,6 +233,19 @@ fn frames_say_what_is_documented() {
                 let (stream, sequence, total, offset) = (0, 258, 10, 4);
                 let bytes = b"abc";
                 assert_eq!(*fragment, Fragment { stream, sequence, total, offset, bytes });
+            }
+            ("operation-request", Frame::Operation(operation)) => {
+                assert_eq!((operation.stream, operation.sequence), (0, 3));
+                assert_eq!(Request::parse(operation.bytes), Ok(REQUEST));
+            }
+            ("operation-answer", Frame::Operation(operation)) => {
+                assert_eq!((operation.stream, operation.sequence), (0, 4));
+                assert_eq!(Answer::parse(operation.bytes), Ok(ANSWER));
+            }
+            ("operation-part", Frame::OperationPart(part)) => {
+                let (stream, sequence, total, offset) = (0, 258, 10, 4);
+                let bytes = b"abc";
+                assert_eq!(*part, Fragment { stream, sequence, total, offset, bytes });
             }
             ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
             ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),

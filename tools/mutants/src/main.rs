@@ -46,7 +46,7 @@ const PARTS: [Part; 8] = [
         tests: &["--lib", "--tests"],
         ..whole("switch", "clearway-engine")
     },
-    Part { files: &["policy.rs", "policy/**"], ..whole("policy", "clearway-daemon") },
+    whole("control", "clearway-control"),
 ];
 
 /// How many are tried at once.

@@ -28,6 +28,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 64,
     transmit_pool_bytes: 64 << 10,
     receive_pool_bytes: 64 << 10,
+    shared_bytes: 0,
 };
 
 pub(super) struct Processes<'a> {

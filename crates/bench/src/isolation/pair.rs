@@ -19,6 +19,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 1024,
     transmit_pool_bytes: 4 << 20,
     receive_pool_bytes: 4 << 20,
+    shared_bytes: 0,
 };
 
 /// The engines of both hosts, and how they are spoken to: host by host, engine by engine.

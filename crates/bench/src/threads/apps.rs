@@ -27,6 +27,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 256,
     transmit_pool_bytes: 1 << 16,
     receive_pool_bytes: 1 << 16,
+    shared_bytes: 0,
 };
 
 /// The threads that wait.

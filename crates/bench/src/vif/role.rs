@@ -11,7 +11,9 @@ use crate::role::tell;
 use clearway_base::Time;
 use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Granted, Sizes, Told};
-use clearway_engine::{Checks, Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
+#[cfg(feature = "unchecked")]
+use clearway_engine::Checks;
+use clearway_engine::{Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
 use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -25,6 +27,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 256,
     transmit_pool_bytes: 1 << 20,
     receive_pool_bytes: 1 << 20,
+    shared_bytes: 0,
 };
 /// Bursts that the app keeps submitted: as many as leave in two turns.
 const BURSTS_SUBMITTED: usize = 4;
@@ -120,7 +123,9 @@ impl Station {
             Some(EngineEvent::VifOpened { result: Ok(()), .. }) => {}
             other => return Err(io::Error::other(format!("no interface: {other:?}"))),
         }
+        #[cfg(feature = "unchecked")]
         engine.set_checks(if checks { Checks::On } else { Checks::Off });
+        assert!(checks || super::HAS_UNCHECKED, "this build checks everything");
         Ok(Self { engine, _control: control, app })
     }
 

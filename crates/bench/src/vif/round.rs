@@ -42,9 +42,9 @@ pub(super) fn run(timing: Timing, flows: u16, interrupt: &Interrupt) -> Result<R
     let Timing { seconds, runs } = timing;
     let round = Round { program, cores: Cores::choose(), seconds, flows, interrupt };
     let progress = Progress::new(runs * Contender::ALL.len());
-    let mut rates = Samples::new(round.cores, Contender::ALL);
+    let mut rates = Samples::new(round.cores, Contender::ALL.iter().copied());
     for _ in 0..runs {
-        for contender in Contender::ALL {
+        for &contender in Contender::ALL {
             progress.next(contender.name());
             rates.take(contender, || round.measure(contender))?;
             progress.done();

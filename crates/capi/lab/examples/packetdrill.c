@@ -26,8 +26,8 @@
 /* How long a packet is waited for that never leaves. */
 static const uint64_t PATIENCE_NS = 600000000000;
 
-/* The one that plays the script. */
-static pthread_t main_thread;
+static pthread_t main_thread; /* the one that plays the script */
+static int only_host;
 
 static int host(void *userdata) { return (int)(intptr_t)userdata; }
 
@@ -37,8 +37,6 @@ static long told(long result) {
   errno = (int)-result;
   return -1;
 }
-
-static int unsupported(void) { return (int)told(-ENOSYS); }
 
 static void lab_free(void *u) { clearway_lab_destroy(host(u)); }
 static int lab_socket(void *u, int domain, int type, int protocol) {
@@ -148,6 +146,12 @@ static int lab_setsockopt(void *u, int fd, int level, int name, const void *valu
   return told(clearway_lab_setsockopt(host(u), fd, level, name, value, length));
 }
 
+/* What %{ }% asserts about comes from the C library, not from the interface: with this file in
+ * LD_PRELOAD it comes from the lab. */
+int getsockopt(int fd, int level, int name, void *value, socklen_t *length) {
+  return told(clearway_lab_getsockopt(only_host, fd, level, name, value, length));
+}
+
 static int lab_poll(void *u, struct pollfd *fds, nfds_t count, int timeout) {
   return told(clearway_lab_poll(host(u), fds, count, timeout));
 }
@@ -164,10 +168,13 @@ static int lab_epoll_wait(void *u, int epfd, struct epoll_event *events, int mos
 static int lab_netdev_send(void *u, const void *packet, size_t length) {
   return told(clearway_lab_put_packet(host(u), packet, length));
 }
-/* The next packet, however long it takes to leave. */
+/* The next packet, however long it takes to leave. packetdrill would ask for ever. */
 static int lab_netdev_receive(void *u, void *packet, size_t *length, long long *time_us) {
   uint64_t time_ns = 0;
-  clearway_lab_run(host(u), PATIENCE_NS);
+  if (clearway_lab_run(host(u), PATIENCE_NS) == 0) {
+    fprintf(stderr, "packetdrill.c: the script expects a packet, and none leaves\n");
+    exit(EXIT_FAILURE);
+  }
   long result = told(clearway_lab_take_packet(host(u), packet, *length, &time_ns));
   *length = result > 0 ? (size_t)result : 0;
   *time_us = (long long)(time_ns / 1000);
@@ -189,11 +196,11 @@ static int lab_gettimeofday(void *u, struct timeval *now, struct timezone *zone)
   return result;
 }
 
-static int lab_pipe(void *u, int fds[2]) { return (void)u, (void)fds, unsupported(); }
+static int lab_pipe(void *u, int fds[2]) { return (void)u, (void)fds, told(-ENOSYS); }
 static int lab_splice(void *u, int in, loff_t *in_at, int out, loff_t *out_at, size_t length,
                       unsigned flags) {
   (void)u, (void)in, (void)in_at, (void)out, (void)out_at, (void)length, (void)flags;
-  return unsupported();
+  return told(-ENOSYS);
 }
 
 /* `address=10.0.0.1/24`, or a setting. */
@@ -217,10 +224,13 @@ static void set(int host, char *word) {
 }
 
 void packetdrill_interface_init(const char *flags, struct packetdrill_interface *ifc) {
-  int host = clearway_lab_create(NULL);
+  int host = only_host = clearway_lab_create(NULL);
   main_thread = pthread_self();
   char *words = strdup(flags ? flags : ""), *rest = NULL;
-  if (!strstr(words, "address=")) set(host, (char[]){"address=192.168.0.1/16"});
+  if (!strstr(words, "address=")) {
+    set(host, (char[]){"address=192.168.0.1/16"});
+    set(host, (char[]){"address=fd3d:fa7b:d17d::1/48"});
+  }
   for (char *word = strtok_r(words, ",", &rest); word; word = strtok_r(NULL, ",", &rest))
     set(host, word);
   free(words);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_int;
 
-use lab::State;
+use lab::state_number;
 
 use crate::hosts::call_of;
 use crate::pointer::store;
@@ -98,26 +98,10 @@ pub unsafe extern "C" fn clearway_lab_get_info(
     })
 }
 
-/// As Linux numbers them.
-const fn number(state: State) -> u32 {
-    match state {
-        State::Established => 1,
-        State::SynSent => 2,
-        State::SynReceived => 3,
-        State::FinWait1 => 4,
-        State::FinWait2 => 5,
-        State::TimeWait => 6,
-        State::Closed => 7,
-        State::CloseWait => 8,
-        State::LastAck => 9,
-        State::Closing => 11,
-    }
-}
-
 impl From<&lab::Info> for clearway_lab_info {
     fn from(info: &lab::Info) -> Self {
         Self {
-            state: number(info.state),
+            state: state_number(info.state).into(),
             recovery: match info.recovery {
                 "recovery" => 1,
                 "loss" => 2,

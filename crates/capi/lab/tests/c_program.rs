@@ -1,8 +1,13 @@
 //! Programs in C, compiled with the committed header, linked with the library, and run. Skipped,
 //! with a word, where there is no compiler.
 
+#[path = "../../tests/support/program.rs"]
+mod program;
+
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+
+use program::{Program, libraries, succeed};
 
 /// The lines that an adapter to packetdrill may take.
 const ADAPTER_LINES: usize = 250;
@@ -28,25 +33,10 @@ fn the_header_is_good_cplusplus_too() {
     let main = libraries().join(format!("clearway-lab-header-{}.cc", std::process::id()));
     let text = "#include <clearway_lab.h>\nint main() { return clearway_lab_create(0) < 0; }\n";
     std::fs::write(&main, text).unwrap();
-    let built = compile("c++", "-std=c++11", &[&main], "header.cc");
+    let built = compile("c++", "-std=c++11", std::slice::from_ref(&main), "header.cc");
     std::fs::remove_file(&main).unwrap();
     if let Some(program) = built {
         succeed(&program.command().output().unwrap());
-    }
-}
-
-/// A compiled program, removed when it is no longer needed.
-struct Program(PathBuf);
-
-impl Program {
-    fn command(&self) -> Command {
-        Command::new(&self.0)
-    }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -55,40 +45,17 @@ const SONAME: &str = concat!("libclearway_lab.so.", env!("CARGO_PKG_VERSION_MAJO
 
 fn build(name: &str, sources: &[&str]) -> Option<Program> {
     let sources: Vec<PathBuf> = sources.iter().map(|path| source(path)).collect();
-    let sources: Vec<&Path> = sources.iter().map(PathBuf::as_path).collect();
     compile("cc", "-std=c11", &sources, name)
 }
 
-fn compile(compiler: &str, standard: &str, sources: &[&Path], name: &str) -> Option<Program> {
-    let libraries = libraries();
-    match std::os::unix::fs::symlink("libclearway_lab.so", libraries.join(SONAME)) {
-        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => panic!("{error}"),
-        _ => {}
-    }
-    let program = libraries.join(format!("clearway-lab-{name}-{}", std::process::id()));
-    let mut command = Command::new(compiler);
-    command.args([standard, "-Wall", "-Wextra", "-Werror", "-O1", "-g", "-pthread"]);
-    command.arg("-I").arg(source("include")).arg("-I").arg(source("tests")).args(sources);
-    command.arg("-L").arg(&libraries).arg("-lclearway_lab");
-    command.arg(format!("-Wl,-rpath,{}", libraries.display()));
-    match command.arg("-o").arg(&program).output() {
-        Ok(output) => succeed(&output),
-        Err(error) => {
-            eprintln!("skipped: there is no {compiler} ({error})");
-            return None;
-        }
-    }
-    Some(Program(program))
-}
-
-fn succeed(output: &Output) {
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{}: {text}", output.status);
-}
-
-/// Where cargo puts the libraries of this crate when it builds its tests: beside the test program.
-fn libraries() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().to_owned()
+fn compile(compiler: &str, standard: &str, sources: &[PathBuf], name: &str) -> Option<Program> {
+    let folders = [source("include"), source("tests")].map(PathBuf::into_os_string);
+    let [include, tests] = &folders;
+    let flags = [standard, "-pthread", "-I"].map(OsStr::new);
+    let link = program::shared("clearway_lab", SONAME);
+    let arguments = flags.into_iter().chain([include, OsStr::new("-I"), tests]);
+    let arguments = arguments.chain(sources.iter().map(|source| source.as_os_str()));
+    program::compile(compiler, &format!("lab-{name}"), arguments.chain(link.iter().map(|l| &**l)))
 }
 
 fn source(path: &str) -> PathBuf {

@@ -6,8 +6,8 @@ use core::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::Completion;
 use crate::memory::Bytes;
+use crate::{Completion, NO_BUFFER};
 
 /// A piece of a channel's transmit pool. Can be neither copied nor made up: it comes from
 /// `AppEnd::allocate` and ends in `AppEnd::free`.
@@ -55,6 +55,21 @@ pub enum Told {
         /// The burst.
         bytes: Granted,
     },
+    /// The next bytes of a TCP connection have arrived.
+    Bytes(ReceivedBytes),
+    /// A one-sided operation is over: see [`Completion::Operated`].
+    Operated {
+        /// What came of it: 0 if it was done.
+        status: u8,
+        /// Its token.
+        token: u64,
+        /// What was there before, the entry, the index of the match, or the handle.
+        value: u64,
+        /// Bytes of the region that was found.
+        extra: u64,
+        /// What was read.
+        bytes: Option<Granted>,
+    },
     /// Anything else.
     Other(Completion),
 }
@@ -72,6 +87,17 @@ impl Told {
                 let Granted { offset, length, id: buffer, .. } = *bytes;
                 Completion::Frames { vif, offset, length, buffer, count }
             }
+            Self::Bytes(ReceivedBytes { connection, sent, ref bytes }) => {
+                let Granted { offset, length, id: buffer, .. } = *bytes;
+                Completion::TcpReceived { connection, offset, length, buffer, sent }
+            }
+            Self::Operated { status, token, value, extra, ref bytes } => {
+                let (offset, length, buffer) = match bytes {
+                    Some(bytes) => (bytes.offset, bytes.length, bytes.id),
+                    None => (0, 0, NO_BUFFER),
+                };
+                Completion::Operated { status, token, value, extra, offset, length, buffer }
+            }
             Self::Other(completion) => completion,
         }
     }
@@ -87,6 +113,17 @@ pub struct Received {
     /// Finished sends so far.
     pub sent: u32,
     /// The message.
+    pub bytes: Granted,
+}
+
+/// Bytes of a TCP connection that have arrived: see [`Completion::TcpReceived`].
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReceivedBytes {
+    /// The connection.
+    pub connection: u64,
+    /// Finished sends so far.
+    pub sent: u32,
+    /// The bytes.
     pub bytes: Granted,
 }
 

@@ -200,13 +200,16 @@ fn limits_are_where_the_refusals_say() {
 /// Word by word what the library of the first version has written, and of this one does.
 #[test]
 fn apps_of_both_versions_can_say_which_they_understand() {
-    let sizes = r#"{"submission_entries":1024,"completion_entries":1024,"transmit_pool_bytes":16777216,"receive_pool_bytes":16777216}"#;
+    let sizes = concat!(
+        r#"{"submission_entries":1024,"completion_entries":1024,"#,
+        r#""transmit_pool_bytes":16777216,"receive_pool_bytes":16777216}"#
+    );
     let attach =
         |layout| format!(r#"{{"attach":{{"layout":{layout},"app":"x","sizes":{sizes}}}}}"#);
     let first = Understood::Hash("9644cc9668d65243".into());
     for (layout, text) in [
         (first, attach(r#""9644cc9668d65243""#)),
-        (Understood::Versions(Versions { min: 2, max: 2 }), attach(r#"{"min":2,"max":2}"#)),
+        (Understood::Versions(Versions { min: 3, max: 3 }), attach(r#"{"min":3,"max":3}"#)),
     ] {
         let request = Request::parse(text.as_bytes()).unwrap();
         let own = Attach { layout, ..Attach::new("x", None, Sizes::default()) };

@@ -2,7 +2,7 @@
 //! text here (`dst host 10.0.0.2 and udp dst port 7000`); what they mean, the daemon knows.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,27 @@ pub struct OpenVif {
     /// An address of its own. Only with an Ethernet address of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<InterfaceAddress>,
+}
+
+/// Takes a TCP port of the host's, which is the app's until it closes it: from the kernel's
+/// programs, and from all other apps. It listens there, or connects from there, by its ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OpenTcpPort {
+    /// One of the host's addresses on the NIC of the channel's engine; all of them if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address: Option<IpAddr>,
+    /// The port.
+    pub port: u16,
+}
+
+/// The TCP port that the app has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TcpPortOpened {
+    /// Names it in the rings and in `close_vif`.
+    pub number: u32,
+    /// Its address and port.
+    pub address: SocketAddr,
 }
 
 /// Closes a virtual interface.
@@ -135,6 +156,13 @@ impl OpenVif {
             );
         }
         Ok(())
+    }
+}
+
+impl OpenTcpPort {
+    pub(super) fn check(&self) -> Result<(), ParseError> {
+        // RFC 6335, section 6: port 0 is reserved.
+        if self.port == 0 { range("port", "1 to 65535") } else { Ok(()) }
     }
 }
 

@@ -3,10 +3,11 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Submitted;
 use crate::burst::SentBurst;
 use crate::layout::{Areas, ENTRY_BYTES, PAGE_BYTES, SUBMISSION_RING};
 use crate::sync::Ordering;
-use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList, Told};
+use crate::{AppEnd, Code, MESSAGE_BYTES_MAX, Received, ReleaseList, Told, Versions};
 
 fn sizes() -> Sizes {
     Sizes {
@@ -14,13 +15,14 @@ fn sizes() -> Sizes {
         completion_entries: 16,
         transmit_pool_bytes: 1 << 16,
         receive_pool_bytes: 1 << 16,
+        shared_bytes: 0,
     }
 }
 
 /// Both ends on ordinary memory, and the memory itself for the hostile.
 pub(super) fn pair() -> (DaemonEnd, AppEnd, Arc<Memory>) {
     let memory = Memory::heap(&sizes());
-    assert_eq!(memory.read_header(&sizes()), Some((2, *memory.areas())));
+    assert_eq!(memory.read_header(&sizes()), Some((Versions::APP.max, *memory.areas())));
     let (daemon_bells, app_bells) = crate::doorbell::create().unwrap();
     let daemon = DaemonEnd::on(Arc::clone(&memory), daemon_bells, sizes());
     (daemon, AppEnd::on(Arc::clone(&memory), app_bells, sizes()), memory)
@@ -451,6 +453,7 @@ fn each_end_knows_where_the_other_runs() {
     assert!(daemon.meet(3), "an app that never said where it is may wait on any core");
     assert!(app.meet(3) && !app.meet(4));
     assert!(!daemon.meet(3) && daemon.meet(4));
+    assert_eq!(daemon.app_processor(), Some(4));
     assert!(app.meet(4));
 }
 
@@ -651,12 +654,12 @@ fn a_send_from_outside_the_pool_is_a_violation() {
     for (offset, length) in [(1 << 16, 1), (u32::MAX, u32::MAX >> 12), (0, (1 << 16) + 1)] {
         let extent = u64::from(offset) | u64::from(length) << 32;
         forge(&memory, 0, 1, u32::from(Command::SEND), &[1, extent]);
-        assert_eq!(daemon.next_submitted(), None);
+        assert_eq!(daemon.next_submitted(), Next::Other);
         assert_eq!(daemon.next_command(), Err(Violation::Extent { offset, length }));
     }
     let length = MESSAGE_BYTES_MAX + 1;
     forge(&memory, 0, 1, u32::from(Command::SEND), &[1, u64::from(length) << 32]);
-    assert_eq!(daemon.next_submitted(), None);
+    assert_eq!(daemon.next_submitted(), Next::Other);
     assert_eq!(daemon.next_command(), Err(Violation::MessageTooLarge(length)));
 }
 
@@ -677,7 +680,7 @@ fn too_many_sends_are_a_violation() {
     app.submit(&send).unwrap();
     app.submit(&send).unwrap();
     assert_eq!(daemon.next_command(), Ok(Some(send)));
-    assert_eq!(daemon.next_submitted(), None);
+    assert_eq!(daemon.next_submitted(), Next::Other);
     assert_eq!(daemon.next_command(), Err(Violation::TooManySends));
 }
 
@@ -690,14 +693,16 @@ fn messages_take_a_short_way_and_nothing_else_does() {
     for command in [send(0), send(1), Command::Close { connection, abort: false }, send(0)] {
         app.submit(&command).unwrap();
     }
-    let submitted = Some(Submitted { connection, offset, length });
+    let submitted = Next::Message(Submitted { connection, offset, length });
     assert_eq!(daemon.next_submitted(), submitted);
-    assert_eq!(daemon.next_submitted(), None);
+    assert_eq!(daemon.next_submitted(), Next::Other);
     assert_eq!(daemon.next_command(), Ok(Some(send(1))));
-    assert_eq!(daemon.next_submitted(), None);
+    assert_eq!(daemon.next_submitted(), Next::Other);
     assert!(matches!(daemon.next_command(), Ok(Some(Command::Close { .. }))));
+    assert!(daemon.has_asked());
     assert_eq!(daemon.next_submitted(), submitted);
-    assert_eq!((daemon.next_submitted(), daemon.next_command()), (None, Ok(None)));
+    assert_eq!((daemon.next_submitted(), daemon.next_command()), (Next::Nothing, Ok(None)));
+    assert!(!daemon.has_asked());
     assert_eq!(daemon.counters().sends_outstanding, 3);
     let (buffer, sent) = (2, 7);
     let completion = Completion::Received { connection, stream: 0, offset, length, buffer, sent };
@@ -846,8 +851,11 @@ fn scribble(memory: &Memory, at: usize, word: u64) {
 /// An engine's turn against an app that may have lied.
 fn drive(daemon: &mut DaemonEnd) {
     for look in 0..20 {
-        let submitted = if look % 2 == 0 { daemon.next_submitted() } else { None };
-        if let Some(Submitted { offset, length, .. }) = submitted {
+        if !daemon.has_asked() {
+            assert_eq!(daemon.next_command(), Ok(None));
+        }
+        let next = if look % 2 == 0 { daemon.next_submitted() } else { Next::Other };
+        if let Next::Message(Submitted { offset, length, .. }) = next {
             daemon.read(offset, &mut vec![0; length as usize]);
             daemon.sends_finished(1);
             continue;

@@ -47,6 +47,77 @@ fn command() -> impl Strategy<Value = Command> {
         (any::<u32>(), burst()).prop_map(|(vif, (offset, length, count))| {
             Command::SendFrames { vif, offset, length, count }
         }),
+        tcp_command(),
+        operation_command(),
+    ]
+}
+
+fn operation_command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        (any::<(u64, u32, u32)>(), 0..POOL_BYTES / 2, 0..=DESCRIPTION_BYTES_MAX as u32).prop_map(
+            |((token, start, bytes), offset, length)| {
+                Command::Share { token, offset, length, start, bytes }
+            }
+        ),
+        any::<(u64, u64)>().prop_map(|(token, region)| Command::Unshare { token, region }),
+        any::<(u8, u16, [u64; 6], u32, u32)>().prop_map(|(kind, stride, words, bytes, count)| {
+            let [connection, token, region, place, operand, second] = words;
+            Command::Ask {
+                kind,
+                stride,
+                connection,
+                token,
+                region,
+                place,
+                bytes,
+                count,
+                operand,
+                second,
+            }
+        }),
+        (any::<(u8, [u64; 6])>(), 0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX).prop_map(
+            |((kind, words), offset, length)| {
+                let [connection, token, region, place, operand, second] = words;
+                Command::AskWith {
+                    kind,
+                    connection,
+                    token,
+                    region,
+                    place,
+                    offset,
+                    length,
+                    operand,
+                    second,
+                }
+            }
+        ),
+    ]
+}
+
+fn tcp_command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        any::<(u32, u32)>().prop_map(|(port, backlog)| Command::TcpListen { port, backlog }),
+        (any::<(u64, u32)>(), address()).prop_map(|((token, port), peer)| Command::TcpConnect {
+            token,
+            port,
+            peer
+        }),
+        (any::<(u64, bool)>(), 0..POOL_BYTES / 2, 1..=MESSAGE_BYTES_MAX).prop_map(
+            |((connection, has_more), offset, length)| Command::TcpSend {
+                connection,
+                offset,
+                length,
+                has_more
+            }
+        ),
+        any::<u64>().prop_map(|connection| Command::TcpShutdown { connection }),
+        any::<(u64, bool)>()
+            .prop_map(|(connection, abort)| Command::TcpClose { connection, abort }),
+        any::<(u64, u32, u32)>().prop_map(|(connection, option, value)| Command::TcpSet {
+            connection,
+            option,
+            value
+        }),
     ]
 }
 
@@ -83,6 +154,50 @@ fn completion() -> impl Strategy<Value = Completion> {
             Completion::FramesSent { vif, bursts, sent, rejected, reason }
         }),
         (any::<u32>(), code()).prop_map(|(vif, code)| Completion::VifClosed { vif, code }),
+        tcp_completion(),
+        operation_completion(),
+    ]
+}
+
+fn operation_completion() -> impl Strategy<Value = Completion> {
+    prop_oneof![
+        any::<(u8, u64, u64)>().prop_map(|(status, token, region)| Completion::Shared {
+            status,
+            token,
+            region
+        }),
+        any::<(u8, u64)>().prop_map(|(status, token)| Completion::Unshared { status, token }),
+        (any::<(u8, u64, u64, u64, u32)>(), 0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX).prop_map(
+            |((status, token, value, extra, buffer), offset, length)| {
+                Completion::Operated { status, token, value, extra, offset, length, buffer }
+            }
+        ),
+        any::<(u64, u64, u64, u32, u64)>().prop_map(|(connection, region, place, bytes, value)| {
+            Completion::Notified { connection, region, place, bytes, value }
+        }),
+    ]
+}
+
+fn tcp_completion() -> impl Strategy<Value = Completion> {
+    let extent = (0..POOL_BYTES / 2, 0..=MESSAGE_BYTES_MAX);
+    prop_oneof![
+        (any::<(u32, u64)>(), address()).prop_map(|((port, connection), peer)| {
+            Completion::TcpAccepted { connection, port, peer }
+        }),
+        (any::<(u64, u64)>(), address()).prop_map(|((token, connection), local)| {
+            Completion::TcpConnected { token, connection, local }
+        }),
+        (any::<u64>(), code())
+            .prop_map(|(token, code)| Completion::TcpConnectFailed { token, code }),
+        (any::<(u64, u32, u32)>(), extent).prop_map(
+            |((connection, buffer, sent), (offset, length))| {
+                Completion::TcpReceived { connection, offset, length, buffer, sent }
+            }
+        ),
+        any::<(u64, u32)>().prop_map(|(connection, sent)| Completion::TcpSent { connection, sent }),
+        any::<u64>().prop_map(|connection| Completion::TcpFinished { connection }),
+        (any::<u64>(), code(), any::<u32>())
+            .prop_map(|(connection, code, sent)| Completion::TcpClosed { connection, code, sent }),
     ]
 }
 
@@ -107,7 +222,7 @@ proptest! {
 
     #[test]
     fn any_bits_decode_to_something_bounded_or_a_violation(
-        upper in prop_oneof![any::<u32>(), 0..12u32, (0..12u32, 0..32u32).prop_map(|(o, f)| o | f << 8)],
+        upper in prop_oneof![any::<u32>(), 0..24u32, (0..24u32, 0..32u32).prop_map(|(o, f)| o | f << 8)],
         words in any::<[u64; 8]>(),
     ) {
         let entry: Entry = words.map(AtomicU64::new);
@@ -120,6 +235,15 @@ proptest! {
             Ok(Command::SendFrames { offset, length, count, .. }) => {
                 prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
                 prop_assert!(offset % 8 == 0 && (1..=BURST_FRAMES_MAX).contains(&count));
+            }
+            Ok(Command::TcpSend { offset, length, .. }) => {
+                prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
+                prop_assert!((1..=MESSAGE_BYTES_MAX).contains(&length));
+            }
+            Ok(
+                Command::Share { offset, length, .. } | Command::AskWith { offset, length, .. },
+            ) => {
+                prop_assert!(u64::from(offset) + u64::from(length) <= u64::from(POOL_BYTES));
             }
             _ => {}
         }
@@ -141,6 +265,8 @@ fn each_lie_has_its_name() {
         round_trip(send(0, MESSAGE_BYTES_MAX + 1)),
         Err(Violation::MessageTooLarge(MESSAGE_BYTES_MAX + 1))
     );
+    let share = Command::Share { token: 1, offset: 0, length: 457, start: 0, bytes: 8 };
+    assert_eq!(round_trip(share), Err(Violation::Description(457)));
     let largest = send(0, MESSAGE_BYTES_MAX);
     let entry: Entry = core::array::from_fn(|_| AtomicU64::new(0));
     assert_eq!(Command::decode(largest.encode(&entry), &entry, MESSAGE_BYTES_MAX), Ok(largest));
@@ -154,6 +280,13 @@ fn each_lie_has_its_name() {
     let release = u32::from(Command::RELEASE) | 15 << 8;
     assert_eq!(decode(release), Err(Violation::ReleaseCount(15)));
     assert_eq!(decode(Command::CONNECT.into()), Err(Violation::AddressFamily(0)));
+}
+
+#[test]
+fn nothing_is_not_sent_over_tcp() {
+    let send = |length| Command::TcpSend { connection: 1, offset: 8, length, has_more: true };
+    assert_eq!(round_trip(send(0)), Err(Violation::Extent { offset: 8, length: 0 }));
+    assert_eq!(round_trip(send(1)), Ok(send(1)));
 }
 
 #[test]

@@ -27,6 +27,7 @@ pub(crate) struct RegionKind {
 
 const TRANSMIT_POOL: u64 = 1;
 const RECEIVE_POOL: u64 = 2;
+const SHARED_MEMORY: u64 = 3;
 
 /// All kinds.
 pub(crate) const KINDS: &[RegionKind] = &[
@@ -39,6 +40,11 @@ pub(crate) const KINDS: &[RegionKind] = &[
         number: RECEIVE_POOL,
         name: "receive pool",
         doc: "what the app receives; the daemon writes, and the app only reads",
+    },
+    RegionKind {
+        number: SHARED_MEMORY,
+        name: "shared memory",
+        doc: "what the app shares with its peers by one-sided operations; both write",
     },
 ];
 
@@ -57,6 +63,10 @@ impl Region {
 
     pub(crate) fn receive_pool(offset: usize, length: u32) -> Self {
         Self { kind: RECEIVE_POOL, offset: offset as u64, length: length.into() }
+    }
+
+    pub(crate) fn shared_memory(offset: usize, length: u32) -> Self {
+        Self { kind: SHARED_MEMORY, offset: offset as u64, length: length.into() }
     }
 }
 

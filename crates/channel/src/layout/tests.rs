@@ -8,6 +8,7 @@ fn areas_do_not_overlap_and_start_on_pages() {
             completion_entries: 16,
             transmit_pool_bytes: 1 << 16,
             receive_pool_bytes: 1 << 20,
+            shared_bytes: 0,
         };
         sizes.check().unwrap();
         let areas = Areas::new(&sizes);
@@ -32,6 +33,7 @@ fn bad_sizes_name_the_field_and_its_range() {
             completion_entries: entries,
             transmit_pool_bytes: bytes,
             receive_pool_bytes: bytes,
+            shared_bytes: 0,
         };
         assert_eq!(sizes.check(), Ok(()), "what the text allows");
         assert_eq!(sizes.total_bytes(), Areas::new(&sizes).total_bytes);
@@ -45,7 +47,8 @@ fn bad_sizes_name_the_field_and_its_range() {
 /// releases do not take one for the other.
 #[test]
 fn the_layout_of_a_version_never_changes() {
-    const RECORDED: [(u32, u64); 2] = [(1, 0x9644_cc96_68d6_5243), (2, 0xf0e4_ff18_e5c6_fc86)];
+    const RECORDED: [(u32, u64); 3] =
+        [(1, 0x9644_cc96_68d6_5243), (2, 0xf0e4_ff18_e5c6_fc86), (3, 0x022d_7df8_f472_7615)];
     for (version, hash) in RECORDED {
         assert_eq!(
             layout_of(version),
@@ -102,21 +105,47 @@ fn a_mismatch_names_both_ranges_and_what_to_update() {
     assert!(older.contains("a layout without a version (0123) of the channel"), "{older}");
 }
 
+fn two_pools(areas: &Areas, sizes: &Sizes) -> [Region; 2] {
+    let regions: Vec<_> = areas.regions(sizes).collect();
+    regions.try_into().expect("no shared memory was asked for")
+}
+
+#[test]
+fn shared_memory_is_there_if_it_was_asked_for() {
+    let sizes = Sizes { shared_bytes: 1 << 16, ..Sizes::default() };
+    let areas = Areas::new(&sizes);
+    let regions: Vec<_> = areas.regions(&sizes).collect();
+    let found = |regions: &[Region]| Areas::find(&sizes, regions, areas.total_bytes);
+    assert_eq!(found(&regions), Some(areas));
+    assert_eq!(areas.total_bytes - areas.shared_memory, 1 << 16);
+    assert!(found(&regions[..2]).is_none(), "not there");
+    let over = Region { offset: regions[1].offset, ..regions[2] };
+    assert!(found(&[regions[0], regions[1], over]).is_none(), "over a pool");
+    for (shared_bytes, is_right) in [(0, true), (4096, true), (1 << 30, true), (2048, false)] {
+        assert_eq!(Sizes { shared_bytes, ..sizes }.check().is_ok(), is_right, "{shared_bytes}");
+    }
+    assert!(Sizes { shared_bytes: 12288, ..sizes }.check().is_err(), "no power of two");
+}
+
 #[test]
 fn the_app_finds_its_pools_wherever_they_are() {
     let sizes = Sizes::default();
     let areas = Areas::new(&sizes);
     let found = |regions: &[Region], bytes| Areas::find(&sizes, regions, bytes);
-    let [transmit, receive] = areas.regions(&sizes);
+    let [transmit, receive] = two_pools(&areas, &sizes);
     assert_eq!(found(&[transmit, receive], areas.total_bytes), Some(areas));
     // What it does not know is left alone, wherever it says it is.
     let unknown = Region { kind: 77, offset: 5, length: u64::MAX };
     let total_bytes = areas.total_bytes + PAGE_BYTES;
     let all = [unknown, receive, unknown, transmit];
-    assert_eq!(found(&all, total_bytes), Some(Areas { total_bytes, ..areas }));
+    assert_eq!(
+        found(&all, total_bytes),
+        Some(Areas { total_bytes, shared_memory: total_bytes, ..areas })
+    );
     let moved = Region { offset: receive.offset + PAGE_BYTES as u64, ..receive };
     let receive_pool = areas.receive_pool + PAGE_BYTES;
-    let expected = Areas { receive_pool, total_bytes, ..areas };
+    let shared_memory = total_bytes;
+    let expected = Areas { receive_pool, shared_memory, total_bytes, ..areas };
     assert_eq!(found(&[transmit, moved], total_bytes), Some(expected));
 }
 
@@ -124,7 +153,7 @@ fn the_app_finds_its_pools_wherever_they_are() {
 fn a_pool_that_cannot_be_where_it_is_said_to_be_is_refused() {
     let sizes = Sizes::default();
     let areas = Areas::new(&sizes);
-    let [transmit, receive] = areas.regions(&sizes);
+    let [transmit, receive] = two_pools(&areas, &sizes);
     let is_refused = |regions: &[Region]| Areas::find(&sizes, regions, areas.total_bytes).is_none();
     let at = |offset| Region { offset, ..receive };
     assert!(is_refused(&[]) && is_refused(&[transmit]) && is_refused(&[receive]));

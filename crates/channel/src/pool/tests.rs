@@ -75,7 +75,10 @@ fn audit(pool: &Pool) {
         .filter(|slab| slab.cell_bytes_log2 != 0)
         .map(|slab| u32::from(slab.cells_used) << slab.cell_bytes_log2)
         .sum();
-    assert!(cells <= pool.used_bytes() && pool.used_bytes() <= pool.bytes());
+    let kept: u32 = (0..CLASSES)
+        .map(|class| pool.kept[class].count << (class as u32 + CELL_BYTES_LOG2_MIN))
+        .sum();
+    assert!(cells - kept <= pool.used_bytes() && pool.used_bytes() <= pool.bytes());
 }
 
 /// The next of a size costs nothing but a cell: a slab is cut once, not for each message.
@@ -200,6 +203,22 @@ fn the_last_freed_is_the_next_used() {
     pool.free(offsets[7]).unwrap();
     assert_eq!(pool.allocate(10), Some(offsets[7]));
     assert_eq!(pool.allocate(10), Some(offsets[3]));
+}
+
+/// What is kept for the next of its size is in nobody's way who needs the room.
+#[test]
+fn more_is_freed_than_is_kept_and_both_go_back_to_whom_they_were_cut_from() {
+    let mut pool = Pool::new(POOL_BYTES);
+    for length in [64, 1024, 8192] {
+        let offsets: Vec<u32> = (0..100).map(|_| pool.allocate(length).unwrap()).collect();
+        offsets.iter().for_each(|offset| pool.free(*offset).unwrap());
+        assert_eq!(pool.kept[class_of(cell_bytes_log2(length))].count as usize, KEPT_MAX);
+        assert_eq!((pool.used_bytes(), pool.free(offsets[0])), (0, Err(NotAllocated(offsets[0]))));
+        assert_eq!(pool.allocate(length), Some(offsets[KEPT_MAX - 1]));
+        pool.free(offsets[KEPT_MAX - 1]).unwrap();
+        audit(&pool);
+    }
+    assert_eq!(pool.allocate(POOL_BYTES), Some(0));
 }
 
 #[test]

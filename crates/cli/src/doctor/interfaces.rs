@@ -34,8 +34,13 @@ pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
     findings
 }
 
+/// What is found out about the interface of this name itself.
+pub(super) fn subject(name: &str) -> String {
+    format!("interface {name}")
+}
+
 fn interface(name: &str) -> Finding {
-    let subject = format!("interface {name}");
+    let subject = subject(name);
     let device = match Device::open(name) {
         Ok(device) => device,
         Err(error) => {

@@ -1,5 +1,6 @@
 //! The machine and this process: kernel, cores, memory, limits, privileges, a running daemon.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -221,9 +222,42 @@ fn daemon(socket: Option<&Path>) -> Vec<Finding> {
     let mut findings = vec![Finding::good("daemon", format!("one runs at {}", path.display()))];
     if let Ok(status) = client.status(PATIENCE) {
         let engines = status["engines"].as_array().into_iter().flatten();
-        findings.extend(engines.flat_map(queues_of));
+        findings.extend(engines.clone().filter_map(trouble_of));
+        findings.extend(engines.clone().flat_map(queues_of));
+        findings.extend(engines.flat_map(sharers_of));
     }
     findings
+}
+
+/// A NIC that is not open, as one of its engines says.
+fn trouble_of(engine: &Value) -> Option<Finding> {
+    let text = |key: &str| escaped(engine[key].as_str().unwrap_or_default()).to_string();
+    let advice = "see `ip link` and the daemon's log; it is opened as soon as that can be, without \
+                  a restart";
+    (engine["interface_gone"] == true).then(|| {
+        let sentence = format!("not open: {}", text("nic_trouble"));
+        Finding::limited(format!("nic {}", text("nic")), sentence, advice)
+    })
+}
+
+/// Apps that share their engine's core: the two cannot run at the same time.
+fn sharers_of(engine: &Value) -> Vec<Finding> {
+    let text = |value: &Value| escaped(value.as_str().unwrap_or_default()).to_string();
+    let core = engine["core"].as_u64();
+    let channels = engine["channels"].as_array().into_iter().flatten();
+    let sharers = channels.filter(|channel| core.is_some() && channel["core"].as_u64() == core);
+    let names: BTreeSet<String> = sharers.map(|channel| text(&channel["app"])).collect();
+    let finding = |name: String| {
+        let sentence = format!(
+            "shares core {} with engine {} now",
+            core.unwrap_or(0),
+            text(&engine["engine"])
+        );
+        let advice = "where there are cores to spare, give the engine one of its own (`cores` of its \
+                      NIC in the configuration), and keep the app off it (taskset, cpuset)";
+        Finding::limited(format!("app {name}"), sentence, advice)
+    };
+    names.into_iter().map(finding).collect()
 }
 
 /// Which way each queue of an engine takes, and whether packets go together on it.
@@ -247,6 +281,23 @@ fn queues_of(engine: &Value) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn apps_on_the_core_of_their_engine_are_named_once() {
+        let channel =
+            |app: &str, core: Option<u32>| serde_json::json!({ "app": app, "core": core });
+        let channels = [
+            channel("a", Some(1)),
+            channel("b", Some(0)),
+            channel("a", Some(1)),
+            channel("c", None),
+        ];
+        let engine = |core: Option<u32>| serde_json::json!({ "engine": "eth0", "core": core, "channels": channels });
+        let told: Vec<String> =
+            sharers_of(&engine(Some(1))).into_iter().map(|finding| finding.finding).collect();
+        assert_eq!(told, ["shares core 1 with engine eth0 now"]);
+        assert!(sharers_of(&engine(None)).is_empty(), "nobody knows");
+    }
 
     #[test]
     fn cores_are_shown_as_ranges() {

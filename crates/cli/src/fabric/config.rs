@@ -139,7 +139,7 @@ fn port(section: &mut Section<'_>) -> Option<FabricPort> {
     let roles = [("server", MemifRole::Server), ("client", MemifRole::Client)];
     let role = section.choice("role", &roles).unwrap_or(MemifRole::Server);
     let queues = section.integer("queues", 1..=64).map_or(1, |queues| queues.value as u16);
-    let mtu_bytes = section.integer("mtu_bytes", 576..=9000).map_or(1500, |mtu| mtu.value as u16);
+    let mtu_bytes = section.integer("mtu_bytes", 576..=9000).map_or(9000, |mtu| mtu.value as u16);
     let mac = mac(section);
     let rss = rss(section);
     let way = |section: Option<Section<'_>>| section.map(faults).unwrap_or_default();

@@ -48,14 +48,11 @@ impl Port {
         let frame_bytes_max = usize::from(config.mtu_bytes) + HEADER_BYTES_MAX;
         let memif = memif::Config {
             queue_pairs: config.queues,
-            frame_bytes_max,
-            // A whole frame, in an odd number of cache lines so that buffers use all of the cache.
-            buffer_bytes: ((frame_bytes_max.div_ceil(64) | 1) * 64) as u32,
             name: config.name.clone(),
             ..memif::Config::new(Socket::from(config.socket.as_str()), role, [0; 6])
         };
-        let queues =
-            memif::open(memif).map_err(|source| Error::Nic { nic: config.name.clone(), source })?;
+        let queues = memif::open(memif.with_frames(frame_bytes_max))
+            .map_err(|source| Error::Nic { nic: config.name.clone(), source })?;
         let counters = PortCounters {
             name: config.name.clone(),
             queues: vec![QueueCounters::default(); queues.len()],

@@ -76,7 +76,7 @@ impl Counted {
 
     /// Reads them, of the daemon that there is now.
     pub(super) fn look(&mut self) {
-        if !self.file.as_ref().is_some_and(CountersFile::is_alive) {
+        if !self.file.as_ref().is_some_and(|file| file.is_alive() && file.is_current()) {
             match CountersFile::open(&self.path) {
                 Ok(file) => self.file = Some(file),
                 Err(error) if self.file.is_none() => return self.nothing(&error.to_string()),

@@ -8,7 +8,8 @@ use std::thread;
 use nix::sys::signal::{SigSet, Signal};
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::{cursor, event, execute, terminal};
-use ratatui::{Frame, Terminal};
+use ratatui::layout::Rect;
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 
 use super::Event;
 use crate::output::Failure;
@@ -47,12 +48,22 @@ impl Screen {
         terminal::enable_raw_mode().map_err(failed)?;
         let given_back = GivesBack;
         execute!(io::stdout(), terminal::EnterAlternateScreen, cursor::Hide).map_err(failed)?;
-        let terminal = Terminal::new(CrosstermBackend::new(io::stdout())).map_err(failed)?;
+        let options = TerminalOptions { viewport: viewport(terminal::size().map_err(failed)?) };
+        let terminal =
+            Terminal::with_options(CrosstermBackend::new(io::stdout()), options).map_err(failed)?;
         Ok(Self { terminal, _given_back: given_back })
     }
 
     pub(super) fn draw(&mut self, show: impl FnOnce(&mut Frame<'_>)) -> Result<(), Failure> {
         self.terminal.draw(show).map(|_| ()).map_err(failed)
+    }
+}
+
+/// The whole screen. Serial consoles do not say how large it is: it then is taken for the usual one.
+fn viewport((columns, rows): (u16, u16)) -> Viewport {
+    match (columns, rows) {
+        (0, _) | (_, 0) => Viewport::Fixed(Rect::new(0, 0, 80, 24)),
+        _ => Viewport::Fullscreen,
     }
 }
 

@@ -12,7 +12,7 @@ use super::observer::{Observer, wall_clock_ns};
 use super::open::{eprint, write};
 use super::packet;
 use super::pcapng::{Direction, Packet, Statistics, Writer};
-use super::sightings::{Place, verdict};
+use super::sightings::{Party, verdict};
 use crate::output::Failure;
 use crate::stop::Stop;
 
@@ -24,6 +24,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 4096,
     transmit_pool_bytes: 1 << 16,
     receive_pool_bytes: 32 << 20,
+    shared_bytes: 0,
 };
 
 #[derive(Debug, clap::Args)]
@@ -157,7 +158,7 @@ enum Output {
 struct Recording {
     writer: Writer<Box<dyn Write>>,
     /// The interface of each place where frames were seen, and how many were.
-    interfaces: HashMap<Place, (u32, u64)>,
+    interfaces: HashMap<Party, (u32, u64)>,
     frames: u64,
     name: String,
     /// The reader has gone.
@@ -223,8 +224,8 @@ impl Output {
 
 impl Recording {
     fn take(&mut self, frame: &Frame<'_>, observer: &mut Observer) -> io::Result<()> {
-        let place = Place::of(frame.info);
-        let interface = self.interface(place, observer)?;
+        let party = Party::of(frame.info);
+        let interface = self.interface(party, observer)?;
         let is_outgoing = frame.info.is_outgoing();
         self.writer.packet(&Packet {
             interface,
@@ -237,20 +238,19 @@ impl Recording {
         Ok(())
     }
 
-    /// The interface of a place, which is described when the first frame is seen there.
-    fn interface(&mut self, place: Place, observer: &mut Observer) -> io::Result<u32> {
-        if let Some((interface, frames)) = self.interfaces.get_mut(&place) {
+    /// The interface of a party, which is described when its first frame is seen.
+    fn interface(&mut self, party: Party, observer: &mut Observer) -> io::Result<u32> {
+        if let Some((interface, frames)) = self.interfaces.get_mut(&party) {
             *frames += 1;
             return Ok(*interface);
         }
-        let (name, description) = place.describe(observer);
+        let (name, description) = party.describe(observer);
         let interface = self.writer.interface(&name, &description)?;
-        self.interfaces.insert(place, (interface, 1));
+        self.interfaces.insert(party, (interface, 1));
         Ok(interface)
     }
 
-    /// What was dropped is counted on the first interface: nobody knows where it would have been
-    /// seen.
+    /// What was dropped is counted on the first interface: nobody knows whose it was.
     fn finish(&mut self, start_ns: u64, dropped: u64) -> io::Result<()> {
         let end_ns = wall_clock_ns();
         let mut interfaces: Vec<(u32, u64)> = self.interfaces.values().copied().collect();
@@ -300,10 +300,7 @@ fn cannot_write(name: &str, error: &io::Error) -> Failure {
 fn lines(frame: &Frame<'_>, hex: bool, observer: &mut Observer) -> String {
     let time = packet::time_of_day(observer.time_since_1970_ns(frame.info.time_ns));
     let direction = if frame.info.is_outgoing() { "out" } else { "in " };
-    let verdict = match verdict(frame.info, observer) {
-        verdict if verdict.is_empty() => "on the wire".to_owned(),
-        verdict => verdict,
-    };
+    let verdict = verdict(frame.info, observer);
     let line = packet::line(frame.bytes, observer.udp_port);
     let mut text = format!("{time} {direction} {line} ({verdict})\n");
     if hex {

@@ -1,40 +1,33 @@
-//! Frames as a capture sees them: where, and what became of them.
-//!
-//! A frame that comes in is seen twice: on the wire, before the table that decides, and then where
-//! it went. One that goes out, the other way round.
+//! Frames as a capture sees them: whose they are, and what became of them. Each is seen once: when
+//! the host or an app has sent it, or where it was given to whoever receives it.
 
 use clearway_client::{FrameInfo, Point};
 
 use super::observer::Observer;
 
-/// Where frames are seen.
+/// Whose a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Place {
-    /// On the wire.
-    Wire,
-    /// At an app, by its channel.
+pub(super) enum Party {
+    /// An app's, by its channel.
     App(u32),
-    /// At the host itself: ARP, ICMP, refusals.
+    /// The host's own: ARP, ICMP, refusals.
     Host,
+    /// Nobody's here.
+    Nobody,
 }
 
-impl Place {
+impl Party {
     pub(super) fn of(info: FrameInfo) -> Self {
-        match (info.point(), info.channel()) {
-            (Point::Wire, _) => Self::Wire,
-            (Point::Refused, None) => Self::Wire,
-            (_, Some(channel)) => Self::App(channel),
-            (Point::Delivered, None) => Self::Host,
+        match (info.channel(), info.point()) {
+            (Some(channel), _) => Self::App(channel),
+            (None, Point::Refused) => Self::Nobody,
+            (None, Point::Wire | Point::Delivered) => Self::Host,
         }
     }
 
-    /// Its name, and what is seen there.
+    /// The name of its interface in a capture, and what is seen there.
     pub(super) fn describe(self, observer: &mut Observer) -> (String, String) {
         match self {
-            Self::Wire => {
-                let nic = &observer.nic;
-                (format!("wire {nic}"), "before the table that decides, and after it".to_owned())
-            }
             Self::App(channel) => {
                 let app = observer.app(channel);
                 (format!("app {app} {channel}"), format!("what app {app} sends and receives"))
@@ -42,27 +35,31 @@ impl Place {
             Self::Host => {
                 ("host".to_owned(), "what the host's own services send and receive".to_owned())
             }
+            Self::Nobody => {
+                let nic = &observer.nic;
+                (
+                    format!("wire {nic}"),
+                    "what comes and is neither an app's nor the host's".to_owned(),
+                )
+            }
         }
     }
 }
 
-/// What became of a frame; nothing on the wire, where that is not known yet.
+/// What became of a frame.
 pub(super) fn verdict(info: FrameInfo, observer: &mut Observer) -> String {
-    let is_outgoing = info.is_outgoing();
-    match (info.point(), info.channel()) {
-        (Point::Wire, _) => String::new(),
-        (Point::Refused, None) => "no owner: left to the kernel, if it shares the NIC".to_owned(),
-        (Point::Refused, Some(channel)) => {
-            let app = observer.app(channel);
+    let party = match Party::of(info) {
+        Party::App(channel) => format!("app {}", observer.app(channel)),
+        Party::Host => "the host".to_owned(),
+        Party::Nobody => return "no owner: left to the kernel, if it shares the NIC".to_owned(),
+    };
+    match info.point() {
+        Point::Refused => {
             let reason = info.reason().map_or("for a reason of another version", |it| it.text());
-            format!("from app {app}, refused: {reason}")
+            format!("from {party}, refused: {reason}")
         }
-        (Point::Delivered, Some(channel)) if is_outgoing => {
-            format!("from app {}", observer.app(channel))
-        }
-        (Point::Delivered, Some(channel)) => format!("to app {}", observer.app(channel)),
-        (Point::Delivered, None) if is_outgoing => "from the host".to_owned(),
-        (Point::Delivered, None) => "to the host".to_owned(),
+        Point::Wire | Point::Delivered if info.is_outgoing() => format!("from {party}"),
+        Point::Wire | Point::Delivered => format!("to {party}"),
     }
 }
 
@@ -71,13 +68,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_is_where_a_frame_was_seen() {
+    fn party_is_who_has_sent_a_frame_or_receives_it() {
         let info =
             |is_outgoing, point, channel| FrameInfo::captured(1, is_outgoing, point, channel, None);
-        assert_eq!(Place::of(info(false, Point::Wire, None)), Place::Wire);
-        assert_eq!(Place::of(info(false, Point::Refused, None)), Place::Wire);
-        assert_eq!(Place::of(info(false, Point::Delivered, Some(7))), Place::App(7));
-        assert_eq!(Place::of(info(true, Point::Refused, Some(7))), Place::App(7));
-        assert_eq!(Place::of(info(false, Point::Delivered, None)), Place::Host);
+        assert_eq!(Party::of(info(true, Point::Wire, None)), Party::Host);
+        assert_eq!(Party::of(info(true, Point::Wire, Some(7))), Party::App(7));
+        assert_eq!(Party::of(info(false, Point::Refused, None)), Party::Nobody);
+        assert_eq!(Party::of(info(false, Point::Delivered, Some(7))), Party::App(7));
+        assert_eq!(Party::of(info(true, Point::Refused, Some(7))), Party::App(7));
+        assert_eq!(Party::of(info(false, Point::Delivered, None)), Party::Host);
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use clearway_client::{Channel, Event, Options};
+use clearway_client::{Channel, Event, Options, Tcp};
 
 use super::{Daemon, SMALL, signal};
 
@@ -62,8 +62,10 @@ pub(crate) fn play() {
     let socket = std::env::var(SOCKET).expect("a socket");
     let port: u16 = std::env::var(PORT).expect("a port").parse().expect("a number");
     let mut channel = attach(Path::new(&socket), &role);
-    if role == "parting" {
-        return part(channel, port);
+    match role.as_str() {
+        "parting" => return part(channel, port),
+        "tcp" => return accept(channel, port),
+        _ => {}
     }
     channel.listen(port).expect("listening");
     println!("ready");
@@ -92,6 +94,18 @@ fn part(mut channel: Channel, port: u16) {
     println!("ready");
     std::io::stdout().flush().expect("said");
     std::process::exit(0);
+}
+
+/// Accepts TCP connections, and does nothing with them, until killed.
+fn accept(channel: Channel, port: u16) {
+    let tcp = Tcp::new(channel);
+    let listener = tcp.listen(port).expect("listening");
+    println!("ready");
+    std::io::stdout().flush().expect("said");
+    let mut accepted = Vec::new();
+    while let Ok((stream, _)) = listener.accept() {
+        accepted.push(stream);
+    }
 }
 
 /// Sends everything back, to whomever, until killed or until the daemon goes.

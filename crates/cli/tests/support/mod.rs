@@ -33,6 +33,7 @@ pub(crate) const SMALL: Sizes = Sizes {
     completion_entries: 256,
     transmit_pool_bytes: 1 << 20,
     receive_pool_bytes: 1 << 20,
+    shared_bytes: 0,
 };
 
 /// Who starts a daemon.

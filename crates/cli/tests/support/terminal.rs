@@ -40,7 +40,23 @@ fn parser() -> vt100::Parser {
 impl Pty {
     /// Starts a program on a terminal of its own.
     pub(crate) fn run(program: &Path, arguments: &[&str]) -> Self {
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        Self::run_at(
+            Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 },
+            program,
+            arguments,
+        )
+    }
+
+    /// The same, on a terminal that does not say how large it is.
+    pub(crate) fn run_at_console(program: &Path, arguments: &[&str]) -> Self {
+        Self::run_at(
+            Winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 },
+            program,
+            arguments,
+        )
+    }
+
+    fn run_at(size: Winsize, program: &Path, arguments: &[&str]) -> Self {
         let pty = openpty(&size, None).expect("a pseudo-terminal");
         let before = tcgetattr(&pty.slave).expect("a terminal");
         let end = || pty.slave.try_clone().expect("a descriptor");

@@ -40,6 +40,18 @@ impl Veth {
         Some(veth)
     }
 
+    /// Another pair, of this name at both ends, up and with the addresses 10.NETWORK.0.1 and 2.
+    pub(crate) fn connect(&self, interface: &str, network: u8) {
+        let there = self.spaces[1].path();
+        let peer = format!("peer name {interface} netns {}", there.display());
+        self.ip(0, &format!("link add {interface} type veth {peer}"));
+        for index in [0, 1] {
+            let address = format!("10.{network}.0.{}/24", index + 1);
+            self.ip(index, &format!("addr add {address} dev {interface}"));
+            self.ip(index, &format!("link set {interface} up"));
+        }
+    }
+
     pub(crate) fn ip(&self, index: usize, words: &str) {
         self.spaces[index].ip(words).expect("iproute2 is installed and the command is right");
     }

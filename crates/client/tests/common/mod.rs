@@ -140,6 +140,7 @@ impl Daemon {
             completion_entries: 64,
             transmit_pool_bytes: 1 << 18,
             receive_pool_bytes: 1 << 18,
+            shared_bytes: 0,
         };
         Options { socket: self.path.clone(), waiting, sizes, ..Options::new("test") }
     }
@@ -442,6 +443,7 @@ impl Serving {
             Command::SendFrames { vif, offset, length, count } => {
                 self.send_frames(vif, offset, length, count);
             }
+            other => panic!("{other:?}, and this daemon has neither TCP nor operations"),
         }
     }
 

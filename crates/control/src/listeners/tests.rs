@@ -66,17 +66,20 @@ impl Engine {
 struct Host {
     listeners: Listeners,
     engines: [Engine; ENGINES],
+    ended: BTreeSet<usize>,
     opened: Vec<Opened>,
 }
 
 impl Host {
     fn new() -> Self {
         let engines = std::array::from_fn(|_| Engine::default());
-        Self { listeners: Listeners::new(ENGINES), engines, opened: Vec::new() }
+        let (ended, opened) = (BTreeSet::new(), Vec::new());
+        Self { listeners: Listeners::new(ENGINES), engines, ended, opened }
     }
 
     fn ask(&mut self) {
         while let Some((engine, request)) = self.listeners.poll_request() {
+            assert!(!self.ended.contains(&engine), "engine {engine} has ended: {request:?}");
             self.engines[engine].inbox.push_back(request);
         }
     }
@@ -86,10 +89,18 @@ impl Host {
             Some(Event::Listening(channel, number, result)) => {
                 self.listeners.handle_listening(name(engine, channel, number), result)
             }
-            Some(Event::Noted(id)) => self.listeners.handle_noted(id),
+            Some(Event::Noted(id)) => self.listeners.handle_noted(engine, id),
             None => None,
         };
         self.opened.extend(opened);
+        self.ask();
+    }
+
+    /// An engine takes no turn any more.
+    fn end(&mut self, engine: usize) {
+        self.engines[engine] = Engine::default();
+        self.ended.insert(engine);
+        self.opened.extend(self.listeners.handle_ended(engine));
         self.ask();
     }
 
@@ -102,7 +113,8 @@ impl Host {
 
     /// Each engine knows what has been given away, and nothing else.
     fn check(&self) {
-        for (index, engine) in self.engines.iter().enumerate() {
+        let engines = self.engines.iter().enumerate();
+        for (index, engine) in engines.filter(|(index, _)| !self.ended.contains(index)) {
             let (own, others): (Vec<_>, Vec<_>) =
                 self.listeners.ports().partition(|(_, name)| name.engine == index);
             let own = own.into_iter().map(|(port, name)| (port, (name.channel, name.number)));
@@ -157,6 +169,25 @@ fn a_port_is_free_again_if_its_engine_refuses() {
     host.check();
 }
 
+/// Its ports are free, what others want is not held up, and it is asked for nothing any more.
+#[test]
+fn an_engine_that_has_ended_is_waited_for_no_more() {
+    let mut host = Host::new();
+    host.listeners.open(name(2, 7, 1), None, 7000).expect("free");
+    host.listeners.open(name(1, 8, 1), None, 7001).expect("free");
+    host.ask();
+    [0, 1, 3, 0, 1, 3].into_iter().for_each(|engine| host.turn(engine, false));
+    assert_eq!(host.opened, [], "the third has not answered");
+    host.end(2);
+    let lost = Opened { name: name(2, 7, 1), result: Err(Code::DaemonGone) };
+    assert_eq!(host.opened, [lost, Opened { name: name(1, 8, 1), result: Ok(()) }]);
+    assert_eq!(host.listeners.open(name(2, 7, 2), None, 7002), Err(Code::DaemonGone));
+    host.listeners.open(name(0, 9, 1), None, 7000).expect("free again");
+    host.ask();
+    host.settle();
+    host.check();
+}
+
 /// Whatever apps ask and however late each engine is, no two engines listen on one port, none hears
 /// of another's while it listens itself, and in the end all agree.
 #[test]
@@ -165,8 +196,14 @@ fn engines_agree_in_whatever_order_they_take_their_turns() {
         let (mut random, mut host) = (Random::new(seed), Host::new());
         let mut number = 0;
         let mut names: Vec<ListenerName> = Vec::new();
-        for _ in 0..500 {
+        for step in 0..500 {
             let engine = random.below(ENGINES as u64) as usize;
+            if step == 400 && seed % 2 == 0 {
+                host.end(engine);
+            }
+            if host.ended.contains(&engine) {
+                continue;
+            }
             let channel = engine as u32 + 4 * random.below(2) as u32;
             match random.below(12) {
                 0 | 1 => {

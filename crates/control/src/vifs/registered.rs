@@ -60,9 +60,11 @@ impl Registered {
 impl Vifs {
     /// The host's own services have what they need on a NIC with these addresses, from now on.
     pub fn reserve(&mut self, nic: usize, interface: &ip::Config, udp_port: u16) {
-        // Datagrams are refused where nobody has them; whoever wants them may have them.
+        // Datagrams and segments are refused where nobody has them; whoever wants them may have
+        // them.
         let entries = entries(interface, udp_port).into_iter();
-        let entries = entries.filter(|entry| entry.service != Service::Datagrams);
+        let entries = entries
+            .filter(|entry| !matches!(entry.service, Service::Datagrams | Service::Segments));
         let reserved = entries.map(|entry| Reserved {
             name: entry.service.name(),
             receive: entry.receive,

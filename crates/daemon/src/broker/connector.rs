@@ -13,7 +13,7 @@ pub(super) const CONNECT: [u8; 1] = [1];
 
 /// The daemon's end of the socket that stands for one server.
 #[derive(Debug)]
-pub(super) struct Connector {
+pub(crate) struct Connector {
     socket: OwnedFd,
     /// The broker has been asked and has not answered yet.
     asked: AtomicBool,
@@ -21,7 +21,7 @@ pub(super) struct Connector {
 
 impl Connector {
     /// `socket` is non-blocking.
-    pub(super) fn new(socket: OwnedFd) -> Self {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
         Self { socket, asked: AtomicBool::new(false) }
     }
 

@@ -15,13 +15,13 @@ pub(super) const PACKET_BYTES_MAX: usize = 1 << 16;
 const DESCRIPTORS_MAX: usize = crate::config::ENGINES_MAX + 1;
 
 /// A packet that has come.
-pub(super) struct Packet {
-    pub(super) bytes: Vec<u8>,
-    pub(super) descriptors: Vec<OwnedFd>,
+pub(crate) struct Packet {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) descriptors: Vec<OwnedFd>,
 }
 
 /// Sends a packet. Waits or not as the socket does.
-pub(super) fn send(
+pub(crate) fn send(
     socket: impl AsFd,
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
@@ -36,7 +36,7 @@ pub(super) fn send(
 }
 
 /// The next packet. The end of the other side is an error of kind `UnexpectedEof`.
-pub(super) fn receive(socket: impl AsFd) -> io::Result<Packet> {
+pub(crate) fn receive(socket: impl AsFd) -> io::Result<Packet> {
     let mut bytes = vec![0; PACKET_BYTES_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -30,17 +30,26 @@ pub(crate) fn serve() -> Result<(), Error> {
 }
 
 fn serve_task() -> std::io::Result<()> {
-    // What ends or reloads the daemon may be sent to its whole group of processes.
-    SigSet::from_iter(SIGNALS).thread_block()?;
+    hold_signals()?;
     let packet = packet::receive(stdin())?;
     let task: Task = serde_json::from_slice(&packet.bytes)?;
     let ready = prepare(&task).and_then(|()| start(&task, packet.descriptors));
-    let answer = Answer { problem: ready.as_ref().err().map(ToString::to_string) };
-    packet::send(stdin(), &serde_json::to_vec(&answer)?, &[])?;
+    say_ready(&ready)?;
     ready?;
     obey_until_the_end(&task);
     // Threads may be in the middle of a look-up that takes its time.
     std::process::exit(0);
+}
+
+/// What ends or reloads the daemon may be sent to its whole group of processes.
+pub(crate) fn hold_signals() -> std::io::Result<()> {
+    Ok(SigSet::from_iter(SIGNALS).thread_block()?)
+}
+
+/// Tells the daemon that this process is ready, or why it is not.
+pub(crate) fn say_ready<T>(ready: &std::io::Result<T>) -> std::io::Result<()> {
+    let answer = Answer { problem: ready.as_ref().err().map(ToString::to_string) };
+    packet::send(stdin(), &serde_json::to_vec(&answer)?, &[])
 }
 
 /// Gives everything up that the task does not need.
@@ -55,8 +64,7 @@ fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
     let mut descriptors = descriptors.into_iter();
     for address in &task.connections {
         let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
-        let address = parse_address(address)?;
-        spawn("connecting", move || connect_for(&socket, &address))?;
+        connect_by(socket, address)?;
     }
     let socket = descriptors.next().ok_or(std::io::ErrorKind::InvalidData)?;
     for _ in 0..LOOKUPS_AT_ONCE {
@@ -64,6 +72,12 @@ fn start(task: &Task, descriptors: Vec<OwnedFd>) -> std::io::Result<()> {
         spawn("looking up", move || look_up_for(&socket))?;
     }
     Ok(())
+}
+
+/// From now on, requests on `socket` are answered with connections to `address`.
+pub(crate) fn connect_by(socket: OwnedFd, address: &str) -> std::io::Result<()> {
+    let address = parse_address(address)?;
+    spawn("connecting", move || connect_for(&socket, &address))
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {

@@ -1,20 +1,33 @@
 //! What a daemon that runs can take over from a configuration that has become another one.
 
-use super::Config;
+use super::{Config, Driver, Nic};
 
 /// The difference between two configurations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// What a running daemon takes over, as the user writes it.
     pub taken: Vec<String>,
-    /// What stays as it was until the daemon is started again.
+    /// What stays as it was until the daemon is started again, and why if that is not plain.
     pub needs_restart: Vec<String>,
+    /// What becomes of NICs, of those parts that are taken over.
+    pub nics: Vec<NicChange>,
+}
+
+/// What becomes of a NIC.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NicChange {
+    /// It is new.
+    New(Nic),
+    /// It is to be closed, and opened like this.
+    Other(Nic),
+    /// The one of this name is named no more.
+    Gone(String),
 }
 
 impl Config {
-    /// Takes over what can be while the daemon runs: who may do what, how long
-    /// apps may linger, and how much is logged.
-    pub fn reload(&mut self, new: &Self) -> Change {
+    /// Takes over what can be while the daemon runs: who may do what, how long apps may linger, how
+    /// much is logged, and NICs, unless `refuses` says why not.
+    pub fn reload(&mut self, new: &Self, refuses: &dyn Fn(&Nic) -> Option<String>) -> Change {
         let mut change = Change::default();
         if self.policy != new.policy {
             self.policy.clone_from(&new.policy);
@@ -29,7 +42,43 @@ impl Config {
             change.taken.push("[log] level".to_owned());
         }
         change.needs_restart = self.differences(new);
+        self.reload_nics(new, refuses, &mut change);
         change
+    }
+
+    fn reload_nics(
+        &mut self,
+        new: &Self,
+        refuses: &dyn Fn(&Nic) -> Option<String>,
+        change: &mut Change,
+    ) {
+        for nic in &new.nics {
+            if self.nics.contains(nic) {
+                continue;
+            }
+            let name = format!("[[nic]] {}", nic.name);
+            if let Some(why) = refuses(nic) {
+                change.needs_restart.push(format!("{name}: {why}"));
+                continue;
+            }
+            change.taken.push(name);
+            match self.nics.iter_mut().find(|own| own.name == nic.name) {
+                Some(own) => {
+                    own.clone_from(nic);
+                    change.nics.push(NicChange::Other(nic.clone()));
+                }
+                None => {
+                    self.nics.push(nic.clone());
+                    change.nics.push(NicChange::New(nic.clone()));
+                }
+            }
+        }
+        let is_named = |own: &Nic| new.nics.iter().any(|nic| nic.name == own.name);
+        for gone in self.nics.iter().filter(|own| !is_named(own)) {
+            change.taken.push(format!("[[nic]] {}, which is gone", gone.name));
+            change.nics.push(NicChange::Gone(gone.name.clone()));
+        }
+        self.nics.retain(is_named);
     }
 
     /// Everything else that is not the same.
@@ -45,11 +94,22 @@ impl Config {
             ("user", self.user != new.user),
         ];
         let keys = keys.into_iter().filter(|(_, differs)| *differs);
-        let mut found: Vec<String> = keys.map(|(key, _)| key.to_owned()).collect();
-        let nics = new.nics.iter().filter(|nic| !self.nics.contains(nic));
-        found.extend(nics.map(|nic| format!("[[nic]] {}", nic.name)));
-        let gone = self.nics.iter().filter(|nic| new.nics.iter().all(|n| n.name != nic.name));
-        found.extend(gone.map(|nic| format!("[[nic]] {}, which is gone", nic.name)));
-        found
+        keys.map(|(key, _)| key.to_owned()).collect()
+    }
+}
+
+impl Nic {
+    /// What cannot become otherwise while this NIC's engines run.
+    pub(crate) fn keeps(&self, new: &Self) -> Option<&'static str> {
+        if std::mem::discriminant(&self.driver) != std::mem::discriminant(&new.driver) {
+            return Some("it was of another kind when the daemon started");
+        }
+        let keys = [
+            ("`engines` is that of threads which run", self.engines != new.engines),
+            ("`idle` is that of threads which run", self.idle != new.idle),
+            ("`cores` are those of threads which run", self.cores != new.cores),
+            ("DPDK opens its devices when it starts", matches!(new.driver, Driver::Dpdk(_))),
+        ];
+        keys.into_iter().find(|(_, differs)| *differs).map(|(why, _)| why)
     }
 }

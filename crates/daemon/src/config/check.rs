@@ -5,7 +5,8 @@
 //! `--check` asks.
 
 use std::fs;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, TcpListener};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -29,6 +30,7 @@ pub fn check(config: &Config, path: &Path) -> Result<Vec<String>, Problems> {
     let control = config.control.socket.as_path();
     found.directory(control, Kind::Control);
     found.file(control, Kind::Control);
+    found.metrics(config);
     found.secrets(config, path);
     for nic in &config.nics {
         match &nic.driver {
@@ -59,6 +61,8 @@ enum Kind {
     Server,
     /// Somebody else makes it, perhaps later.
     Client,
+    /// The daemon makes it, for whoever reads metrics.
+    Metrics,
 }
 
 impl Kind {
@@ -66,6 +70,7 @@ impl Kind {
         match self {
             Self::Control => "the control socket",
             Self::Server | Self::Client => "the memif socket",
+            Self::Metrics => "the socket of metrics",
         }
     }
 }
@@ -128,6 +133,29 @@ impl Found {
                 self.add(cause, "choose a directory of the daemon's user, such as /run/clearway");
             }
             Some(_) => {}
+        }
+    }
+
+    /// Where metrics are to be served.
+    fn metrics(&mut self, config: &Config) {
+        for address in &config.metrics.listen {
+            match TcpListener::bind(address) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => self.notes.push(format!(
+                    "somebody listens at {address}, where metrics are to be served: if that is \
+                     not the daemon that runs now, name another address in `listen` of [metrics]"
+                )),
+                Err(error) => {
+                    let cause = format!("metrics cannot be served at {address}: {error}");
+                    self.add(cause, "name another address of this host in `listen` of [metrics]");
+                }
+            }
+        }
+        if let Some(socket) = &config.metrics.socket {
+            if socket.parent() != config.control.socket.parent() {
+                self.directory(socket, Kind::Metrics);
+            }
+            self.file(socket, Kind::Metrics);
         }
     }
 

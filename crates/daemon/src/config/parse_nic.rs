@@ -290,7 +290,7 @@ fn memif(section: &mut Section<'_>, engines: usize) -> Option<Memif> {
     link.id = id.map_or(link.id, |id| id.value as u32);
     link.secret = secret.unwrap_or_default();
     link.queue_pairs = queue_pairs.map_or(engines as u16, |pairs| pairs.value as u16);
-    link.buffer_bytes = buffer_bytes.map_or(link.buffer_bytes, |bytes| bytes.value as u32);
+    link.buffer_bytes = buffer_bytes.map(|bytes| bytes.value as u32);
     link.mac = mac;
     Some(link)
 }

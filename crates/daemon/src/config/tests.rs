@@ -338,22 +338,37 @@ fn reload_takes_what_it_can_and_names_the_rest() {
     let nic = "[[nic]]\ninterface = \"eth0\"\n";
     let mut config = read(nic).expect("valid");
     let first = config.clone();
-    assert_eq!(config.reload(&first), Change::default());
+    let slots = first.nics.clone();
+    let refuses = |nic: &Nic| {
+        let own = slots.iter().find(|own| own.name == nic.name);
+        own.and_then(|own| own.keeps(nic)).map(str::to_owned)
+    };
+    assert_eq!(config.reload(&first, &refuses), Change::default());
     let new = format!(
         "udp_port = 1\nuser = \"alice\"\n{nic}engines = 2\n[[nic]]\ninterface = \"eth1\"\n\
          [policy]\nusers = [\"alice\"]\n[policy.limits]\nvifs_total = 7\n\
          [log]\nlevel = \"debug\"\nformat = \"json\"\n"
     );
     let new = read(&new).expect("valid");
-    let change = config.reload(&new);
-    assert_eq!(change.taken, ["[policy]", "[log] level"]);
-    let restart = ["udp_port", "[log] format", "user", "[[nic]] eth0", "[[nic]] eth1"];
-    assert_eq!(change.needs_restart, restart);
+    let change = config.reload(&new, &refuses);
+    assert_eq!(change.taken, ["[policy]", "[log] level", "[[nic]] eth1"]);
+    let engines = "[[nic]] eth0: `engines` is that of threads which run";
+    assert_eq!(change.needs_restart, ["udp_port", "[log] format", "user", engines]);
+    assert_eq!(change.nics, [NicChange::New(new.nics[1].clone())]);
     assert_eq!((&config.policy, config.policy.limits.vifs_total), (&new.policy, 7));
-    assert_eq!(config.nics, first.nics, "the NICs are those that are open");
-    assert!(config.reload(&first).needs_restart.is_empty(), "and what runs is as it was");
-    let without = Config { nics: Vec::new(), ..first.clone() };
-    assert_eq!(config.reload(&without).needs_restart, ["[[nic]] eth0, which is gone"]);
+    assert_eq!(config.nics, [first.nics[0].clone(), new.nics[1].clone()], "those that are open");
+    let back = config.reload(&first, &refuses);
+    assert!(back.needs_restart.is_empty(), "and what runs is as it was");
+    assert_eq!(back.nics, [NicChange::Gone("eth1".to_owned())]);
+    let other = read(&format!("{nic}driver = \"af_packet\"\nmtu_bytes = 1400\n")).expect("valid");
+    let change = config.reload(&other, &refuses);
+    assert_eq!(
+        (&change.taken[..], &change.nics[..]),
+        (&["[[nic]] eth0".to_owned()][..], &[NicChange::Other(other.nics[0].clone())][..])
+    );
+    let udp = read("[[nic]]\ndriver = \"udp\"\nname = \"eth0\"\n").expect("valid");
+    let kind = "[[nic]] eth0: it was of another kind when the daemon started";
+    assert_eq!(config.reload(&udp, &refuses).needs_restart, [kind]);
 }
 
 /// Whoever cannot ask the machine reads the same.
@@ -401,8 +416,9 @@ fn metrics_are_served_where_it_says_and_nowhere_else() {
     assert!(config.listening_sockets().any(|path| path == Path::new("/run/m")));
     let mut without = read(nic).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(without.metrics, Metrics::default());
-    assert_eq!(without.reload(&config).needs_restart, ["[metrics]"]);
-    assert!(config.reload(&config.clone()).needs_restart.is_empty());
+    let no_nics = |_: &Nic| None;
+    assert_eq!(without.reload(&config, &no_nics).needs_restart, ["[metrics]"]);
+    assert!(config.reload(&config.clone(), &no_nics).needs_restart.is_empty());
     let wrong = format!("[metrics]\nlisten = [\"localhost\"]\nsocket = \"m\"\n{nic}");
     let problems = read(&wrong).expect_err("neither is usable").to_string();
     assert!(problems.contains("`localhost` is no address and port"), "{problems}");

@@ -36,6 +36,8 @@ pub(super) enum Who {
     DaemonOnInterface,
     /// The process that connects for a daemon.
     Broker,
+    /// The process that opens NICs for it.
+    Opener,
 }
 
 /// Confines the calling thread, and says how well.
@@ -91,11 +93,15 @@ fn allowed(who: Who) -> Result<Rules, String> {
         Who::DaemonOnSockets => ON_SOCKETS,
         Who::DaemonOnInterface => ON_INTERFACE,
         Who::Broker => BROKERS,
+        Who::Opener => OPENERS,
     };
     let mut rules: Rules = ALLOWED.iter().chain(own).map(|call| (*call as i64, vec![])).collect();
     let reported = |error| format!("{error}; please report this");
     rules.extend(conditional().map_err(reported)?);
     rules.extend(of_sockets(who).map_err(reported)?);
+    if who == Who::Opener {
+        rules.insert(Sysno::bpf as i64, vec![]);
+    }
     Ok(rules)
 }
 
@@ -220,11 +226,15 @@ const BROKERS: &[Sysno] = &[
     Sysno::chmod,
 ];
 
+/// Beside these, and whatever it wants of bpf(2), an opener listens and connects for memifs.
+const OPENERS: &[Sysno] = &[Sysno::bind, Sysno::listen, Sysno::connect];
+
 /// Families of sockets (linux/socket.h).
 const UNIX: u64 = 1;
 const INTERNET: [u64; 2] = [2, 10];
 const NETLINK: u64 = 16;
 const PACKET: u64 = 17;
+const XDP: u64 = 44;
 /// Types of sockets, without the flags that come with them.
 const STREAM: u64 = 1;
 const DATAGRAMS: u64 = 2;
@@ -286,6 +296,12 @@ fn of_sockets(who: Who) -> Result<Rules, seccompiler::BackendError> {
             rules.insert(Sysno::socket as i64, vec![rule(0, Eq, UNIX)?]);
             rules.insert(Sysno::sendto as i64, vec![]);
         }
+        Who::Opener => {
+            rules.insert(Sysno::socket as i64, sockets_to_open()?);
+            // The list of the interfaces is asked for by an address.
+            rules.insert(Sysno::sendto as i64, vec![]);
+            rules.insert(Sysno::socketpair as i64, vec![rule(0, Eq, UNIX)?]);
+        }
     }
     Ok(rules)
 }
@@ -301,6 +317,14 @@ fn sockets_on_interface() -> Result<Vec<SeccompRule>, seccompiler::BackendError>
     let route = vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?];
     rules.push(SeccompRule::new(route)?);
     Ok(rules)
+}
+
+/// Those of memifs and AF_XDP, and those that ask the kernel for interfaces.
+fn sockets_to_open() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    use SeccompCmpOp::Eq;
+    let route = vec![condition(0, Eq, NETLINK)?, condition(2, Eq, ROUTE)?];
+    let plain = of_type(INTERNET[0], DATAGRAMS)?;
+    Ok(vec![rule(0, Eq, UNIX)?, rule(0, Eq, XDP)?, plain, SeccompRule::new(route)?])
 }
 
 /// Sockets of this family and type.

@@ -22,6 +22,9 @@ const VERSION: ABI = ABI::V6;
 const USER_DATABASE: [&str; 5] =
     ["/etc", "/run/nscd", "/run/systemd/userdb", "/var/lib/sss", "/usr/lib"];
 
+/// Where the kernel says what eBPF programs have to know of it.
+const OPENERS: [&str; 2] = ["/sys/kernel/btf", "/sys/devices/system/cpu"];
+
 /// Confines the calling thread of a daemon, and says how well.
 pub(super) fn confine(config: &Config) -> Result<String, String> {
     let rules = no_files().and_then(|rules| rules.scope(Scope::AbstractUnixSocket)?.create());
@@ -35,6 +38,25 @@ pub(super) fn confine_broker(task: &Task) -> Result<String, String> {
         if connects { rules.create() } else { rules.scope(Scope::AbstractUnixSocket)?.create() }
     });
     outcome(rules.and_then(|rules| of_broker(rules, task)))
+}
+
+/// Confines the calling thread of an opener, and says how well. The sockets of memif servers are
+/// made, and dead ones removed, wherever its user may: nobody can tell yet where that will be.
+pub(super) fn confine_opener(config: &Path) -> Result<String, String> {
+    let refused = AccessFs::from_all(VERSION) & !(AccessFs::MakeSock | AccessFs::RemoveFile);
+    let rules = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(refused)
+        .and_then(|rules| rules.handle_access(AccessNet::ConnectTcp | AccessNet::BindTcp))
+        .and_then(|rules| rules.scope(Scope::Signal)?.create());
+    let config = config.parent().unwrap_or(Path::new("/"));
+    let read = OPENERS.map(Path::new).into_iter().chain([config]);
+    outcome(rules.and_then(|mut rules| {
+        for directory in read {
+            rules = allow(rules, directory, AccessFs::ReadFile | AccessFs::ReadDir)?;
+        }
+        Ok(rules)
+    }))
 }
 
 /// Neither files nor signals nor TCP connections. (TCP ports are bound to keep them from others;

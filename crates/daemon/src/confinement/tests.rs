@@ -180,6 +180,33 @@ fn backtrace_of_a_confined_daemon_has_names() {
     });
 }
 
+/// The opener brings programs to interfaces, and reads the configuration that says to which.
+#[test]
+fn opener_opens_and_does_nothing_else() {
+    let confined = move || {
+        privileges::drop_all_but_opening(None, true).expect("dropping needs no privilege");
+        let files = files::confine_opener(Path::new("/usr/share/doc/clearway.toml"));
+        let files = files.unwrap_or_else(|why| why);
+        if kernel_lacks(&files) {
+            println!("skipped: {files}");
+            return;
+        }
+        assert_eq!((files, calls::confine(Who::Opener)), (ON.to_owned(), Ok(ON.to_owned())));
+        fs::read_dir("/usr/share/doc").expect("the configuration's directory");
+        refused(File::open("/etc/passwd"));
+        refused(File::open("/proc/self/environ"));
+        refused(File::create(std::env::temp_dir().join("clearway-opener")));
+        refused(Command::new("true").status());
+        socket_is_refused(AddressFamily::INET, SocketType::STREAM, None);
+        socket_is_refused(AddressFamily::PACKET, SocketType::RAW, None);
+        let audit = Protocol::from_raw(9.try_into().expect("not zero"));
+        socket_is_refused(AddressFamily::NETLINK, SocketType::RAW, Some(audit));
+        let unix = (AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+        socket_with(unix.0, unix.1, unix.2, None).expect("for memifs");
+    };
+    std::thread::spawn(confined).join().expect("no panic");
+}
+
 /// The broker reads the user database and the configuration, and nothing else.
 #[test]
 fn broker_reads_what_it_is_asked_about() {

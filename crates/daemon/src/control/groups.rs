@@ -24,7 +24,7 @@ pub(super) enum GroupSource {
 impl ControlPlane {
     /// Opens a session for a connection, now or when the groups of its user are known.
     pub(super) fn admit(&mut self, socket: strangers::Socket, mut peer: Peer) {
-        if self.accounts.is_administrator(&peer) || !self.config.policy.names_groups() {
+        if self.plane.is_administrator(&peer) || !self.config.policy.names_groups() {
             return self.open_session(socket, peer);
         }
         if self.group_source == GroupSource::ThisProcess {

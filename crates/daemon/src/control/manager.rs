@@ -60,9 +60,9 @@ impl ControlPlane {
         if self.manager.take().is_some() {
             tracing::error!(
                 %error,
-                "the broker has gone: of users that the policy names by group only those who are known \
-                 may attach, memif clients do not connect again, and nothing is reloaded; restart \
-                 the daemon"
+                "the broker has gone: of users that the policy names by group only those who are \
+                 known may attach, memif clients do not connect again, and nothing is reloaded; \
+                 restart the daemon"
             );
         }
     }
@@ -75,9 +75,11 @@ impl ControlPlane {
         let Some(watchdog) = watchdog.filter(|watchdog| watchdog.next <= now) else { return };
         watchdog.next = now + watchdog.period;
         let period = watchdog.period;
-        match self.engines.iter().find(|engine| engine.has_waited(now) > period) {
+        let engines = self.plane.engines().iter().zip(&self.mailboxes);
+        let mut running = engines.filter(|(engine, _)| !engine.has_ended);
+        match running.find(|(_, mailbox)| mailbox.has_waited(now) > period) {
             None => self.order(Order::Alive),
-            Some(engine) => {
+            Some((engine, _)) => {
                 let engine = &engine.name;
                 tracing::error!(
                     engine,

@@ -15,13 +15,13 @@ const FOLLOWED_MAX: usize = 4096;
 
 /// The kernel's neighbours on the link of one NIC.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct Followed {
     table: Neighbours,
     /// Those that an engine has asked for, whose changes all engines are told.
     followed: HashSet<IpAddr>,
 }
 
-impl Link {
+impl Followed {
     pub(super) fn new(table: Neighbours) -> Self {
         Self { table, followed: HashSet::new() }
     }
@@ -49,7 +49,7 @@ impl Link {
     }
 }
 
-impl AsFd for Link {
+impl AsFd for Followed {
     /// Readable when something has changed.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.table.as_fd()
@@ -59,13 +59,13 @@ impl AsFd for Link {
 impl ControlPlane {
     /// An engine needs a neighbour on the link of a NIC, or of its own.
     pub(super) fn resolve(&mut self, engine: usize, nic: Option<usize>, address: IpAddr) {
-        let nic = nic.unwrap_or(self.engines[engine].nic);
-        let Some(link) = &mut self.nics[nic].link else { return };
-        match link.ask(address) {
+        let nic = nic.unwrap_or(self.plane.engines()[engine].nic);
+        let Some(neighbours) = &mut self.nics[nic].neighbours else { return };
+        match neighbours.ask(address) {
             Ok(Some(known)) => self.tell_neighbour(engine, nic, known),
             Ok(None) => {}
             Err(error) => {
-                let engine = &self.engines[engine].name;
+                let engine = &self.plane.engines()[engine].name;
                 tracing::warn!(engine, %address, %error, "cannot ask for a neighbour");
             }
         }
@@ -73,10 +73,10 @@ impl ControlPlane {
 
     /// The kernel has found something out.
     pub(super) fn take_neighbours(&mut self, nic: usize) {
-        while let Some(link) = &mut self.nics[nic].link {
-            match link.next_change() {
+        while let Some(neighbours) = &mut self.nics[nic].neighbours {
+            match neighbours.next_change() {
                 Ok(Some(change)) => {
-                    for engine in 0..self.engines.len() {
+                    for engine in 0..self.mailboxes.len() {
                         self.tell_neighbour(engine, nic, change);
                     }
                 }
@@ -92,8 +92,9 @@ impl ControlPlane {
 
     fn tell_neighbour(&mut self, engine: usize, nic: usize, neighbour: Neighbour) {
         let Neighbour { address, mac, .. } = neighbour;
-        tracing::debug!(engine = self.engines[engine].name, %address, found = mac.is_some());
-        let nic = (self.engines[engine].nic != nic).then_some(nic);
-        self.engines[engine].post(EngineRequest::Neighbour { nic, address, mac });
+        let known = &self.plane.engines()[engine];
+        tracing::debug!(engine = known.name, %address, found = mac.is_some());
+        let nic = (known.nic != nic).then_some(nic);
+        self.mailboxes[engine].post(EngineRequest::Neighbour { nic, address, mac });
     }
 }

@@ -14,7 +14,6 @@ use clearway_engine::ip::{self, Conflict};
 
 use super::ControlPlane;
 use super::nics::NicSlot;
-use crate::config::Network;
 use crate::nic::Follower;
 
 /// How long further news are waited for after the first.
@@ -22,17 +21,12 @@ const SETTLE_TIME: Duration = Duration::from_millis(10);
 /// Time between two readings.
 const READING_PAUSE: Duration = Duration::from_millis(200);
 
-/// Time between two looks for an interface that has gone.
-const GONE_PAUSE: Duration = Duration::from_millis(500);
-
 /// What has become of a network.
 enum Followed {
     Same,
     Changed(ip::Config),
-    /// The interface was removed just now.
+    /// The interface was removed.
     Lost,
-    /// It was, and another of its name has been made.
-    Replaced,
 }
 
 /// The follower of a NIC, and when it is to read.
@@ -41,28 +35,11 @@ pub(super) struct Following {
     follower: Follower,
     read_at: Option<Instant>,
     last_read: Option<Instant>,
-    /// The interface was removed.
-    is_gone: bool,
 }
 
 impl Following {
     pub(super) fn new(follower: Follower) -> Self {
-        Self { follower, read_at: None, last_read: None, is_gone: false }
-    }
-
-    /// The interface was removed, as far as is known.
-    pub(super) fn is_gone(&self) -> bool {
-        self.is_gone
-    }
-
-    /// There is no interface any more: looks whether another has come in its place, until one has.
-    fn lose(&mut self, now: Instant) -> Followed {
-        if self.follower.is_there() {
-            return Followed::Replaced;
-        }
-        self.read_at = Some(now + GONE_PAUSE);
-        let was_gone = std::mem::replace(&mut self.is_gone, true);
-        if was_gone { Followed::Same } else { Followed::Lost }
+        Self { follower, read_at: None, last_read: None }
     }
 
     /// There are news: reads soon.
@@ -99,32 +76,31 @@ impl ControlPlane {
     /// Reads what has changed, where it is time to.
     pub(super) fn follow_networks(&mut self) {
         let now = Instant::now();
+        let mut lost = Vec::new();
         for (index, nic) in self.nics.iter_mut().enumerate() {
             let read_at = nic.following.as_ref().and_then(|following| following.read_at);
             if read_at.is_none_or(|due| now < due) {
                 continue;
             }
-            match nic.follow(now, self.facts.udp_port) {
+            let before: Vec<IpAddr> = self.plane.nics()[index].addresses().collect();
+            match nic.follow(now, &before, self.facts.udp_port) {
                 Followed::Same => {}
                 Followed::Changed(network) => {
-                    self.vifs.reserve(index, &network, self.facts.udp_port);
-                    for engine in &mut self.engines {
+                    self.plane.set_network(index, &network);
+                    for (engine, mailbox) in self.plane.engines().iter().zip(&mut self.mailboxes) {
                         let network = Box::new(network.clone());
-                        engine.post(if engine.nic == index {
+                        mailbox.post(if engine.nic == index {
                             EngineRequest::Network(network)
                         } else {
                             EngineRequest::NetworkElsewhere { nic: index, network }
                         });
                     }
                 }
-                Followed::Lost => {
-                    tracing::error!(nic = nic.name, "the interface was removed; it is waited for");
-                }
-                Followed::Replaced => self.replaced = Some(nic.name.clone()),
+                Followed::Lost => lost.push(index),
             }
         }
-        if self.replaced.is_some() {
-            self.begin_shutdown("an interface was removed and made again");
+        for nic in lost {
+            self.close_nic(nic, "its interface was removed; it is waited for");
         }
     }
 
@@ -132,7 +108,7 @@ impl ControlPlane {
     pub(super) fn address_conflict(&mut self, engine: usize, conflict: Conflict) {
         let Conflict { address, mac } = conflict;
         let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
-        let engine = &self.engines[engine].name;
+        let engine = &self.plane.engines()[engine].name;
         tracing::error!(
             engine,
             "the host at {mac} uses the address {address}, too; give one of the two another address"
@@ -142,14 +118,14 @@ impl ControlPlane {
 
 impl NicSlot {
     /// Reads the facts again.
-    fn follow(&mut self, now: Instant, udp_port: u16) -> Followed {
+    fn follow(&mut self, now: Instant, before: &[IpAddr], udp_port: u16) -> Followed {
         let Some(following) = self.following.as_mut() else { return Followed::Same };
         (following.read_at, following.last_read) = (None, Some(now));
         let change = match following.follower.read() {
             Ok(change) => change,
             Err(error) => {
                 tracing::debug!(nic = self.name, %error, "the interface cannot be read");
-                return following.lose(now);
+                return Followed::Lost;
             }
         };
         if let Some(is_up) = change.carrier {
@@ -160,7 +136,7 @@ impl NicSlot {
             return Followed::Same;
         }
         let network = following.follower.network().clone();
-        Followed::Changed(self.set_network(network, of_kernel, udp_port))
+        Followed::Changed(self.set_network(network, before, of_kernel, udp_port))
     }
 
     /// Has packets to new addresses steered here, and those to old ones not any more. Returns what
@@ -168,23 +144,21 @@ impl NicSlot {
     fn set_network(
         &mut self,
         mut network: ip::Config,
+        before: &[IpAddr],
         of_kernel: bool,
         udp_port: u16,
     ) -> ip::Config {
-        let before: Vec<IpAddr> = self.networks.iter().map(|network| network.address).collect();
         network.addresses.retain(|(address, _)| {
             before.contains(address) || self.take_address(*address, of_kernel, udp_port)
         });
         let is_there = |address: IpAddr| network.addresses.iter().any(|(own, _)| *own == address);
-        for address in before.into_iter().filter(|address| !is_there(*address)) {
-            self.leave_address(address, udp_port);
+        for address in before.iter().filter(|address| !is_there(**address)) {
+            self.leave_address(*address, udp_port);
         }
-        let as_network = |&(address, prefix_bits): &(IpAddr, u8)| Network { address, prefix_bits };
-        self.networks = network.addresses.iter().map(as_network).collect();
-        self.ethernet.mtu = network.mtu;
+        let text = |(address, prefix_bits): &(IpAddr, u8)| format!("{address}/{prefix_bits}");
         tracing::info!(
             nic = self.name,
-            addresses = self.networks.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            addresses = network.addresses.iter().map(text).collect::<Vec<_>>().join(" "),
             mtu_bytes = network.mtu,
             routes = network.routes.len(),
             "the network has changed"

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 
 use clearway_channel::Code;
 use clearway_channel::control::{Ping, Pong, Probe, Refusal, Reply};
+use clearway_control::Nic;
+use clearway_control::policy::Network;
 use clearway_engine::{PingFailure, Request as EngineRequest, Undelivered};
 
+use super::ControlPlane;
 use super::requests::refusal;
 use super::session::Waiting;
-use super::{ControlPlane, NicSlot};
 
 /// A probe is a Clearway packet, which has a header (docs/wire.md).
 const PROBE_BYTES_MIN: u16 = 24;
@@ -53,7 +55,7 @@ impl ControlPlane {
         let engine = self.engine_towards(ping)?;
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let user = session.peer.user;
-        let is_administrator = self.accounts.is_administrator(&session.peer);
+        let is_administrator = self.plane.is_administrator(&session.peer);
         let pings = |other: &&super::Session| {
             other.peer.user == user && matches!(other.waiting, Waiting::Pong(_))
         };
@@ -72,10 +74,9 @@ impl ControlPlane {
     /// family.
     fn engine_towards(&self, ping: &Ping) -> Result<usize, Refusal> {
         let peer = ping.peer;
-        let has = |nic: &NicSlot, is: &dyn Fn(&crate::config::Network) -> bool| {
-            nic.networks.iter().any(is)
-        };
-        if let Some(nic) = self.nics.iter().find(|nic| has(nic, &|own| own.address == peer)) {
+        let nics = self.plane.nics();
+        let has = |nic: &Nic, is: &dyn Fn(&Network) -> bool| nic.networks().any(|own| is(&own));
+        if let Some(nic) = nics.iter().find(|nic| has(nic, &|own| own.address == peer)) {
             let text = format!(
                 "{peer} is an address of this host itself (NIC {}); its apps reach each other \
                  without packets, and `clearway status` shows its state",
@@ -83,11 +84,11 @@ impl ControlPlane {
             );
             return Err(refusal(Code::Invalid, text));
         }
-        let on_link = self.nics.iter().find(|nic| has(nic, &|own| own.on_link(peer)));
-        let of_family = |nic: &&NicSlot| has(nic, &|own| own.address.is_ipv4() == peer.is_ipv4());
-        let nic = on_link.or_else(|| self.nics.iter().find(of_family));
-        nic.and_then(|nic| nic.engines.clone().find(|engine| !self.engines[*engine].ended))
-            .ok_or_else(|| no_route(peer))
+        let on_link = nics.iter().find(|nic| has(nic, &|own| own.on_link(peer)));
+        let of_family = |nic: &&Nic| has(nic, &|own| own.address.is_ipv4() == peer.is_ipv4());
+        let nic = on_link.or_else(|| nics.iter().find(of_family));
+        let runs = |engine: &usize| !self.plane.engines()[*engine].has_ended;
+        nic.and_then(|nic| nic.engines.clone().find(runs)).ok_or_else(|| no_route(peer))
     }
 
     pub(super) fn take_pong(&mut self, id: u64, result: Result<u64, PingFailure>) {
@@ -111,7 +112,7 @@ impl ControlPlane {
             task.give_up(now);
             if task.may_send() && task.next <= now {
                 self.request_next += 1;
-                self.engines[task.engine].post(task.probe(self.request_next, now));
+                self.mailboxes[task.engine].post(task.probe(self.request_next, now));
             }
             if !task.untold.is_empty() {
                 to_tell.push(*token);

@@ -2,7 +2,7 @@
 //!
 //! A confined daemon reads no file: its broker does, and says what the names in it mean. What is
 //! taken over is for whoever comes from now on: sessions, channels and interfaces that are there
-//! stay.
+//! stay. NICs that come, go or change are opened and closed meanwhile (`plugging.rs`).
 
 use clearway_channel::Code;
 use clearway_channel::control::{Refusal, Reloaded, Reply};
@@ -29,7 +29,7 @@ impl ControlPlane {
     /// Somebody asks for it; the answer follows when the broker has read it.
     pub(super) fn begin_reload(&mut self, token: u64) -> Result<(), Refusal> {
         let Some(session) = self.sessions.get_mut(&token) else { return Ok(()) };
-        if !self.accounts.is_administrator(&session.peer) {
+        if !self.plane.is_administrator(&session.peer) {
             let text =
                 "only root and the daemon's own user may have it read its configuration again";
             return Err(refusal(Code::Denied, text));
@@ -84,8 +84,11 @@ impl ControlPlane {
 
     fn take_over(&mut self, new: &Config) -> Change {
         let was_open = self.config.policy.lets_others_in();
-        let change = self.config.reload(new);
-        self.accounts.set_policy(self.config.policy.clone());
+        let mut config = self.config.clone();
+        let change = config.reload(new, &|nic| self.refuses(nic));
+        self.config = config;
+        self.change_nics(&change.nics);
+        self.plane.set_policy(self.config.policy.clone());
         log::change_level(&self.config.log);
         match (was_open, self.config.policy.lets_others_in()) {
             (false, true) => self.order(Order::OpenSocket),

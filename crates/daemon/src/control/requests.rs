@@ -8,56 +8,57 @@ use super::session::{Session, Waiting};
 
 impl ControlPlane {
     pub(super) fn handle_request(&mut self, token: u64, request: Request) {
-        let result = match request {
-            Request::Leave(leave) => {
-                if let Some(session) = self.sessions.get_mut(&token) {
-                    session.leave(leave);
-                }
-                Ok(())
+        let revoked = match &request {
+            Request::RevokeVif(revoke) => Some(revoke.vif),
+            _ => None,
+        };
+        let Some(request) = self.plane.handle_request(token, request) else {
+            if self.is_waiting(token) {
+                self.watch_again(token);
+                revoked.into_iter().for_each(|vif| self.log_revoked(token, vif));
             }
-            Request::Attach(attach) => self.attach(token, attach),
-            Request::Mapped(Empty {}) => self.mapped(token),
-            Request::Listen(listen) => self.listen(token, &listen),
-            Request::Unlisten(unlisten) => self.unlisten(token, &unlisten),
+            return self.carry_out();
+        };
+        let result = match request {
             Request::Status(Empty {}) => self.gather_status(token),
             Request::Reload(Empty {}) => self.begin_reload(token),
             Request::Ping(ping) => self.begin_ping(token, &ping),
-            Request::OpenVif(open) => self.open_vif(token, &open),
-            Request::OpenCapture(open) => self.open_capture(token, &open),
-            Request::CloseVif(close) => self.close_vif(token, &close),
-            Request::RevokeVif(revoke) => self.revoke_vif(token, &revoke),
+            _ => Ok(()),
         };
         match result {
             Err(refusal) => {
                 self.log_refusal(token, &refusal);
                 self.reply(token, &Reply::Error(refusal));
             }
-            Ok(()) => {
-                let waiting = self.sessions.get(&token).is_some_and(Session::is_waiting);
-                if waiting {
-                    self.watch_again(token);
-                }
-            }
+            Ok(()) if self.is_waiting(token) => self.watch_again(token),
+            Ok(()) => {}
         }
+    }
+
+    /// True while the last request of a session is worked on.
+    pub(super) fn is_waiting(&self, token: u64) -> bool {
+        self.sessions.get(&token).is_some_and(Session::is_waiting)
+            || self.plane.session(token).is_some_and(clearway_control::Session::is_waiting)
+    }
+
+    fn log_revoked(&self, token: u64, vif: u32) {
+        let Some(session) = self.sessions.get(&token) else { return };
+        let owner = self.plane.vifs().owner(vif);
+        let channel = owner.map(|owner| owner.channel);
+        tracing::info!(vif, channel, user = session.peer.user, "interface taken away");
     }
 
     /// Answers, and reads the session's next request.
     pub(super) fn reply(&mut self, token: u64, reply: &Reply) {
         let Some(session) = self.sessions.get_mut(&token) else { return };
-        let was_waiting = session.is_waiting();
         session.waiting = Waiting::Nothing;
-        if let Err(reason) = session.reply(reply, None) {
-            self.end_session(token, &reason);
-        } else if was_waiting {
-            self.watch_again(token);
+        match session.reply(reply, None) {
+            Ok(()) => self.watch_again(token),
+            Err(reason) => self.end_session(token, &reason),
         }
     }
 }
 
 pub(super) fn refusal(code: Code, message: impl Into<String>) -> Refusal {
     Refusal { code, message: message.into() }
-}
-
-pub(super) fn not_attached() -> Refusal {
-    refusal(Code::Invalid, "this connection has no channel; send `attach` first")
 }

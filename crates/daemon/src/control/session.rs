@@ -1,17 +1,14 @@
-//! One app at the other end of the control socket.
+//! The socket of one app's control connection. What the app has and waits for is
+//! [`clearway_control::Session`].
 
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
 
-use clearway_channel::control::{self, Attach, Leave, Refusal, Reply, Request};
+use clearway_channel::control::{self, Leave, Refusal, Reply, Request};
 use clearway_channel::{Code, DaemonEnd, Handover};
+use clearway_control::ChannelPlace;
 use clearway_control::policy::Peer;
 use clearway_nic::strangers;
-use rustix::event::epoll::EventFlags;
-
-use super::workers::ChannelPlace;
 
 /// Packets that make no sense, after which a session is ended.
 const MALFORMED_MAX: u32 = 16;
@@ -27,8 +24,7 @@ pub(super) struct Session {
     pub(super) peer: Peer,
     /// A channel that it has not mapped yet.
     pub(super) offer: Option<Offer>,
-    pub(super) attached: Option<Attached>,
-    /// The request that is being worked on; the socket is not read meanwhile.
+    /// What it waits for besides what the plane knows; the socket is not read meanwhile.
     pub(super) waiting: Waiting,
     /// Why this peer is not served: the answer to its first request.
     pub(super) refused: Option<Refusal>,
@@ -40,22 +36,8 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Offer {
     pub(super) place: ChannelPlace,
-    pub(super) app: String,
     pub(super) end: Box<DaemonEnd>,
     pub(super) memory: OwnedFd,
-}
-
-/// The channel of a session.
-#[derive(Debug)]
-pub(super) struct Attached {
-    /// Index of the engine.
-    pub(super) engine: usize,
-    pub(super) channel: u32,
-    pub(super) app: String,
-    pub(super) listeners: Vec<u32>,
-    pub(super) listener_next: u32,
-    /// The app has said that it is about to end: for how long it wants what it has sent delivered.
-    pub(super) leave: Option<Duration>,
 }
 
 /// What a session waits for.
@@ -64,16 +46,6 @@ pub(super) enum Waiting {
     /// For nothing: the next request may come.
     #[default]
     Nothing,
-    /// The memory of its channel is being made.
-    Attaching(Box<Attach>),
-    /// This app has mapped the memory, and it is made sure of that.
-    Mapped(String),
-    /// The engines have been asked to listen there.
-    Listening(SocketAddr),
-    /// The engines have been asked to open a virtual interface or a capture.
-    OpeningVif(u32),
-    /// The engines have been asked to close one.
-    ClosingVif(u32),
     /// Engines have been asked for their state in the round of this number, or will be in the next.
     Status(Option<u64>),
     /// The configuration is being read.
@@ -82,18 +54,6 @@ pub(super) enum Waiting {
     Telling(super::status::Telling),
     /// Probes are on their way.
     Pong(super::ping::Task),
-}
-
-impl Waiting {
-    /// True if it is for an interface to be opened.
-    pub(super) fn is_opening(&self, vif: u32) -> bool {
-        matches!(self, Self::OpeningVif(awaited) if *awaited == vif)
-    }
-
-    /// True if it is for an interface to be closed.
-    pub(super) fn is_closing(&self, vif: u32) -> bool {
-        matches!(self, Self::ClosingVif(awaited) if *awaited == vif)
-    }
 }
 
 /// What came out of a session's socket.
@@ -112,7 +72,7 @@ pub(super) enum Received {
 impl Session {
     pub(super) fn new(socket: strangers::Socket, peer: Peer) -> Self {
         let waiting = Waiting::Nothing;
-        Self { socket, peer, offer: None, attached: None, waiting, refused: None, malformed: 0 }
+        Self { socket, peer, offer: None, waiting, refused: None, malformed: 0 }
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -133,39 +93,16 @@ impl Session {
         matches!(self.waiting, Waiting::Status(_) | Waiting::Telling(_))
     }
 
-    /// What its socket is watched for.
-    pub(super) fn waits_for(&self) -> EventFlags {
-        match &self.waiting {
-            Waiting::Nothing => EventFlags::IN,
-            Waiting::Telling(_) => EventFlags::OUT,
-            Waiting::Pong(task) if task.has_untold() => EventFlags::OUT,
-            Waiting::Attaching(_)
-            | Waiting::Mapped(_)
-            | Waiting::Listening(_)
-            | Waiting::OpeningVif(_)
-            | Waiting::ClosingVif(_)
-            | Waiting::Status(_)
-            | Waiting::Reload
-            | Waiting::Pong(_) => EventFlags::empty(),
-        }
-    }
-
     /// The app has gone while it waited for an answer: it may have said goodbye before.
-    pub(super) fn read_to_the_end(&mut self) {
+    pub(super) fn last_words(&mut self) -> Option<Leave> {
         for _ in 0..LAST_WORDS_MAX {
             match self.receive() {
-                Received::Request(Request::Leave(leave)) => self.leave(leave),
+                Received::Request(Request::Leave(leave)) => return Some(leave),
                 Received::Request(_) => {}
-                Received::Malformed | Received::Nothing | Received::Gone(_) => return,
+                Received::Malformed | Received::Nothing | Received::Gone(_) => return None,
             }
         }
-    }
-
-    /// The app is about to end, or to let its channel go.
-    pub(super) fn leave(&mut self, leave: Leave) {
-        if let Some(attached) = &mut self.attached {
-            attached.leave = Some(Duration::from_millis(leave.linger_ms.into()));
-        }
+        None
     }
 
     pub(super) fn receive(&mut self) -> Received {

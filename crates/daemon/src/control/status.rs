@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use clearway_channel::Code;
 use clearway_channel::control::{Refusal, Reply, STATUS_PART_BYTES_MAX, StatusPart};
+use clearway_control::ChannelPlace;
 use clearway_engine::{Clock, Request as EngineRequest, Snapshot, VifSnapshot};
 use serde::Serialize;
 
 use super::ControlPlane;
-use super::network::Following;
+use super::plugging::Stage;
 use super::requests::refusal;
 use super::session::{Session, Waiting};
 use crate::config::Config;
@@ -38,7 +39,7 @@ pub(super) struct Facts {
     pub(super) udp_port: u16,
     started: Instant,
     /// That of the engines.
-    clock: Clock,
+    pub(super) clock: Clock,
     pub(super) confinement: Confinement,
     /// What the configuration says since it was read again, and the daemon does not do.
     pub(super) needs_restart: Vec<String>,
@@ -120,8 +121,10 @@ struct Engine {
     index: usize,
     /// The NIC that it serves.
     nic: String,
-    /// Its interface was removed.
+    /// Its NIC is not open.
     interface_gone: bool,
+    /// Why, if so.
+    nic_trouble: String,
     addresses: Vec<String>,
     #[serde(flatten)]
     snapshot: Snapshot,
@@ -160,7 +163,7 @@ impl ControlPlane {
         let Some(session) = self.sessions.get(&token) else { return Ok(()) };
         let user = session.peer.user;
         let asks = |other: &&Session| other.peer.user == user && other.is_told_status();
-        if !self.accounts.is_administrator(&session.peer)
+        if !self.plane.is_administrator(&session.peer)
             && self.sessions.values().filter(asks).count() >= STATUS_PER_USER_MAX
         {
             let text =
@@ -201,10 +204,11 @@ impl ControlPlane {
             return;
         }
         self.request_next = id;
-        for engine in self.engines.iter_mut().filter(|engine| !engine.ended) {
-            engine.post(EngineRequest::Snapshot { id });
+        let engines = self.plane.engines().iter().zip(&mut self.mailboxes);
+        for (_, mailbox) in engines.filter(|(engine, _)| !engine.has_ended) {
+            mailbox.post(EngineRequest::Snapshot { id });
         }
-        let snapshots = self.engines.iter().map(|_| None).collect();
+        let snapshots = self.mailboxes.iter().map(|_| None).collect();
         self.rounds =
             Rounds { current: Some(Round { id, snapshots }), next: Some(now + ROUND_TIME) };
         self.finish_status();
@@ -220,12 +224,13 @@ impl ControlPlane {
     /// Answers once nothing is missing.
     pub(super) fn finish_status(&mut self) {
         let is_whole = |round: &mut Round| {
-            let mut engines = self.engines.iter().zip(&round.snapshots);
-            engines.all(|(engine, snapshot)| engine.ended || snapshot.is_some())
+            let mut engines = self.plane.engines().iter().zip(&round.snapshots);
+            engines.all(|(engine, snapshot)| engine.has_ended || snapshot.is_some())
         };
         let Some(round) = self.rounds.current.take_if(is_whole) else { return };
-        let waits = |session: &Session| matches!(session.waiting, Waiting::Status(Some(id)) if id == round.id);
-        let waiting = self.sessions.iter().filter(|(_, session)| waits(session));
+        let of_round = Some(round.id);
+        let waits = |waiting: &Waiting| matches!(waiting, Waiting::Status(id) if *id == of_round);
+        let waiting = self.sessions.iter().filter(|(_, session)| waits(&session.waiting));
         let mut views: HashMap<View, Vec<u64>> = HashMap::new();
         for (token, session) in waiting {
             views.entry(self.view_of(session)).or_default().push(*token);
@@ -239,7 +244,7 @@ impl ControlPlane {
     }
 
     fn view_of(&self, session: &Session) -> View {
-        if self.accounts.is_administrator(&session.peer) {
+        if self.plane.is_administrator(&session.peer) {
             View::Everything
         } else {
             View::Of(session.peer.user)
@@ -248,7 +253,8 @@ impl ControlPlane {
 
     /// True if who has this view may see this channel, and what is its.
     fn shows(&self, view: View, engine: usize, channel: u32) -> bool {
-        let is_of = |user| self.engines[engine].channel(channel).is_some_and(|c| c.user == user);
+        let record = self.plane.channel(ChannelPlace { engine, channel });
+        let is_of = |user| record.is_some_and(|channel| channel.user == user);
         match view {
             View::Everything => true,
             View::Of(user) => is_of(user),
@@ -306,11 +312,22 @@ impl ControlPlane {
 
     fn status(&self, snapshots: &[Option<Snapshot>], view: View) -> Status {
         let engines = snapshots.iter().enumerate().filter_map(|(index, snapshot)| {
-            let nic = &self.nics[self.engines[index].nic];
-            let addresses = nic.networks.iter().map(ToString::to_string).collect();
+            let number = self.plane.engines()[index].nic;
+            let nic = &self.plane.nics()[number];
+            if nic.is_removed && self.plane.engines()[index].channel_count() == 0 {
+                return None;
+            }
+            let addresses = nic.networks().map(|network| network.to_string()).collect();
             let snapshot = self.shown(view, index, snapshot.as_ref()?);
-            let interface_gone = nic.following.as_ref().is_some_and(Following::is_gone);
-            Some(Engine { index, nic: nic.name.clone(), interface_gone, addresses, snapshot })
+            let slot = &self.nics[number];
+            Some(Engine {
+                index,
+                nic: nic.name.clone(),
+                interface_gone: slot.stage != Stage::Open,
+                nic_trouble: slot.trouble.clone(),
+                addresses,
+                snapshot,
+            })
         });
         let is_shown = |session: &&Session| match view {
             View::Everything => true,
@@ -335,15 +352,16 @@ impl ControlPlane {
     }
 
     fn apps(&self, view: View) -> Vec<App> {
-        let apps = self.sessions.values().filter_map(|session| {
-            let attached = session.attached.as_ref()?;
-            let record = self.engines[attached.engine].channel(attached.channel)?;
-            self.shows(view, attached.engine, attached.channel).then(|| App {
+        let apps = self.plane.sessions().filter_map(|(_, session)| {
+            let attached = session.attached()?;
+            let ChannelPlace { engine, channel } = attached.place;
+            let record = self.plane.channel(attached.place)?;
+            self.shows(view, engine, channel).then(|| App {
                 app: attached.app.clone(),
-                user: session.peer.user,
-                process: session.peer.process,
-                engine: attached.engine as u32,
-                channel: attached.channel,
+                user: session.peer().user,
+                process: session.peer().process,
+                engine: engine as u32,
+                channel,
                 exclusive: record.is_exclusive,
                 memory_bytes: record.memory_bytes,
                 listeners: attached.listeners.len(),
@@ -439,6 +457,7 @@ mod tests {
             detour: true,
             setup_packets: u32::MAX,
             setup_retries: u32::MAX,
+            tcp: None,
         };
         let snapshot = Snapshot { flows: vec![flow; 50_000], ..Snapshot::default() };
         let status = Status {
@@ -457,6 +476,7 @@ mod tests {
                 index: 0,
                 nic: String::new(),
                 interface_gone: false,
+                nic_trouble: String::new(),
                 addresses: Vec::new(),
                 snapshot,
             }],

@@ -14,6 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use clearway_channel::{DaemonEnd, Handover, NotSecured, Sizes};
+use clearway_control::ChannelPlace;
 use rustix::event::{EventfdFlags, eventfd};
 
 /// One user can hold up one of them.
@@ -36,13 +37,6 @@ pub(super) enum Job {
     Secure { place: ChannelPlace, end: Box<DaemonEnd>, memory: OwnedFd },
     /// The memory of a channel that has ended.
     GiveBack { place: ChannelPlace, end: Box<DaemonEnd> },
-}
-
-/// The engine of a channel, and its number there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ChannelPlace {
-    pub(super) engine: usize,
-    pub(super) channel: u32,
 }
 
 /// What has become of a job.

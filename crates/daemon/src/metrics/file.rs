@@ -8,18 +8,20 @@
 //!   16  process               u64       of the daemon
 //!   24  sequence              u64       how often values were written
 //!   32  started               u64       ns since 1970
-//!   40  values                u64       where the first copy begins, from the beginning of the file
+//!   40  values                u64       where the first copy begins, from the file's beginning
 //!   48  values length         u64       of a copy, in bytes; the second follows the first
-//!   56  reserved              u64       0
+//!   56  description           u64       where it is, from the file's beginning
 //!   64  description           JSON      what the values are; see `Description`
-//!       values, twice         u64 each  when they were written, in ns since 1970; then by engine: the
-//!                                       time of its clock in ns, and its values
+//!       values, twice         u64 each  when they were written, in ns since 1970; then by
+//!                                       engine: the time of its clock in ns, and its values
 //! ```
 //!
 //! Numbers are in the machine's own order. The last values are in the second copy if the sequence
 //! is odd, in the first if it is even; the next go to the other one. So a reader has values of one
 //! moment if the sequence is the same before and after, and a daemon that is stopped or killed
-//! while it writes leaves the last ones behind as they were. It holds a lock (flock(2)) on the file
+//! while it writes leaves the last ones behind as they were. When engines come while the daemon runs,
+//! another description is added at the end, with room for its values, and then the header is that
+//! of these: who has read another header reads it again. It holds a lock (flock(2)) on the file
 //! as long as it lives, however it ends: a reader who can get a shared one knows that it is dead.
 //! One that ends in good order removes the file.
 //!
@@ -192,6 +194,7 @@ impl Numbers {
 pub(super) struct Published {
     file: File,
     path: PathBuf,
+    started_ns: u64,
     sequence: u64,
     values_at: u64,
     /// By engine: how many values.
@@ -218,18 +221,58 @@ impl Published {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).create_new(true).mode(0o600).open(&new)?;
             flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-            let (head, values_at) = head(description)?;
-            file.set_len(values_at + 2 * 8 * description.numbers() as u64)?;
-            file.write_all_at(&head, 0)?;
+            let started_ns = unix_ns(SystemTime::now());
+            let mut published = Self {
+                file,
+                path: path.to_owned(),
+                started_ns,
+                sequence: 0,
+                values_at: 0,
+                values: Vec::new(),
+                has_failed: false,
+            };
+            published.describe(description, HEADER_BYTES as u64, &[])?;
+            let file = &published.file;
             let mode = if config.policy.lets_others_in() { 0o644 } else { 0o600 };
             file.set_permissions(fs::Permissions::from_mode(mode))?;
             user.map_or(Ok(()), |user| user.give(&new))?;
             fs::rename(&new, path)?;
-            let values = description.engines.iter().map(|e| description.values_of(e)).collect();
-            let path = path.to_owned();
-            Ok(Self { file, path, sequence: 0, values_at, values, has_failed: false })
+            Ok(published)
         };
         made().map_err(failed)
+    }
+
+    /// Engines have come: from now on there are these, of which this has been read.
+    pub(super) fn extend(&mut self, description: &Description, engines: &[Option<Reading>]) {
+        let end = self.file.metadata().map(|file| file.len().next_multiple_of(8));
+        if let Err(error) = end.and_then(|end| self.describe(description, end, engines)) {
+            tracing::warn!(path = %self.path.display(), %error, "cannot describe new counters");
+        }
+    }
+
+    /// Writes a description and room for its values, and then the header that says so.
+    fn describe(
+        &mut self,
+        description: &Description,
+        at: u64,
+        engines: &[Option<Reading>],
+    ) -> io::Result<()> {
+        let text = serde_json::to_vec(description)?;
+        let values_at = (at + text.len() as u64).next_multiple_of(8);
+        let length = 8 * description.numbers() as u64;
+        self.file.set_len(values_at + 2 * length)?;
+        self.file.write_all_at(&text, at)?;
+        self.values = description.engines.iter().map(|e| description.values_of(e)).collect();
+        self.values_at = values_at;
+        self.write_copy(self.sequence, engines)?;
+        let mut head = MAGIC.to_vec();
+        head.extend(VERSION.to_ne_bytes());
+        head.extend((text.len() as u32).to_ne_bytes());
+        let process = u64::from(std::process::id());
+        for field in [process, self.sequence, self.started_ns, values_at, length, at] {
+            head.extend(u64::to_ne_bytes(field));
+        }
+        self.file.write_all_at(&head, 0)
     }
 
     /// Writes what has been read. That it fails is said once.
@@ -242,19 +285,25 @@ impl Published {
     }
 
     fn try_write(&mut self, engines: &[Option<Reading>]) -> io::Result<()> {
+        let next = self.sequence + 1;
+        self.write_copy(next, engines)?;
+        self.file.write_all_at(&next.to_ne_bytes(), SEQUENCE_AT)?;
+        self.sequence = next;
+        Ok(())
+    }
+
+    /// Writes the copy that is for values of this sequence.
+    fn write_copy(&self, sequence: u64, engines: &[Option<Reading>]) -> io::Result<()> {
         let mut bytes = unix_ns(SystemTime::now()).to_ne_bytes().to_vec();
-        for (reading, count) in engines.iter().zip(&self.values) {
-            let at_ns = reading.as_ref().map_or(0, |reading| reading.at_ns);
+        let engines = engines.iter().map(Option::as_ref).chain(std::iter::repeat(None));
+        for (reading, count) in engines.zip(&self.values) {
+            let at_ns = reading.map_or(0, |reading| reading.at_ns);
             bytes.extend(at_ns.to_ne_bytes());
             let values = reading.iter().flat_map(|reading| reading.values.iter().copied());
             let values = values.chain(std::iter::repeat(0)).take(*count);
             bytes.extend(values.flat_map(u64::to_ne_bytes));
         }
-        let next = self.sequence + 1;
-        self.file.write_all_at(&bytes, self.values_at + next % 2 * bytes.len() as u64)?;
-        self.file.write_all_at(&next.to_ne_bytes(), SEQUENCE_AT)?;
-        self.sequence = next;
-        Ok(())
+        self.file.write_all_at(&bytes, self.values_at + sequence % 2 * bytes.len() as u64)
     }
 
     /// The daemon ends in good order.
@@ -266,21 +315,6 @@ impl Published {
             tracing::warn!(path = %self.path.display(), %error, "counters left behind");
         }
     }
-}
-
-/// The header and the description, and where the values begin.
-fn head(description: &Description) -> io::Result<(Vec<u8>, u64)> {
-    let text = serde_json::to_vec(description)?;
-    let values_at = (HEADER_BYTES + text.len()).next_multiple_of(8) as u64;
-    let (now, length) = (unix_ns(SystemTime::now()), 8 * description.numbers() as u64);
-    let mut head = MAGIC.to_vec();
-    head.extend(VERSION.to_ne_bytes());
-    head.extend((text.len() as u32).to_ne_bytes());
-    for field in [std::process::id().into(), 0, now, values_at, length, 0] {
-        head.extend(u64::to_ne_bytes(field));
-    }
-    head.extend(text);
-    Ok((head, values_at))
 }
 
 fn unix_ns(time: SystemTime) -> u64 {
@@ -296,13 +330,14 @@ pub struct CountersFile {
     header: Header,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
     description_bytes: usize,
     process: u64,
     sequence: u64,
     started_ns: u64,
     values_at: u64,
+    description_at: u64,
 }
 
 impl CountersFile {
@@ -316,7 +351,7 @@ impl CountersFile {
             return Err(format("the description is too long"));
         }
         let mut text = vec![0; header.description_bytes];
-        file.read_exact_at(&mut text, HEADER_BYTES as u64).map_err(failed)?;
+        file.read_exact_at(&mut text, header.description_at).map_err(failed)?;
         let description: Description =
             serde_json::from_slice(&text).map_err(|_| format("the description is damaged"))?;
         let all = || description.engine.iter().chain(&description.queue);
@@ -360,6 +395,13 @@ impl CountersFile {
         }
     }
 
+    /// False if engines have come since it was opened: then it has to be opened again.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        let now = Header::read(&self.file).ok().flatten();
+        now.is_some_and(|now| now.values_at == self.header.values_at)
+    }
+
     /// The values, all of one moment.
     pub fn read(&self) -> Result<Numbers, FileError> {
         let failed = |source| FileError::File { path: self.path.clone(), source };
@@ -373,15 +415,18 @@ impl CountersFile {
 
     /// `None` if they were written meanwhile.
     fn try_read(&self) -> io::Result<Option<Numbers>> {
-        let sequence = || {
+        let header = || -> io::Result<Header> {
             let header = Header::read(&self.file)?;
-            header.map(|header| header.sequence).ok_or_else(|| io::Error::other("damaged header"))
+            header.ok_or_else(|| io::Error::other("damaged header"))
         };
-        let before = sequence()?;
+        let before = header()?;
+        if before.values_at != self.header.values_at {
+            return Err(io::Error::other("there are other engines now; open it again"));
+        }
         let mut bytes = vec![0; 8 * self.description.numbers()];
-        let copy_at = self.header.values_at.saturating_add(before % 2 * bytes.len() as u64);
+        let copy_at = before.values_at.saturating_add(before.sequence % 2 * bytes.len() as u64);
         self.file.read_exact_at(&mut bytes, copy_at)?;
-        if sequence()? != before {
+        if header()? != before {
             return Ok(None);
         }
         let (words, _) = bytes.as_chunks::<8>();
@@ -418,6 +463,7 @@ impl Header {
             sequence: word(24),
             started_ns: word(32),
             values_at: word(40),
+            description_at: word(56),
         }))
     }
 }

@@ -92,6 +92,34 @@ fn what_is_written_is_read_and_a_dead_writer_is_known() {
     assert!(!path.exists());
 }
 
+/// Who reads has the old numbers until then, and the new ones when it opens the file again.
+#[test]
+fn engines_that_come_later_are_in_the_same_file() {
+    let directory = Directory::new();
+    let path = directory.at("c.counters");
+    let mut writer = published(&path);
+    let old = CountersFile::open(&path).expect("it is there");
+    let before = [reading(5, &[1, 2, 1, 4]), reading(6, &[5, 6, 0, 8, 1, u64::MAX])];
+    for times in 0..3 {
+        assert!(old.is_current());
+        (0..times).for_each(|_| writer.write(&before));
+    }
+    let mut more = description();
+    more.engines.push(EngineDescription { name: "eth1/0".to_owned(), ..more.engines[0].clone() });
+    let all = [before[0].clone(), before[1].clone(), None];
+    writer.extend(&more, &all);
+    assert!(!old.is_current());
+    assert!(old.read().is_err(), "and not what is somewhere else by now");
+    let new = CountersFile::open(&path).expect("it is there");
+    assert_eq!(new.description(), &more);
+    assert_eq!(new.read().expect("values").engines, all);
+    let all = [before[1].clone(), None, reading(7, &[1, 2, 3, 4])];
+    writer.write(&all[..2]);
+    writer.write(&all);
+    assert_eq!(new.read().expect("values").engines.last(), all.last());
+    assert!(new.is_current() && new.is_alive());
+}
+
 #[test]
 fn a_daemon_removes_no_file_but_its_own() {
     let directory = Directory::new();
@@ -202,8 +230,8 @@ impl Served {
         let listening = Listening::open(&config).expect("free");
         let address = rustix::net::getsockname(&listening.sockets[0]).expect("bound");
         let address = address.try_into().expect("of IP");
-        let description = Arc::new(description());
-        let metrics = Metrics { boards: Vec::new(), file: None, description, listening };
+        let (_, newcomers) = std::sync::mpsc::channel();
+        let metrics = Metrics { engines: Vec::new(), newcomers, file: None, listening };
         let running = Some(metrics.start().expect("a thread"));
         Self { address, path, running, _directory: directory }
     }

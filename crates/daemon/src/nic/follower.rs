@@ -10,7 +10,7 @@ use clearway_nic::{Capabilities, Error, MacAddress};
 use clearway_wire::{ethernet, vlan};
 
 use super::udp;
-use crate::config::{Driver, Nic};
+use crate::config::Nic;
 
 /// RFC 791, section 3.1: every host takes packets of that size.
 const MTU_BYTES_MIN: u16 = 576;
@@ -67,15 +67,6 @@ impl Follower {
     /// True if the addresses are those of the kernel.
     pub(crate) fn is_of_kernel(&self) -> bool {
         self.of_kernel
-    }
-
-    /// True if there is an interface of this name that can be read: after [`Follower::read`] has
-    /// failed, another one than was opened.
-    pub(crate) fn is_there(&self) -> bool {
-        match &self.nic.driver {
-            Driver::Interface(interface) => Facts::of(&interface.name).is_ok(),
-            Driver::Memif(_) | Driver::Dpdk(_) | Driver::Udp => false,
-        }
     }
 
     /// Takes the kernel's news. True if it is worth reading everything again.
@@ -264,7 +255,7 @@ fn of_driver(nic: &Nic, capabilities: &Capabilities) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Interface, InterfaceDriver, Network, XdpMode};
+    use crate::config::{Driver, Interface, InterfaceDriver, Network, XdpMode};
     use clearway_nic::interface::Address;
 
     fn facts(addresses: &[(&str, u8)]) -> Facts {
@@ -332,6 +323,7 @@ mod tests {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            receive_is_call: false,
         };
         let with = |mtu_bytes| Nic { mtu_bytes, ..nic(&[], None) };
         let chosen = |nic: &Nic, frame| mtu(nic, &capabilities(frame), &facts(&[]));

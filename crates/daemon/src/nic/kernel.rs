@@ -4,18 +4,27 @@
 //! only packets to the daemons' UDP port are taken. If they are others, they are the daemon's
 //! alone.
 
+use std::sync::Arc;
+
 use clearway_nic::interface::{Neighbours, Watch};
-use clearway_nic::{Error, Opened, af_packet, af_xdp, open_interface, open_xdp};
+use clearway_nic::{Error, Opened, Opener, af_packet, af_xdp, open_interface, open_xdp};
 
 use super::follower::Follower;
 use super::{KernelSide, OpenNic};
 use crate::config::{Interface, InterfaceDriver, Nic, XdpMode};
+use crate::opener::Means;
 
-pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenNic, Error> {
+pub(super) fn open(
+    nic: &Nic,
+    kernel: &Interface,
+    udp_port: u16,
+    means: &Means,
+) -> Result<OpenNic, Error> {
     // First of all: from here on no change is missed.
     let mut watch = Watch::open(&kernel.name)?;
     let facts = watch.facts()?;
-    let Opened { queues, mut steering, copies } = open_queues(kernel, nic.engines)?;
+    let Opened { queues, mut steering, copies } =
+        open_queues(kernel, nic.engines, means.of(&nic.name))?;
     let Some(first) = queues.first() else {
         return Err(Error::Invalid(format!("{} has no queue that can be used", kernel.name)));
     };
@@ -33,7 +42,11 @@ pub(super) fn open(nic: &Nic, kernel: &Interface, udp_port: u16) -> Result<OpenN
     Ok(OpenNic { queues, copies, interface, kernel })
 }
 
-fn open_queues(kernel: &Interface, engines: usize) -> Result<Opened, Error> {
+fn open_queues(
+    kernel: &Interface,
+    engines: usize,
+    opener: Arc<dyn Opener>,
+) -> Result<Opened, Error> {
     let config = af_xdp::Config {
         queues: kernel.queues.map(|queues| queues as u16),
         mode: match kernel.mode {
@@ -42,6 +55,7 @@ fn open_queues(kernel: &Interface, engines: usize) -> Result<Opened, Error> {
             XdpMode::Copy => af_xdp::Mode::Copy,
             XdpMode::Generic => af_xdp::Mode::Generic,
         },
+        opener: Arc::clone(&opener),
         ..af_xdp::Config::new(&kernel.name)
     };
     match kernel.driver {
@@ -51,6 +65,7 @@ fn open_queues(kernel: &Interface, engines: usize) -> Result<Opened, Error> {
             let opened = af_packet::open(&af_packet::Config {
                 queues: kernel.queues.unwrap_or(engines),
                 super_frames: kernel.super_frames,
+                opener,
                 ..af_packet::Config::new(&kernel.name)
             });
             opened.map(Opened::from)

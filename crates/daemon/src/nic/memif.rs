@@ -5,17 +5,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use clearway_engine::ip;
-use clearway_nic::memif::{self, Connect, Role, Socket, Witness};
+use clearway_nic::memif::{self, Role, Socket, Witness};
 use clearway_nic::{Error, HEADER_BYTES_MAX, MacAddress, Queue};
 
-use super::{KernelSide, MTU_BYTES_DEFAULT, OpenNic};
+use super::{KernelSide, OpenNic};
 use crate::config::{Memif, MemifRole, Nic};
+use crate::opener::Means;
 
-pub(super) fn open(
-    nic: &Nic,
-    link: &Memif,
-    connector: Option<Arc<dyn Connect>>,
-) -> Result<OpenNic, Error> {
+/// The largest IP packet where nothing else is said. The handshake of memif has no word for it. A
+/// peer that says what it takes (Clearway's messages, TCP) is sent no more, and no other network
+/// has to be passed but what the peer itself may be.
+const MTU_BYTES_DEFAULT: u16 = 9000;
+
+pub(super) fn open(nic: &Nic, link: &Memif, means: &Means) -> Result<OpenNic, Error> {
     let mtu = nic.mtu_bytes.unwrap_or(MTU_BYTES_DEFAULT);
     let mac = link.mac.unwrap_or_else(|| default_mac(nic));
     let role = match link.role {
@@ -26,13 +28,20 @@ pub(super) fn open(
         id: link.id,
         secret: (!link.secret.is_empty()).then(|| link.secret.clone()),
         queue_pairs: link.queue_pairs,
-        buffer_bytes: link.buffer_bytes,
-        frame_bytes_max: usize::from(mtu) + HEADER_BYTES_MAX,
         name: nic.name.clone(),
-        connector,
+        connector: match role {
+            Role::Client => means.connector(&nic.name)?,
+            Role::Server => None,
+        },
+        listening: match role {
+            Role::Server => means.listening(&nic.name)?,
+            Role::Client => None,
+        },
         witness: Some(Arc::new(Refusals { nic: nic.name.clone(), last: Mutex::default() })),
         ..memif::Config::new(Socket::from(link.socket.as_str()), role, mac)
     };
+    let mut config = config.with_frames(usize::from(mtu) + HEADER_BYTES_MAX);
+    config.buffer_bytes = link.buffer_bytes.unwrap_or(config.buffer_bytes);
     let queues = memif::open(config)?;
     let queues: Vec<Box<dyn Queue>> =
         queues.into_iter().map(|queue| Box::new(queue) as Box<dyn Queue>).collect();

@@ -17,7 +17,7 @@ use crate::config::Nic;
 /// from interfaces without a network behind them.
 const MTU_BYTES_MAX: u16 = 9216;
 
-const ONLY_MESSAGES: &str = "it goes by UDP sockets of the kernel (`driver = \"udp\"`), which \
+pub(super) const ONLY_MESSAGES: &str = "it goes by UDP sockets of the kernel (`driver = \"udp\"`), which \
                              carry messages and no frames; attach to a NIC with `interface` or of \
                              driver memif, which a daemon may have beside it";
 
@@ -111,6 +111,7 @@ mod tests {
             transmit_checksum: true,
             receive_checksum: true,
             kernel_shares: true,
+            receive_is_call: true,
         };
         let chosen = |named: &[&str]| {
             let named =

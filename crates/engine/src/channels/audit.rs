@@ -3,10 +3,10 @@
 use super::{Channel, Channels};
 
 impl Channels {
-    /// `bursts_of` says how many bursts of frames a channel has submitted that are not sent.
-    pub(crate) fn audit(&self, bursts_of: impl Fn(u32) -> u32) -> Result<(), String> {
+    /// `others_of` says how many sends of a channel are not finished that are not of messages.
+    pub(crate) fn audit(&self, others_of: impl Fn(u32) -> u32) -> Result<(), String> {
         for (id, channel) in self.iter() {
-            channel.audit(bursts_of(id)).map_err(|what| format!("channel {id}: {what}"))?;
+            channel.audit(others_of(id)).map_err(|what| format!("channel {id}: {what}"))?;
         }
         let parked = self.iter().filter(|(_, channel)| channel.is_parked).count();
         let (all, polled) = (self.iter().count(), self.polled_count());
@@ -19,16 +19,26 @@ impl Channels {
 }
 
 impl Channel {
-    fn audit(&self, bursts: u32) -> Result<(), String> {
+    fn audit(&self, others: u32) -> Result<(), String> {
         self.connections.audit()?;
         let outstanding: u32 =
             self.connections.iter().map(|(_, connection)| connection.outstanding()).sum();
         let taken = self.end.counters().sends_outstanding;
         // The send that broke the contract is of no connection, and the session is about to end.
-        if taken != outstanding + bursts && !self.is_condemned {
+        if taken != outstanding + others && !self.is_condemned {
             return Err(format!(
-                "{taken} sends are taken: {outstanding} of connections, {bursts} bursts of frames"
+                "{taken} sends are taken: {outstanding} of messages, {others} of frames and TCP"
             ));
+        }
+        let asked: u32 = self
+            .connections
+            .iter()
+            .filter_map(|(_, connection)| connection.exchange.as_ref())
+            .map(|exchange| exchange.outstanding())
+            .sum();
+        if asked != self.operations.outstanding() {
+            let counted = self.operations.outstanding();
+            return Err(format!("{asked} operations are outstanding, {counted} counted"));
         }
         let early: u32 = self.connections.iter().map(|(_, connection)| connection.early).sum();
         if early != self.early.count() {

@@ -6,12 +6,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
-use clearway_channel::{Code, Completion, DaemonEnd};
+use clearway_channel::{Code, Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Order, Unfinished};
 
 use super::connection::{Connection, Connections, Link, Local};
 use super::early::Early;
 use super::line::{Claim, Line};
+use crate::operations::Operations;
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
 /// What a peer may send beyond what the app has released, as a part of the app's receive pool: so
@@ -64,6 +65,7 @@ pub(crate) struct Channel {
     pub(super) early: Early,
     messages_sent: u64,
     messages_received: u64,
+    pub(crate) operations: Operations,
 }
 
 impl Channel {
@@ -88,6 +90,7 @@ impl Channel {
             line: Line::default(),
             unfinished,
             early,
+            operations: Operations::default(),
             messages_sent: 0,
             messages_received: 0,
         }
@@ -158,6 +161,16 @@ impl Channel {
         connections.filter(move |(_, connection)| is_it(&connection.link)).map(|(slot, _)| slot)
     }
 
+    /// The connection in a slot, to be looked at.
+    pub(crate) fn peek_connection(&self, slot: u32) -> Option<&Connection> {
+        self.connections.peek(slot)
+    }
+
+    /// Connections, by their slots.
+    pub(crate) fn iter_connections(&self) -> impl Iterator<Item = (u32, &Connection)> {
+        self.connections.iter()
+    }
+
     /// Connections that the app has not closed, so many at most, by their ids.
     pub(crate) fn unclosed(&self, connections_max: usize) -> Vec<u64> {
         let open = self.connections.iter().filter(|(_, connection)| !connection.closing);
@@ -182,6 +195,9 @@ impl Channel {
         debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
         self.has_freed |= self.line.forget(slot);
         self.end.sends_finished(connection.outstanding());
+        if let Some(exchange) = &connection.exchange {
+            self.forget_exchange(exchange);
+        }
         Some(connection)
     }
 
@@ -279,6 +295,7 @@ impl Channel {
     /// Ends a connection and tells the app why.
     pub(crate) fn close(&mut self, slot: u32, code: Code) -> Option<Connection> {
         let id = self.id(slot);
+        self.end_operations(slot);
         let connection = self.remove(slot)?;
         self.tell(match connection.connecting {
             // Nobody was there yet who could have got lost.
@@ -313,9 +330,8 @@ impl Channel {
     /// Nobody will read a completion.
     #[cold]
     fn forget(&mut self, completion: &Completion) {
-        if let Completion::Received { buffer, .. } | Completion::Frames { buffer, .. } = completion
-        {
-            self.end.discard(*buffer);
+        if let Some(buffer) = buffer_of(completion) {
+            self.end.discard(buffer);
         }
     }
 
@@ -330,9 +346,8 @@ impl Channel {
 
     #[inline]
     fn put(&mut self, completion: &Completion) {
-        if let Completion::Received { buffer, .. } | Completion::Frames { buffer, .. } = completion
-        {
-            self.end.grant(*buffer);
+        if let Some(buffer) = buffer_of(completion) {
+            self.end.grant(buffer);
         }
         self.end.complete(completion);
     }
@@ -363,9 +378,26 @@ impl Channel {
         self.pending.len() >= PENDING_MAX
     }
 
+    /// True if the app may have asked for something, or is to be given memory.
+    #[inline]
+    pub(crate) fn asks(&self) -> bool {
+        self.end.has_asked() | self.is_starved
+    }
+
+    /// True if what it asks for is looked at.
+    #[inline]
+    pub(crate) fn is_served(&self) -> bool {
+        !self.is_condemned && !self.has_too_much_pending()
+    }
+
     /// True if something waits for room in the ring.
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Completions that wait for room in the ring.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.pending.len()
     }
 
     /// True if [`Channel::tell_sent`] has something to tell.
@@ -419,11 +451,48 @@ impl Channel {
         }
     }
 
+    /// A buffer for what an operation has read, if nobody waits for room.
+    pub(crate) fn take_spare(&mut self, slot: u32, length: u32) -> Option<Buffer> {
+        self.take(slot, length, Order::Due)
+    }
+
+    /// Takes back a buffer that was not given to the app.
+    pub(crate) fn free_spare(&mut self, buffer: Buffer) {
+        self.end.discard(buffer.id);
+        self.has_freed = true;
+    }
+
     /// Takes back the buffer of a message that will never be complete.
     pub(crate) fn discard(&mut self, slot: u32, buffer: Buffer, order: Order) {
         self.finish(slot, buffer, order);
         self.end.discard(buffer.id);
         self.has_freed = true;
+    }
+
+    /// Keeps bytes that are of no message in a buffer with this tag. `None` if there is no room, or
+    /// who waits in line has a claim to it.
+    #[inline]
+    pub(crate) fn keep(&mut self, tag: u32, bytes: &[u8]) -> Option<clearway_channel::Buffer> {
+        let buffer = self.end.allocate(bytes.len() as u32, tag)?; // of a packet
+        if !self.line.is_empty()
+            && self.line.claim().is_some_and(|claim| !self.end.has_room(claim.length))
+        {
+            self.end.discard(buffer.id);
+            return None;
+        }
+        self.end.write(buffer, 0, bytes);
+        Some(buffer)
+    }
+
+    /// Takes back a buffer that the app was never told of.
+    pub(crate) fn throw_away(&mut self, buffer: u32) {
+        self.end.discard(buffer);
+        self.has_freed = true;
+    }
+
+    /// Connections that the app may have at a time, those of TCP counted apart.
+    pub(crate) const fn connections_max(&self) -> u32 {
+        self.connections.max()
     }
 
     /// Memory, if there is some that is not claimed by who is first in line.
@@ -562,6 +631,7 @@ impl Channel {
             detour: false,
             setup_packets: 0,
             setup_retries: 0,
+            tcp: None,
         })
     }
 
@@ -569,11 +639,24 @@ impl Channel {
         ChannelSnapshot {
             channel,
             app: self.app.clone(),
+            core: self.end.app_processor(),
             connections: self.connections.count(),
             messages_sent: self.messages_sent,
             messages_received: self.messages_received,
             receive_pool_bytes_used: u64::from(self.end.counters().receive_pool_used_bytes),
             messages_waiting: self.pending.len() as u64,
         }
+    }
+}
+
+/// The buffer that a completion gives to the app.
+#[inline]
+fn buffer_of(completion: &Completion) -> Option<u32> {
+    match *completion {
+        Completion::Received { buffer, .. }
+        | Completion::Frames { buffer, .. }
+        | Completion::TcpReceived { buffer, .. } => Some(buffer),
+        Completion::Operated { buffer, .. } => (buffer != NO_BUFFER).then_some(buffer),
+        _ => None,
     }
 }

@@ -8,9 +8,13 @@ use std::net::SocketAddr;
 
 use clearway_transport::{FlowKey, Owner, Shares};
 
+use crate::operations::Exchange;
+
 /// Bits of a connection's slot number in the owner tag of a buffer; the rest tells one
 /// connection in a slot from the next.
 const SLOT_BITS: u32 = 20;
+/// Tags with the highest bit are of others than connections of messages: see `tcp/books.rs`.
+const TAGS: u32 = u32::MAX >> 1;
 /// Connections of one channel that can be named, whatever the policy says.
 const CONNECTIONS_MAX: u32 = 1 << SLOT_BITS;
 
@@ -71,6 +75,8 @@ pub(crate) struct Connection {
     pub(super) early: u32,
     /// Messages that lie in the app's memory and are not complete, or not yet next.
     pub(super) unfinished: u32,
+    /// One-sided operations, from the first on.
+    pub(crate) exchange: Option<Box<Exchange>>,
 }
 
 impl Connection {
@@ -88,6 +94,7 @@ impl Connection {
             is_untold: false,
             early: 0,
             unfinished: 0,
+            exchange: None,
         }
     }
 
@@ -125,6 +132,11 @@ impl Connections {
     /// How many slots there are, free ones included.
     pub(super) fn places(&self) -> usize {
         self.slots.len()
+    }
+
+    /// How many there may be.
+    pub(super) const fn max(&self) -> u32 {
+        self.count_max
     }
 
     /// How many there are.
@@ -223,7 +235,7 @@ impl Connections {
     /// What a buffer of this connection remembers: slot, and a part of its generation.
     #[inline]
     pub(super) fn tag(&self, slot: u32) -> u32 {
-        slot | self.slots[slot as usize].generation << SLOT_BITS
+        (slot | self.slots[slot as usize].generation << SLOT_BITS) & TAGS
     }
 
     /// The connection that a buffer with this tag belongs to, if it lives on, and its slot.
@@ -231,7 +243,7 @@ impl Connections {
     pub(super) fn find_tag(&self, tag: u32) -> Option<(u32, &Connection)> {
         let slot = tag & (CONNECTIONS_MAX - 1);
         let found = self.slots.get(slot as usize)?;
-        let is_same = slot | found.generation << SLOT_BITS == tag;
+        let is_same = (slot | found.generation << SLOT_BITS) & TAGS == tag;
         found.connection.as_ref().filter(|_| is_same).map(|connection| (slot, connection))
     }
 

@@ -65,6 +65,7 @@ mod tests {
             completion_entries: entries,
             transmit_pool_bytes,
             receive_pool_bytes,
+            shared_bytes: 0,
         };
         let (mut end, _handover) = DaemonEnd::create(sizes).expect("memory");
         let mut early = Early::new(pool_bytes);

@@ -75,11 +75,11 @@ impl Channels {
         self.attention.polled[index]
     }
 
-    /// One of those that are polled.
+    /// True if one of those may have asked for something: a look at each, and no more.
     #[inline]
-    pub(crate) fn polled(&mut self, index: usize) -> Option<&mut Channel> {
-        let id = self.attention.polled[index];
-        self.channels[id as usize].as_mut()
+    pub(crate) fn any_asks(&self) -> bool {
+        let channel = |id: &u32| self.channels[*id as usize].as_ref();
+        self.attention.polled.iter().filter_map(channel).any(Channel::asks)
     }
 
     /// True if a completion ring is full. A channel with such a ring is polled.

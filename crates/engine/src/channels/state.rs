@@ -50,12 +50,14 @@ impl Channels {
     }
 
     /// Holds the channels against the flows, and enters what flows have of the apps' memory: every
-    /// connection has its flow and every flow its connection, and no memory is anybody else's.
+    /// connection has its flow and every flow its connection, and no memory is anybody else's, but
+    /// what is `claimed` already, by channel.
     pub(crate) fn match_flows(
         &mut self,
         flows: impl Iterator<Item = FlowMemory>,
+        mut claimed: BTreeMap<u32, Vec<Buffer>>,
     ) -> Result<(), Invalid> {
-        let (mut matched, mut claimed) = (HashSet::new(), BTreeMap::<u32, Vec<Buffer>>::new());
+        let mut matched = HashSet::new();
         for flow in flows.filter(|flow| !flow.is_drained) {
             self.match_flow(&flow)?;
             matched.insert(flow.owner);
@@ -85,6 +87,10 @@ impl Channels {
         ensure(is_outstanding, "sends that are not under way, or were not taken")?;
         let is_extent = |(offset, length): &(u32, u32)| channel.end.is_extent(*offset, *length);
         ensure(flow.extents.iter().all(is_extent), "a message beyond the pool")?;
+        match &connection.exchange {
+            Some(exchange) => exchange.check_flow(&flow.operations)?,
+            None => ensure(flow.operations.is_empty(), "operations of nobody")?,
+        }
         let buffers = &flow.buffers;
         buffers.iter().try_for_each(|(buffer, order)| channel.claim(slot, *buffer, *order))
     }

@@ -10,6 +10,7 @@ use super::Core;
 use crate::captures::{Party, Sighting};
 use crate::common::Via;
 use crate::component::Component;
+#[cfg(feature = "unchecked")]
 use crate::frames::Checks;
 use crate::host::Nic;
 use crate::ip::NetworkError;
@@ -23,6 +24,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     /// from this host.
     #[inline]
     pub(super) fn receive(&mut self, now: Time, frames: &[&[u8]], via: Via) {
+        #[cfg(feature = "unchecked")]
         if self.frames.checks == Checks::Off {
             return self.receive_unchecked(now, frames);
         }
@@ -116,6 +118,9 @@ impl<X: Component<Owner = ()>> Core<X> {
             }
             Some(Port::Vif(vif)) => self.frames.receive(common, now, vif, frames, via),
             Some(Port::Sibling(engine)) => common.hand_frames(engine, frames, via),
+            Some(Port::Service(Service::Tcp | Service::Segments)) => {
+                self.tcp.receive(common, now, (), frames, via)
+            }
             Some(Port::Service(Service::Extra)) => self.extra.receive(common, now, (), frames, via),
             Some(Port::Service(service)) => {
                 frames.iter().for_each(|frame| self.receive_own(now, service, frame, via));
@@ -139,6 +144,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     #[cold]
     fn hear(&mut self, now: Time, error: &NetworkError<'_>) -> bool {
         self.messages.handle_network_error(&mut self.common, now, error)
+            || self.tcp.handle_network_error(&mut self.common, now, error)
     }
 
     /// Takes a frame for a service of the host that another engine was given, over this NIC or
@@ -175,23 +181,20 @@ impl<X: Component<Owner = ()>> Core<X> {
         }
     }
 
-    /// Shows captures a frame that comes: on the wire, if that is where it comes from, and whom it
-    /// is given to. Where it comes in, only the engine whose it is can say whom it concerns:
-    /// captures of an app see it there.
+    /// Shows captures a frame that comes, where it is known whose it is: each once. What this host
+    /// has sent was shown when it left, and is seen here by captures of the app that receives it.
     fn show(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>, via: Via) {
-        if !self.common.captures.any() {
+        if !self.common.captures.any() || self.is_elsewhere(frame, digest, owner) {
             return;
         }
+        let point = match owner {
+            Some(_) => Point::Delivered,
+            None if via.is_here() => return, // came in for copies only
+            None => Point::Refused,
+        };
         let party = self.party_of(frame, digest, owner);
-        if matches!(via, Via::Queue | Via::QueueAndLane) {
-            let sighting = Sighting::received(frame, digest, Point::Wire, party);
-            self.common.show(now, &Sighting { is_again: via.is_lane(), ..sighting });
-        }
-        let is_for_copies = owner.is_none() && via.is_here();
-        if !is_for_copies && !self.is_elsewhere(frame, digest, owner) {
-            let point = if owner.is_some() { Point::Delivered } else { Point::Refused };
-            self.common.show(now, &Sighting::received(frame, digest, point, party));
-        }
+        let sighting = Sighting::received(frame, digest, point, party);
+        self.common.show(now, &Sighting { is_again: !via.is_from_queue(), ..sighting });
     }
 
     /// True for what another engine gives to its owner, which then shows it.
@@ -259,6 +262,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Without any question: see [`Checks::Off`].
+    #[cfg(feature = "unchecked")]
     #[cold]
     fn receive_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
         let owner = self.frames.first().map(Port::Vif);

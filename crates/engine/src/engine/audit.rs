@@ -29,7 +29,8 @@ impl<X> Core<X> {
     fn audit(&self) -> Result<(), String> {
         self.messages.endpoint.audit()?;
         self.messages.resolving.audit()?;
-        self.common.channels.audit(|channel| self.frames.bursts_of(channel))?;
+        let sends_of = |channel| self.frames.bursts_of(channel) + self.tcp.sends_of(channel);
+        self.common.channels.audit(sends_of)?;
         self.common.lanes.audit()?;
         self.common.host.audit()
     }
@@ -44,6 +45,8 @@ impl<X> Core<X> {
             ("polled channels", channels.polled_count()),
             ("parked channels", channels.parked_count()),
             ("virtual interfaces", self.frames.count()),
+            ("TCP ports", self.tcp.port_count()),
+            ("TCP connections", self.tcp.count()),
             ("captures", captures.snapshot().len()),
             ("attempts to connect", self.messages.resolving.count()),
         ];

@@ -1,10 +1,9 @@
 //! What apps ask for: whose command it is. What comes of it, the components know.
 
 use clearway_base::Time;
-use clearway_channel::{Command, Submitted};
+use clearway_channel::{Command, Next};
 
 use super::Core;
-use crate::channels::Channel;
 use crate::component::Component;
 
 /// Commands taken from one app in one turn: more than an app has in flight that waits for answers,
@@ -21,44 +20,63 @@ impl<X: Component<Owner = ()>> Core<X> {
         taken
     }
 
+    #[inline]
     fn take_commands_of(&mut self, now: Time, id: u32) -> usize {
-        let taken = self.take_command_burst(now, id);
-        if self.common.channels.channel(id).is_some_and(|channel| channel.may_try_again(now)) {
-            return taken + self.messages.retry(&mut self.common, now, id);
+        let (taken, is_starved) = self.take_command_burst(now, id);
+        if is_starved { taken + self.try_again(now, id) } else { taken }
+    }
+
+    /// Messages wait for memory of this app.
+    #[cold]
+    fn try_again(&mut self, now: Time, id: u32) -> usize {
+        let channel = self.common.channels.channel(id);
+        if !channel.is_some_and(|channel| channel.may_try_again(now)) {
+            return 0;
         }
-        taken
+        self.messages.retry(&mut self.common, now, id)
     }
 
     /// Most commands lead to completions. An app that goes on asking without ever reading them
-    /// finds its own ring full in the end.
-    fn take_command_burst(&mut self, now: Time, id: u32) -> usize {
-        let mut taken = 0;
-        while taken < COMMAND_BURST {
-            let channel = self.common.channels.channel(id);
-            let served =
-                |channel: &&mut Channel| !channel.is_condemned && !channel.has_too_much_pending();
-            let Some(channel) = channel.filter(served) else { return taken };
-            match channel.end.next_command() {
-                Ok(Some(Command::Send { connection, stream: 0, offset, length })) => {
-                    channel.busy_at = now;
-                    let (first, most) =
-                        (Submitted { connection, offset, length }, COMMAND_BURST - taken);
-                    let channels = &mut self.common.channels;
-                    taken += self.messages.take_submitted(channels, now, id, first, most);
+    /// finds its own ring full in the end. Returns how many, and whether messages wait for memory of
+    /// this app.
+    #[inline]
+    fn take_command_burst(&mut self, now: Time, id: u32) -> (usize, bool) {
+        let (mut taken, mut known) = (0, None);
+        loop {
+            let channels = &mut self.common.channels;
+            let Some(channel) = channels.channel(id) else { return (taken, false) };
+            if taken >= COMMAND_BURST || !channel.is_served() {
+                return (taken, channel.is_starved());
+            }
+            match known.take().unwrap_or_else(|| channel.end.next_submitted()) {
+                Next::Message(first) => {
+                    let most = COMMAND_BURST - taken;
+                    let messages = &mut self.messages;
+                    let (count, behind) = messages.take_submitted(channels, now, id, first, most);
+                    (taken, known) = (taken + count, behind);
                 }
-                Ok(Some(command)) => {
-                    channel.busy_at = now;
-                    taken += 1;
-                    self.command(now, id, command);
-                }
-                Ok(None) => return taken,
-                Err(violation) => {
-                    self.common.channels.condemn(id, violation);
-                    return taken + 1;
-                }
+                Next::Nothing => return (taken, channel.is_starved()),
+                Next::Other => taken += self.take_other(now, id),
             }
         }
-        taken
+    }
+
+    /// Takes a command that is no message.
+    #[inline(never)]
+    fn take_other(&mut self, now: Time, id: u32) -> usize {
+        let Some(channel) = self.common.channels.channel(id) else { return 0 };
+        match channel.end.next_command() {
+            Ok(Some(command)) => {
+                channel.busy_at = now;
+                self.command(now, id, command);
+                1
+            }
+            Ok(None) => 0,
+            Err(violation) => {
+                self.common.channels.condemn(id, violation);
+                1
+            }
+        }
     }
 
     #[inline]
@@ -67,11 +85,26 @@ impl<X: Component<Owner = ()>> Core<X> {
             Command::SendFrames { .. } => {
                 self.frames.command(&mut self.common, now, id, command);
             }
+            Command::Release { .. } => {
+                self.messages.command(&mut self.common, now, id, command);
+                if self.common.channels.has_released_bytes() {
+                    self.tcp.take_released(&mut self.common, now);
+                }
+            }
             Command::Send { .. }
-            | Command::Release { .. }
             | Command::Connect { .. }
             | Command::SetSilence { .. }
+            | Command::Share { .. }
+            | Command::Unshare { .. }
+            | Command::Ask { .. }
+            | Command::AskWith { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
+            Command::TcpListen { .. }
+            | Command::TcpConnect { .. }
+            | Command::TcpSend { .. }
+            | Command::TcpShutdown { .. }
+            | Command::TcpClose { .. }
+            | Command::TcpSet { .. } => self.tcp.command(&mut self.common, now, id, command),
         }
     }
 }

@@ -16,13 +16,14 @@ const CONNECTIONS_CLOSED_PER_TURN: usize = 64;
 
 impl<X: Component<Owner = ()>> Engine<X> {
     /// The app of a channel has ended: what it has sent goes on until then.
-    pub(super) fn let_linger(&mut self, channel: u32, until: Time) {
+    pub(super) fn let_linger(&mut self, now: Time, channel: u32, until: Time) {
         let core = &mut self.core;
         let Some(left) = core.common.channels.channel(channel) else { return };
         left.leave();
         for (_, port) in core::mem::take(&mut left.ports).into_keys() {
             core.messages.endpoint.unlisten(port);
         }
+        core.tcp.stop_listening(&mut core.common, now, channel);
         self.lingering.push(LingeringState { channel, until, is_closing: false });
     }
 
@@ -33,7 +34,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             work += self.close_some(now, index);
             if self.is_over(now, &self.lingering[index]) {
                 let over = self.lingering.swap_remove(index);
-                self.remove_channel(over.channel);
+                self.remove_channel(now, over.channel);
                 work += 1;
             }
         }
@@ -55,6 +56,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         if open.is_empty() {
             channel.is_condemned = true;
             lingering.is_closing = true;
+            core.tcp.close_all(&mut core.common, now, id);
         }
         for connection in &open {
             core.messages.close(&mut core.common, now, id, *connection, false);
@@ -66,7 +68,10 @@ impl<X: Component<Owner = ()>> Engine<X> {
     fn is_over(&self, now: Time, lingering: &LingeringState) -> bool {
         let Some(channel) = self.core.common.channels.peek(lingering.channel) else { return true };
         let is_done = match lingering.is_closing {
-            true => channel.open_slots(1).is_empty(),
+            true => {
+                let of_tcp = self.core.tcp.connections_of(lingering.channel);
+                channel.open_slots(1).is_empty() && of_tcp == 0
+            }
             false => channel.is_condemned,
         };
         is_done || lingering.until <= now

@@ -10,7 +10,7 @@ use super::{Core, Engine};
 use crate::captures::CaptureSpec;
 use crate::channels::Channel;
 use crate::component::Component;
-use crate::control::{Event, Request};
+use crate::control::{Event, Newcomers, Request};
 use crate::ip;
 use crate::switch::VifRefused;
 
@@ -35,9 +35,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 }
                 self.core.common.channels.insert(channel, added);
             }
-            Request::RemoveChannel { channel } => self.remove_channel(channel),
+            Request::RemoveChannel { channel } => self.remove_channel(now, channel),
             Request::LetLinger { channel, linger_ns } => {
-                self.let_linger(channel, now + linger_ns);
+                self.let_linger(now, channel, now + linger_ns);
             }
             Request::Listen { channel, listener, address, port } => {
                 let result = self.core.messages.listen(
@@ -56,6 +56,11 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 let result = self.core.frames.open(&mut self.core.common, now, channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
+            Request::OpenTcpPort { channel, number, spec } => {
+                let core = &mut self.core;
+                let result = core.tcp.open_port(&mut core.common, channel, number, *spec);
+                self.mailbox.tell(Event::VifOpened { channel, vif: number, result });
+            }
             Request::OpenCapture { channel, vif, spec } => {
                 let result = self.core.open_capture(None, channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
@@ -73,10 +78,21 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.mailbox.tell(Event::ListenerNoted { id });
             }
             Request::CloseVif { channel, vif, told } => {
-                self.core.close(channel, vif, told);
+                self.core.close(now, channel, vif, told);
                 self.mailbox.tell(Event::VifClosed { channel, vif });
             }
             Request::Network(network) => self.core.set_network(now, *network),
+            Request::Plug { plug, network } => {
+                let unplugged = self.plug(*plug, *network, now);
+                self.mailbox.tell(Event::Unplugged(Box::new(unplugged)));
+            }
+            Request::Meet(newcomers) => {
+                let Newcomers { ends, nic } = *newcomers;
+                self.core.common.lanes.extend(ends);
+                self.core.common.host.add(nic);
+                self.core.messages.add_nic();
+                self.mailbox.tell(Event::Met);
+            }
             Request::NetworkElsewhere { nic, network } => {
                 self.core.common.host.set_network_elsewhere(nic, &network);
                 self.core.messages.forget_heads();
@@ -108,7 +124,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     /// Nothing more is taken from a channel or accepted for it, and what it has is given up bit by
     /// bit.
-    pub(super) fn remove_channel(&mut self, channel: u32) {
+    pub(super) fn remove_channel(&mut self, now: Time, channel: u32) {
         let core = &mut self.core;
         let Some(removed) = core.common.channels.channel(channel) else { return };
         if self.leaving.contains(&channel) {
@@ -120,18 +136,25 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
         core.frames.remove_channel(&mut core.common.switch, channel);
         core.common.captures.remove_channel(channel);
+        core.tcp.remove_channel(&mut core.common, now, channel);
         self.leaving.push_back(channel);
     }
 
     /// Ends some connections of a channel that leaves, and then the channel. Returns how much that
     /// was.
-    pub(super) fn go_on_leaving(&mut self) -> usize {
+    pub(super) fn go_on_leaving(&mut self, now: Time) -> usize {
         let Some(&channel) = self.leaving.front() else { return 0 };
         let (common, most) = (&mut self.core.common, CONNECTIONS_ENDED_PER_TURN);
         let ended = self.core.messages.end_connections(common, channel, most);
         if ended == CONNECTIONS_ENDED_PER_TURN {
             return ended;
         }
+        let most = most - ended;
+        let ended = ended + self.core.tcp.end_connections(common, now, channel, most);
+        if ended == CONNECTIONS_ENDED_PER_TURN {
+            return ended;
+        }
+        self.core.tcp.close_ports(common, now, channel);
         self.leaving.pop_front();
         if let Some(mut removed) = self.core.common.channels.remove(channel) {
             // It was added with the channel.
@@ -144,15 +167,17 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     fn shut_down(&mut self, now: Time) {
         for channel in self.core.common.channels.ids() {
-            self.remove_channel(channel);
+            self.remove_channel(now, channel);
         }
-        while self.go_on_leaving() > 0 {}
+        while self.go_on_leaving(now) > 0 {}
         self.end_by = Some(now + FAREWELL_NS);
     }
 
     /// Ends once the resets have left.
-    pub(super) fn end_if_due(&mut self, now: Time) {
-        let is_over = |by| now >= by || !self.core.messages.endpoint.has_replies();
+    fn end_if_due(&mut self, now: Time) {
+        let core = &self.core;
+        let is_over =
+            |by| now >= by || !core.messages.endpoint.has_replies() && !core.tcp.has_output();
         if self.end_by.take_if(|by| is_over(*by)).is_some() {
             self.has_ended = true;
             self.mailbox.tell(Event::Ended);
@@ -160,16 +185,28 @@ impl<X: Component<Owner = ()>> Engine<X> {
     }
 
     /// Tells of apps that broke the contract, once each; the control plane then removes them.
-    pub(super) fn report_violations(&mut self) {
-        if self.core.common.channels.violations.is_empty() {
-            return;
-        }
+    fn report_violations(&mut self) {
         for (channel, violation) in self.core.common.channels.violations.drain(..) {
             self.mailbox.tell(Event::Violation { channel, violation });
         }
     }
 
-    pub(super) fn tell_control(&mut self) {
+    /// False if the control plane is surely to be told nothing, and the engine does not end.
+    #[inline]
+    pub(super) fn has_news(&self) -> bool {
+        let common = &self.core.common;
+        !common.channels.violations.is_empty()
+            | !common.channels.pongs.is_empty()
+            | !self.core.messages.failed_pings.is_empty()
+            | common.host.has_news()
+            | self.mailbox.has_waiting()
+            | self.end_by.is_some()
+    }
+
+    #[cold]
+    pub(super) fn tell_control(&mut self, now: Time) {
+        self.report_violations();
+        self.end_if_due(now);
         let host = &mut self.core.common.host;
         while let Some((nic, address)) = host.poll_wanted() {
             self.mailbox.tell(Event::Resolve { nic, address });
@@ -179,12 +216,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         }
         let (pongs, failed) =
             (&mut self.core.common.channels.pongs, &mut self.core.messages.failed_pings);
-        // Two tests are cheaper than to drain what is empty, and nearly always is.
-        if !pongs.is_empty() || !failed.is_empty() {
-            let failed = failed.drain(..).map(|(id, failure)| (id, Err(failure)));
-            for (id, result) in pongs.drain(..).chain(failed) {
-                self.mailbox.tell(Event::Pong { id, result });
-            }
+        let failed = failed.drain(..).map(|(id, failure)| (id, Err(failure)));
+        for (id, result) in pongs.drain(..).chain(failed) {
+            self.mailbox.tell(Event::Pong { id, result });
         }
         if self.mailbox.has_waiting() {
             self.mailbox.flush();
@@ -196,8 +230,9 @@ impl<X: Component<Owner = ()>> Core<X> {
     /// The addresses, routes or MTU of the host have changed. Flows go on: over another way if
     /// there is one, and those whose own address has gone wait for its return, as long as for a
     /// peer that is silent.
-    fn set_network(&mut self, now: Time, network: ip::Config) {
+    pub(super) fn set_network(&mut self, now: Time, network: ip::Config) {
         self.common.host.set_network(&network);
+        self.common.switch.set_mac(network.mac);
         let packet_bytes = network.mtu.saturating_sub(super::headers_length(&network));
         self.messages.set_sizes(now, packet_bytes, super::frame_bytes(&network));
         self.common.switch.set_services(self.services(&network));
@@ -231,9 +266,11 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Closes a VIF or capture of a channel, be it of this engine or of another, and tells its app
     /// why if there is something to tell; nothing if there is none.
-    fn close(&mut self, channel: u32, id: u32, told: Option<Code>) {
+    fn close(&mut self, now: Time, channel: u32, id: u32, told: Option<Code>) {
         self.common.switch.close_of_sibling(channel, id);
-        if !self.frames.close(&mut self.common, channel, id, told) {
+        if !self.frames.close(&mut self.common, channel, id, told)
+            && !self.tcp.close_port(&mut self.common, now, channel, id, told)
+        {
             self.common.captures.close(&mut self.common.channels, channel, id, told);
         }
     }

@@ -67,6 +67,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
 
     /// Looks at channels again whose apps have rung while they were parked. For whoever runs
     /// engines without a [`crate::Group`], once something has ended a sleep.
+    #[cold]
     pub fn take_doorbells(&mut self) {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut space = [const { MaybeUninit::uninit() }; DOORBELLS_BURST];

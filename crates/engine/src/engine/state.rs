@@ -6,6 +6,7 @@ use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
 use clearway_nic::Queue;
 
+use super::looks::Looks;
 use super::status::Gathering;
 use super::{
     Core, Engine, EngineConfig, Queues, frame_bytes, own_interface, services_of, transport_config,
@@ -22,6 +23,7 @@ use crate::loopback::Loopback;
 use crate::messages::Messages;
 use crate::state::{MessagesState, STATE_VERSION, State, StateError};
 use crate::switch::Switch;
+use crate::tcp::Tcp;
 
 /// What lives on while an engine is saved and made again: queues, the apps' memory and doorbells,
 /// the ways to the other engines and to the control plane; what is configured; and the extra
@@ -64,6 +66,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             host: common.host.save(),
             frames: self.core.frames.save(),
             sibling_vifs: common.switch.save(),
+            tcp: self.core.tcp.save(),
             captures: common.captures.save(),
             snapshots: self.gatherings.iter().map(Gathering::id).collect(),
             end_by: self.end_by,
@@ -103,6 +106,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let sleep = super::sleep::sleep_on(&mailbox, &core.lanes, &queues)?;
         let snapshots = core::mem::take(&mut saved.snapshots).into_iter();
         let mut engine = Self {
+            looks: Looks::of(&queues),
             queues,
             copies: None,
             mailbox,
@@ -157,12 +161,14 @@ impl<X: Component<Owner = ()>> Core<X> {
         let host = Host::restore(own, others, saved.host, now)?;
         switch.restore(saved.sibling_vifs, index, &siblings)?;
         let frames = Frames::restore(saved.frames, &mut switch, &channels, now)?;
+        let tcp = Tcp::restore(saved.tcp, &channels, &mut switch, now)?;
         let captures = Captures::restore(saved.captures, &channels, index, &siblings)?;
         let counters = EngineCounters::restore(&saved.counters);
         let loopback = Loopback::default();
         let mut common = Common { channels, host, lanes, loopback, switch, captures, counters };
         let messages = restore_messages(saved.messages, &config, &mut common, now)?;
-        Ok(Self { processor, ..Self::new(config, common, messages, frames, extra) })
+        messages.match_channels(&mut common.channels, tcp.held())?;
+        Ok(Self { processor, ..Self::new(config, common, messages, frames, tcp, extra) })
     }
 }
 
@@ -176,7 +182,5 @@ fn restore_messages(
     let frame_bytes = frame_bytes(&config.interface);
     let new = |endpoint| Messages::new(endpoint, config.udp_port, other_nics, frame_bytes);
     let transport = transport_config(config, lanes);
-    let messages = Messages::restore(saved, new, transport, lanes, other_nics, now)?;
-    messages.match_channels(&mut common.channels)?;
-    Ok(messages)
+    Messages::restore(saved, new, transport, lanes, other_nics, now)
 }

@@ -32,6 +32,7 @@ enum Next {
     Channel(usize),
     Vif(usize),
     Flow(usize),
+    Tcp(usize),
     Local { channel: usize, slot: usize },
     Nothing,
 }
@@ -79,6 +80,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             engine: core.config.name.clone(),
             idle: core.config.idle.name().to_owned(),
             congestion: core.config.congestion.name(),
+            core: core.processor,
             turns: self.turns,
             turns_busy: self.turns_busy,
             channels_parked: channels.parked_count() as u64,
@@ -96,6 +98,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let core = &self.core;
         let Common { channels, lanes, host, counters, .. } = &core.common;
         (core.messages.endpoint.counters().iter())
+            .chain(core.tcp.counters().iter())
             .chain(channels.counters.iter())
             .chain(counters.iter())
             .chain(lanes.counters.iter())
@@ -127,7 +130,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
             [u64::from(queue.link_up())].into_iter().chain(values)
         });
         let values = self.counters().map(|(_, value)| value);
-        board.write(now.as_ns(), own.into_iter().chain(values).chain(of_queues));
+        // The board has room for the queues of the start; there may be fewer now.
+        let values = own.into_iter().chain(values).chain(of_queues).chain(core::iter::repeat(0));
+        board.write(now.as_ns(), values);
     }
 }
 
@@ -167,7 +172,12 @@ impl<X> Core<X> {
                 }
                 Next::Flow(index + 1)
             }
-            Next::Flow(_) => Next::Local { channel: 0, slot: 0 },
+            Next::Flow(_) => Next::Tcp(0),
+            Next::Tcp(index) if index < self.tcp.places() => {
+                self.tcp.flow_at(index).into_iter().for_each(|flow| gathering.add_flow(flow));
+                Next::Tcp(index + 1)
+            }
+            Next::Tcp(_) => Next::Local { channel: 0, slot: 0 },
             Next::Local { channel, slot } if channel < self.common.channels.places() => {
                 match self
                     .common
@@ -216,6 +226,7 @@ impl<X> Core<X> {
             detour: info.detour,
             setup_packets: info.setup_packets,
             setup_retries: info.setup_retries,
+            tcp: None,
         }
     }
 }

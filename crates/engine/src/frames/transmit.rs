@@ -7,8 +7,10 @@ use clearway_channel::burst::SentBurst;
 use clearway_nic::{Queue, Transmit};
 use clearway_wire::digest::Digest;
 
+#[cfg(feature = "unchecked")]
+use super::Checks;
 use super::staging::Staging;
-use super::{Checks, Frames, touch};
+use super::{Frames, touch};
 use crate::captures::{Party, Sighting};
 use crate::channels::Channels;
 use crate::common::Common;
@@ -33,11 +35,13 @@ impl Frames {
         let mut stuck = 0;
         while sending.taken < budget && stuck < STUCK_MAX.min(self.senders.len()) {
             let Some(vif) = self.next_sender() else { break };
-            let has_room = match self.checks {
-                Checks::On => self.send_checked(common, now, queue, vif, &mut sending),
-                Checks::Off => self.send_unchecked(&mut common.channels, queue, vif, &mut sending),
-            };
-            stuck += usize::from(!has_room);
+            #[cfg(feature = "unchecked")]
+            if self.checks == Checks::Off {
+                let channels = &mut common.channels;
+                stuck += usize::from(!self.send_unchecked(channels, queue, vif, &mut sending));
+                continue;
+            }
+            stuck += usize::from(!self.send_checked(common, now, queue, vif, &mut sending));
         }
         sending
     }
@@ -197,6 +201,7 @@ impl Frames {
     }
 
     /// Sends a burst straight from the app's memory. False if the queue is full.
+    #[cfg(feature = "unchecked")]
     fn send_unchecked(
         &mut self,
         channels: &mut Channels,

@@ -135,3 +135,34 @@ fn lanes_between_threads() {
     }
     sender.join().expect("no panic");
 }
+
+/// Those that come have lanes to and from all, and those before have theirs as they were.
+#[test]
+fn engines_that_come_later_have_lanes_to_all() {
+    let mut all = between(&[1, 1]).expect("descriptors");
+    all[0].push(1, What::Frame, b"before");
+    let doors: Vec<_> = all.iter().map(|lanes| Arc::clone(lanes.door())).collect();
+    let (mut new, ends) = joining(&doors, 2).expect("descriptors");
+    assert_eq!(*new[0].siblings(), 2..4);
+    all.iter_mut().zip(ends).for_each(|(lanes, ends)| lanes.extend(ends));
+    all.append(&mut new);
+    for (from, lanes) in all.iter_mut().enumerate() {
+        assert_eq!((lanes.index(), lanes.count()), (from, 4));
+        let others = lanes.others();
+        assert_eq!(others, 0b1111 & !(1 << from));
+        lanes.push_to(others, What::Frame, &[from as u8]);
+        lanes.flush();
+        lanes.audit().expect("the books agree");
+    }
+    for (to, lanes) in all.iter_mut().enumerate() {
+        assert_eq!(lanes.pending(), lanes.others());
+        for from in (0..4).filter(|from| *from != to) {
+            let mut expected = vec![vec![from as u8]];
+            if (from, to) == (0, 1) {
+                expected.insert(0, b"before".to_vec());
+            }
+            assert_eq!(taken(lanes, from), expected, "{from} to {to}");
+        }
+        assert_eq!(lanes.pending(), 0);
+    }
+}

@@ -1,12 +1,13 @@
 //! What apps ask for: messages and releases here, connections in `connections.rs`.
 
 use clearway_base::Time;
-use clearway_channel::{Command, Completion, Submitted, Violation};
+use clearway_channel::{Command, Completion, Next, Submitted, Violation};
 use clearway_transport::Owner;
 
 use super::Messages;
-use crate::channels::{Channels, Link};
+use crate::channels::{Channel, Channels, Link, ReleasedBytes};
 use crate::common::Common;
+use crate::operations::Asking;
 
 /// Peers that are told, and senders that are tried, in one turn when an app's memory has become
 /// free. Who finds none ends it for that turn: see `channels/line.rs`.
@@ -22,8 +23,23 @@ struct Released {
 }
 
 impl Released {
-    fn of(owner: u32) -> Self {
-        Self { owner, ..Self::default() }
+    /// Adds what the app has released of the same connection, until there is a buffer of another,
+    /// which is the first of those that are returned.
+    fn take_run(
+        &mut self,
+        channel: &mut Channel,
+        left: &mut core::slice::Iter<'_, u32>,
+    ) -> Result<Option<Self>, Violation> {
+        for buffer in left {
+            let clearway_channel::Released { owner, length } = channel.end.release(*buffer)?;
+            channel.released();
+            if owner != self.owner {
+                return Ok(Some(Self { owner, messages: 1, bytes: length.into() }));
+            }
+            self.messages += 1;
+            self.bytes += u64::from(length);
+        }
+        Ok(None)
     }
 }
 
@@ -59,12 +75,27 @@ impl Messages {
             Command::SetSilence { connection, silence_ms } => {
                 self.set_silence(common, now, channel, connection, silence_ms);
             }
+            Command::Share { token, offset, length, start, bytes } => {
+                let (description, extent) = ((offset, length), (start, bytes));
+                self.share(&mut common.channels, channel, token, description, extent);
+            }
+            Command::Unshare { token, region } => self.unshare(common, channel, token, region),
+            Command::Ask { .. } | Command::AskWith { .. } => match Asking::of(command) {
+                Ok(asking) => self.ask(common, now, channel, asking),
+                Err(violation) => common.channels.condemn(channel, violation),
+            },
             Command::SendFrames { .. } => {} // for VIFs
+            Command::TcpListen { .. }
+            | Command::TcpConnect { .. }
+            | Command::TcpSend { .. }
+            | Command::TcpShutdown { .. }
+            | Command::TcpClose { .. }
+            | Command::TcpSet { .. } => {} // for TCP
         }
     }
 
     /// Takes a message that an app has submitted, and those that follow it at once, `most` in all.
-    /// Returns how many.
+    /// Returns how many, and what stands behind them, if that was looked at.
     #[inline]
     pub(crate) fn take_submitted(
         &mut self,
@@ -73,12 +104,14 @@ impl Messages {
         id: u32,
         first: Submitted,
         most: usize,
-    ) -> usize {
-        let Some(channel) = channels.channel(id) else { return 1 };
-        let (mut taken, mut to_closed, mut next) = (0, 0, Some(first));
+    ) -> (usize, Option<Next>) {
+        let Some(channel) = channels.channel(id) else { return (1, None) };
+        channel.busy_at = now;
+        let (mut taken, mut to_closed) = (0, 0);
         let mut local = None;
-        while let Some(Submitted { connection, offset, length }) = next {
-            taken += 1;
+        let mut next = Some(Next::Message(first));
+        while let Some(Next::Message(Submitted { connection, offset, length })) = next {
+            (taken, next) = (taken + 1, None);
             match channel.take_submitted(connection) {
                 Some((_, Some(key))) => {
                     self.fetch_flow(key);
@@ -93,7 +126,10 @@ impl Messages {
                     to_closed += 1;
                 }
             }
-            next = if taken < most { channel.end.next_submitted() } else { None };
+            if taken == most {
+                break;
+            }
+            next = Some(channel.end.next_submitted());
         }
         channels.counters.messages_submitted += taken as u64 - to_closed;
         channels.counters.messages_to_closed += to_closed;
@@ -101,32 +137,23 @@ impl Messages {
         if let Some((slot, offset, length)) = local {
             channels.send_local(Owner { channel: id, connection: slot }, offset, length);
         }
-        taken
+        (taken, next)
     }
 
     /// The app has released these buffers. Whoever sent what was in them hears once of those that
     /// follow each other.
     fn release(&mut self, channels: &mut Channels, now: Time, id: u32, buffers: &[u32]) {
+        let mut left = buffers.iter();
         let mut all = Released::default();
-        for buffer in buffers {
-            let Some(channel) = channels.channel(id) else { return };
-            match channel.end.release(*buffer) {
-                Ok(one) => {
-                    channel.released();
-                    if one.owner != all.owner {
-                        let before = core::mem::replace(&mut all, Released::of(one.owner));
-                        self.released(channels, now, id, &before);
-                    }
-                    all.messages += 1;
-                    all.bytes += u64::from(one.length);
-                }
-                Err(violation) => {
-                    channels.condemn(id, violation);
-                    break;
-                }
+        while let Some(channel) = channels.channel(id) {
+            let ended = all.take_run(channel, &mut left);
+            self.released(channels, now, id, &all);
+            match ended {
+                Ok(Some(next)) => all = next,
+                Ok(None) => return,
+                Err(violation) => return channels.condemn(id, violation),
             }
         }
-        self.released(channels, now, id, &all);
     }
 
     fn released(&mut self, channels: &mut Channels, now: Time, id: u32, all: &Released) {
@@ -137,7 +164,10 @@ impl Messages {
                 let owner = Owner { channel: id, connection: slot };
                 channels.release_local(owner, all.messages, all.bytes);
             }
-            None => {}
+            None => {
+                let Released { owner: tag, bytes, .. } = *all;
+                channels.note_released(ReleasedBytes { channel: id, tag, bytes });
+            }
         }
     }
 

@@ -1,10 +1,11 @@
 //! Messages as plain data, and back. The headers of each path are made again when a packet is to
 //! be sent.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 
 use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
+use clearway_channel::Buffer;
 use clearway_transport::Endpoint;
 
 use super::{Messages, Resolving};
@@ -44,8 +45,12 @@ impl Messages {
     }
 
     /// Holds what was restored against the channels.
-    pub(crate) fn match_channels(&self, channels: &mut Channels) -> Result<(), Invalid> {
-        channels.match_flows(self.endpoint.memory())?;
+    pub(crate) fn match_channels(
+        &self,
+        channels: &mut Channels,
+        claimed: BTreeMap<u32, Vec<Buffer>>,
+    ) -> Result<(), Invalid> {
+        channels.match_flows(self.endpoint.memory(), claimed)?;
         let resolving = channels.iter().flat_map(|(id, channel)| {
             let slots = channel.slots_of(|link| matches!(link, Link::Resolving));
             slots.filter_map(move |slot| Some((id, slot, channel.peer(slot)?.port())))

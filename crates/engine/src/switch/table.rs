@@ -89,6 +89,11 @@ impl Switch {
         switch
     }
 
+    /// The NIC has this Ethernet address from now on.
+    pub(crate) fn set_mac(&mut self, mac: MacAddress) {
+        self.mac = mac_number(mac);
+    }
+
     /// The owner of each packet, `None` where it is nobody's here.
     #[inline]
     pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::{Code, Command, Sizes};
 use clearway_engine::{
-    CaptureSpec, Control, Engine, Event, Request, Snapshot, VifRefused, VifSpec,
+    CaptureSpec, Control, Engine, Event, Request, Snapshot, TcpPortSpec, VifRefused, VifSpec,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
@@ -221,6 +221,29 @@ impl ManyWorld {
             events::take_vif_opened(self.events(Place { engine, ..at }))?;
         }
         Ok(())
+    }
+
+    /// Opens a TCP port, of which all engines of the host take note.
+    pub fn open_tcp_port(&mut self, at: Place, app: &App, number: u32, spec: TcpPortSpec) {
+        let channel = app.channel;
+        self.noted.push((at.host, channel, number));
+        let rights = spec.rights.clone();
+        self.post(at, Request::OpenTcpPort { channel, number, spec: Box::new(spec) });
+        events::take_vif_opened(self.events(at)).expect("a port");
+        self.post_to_siblings(at, || Request::NoteVif {
+            engine: at.engine,
+            channel,
+            vif: number,
+            spec: Box::new(rights.clone()),
+        });
+    }
+
+    /// Closes what an app has under this number, at all engines of its host.
+    pub fn close_vif(&mut self, at: Place, app: &App, vif: u32) {
+        let channel = app.channel;
+        self.noted.retain(|noted| *noted != (at.host, channel, vif));
+        self.post(at, Request::CloseVif { channel, vif, told: None });
+        self.post_to_siblings(at, || Request::CloseVif { channel, vif, told: None });
     }
 
     pub fn open_capture(&mut self, at: Place, app: &App, vif: u32, spec: CaptureSpec) {

@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod events;
 pub mod many;
+pub mod tcp;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::burst::{Filling, FrameInfo, ReceivedBurst, packed_bytes};
 use clearway_channel::{
-    AppEnd, Code, Command, Completion, DaemonEnd, Extent, Granted, Sizes, Told,
+    AppEnd, Code, Command, Completion, DaemonEnd, Extent, Granted, OperationStatus, Sizes, Told,
 };
 use clearway_engine::{
     CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, VifRefused,
@@ -29,6 +30,7 @@ pub const SIZES: Sizes = Sizes {
     completion_entries: 256,
     transmit_pool_bytes: 16 << 20,
     receive_pool_bytes: 16 << 20,
+    shared_bytes: 0,
 };
 
 pub fn address(host: usize) -> IpAddr {
@@ -51,11 +53,34 @@ pub struct World {
 
 impl World {
     pub fn new(seed: u64, faults: fabric::Faults) -> Self {
+        Self::with_queues(seed, faults, |queue| queue)
+    }
+
+    /// The same over queues that `wrap` makes of those of the fabric.
+    pub fn with_queues(
+        seed: u64,
+        faults: fabric::Faults,
+        wrap: impl Fn(Box<dyn Queue>) -> Box<dyn Queue>,
+    ) -> Self {
+        Self::with_networks(seed, faults, wrap, |_| {})
+    }
+
+    /// The same, with networks as `change` makes them.
+    pub fn with_networks(
+        seed: u64,
+        faults: fabric::Faults,
+        wrap: impl Fn(Box<dyn Queue>) -> Box<dyn Queue>,
+        change: impl Fn(&mut ip::Config),
+    ) -> Self {
         let (a, b, fabric) = fabric::pair(fabric::Options::new(seed), [faults, faults]);
         let now = Time::from_ns(SECOND);
         let queues: [Box<dyn Queue>; 2] = [Box::new(a), Box::new(b)];
-        let hosts =
-            queues.into_iter().enumerate().map(|(index, queue)| host(index, queue, seed, now));
+        let queues = queues.map(wrap).into_iter().enumerate();
+        let hosts = queues.map(|(index, queue)| {
+            let mut config = config_of(index, queue.info().mac);
+            change(&mut config.interface);
+            host(index, config, queue, seed, now)
+        });
         Self { hosts: hosts.collect(), fabric, now, next_channel: 0 }
     }
 
@@ -210,9 +235,8 @@ impl Drop for World {
     }
 }
 
-fn host(index: usize, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
+fn host(index: usize, config: EngineConfig, queue: Box<dyn Queue>, seed: u64, now: Time) -> Host {
     let mac = queue.info().mac;
-    let config = config_of(index, mac);
     let seed = seed * 2 + index as u64;
     let (engine, control) =
         Engine::new(config, vec![queue], seed, [index as u8; 16], now).expect("descriptors");
@@ -259,6 +283,24 @@ pub struct App {
     pub reports: BTreeMap<u32, Report>,
     /// Interfaces that were taken away, and why.
     pub vifs_closed: Vec<(u32, Code)>,
+    /// Bytes of TCP connections.
+    pub bytes: VecDeque<clearway_channel::ReceivedBytes>,
+    /// All else that is told of TCP.
+    pub tcp: VecDeque<Completion>,
+    /// One-sided operations that are over.
+    pub operated: VecDeque<Operated>,
+    /// What was said of regions.
+    pub told: VecDeque<Completion>,
+}
+
+/// A one-sided operation that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Operated {
+    pub token: u64,
+    pub status: OperationStatus,
+    pub value: u64,
+    pub extra: u64,
+    pub read: Vec<u8>,
 }
 
 /// What has become of frames that were sent.
@@ -304,6 +346,10 @@ impl App {
             bursts: BTreeMap::new(),
             reports: BTreeMap::new(),
             vifs_closed: Vec::new(),
+            bytes: VecDeque::new(),
+            tcp: VecDeque::new(),
+            operated: VecDeque::new(),
+            told: VecDeque::new(),
         };
         (app, request)
     }
@@ -339,6 +385,22 @@ impl App {
                     self.take_frames(vif, count, bytes);
                     continue;
                 }
+                Told::Bytes(received) => {
+                    self.bytes.push_back(received);
+                    continue;
+                }
+                Told::Operated { status, token, value, extra, bytes } => {
+                    let read = bytes.map(|bytes| {
+                        let read = self.end.receive_bytes(&bytes).to_vec();
+                        self.end.release(bytes);
+                        self.end.flush_releases();
+                        read
+                    });
+                    let status = OperationStatus::of(status);
+                    let read = read.unwrap_or_default();
+                    self.operated.push_back(Operated { token, status, value, extra, read });
+                    continue;
+                }
                 Told::Other(completion) => completion,
             };
             match completion {
@@ -351,7 +413,13 @@ impl App {
                 }
                 Completion::VifClosed { vif, code } => self.vifs_closed.push((vif, code)),
                 Completion::Sent { connection, sent } => self.finished(connection, sent),
-                Completion::Received { .. } | Completion::Frames { .. } => {}
+                other @ (Completion::Shared { .. }
+                | Completion::Unshared { .. }
+                | Completion::Notified { .. }) => self.told.push_back(other),
+                Completion::Received { .. }
+                | Completion::Operated { .. }
+                | Completion::Frames { .. } => {}
+                of_tcp => self.tcp.push_back(of_tcp),
             }
         }
     }

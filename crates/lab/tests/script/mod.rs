@@ -11,7 +11,10 @@
 //! begin read 4 100                    a call in a thread of its own, which has to wait
 //! end = 100                           it is done, and has given that
 //! waits                               it still waits
-//! icmp refused seq 0                  an ICMP error of a segment; or `unreachable`, `too_big MTU`
+//! icmp refused seq 0                  an ICMP error of a segment; or `unreachable`, `prohibited`,
+//!                                     `protocol`, `too_big MTU`
+//! ip 64 0                             hop limit and traffic class of the segment that left last
+//! tcp_info 4 snd_cwnd = 10            a field of TCP_INFO
 //! set tcp_sack 0                      a setting of the host; `get time_wait = 1`
 //! ```
 //!
@@ -51,6 +54,8 @@ pub(crate) struct Script {
     written: HashMap<i32, u32>,
     read: HashMap<i32, u32>,
     line: String,
+    /// Hop limit and traffic class of what left last.
+    last_ip: (u8, u8),
 }
 
 /// A host at port 80 of which nobody listens yet, without any options of TCP.
@@ -108,6 +113,7 @@ impl Script {
             written: HashMap::new(),
             read: HashMap::new(),
             line: String::new(),
+            last_ip: (0, 0),
         }
     }
 
@@ -208,8 +214,16 @@ impl Script {
     /// A segment of this host as a line, and its port is that of segments to come.
     fn show(&mut self, packet: &[u8]) -> String {
         let segment = match self.addresses[0] {
-            IpAddr::V4(_) => ipv4::View::new(packet).expect("whole").payload(),
+            IpAddr::V4(_) => {
+                let view = ipv4::View::new(packet).expect("whole");
+                ipv4::Repr::parse(&view, true).expect("valid");
+                view.payload()
+            }
             IpAddr::V6(_) => ipv6::View::new(packet).expect("whole").payload(),
+        };
+        self.last_ip = match self.addresses[0] {
+            IpAddr::V4(_) => (packet[8], packet[1]),
+            IpAddr::V6(_) => (packet[7], packet[0] << 4 | packet[1] >> 4),
         };
         let view = tcp::View::new(segment).expect("whole");
         let check = tcp::Check::Addresses(self.addresses[0], self.addresses[1]);
@@ -232,6 +246,9 @@ impl Script {
         shown.extend(options.sack_permitted.then(|| "sackOK".to_owned()));
         shown.extend(options.timestamps.map(|it| format!("TS val {} ecr {}", it.value, it.echo)));
         shown.extend(options.window_scale.map(|scale| format!("wscale {scale}")));
+        let block = |(start, end): &(u32, u32)| format!("{start}:{end}");
+        let blocks: Vec<String> = options.sack.iter().map(block).collect();
+        shown.extend((!blocks.is_empty()).then(|| format!("sack {}", blocks.join(" "))));
         format!("{line} win {} <{}>", repr.window, shown.join(","))
     }
 
@@ -272,6 +289,12 @@ impl Script {
                 ["mss", bytes] => {
                     repr.options.maximum_segment_size = Some(self.number(bytes) as u16);
                 }
+                ["sack", ref blocks @ ..] => {
+                    for (start, end) in blocks.iter().filter_map(|block| block.split_once(':')) {
+                        let (start, end) = (self.number(start), self.number(end));
+                        repr.options.sack.push(start as u32, end as u32);
+                    }
+                }
                 ["sackOK"] => repr.options.sack_permitted = true,
                 ["wscale", scale] => repr.options.window_scale = Some(self.number(scale) as u8),
                 ["TS", "val", value, "ecr", echo] => {
@@ -310,6 +333,9 @@ impl Script {
             let message = match kind {
                 "too_big" => icmpv4::Repr::FragmentationNeeded { mtu: mtu as u16, quote },
                 "refused" => icmpv4::Repr::Unreachable { code: icmpv4::unreachable::PORT, quote },
+                "protocol" => icmpv4::Repr::Unreachable { code: 2, quote },
+                "prohibited" => icmpv4::Repr::Unreachable { code: 13, quote },
+                "expired" => icmpv4::Repr::TimeExceeded { code: 0, quote },
                 _ => icmpv4::Repr::Unreachable { code: icmpv4::unreachable::HOST, quote },
             };
             let mut bytes = vec![0; message.length()];
@@ -320,6 +346,8 @@ impl Script {
             let message = match kind {
                 "too_big" => icmpv6::Repr::PacketTooBig { mtu, quote },
                 "refused" => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::PORT, quote },
+                "prohibited" => icmpv6::Repr::Unreachable { code: 1, quote },
+                "expired" => icmpv6::Repr::TimeExceeded { code: 0, quote },
                 _ => icmpv6::Repr::Unreachable { code: icmpv6::unreachable::ADDRESS, quote },
             };
             let (IpAddr::V6(from), IpAddr::V6(to)) = (there, here) else { unreachable!() };
@@ -356,6 +384,14 @@ impl Script {
                 return self.host.set(name, value).expect("a setting");
             }
             ["get", name] => self.host.get(name),
+            ["ip", hop_limit, class] => {
+                let expected = (self.number(hop_limit) as u8, self.number(class) as u8);
+                if self.last_ip != expected {
+                    self.fail(&format!("it is {:?}", self.last_ip));
+                }
+                return;
+            }
+            ["tcp_info", fd, field] => self.tcp_info(self.number(fd) as i32, field),
             ["peer", port] => {
                 self.ports[1] = self.number(port) as u16;
                 return;
@@ -383,6 +419,24 @@ impl Script {
             let fd = self.number(fd) as i32;
             *self.written.entry(fd).or_insert(1) += count as u32;
         }
+    }
+
+    fn tcp_info(&self, fd: i32, field: &str) -> Outcome {
+        let (at, length) = match field {
+            "state" => (0, 1),
+            "ca_state" => (1, 1),
+            "options" => (5, 1),
+            "unacked" => (24, 4),
+            "sacked" => (28, 4),
+            "snd_ssthresh" => (76, 4),
+            "snd_cwnd" => (80, 4),
+            "total_retrans" => (100, 4),
+            other => self.fail(&format!("there is no field {other}")),
+        };
+        let mut place = [0; 256];
+        self.host.getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut place)?;
+        let bytes = place[at..at + length].iter().rev();
+        Ok(bytes.fold(0, |value, byte| value << 8 | i64::from(*byte)))
     }
 
     fn begin(&mut self, call: &[&str]) {
@@ -595,6 +649,10 @@ fn option(word: &str) -> (i32, i32) {
     let found = find(libc::SOL_SOCKET, &socket).or_else(|| find(libc::IPPROTO_TCP, &tcp));
     match word {
         "v6only" => (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+        "tos" => (libc::IPPROTO_IP, libc::IP_TOS),
+        "ttl" => (libc::IPPROTO_IP, libc::IP_TTL),
+        "tclass" => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+        "hops" => (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS),
         _ => found.unwrap_or_else(|| panic!("there is no option {word}")),
     }
 }

@@ -41,7 +41,7 @@ use clearway_wire::{ethernet, vlan};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use crate::ebpf::Hiding;
+use crate::ebpf::{Hiding, Opener, ThisProcess};
 use crate::interface::{
     Device, KernelSteering, PatternTable, attach_filter, gso_limits, last_errno, set_option,
 };
@@ -58,7 +58,7 @@ const DESCRIPTORS_MAX: usize = 4096;
 const ROOM_BYTES: i32 = 4 << 20;
 
 /// What to open.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The name of the interface, in the calling thread's network namespace.
     pub interface: String,
@@ -71,13 +71,16 @@ pub struct Config {
     pub super_frames: Option<bool>,
     /// Why nothing better is used, for `Info::mode`.
     pub because: Option<String>,
+    /// Who does what takes privileges that a daemon at work has not.
+    pub opener: Arc<dyn Opener>,
 }
 
 impl Config {
     /// One queue, as deep as those of AF_XDP.
     pub fn new(interface: &str) -> Config {
         let (interface, descriptors) = (interface.to_owned(), KERNEL_DESCRIPTORS);
-        Config { interface, descriptors, queues: 1, super_frames: None, because: None }
+        let opener = Arc::new(ThisProcess);
+        Config { interface, descriptors, queues: 1, super_frames: None, because: None, opener }
     }
 }
 
@@ -88,14 +91,14 @@ type Opened = (Vec<Box<dyn Queue>>, KernelSteering);
 /// [`Steering`](crate::interface::Steering).
 pub fn open(config: &Config) -> Result<Opened, Error> {
     let device = Device::open(&config.interface)?;
-    let hiding = Hiding::begin(&device);
+    let hiding = Hiding::begin(&*config.opener, &device);
     open_with(config, device, hiding)
 }
 
 /// The same, or nothing where the kernel would see what is ours.
 pub(crate) fn open_hidden(config: &Config) -> Result<Opened, Error> {
     let device = Device::open(&config.interface)?;
-    let hiding = Hiding::begin(&device)?;
+    let hiding = Hiding::begin(&*config.opener, &device)?;
     open_with(config, device, Ok(hiding))
 }
 
@@ -151,8 +154,11 @@ pub fn open_copies(
 /// Opens a queue beside those of another driver that leaves some of what is ours to the kernel: it
 /// comes here, super-frames cut and checksums made, and no further. Not for sending. Also the
 /// tables that have to have the patterns before that driver has them.
-pub(crate) fn open_beside(interface: &str) -> Result<(Box<dyn Queue>, KernelTables), Error> {
-    let hiding = Hiding::begin(&Device::open(interface)?)?;
+pub(crate) fn open_beside(
+    interface: &str,
+    opener: &dyn Opener,
+) -> Result<(Box<dyn Queue>, KernelTables), Error> {
+    let hiding = Hiding::begin(opener, &Device::open(interface)?)?;
     let mut socket = Socket::open(&Config::new(interface))?;
     let table = Box::new(filter_of(interface, std::slice::from_mut(&mut socket))?);
     let mode = "packet socket beside AF_XDP: super-frames, and packets without their checksum";

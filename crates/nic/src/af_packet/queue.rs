@@ -143,6 +143,7 @@ impl Queue for PacketQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            receive_is_call: false,
         }
     }
 

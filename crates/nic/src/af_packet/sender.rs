@@ -11,11 +11,11 @@
 //! likes, and a super-frame would have to be put together in one slot first. After `sendmmsg` has
 //! returned, the buffers are ours again.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::io::Errno;
 
-use crate::interface::last_errno;
+use crate::batch::Batch;
 use crate::segments::{HEADERS_MAX, Merge, Offload};
 
 /// Messages per system call.
@@ -187,26 +187,19 @@ impl Sender {
             next += planned[count].frames;
             count += 1;
         }
-        // SAFETY: all-zero is valid: no bytes, no address, no control data.
-        let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
         let mut pieces = self.pieces.as_mut_slice();
-        for (message, planned) in messages.iter_mut().zip(&planned[..count]) {
-            let (own, others) = pieces.split_at_mut(planned.pieces);
+        let mut batch = Batch::<MESSAGES>::new();
+        for message in &planned[..count] {
+            let (own, others) = pieces.split_at_mut(message.pieces);
             pieces = others;
-            message.msg_hdr.msg_iov = own.as_mut_ptr();
-            message.msg_hdr.msg_iovlen = own.len() as _;
+            let header = batch.add();
+            header.msg_iov = own.as_mut_ptr();
+            header.msg_iovlen = own.len() as _;
         }
-        // SAFETY: the first `count` messages point to pieces, and these to buffers and heads, that
-        // live until the call returns; the kernel only reads them.
-        let outcome = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as u32,
-                libc::MSG_DONTWAIT as _,
-            )
-        };
-        let sent = usize::try_from(outcome).map_err(|_| (last_errno(), planned[0].frames))?;
+        // SAFETY: the messages point to pieces, and these to buffers and heads, that live until the
+        // call returns.
+        let sent = unsafe { batch.send(socket.as_fd()) };
+        let sent = sent.map_err(|errno| (errno, planned[0].frames))?;
         let sent = &planned[..sent];
         sent.iter().for_each(|message| self.refusals.pass(message.frames));
         let super_frames = sent.iter().filter(|message| message.frames > 1).count();

@@ -6,7 +6,7 @@ use std::ptr::{self, NonNull};
 use rustix::io::Result;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
-/// Mapped bytes that are shared with the kernel and with nobody else.
+/// Mapped bytes that are shared with the kernel, and with who has opened them for us.
 #[derive(Debug)]
 pub(super) struct Mapping {
     start: NonNull<u8>,
@@ -32,8 +32,8 @@ impl Mapping {
         Ok(Mapping::from_raw(start.cast(), length))
     }
 
-    /// A ring of an AF_XDP socket; `page_offset` says which.
-    pub(super) fn ring(socket: BorrowedFd<'_>, page_offset: u64, length: usize) -> Result<Mapping> {
+    /// A ring of an AF_XDP socket, where `page_offset` says which; or memory that a file stands for.
+    pub(super) fn shared(file: BorrowedFd<'_>, page_offset: u64, length: usize) -> Result<Mapping> {
         // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
         let start = unsafe {
             mmap(
@@ -41,7 +41,7 @@ impl Mapping {
                 length,
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::SHARED | MapFlags::POPULATE,
-                socket,
+                file,
                 page_offset,
             )?
         };

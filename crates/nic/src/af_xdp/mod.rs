@@ -37,3 +37,5 @@ mod socket;
 
 pub(crate) use open::Prepared;
 pub use open::{Config, Mode, open};
+pub(crate) use program::install;
+pub(crate) use socket::{bare_socket, socket_with_memory};

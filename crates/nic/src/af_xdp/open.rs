@@ -1,17 +1,16 @@
 //! Opening an interface: which way is tried in which order, and what is said about it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use aya::programs::XdpMode;
-use aya::programs::links::FdLink;
 use clearway_wire::{ethernet, vlan};
 
 use super::program::{Attachment, Changed, Program};
 use super::queue::XdpQueue;
 use super::socket::{Layout, Socket};
+use crate::ebpf::{self, Installed, Memory, NotInstalled, Opener, ThisProcess};
 use crate::interface::{Device, KernelSteering};
 use crate::{Error, Info, KERNEL_DESCRIPTORS, LCD_DESCRIPTORS, MacAddress, Queue};
 
@@ -35,7 +34,7 @@ const BUSY_ATTEMPTS: u32 = 100;
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// What to open and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Config {
     /// The name of the interface, in the calling thread's network namespace.
     pub interface: String,
@@ -46,6 +45,8 @@ pub struct Config {
     pub descriptors: u32,
     /// Which way to take.
     pub mode: Mode,
+    /// Who does what takes privileges.
+    pub opener: Arc<dyn Opener>,
 }
 
 impl Config {
@@ -56,6 +57,7 @@ impl Config {
             queues: None,
             descriptors: KERNEL_DESCRIPTORS as u32,
             mode: Mode::Auto,
+            opener: Arc::new(ThisProcess),
         }
     }
 }
@@ -89,7 +91,6 @@ pub(crate) struct Prepared {
     mac: MacAddress,
     frame_bytes: usize,
     changed: Option<Changed>,
-    program: Program,
     opened: Opened,
 }
 
@@ -101,12 +102,8 @@ impl Prepared {
         let mac = device.mac()?;
         let changed = set_queues(config)?;
         let queues = count_queues(&device)?;
-        let mut program = Program::load()?;
-        if frame_bytes > FRAME_IN_ONE_BUFFER_BYTES {
-            program.take_fragments()?;
-        }
-        let opened = open_layout(config, &mut program, &device, frame_bytes, queues)?;
-        Ok(Prepared { device, mac, frame_bytes, changed, program, opened })
+        let opened = open_layout(config, &device, frame_bytes, queues)?;
+        Ok(Prepared { device, mac, frame_bytes, changed, opened })
     }
 
     /// True if the kernel makes packets of frames before the program sees them: then some are
@@ -117,7 +114,7 @@ impl Prepared {
 
     /// Leaves to the kernel, and so to packet sockets, what may be a super-frame.
     pub(crate) fn leave_super_frames(&mut self) {
-        self.program.pass_unfinished(self.frame_bytes + VLAN_TAGS_BYTES);
+        self.opened.program.pass_unfinished(self.frame_bytes + VLAN_TAGS_BYTES);
     }
 
     /// Adds to what is said of the mode.
@@ -126,7 +123,7 @@ impl Prepared {
     }
 
     pub(crate) fn finish(self) -> Result<(Vec<Box<dyn Queue>>, KernelSteering), Error> {
-        let Prepared { device, mac, frame_bytes, changed, program, opened } = self;
+        let Prepared { device, mac, frame_bytes, changed, opened } = self;
         let info = Info { driver: "af_xdp", mode: opened.sentence, mac };
         let attachment = Arc::new(Attachment::new(opened.link, changed));
         let mut boxed: Vec<Box<dyn Queue>> = Vec::new();
@@ -136,7 +133,7 @@ impl Prepared {
             let queue = XdpQueue::new(socket, device, info.clone(), frame_bytes, attachment);
             boxed.push(Box::new(queue));
         }
-        let steering = KernelSteering::new(program.into_table(attachment), device)?;
+        let steering = KernelSteering::new(opened.program.into_table(attachment), device)?;
         Ok((boxed, steering))
     }
 }
@@ -144,13 +141,16 @@ impl Prepared {
 /// Opens with frames in one chunk, or in several where they do not fit.
 fn open_layout(
     config: &Config,
-    program: &mut Program,
     device: &Device,
     frame_bytes: usize,
     queues: u32,
 ) -> Result<Opened, Error> {
     let one_chunk = Layout::new(config.descriptors, frame_bytes + VLAN_TAGS_BYTES);
-    let mut open = |layout| open_first(config.mode, program, device, layout, queues);
+    let fragments = frame_bytes > FRAME_IN_ONE_BUFFER_BYTES;
+    let open = |layout| {
+        let opening = Opening { opener: &*config.opener, device, fragments, layout, queues };
+        opening.first(config.mode)
+    };
     let limit = one_chunk.frame_bytes_max;
     if frame_bytes <= limit {
         return open(one_chunk);
@@ -226,13 +226,6 @@ impl Way {
             Way::Generic => "generic mode (copy, after the kernel made an skb)",
         }
     }
-
-    fn attach_mode(self) -> XdpMode {
-        match self {
-            Way::ZeroCopy | Way::Copy => XdpMode::Driver,
-            Way::Generic => XdpMode::Skb,
-        }
-    }
 }
 
 /// The order in which ways are tried, and why if it is not fastest first by nature.
@@ -256,40 +249,10 @@ fn ways(mode: Mode, driver: &str) -> (&'static [Way], &'static str) {
 
 struct Opened {
     way: Way,
-    link: FdLink,
+    link: OwnedFd,
+    program: Program,
     sockets: Vec<Socket>,
     sentence: String,
-}
-
-/// Takes the first way that works.
-fn open_first(
-    mode: Mode,
-    program: &mut Program,
-    device: &Device,
-    layout: Layout,
-    queues: u32,
-) -> Result<Opened, Error> {
-    let driver = device.driver().unwrap_or_else(|| "an unknown driver".to_owned());
-    let (ways, reason) = ways(mode, &driver);
-    let mut refusals = Vec::new();
-    for &way in ways {
-        match open_way(way, program, device, layout, queues) {
-            Ok((link, sockets)) => {
-                let mut sentence = format!("{} on {driver}{reason}", way.name());
-                if !refusals.is_empty() {
-                    sentence += &format!("; {}", refusals.join("; "));
-                }
-                return Ok(Opened { way, link, sockets, sentence });
-            }
-            Err(Refusal::Final(error)) => return Err(error),
-            Err(Refusal::Way(why)) => refusals.push(format!("no {}: {why}", way.name())),
-        }
-    }
-    Err(Error::Invalid(format!(
-        "{} ({driver}) cannot be opened with AF_XDP: {}. Use af_packet, or `mode = \"auto\"`",
-        device.name(),
-        refusals.join("; ")
-    )))
 }
 
 enum Refusal {
@@ -299,25 +262,65 @@ enum Refusal {
     Final(Error),
 }
 
-fn open_way(
-    way: Way,
-    program: &mut Program,
-    device: &Device,
+/// What stays the same in all ways that are tried.
+struct Opening<'a> {
+    opener: &'a dyn Opener,
+    device: &'a Device,
+    fragments: bool,
     layout: Layout,
     queues: u32,
-) -> Result<(FdLink, Vec<Socket>), Refusal> {
-    let link = patiently(|| program.attach(device, way.attach_mode()))
-        .map_err(|error| attach_refused(device, error))?;
-    let mut sockets = Vec::new();
-    for queue in 0..queues {
-        let socket = Socket::new(layout).map_err(Refusal::Final)?;
-        bind(&socket, device, queue, way).map_err(|error| bind_refused(device, queue, error))?;
-        program
-            .set_socket(queue, socket.as_fd())
-            .map_err(|error| Refusal::Way(format!("socket map: {error}")))?;
-        sockets.push(socket);
+}
+
+impl Opening<'_> {
+    /// Takes the first way that works.
+    fn first(&self, mode: Mode) -> Result<Opened, Error> {
+        let driver = self.device.driver().unwrap_or_else(|| "an unknown driver".to_owned());
+        let (ways, reason) = ways(mode, &driver);
+        let mut refusals = Vec::new();
+        for &way in ways {
+            match self.try_way(way) {
+                Ok((link, program, sockets)) => {
+                    let mut sentence = format!("{} on {driver}{reason}", way.name());
+                    if !refusals.is_empty() {
+                        sentence += &format!("; {}", refusals.join("; "));
+                    }
+                    return Ok(Opened { way, link, program, sockets, sentence });
+                }
+                Err(Refusal::Final(error)) => return Err(error),
+                Err(Refusal::Way(why)) => refusals.push(format!("no {}: {why}", way.name())),
+            }
+        }
+        Err(Error::Invalid(format!(
+            "{} ({driver}) cannot be opened with AF_XDP: {}. Use af_packet, or `mode = \"auto\"`",
+            self.device.name(),
+            refusals.join("; ")
+        )))
     }
-    Ok((link, sockets))
+
+    fn try_way(&self, way: Way) -> Result<(OwnedFd, Program, Vec<Socket>), Refusal> {
+        let Self { device, layout, .. } = *self;
+        let how = ebpf::Way { fragments: self.fragments, generic: way == Way::Generic };
+        let Installed { link, tables } =
+            self.opener.steer(device, how).map_err(|error| match error {
+                NotInstalled::Never(error) => Refusal::Final(error),
+                NotInstalled::NotSo(error) => attach_refused(device, error),
+            })?;
+        let mut program = Program::new(tables).map_err(Refusal::Final)?;
+        let mut sockets = Vec::new();
+        for queue in 0..self.queues {
+            let memory = Memory { bytes: layout.umem_bytes(), chunk_bytes: layout.chunk_bytes };
+            let socket = self.opener.xdp_socket(memory);
+            let socket =
+                socket.and_then(|socket| Socket::new(socket, layout)).map_err(Refusal::Final)?;
+            bind(&socket, device, queue, way)
+                .map_err(|error| bind_refused(device, queue, error))?;
+            program
+                .set_socket(queue, socket.as_fd())
+                .map_err(|error| Refusal::Way(format!("socket map: {error}")))?;
+            sockets.push(socket);
+        }
+        Ok((link, program, sockets))
+    }
 }
 
 fn bind(socket: &Socket, device: &Device, queue: u32, way: Way) -> io::Result<()> {
@@ -329,7 +332,7 @@ fn is_busy(error: &io::Error) -> bool {
 }
 
 /// Tries again what the kernel still calls busy.
-fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+pub(super) fn patiently<T>(mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     let mut outcome = attempt();
     for _ in 1..BUSY_ATTEMPTS {
         match &outcome {

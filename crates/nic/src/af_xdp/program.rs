@@ -2,16 +2,18 @@
 
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use aya::maps::{MapData, PerCpuArray, XskMap};
-use aya::programs::XdpMode;
-use aya::programs::links::FdLink;
+use aya::maps::{Map, MapData, PerCpuArray, XskMap};
 use aya::{Ebpf, include_bytes_aligned};
 
+use super::open::patiently;
 use crate::Error;
-use crate::ebpf::{Patterns, load_object, loaded, map, system_error, xdp_program};
+use crate::ebpf::{
+    Hook, Installed, NotInstalled, Patterns, Way, attach, in_order, load_object, loaded,
+    system_error, table, tables_of, xdp_program,
+};
 use crate::interface::{Channels, Device, PatternTable, SteerPattern, Steered};
 
 static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
@@ -20,12 +22,19 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o
 const PLAIN: &str = "steer";
 const FRAGMENTS: &str = "steer_fragments";
 
+/// Its tables there; two arrays of groups come after them.
+const TABLES: [&str; 4] = ["groups", "values", "sockets", "reasons"];
+
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE` of linux/if_link.h.
+const GENERIC: u32 = 2;
+const IN_DRIVER: u32 = 4;
+
 /// What must be undone when the last user of the interface goes: detaching the program (which the
 /// kernel also does if this process is killed, because the link is a file descriptor) and putting
 /// the number of queues back.
 pub(super) struct Attachment {
     // Fields are dropped in this order, after `drop` has run.
-    _link: FdLink,
+    _link: OwnedFd,
     changed: Option<Changed>,
 }
 
@@ -49,43 +58,52 @@ impl fmt::Debug for Attachment {
 }
 
 /// A loaded program, not yet attached.
-pub(super) struct Program {
+struct Loaded {
     ebpf: Ebpf,
     function: &'static str,
+}
+
+impl Loaded {
+    /// Loads the program and its maps into the kernel: the form for drivers that spread large
+    /// frames over several buffers, or the plain one.
+    fn new(fragments: bool) -> Result<Self, Error> {
+        let function = if fragments { FRAGMENTS } else { PLAIN };
+        let mut ebpf = load_object(OBJECT)?;
+        loaded(xdp_program(&mut ebpf, function).load())?;
+        Ok(Self { ebpf, function })
+    }
+
+    fn tables(&self) -> Result<Vec<OwnedFd>, Error> {
+        tables_of(&self.ebpf, &TABLES)
+    }
+}
+
+/// Has the program work on `device`.
+pub(crate) fn install(device: &Device, way: Way) -> Result<Installed, NotInstalled> {
+    let mut program = Loaded::new(way.fragments)?;
+    let tables = program.tables()?;
+    let function = xdp_program(&mut program.ebpf, program.function);
+    let descriptor = function.fd().map_err(|error| loaded(Err(error)).expect_err("an error"))?;
+    let flags = if way.generic { GENERIC } else { IN_DRIVER };
+    let link = patiently(|| attach(descriptor.as_fd(), device, Hook::Xdp, flags));
+    Ok(Installed { link: link.map_err(NotInstalled::NotSo)?, tables })
+}
+
+/// The tables of a program at work.
+pub(super) struct Program {
     sockets: XskMap<MapData>,
     patterns: Patterns,
     reasons: PerCpuArray<MapData, u64>,
 }
 
 impl Program {
-    /// Loads the program and its maps into the kernel.
-    pub(super) fn load() -> Result<Program, Error> {
-        let mut ebpf = load_object(OBJECT)?;
-        loaded(xdp_program(&mut ebpf, PLAIN).load())?;
-        Ok(Program {
-            sockets: map(&mut ebpf, "sockets"),
-            patterns: Patterns::new(map(&mut ebpf, "groups"), map(&mut ebpf, "values"))?,
-            reasons: map(&mut ebpf, "reasons"),
-            ebpf,
-            function: PLAIN,
+    pub(super) fn new(tables: Vec<OwnedFd>) -> Result<Self, Error> {
+        let [groups, values, sockets, reasons, first, second] = in_order(tables)?;
+        Ok(Self {
+            sockets: table(sockets, Map::XskMap)?,
+            patterns: Patterns::new(groups, values, [first, second])?,
+            reasons: table(reasons, Map::PerCpuArray)?,
         })
-    }
-
-    /// Chooses the form for drivers that spread large frames over several buffers.
-    pub(super) fn take_fragments(&mut self) -> Result<(), Error> {
-        self.function = FRAGMENTS;
-        loaded(xdp_program(&mut self.ebpf, FRAGMENTS).load())
-    }
-
-    /// Attaches it in `mode`. The error is the system's own: what it means depends on the mode.
-    pub(super) fn attach(&mut self, device: &Device, mode: XdpMode) -> io::Result<FdLink> {
-        let program = xdp_program(&mut self.ebpf, self.function);
-        let id = program
-            .attach_to_if_index(device.index(), mode)
-            .map_err(|error| system_error(&error))?;
-        let link = program.take_link(id).map_err(|error| system_error(&error))?;
-        // Without a link of its own the program would outlive us.
-        FdLink::try_from(link).map_err(|_| io::ErrorKind::Unsupported.into())
     }
 
     /// Lets the frames of `queue` go to `socket`.
@@ -111,7 +129,7 @@ impl Program {
 }
 
 impl Attachment {
-    pub(super) fn new(link: FdLink, changed: Option<Changed>) -> Attachment {
+    pub(super) fn new(link: OwnedFd, changed: Option<Changed>) -> Attachment {
         Attachment { _link: link, changed }
     }
 }

@@ -195,6 +195,7 @@ impl Queue for XdpQueue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: true,
+            receive_is_call: false,
         }
     }
 

@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
@@ -17,6 +18,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, soc
 use super::mapping::Mapping;
 use super::ring::{Consumer, Producer};
 use crate::Error;
+use crate::ebpf::{Memory, XdpSocket};
 use crate::interface::set_option;
 
 /// Bytes that the kernel keeps free before each received frame (`XDP_PACKET_HEADROOM`).
@@ -118,13 +120,21 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Makes the socket and its memory, with all receive chunks given to the kernel.
-    pub(super) fn new(layout: Layout) -> Result<Socket, Error> {
-        let file = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
-            .map_err(|errno| system("create an AF_XDP socket", errno))?;
-        let umem = Mapping::anonymous(layout.umem_bytes())
-            .map_err(|errno| system("allocate packet memory", errno))?;
-        register(file.as_fd(), &umem, layout).map_err(|errno| register_failed(&umem, errno))?;
+    /// Gives the socket its memory, with all receive chunks given to the kernel.
+    pub(super) fn new(socket: XdpSocket, layout: Layout) -> Result<Socket, Error> {
+        let XdpSocket { file, memory } = socket;
+        let bytes = layout.umem_bytes();
+        let allocated = |mapped: Result<Mapping, Errno>| {
+            mapped.map_err(|errno| system("allocate packet memory", errno))
+        };
+        let umem = match memory {
+            Some(memory) => allocated(Mapping::shared(memory.as_fd(), 0, bytes))?,
+            None => {
+                let umem = allocated(Mapping::anonymous(bytes))?;
+                register(file.as_fd(), &umem, layout.chunk_bytes)?;
+                umem
+            }
+        };
         // In copy mode frames that a NIC has yet to send count against the send buffer: let a full
         // ring fit. Without CAP_NET_ADMIN the default must do.
         let send_buffer_bytes = layout.entries() * FRAME_CHARGE_BYTES;
@@ -178,7 +188,7 @@ impl Socket {
         let (addresses, descriptors) = (size_of::<u64>(), size_of::<XdpDesc>());
         let map = |page_offset, offsets: &XdpRingOffset, entry_bytes, count: u32| {
             let length = offsets.desc as usize + count as usize * entry_bytes;
-            Mapping::ring(file.as_fd(), page_offset, length)
+            Mapping::shared(file.as_fd(), page_offset, length)
         };
         let fill_ring = map(XDP_UMEM_PGOFF_FILL_RING, &fr, addresses, fill_count)?;
         let completion_ring = map(XDP_UMEM_PGOFF_COMPLETION_RING, &cr, addresses, count)?;
@@ -221,16 +231,46 @@ impl AsFd for Socket {
     }
 }
 
-fn register(socket: BorrowedFd<'_>, umem: &Mapping, layout: Layout) -> Result<(), Errno> {
+/// A socket without anything.
+pub(crate) fn bare_socket() -> Result<XdpSocket, Error> {
+    let file = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
+        .map_err(|errno| system("create an AF_XDP socket", errno))?;
+    Ok(XdpSocket { file, memory: None })
+}
+
+/// The most memory that a socket is given: with the most descriptors, for jumbo frames.
+const MEMORY_BYTES_MAX: usize = 1 << 27;
+
+/// A socket with memory that is registered already, which another process maps: the memory counts
+/// against the limits of this one.
+pub(crate) fn socket_with_memory(memory: Memory) -> Result<XdpSocket, Error> {
+    let Memory { bytes, chunk_bytes } = memory;
+    let is_sound = [2048, 4096].contains(&chunk_bytes) && bytes.is_multiple_of(chunk_bytes);
+    if !is_sound || !(1..=MEMORY_BYTES_MAX).contains(&bytes) {
+        return Err(Error::Invalid(format!("{bytes} bytes in chunks of {chunk_bytes}")));
+    }
+    let XdpSocket { file, .. } = bare_socket()?;
+    let made = || -> Result<(OwnedFd, Mapping), Errno> {
+        let memory = memfd_create("clearway-xdp", MemfdFlags::CLOEXEC)?;
+        ftruncate(&memory, bytes as u64)?;
+        let umem = Mapping::shared(memory.as_fd(), 0, bytes)?;
+        Ok((memory, umem))
+    };
+    let (memory, umem) = made().map_err(|errno| system("allocate packet memory", errno))?;
+    register(file.as_fd(), &umem, chunk_bytes)?;
+    Ok(XdpSocket { file, memory: Some(memory) })
+}
+
+fn register(socket: BorrowedFd<'_>, umem: &Mapping, chunk_bytes: usize) -> Result<(), Error> {
     let region = XdpUmemReg {
         addr: umem.at(0, umem.len()).as_ptr() as u64,
         len: umem.len() as u64,
-        chunk_size: layout.chunk_bytes as u32,
+        chunk_size: chunk_bytes as u32,
         headroom: 0,
         flags: XdpUmemRegFlags::empty(),
         tx_metadata_len: 0,
     };
-    sockopt::set_xdp_umem_reg(socket, region)
+    sockopt::set_xdp_umem_reg(socket, region).map_err(|errno| register_failed(umem, errno))
 }
 
 /// The kernel charges pinned memory to the user and says ENOBUFS when the limit is reached.

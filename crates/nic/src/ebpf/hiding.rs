@@ -4,12 +4,16 @@
 //! the patterns match ends behind the packet sockets. It is attached by a link of TCX (Linux 6.6),
 //! which is a file descriptor: whatever becomes of this process, nothing stays behind.
 
-use aya::programs::links::FdLink;
-use aya::programs::tc::{SchedClassifier, TcAttachOptions};
-use aya::programs::{LinkOrder, TcAttachType};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use aya::programs::tc::SchedClassifier;
 use aya::{Ebpf, include_bytes_aligned};
 
-use super::{Patterns, load_object, loaded, map, system_error};
+use super::{
+    Hook, Installed, Opener, Patterns, attach, in_order, load_failed, load_object, loaded,
+    tables_of,
+};
 use crate::Error;
 use crate::interface::{Device, PatternTable, SteerPattern, Steered};
 
@@ -18,34 +22,43 @@ static OBJECT: &[u8] = include_bytes_aligned!(concat!(env!("OUT_DIR"), "/hide.o"
 /// Its function in hide.c.
 const FUNCTION: &str = "hide";
 
-/// The program at work on an interface, which hides nothing yet.
+/// Its tables there; two arrays of groups come after them.
+const TABLES: [&str; 2] = ["groups", "values"];
+
+/// The program at work on an interface.
 pub(crate) struct Hiding {
     patterns: Patterns,
     /// Keeps the program, and it the maps.
-    _link: FdLink,
+    _link: OwnedFd,
 }
 
 impl Hiding {
-    /// Begins on `device`, which is in the network namespace of the calling thread.
-    pub(crate) fn begin(device: &Device) -> Result<Hiding, Error> {
-        let (mut ebpf, patterns) = load()?;
-        let order = TcAttachOptions::TcxOrder(LinkOrder::default());
-        let program = program(&mut ebpf);
-        let link = program
-            .attach_with_options(device.name(), TcAttachType::Ingress, order)
-            .and_then(|id| program.take_link(id))
-            .map_err(|error| attach_failed(device, &error))?;
-        let link = FdLink::try_from(link).map_err(|error| attach_failed(device, &error))?;
-        Ok(Hiding { patterns, _link: link })
+    /// Begins on `device`, and hides nothing yet.
+    pub(crate) fn begin(opener: &dyn Opener, device: &Device) -> Result<Hiding, Error> {
+        let Installed { link, tables } = opener.hide(device)?;
+        Ok(Hiding { patterns: patterns(tables)?, _link: link })
     }
 }
 
+/// Has the program work on `device`.
+pub(super) fn install(device: &Device) -> Result<Installed, Error> {
+    let mut ebpf = load()?;
+    let program = program(&mut ebpf).fd().map_err(|error| load_failed(error.into()))?;
+    let link = attach(program.as_fd(), device, Hook::TcxIngress, 0)
+        .map_err(|error| attach_failed(device, error))?;
+    Ok(Installed { link, tables: tables_of(&ebpf, &TABLES)? })
+}
+
 /// The program in the kernel, at work nowhere.
-fn load() -> Result<(Ebpf, Patterns), Error> {
+fn load() -> Result<Ebpf, Error> {
     let mut ebpf = load_object(OBJECT)?;
-    let patterns = Patterns::new(map(&mut ebpf, "groups"), map(&mut ebpf, "values"))?;
     loaded(program(&mut ebpf).load())?;
-    Ok((ebpf, patterns))
+    Ok(ebpf)
+}
+
+fn patterns(tables: Vec<OwnedFd>) -> Result<Patterns, Error> {
+    let [groups, values, first, second] = in_order(tables)?;
+    Patterns::new(groups, values, [first, second])
 }
 
 fn program(ebpf: &mut Ebpf) -> &mut SchedClassifier {
@@ -67,14 +80,14 @@ impl PatternTable for Hiding {
     }
 }
 
-fn attach_failed(device: &Device, error: &(dyn std::error::Error + 'static)) -> Error {
+fn attach_failed(device: &Device, source: io::Error) -> Error {
     Error::System {
         action: format!(
             "cannot attach an eBPF program behind the packet sockets of {}",
             device.name()
         ),
         remedy: "It needs Linux 6.6 or newer and CAP_NET_ADMIN".into(),
-        source: system_error(error),
+        source,
     }
 }
 

@@ -4,9 +4,11 @@
 //! what a packet socket has seen ([`Hiding`]). Each has tables of its own.
 
 mod hiding;
+mod installed;
 mod patterns;
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use aya::maps::{Map, MapError};
 use aya::programs::{ProgramError, Xdp};
@@ -15,6 +17,8 @@ use aya::{Ebpf, EbpfError};
 use crate::Error;
 
 pub(crate) use hiding::Hiding;
+pub(crate) use installed::{Hook, attach, in_order, table, tables_of};
+pub use installed::{Installed, Memory, NotInstalled, Opener, ThisProcess, Way, XdpSocket};
 pub(crate) use patterns::Patterns;
 
 /// Loads the maps of an object file of ours.
@@ -28,10 +32,16 @@ pub(crate) fn xdp_program<'a>(ebpf: &'a mut Ebpf, name: &str) -> &'a mut Xdp {
     program.try_into().expect("its section makes it an XDP program")
 }
 
-/// The map of this name.
-pub(crate) fn map<T: TryFrom<Map, Error = MapError>>(ebpf: &mut Ebpf, name: &str) -> T {
-    let map = ebpf.take_map(name).expect("the object has a map of this name");
-    map.try_into().expect("the object has it with this type, key and value")
+/// The descriptor of the map of this name.
+fn descriptor_of<'a>(ebpf: &'a Ebpf, name: &str) -> BorrowedFd<'a> {
+    match ebpf.map(name).expect("the object has a map of this name") {
+        Map::Array(data)
+        | Map::ArrayOfMaps(data)
+        | Map::HashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::XskMap(data) => data.fd().as_fd(),
+        other => panic!("{name} is none of the maps that the objects have: {other:?}"),
+    }
 }
 
 /// What loading a program has come to.
@@ -39,6 +49,14 @@ pub(crate) fn loaded(outcome: Result<(), ProgramError>) -> Result<(), Error> {
     match outcome {
         Ok(()) | Err(ProgramError::AlreadyLoaded) => Ok(()),
         Err(error) => Err(load_failed(EbpfError::ProgramError(error))),
+    }
+}
+
+fn map_failed(error: MapError) -> Error {
+    Error::System {
+        action: "cannot use the tables of an eBPF program".into(),
+        remedy: "The kernel may be out of memory, or the daemon has lost CAP_BPF".into(),
+        source: system_error(&error),
     }
 }
 

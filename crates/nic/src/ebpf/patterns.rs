@@ -11,12 +11,13 @@
 //! change.
 
 use std::collections::HashSet;
+use std::os::fd::OwnedFd;
 
 use aya::Pod;
-use aya::maps::{Array, ArrayOfMaps, HashMap, MapData, MapError};
+use aya::maps::{Array, ArrayOfMaps, HashMap, Map, MapData, MapError};
 use clearway_wire::digest::WORDS;
 
-use super::system_error;
+use super::{system_error, table};
 use crate::Error;
 use crate::interface::SteerPattern;
 
@@ -86,13 +87,15 @@ pub(crate) struct Patterns {
 }
 
 impl Patterns {
-    /// No patterns yet.
+    /// No patterns yet, in the tables that `groups` and `values` stand for, and two arrays.
     pub(crate) fn new(
-        in_use: ArrayOfMaps<MapData, Array<MapData, GroupsLayout>>,
-        values: HashMap<MapData, ValueKey, u32>,
+        groups: OwnedFd,
+        values: OwnedFd,
+        arrays: [OwnedFd; 2],
     ) -> Result<Patterns, Error> {
-        let array = || Array::create(1, 0).map_err(failed);
-        let arrays = [array()?, array()?];
+        let [first, second] = arrays;
+        let arrays = [table(first, Map::Array)?, table(second, Map::Array)?];
+        let (in_use, values) = (table(groups, Map::ArrayOfMaps)?, table(values, Map::HashMap)?);
         let (groups, next_id, count, frame_bytes_max) = (Vec::new(), 0, 0, 0);
         Ok(Patterns { groups, next_id, count, frame_bytes_max, in_use, arrays, values })
     }

@@ -78,6 +78,7 @@ impl crate::Queue for Queue {
             transmit_checksum: false,
             receive_checksum: false,
             kernel_shares: false,
+            receive_is_call: false,
         }
     }
 

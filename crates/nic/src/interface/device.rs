@@ -138,12 +138,20 @@ impl Device {
 
     /// True if it is up and has a carrier.
     pub fn running(&self) -> io::Result<bool> {
+        let needed = libc::IFF_UP | libc::IFF_RUNNING;
+        Ok(self.flags()? & needed == needed)
+    }
+
+    /// True if it is up, whether it has a carrier or not.
+    pub fn is_up(&self) -> io::Result<bool> {
+        Ok(self.flags()? & libc::IFF_UP != 0)
+    }
+
+    fn flags(&self) -> io::Result<i32> {
         let mut request = self.request();
         self.ioctl(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: SIOCGIFFLAGS filled in this member.
-        let flags = i32::from(unsafe { request.ifr_ifru.ifru_flags });
-        let needed = libc::IFF_UP | libc::IFF_RUNNING;
-        Ok(flags & needed == needed)
+        Ok(i32::from(unsafe { request.ifr_ifru.ifru_flags }))
     }
 
     /// Its Ethernet address; an error if it is not an Ethernet interface.

@@ -18,6 +18,8 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 const FRAME_BYTES: std::ops::RangeInclusive<usize> = 64..=65_536;
 /// Smallest and largest value of [`Config::buffer_bytes`].
 const BUFFER_BYTES: std::ops::RangeInclusive<u32> = 64..=65_536;
+/// Buffers are of whole cache lines.
+const LINE_BYTES: usize = 64;
 /// Most queue pairs: as many as any implementation takes.
 const QUEUE_PAIRS_MAX: u16 = 256;
 
@@ -106,6 +108,8 @@ pub struct Config {
     pub name: String,
     /// Who connects to the server, if it is not this process.
     pub connector: Option<Arc<dyn Connect>>,
+    /// What a server listens on, if it is not to make that itself ([`super::listen`]).
+    pub listening: Option<Arc<OwnedFd>>,
     /// Who hears of refused peers.
     pub witness: Option<Arc<dyn Witness>>,
 }
@@ -143,8 +147,21 @@ impl Config {
             frame_bytes_max: 1518,
             name: "clearway0".into(),
             connector: None,
+            listening: None,
             witness: None,
         }
+    }
+
+    /// The same for frames of up to so many bytes, each in one buffer: of frames that are spread
+    /// over several, each is copied once more, the small ones, too. With so many queue pairs that
+    /// this were more memory than a link may have, buffers stay as they are.
+    #[must_use]
+    pub fn with_frames(self, frame_bytes_max: usize) -> Self {
+        let spread = Self { frame_bytes_max, ..self };
+        let whole = u32::try_from(frame_bytes_max.next_multiple_of(LINE_BYTES));
+        let whole = whole.map_or(*BUFFER_BYTES.end(), |bytes| bytes.min(*BUFFER_BYTES.end()));
+        let one = Self { buffer_bytes: spread.buffer_bytes.max(whole), ..spread.clone() };
+        if region_bytes(&one) > REGION_BYTES_TOTAL_MAX { spread } else { one }
     }
 
     pub(super) fn check(&self) -> Result<(), Error> {

@@ -105,7 +105,13 @@ impl Control {
         poller: Arc<Poller>,
     ) -> Result<Self, Error> {
         let listener = match config.role {
-            Role::Server => Some(Listener::new(&config.socket)?),
+            Role::Server => Some(match &config.listening {
+                Some(socket) => {
+                    let socket = socket.try_clone().map_err(system_error)?;
+                    Listener::over(socket, &config.socket)?
+                }
+                None => Listener::new(&config.socket)?,
+            }),
             Role::Client => None,
         };
         let timer = Timer::new().map_err(system_error)?;

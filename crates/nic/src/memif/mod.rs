@@ -57,3 +57,9 @@ pub fn open(config: Config) -> Result<Vec<Queue>, Error> {
 
 #[cfg(test)]
 mod tests;
+
+/// A socket that listens where a server is to, for [`Config::listening`]: made by a process that may
+/// for one that may not. Its path, if it has one, goes with the server.
+pub fn listen(at: &Socket) -> Result<std::os::fd::OwnedFd, Error> {
+    socket::listen_on(at)
+}

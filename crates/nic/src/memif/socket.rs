@@ -41,18 +41,16 @@ type Identity = (u64, u64);
 impl Listener {
     /// Listens on `at`. A path that a dead process left behind is taken over.
     pub(super) fn new(at: &Socket) -> Result<Self, Error> {
+        Self::over(listen_on(at)?, at)
+    }
+
+    /// The same with a socket that somebody else has made.
+    pub(super) fn over(fd: OwnedFd, at: &Socket) -> Result<Self, Error> {
         let fail = |error: io::Error| error_text(at, "listen on", error);
-        let fd = new_socket().map_err(fail)?;
-        let address = address(at).map_err(fail)?;
-        if let Err(error) = bind(&fd, &address) {
-            remove_if_dead(at, error, &address)?;
-            bind(&fd, &address).map_err(|error| fail(error.into()))?;
-        }
         let path = match at {
             Socket::Path(path) => Some((path.clone(), identity(path).map_err(fail)?)),
             Socket::Abstract(_) => None,
         };
-        listen(&fd, BACKLOG).map_err(|error| fail(error.into()))?;
         Ok(Self { fd, path })
     }
 
@@ -77,6 +75,19 @@ impl Drop for Listener {
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// A socket that listens on `at`.
+pub(super) fn listen_on(at: &Socket) -> Result<OwnedFd, Error> {
+    let fail = |error: io::Error| error_text(at, "listen on", error);
+    let fd = new_socket().map_err(fail)?;
+    let address = address(at).map_err(fail)?;
+    if let Err(error) = bind(&fd, &address) {
+        remove_if_dead(at, error, &address)?;
+        bind(&fd, &address).map_err(|error| fail(error.into()))?;
+    }
+    listen(&fd, BACKLOG).map_err(|error| fail(error.into()))?;
+    Ok(fd)
 }
 
 /// Connects to `to`, at once or not at all.

@@ -26,6 +26,23 @@ fn open_both(server: Config, client: Config) -> (Vec<Queue>, Vec<Queue>) {
     (server, client)
 }
 
+#[test]
+fn a_frame_has_one_buffer_unless_that_is_too_much_memory() {
+    let at = socket();
+    let buffer_bytes = |queue_pairs, frame_bytes_max| {
+        let config = Config { queue_pairs, ..config(&at, Role::Client) };
+        let config = config.with_frames(frame_bytes_max);
+        config.check().expect("possible");
+        assert_eq!(config.frame_bytes_max, frame_bytes_max);
+        config.buffer_bytes
+    };
+    assert_eq!(buffer_bytes(1, 1518), 2048, "as everybody has it");
+    assert_eq!(buffer_bytes(1, 9018), 9024);
+    assert_eq!(buffer_bytes(64, 9018), 9024);
+    assert_eq!(buffer_bytes(1, 65_536), 65_536);
+    assert_eq!(buffer_bytes(64, 65_536), 2048, "2 GiB otherwise");
+}
+
 /// Drives both sides until all queues of the shorter one have a link.
 fn connect(server: &mut [Queue], client: &mut [Queue]) {
     until("the link is up", || {

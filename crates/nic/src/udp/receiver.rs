@@ -10,16 +10,21 @@
 //! The first packet of a message is made a frame where it is. The others have no room for headers
 //! before them, and are copied.
 
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 
 use super::control::{Control, Name, Received};
 use super::frame::{Flow, HEADERS_MAX, Headers};
 use crate::BURST_FRAMES;
+use crate::batch::Batch;
 use crate::burst::Burst;
 
-/// Messages per system call.
+/// Messages per system call, at most. A call asks for one, which is all that a conversation has, and
+/// for so many times more whenever it was given all that it asked for: to be told that there is no
+/// other costs the kernel as much as half a call.
 const MESSAGES: usize = 16;
+const GROWTH: usize = 4;
 /// Room for headers before a message. What follows begins a cache line.
 const HEADROOM: usize = 64;
 const _: () = assert!(HEADERS_MAX <= HEADROOM);
@@ -37,6 +42,8 @@ pub(super) struct Receiver {
     names: [Name; MESSAGES],
     controls: [Control; MESSAGES],
     lengths: [Message; MESSAGES],
+    /// Messages that the next call asks for.
+    wanted: usize,
     /// Messages that the last call brought, and which of them is next.
     count: usize,
     next: usize,
@@ -84,6 +91,7 @@ impl Receiver {
             names: [Name::empty(); MESSAGES],
             controls: [Control::EMPTY; MESSAGES],
             lengths: [Message::default(); MESSAGES],
+            wanted: 1,
             count: 0,
             next: 0,
             rest: None,
@@ -99,52 +107,43 @@ impl Receiver {
         self.rest.is_some() || self.next < self.count
     }
 
-    /// Takes messages from the socket. True if there may be more. Only when all that was taken
-    /// before has been shown.
+    /// Takes messages from the socket. True if there are so many that another call is worth it at
+    /// once. Only when all that was taken before has been shown.
     pub(super) fn take(&mut self, socket: &OwnedFd) -> bool {
         debug_assert!(!self.has_waiting());
         (self.count, self.next) = (0, 0);
-        // SAFETY: all-zero iovec and mmsghdr are valid: no bytes, no address, no control data.
-        let mut pieces: [libc::iovec; MESSAGES] = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
+        let wanted = self.wanted;
+        let mut pieces = [const { MaybeUninit::uninit() }; MESSAGES];
+        let mut batch = Batch::<MESSAGES>::new();
         let buffers = self.memory.chunks_exact_mut(BUFFER_BYTES);
         let places = self.names.iter_mut().zip(&mut self.controls).zip(buffers);
-        for ((piece, message), ((name, control), buffer)) in
-            pieces.iter_mut().zip(&mut messages).zip(places)
-        {
+        for (piece, ((name, control), buffer)) in pieces.iter_mut().zip(places).take(wanted) {
             let buffer = &mut buffer[HEADROOM..];
-            *piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-            let header = &mut message.msg_hdr;
+            let (iov_base, iov_len) = (buffer.as_mut_ptr().cast(), buffer.len());
+            let header = batch.add();
             header.msg_name = std::ptr::from_mut(name).cast();
             header.msg_namelen = Name::BYTES_MAX;
-            header.msg_iov = piece;
+            header.msg_iov = piece.write(libc::iovec { iov_base, iov_len });
             header.msg_iovlen = 1;
             header.msg_control = control.0.as_mut_ptr().cast();
             header.msg_controllen = control.0.len() as _;
         }
         // SAFETY: each message points to a name, a piece with its buffer, and room for control
         // data, with their lengths; all of them live until the call returns, and are nobody else's.
-        let outcome = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                MESSAGES as u32,
-                libc::MSG_DONTWAIT as _,
-                std::ptr::null_mut(),
-            )
-        };
+        let messages = unsafe { batch.receive(socket.as_fd()) };
         // What is behind an error comes with the next turn.
-        let Ok(count) = usize::try_from(outcome) else { return false };
-        for (message, kernels) in self.lengths.iter_mut().zip(&messages[..count]) {
+        let messages = messages.unwrap_or_default();
+        for (message, kernels) in self.lengths.iter_mut().zip(messages) {
             *message = Message {
                 bytes: kernels.msg_len as usize,
                 control_bytes: kernels.msg_hdr.msg_controllen,
                 is_truncated: kernels.msg_hdr.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
             };
         }
-        self.count = count;
-        count == MESSAGES
+        self.count = messages.len();
+        let is_full = self.count == wanted;
+        self.wanted = if is_full { MESSAGES.min(wanted * GROWTH) } else { self.count.max(1) };
+        is_full && wanted == MESSAGES
     }
 
     /// Shows the next frames, at most `budget`, in one burst.

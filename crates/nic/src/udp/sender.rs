@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use super::control::{Control, Name, Writer, mtu_of_error};
 use super::frame::{Datagram, Flow, TOO_LARGE_BYTES_MAX, too_large};
 use super::socket::{Family, Sockets};
-use crate::interface::last_errno;
+use crate::batch::Batch;
 
 /// Messages per system call.
 const MESSAGES: usize = 32;
@@ -231,32 +231,22 @@ impl Sender {
             next += frames;
             count += 1;
         }
-        // SAFETY: all-zero is valid: no bytes, no address, no control data.
-        let mut messages: [libc::mmsghdr; MESSAGES] = unsafe { std::mem::zeroed() };
         let mut pieces = self.pieces.as_mut_slice();
-        for (index, message) in messages[..count].iter_mut().enumerate() {
-            let Planned { frames, name_bytes, control_bytes } = planned[index];
-            let (own, others) = pieces.split_at_mut(frames);
+        let mut batch = Batch::<MESSAGES>::new();
+        for (index, message) in planned[..count].iter().enumerate() {
+            let (own, others) = pieces.split_at_mut(message.frames);
             pieces = others;
-            let header = &mut message.msg_hdr;
+            let header = batch.add();
             header.msg_name = std::ptr::from_mut(&mut self.names[index]).cast();
-            header.msg_namelen = name_bytes;
+            header.msg_namelen = message.name_bytes;
             header.msg_iov = own.as_mut_ptr();
-            header.msg_iovlen = frames as _;
+            header.msg_iovlen = own.len() as _;
             header.msg_control = self.controls[index].0.as_mut_ptr().cast();
-            header.msg_controllen = control_bytes as _;
+            header.msg_controllen = message.control_bytes as _;
         }
-        // SAFETY: the first `count` messages point to names, control data and pieces, and these to
-        // buffers, that live until the call returns; the kernel only reads them.
-        let outcome = unsafe {
-            libc::sendmmsg(
-                socket.as_raw_fd(),
-                messages.as_mut_ptr(),
-                count as u32,
-                (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
-            )
-        };
-        let sent = usize::try_from(outcome).map_err(|_| (last_errno(), planned[0].frames))?;
+        // SAFETY: the messages point to names, control data and pieces, and these to buffers, that
+        // live until the call returns.
+        let sent = unsafe { batch.send(socket) }.map_err(|errno| (errno, planned[0].frames))?;
         Ok(planned[..sent].iter().map(|message| message.frames).sum())
     }
 

@@ -6,8 +6,7 @@ use std::collections::VecDeque;
 use clearway_base::{MILLISECOND, Random, Time};
 use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Command, Extent};
-use clearway_classify::Filter;
-use clearway_engine::VifSpec;
+use clearway_control::filter::Template;
 use clearway_nic::MacAddress;
 
 use super::Scene;
@@ -50,17 +49,21 @@ impl Radio {
         }
     }
 
-    /// What the interface may receive and send.
-    pub(crate) fn spec(host: usize) -> VifSpec {
-        let mac = vif_mac_of(host).map(|octet| format!("{octet:02x}")).join(":");
-        let filter = |text: String| -> Filter { text.parse().expect("a filter") };
-        VifSpec {
-            receive: vec![filter(format!("ether dst {mac} and ether proto {ETHER_TYPE:#x}"))],
-            transmit: vec![filter(format!("ether src {mac} and ether proto {ETHER_TYPE:#x}"))],
-            priority: 0,
-            mac: vif_mac_of(host),
-            ..VifSpec::default()
-        }
+    /// What such an interface receives.
+    pub(crate) fn receives() -> Vec<Template> {
+        templates(&[format!("ether proto {ETHER_TYPE:#x}")])
+    }
+
+    /// What it sends: these frames, and what is to come from ports of the host that it keeps from
+    /// the kernel's programs.
+    pub(crate) fn sends() -> Vec<Template> {
+        let from_ports = "vlan optional and src host own and udp src portrange 9000-9003";
+        templates(&[format!("ether proto {ETHER_TYPE:#x}"), from_ports.to_owned()])
+    }
+
+    /// Such lists as an app writes them.
+    pub(crate) fn filters(templates: Vec<Template>) -> Vec<String> {
+        templates.iter().map(|template| template.text().to_owned()).collect()
     }
 
     /// The interface has been opened.
@@ -166,6 +169,10 @@ impl Radio {
         }
         Ok(())
     }
+}
+
+fn templates(texts: &[String]) -> Vec<Template> {
+    texts.iter().map(|text| Template::parse(text).expect("a filter")).collect()
 }
 
 fn is_right(frame: &[u8], mac: MacAddress) -> bool {

@@ -5,17 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
 use clearway_base::{Random, SECOND, Time};
-use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Sizes, Told};
-use clearway_control::ListenerName;
+use clearway_channel::control::{Attach, Listen, Reply, Request as ControlRequest};
+use clearway_channel::{AppEnd, Command, Completion, Extent, Sizes, Told as ToldApp};
 use clearway_engine::{Congestion, Event, Request, Snapshot};
 use clearway_nic::fabric::RssOptions;
 
 use crate::agenda::{Agenda, Happening};
+use crate::control::{Fate, Told, USER_MIN};
 use crate::host::{Host, Nature};
 use crate::network::{Link, Network, Subnet, Versions, host_of};
 
 const PORT: u16 = 7000;
-const LISTENER: u32 = 1;
 const MTU: u16 = 1500;
 /// Pools of an app with thousands of connections. All their pages are there from the beginning.
 pub(super) const LARGE: Sizes = Sizes {
@@ -23,6 +23,7 @@ pub(super) const LARGE: Sizes = Sizes {
     completion_entries: 4096,
     transmit_pool_bytes: 16 << 20,
     receive_pool_bytes: 64 << 20,
+    shared_bytes: 0,
 };
 /// Pools of an app with some, that sends much.
 pub(super) const SMALL: Sizes = Sizes {
@@ -30,6 +31,7 @@ pub(super) const SMALL: Sizes = Sizes {
     completion_entries: 1024,
     transmit_pool_bytes: 1 << 20,
     receive_pool_bytes: 2 << 20,
+    shared_bytes: 0,
 };
 /// The smallest pools that there are, of an app with some connections and small messages.
 pub(super) const SMALLEST: Sizes = Sizes {
@@ -37,6 +39,7 @@ pub(super) const SMALLEST: Sizes = Sizes {
     completion_entries: 64,
     transmit_pool_bytes: 64 << 10,
     receive_pool_bytes: 64 << 10,
+    shared_bytes: 0,
 };
 
 /// An app on one engine of a host. It may listen.
@@ -83,25 +86,33 @@ impl Stage {
     /// An app, that listens at its address or only connects. Its number.
     pub(super) fn seat(&mut self, host: u32, engine: u32, listens: bool, sizes: Sizes) -> usize {
         let place = &mut self.hosts[host as usize];
-        let channel = place.channel_id();
-        let (end, handover) = DaemonEnd::create(sizes).expect("memory for a channel");
-        let request = Request::AddChannel {
-            channel,
-            app: "scale".to_owned(),
-            user: channel,
-            end: Box::new(end),
-            connections_max: 200_000,
-        };
-        place.post(engine, request);
+        let session = self.seats.len() as u64;
+        let attach = Attach::new("scale", Some(engine.to_string()), sizes);
+        let attached = place.control.attach(session, USER_MIN, attach, Fate::Lives);
+        let (_, handover) = attached.expect("nothing goes wrong here");
         if listens {
-            let name = ListenerName { engine: engine as usize, channel, number: LISTENER };
-            place.listen(name, PORT + engine as u16).expect("one app listens at each engine");
+            let listen = Listen { address: None, port: PORT + engine as u16 };
+            place.control.plane.handle_request(session, ControlRequest::Listen(listen));
         }
+        self.carry_out(host);
         let end = AppEnd::open(handover, sizes).expect("its own memory");
         self.seats_of[host as usize].push(self.seats.len());
         self.seats.push(Seat { host, engine, end, extent: None });
         self.wake_host(host);
         self.seats.len() - 1
+    }
+
+    fn carry_out(&mut self, host: u32) {
+        let place = &mut self.hosts[host as usize];
+        while let Some(told) = place.control.next(|| false) {
+            match told {
+                Told::Engine(engine, request) => place.post(engine as u32, request),
+                Told::Session(_, Reply::Error(refusal)) | Told::Expelled(_, refusal) => {
+                    panic!("{}", refusal.message)
+                }
+                Told::Session(..) => {}
+            }
+        }
     }
 
     /// The host that has this address.
@@ -203,7 +214,7 @@ impl Stage {
         }
         self.hosts[host as usize].will_leave(engine, &times);
         for event in turned.events {
-            self.hear(event);
+            self.hear(host, engine, event);
         }
         if turned.turn.told_apps {
             self.read(host, engine, told);
@@ -218,11 +229,11 @@ impl Stage {
         self.wake(host, engine, next);
     }
 
-    fn hear(&mut self, event: Event) {
-        match event {
-            Event::Snapshot { snapshot, .. } => self.snapshots.push(*snapshot),
-            Event::Violation { violation, .. } => panic!("{violation}"),
-            _ => {}
+    fn hear(&mut self, host: u32, engine: u32, event: Event) {
+        self.hosts[host as usize].control.plane.handle_event(engine as usize, &event);
+        self.carry_out(host);
+        if let Event::Snapshot { snapshot, .. } = event {
+            self.snapshots.push(*snapshot);
         }
     }
 
@@ -236,8 +247,8 @@ impl Stage {
             while let Some(next) = seat.end.next_told().expect("valid") {
                 let completion = next.completion();
                 match next {
-                    Told::Message(message) => seat.end.release(message.bytes),
-                    Told::Other(Completion::ConnectFailed { code, .. }) => {
+                    ToldApp::Message(message) => seat.end.release(message.bytes),
+                    ToldApp::Other(Completion::ConnectFailed { code, .. }) => {
                         panic!("{}", code.name())
                     }
                     _ => {}

@@ -28,7 +28,7 @@ impl World {
     pub(super) fn audit_rest(&self) -> Result<(), Finding> {
         for (host, place) in (0..).zip(&self.hosts) {
             let rests = place.runners.iter().try_for_each(|runner| runner.engine.audit_rest());
-            let rests = rests.and_then(|()| place.interfaces.audit_rest());
+            let rests = rests.and_then(|()| place.control.audit_rest());
             rests.map_err(|what| Finding { what, hosts: vec![host] })?;
         }
         Ok(())

@@ -148,6 +148,7 @@ impl World {
             let mut scene = Scene {
                 now: self.now,
                 ledger: &mut self.ledger,
+                streams: &mut self.streams,
                 trace: &mut self.trace,
                 places: &self.places,
                 is_ending: false,

@@ -2,36 +2,36 @@
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
-use clearway_base::{MILLISECOND, Random, SECOND};
-use clearway_channel::{AppEnd, DaemonEnd};
-use clearway_control::ListenerName;
-use clearway_engine::Request;
+use clearway_base::{MILLISECOND, Random};
+use clearway_channel::AppEnd;
+use clearway_channel::control::{Attach, Leave, Request};
 
 use super::World;
 use crate::agenda::Happening;
-use crate::app::{App, Character, Place, Radio, Role};
-use crate::faults::Fault;
+use crate::app::{App, Character, Place, Radio, Role, Wish};
 use crate::host::{Nature, Task};
 use crate::ledger::Trouble;
 
 /// Where small servers listen, and where those with room for the largest messages do.
 const PORT: u16 = 7000;
 const PORT_LARGE: u16 = 8000;
-/// The only listener of a server.
-const LISTENER: u32 = 1;
 /// What an app has sent is delivered for so long after it has left: longer than anything delays it.
-const LINGER_NS: u64 = 120 * SECOND;
+const LINGER: Duration = Duration::from_secs(120);
 
 impl World {
     /// Decides who lives where, and starts them.
     pub(super) fn populate(&mut self, pause_ns: u64) {
         for host in 0..self.hosts.len() as u32 {
-            let characters =
-                characters(host, &self.hosts[host as usize].nature, pause_ns, &mut self.random);
+            let nature = &self.hosts[host as usize].nature;
+            let characters = match self.options.tcp {
+                true => stream_characters(host, nature, pause_ns, &mut self.random),
+                false => characters(host, nature, pause_ns, &mut self.random),
+            };
             let addresses = self.hosts[host as usize].nature.addresses();
             for character in &characters {
-                if let Role::Server { port } = character.role {
+                if let Role::Server { port } | Role::StreamServer { port } = character.role {
                     let at = |(address, _): &(IpAddr, u8)| SocketAddr::new(*address, port);
                     let addresses = addresses.iter().map(at).collect();
                     self.places.push(Place { host, addresses, is_large: character.is_large });
@@ -53,22 +53,37 @@ impl World {
         if place.is_down {
             return;
         }
-        let channel = place.channel_id();
-        let (end, handover) = DaemonEnd::create(character.sizes()).expect("memory for a channel");
-        let memory = handover.memory.try_clone().expect("a descriptor; raise `ulimit -n`");
-        place.add_channel(engine, channel, end);
-        let end = AppEnd::open(handover, character.sizes()).expect("its own memory");
         let id = self.apps.len() as u32;
+        let number = engine.to_string();
+        let attach = Attach::new(format!("app-{id}"), Some(number), character.sizes());
+        let fate = self.fortunes.fate();
+        let Some((channel, handover)) =
+            place.control.attach(id.into(), character.user(), attach, fate)
+        else {
+            return self.start_later(character);
+        };
+        let memory = handover.memory.try_clone().expect("a descriptor; raise `ulimit -n`");
+        let end = AppEnd::open(handover, character.sizes()).expect("its own memory");
         let radio = self.radio(&character);
-        if let Role::Server { port } = character.role {
-            self.listen(host, engine, channel, port);
-        }
         let seed = self.random.next_u64();
         self.apps.push(App::new(id, character, channel, end, File::from(memory), seed, radio));
         self.residents[host as usize].push(id);
-        self.open_vif(id);
-        self.wake(host, engine, self.now);
+        self.carry_out(host);
+        let forbidden = self.fortunes.forbidden();
+        forbidden.into_iter().for_each(|what| self.ask(id, Wish::Forbidden(what)));
+        self.ask_for_its_own(id);
+        self.wake_host(host);
         self.wake_app(id, self.now + MILLISECOND);
+    }
+
+    /// It did not get its channel.
+    fn start_later(&mut self, character: Character) {
+        let host = character.host;
+        let incarnation = self.hosts[host as usize].incarnation;
+        self.ledger.note(Trouble::Deaf, host, self.now);
+        let at = self.now + self.fortunes.pause_ns();
+        let task = Task::Start { character: Box::new(character), incarnation };
+        self.agenda.note(at, Happening::Control { host, task });
     }
 
     /// What an app that is to have a raw interface does with it.
@@ -85,25 +100,16 @@ impl World {
         Some(Radio::new(host as usize, peers, mtu, self.random.next_u64()))
     }
 
-    /// # Panics
-    /// If the port is another's: each server has its own, which is free once it is gone.
-    fn listen(&mut self, host: u32, engine: u32, channel: u32, port: u16) {
-        let listened = self.hosts[host as usize].listen(listener(engine, channel), port);
-        listened.unwrap_or_else(|code| panic!("host {host}: port {port}: {code}"));
-        self.wake_host(host);
-    }
-
     /// The daemon has heard that an app is dead: what it had is free. If it has left in good order,
     /// what it has sent is delivered first.
-    pub(super) fn remove(&mut self, host: u32, engine: u32, channel: u32, has_left: bool) {
-        self.hosts[host as usize].forget_listeners(engine, channel);
-        self.interfaces_of(host).vifs.forget(engine as usize, channel);
-        self.advance_vifs(host);
-        let removal = match has_left {
-            true => Request::LetLinger { channel, linger_ns: LINGER_NS },
-            false => Request::RemoveChannel { channel },
-        };
-        self.post(host, engine, removal);
+    pub(super) fn remove(&mut self, host: u32, app: u32, has_left: bool) {
+        let plane = &mut self.control_of(host).plane;
+        if has_left {
+            let leave = Request::Leave(Leave { linger_ms: LINGER.as_millis() as u32 });
+            assert_eq!(plane.handle_request(app.into(), leave), None);
+        }
+        plane.end_session(app.into(), has_left.then_some(LINGER));
+        self.carry_out(host);
         self.wake_host(host);
     }
 
@@ -112,24 +118,17 @@ impl World {
         self.left = Some(self.now);
         for app in self.residents.iter().flatten().copied().collect::<Vec<_>>() {
             let resident = &mut self.apps[app as usize];
-            resident.die(&mut self.ledger);
-            let Character { host, engine, .. } = resident.character;
-            let channel = resident.channel;
-            self.remove(host, engine, channel, false);
+            resident.die(&mut self.ledger, &mut self.streams);
+            let host = resident.character.host;
+            self.remove(host, app, false);
         }
-    }
-
-    /// The app that has, or had, this channel of a host.
-    pub(super) fn app_of(&self, host: u32, channel: u32) -> Option<u32> {
-        let has = |app: &&App| app.character.host == host && app.channel == channel;
-        self.apps.iter().find(has).map(|app| app.id)
     }
 
     /// An app dies, without a word.
     pub(super) fn kill(&mut self, app: u32) {
         let dead = &mut self.apps[app as usize];
         if !dead.is_dead {
-            dead.die(&mut self.ledger);
+            dead.die(&mut self.ledger, &mut self.streams);
             self.ledger.note(Trouble::Death, dead.character.host, self.now);
             self.go(app, false);
         }
@@ -139,8 +138,13 @@ impl World {
     pub(super) fn leave(&mut self, app: u32) {
         let leaver = &mut self.apps[app as usize];
         if !leaver.is_dead && !leaver.is_hostile {
-            leaver.leave(&mut self.ledger);
-            self.ledger.note(Trouble::Deaf, leaver.character.host, self.now);
+            leaver.leave(&mut self.ledger, &mut self.streams);
+            let host = leaver.character.host;
+            self.ledger.note(Trouble::Deaf, host, self.now);
+            // What still comes for it on a TCP connection is reset.
+            if leaver.streams.is_some() {
+                self.ledger.note(Trouble::Death, host, self.now);
+            }
             self.go(app, true);
         }
     }
@@ -148,12 +152,12 @@ impl World {
     /// The daemon of an app hears a little later that it has gone; later still it is started again.
     fn go(&mut self, app: u32, has_left: bool) {
         let gone = &self.apps[app as usize];
-        let (character, channel) = (gone.character.clone(), gone.channel);
-        let (host, engine) = (character.host, character.engine);
+        let character = gone.character.clone();
+        let host = character.host;
         self.residents[host as usize].retain(|other| *other != app);
         let incarnation = self.hosts[host as usize].incarnation;
         let heard = self.now + self.random.below(50 * MILLISECOND);
-        let remove = Task::Remove { engine, channel, incarnation, has_left };
+        let remove = Task::Remove { app, incarnation, has_left };
         self.agenda.note(heard, Happening::Control { host, task: remove });
         let again = heard + MILLISECOND + self.random.below(500 * MILLISECOND);
         let start = Task::Start { character: Box::new(character), incarnation };
@@ -168,7 +172,7 @@ impl World {
         self.residents[host as usize].clear();
         // Also those that have left: what they had sent is lost with the daemon.
         for app in self.apps.iter_mut().filter(|app| app.character.host == host) {
-            app.die(&mut self.ledger);
+            app.die(&mut self.ledger, &mut self.streams);
         }
         self.hosts[host as usize].crash();
         self.ledger.note(Trouble::Death, host, self.now);
@@ -196,15 +200,14 @@ impl World {
             self.apps[app as usize].is_deaf |= closes;
             return closes;
         }
-        let Character { host, engine, role: Role::Server { .. }, .. } = server.character else {
+        let Character { host, role: Role::Server { .. }, .. } = server.character else {
             return false;
         };
         if std::mem::replace(&mut server.is_deaf, true) {
             return false;
         }
-        let channel = server.channel;
         self.ledger.note(Trouble::Deaf, host, self.now);
-        self.hosts[host as usize].unlisten(listener(engine, channel));
+        self.ask(app, Wish::Unlisten);
         self.wake_host(host);
         true
     }
@@ -216,26 +219,37 @@ impl World {
         if listener.is_dead || listener.is_hostile {
             return;
         }
-        let Character { host, engine, role: Role::Server { port }, .. } = listener.character else {
-            return self.open_vif_again(app);
-        };
-        let channel = listener.channel;
-        self.ledger.note(Trouble::Deaf, host, self.now);
-        self.listen(host, engine, channel, port);
-    }
-
-    /// As soon as nothing of the last one is left.
-    fn open_vif_again(&mut self, app: u32) {
-        match self.apps[app as usize].vif {
-            Some(_) => self.later(self.now + MILLISECOND, Fault::Listen { app }),
-            None => self.open_vif(app),
+        if let Character { host, role: Role::Server { .. }, .. } = listener.character {
+            self.ledger.note(Trouble::Deaf, host, self.now);
         }
+        self.ask_for_its_own(app);
     }
 }
 
-/// The only listener of a server.
-fn listener(engine: u32, channel: u32) -> ListenerName {
-    ListenerName { engine: engine as usize, channel, number: LISTENER }
+/// Who lives on a host whose apps speak TCP.
+fn stream_characters(
+    host: u32,
+    nature: &Nature,
+    pause_ns: u64,
+    random: &mut Random,
+) -> Vec<Character> {
+    let clients = 1 + random.below(3);
+    let roles = (0..=clients).map(|number| match number {
+        0 => Role::StreamServer { port: PORT },
+        _ => Role::StreamClient { connections: 1 + random.below(6) as usize },
+    });
+    let roles: Vec<Role> = roles.collect();
+    let mut character = |role| Character {
+        host,
+        engine: random.below(nature.engines as u64) as u32,
+        versions: nature.versions,
+        sleeps: nature.sleeps,
+        role,
+        is_large: random.chance(1, 8),
+        hold_ns_max: if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 },
+        pause_ns,
+    };
+    roles.into_iter().map(&mut character).collect()
 }
 
 /// Who lives on a host: a small server, perhaps a large one, clients, and a raw interface or a

@@ -7,8 +7,8 @@ use clearway_engine::{Engine, State};
 use super::World;
 use crate::Finding;
 use crate::agenda::Happening;
+use crate::control::Agreed;
 use crate::faults::Fault;
-use crate::interfaces::{Owners, compare_known};
 
 /// The longest time between two restores in a network.
 const PAUSE_NS_MAX: u64 = 200 * MILLISECOND;
@@ -41,7 +41,7 @@ impl World {
         let engines = place.runners.len() as u64;
         if engines > 0 {
             let engine = self.restores.random.below(engines) as u32;
-            let agreed = place.interfaces.agreed();
+            let agreed = place.agreed();
             let restored = place
                 .replace(engine, self.now, |engine, now| restore(engine, now, agreed.as_ref()));
             restored.map_err(Finding::new)?;
@@ -55,12 +55,12 @@ impl World {
 
 /// Saves an engine as bytes, drops it, and makes it again. An error says what is not as it was, or
 /// not as all engines have agreed.
-fn restore(engine: Engine, now: Time, agreed: Option<&Owners>) -> Result<Engine, String> {
+fn restore(engine: Engine, now: Time, agreed: Option<&Agreed>) -> Result<Engine, String> {
     engine.audit()?;
     let bytes = engine.save().to_bytes();
     let remains = engine.into_remains();
     let state = State::from_bytes(&bytes).map_err(|error| error.to_string())?;
-    agreed.map_or(Ok(()), |agreed| compare_known(&state, agreed))?;
+    agreed.map_or(Ok(()), |agreed| agreed.compare(&state))?;
     let restored = Engine::restore(state, remains, now).map_err(|error| error.to_string())?;
     let again = restored.save();
     if again.to_bytes() == bytes {

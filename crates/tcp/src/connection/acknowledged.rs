@@ -345,17 +345,23 @@ impl Connection {
             rtt_ns: latest_ns.unwrap_or(self.rto.latest_ns()),
             smoothed_rtt_ns: self.rto.smoothed_ns().unwrap_or(0),
             min_rtt_ns: self.rto.min_ns(),
-            window_limited: self.was_window_limited(seen),
+            // RFC 5681, section 3.1: for "each ACK received that cumulatively acknowledges new data".
+            window_limited: seen.advances && self.was_window_limited(seen),
             marked: seen.marked,
         });
     }
 
-    /// RFC 9438, section 4.2 and RFC 7661: a window that was not filled says nothing about what the
-    /// path takes.
+    /// RFC 9438, section 4.2, and RFC 7661: a window that was not filled says nothing about what
+    /// the path takes. In slow start half of it will do, as RFC 7661, section 4.1, has it ("pipeACK
+    /// >= (1/2)*cwnd") and Linux.
     fn was_window_limited(&self, seen: &Ack) -> bool {
         let bytes = u64::from(self.size.bytes());
+        let window = self.control.window_bytes();
+        let is_slow_start =
+            self.control.slow_start_threshold_bytes().is_none_or(|threshold| window < threshold);
         seen.ack <= self.window_filled
-            || seen.in_flight_before + bytes > self.control.window_bytes()
+            || seen.in_flight_before + bytes > window
+            || is_slow_start && window < 2 * self.flight.bytes_max
     }
 
     /// RFC 6298, 5.2 and 5.3; RFC 8985, 7.2.
@@ -373,20 +379,28 @@ impl Connection {
         if advances || !self.timers.is_set(Timer::Retransmit) {
             self.timers.set(Timer::Retransmit, now + self.rto.timeout_ns(&self.settings));
         }
-        self.set_tail_probe(now);
+        // RFC 8985, section 7.2: put off by what "cumulatively acknowledges data", not by others.
+        if advances || !self.timers.is_set(Timer::TailProbe) || !self.may_probe_tail() {
+            self.set_tail_probe(now);
+        }
     }
 
     /// "A sender should schedule a PTO [...] The connection supports SACK, is not in loss recovery,
     /// has no SACKed sequences in its scoreboard", and no probe is outstanding. A window that is
     /// closed has a probe of its own.
     #[inline]
-    pub(super) fn set_tail_probe(&mut self, now: Time) {
-        let is_due = self.sack
+    fn may_probe_tail(&self) -> bool {
+        self.sack
             && self.recovery.is_open()
             && self.board.sacked_bytes() == 0
             && self.snd.window() > 0
-            && !self.tail.is_outstanding();
-        if !is_due {
+            && !self.tail.is_outstanding()
+    }
+
+    /// Sets the timer of the probe, or stops it.
+    #[inline]
+    pub(super) fn set_tail_probe(&mut self, now: Time) {
+        if !self.may_probe_tail() {
             self.timers.stop(Timer::TailProbe);
             return;
         }

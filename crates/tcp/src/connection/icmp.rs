@@ -15,6 +15,8 @@ pub enum IcmpError {
     TooBig(u32),
     /// Nobody listens at that port, or the host does not speak TCP.
     Refused,
+    /// Somebody on the way forbids it.
+    Prohibited,
     /// The host or network cannot be reached, or not for now.
     Unreachable,
 }
@@ -33,9 +35,13 @@ impl Connection {
             // RFC 9293, section 3.9.2.2: hard errors "SHOULD abort the connection"; RFC 5461,
             // section 4.1, and everybody: not once it is open, when they are more likely an attack.
             IcmpError::Refused if self.is_opening() => self.finish(End::Refused),
+            // Linux and FreeBSD: what a firewall forbids it will forbid again.
+            IcmpError::Prohibited if self.is_opening() => self.finish(End::Unreachable),
             // 3.9.2.2: "Since these Unreachable messages indicate soft error conditions, a TCP
             // implementation MUST NOT abort the connection".
-            IcmpError::Refused | IcmpError::Unreachable => self.soft_error = Some(End::Unreachable),
+            IcmpError::Refused | IcmpError::Prohibited | IcmpError::Unreachable => {
+                self.soft_error = Some(End::Unreachable);
+            }
         }
     }
 

@@ -29,7 +29,7 @@ pub struct Status {
 }
 
 /// The state of a connection, for people and tests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Info {
     /// Its state.
     pub state: State,

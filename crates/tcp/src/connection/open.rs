@@ -149,7 +149,7 @@ impl Connection {
         self.agree(now, repr.sequence, &repr.options);
         self.last_heard = now;
         if !has_ack {
-            return self.open_simultaneously(repr);
+            return self.open_simultaneously(key, arrival, memory);
         }
         self.ecn = EcnState::new(self.settings.ecn && ecn::agrees(repr.flags));
         self.establish(now, repr, ack);
@@ -162,11 +162,21 @@ impl Connection {
         !self.syn_due || self.retries > 0
     }
 
-    /// RFC 9293, section 3.5, figure 7.
-    fn open_simultaneously(&mut self, repr: &Repr) -> Reply {
+    /// RFC 9293, section 3.5, figure 7; section 3.10.7.3: "If there are other controls or text in
+    /// the segment, queue them for processing after the ESTABLISHED state has been reached".
+    fn open_simultaneously(
+        &mut self,
+        key: Key,
+        arrival: &Arrival,
+        memory: &mut impl Memory,
+    ) -> Reply {
+        let flags = arrival.repr.flags;
         self.state = State::SynReceived;
-        self.ecn = EcnState::new(self.settings.ecn && ecn::asks(repr.flags));
+        self.ecn = EcnState::new(self.settings.ecn && ecn::asks(flags));
         self.syn_due = true;
+        if arrival.length() > 1 {
+            self.rcv.hold(key, arrival.payload_length, flags.contains(Flags::FIN), memory);
+        }
         Reply::Nothing
     }
 

@@ -7,6 +7,7 @@ use super::{Arrival, Connection};
 use crate::ack::Due;
 use crate::event::{End, Readiness};
 use crate::extent::Memory;
+use crate::rcv::Received;
 use crate::seq;
 use crate::state::State;
 use crate::table::Key;
@@ -84,6 +85,7 @@ impl Connection {
                 return Reply::Reset;
             }
             self.establish(now, repr, ack);
+            self.take_held(now);
         }
         // RFC 5961, section 5.2: "The ACK value is considered acceptable only if it is in the range
         // of ((SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT). All incoming segments whose ACK value
@@ -186,7 +188,6 @@ impl Connection {
         }
         self.finish(match self.state {
             State::SynReceived => End::Refused,
-            State::Closing | State::LastAck => End::Orderly,
             _ => End::Reset,
         });
     }
@@ -241,11 +242,25 @@ impl Connection {
         let has_fin = flags.contains(Flags::FIN);
         let received = self.rcv.handle(key, start, arrival.payload_length, has_fin, memory);
         let is_marked = self.ecn.on_data(arrival.ecn, flags);
+        self.on_received(now, &received, arrival.payload_length, is_marked);
+    }
+
+    /// What came with the peer's SYN before this end's was acknowledged.
+    #[cold]
+    fn take_held(&mut self, now: Time) {
+        let received = self.rcv.take_held();
+        if received.advanced > 0 {
+            self.on_received(now, &received, received.advanced as u32, false);
+        }
+    }
+
+    #[inline]
+    fn on_received(&mut self, now: Time, received: &Received, length: u32, is_marked: bool) {
         if received.advanced > 0 {
             self.readiness |= Readiness::READABLE;
             self.rcv.tune(now, self.rto.smoothed_ns().unwrap_or(ROUND_TRIP_NS));
         }
-        self.ack.on_data(arrival.payload_length, received.is_urgent || is_marked);
+        self.ack.on_data(length, received.is_urgent || is_marked);
         if received.is_finished {
             self.handle_fin();
         }

@@ -1,6 +1,6 @@
 //! A connection as plain data, and back.
 
-use clearway_base::Time;
+use clearway_base::{SECOND, Time};
 use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::tcp::Options;
 
@@ -17,6 +17,8 @@ use crate::state::State;
 use crate::timers::Timer;
 use crate::timestamps::Timestamps;
 
+/// No timeout is longer.
+const DEADLINE_NS_MAX: u64 = 600 * SECOND;
 /// No congestion control lets more be in flight.
 const OUTSTANDING_MAX: u64 = 128 << 20;
 
@@ -49,12 +51,23 @@ impl Connection {
             rcv: self.rcv.save(self.acknowledged),
             rtt_ns: (self.rto.smoothed_ns().unwrap_or(0), self.rto.variation_ns()),
             window_bytes: self.control.window_bytes(),
-            retries: self.retries,
+            // A SYN counts as sent again.
+            retries: if is_opening(self.state) { self.retries.max(1) } else { self.retries },
+            doublings: self.rto.doublings(),
             last_heard: self.last_heard,
-            retransmit: deadline(Timer::Retransmit).or(deadline(Timer::Persist)),
+            retransmit: deadline(Timer::Retransmit)
+                .or(deadline(Timer::Persist))
+                .or_else(|| self.retransmit_instead()),
             keep_alive: deadline(Timer::KeepAlive),
             fin_wait: deadline(Timer::Close),
         }
+    }
+
+    /// When what is outstanding would be sent again if something else were not to happen before: a
+    /// probe, or that it counts as lost.
+    fn retransmit_instead(&self) -> Option<Time> {
+        let is_outstanding = self.state.is_synchronized() && !self.board.is_empty();
+        is_outstanding.then(|| self.data_sent + self.rto.timeout_ns(&self.settings))
     }
 
     /// A connection that goes on at `now`. The first that it sends is an acknowledgement, or its
@@ -81,11 +94,11 @@ impl Connection {
         it.retries = saved.retries;
         it.last_heard = saved.last_heard.min(now);
         it.data_sent = now;
-        it.rto = Rto::restore(saved.rtt_ns, &it.settings);
+        it.rto = Rto::restore(saved.rtt_ns, saved.doublings, &it.settings);
         it.control = control(&it.settings, it.size.bytes() as u16);
         it.control.resume(saved.window_bytes);
         it.pacer = Pacer::new(now, it.size.bytes() as u16);
-        it.go_on(now);
+        it.go_on(now, saved.retransmit.is_some());
         it.keep_deadline(now, saved.retransmit);
         if it.state.is_synchronized() && !it.state.is_over() {
             it.search_later(now);
@@ -112,14 +125,15 @@ impl Connection {
         self.size = SegmentSize::restore(remote, agreed.mtus, agreed.segment_bytes, every.length());
     }
 
-    /// What was outstanding is so still, and what was about to be sent is sent now.
-    fn go_on(&mut self, now: Time) {
+    /// What was outstanding is so still, as a SYN is that has a deadline; what was about to be sent
+    /// is sent now.
+    fn go_on(&mut self, now: Time, has_deadline: bool) {
         match self.state {
             State::SynSent | State::SynReceived => {
                 self.retries_max = self.settings.syn_retries;
                 // It was sent before, nobody knows when (Karn).
                 self.retries = self.retries.max(1);
-                self.syn_due = true;
+                self.syn_due = !has_deadline;
             }
             State::Closed | State::TimeWait => {}
             _ => {
@@ -138,18 +152,23 @@ impl Connection {
     /// What was to happen at `deadline`, if nothing was heard until then, does not wait for longer
     /// because of a restore: many, one after another, would put it off for ever.
     fn keep_deadline(&mut self, now: Time, deadline: Option<Time>) {
-        let Some(deadline) = deadline.filter(|_| self.state.sends()) else {
+        let is_opening = is_opening(self.state);
+        let Some(deadline) = deadline.filter(|_| is_opening || self.state.sends()) else {
             return;
         };
-        let timer = if self.board.is_empty() { Timer::Persist } else { Timer::Retransmit };
-        let latest = now + self.rto.timeout_ns(&self.settings);
-        self.timers.set(timer, deadline.min(latest));
+        let is_outstanding = is_opening || !self.board.is_empty();
+        let timer = if is_outstanding { Timer::Retransmit } else { Timer::Persist };
+        self.timers.set(timer, deadline.min(now + DEADLINE_NS_MAX));
     }
+}
+
+const fn is_opening(state: State) -> bool {
+    matches!(state, State::SynSent | State::SynReceived)
 }
 
 /// Holds a state against what has been sent and received.
 fn check_state(state: State, snd: &Send, rcv: &Receive) -> Result<(), Invalid> {
-    let is_opening = matches!(state, State::SynSent | State::SynReceived);
+    let is_opening = is_opening(state);
     let is_over = matches!(state, State::Closed | State::TimeWait);
     ensure(snd.next() - snd.una() <= OUTSTANDING_MAX, "too much is outstanding")?;
     let is_open = snd.una() >= snd.first();

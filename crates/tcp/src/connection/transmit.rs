@@ -7,8 +7,9 @@ use clearway_base::Time;
 use clearway_congestion::{CongestionControl, Speed};
 use clearway_wire::tcp::{Flags, Options, Repr, SackBlocks};
 
-use super::{Connection, Probe};
+use super::{Connection, Flight, Probe};
 use crate::ack::Due;
+use crate::config::IpFields;
 use crate::ecn;
 use crate::recovery::Phase;
 use crate::snd::Eagerness;
@@ -34,13 +35,15 @@ pub struct Transmit {
     pub segment_bytes: u32,
     /// The IP header says ECT(0): RFC 3168, section 5.
     pub ecn_capable: bool,
+    /// What else it says.
+    pub ip: IpFields,
 }
 
 impl Transmit {
     /// A segment without payload.
-    pub(crate) const fn bare(from: SocketAddr, to: SocketAddr, repr: Repr) -> Self {
+    pub(crate) const fn bare(from: SocketAddr, to: SocketAddr, repr: Repr, ip: IpFields) -> Self {
         let (connection, payload) = (None, 0..0);
-        Self { from, to, repr, connection, payload, segment_bytes: 0, ecn_capable: false }
+        Self { from, to, repr, connection, payload, segment_bytes: 0, ecn_capable: false, ip }
     }
 }
 
@@ -77,10 +80,22 @@ impl Connection {
             return Some(self.segment(now, before..before, Flags::NONE));
         }
         if self.ack.due() == Due::Now && !matches!(self.state, State::SynSent | State::Closed) {
-            let next = self.snd.next();
+            let next = self.acceptable();
             return Some(self.segment(now, next..next, Flags::NONE));
         }
         None
+    }
+
+    /// Where a segment without data is acceptable to the peer: in its window. A peer that has closed
+    /// it has not kept what a probe has sent behind it (RFC 9293, section 3.10.7.4: with a window of
+    /// zero, SEG.SEQ = RCV.NXT), and would drop this one, and the window that it opens, unread.
+    #[inline]
+    fn acceptable(&self) -> u64 {
+        let next = self.snd.next();
+        match self.state {
+            State::SynReceived => next, // the window is not known yet
+            _ => next.min(self.snd.una() + self.snd.window()),
+        }
     }
 
     fn data_segment(&mut self, now: Time, most: u32) -> Option<Transmit> {
@@ -241,6 +256,10 @@ impl Connection {
         }
         self.board.push(now, at..payload.end + u64::from(fin));
         self.snd.on_sent(range.end);
+        let outstanding = range.end - self.snd.una();
+        if self.snd.una() >= self.flight.end || outstanding > self.flight.bytes_max {
+            self.flight = Flight { bytes_max: outstanding, end: range.end };
+        }
         self.data_sent = now;
         self.pacer.on_sent(range.end - range.start);
         if self.recovery.phase() == Phase::Fast {
@@ -292,6 +311,7 @@ impl Connection {
             payload: if with_data { payload } else { 0..0 },
             segment_bytes,
             ecn_capable: false,
+            ip: self.settings.ip,
         }
     }
 
@@ -368,13 +388,13 @@ impl Connection {
         self.acknowledged = self.rcv.next();
         self.timers.set(Timer::Retransmit, self.before_giving_up(now + self.syn_timeout_ns()));
         self.ack.on_sent(false);
-        Transmit::bare(self.local, self.remote, repr)
+        Transmit::bare(self.local, self.remote, repr, self.settings.ip)
     }
 
     fn reset_segment(&mut self, now: Time) -> Transmit {
         let timestamps = self.timestamps.as_ref().map(|timestamps| timestamps.option(now));
         let options = Options { timestamps, ..Options::default() };
         let repr = self.header(self.snd.next(), Flags::RST | Flags::ACK, options);
-        Transmit::bare(self.local, self.remote, Repr { window: 0, ..repr })
+        Transmit::bare(self.local, self.remote, Repr { window: 0, ..repr }, self.settings.ip)
     }
 }

@@ -67,8 +67,9 @@ pub(super) fn of_end(status: &Status) -> Option<Fault> {
     let end = status.end.filter(|end| !is_orderly(Some(*end)))?;
     Some(match end {
         End::Refused => Fault::Refused,
-        // As Linux has it: who has heard that the peer sends no more can only be sending.
-        End::Reset if status.is_finished => Fault::Closed,
+        // As Linux has it, in CLOSE-WAIT: who has heard that the peer sends no more can only be
+        // sending.
+        End::Reset if status.is_finished && !status.is_shut => Fault::Closed,
         End::Reset => Fault::Reset,
         End::Unreachable => Fault::Unreachable,
         End::TimedOut | End::Orderly | End::Aborted => Fault::TimedOut,

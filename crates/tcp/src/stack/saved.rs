@@ -19,6 +19,8 @@ impl Stack {
         Saved {
             version: SAVED_VERSION,
             secret: self.secret.key(),
+            seed: self.random.state(),
+            generation: self.connections.next_generation(),
             listeners: self
                 .listeners
                 .iter()
@@ -26,17 +28,17 @@ impl Stack {
                 .collect(),
             connections: self.connections.iter().map(|(key, slot)| slot.save(key)).collect(),
             half_open: self.half_open.iter().map(|(_, half_open)| half_open.save()).collect(),
-            time_waits: self.time_waits.iter().map(|entry| entry.save()).collect(),
+            time_waits: self.time_waits.save(),
         }
     }
 
     /// A stack that goes on where another one was saved, with the same keys. Nothing of `saved` is
     /// trusted: what cannot be is refused.
-    pub fn restore(saved: Saved, config: Config, now: Time, seed: u64) -> Result<Self, Invalid> {
+    pub fn restore(saved: Saved, config: Config, now: Time) -> Result<Self, Invalid> {
         ensure(saved.version == SAVED_VERSION, "it is of another version")?;
-        let mut stack = Self::new(config, now, seed, saved.secret);
+        let mut stack = Self::new(config, now, saved.seed, saved.secret);
         stack.restore_listeners(&saved.listeners)?;
-        stack.restore_connections(now, saved.connections)?;
+        stack.restore_connections(now, saved.generation, saved.connections)?;
         stack.restore_accepted(saved.listeners)?;
         for half_open in saved.half_open {
             stack.restore_half_open(half_open)?;
@@ -68,7 +70,7 @@ impl Stack {
             };
             (Key::restored(saved.key), socket)
         });
-        let listeners = Slab::restore(u32::from(u16::MAX), sockets.collect());
+        let listeners = Slab::restore(u32::from(u16::MAX), 0, sockets.collect());
         self.listeners = listeners.ok_or(Invalid("two listeners have one place"))?;
         for (key, socket) in self.listeners.iter() {
             let place = (socket.address.map(bits), socket.port);
@@ -80,6 +82,7 @@ impl Stack {
     fn restore_connections(
         &mut self,
         now: Time,
+        generation: u32,
         saved: Vec<SavedConnection>,
     ) -> Result<(), Invalid> {
         let mut slots = Vec::with_capacity(saved.len());
@@ -89,7 +92,8 @@ impl Stack {
             let connection = Connection::restore(now, saved)?;
             slots.push((key, Slot { is_offered, is_forgotten, ..Slot::new(connection) }));
         }
-        let connections = Slab::restore(self.config.connections_max.min(HALF_OPEN - 1), slots);
+        let most = self.config.connections_max.min(HALF_OPEN - 1);
+        let connections = Slab::restore(most, generation, slots);
         self.connections = connections.ok_or(Invalid("two connections have one place"))?;
         let keys: Vec<Key> = self.connections().collect();
         for key in keys {

@@ -151,7 +151,7 @@ impl Stack {
             if ahead == 0 {
                 self.drop_half_open(key);
             } else if is_in_window {
-                self.answer_again(now, &half_open);
+                self.challenge(now, &half_open);
             }
             return;
         }
@@ -160,7 +160,8 @@ impl Stack {
         }
         let ends_behind = ahead + arrival.length() as i64 > 0;
         if !(is_in_window || ahead < 0 && ends_behind) {
-            return self.answer_again(now, &half_open);
+            // "If an incoming segment is not acceptable, an acknowledgment should be sent in reply".
+            return self.challenge(now, &half_open);
         }
         if !repr.flags.contains(Flags::ACK) {
             return;
@@ -206,6 +207,14 @@ impl Stack {
         if let Some(socket) = self.listeners.get(half_open.listener) {
             let clock = Timestamps::clock(now, half_open.timestamp_offset);
             let reply = half_open.syn_ack(socket, clock);
+            self.reply(reply);
+        }
+    }
+
+    fn challenge(&mut self, now: Time, half_open: &HalfOpen) {
+        if let Some(socket) = self.listeners.get(half_open.listener) {
+            let clock = Timestamps::clock(now, half_open.timestamp_offset);
+            let reply = half_open.challenge(socket, clock);
             self.reply(reply);
         }
     }

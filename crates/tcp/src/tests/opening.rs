@@ -104,17 +104,17 @@ cases! {
         +65
         state CLOSED; end Unreachable";
 
-    /// 3.10.7.4: what comes for a half-open connection from outside of the window is acknowledged,
-    /// with the SYN-ACK.
+    /// 3.10.7.4: what comes for a half-open connection from outside of the window is acknowledged:
+    /// "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>".
     half_open_answers_what_is_outside_of_its_window: half_open() => "
         < . 20000:20000(0) ack 1
-        > S. 0:0(0) ack 1
+        > . 1:1(0) ack 1
         half_open 1";
 
     /// RFC 5961, 3.2, for a half-open connection.
     half_open_challenges_a_reset_inside_of_its_window: half_open() => "
         < R 5:5(0)
-        > S. 0:0(0) ack 1
+        > . 1:1(0) ack 1
         < R 20000:20000(0)
         half_open 1";
 

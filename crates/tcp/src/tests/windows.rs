@@ -48,6 +48,18 @@ cases! {
         +0.04 > . 1001:1001(0) ack 11
         < . 1:11(10) ack 1001 win 8000; > . 1001:1001(0) ack 11; peer_window 2000";
 
+    /// 3.10.7.4: with a receive window of zero a segment without data is acceptable if "SEG.SEQ =
+    /// RCV.NXT", which is before what a probe has sent. Else two ends that both have closed their
+    /// windows never hear that the other has opened its own.
+    an_acknowledgement_after_a_probe_is_acceptable: established() => "
+        < . 1:1(0) ack 1 win 0
+        send 10
+        +0.2 > . 1:2(1) ack 1
+        < . 1:1(0) ack 1 win 0
+        < P. 1:101(100) ack 1 win 0
+        +0.04 > . 1:1(0) ack 101
+        +0.36 > . 1:2(1) ack 101";
+
     /// 3.8.6.1: a probe says nothing of the path, and its answer is no sign of congestion.
     a_closed_window_is_no_congestion: established() => "
         < . 1:1(0) ack 1 win 0

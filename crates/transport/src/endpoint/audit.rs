@@ -40,6 +40,9 @@ impl Endpoint {
                 "flows wait for {set} timers of {wheel} in the wheel and {due} due"
             ));
         }
+        if let Some(slot) = self.slots.iter().position(|slot| slot.is_late(&self.config)) {
+            return Err(format!("flow {slot} is due before it is looked at"));
+        }
         match self.slots.iter().position(|slot| slot.is_forgotten(self.turn.began)) {
             Some(slot) => Err(format!("no timer fires when flow {slot} is due")),
             None => Ok(()),

@@ -11,7 +11,7 @@ use super::strangers::Addresses;
 use super::table::find;
 use super::{Arrival, Endpoint, FlowKey};
 use crate::app::{App, Reason, Undelivered};
-use crate::control::VERSIONS;
+use crate::control::{VERSIONS, common_version};
 use crate::flow::{Flow, Outcome, Parameters, Request};
 
 impl Endpoint {
@@ -26,10 +26,10 @@ impl Endpoint {
         arrival: Arrival,
         app: &mut impl App,
     ) -> bool {
-        if !syn.versions.iter().any(|version| VERSIONS.contains(version)) {
+        let Some(version) = common_version(syn.versions) else {
             self.reply_versions(now, between, syn.source_flow, header.number);
             return false;
-        }
+        };
         if !self.listeners.contains_key(&syn.port) {
             if self.elsewhere.contains(&syn.port) {
                 self.counters.dropped_elsewhere += 1;
@@ -64,7 +64,7 @@ impl Endpoint {
             return false;
         }
         let (token, port) = (header.number, between.peer.port());
-        let request = Request { token, port, rtt_ns, arrival };
+        let request = Request { token, port, rtt_ns, arrival, version };
         self.open(now, between, &request, syn, app)
     }
 

@@ -125,7 +125,11 @@ impl Endpoint {
             Err(Dropped::Malformed(_)) => self.counters.dropped_malformed += 1,
             Err(Dropped::Duplicate) => self.counters.dropped_duplicate += 1,
             Err(Dropped::Early) => self.counters.dropped_early += 1,
-            Err(Dropped::NoBuffer) => self.counters.dropped_no_buffer += 1,
+            Err(Dropped::NoBuffer) => {
+                self.counters.dropped_no_buffer += 1;
+                // Operations that stand before what was refused have been carried out.
+                flow.push_operations(app);
+            }
             Err(Dropped::Violation) => {
                 self.counters.dropped_violation += 1;
                 return self.conclude(now, slot, Outcome::Ended(Reason::Protocol), app);

@@ -38,6 +38,7 @@ impl Endpoint {
             (0..).zip(&self.slots).filter(|(_, slot)| slot.flow.is_some() && !slot.is_ready);
         for (at, slot) in asleep {
             let deadline = slot.flow.as_ref().expect("filtered").next_timeout(&self.config);
+            assert!(!slot.is_late(&self.config), "slot {at} is due before it is looked at");
             assert!(deadline == Time::MAX || slot.has_alarm(deadline), "slot {at} never wakes");
         }
         let timers: usize = self.slots.iter().map(|slot| slot.timers()).sum();

@@ -11,7 +11,7 @@ use super::closed::CLOSED_MAX;
 use super::peers::PEERS_MAX;
 use super::strangers::{Addresses, PINGS_MAX, Ping, REPLIES_MAX, Reply};
 use super::{Counters, Endpoint, FLOWS_MAX, FlowKey, Slot, Turn};
-use crate::app::{Buffer, Order, Owner};
+use crate::app::{Buffer, Operation, Order, Owner};
 use crate::config::Config;
 use crate::cookie::Secrets;
 use crate::flow::{Flow, Known};
@@ -34,6 +34,8 @@ pub struct FlowMemory {
     pub buffers: Vec<(Buffer, Order)>,
     /// Offsets and lengths of messages in the transmit pool.
     pub extents: Vec<(u32, u32)>,
+    /// One-sided operations that have not arrived.
+    pub operations: Vec<Operation>,
 }
 
 impl Endpoint {
@@ -163,6 +165,7 @@ impl Endpoint {
                 was_accepted: flow.was_accepted(),
                 buffers: buffers.collect(),
                 extents: extents.collect(),
+                operations: flow.operations().collect(),
             })
         })
     }

@@ -10,6 +10,7 @@ use siphasher::sip::SipHasher13;
 use super::strangers::Addresses;
 use super::{ENGINE_BITS, Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
 use crate::app::{App, Reason};
+use crate::config::Config;
 use crate::flow::{Flow, Outcome};
 
 /// Timers that are handled in one call, so that flows which all lose their peer at once take turns
@@ -28,8 +29,8 @@ pub(super) struct Slot {
     pub(super) flow: Option<Box<Flow>>,
     /// The flow stands in `ready`.
     pub(super) is_ready: bool,
-    /// What the flow has said of its timers, unless it stands in `ready`. Most alarms ring too
-    /// early, since deadlines move away: with many flows they had better not fetch them from memory
+    /// What the flow has said of its timers, unless it stands in `ready`: when it waits for the
+    /// next, or before that. Most alarms ring too early, since deadlines move away: with many flows they had better not fetch them from memory
     /// to find that out.
     deadline: Time,
     alarms: Alarms,
@@ -65,6 +66,12 @@ impl Slot {
         let waits = self.flow.is_some() && !self.is_ready && self.deadline != Time::MAX;
         // The wheel rounds up to its ticks.
         waits && self.alarms.earliest() > self.deadline.max(now) + MILLISECOND
+    }
+
+    /// True if its flow waits for a time before the one that it has said.
+    pub(super) fn is_late(&self, config: &Config) -> bool {
+        let flow = self.flow.as_ref().filter(|_| !self.is_ready);
+        flow.is_some_and(|flow| flow.next_timeout(config) < self.deadline)
     }
 
     /// Timers that it has in the wheel, or that have come due, and that count.
@@ -174,7 +181,7 @@ impl Endpoint {
     pub(super) fn update(&mut self, now: Time, index: usize) {
         let slot = &mut self.slots[index];
         let Some(flow) = &mut slot.flow else { return };
-        if !slot.is_ready && flow.wants_transmit(now) {
+        if !slot.is_ready && flow.wants(now).is_some() {
             slot.is_ready = true;
             self.ready.push_back(index as u32);
         }
@@ -184,8 +191,26 @@ impl Endpoint {
         }
     }
 
+    /// The same after a flow has only received what is usual.
+    #[inline]
+    fn update_received(&mut self, now: Time, index: usize) {
+        let slot = &mut self.slots[index];
+        let Some(flow) = &mut slot.flow else { return };
+        if slot.is_ready || flow.wants(now).is_some() {
+            return self.update(now, index);
+        }
+        match flow.timeout_after(slot.deadline) {
+            Some(deadline) => {
+                slot.deadline = deadline;
+                slot.alarms.set(&mut self.timers, index as u32, deadline);
+            }
+            None => self.set_alarm(now, index),
+        }
+    }
+
     /// Puts a flow in line that has a message to send. Whether it may is found out when it has its
     /// turn: until then its state can be fetched from memory.
+    #[inline]
     pub(super) fn queue(&mut self, now: Time, index: usize) {
         let slot = &mut self.slots[index];
         if slot.is_ready {
@@ -257,6 +282,7 @@ impl Endpoint {
         app: &mut impl App,
     ) {
         match outcome {
+            Outcome::Received => self.update_received(now, slot),
             Outcome::Continue => self.update(now, slot),
             Outcome::Gone => {
                 if let Some(flow) = &self.slots[slot].flow {

@@ -9,6 +9,7 @@ use super::strangers::{Addresses, Reply};
 use super::table::find;
 use super::{Destination, Endpoint, FlowKey};
 use crate::app::App;
+use crate::flow::Wants;
 
 /// Packets that one flow may send before the next one has its turn.
 const BURST_PACKETS: u32 = 16;
@@ -32,13 +33,13 @@ impl Endpoint {
     /// noted about it can wait for [`Endpoint::pass_turn`].
     #[inline]
     #[must_use]
-    pub fn was_last(&mut self, now: Time) -> bool {
+    pub fn was_last(&self, now: Time) -> bool {
         if self.ready.len() > 1 || self.has_replies() {
             return false;
         }
-        let slot = self.ready.front().map(|slot| &mut self.slots[*slot as usize]);
-        let flow = slot.and_then(|slot| slot.flow.as_mut());
-        !flow.is_some_and(|flow| flow.has_data() || flow.wants_transmit(now))
+        let slot = self.ready.front().map(|slot| &self.slots[*slot as usize]);
+        let flow = slot.and_then(|slot| slot.flow.as_ref());
+        flow.is_none_or(|flow| flow.is_done(now))
     }
 
     /// Where the next packet goes; `None` if there is nothing to send.
@@ -52,12 +53,13 @@ impl Endpoint {
         }
         while let Some(&slot) = self.ready.front() {
             if let Some(flow) = &mut self.slots[slot as usize].flow
-                && flow.wants_transmit(now)
+                && let Some(wants) = flow.wants(now)
             {
                 return Some(Destination {
                     from: SocketAddr::new(flow.local().ip(), flow.source_port()),
                     to: flow.remote(),
                     flow: Some(FlowKey(flow.local_id())),
+                    wants,
                     is_ecn_capable: flow.is_ecn_capable(),
                 });
             }
@@ -77,7 +79,13 @@ impl Endpoint {
     fn next_reply(&self) -> Option<Destination> {
         let reply = self.replies.front().or(self.farewells.front())?;
         let Addresses { local, peer } = reply.between;
-        Some(Destination { from: local, to: peer, flow: None, is_ecn_capable: false })
+        Some(Destination {
+            from: local,
+            to: peer,
+            flow: None,
+            wants: Wants::Unusual,
+            is_ecn_capable: false,
+        })
     }
 
     fn take_reply(&mut self) -> Option<Reply> {
@@ -89,6 +97,7 @@ impl Endpoint {
 
     /// Writes the packet that [`Endpoint::next_transmit`] has just announced into `bytes`, which
     /// has room for the configured packet size, and returns its length.
+    #[inline]
     pub fn poll_transmit(
         &mut self,
         now: Time,
@@ -96,15 +105,26 @@ impl Endpoint {
         bytes: &mut [u8],
         app: &impl App,
     ) -> usize {
+        self.write_packet(now, destination.flow, destination.wants, bytes, app)
+    }
+
+    fn write_packet(
+        &mut self,
+        now: Time,
+        flow: Option<FlowKey>,
+        wants: Wants,
+        bytes: &mut [u8],
+        app: &impl App,
+    ) -> usize {
         self.counters.packets_sent += 1;
-        let Some(key) = destination.flow else {
+        let Some(key) = flow else {
             let Some(reply) = self.take_reply() else { return 0 };
             bytes[..reply.bytes.len()].copy_from_slice(&reply.bytes);
             return reply.bytes.len();
         };
         self.burst += 1;
         let Some(flow) = find(&mut self.slots, key) else { return 0 };
-        flow.poll_transmit(now, &self.config, bytes, app)
+        flow.poll_transmit(now, &self.config, wants, bytes, app)
     }
 
     /// Drops the packet that [`Endpoint::next_transmit`] has announced, because its destination

@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::clearway::{
     self, COOKIE_BYTES_MAX, Challenge, ENGINES_MAX, HEADER_LENGTH, Header, PacketType, Syn, SynAck,
-    VERSION,
+    VERSION_OPERATIONS,
 };
 
 use super::{Flow, Known, Outcome, Parameters, State};
@@ -92,19 +92,22 @@ pub(crate) struct Request {
     pub(crate) rtt_ns: u64,
     /// By a lane if it was passed on: not from a port that it should have come from.
     pub(crate) arrival: Arrival,
+    /// The version of the protocol that the two agree on.
+    pub(crate) version: u8,
 }
 
 impl Request {
     pub(super) fn save(&self) -> RequestState {
-        let Self { token, port, rtt_ns, arrival } = *self;
-        RequestState { token, port, rtt_ns, by_lane: arrival == Arrival::Lane }
+        let Self { token, port, rtt_ns, arrival, version } = *self;
+        RequestState { token, port, rtt_ns, by_lane: arrival == Arrival::Lane, version }
     }
 
     pub(super) fn restore(state: &RequestState) -> Result<Self, Invalid> {
-        let RequestState { token, port, rtt_ns, by_lane } = *state;
+        let RequestState { token, port, rtt_ns, by_lane, version } = *state;
+        ensure(VERSIONS.contains(&version), "a version that is not spoken")?;
         ensure(rtt_ns <= DURATION_NS_MAX, "a round trip that no packet has made")?;
         let arrival = if by_lane { Arrival::Lane } else { Arrival::Queue };
-        Ok(Self { token, port, rtt_ns, arrival })
+        Ok(Self { token, port, rtt_ns, arrival, version })
     }
 }
 
@@ -144,6 +147,7 @@ impl Flow {
         flow.peer_id = syn.source_flow;
         flow.learn_peer(now, config, syn.receive_limit, syn.packet_bytes_max);
         flow.request = Some(*request);
+        flow.takes_operations = request.version >= VERSION_OPERATIONS;
         if request.arrival == Arrival::Lane {
             flow.arrivals.complain_soon();
         }
@@ -209,6 +213,7 @@ impl Flow {
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
         self.state = State::Open;
+        self.takes_operations = syn_ack.version >= VERSION_OPERATIONS;
         self.ports.on_accepted(engines, syn_ack.port);
         self.note_syn_ack(config, syn_ack);
         true
@@ -270,12 +275,12 @@ impl Flow {
 
     /// A client that is connected does not read the limit in it, which so may not be news.
     fn emit_syn_ack(&mut self, config: &Config, bytes: &mut [u8]) -> usize {
-        let Some(Request { token, port, .. }) = self.request else { return 0 };
+        let Some(Request { token, port, version, .. }) = self.request else { return 0 };
         let syn_ack = SynAck {
             source_flow: self.local_id,
             receive_limit: self.incoming.announced_limit(),
             packet_bytes_max: config.packet_bytes_max,
-            version: VERSION,
+            version,
             port,
         };
         emit_control(bytes, PacketType::SynAck, self.peer_id, token, |body| syn_ack.emit(body))

@@ -2,7 +2,7 @@
 
 use clearway_base::Time;
 use clearway_congestion::{AckSample, CongestionControl};
-use clearway_wire::clearway::{Ack, Frame, Frames, Header, Packet};
+use clearway_wire::clearway::{Ack, Frame, Frames, Header, Message, Packet};
 use clearway_wire::{Ecn, Malformed};
 
 use super::{Flow, Outcome, State};
@@ -10,7 +10,7 @@ use crate::app::{App, Reason};
 use crate::config::Config;
 use crate::endpoint::Arrival;
 use crate::incoming::Refused;
-use crate::outgoing::Outgoing;
+use crate::outgoing::{Done, Outgoing};
 use crate::recovery::Recovery;
 use crate::rtt::HostDelay;
 
@@ -71,24 +71,28 @@ impl Flow {
         // Nothing of a packet counts unless all of it can be read.
         let mut frames = packet.frames();
         let ack = frames.leading_ack().map_err(Dropped::Malformed)?;
-        frames.check().map_err(Dropped::Malformed)?;
+        let only = frames.only_message();
+        if only.is_none() {
+            frames.check().map_err(Dropped::Malformed)?;
+        }
         self.touch(now);
         self.gap_ns = reception.gap_ns;
-        let mut eliciting = false;
         let mut outcome = match &ack {
             Some(ack) => self.handle_ack(now, config, reception, ack, app)?,
-            None => Outcome::Continue,
+            None => Outcome::Received,
         };
-        loop {
-            if matches!(self.state, State::Open) {
-                eliciting |= self.take_messages(&mut frames, app)?;
+        let eliciting = match only {
+            Some(message) if matches!(self.state, State::Open) => {
+                self.take_message(&message, app)?;
+                self.limit_due |= self.incoming.limit_is_worth_telling();
+                true
             }
-            let Some(Ok(frame)) = frames.next() else { break };
-            eliciting |=
-                !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
-            match self.handle_frame(now, config, reception, &frame, app)? {
-                Outcome::Continue => {}
-                ended => outcome = ended,
+            _ => self.take_frames(now, config, reception, &mut frames, app, &mut outcome)?,
+        };
+        if self.incoming.take_operated() {
+            self.push_operations(app);
+            if outcome == Outcome::Received {
+                outcome = Outcome::Continue;
             }
         }
         let is_marked = self.marking.on_received(reception.ecn);
@@ -101,10 +105,36 @@ impl Flow {
             if header.ack_requested | is_marked { 0 } else { config.ack_delay_ns },
         );
         self.arrivals.end(now, self.rtt.smoothed_ns());
-        if outcome == Outcome::Continue {
-            outcome = self.check_peer_close(now, config, app);
+        if self.peer_close.is_some() && matches!(outcome, Outcome::Continue | Outcome::Received) {
+            self.check_peer_close(now, config, app);
+            outcome = Outcome::Continue;
         }
         Ok(outcome)
+    }
+
+    /// Takes all frames that are left. True if one asks for an acknowledgement.
+    fn take_frames(
+        &mut self,
+        now: Time,
+        config: &Config,
+        reception: Reception,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+        outcome: &mut Outcome,
+    ) -> Result<bool, Dropped> {
+        let mut eliciting = false;
+        loop {
+            if matches!(self.state, State::Open) {
+                eliciting |= self.take_messages(frames, app)?;
+            }
+            let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
+            eliciting |=
+                !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
+            match (*outcome, self.handle_frame(now, config, reception, &frame, app)?) {
+                (_, Outcome::Received) | (Outcome::Ended(_), Outcome::Continue) => {}
+                (_, other) => *outcome = other,
+            }
+        }
     }
 
     /// Takes the whole messages that stand next in a packet. True if there was one.
@@ -116,14 +146,19 @@ impl Flow {
     ) -> Result<bool, Dropped> {
         let mut any = false;
         while let Some(message) = frames.next_message() {
-            check_stream(message.stream)?;
-            self.incoming.message(app, self.owner, message.sequence, message.bytes)?;
+            self.take_message(&message, app)?;
             any = true;
         }
         if any {
             self.limit_due |= self.incoming.limit_is_worth_telling();
         }
         Ok(any)
+    }
+
+    #[inline]
+    fn take_message(&mut self, message: &Message<'_>, app: &mut impl App) -> Result<(), Refused> {
+        check_stream(message.stream)?;
+        self.incoming.message(app, self.owner, message.sequence, message.bytes)
     }
 
     fn handle_frame(
@@ -140,11 +175,13 @@ impl Flow {
                 check_stream(f.stream)?;
                 self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;
                 self.limit_due |= self.incoming.limit_is_worth_telling();
+                Ok(Outcome::Received)
             }
-            Frame::Ack(ack) => return self.handle_ack(now, config, reception, ack, app),
-            rare => return self.handle_rare_frame(now, config, rare),
+            Frame::Ack(ack) => self.handle_ack(now, config, reception, ack, app),
+            Frame::Operation(operation) if receives => self.take_operation(operation, app),
+            Frame::OperationPart(part) if receives => self.take_operation_part(part, app),
+            rare => self.handle_rare_frame(now, config, rare),
         }
-        Ok(Outcome::Continue)
     }
 
     #[inline(never)]
@@ -157,7 +194,12 @@ impl Flow {
         match frame {
             // The app has closed and wants no more; RFC 9293, 3.9.1, would reset here, and lose
             // what the app had sent before.
-            Frame::Message(_) | Frame::Fragment(_) | Frame::Ping | Frame::Ack(_) => {}
+            Frame::Message(_)
+            | Frame::Fragment(_)
+            | Frame::Operation(_)
+            | Frame::OperationPart(_)
+            | Frame::Ping
+            | Frame::Ack(_) => {}
             Frame::Limit(limit) => self.handle_limit(now, *limit),
             Frame::Close { messages, .. } => self.handle_close(*messages)?,
             Frame::Path { port, round } => self.ports.on_path(*port, *round),
@@ -185,6 +227,11 @@ impl Flow {
         if self.recovery.expedite(now)
             && let Some(content) = self.recovery.on_probe_timeout(now)
         {
+            // Else a peer that calls often enough would put off the second probe timeout, and with
+            // it the finding of a black hole.
+            if self.mtu.on_called_probes(self.recovery.expedited()) {
+                self.follow_packet_bytes();
+            }
             self.probe_with(&content);
             self.probe_due = true;
         }
@@ -200,9 +247,9 @@ impl Flow {
     ) -> Result<Outcome, Refused> {
         let window_limited = ack.largest < self.limited_until;
         let (outgoing, close_acknowledged) = (&mut self.outgoing, &mut self.close_acknowledged);
-        let mut messages = 0;
+        let mut done = Done::default();
         let acked = self.recovery.on_ack(ack, |content| {
-            messages += outgoing.acknowledge(content.range.clone());
+            done += outgoing.acknowledge(content.range.clone());
             *close_acknowledged |= content.close;
         });
         let acked = acked.ok_or(Refused::Violation)?;
@@ -239,11 +286,17 @@ impl Flow {
         if self.recovery.has_overtaken() {
             self.detect_losses(now, config);
         }
-        if messages > 0 && self.has_app() {
-            self.messages_sent += u64::from(messages);
-            app.sent(self.owner, messages);
+        if done.messages > 0 && self.has_app() {
+            self.messages_sent += u64::from(done.messages);
+            app.sent(self.owner, done.messages);
         }
-        Ok(self.check_closed())
+        if done.operations > 0 && self.has_app() {
+            self.operations_arrived(done.operations, app);
+        }
+        Ok(match self.check_closed() {
+            Outcome::Received if done.operations > 0 => Outcome::Continue,
+            outcome => outcome,
+        })
     }
 
     /// An orderly close is complete when the peer has everything, the close frame included.
@@ -251,7 +304,7 @@ impl Flow {
         let closed = matches!(self.state, State::Closing)
             && self.close_acknowledged
             && self.outgoing.is_done();
-        if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Continue }
+        if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Received }
     }
 
     /// The peer has no such flow (any more), for this reason. If it says that it was closed, it has
@@ -263,18 +316,19 @@ impl Flow {
         if !matches!(self.state, State::Closing) {
             return Outcome::Ended(Reason::Reset); // nobody closed it
         }
-        let messages = self.outgoing.messages_open() as u32;
+        let messages =
+            self.outgoing.messages_open() as u32 - self.outgoing.operations().count() as u32;
         self.messages_sent += u64::from(messages);
         app.sent(self.owner, messages);
         Outcome::Ended(Reason::Closed)
     }
 
     /// Tells the app that the peer has closed, once everything before that is delivered.
-    fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) -> Outcome {
-        let Some(messages) = self.peer_close else { return Outcome::Continue };
+    fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) {
+        let Some(messages) = self.peer_close else { return };
         let delivered = self.incoming.messages_delivered() as u32 == messages;
         if !self.has_app() || (matches!(self.state, State::Open) && !delivered) {
-            return Outcome::Continue;
+            return;
         }
         self.incoming.discard(app, self.owner);
         app.closed(self.owner, Reason::Closed);
@@ -288,11 +342,10 @@ impl Flow {
         self.outgoing = Outgoing::new(0);
         self.recovery = Recovery::at(self.recovery.next_number());
         self.acks.record_duplicate(now); // acknowledge the close at once
-        Outcome::Continue
     }
 }
 
 /// Streams other than the first come with a later version of this program.
-fn check_stream(stream: u16) -> Result<(), Refused> {
+pub(super) fn check_stream(stream: u16) -> Result<(), Refused> {
     if stream == 0 { Ok(()) } else { Err(Refused::Violation) }
 }

@@ -37,6 +37,18 @@ impl Flow {
         own.min(recovery).min(self.acks.due()).min(paced).min(self.ports.next_timeout())
     }
 
+    /// After [`Outcome::Received`]: when [`Flow::handle_timeout`] is to be called, if before that it
+    /// was not to be called before `known`; maybe too early, but less work to find out. `None` if
+    /// there is no such short way: what is in flight is waited for as long as the new round trip
+    /// says.
+    #[inline]
+    pub(crate) fn timeout_after(&self, known: Time) -> Option<Time> {
+        let is_quiet = matches!(self.state, State::Open)
+            && self.recovery.in_flight_bytes() == 0
+            && self.paced_until == Time::ZERO;
+        is_quiet.then(|| known.min(self.keep_alive_at).min(self.acks.due()))
+    }
+
     /// Does what is due at `now`; calling it early does no harm.
     pub(crate) fn handle_timeout(&mut self, now: Time, config: &Config) -> Outcome {
         if self.paced_until <= now {

@@ -13,14 +13,62 @@ use clearway_wire::clearway::{
 use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
+use crate::outgoing::Carried;
 use crate::recovery::Content;
 
 /// Room for an acknowledgement is kept to this, so that data still fits beside it.
 const ACK_BYTES_MAX: usize = clearway::ACK_FRAME_LENGTH + 8 * clearway::ACK_RANGE_LENGTH;
 
+/// What the next packet of a flow is to have in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wants {
+    /// An acknowledgement.
+    Acknowledgement,
+    /// Messages, and an acknowledgement if there is something to acknowledge.
+    Messages,
+    /// Something else, too.
+    Unusual,
+}
+
 impl Flow {
-    /// True if [`Flow::poll_transmit`] would write a packet now.
-    pub(crate) fn wants_transmit(&mut self, now: Time) -> bool {
+    /// What [`Flow::poll_transmit`] would write now; `None` if nothing.
+    #[inline]
+    pub(crate) fn wants(&mut self, now: Time) -> Option<Wants> {
+        if self.is_unusual() {
+            return self.wants_unusual(now).then_some(Wants::Unusual);
+        }
+        let wants = if self.outgoing.has_data() && self.may_send_data(now) {
+            Some(Wants::Messages)
+        } else {
+            self.ack_is_due(now).then_some(Wants::Acknowledgement)
+        };
+        // Tests and the simulator hold the short ways against the long one.
+        debug_assert_eq!(wants.is_some(), self.wants_unusual(now));
+        debug_assert!(wants.is_none() || !self.is_done(now));
+        wants
+    }
+
+    /// True if it has surely nothing to send, and needs not be asked what.
+    #[inline]
+    pub(crate) fn is_done(&self, now: Time) -> bool {
+        !self.is_unusual() && !self.ack_is_due(now) && !self.outgoing.has_data()
+    }
+
+    /// False if there may be acknowledgements and messages to send, and surely nothing else. Asked
+    /// several times per packet, hence without a branch.
+    #[inline]
+    fn is_unusual(&self) -> bool {
+        !matches!(self.state, State::Open)
+            | self.limit_due
+            | self.close_due
+            | self.probe_due
+            | self.arrivals.has_news()
+            | self.ports.is_spraying()
+            | self.mtu.probe_bytes().is_some()
+    }
+
+    #[inline(never)]
+    fn wants_unusual(&mut self, now: Time) -> bool {
         match &self.state {
             State::Connecting(_) => self.ports.is_spraying(),
             State::Drained { .. } => self.ack_is_due(now),
@@ -39,11 +87,6 @@ impl Flow {
     /// True if limits or paths are to be told, and may be.
     fn has_control(&self) -> bool {
         (self.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
-    }
-
-    /// True if messages wait, or parts of them.
-    pub(crate) fn has_data(&self) -> bool {
-        self.outgoing.has_data()
     }
 
     fn ack_is_due(&self, now: Time) -> bool {
@@ -81,10 +124,36 @@ impl Flow {
         false
     }
 
-    /// Writes the next packet (a UDP payload), which [`Flow::wants_transmit`] has just promised,
-    /// into `bytes` and returns its length; 0 if there is none after all. `bytes` has to have room
-    /// for `config.packet_bytes_max`.
+    /// Writes the next packet (a UDP payload), which [`Flow::wants`] has just promised, into `bytes`
+    /// and returns its length; 0 if there is none after all. `bytes` has to have room for
+    /// `config.packet_bytes_max`.
     pub(crate) fn poll_transmit(
+        &mut self,
+        now: Time,
+        config: &Config,
+        wants: Wants,
+        bytes: &mut [u8],
+        app: &impl App,
+    ) -> usize {
+        if wants == Wants::Unusual {
+            return self.emit_unusual(now, config, bytes, app);
+        }
+        let bytes = &mut bytes[..usize::from(self.mtu.bytes())];
+        let frames_start = self.emit_ack(now, bytes);
+        let (mut at, mut content) = (frames_start, Content::default());
+        if wants == Wants::Messages {
+            at = self.emit_messages(bytes, at, &mut content.range, app);
+        }
+        if at == HEADER_LENGTH {
+            return 0;
+        }
+        self.finish(now, &mut bytes[..at], at > frames_start, false, content);
+        at
+    }
+
+    /// The same where there may be more to send than an acknowledgement and messages.
+    #[inline(never)]
+    fn emit_unusual(
         &mut self,
         now: Time,
         config: &Config,
@@ -97,24 +166,13 @@ impl Flow {
         if self.is_connecting() {
             return 0;
         }
-        self.emit_data(now, bytes, app)
-    }
-
-    fn emit_data(&mut self, now: Time, bytes: &mut [u8], app: &impl App) -> usize {
         if let Some(probe_bytes) = self.mtu.probe_bytes()
             && self.may_send_data(now)
         {
             return self.emit_size_probe(now, &mut bytes[..usize::from(probe_bytes)]);
         }
         let bytes = &mut bytes[..usize::from(self.mtu.bytes())];
-        let mut at = HEADER_LENGTH;
-        if self.acks.is_pending() {
-            let room = &mut bytes[at..at + ACK_BYTES_MAX];
-            let (ranges, delay_ns) = self.acks.ranges(now);
-            let delay_ns = u32::try_from(delay_ns).unwrap_or(u32::MAX);
-            at += clearway::emit_ack(room, delay_ns, self.marking.report(), ranges);
-            self.acks.on_sent();
-        }
+        let mut at = self.emit_ack(now, bytes);
         let mut frames_start = at;
         let mut content = Content::default();
         if self.has_control() {
@@ -139,6 +197,21 @@ impl Flow {
         let eliciting = at > frames_start;
         self.finish(now, &mut bytes[..at], eliciting, probe, content);
         at
+    }
+
+    /// Writes an acknowledgement behind the header, if there is something to acknowledge; returns
+    /// where it ends.
+    #[inline]
+    fn emit_ack(&mut self, now: Time, bytes: &mut [u8]) -> usize {
+        if !self.acks.is_pending() {
+            return HEADER_LENGTH;
+        }
+        let room = &mut bytes[HEADER_LENGTH..HEADER_LENGTH + ACK_BYTES_MAX];
+        let (ranges, delay_ns) = self.acks.ranges(now);
+        let delay_ns = u32::try_from(delay_ns).unwrap_or(u32::MAX);
+        let length = clearway::emit_ack(room, delay_ns, self.marking.report(), ranges);
+        self.acks.on_sent();
+        HEADER_LENGTH + length
     }
 
     /// Writes what is to be told of paths and limits from `at` on; returns where that begins which
@@ -197,16 +270,36 @@ impl Flow {
     fn emit_messages(
         &mut self,
         bytes: &mut [u8],
-        mut at: usize,
+        at: usize,
         sent: &mut Range<u64>,
         app: &impl App,
     ) -> usize {
         let Some(mut range) = self.outgoing.next_range() else { return at };
         let start = range.start;
-        let mut cursor = self.outgoing.cursor(start);
+        let cursor = self.outgoing.cursor(start);
+        if self.outgoing.has_operations()
+            && self.outgoing.cut_to_kind(&mut range, cursor) == Carried::Operations
+        {
+            return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
+        }
+        self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
+    }
+
+    /// Writes frames of messages, or of operations, in `range`, whose first is at `cursor`.
+    #[inline(always)]
+    fn emit_pieces<const OPERATIONS: bool>(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        mut range: Range<u64>,
+        mut cursor: usize,
+        sent: &mut Range<u64>,
+        app: &impl App,
+    ) -> usize {
+        let start = range.start;
         while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
             let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
-            let before = cursor;
+            let (before, head) = (cursor, at);
             let Some(mut piece) = self.outgoing.piece(&range, &mut cursor, whole_room) else {
                 break;
             };
@@ -235,7 +328,12 @@ impl Flow {
                 );
             }
             let end = at + piece.length as usize;
-            app.read(self.owner, piece.offset, &mut bytes[at..end]);
+            if OPERATIONS {
+                clearway::carry_operation(&mut bytes[head..]);
+                app.read_operation(self.owner, piece.operation(), piece.at, &mut bytes[at..end]);
+            } else {
+                app.read(self.owner, piece.offset, &mut bytes[at..end]);
+            }
             at = end;
             range.start = piece.end;
         }

@@ -14,6 +14,7 @@ impl Incoming {
             sequence: *sequence,
             buffer: partial.buffer,
             order: partial.order,
+            is_operation: partial.is_operation,
             received: partial.received.save(),
         });
         IncomingState {
@@ -51,7 +52,7 @@ impl Incoming {
     }
 
     fn restore_partial(&mut self, state: PartialState) -> Result<(), Invalid> {
-        let PartialState { sequence, buffer, order, received } = state;
+        let PartialState { sequence, buffer, order, is_operation, received } = state;
         let is_one = buffer.offset.checked_add(buffer.length).is_some();
         ensure(is_one, "a message beyond its pool")?;
         ensure(sequence < self.announced / MESSAGE_OVERHEAD + 1, "a message beyond the limit")?;
@@ -59,7 +60,8 @@ impl Incoming {
         let end = received.last().map_or(0, |last| last.end);
         ensure(end <= u64::from(buffer.length), "bytes beyond the end of their message")?;
         let received_bytes = received.iter().map(|range| range.end - range.start).sum::<u64>();
-        let partial = Partial { buffer, order, received, received_bytes: received_bytes as u32 };
+        let received_bytes = received_bytes as u32;
+        let partial = Partial { buffer, order, is_operation, received, received_bytes };
         self.gaps = self.gaps.saturating_add(partial.gaps());
         self.largest.begin(sequence, partial.positions(), self.window);
         self.partial.insert(sequence, partial);

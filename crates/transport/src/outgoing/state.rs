@@ -40,6 +40,8 @@ impl Outgoing {
             ensure(outgoing.end < POSITIONS_MAX, "more messages than there are positions")?;
             ensure(offset.checked_add(length).is_some(), "a message beyond its pool")?;
             outgoing.push(offset, length);
+            let pushed = outgoing.messages.back_mut();
+            outgoing.operations += u32::from(pushed.is_some_and(|message| message.is_operation()));
         }
         outgoing.next_index = outgoing.messages.partition_point(|m| m.end() <= state.next);
         outgoing.check(in_flight)?;
@@ -85,6 +87,6 @@ impl Message {
 impl Outgoing {
     /// Where in the transmit pool its messages are.
     pub(crate) fn extents(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.messages.iter().map(Message::extent)
+        self.messages.iter().filter(|message| !message.is_operation()).map(Message::extent)
     }
 }

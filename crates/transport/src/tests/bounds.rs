@@ -50,7 +50,7 @@ fn crumbs(count: u64) -> Vec<core::ops::Range<u64>> {
 
 fn partial(sequence: u64, offset: u32, length: u32, order: Order) -> PartialState {
     let buffer = Buffer { id: sequence as u32, offset, length };
-    PartialState { sequence, buffer, order, received: Vec::new() }
+    PartialState { sequence, buffer, order, is_operation: false, received: Vec::new() }
 }
 
 #[test]
@@ -440,6 +440,7 @@ fn flows_that_are_not_open_yet() {
                     port: 50_000,
                     rtt_ns: 1,
                     by_lane: true,
+                    version: 1,
                 });
             },
             |s| {

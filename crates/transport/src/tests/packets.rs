@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, Versions, emit_ping,
-    seal,
+    Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, VERSION_OPERATIONS,
+    Versions, emit_ping, seal,
 };
 
 use super::{Faults, Network, PORT, transfer};
@@ -286,25 +286,33 @@ fn who_speaks_other_versions_is_told_which_there_are() {
             assert_eq!((header.packet_type, header.number), (PacketType::Version, token));
             assert_eq!(header.flow.to_be_bytes(), flow[..]);
             let versions = Versions::parse(&answer).expect("sound").versions;
-            assert_eq!(versions, [VERSION]);
+            assert_eq!(versions, [VERSION_OPERATIONS, VERSION]);
         }
     }
     assert_eq!(network.hosts[1].endpoint.counters().dropped_version, 3);
 }
 
-/// A host of the next release offers what it speaks, best first.
+/// A host of the next release offers what it speaks, best first; one of the last release does not
+/// know operations.
 #[test]
-fn of_the_versions_that_a_newer_host_offers_ours_is_taken() {
+fn the_best_version_that_both_hosts_speak_is_taken() {
+    let newer = [VERSION_OPERATIONS + 1, VERSION_OPERATIONS, VERSION];
+    connect_offering(&newer, VERSION_OPERATIONS);
+    connect_offering(&[VERSION, VERSION_OPERATIONS], VERSION_OPERATIONS);
+    connect_offering(&[VERSION], VERSION);
+}
+
+fn connect_offering(offered: &[u8], taken: u8) {
     let mut network = Network::new(66, &Config::default(), Faults::default(), 1 << 20);
     network.connect();
     for expected in [PacketType::Challenge, PacketType::SynAck] {
         let (source, syn) = only_packet(&mut network, 1);
-        hand_over(&mut network, 1, source, &offering(&syn, &[VERSION + 1, VERSION]));
+        hand_over(&mut network, 1, source, &offering(&syn, offered));
         let (source, answer) = only_packet(&mut network, 0);
         let packet = Packet::new(&answer).expect("a packet");
         assert_eq!(Header::parse(&packet).expect("sound").packet_type, expected);
         if expected == PacketType::SynAck {
-            assert_eq!(SynAck::parse(&packet).expect("sound").version, VERSION);
+            assert_eq!(SynAck::parse(&packet).expect("sound").version, taken);
         }
         hand_over(&mut network, 0, source, &answer);
     }

@@ -87,12 +87,18 @@ impl<'a> Ack<'a> {
         Ok(())
     }
 
+    /// The first of [`Ack::ranges`]: the newest numbers.
+    #[inline]
+    #[must_use]
+    pub fn newest_range(&self) -> Range<u64> {
+        self.smallest_of_first..self.largest + 1
+    }
+
     /// The acknowledged numbers as half-open ranges, descending.
     #[inline]
     #[must_use]
     pub fn ranges(&self) -> AckRanges<'a> {
-        let first = self.smallest_of_first..self.largest + 1;
-        AckRanges { next: Some(first), further: self.further.iter() }
+        AckRanges { next: Some(self.newest_range()), further: self.further.iter() }
     }
 
     /// The length of the frame.

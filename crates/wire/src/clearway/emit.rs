@@ -37,6 +37,13 @@ pub fn emit_fragment(
     FRAGMENT_FRAME_LENGTH
 }
 
+/// Makes what [`emit_message`] or [`emit_fragment`] has just written at the start of `bytes` an
+/// operation, or a part of one.
+#[inline]
+pub fn carry_operation(bytes: &mut [u8]) {
+    bytes[0] |= frame_type::CARRIES_OPERATION;
+}
+
 /// What the heads of whole messages and of fragments have in common.
 #[inline]
 fn put_message_fields(head: &mut [u8], octet: u8, stream: u16, sequence: u32, length: u32) {

@@ -21,6 +21,10 @@ pub enum Frame<'a> {
     Message(Message<'a>),
     /// A part of a message.
     Fragment(Fragment<'a>),
+    /// A whole operation, request or answer: see [`super::operation`]. Numbered as messages are.
+    Operation(Message<'a>),
+    /// A part of an operation.
+    OperationPart(Fragment<'a>),
     /// Orderly close.
     Close {
         /// Why.
@@ -105,6 +109,16 @@ impl<'a> Frames<'a> {
         Ok(Some(ack))
     }
 
+    /// The message that is all there is, if that is so: then there is nothing left to check or to
+    /// read.
+    #[inline]
+    #[must_use]
+    pub fn only_message(&self) -> Option<Message<'a>> {
+        let (head, bytes) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
+        let is_all = head[0] == frame_type::MESSAGE && u32_at(head, 8) as usize == bytes.len();
+        is_all.then(|| Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+    }
+
     /// The next frame if it is a whole message, as most are: a short way around the iterator,
     /// which has all others.
     #[inline]
@@ -173,8 +187,8 @@ impl core::iter::FusedIterator for Frames<'_> {}
 #[inline(always)]
 fn split_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
     match octet {
-        frame_type::MESSAGE => split_message(bytes),
-        frame_type::FRAGMENT => split_fragment(bytes),
+        frame_type::MESSAGE => split_message(bytes).map(|(m, rest)| (Frame::Message(m), rest)),
+        frame_type::FRAGMENT => split_fragment(bytes).map(|(f, rest)| (Frame::Fragment(f), rest)),
         frame_type::ACK => Ack::split(bytes).map(|(ack, rest)| (Frame::Ack(ack), rest)),
         _ => split_rare_frame(octet, bytes),
     }
@@ -208,20 +222,25 @@ fn split_rare_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malfo
             let (head, rest) = split_head::<PROBE_FRAME_LENGTH>(bytes)?;
             Ok((Frame::Probe { round: u16_at(head, 2) }, rest))
         }
+        frame_type::OPERATION => {
+            split_message(bytes).map(|(operation, rest)| (Frame::Operation(operation), rest))
+        }
+        frame_type::OPERATION_PART => {
+            split_fragment(bytes).map(|(part, rest)| (Frame::OperationPart(part), rest))
+        }
         _ => Err(Malformed::FrameType),
     }
 }
 
 #[inline]
-fn split_message(bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
+fn split_message(bytes: &[u8]) -> Result<(Message<'_>, &[u8]), Malformed> {
     let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(bytes)?;
     let (bytes, rest) = split_payload(rest, u32_at(head, 8))?;
-    let message = Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes };
-    Ok((Frame::Message(message), rest))
+    Ok((Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes }, rest))
 }
 
 #[inline]
-fn split_fragment(bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
+fn split_fragment(bytes: &[u8]) -> Result<(Fragment<'_>, &[u8]), Malformed> {
     let (head, rest) = split_head::<FRAGMENT_FRAME_LENGTH>(bytes)?;
     let (length, total, offset) = (u32_at(head, 8), u32_at(head, 12), u32_at(head, 16));
     if total > MESSAGE_BYTES_MAX || length == 0 || offset > total || length > total - offset {
@@ -229,7 +248,7 @@ fn split_fragment(bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malformed> {
     }
     let (bytes, rest) = split_payload(rest, length)?;
     let (stream, sequence) = (u16_at(head, 2), u32_at(head, 4));
-    Ok((Frame::Fragment(Fragment { stream, sequence, total, offset, bytes }), rest))
+    Ok((Fragment { stream, sequence, total, offset, bytes }, rest))
 }
 
 #[inline]

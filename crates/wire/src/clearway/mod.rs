@@ -18,20 +18,24 @@ mod emit;
 mod frames;
 mod handshake;
 mod header;
+pub mod operation;
 #[cfg(test)]
 mod tests;
 
 pub use ack::{Ack, AckRanges, EcnReport, emit_ack};
 pub use emit::{
-    emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_path, emit_ping,
-    emit_probe, emit_reset, emit_stray,
+    carry_operation, emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_path,
+    emit_ping, emit_probe, emit_reset, emit_stray,
 };
 pub use frames::{Fragment, Frame, Frames, Message};
 pub use handshake::{Challenge, Reset, Syn, SynAck, Versions};
 pub use header::{Header, Packet, PacketType, seal};
 
-/// The version of the protocol that this crate speaks.
+/// What the version octet of a packet says: how its header and its handshake look.
 pub const VERSION: u8 = 1;
+/// The version of the protocol with one-sided operations, which the hosts of a flow may agree on.
+/// Its packets look like those of [`VERSION`], and may have frames that those have not.
+pub const VERSION_OPERATIONS: u8 = 2;
 /// The version octet of version negotiation, which every version understands.
 pub const VERSION_NEGOTIATION: u8 = 0;
 /// The header that every packet starts with.
@@ -87,4 +91,8 @@ mod frame_type {
     pub(super) const PATH: u8 = 0x08;
     pub(super) const STRAY: u8 = 0x09;
     pub(super) const PROBE: u8 = 0x0a;
+    /// What makes a message, and a fragment, an operation and a part of one.
+    pub(super) const CARRIES_OPERATION: u8 = 0x20;
+    pub(super) const OPERATION: u8 = CARRIES_OPERATION | MESSAGE;
+    pub(super) const OPERATION_PART: u8 = CARRIES_OPERATION | FRAGMENT;
 }

@@ -288,6 +288,23 @@ fn a_second_ack_in_a_packet_is_malformed() {
 }
 
 #[test]
+fn a_message_is_all_there_is_where_no_other_way_of_reading_finds_more() {
+    let mut bytes = [0; 64];
+    let end = emit_message(&mut bytes, 0, 7, 5) + 5;
+    for length in 0..bytes.len() {
+        let frames = Frames::new(&bytes[..length]);
+        let all = frames.clone().map(|frame| frame.ok()).collect::<Vec<_>>();
+        let only = frames.only_message().map(|message| vec![Some(Frame::Message(message))]);
+        assert_eq!(only, (length == end).then_some(all), "{length} bytes");
+    }
+    for octet in (0..=u8::MAX).filter(|octet| *octet != bytes[0]) {
+        let mut other = bytes;
+        other[0] = octet;
+        assert_eq!(Frames::new(&other[..end]).only_message(), None);
+    }
+}
+
+#[test]
 fn ack_ranges_beyond_32_bits_are_cut() {
     let far = 1u64 << 40;
     let mut bytes = [0; 64];

@@ -23,12 +23,13 @@ fn sizes() -> Sizes {
         completion_entries: 16,
         transmit_pool_bytes: 1 << 21,
         receive_pool_bytes: 1 << 21,
+        shared_bytes: 0,
     }
 }
 
 /// The daemon's mapping, and the app's file and mapping.
 fn mapped() -> (Arc<Memory>, OwnedFd, Arc<Memory>) {
-    let (daemon, fd) = create(&sizes(), 2).unwrap();
+    let (daemon, fd) = create(&sizes(), Versions::APP.max).unwrap();
     let app = open(&fd, &sizes()).unwrap().unwrap();
     (daemon, fd, app)
 }
@@ -87,7 +88,10 @@ fn no_page_can_be_taken_away_once_the_app_has_mapped_them() {
         ] {
             assert!(rustix::fs::fallocate(fd, flags, 0, PAGE_BYTES as u64).is_err(), "{flags:?}");
         }
-        assert!(map(fd.as_fd(), Areas::new(&sizes()), 2).is_err(), "a new way to write");
+        assert!(
+            map(fd.as_fd(), Areas::new(&sizes()), Versions::APP.max).is_err(),
+            "a new way to write"
+        );
     }
     let truncated = rustix::fs::open(&path, OFlags::RDWR | OFlags::TRUNC, Mode::empty());
     assert!(truncated.is_err());
@@ -117,7 +121,7 @@ fn advice_about_the_apps_mapping_costs_the_daemon_nothing() {
 /// Holes that were made before the seal are filled, on the thread that looks.
 #[test]
 fn holes_made_before_are_filled_before_an_engine_comes() {
-    let (daemon, fd) = create(&sizes(), 2).unwrap();
+    let (daemon, fd) = create(&sizes(), Versions::APP.max).unwrap();
     punch(&fd).unwrap();
     assert!(!daemon.secure(fd.as_fd()).unwrap(), "not sealed yet");
     let missing = faults_of_writing(&daemon);
@@ -137,7 +141,7 @@ fn large_memory_is_filled_piece_by_piece() {
     let pool_bytes = 256 << 20;
     let large =
         Sizes { transmit_pool_bytes: pool_bytes, receive_pool_bytes: pool_bytes, ..sizes() };
-    let (memory, fd) = create(&large, 2).unwrap();
+    let (memory, fd) = create(&large, Versions::APP.max).unwrap();
     rustix::fs::fallocate(&fd, HOLE, 0, large.total_bytes() as u64).unwrap();
     let (ended, changes) = (AtomicBool::new(false), AtomicU32::new(0));
     let during = std::thread::scope(|scope| {
@@ -172,7 +176,7 @@ fn large_memory_is_filled_piece_by_piece() {
 /// default.
 #[test]
 fn an_app_that_holds_the_files_lock_holds_up_nobody() {
-    let (daemon, fd) = create(&sizes(), 2).unwrap();
+    let (daemon, fd) = create(&sizes(), Versions::APP.max).unwrap();
     let (uffd, source) = unserved();
     let theirs = fd.try_clone().unwrap();
     let writer = std::thread::spawn(move || rustix::io::pwrite(&theirs, source, 0));

@@ -1,10 +1,11 @@
 //! A channel as plain data, and back.
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_channel::{Completion, DaemonEnd};
+use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, Order};
 
 use super::{Channel, Connections, Line};
+use crate::operations::Operations;
 use crate::state::ChannelState;
 
 impl Channel {
@@ -30,6 +31,7 @@ impl Channel {
             has_freed: self.has_freed,
             messages_sent: self.messages_sent,
             messages_received: self.messages_received,
+            regions: self.operations.save(),
         }
     }
 
@@ -44,6 +46,11 @@ impl Channel {
         let line = Line::restore(&saved.line, connections.places() as u32)?;
         let untold = connections.iter().filter(|(_, connection)| connection.is_untold);
         let untold = untold.map(|(slot, _)| slot).collect();
+        let mut operations = Operations::restore(saved.regions, end.sizes().shared_bytes)?;
+        for exchange in connections.iter().filter_map(|(_, found)| found.exchange.as_deref()) {
+            exchange.check_memory(&end)?;
+            operations.count(exchange)?;
+        }
         let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
         Ok(Self {
             connections,
@@ -60,6 +67,7 @@ impl Channel {
             has_freed: saved.has_freed,
             messages_sent: saved.messages_sent,
             messages_received: saved.messages_received,
+            operations,
             ..Self::new(saved.app, saved.user, end, 0)
         })
     }
@@ -88,15 +96,20 @@ impl Channel {
     ) -> Result<(), Invalid> {
         for completion in &self.pending {
             if let Completion::Received { offset, length, buffer: id, .. }
-            | Completion::Frames { offset, length, buffer: id, .. } = *completion
+            | Completion::Frames { offset, length, buffer: id, .. }
+            | Completion::TcpReceived { offset, length, buffer: id, .. }
+            | Completion::Operated { offset, length, buffer: id, .. } = *completion
+                && id != NO_BUFFER
             {
                 claimed.push(clearway_channel::Buffer { id, offset, length });
             }
         }
         claimed.sort_unstable_by_key(|buffer| buffer.id);
-        // A burst of frames is told by the part that is used of it.
+        // A burst of frames is told by the part that is used of it, and an answer without its head.
+        let end =
+            |buffer: &clearway_channel::Buffer| u64::from(buffer.offset) + u64::from(buffer.length);
         let is_same = |(a, b): (clearway_channel::Buffer, clearway_channel::Buffer)| {
-            a.id == b.id && a.offset == b.offset && b.length <= a.length
+            a.id == b.id && a.offset <= b.offset && end(&b) <= end(&a)
         };
         let held: Vec<_> = self.end.held().collect();
         let is_all = held.len() == claimed.len() && held.into_iter().zip(claimed).all(is_same);

@@ -4,6 +4,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_transport::FlowKey;
 
 use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot};
+use crate::operations::Exchange;
 use crate::state::{ConnectionState, LinkState, SlotState};
 
 /// More than any connection has had; sums do not overflow.
@@ -65,6 +66,7 @@ impl Connection {
             sent_told: self.sent_told,
             is_untold: self.is_untold,
             received: self.received,
+            exchange: self.exchange.as_ref().map(|exchange| exchange.save()),
         }
     }
 
@@ -86,6 +88,7 @@ impl Connection {
             sent_told: saved.sent_told,
             is_untold: saved.is_untold,
             received: saved.received,
+            exchange: saved.exchange.map(Exchange::restore).transpose()?.map(Box::new),
             ..Self::new(saved.peer, link, saved.connecting)
         })
     }

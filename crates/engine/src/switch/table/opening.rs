@@ -36,8 +36,8 @@ impl Switch {
 
     fn add_service(&mut self, entry: &Entry) -> EntryId {
         let priority = match entry.service {
-            Service::Datagrams => PRIORITY_OF_REFUSALS,
-            Service::Messages | Service::Arp | Service::Icmp | Service::Extra => {
+            Service::Datagrams | Service::Segments => PRIORITY_OF_REFUSALS,
+            Service::Messages | Service::Arp | Service::Icmp | Service::Tcp | Service::Extra => {
                 PRIORITY_OF_SERVICES
             }
         };

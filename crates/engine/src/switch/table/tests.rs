@@ -170,12 +170,12 @@ fn services_that_stay_keep_their_entries() {
         switch.services.iter().filter(of).map(|(_, id)| *id).collect::<Vec<_>>()
     };
     let first = entries_of(&switch, "10.0.0.1");
-    assert_eq!(first.len(), 3);
+    assert_eq!(first.len(), 4);
     switch.set_services(entries(&config(&[v4(3), v4(1)]), MESSAGES));
     assert_eq!(entries_of(&switch, "10.0.0.1"), first);
     assert_eq!(
         (entries_of(&switch, "10.0.0.2").len(), entries_of(&switch, "10.0.0.3").len()),
-        (0, 3)
+        (0, 4)
     );
 }
 

@@ -13,29 +13,35 @@ use clearway_wire::digest::{Digest, Field, fields};
 
 use super::*;
 use crate::af_xdp::socket::{Layout, Socket};
+use crate::ebpf::{Memory, ThisProcess};
 use crate::test_frames as frames;
 
 const XDP_REDIRECT: u32 = 4;
 
 /// A loaded program with a socket to redirect to, which is bound to no interface.
-struct Loaded {
+struct AtWork {
+    loaded: Loaded,
     program: Program,
     _socket: Socket,
 }
 
-impl Loaded {
-    fn new() -> Option<Loaded> {
-        let mut program = match Program::load() {
-            Ok(program) => program,
+impl AtWork {
+    fn new() -> Option<AtWork> {
+        let loaded = match Loaded::new(false) {
+            Ok(loaded) => loaded,
             Err(Error::Permission(text)) => {
                 println!("skipped: {text}");
                 return None;
             }
             Err(error) => panic!("{error}"),
         };
-        let socket = Socket::new(Layout::new(256, 1514)).expect("root may make one");
+        let mut program = loaded.tables().and_then(Program::new).expect("its tables");
+        let layout = Layout::new(256, 1514);
+        let memory = Memory { bytes: layout.umem_bytes(), chunk_bytes: layout.chunk_bytes };
+        let socket = ThisProcess::xdp_socket_with(memory).expect("root may make one");
+        let socket = Socket::new(socket, layout).expect("there is memory for it");
         program.set_socket(0, socket.as_fd()).expect("there is a slot for it");
-        Some(Loaded { program, _socket: socket })
+        Some(AtWork { loaded, program, _socket: socket })
     }
 
     fn redirects(&mut self, frame: &[u8]) -> bool {
@@ -44,9 +50,8 @@ impl Loaded {
 
     fn run(&mut self, frame: &[u8], repeat: u32) -> (u32, Duration) {
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
-        let function = self.program.function;
-        let result =
-            xdp_program(&mut self.program.ebpf, function).test_run(options).expect("it runs");
+        let Loaded { ebpf, function } = &mut self.loaded;
+        let result = xdp_program(ebpf, function).test_run(options).expect("it runs");
         (result.return_value, result.duration)
     }
 
@@ -102,7 +107,7 @@ fn random_mask(random: &mut Random) -> [u64; 7] {
 
 #[test]
 fn the_program_has_the_digest_of_the_engine() {
-    let Some(mut loaded) = Loaded::new() else { return };
+    let Some(mut loaded) = AtWork::new() else { return };
     let mut random = Random::new(7);
     let frames: Vec<_> = (0..6000).map(|_| frames::random(&mut random)).collect();
     let mut known: Vec<_> =
@@ -123,7 +128,7 @@ fn the_program_has_the_digest_of_the_engine() {
 
 #[test]
 fn any_pattern_that_matches_is_enough() {
-    let Some(mut loaded) = Loaded::new() else { return };
+    let Some(mut loaded) = AtWork::new() else { return };
     let mut random = Random::new(11);
     let mut patterns: Vec<SteerPattern> = Vec::new();
     let mut redirected = 0;
@@ -152,7 +157,7 @@ fn any_pattern_that_matches_is_enough() {
 
 #[test]
 fn neighbours_ask_about_ours_and_about_the_kernels() {
-    let Some(mut loaded) = Loaded::new() else { return };
+    let Some(mut loaded) = AtWork::new() else { return };
     let ours: Ipv6Addr = "fd77::6:7".parse().expect("an address");
     let others: Ipv6Addr = "fe80::6:7".parse().expect("an address in the same multicast group");
     let group = clearway_wire::ipv6::solicited_node(ours).octets();
@@ -170,7 +175,7 @@ fn neighbours_ask_about_ours_and_about_the_kernels() {
 
 #[test]
 fn too_many_masks_are_refused_with_the_remedy_and_change_nothing() {
-    let Some(mut loaded) = Loaded::new() else { return };
+    let Some(mut loaded) = AtWork::new() else { return };
     let frame =
         frames::ethernet(&[], 0x0800, &frames::ipv4([10, 0, 0, 1], 17, &[], 0, &frames::udp(7)));
     let pattern = |bits: u64| alike([bits, 0, 0, 0, 0, 0, 0], &frame);
@@ -223,7 +228,7 @@ fn unfinished_and_finished(tags: &[(u16, u16)], is_v4: bool, protocol: u8) -> [V
 #[test]
 fn what_may_be_a_super_frame_is_passed_where_somebody_asks() {
     for asks in [false, true] {
-        let Some(mut loaded) = Loaded::new() else { return };
+        let Some(mut loaded) = AtWork::new() else { return };
         if asks {
             loaded.program.pass_unfinished(1522);
         }
@@ -252,7 +257,7 @@ fn what_may_be_a_super_frame_is_passed_where_somebody_asks() {
 /// assertion is only that nothing is absurd.
 #[test]
 fn the_cost_of_a_frame() {
-    let Some(mut loaded) = Loaded::new() else { return };
+    let Some(mut loaded) = AtWork::new() else { return };
     let packet = frames::ipv4([10, 0, 0, 1], 17, &[], 0, &frames::udp(7));
     let frame = frames::ethernet(&[], 0x0800, &packet);
     let mut other = frame.clone();

@@ -94,7 +94,7 @@ impl<T: Copy> KernelRing<T> {
 /// Two mappings of the same memory.
 fn shared(bytes: usize) -> [Mapping; 2] {
     let file = memory(bytes);
-    [(); 2].map(|()| Mapping::ring(file.as_fd(), 0, bytes).unwrap())
+    [(); 2].map(|()| Mapping::shared(file.as_fd(), 0, bytes).unwrap())
 }
 
 fn memory(bytes: usize) -> OwnedFd {

@@ -20,11 +20,12 @@ fn alike(frame: &[u8]) -> SteerPattern {
 
 #[test]
 fn what_is_hidden_is_what_the_engine_has() {
-    let (mut ebpf, mut patterns) = match load() {
+    let mut ebpf = match load() {
         Ok(loaded) => loaded,
         Err(Error::Permission(text)) => return println!("skipped: {text}"),
         Err(error) => panic!("{error}"),
     };
+    let mut patterns = tables_of(&ebpf, &TABLES).and_then(patterns).expect("its tables");
     let mut random = Random::new(13);
     let frames: Vec<_> = (0..6000).map(|_| frames::random(&mut random)).collect();
     let mut known: Vec<_> = frames.iter().step_by(2).map(|frame| alike(frame)).collect();

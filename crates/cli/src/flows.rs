@@ -1,0 +1,143 @@
+//! `clearway flows`: connections, one after the other, with all that is known of those of TCP.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::client::Client;
+use crate::output::{Failure, print};
+use crate::units::nanoseconds;
+
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// Control socket of the daemon
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let status = Client::connect(arguments.socket.as_deref())?.status(PATIENCE)?;
+    let text = text(&status);
+    print(if text.is_empty() { "no connections\n" } else { &text })
+}
+
+fn text(status: &Value) -> String {
+    let mut text = String::new();
+    for engine in status["engines"].as_array().into_iter().flatten() {
+        for flow in engine["flows"].as_array().into_iter().flatten() {
+            let word = |key: &str| flow[key].as_str().unwrap_or("?");
+            let tcp = &flow["tcp"];
+            let local = tcp["local"].as_str().unwrap_or("-");
+            let (path, state, peer) = (word("path"), word("state"), word("peer"));
+            let name = engine["engine"].as_str().unwrap_or("?");
+            let (channel, id) = (&flow["channel"], &flow["connection"]);
+            let state = tcp["state"].as_str().unwrap_or(state);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "{path:<9} {state:<12} {local} {peer}  engine {name}, channel {channel}, \
+                 connection {id}"
+            );
+            let details = match tcp.is_object() {
+                true => of_tcp(tcp),
+                false => of_messages(flow),
+            };
+            let _ = writeln!(text, "          {}", details.join(" "));
+        }
+    }
+    text
+}
+
+/// In the words of `ss -ti` where it has one.
+fn of_tcp(tcp: &Value) -> Vec<String> {
+    let number = |key: &str| tcp[key].as_u64().unwrap_or(0);
+    let time = |key: &str| nanoseconds(number(key));
+    let mut words = Vec::new();
+    for flag in ["timestamps", "sack", "ecn"] {
+        if tcp[flag] == true {
+            words.push(if flag == "timestamps" { "ts" } else { flag }.to_owned());
+        }
+    }
+    let scales = &tcp["window_scales"];
+    words.extend([
+        format!("wscale:{},{}", scales[0], scales[1]),
+        format!("rto:{}", time("rto_ns")),
+        format!("backoff:{}", number("rto_doublings")),
+        format!("rtt:{}/{}", time("rtt_ns"), time("rtt_variation_ns")),
+        format!("minrtt:{}", time("min_rtt_ns")),
+        format!("mss:{}", number("segment_bytes")),
+        format!("pmtu:{}", number("path_mtu")),
+        format!("cwnd_bytes:{}", number("window_bytes")),
+    ]);
+    if let Some(threshold) = tcp["slow_start_threshold_bytes"].as_u64() {
+        words.push(format!("ssthresh_bytes:{threshold}"));
+    }
+    words.push(tcp["recovery"].as_str().unwrap_or("?").to_owned());
+    let counts = [
+        ("segs_out", "segments_sent"),
+        ("segs_in", "segments_received"),
+        ("retrans", "segments_retransmitted"),
+        ("bytes_acked", "acknowledged_bytes"),
+        ("bytes_received", "received_bytes"),
+        ("in_flight", "in_flight_bytes"),
+        ("sacked", "sacked_bytes"),
+        ("lost", "lost_bytes"),
+        ("send_q", "queued_bytes"),
+        ("notsent", "unsent_bytes"),
+        ("recv_q", "unread_bytes"),
+        ("ooo", "out_of_order_bytes"),
+        ("snd_wnd", "send_window_bytes"),
+        ("rcv_wnd", "receive_window_bytes"),
+        ("rcv_space", "receive_buffer_bytes"),
+        ("retries", "retries"),
+    ];
+    words.extend(counts.map(|(word, key)| format!("{word}:{}", number(key))));
+    if tcp["reordering"] == true {
+        words.push("reordering".to_owned());
+    }
+    words
+}
+
+fn of_messages(flow: &Value) -> Vec<String> {
+    let number = |key: &str| flow[key].as_u64().unwrap_or(0);
+    vec![
+        format!("rtt:{}", nanoseconds(number("rtt_ns"))),
+        format!("window_bytes:{}", number("congestion_window_bytes")),
+        format!("in_flight:{}", number("in_flight_bytes")),
+        format!("packet_bytes:{}", number("packet_bytes")),
+        format!("messages_out:{}", number("messages_sent")),
+        format!("messages_in:{}", number("messages_received")),
+        format!("lost:{}", number("packets_lost")),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn tcp_is_shown_with_all_that_is_known() {
+        let tcp = json!({
+            "state": "Established", "local": "10.0.0.1:80", "segment_bytes": 1448, "sack": true,
+            "window_scales": [7, 8], "recovery": "open", "segments_sent": 17,
+        });
+        let flow = json!({
+            "path": "tcp", "state": "open", "peer": "10.0.0.2:4000", "channel": 1,
+            "connection": 3, "tcp": tcp,
+        });
+        let text = text(&json!({ "engines": [{ "engine": "eth0", "flows": [flow] }] }));
+        for words in [
+            "tcp       Established  10.0.0.1:80 10.0.0.2:4000  engine eth0, channel 1, connection 3",
+            "sack wscale:7,8",
+            "mss:1448",
+            "segs_out:17",
+        ] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! One-sided operations between apps of two daemons, real processes joined by memif, and of one.
+
+mod support;
+
+use clearway_client::{
+    Channel, ConnectionId, Description, Error, Event, Grant, Grantee, Operation, OperationStatus,
+    Pointer, RegionId, Rights, Sizes,
+};
+use support::{Network, PATIENCE, SMALL};
+
+/// Not a test: the process of an app, see `support::app`.
+#[test]
+fn app_process() {
+    support::app::play();
+}
+
+const SHARED_BYTES: u32 = 16 << 20;
+const OWNERS: Sizes = Sizes { shared_bytes: SHARED_BYTES, ..SMALL };
+/// Room for what is read: of answers that come in parts half a pool.
+const ASKERS: Sizes = Sizes { receive_pool_bytes: 32 << 20, ..SMALL };
+
+/// An app that shares all of its memory, and one that asks. The owner does nothing from now on.
+fn share_and_connect(
+    network: &Network,
+    is_local: bool,
+    rights: Rights,
+) -> (Channel, Channel, ConnectionId, RegionId) {
+    let (near, far) = (&network.client, &network.server);
+    let owners = if is_local { near } else { far };
+    let mut owner = owners.try_attach("owner", OWNERS).expect("attached");
+    let description =
+        Description { name: b"all".to_vec(), grants: vec![Grant { to: Grantee::Anybody, rights }] };
+    let region = owner.share(0..SHARED_BYTES, &description, Some(PATIENCE)).expect("shared");
+    owner.listen(4000).expect("listening");
+    let mut asker = near.try_attach("asker", ASKERS).expect("attached");
+    let connection = asker.connect(owners.at(4000), Some(PATIENCE)).expect("connected");
+    (owner, asker, connection, region)
+}
+
+#[test]
+fn memory_is_read_and_changed_while_its_owner_does_nothing() {
+    let network = Network::start();
+    for is_local in [false, true] {
+        let (mut owner, mut asker, connection, region) =
+            share_and_connect(&network, is_local, Rights::ALL);
+        let mut operate = |operation: Operation<'_>| {
+            asker.operate(connection, &operation, Some(PATIENCE)).expect("done")
+        };
+        let found = operate(Operation::Find { name: b"all" });
+        assert_eq!((found.value, found.extra), (region.as_u64(), SHARED_BYTES.into()));
+
+        let shared = owner.shared();
+        for length in [8, 64, 4096, 1_000_000, 7 << 20] {
+            let bytes: Vec<u8> = (0..length).map(|at: u32| (at % 251) as u8).collect();
+            assert!(shared.write(4096, &bytes));
+            let read = operate(Operation::Read { region, offset: 4096, length });
+            assert!(read.bytes() == bytes, "{length} bytes");
+        }
+        operate(Operation::Write { region, offset: 64, bytes: b"from afar" });
+        let mut written = [0; 9];
+        assert!(shared.read(64, &mut written) && &written == b"from afar");
+
+        for before in 0..100 {
+            let added = operate(Operation::FetchAdd { region, offset: 8, addend: 1 });
+            assert_eq!(added.value, before);
+        }
+        assert_eq!(shared.load(8), Some(100));
+        let swap = Operation::CompareSwap { region, offset: 8, expected: 100, replacement: 7 };
+        assert_eq!((operate(swap).value, shared.load(8)), (100, Some(7)));
+
+        for index in 0..3_u64 {
+            let pointer = Pointer { offset: 4096 + 8 * index, length: 8 };
+            let word = pointer.to_word().expect("fits");
+            assert!(shared.store(1024 + 16 * index as u32, 10 + index));
+            assert!(shared.store(1032 + 16 * index as u32, word));
+        }
+        let (table, target) = (region, region);
+        let follow = Operation::IndirectRead { table, offset: 1048, target, length: 8 };
+        assert_eq!(operate(follow).bytes(), [8, 9, 10, 11, 12, 13, 14, 15]);
+        let batch = Operation::BatchRead { table, offsets: &[1032, 1064, 1025], target, length: 8 };
+        let batch = operate(batch);
+        let read: Vec<_> = batch.batch(3).map(|(status, bytes)| (status, bytes.first())).collect();
+        let done = OperationStatus::Done;
+        let expected = [(done, Some(&0)), (done, Some(&16)), (OperationStatus::Misaligned, None)];
+        assert_eq!(read, expected);
+        let (offset, stride, count, key, length) = (1024, 16, 64, 12, 8);
+        let scan = Operation::ScanRead { table, offset, stride, count, key, target, length };
+        let found = operate(scan);
+        assert_eq!((found.value, found.bytes().first()), (2, Some(&16)));
+
+        let (offset, bytes, value) = (0, &[1; 3], 77);
+        operate(Operation::WriteNotify { region, offset, bytes, value });
+        let notified = owner.next_notified(Some(PATIENCE)).expect("told");
+        assert_eq!((notified.region, notified.length, notified.value), (region, 3, 77));
+    }
+}
+
+#[test]
+fn many_are_outstanding_and_told_as_events() {
+    let network = Network::start();
+    let (owner, mut asker, connection, region) = share_and_connect(&network, false, Rights::ALL);
+    let add = Operation::FetchAdd { region, offset: 0, addend: 1 };
+    let mut started = std::collections::VecDeque::new();
+    let (mut ended, all) = (0, 20_000);
+    while ended < all {
+        while started.len() < 1000 && ended + (started.len() as u64) < all {
+            started.push_back(asker.start(connection, &add).expect("started"));
+        }
+        let Event::Operated(operated) = asker.next_event(Some(PATIENCE)).expect("an event") else {
+            continue;
+        };
+        assert_eq!((Some(operated.id), operated.value), (started.pop_front(), ended));
+        ended += 1;
+    }
+    assert_eq!((owner.shared().load(0), asker.operations_outstanding()), (Some(all), 0));
+}
+
+#[test]
+fn what_is_not_granted_or_revoked_is_refused_and_says_why() {
+    let network = Network::start();
+    for is_local in [false, true] {
+        let (mut owner, mut asker, connection, region) =
+            share_and_connect(&network, is_local, Rights::READ);
+        let mut refused = |operation: Operation<'_>| match asker.operate(
+            connection,
+            &operation,
+            Some(PATIENCE),
+        ) {
+            Err(Error::Operation { status }) => status,
+            other => panic!("{other:?}"),
+        };
+        let add = Operation::FetchAdd { region, offset: 0, addend: 1 };
+        assert_eq!(refused(add), OperationStatus::NotAllowed);
+        let offset = u64::from(SHARED_BYTES) - 4;
+        let beyond = Operation::Read { region, offset, length: 8 };
+        assert_eq!(refused(beyond), OperationStatus::OutOfBounds);
+        owner.unshare(region, Some(PATIENCE)).expect("revoked");
+        let gone = Operation::Read { region, offset: 0, length: 8 };
+        assert_eq!(refused(gone), OperationStatus::NoRegion);
+        assert_eq!(refused(Operation::Find { name: b"all" }), OperationStatus::NotFound);
+        assert!(owner.unshare(region, Some(PATIENCE)).is_err());
+    }
+}

@@ -1,0 +1,527 @@
+//! One-sided operations: sharing memory, and reading and changing what others share, without their
+//! programs. What each operation does, and what it promises, is in `docs/operations.md`.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, Range};
+use std::time::Duration;
+
+use clearway_channel::{
+    Command, Completion, Description, Extent, Granted, OUTSTANDING_OPERATIONS_MAX, OperationKind,
+    OperationStatus, ReceiveBuffer, Shared,
+};
+
+use crate::{Awaited, Channel, ConnectionId, Error};
+
+/// Names a region of the app at the other end of a connection, or of this one. It can be sent to
+/// others, as a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RegionId(u64);
+
+impl RegionId {
+    /// The handle with this number.
+    #[must_use]
+    pub const fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// Names an operation that was started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct OperationId(u64);
+
+impl OperationId {
+    /// The number, for bindings.
+    #[must_use]
+    pub const fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// What is to be done with a region of the app at the other end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation<'a> {
+    /// Looks a region up by its name: `value` is its number, and `extra` its length.
+    Find {
+        /// Its name, up to 64 bytes.
+        name: &'a [u8],
+    },
+    /// Reads bytes.
+    Read {
+        /// Of this region.
+        region: RegionId,
+        /// From here on.
+        offset: u64,
+        /// So many.
+        length: u32,
+    },
+    /// Writes bytes.
+    Write {
+        /// Into this region.
+        region: RegionId,
+        /// From here on.
+        offset: u64,
+        /// These.
+        bytes: &'a [u8],
+    },
+    /// Writes bytes, and tells the region's owner: [`Event::Notified`](crate::Event::Notified).
+    WriteNotify {
+        /// Into this region.
+        region: RegionId,
+        /// From here on.
+        offset: u64,
+        /// These.
+        bytes: &'a [u8],
+        /// What the owner is told.
+        value: u64,
+    },
+    /// Puts `replacement` into the word at `offset` if it is `expected`. `value` is what it was.
+    CompareSwap {
+        /// Of this region.
+        region: RegionId,
+        /// A multiple of 8.
+        offset: u64,
+        /// What the word is to be.
+        expected: u64,
+        /// What it becomes then.
+        replacement: u64,
+    },
+    /// Adds to the word at `offset`, wrapping. `value` is what it was.
+    FetchAdd {
+        /// Of this region.
+        region: RegionId,
+        /// A multiple of 8.
+        offset: u64,
+        /// What is added.
+        addend: u64,
+    },
+    /// Reads what the entry at `offset` of a table points to, at most `length` bytes. `value` is
+    /// the entry.
+    IndirectRead {
+        /// The region with the table.
+        table: RegionId,
+        /// Where the entry is: a multiple of 8.
+        offset: u64,
+        /// The region that is pointed to.
+        target: RegionId,
+        /// Bytes at most.
+        length: u32,
+    },
+    /// The same for up to 64 entries: see [`Operated::batch`].
+    BatchRead {
+        /// The region with the table.
+        table: RegionId,
+        /// Where the entries are.
+        offsets: &'a [u64],
+        /// The region that is pointed to.
+        target: RegionId,
+        /// Bytes of each at most.
+        length: u32,
+    },
+    /// Looks for `key` among `count` entries, `stride` bytes apart, and reads what the first that
+    /// has it points to. `value` is its index.
+    ScanRead {
+        /// The region with the entries: first the key, then the entry, a word each.
+        table: RegionId,
+        /// Where the first is: a multiple of 8.
+        offset: u64,
+        /// Bytes from one to the next: a multiple of 8, at least 16.
+        stride: u16,
+        /// How many there are.
+        count: u32,
+        /// What is looked for.
+        key: u64,
+        /// The region that is pointed to.
+        target: RegionId,
+        /// Bytes at most.
+        length: u32,
+    },
+}
+
+/// An operation that is over.
+#[derive(Debug)]
+pub struct Operated {
+    /// Which.
+    pub id: OperationId,
+    /// What came of it.
+    pub status: OperationStatus,
+    /// What was there before, the entry, the index of the match, or the number of the region.
+    pub value: u64,
+    /// The length of the region that was found.
+    pub extra: u64,
+    buffer: Option<ReceiveBuffer>,
+}
+
+impl Operated {
+    /// What was read, where the daemon put it. Its memory goes back when this is dropped.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.as_ref().map_or(&[], Deref::deref)
+    }
+
+    /// What a batch of `count` reads has read: each with what came of it.
+    pub fn batch(&self, count: usize) -> impl Iterator<Item = (OperationStatus, &[u8])> {
+        let (heads, mut rest) = self.bytes().split_at_checked(8 * count).unwrap_or((&[], &[]));
+        heads.as_chunks::<8>().0.iter().map(move |head| {
+            let length = u32::from_be_bytes([head[4], head[5], head[6], head[7]]) as usize;
+            let (bytes, behind) = rest.split_at_checked(length).unwrap_or((&[], &[]));
+            rest = behind;
+            (OperationStatus::of(head[3]), bytes)
+        })
+    }
+
+    /// This, or an error if it was not done.
+    pub fn done(self) -> Result<Self, Error> {
+        match self.status {
+            OperationStatus::Done => Ok(self),
+            status => Err(Error::Operation { status }),
+        }
+    }
+}
+
+/// A peer has written into a region, and says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notified {
+    /// The connection that it came by.
+    pub connection: ConnectionId,
+    /// The region.
+    pub region: RegionId,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes were written.
+    pub length: u32,
+    /// What the peer says.
+    pub value: u64,
+}
+
+/// An operation in the receive pool.
+#[derive(Debug)]
+pub(crate) struct RawOperated {
+    id: OperationId,
+    status: OperationStatus,
+    value: u64,
+    extra: u64,
+    bytes: Option<Granted>,
+}
+
+/// What a channel has of operations.
+#[derive(Default)]
+pub(crate) struct Operations {
+    /// What those that are not over take along.
+    outstanding: HashMap<u64, Option<Extent>>,
+    /// Those that are over and were not taken.
+    over: VecDeque<RawOperated>,
+    notified: VecDeque<Notified>,
+    /// Answers to shares and unshares.
+    answers: HashMap<u64, (OperationStatus, u64)>,
+}
+
+impl Operations {
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.over.is_empty() && self.notified.is_empty()
+    }
+}
+
+impl Channel {
+    /// The memory that this channel can share: `sizes.shared_bytes` of its options. Others read and
+    /// write the shared parts of it at any time.
+    #[must_use]
+    pub fn shared(&self) -> Shared {
+        self.end.shared().clone()
+    }
+
+    /// Shares a piece of [`Channel::shared`] with those whom the description names, by the
+    /// connections of this channel.
+    pub fn share(
+        &mut self,
+        piece: Range<u32>,
+        description: &Description,
+        timeout: Option<Duration>,
+    ) -> Result<RegionId, Error> {
+        let invalid = Error::Operation { status: OperationStatus::Invalid };
+        let bytes = description.to_bytes().ok_or(invalid)?;
+        let extent = self.operation_room(bytes.len() as u32, timeout)?;
+        self.end.transmit_bytes(&extent).copy_from_slice(&bytes);
+        let (offset, length) = (extent.offset(), extent.length());
+        let (start, bytes) = (piece.start, piece.end.saturating_sub(piece.start));
+        let token = self.start_operation(Some(extent));
+        self.submit(&Command::Share { token, offset, length, start, bytes });
+        self.take_shared(token, timeout).map(RegionId)
+    }
+
+    /// Shares a region no longer. When this returns, nobody reads or changes it any more.
+    pub fn unshare(&mut self, region: RegionId, timeout: Option<Duration>) -> Result<(), Error> {
+        self.make_room_for_command()?;
+        let token = self.start_operation(None);
+        self.submit(&Command::Unshare { token, region: region.0 });
+        self.take_shared(token, timeout).map(drop)
+    }
+
+    fn take_shared(&mut self, token: u64, timeout: Option<Duration>) -> Result<u64, Error> {
+        let (status, region) = self.wait_for(timeout, Awaited::Operation, |channel| {
+            channel.gather()?;
+            Ok(channel.operations.answers.remove(&token))
+        })?;
+        match status {
+            OperationStatus::Done => Ok(region),
+            status => Err(Error::Operation { status }),
+        }
+    }
+
+    /// Begins an operation; waits while there is no room.
+    /// [`next_operated`](Self::next_operated) or [`next_event`](Self::next_event) tells of its end.
+    pub fn start(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+    ) -> Result<OperationId, Error> {
+        self.check_open(connection)?;
+        let payload = operation.payload();
+        let extent = match payload.length() {
+            None => {
+                self.operation_slot(None)?;
+                None
+            }
+            Some(length) => {
+                let length = self.check_length(length)?;
+                let extent = self.operation_room(length, None)?;
+                payload.write(self.end.transmit_bytes(&extent));
+                Some(extent)
+            }
+        };
+        let place = extent.as_ref().map(|extent| (extent.offset(), extent.length()));
+        let token = self.start_operation(extent);
+        self.submit(&operation.command(connection.as_u64(), token, place));
+        Ok(OperationId(token))
+    }
+
+    /// The next operation that is over, of those that nobody waits for.
+    pub fn next_operated(&mut self, timeout: Option<Duration>) -> Result<Operated, Error> {
+        let over = self.wait_for(timeout, Awaited::Operation, |channel| {
+            channel.gather_until(|channel| channel.operations.over.pop_front())
+        })?;
+        Ok(self.operated_in_place(over))
+    }
+
+    /// Does an operation, and waits for its end. An error if it was not done. After a timeout it
+    /// goes on: [`next_operated`](Self::next_operated) will tell of it.
+    pub fn operate(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<Operated, Error> {
+        let id = self.start(connection, operation)?;
+        let over = self.wait_for(timeout, Awaited::Operation, |channel| {
+            channel.gather_until(|channel| {
+                let over = &mut channel.operations.over;
+                let at = over.iter().position(|over| over.id == id)?;
+                over.remove(at)
+            })
+        })?;
+        self.operated_in_place(over).done()
+    }
+
+    /// What the next peer says of what it has written.
+    pub fn next_notified(&mut self, timeout: Option<Duration>) -> Result<Notified, Error> {
+        self.wait_for(timeout, Awaited::Event, |channel| {
+            channel.gather_until(|channel| channel.operations.notified.pop_front())
+        })
+    }
+
+    /// Operations that were started and are not over.
+    #[must_use]
+    pub fn operations_outstanding(&self) -> usize {
+        self.operations.outstanding.len()
+    }
+
+    pub(crate) fn operated_in_place(&self, over: RawOperated) -> Operated {
+        let RawOperated { id, status, value, extra, bytes } = over;
+        let buffer = bytes.map(|bytes| self.end.receive_buffer(bytes));
+        Operated { id, status, value, extra, buffer }
+    }
+
+    /// Room for a command and its payload, and for one more operation.
+    fn operation_room(&mut self, length: u32, timeout: Option<Duration>) -> Result<Extent, Error> {
+        self.operation_slot(timeout)?;
+        self.wait_for(timeout, Awaited::Room, |channel| {
+            channel.with_room(|channel| {
+                if channel.end.has_room() { channel.end.allocate(length) } else { None }
+            })
+        })
+    }
+
+    fn operation_slot(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
+        self.wait_for(timeout, Awaited::Room, |channel| {
+            channel.with_room(|channel| {
+                let outstanding = channel.operations.outstanding.len();
+                let has_room = outstanding < OUTSTANDING_OPERATIONS_MAX as usize;
+                (has_room && channel.end.has_room()).then_some(())
+            })
+        })
+    }
+
+    fn start_operation(&mut self, extent: Option<Extent>) -> u64 {
+        self.token_next += 1;
+        self.operations.outstanding.insert(self.token_next, extent);
+        self.token_next
+    }
+
+    fn end_operation(&mut self, token: u64) {
+        if let Some(Some(extent)) = self.operations.outstanding.remove(&token) {
+            self.end.free(extent);
+        }
+    }
+
+    /// An operation is over.
+    pub(crate) fn take_operated(
+        &mut self,
+        status: u8,
+        token: u64,
+        (value, extra): (u64, u64),
+        bytes: Option<Granted>,
+    ) -> RawOperated {
+        self.end_operation(token);
+        let status = OperationStatus::of(status);
+        RawOperated { id: OperationId(token), status, value, extra, bytes }
+    }
+
+    pub(crate) fn take_shared_answer(&mut self, completion: &Completion) {
+        let (token, status, region) = match *completion {
+            Completion::Shared { status, token, region } => (token, status, region),
+            Completion::Unshared { status, token } => (token, status, 0),
+            _ => return,
+        };
+        self.end_operation(token);
+        self.operations.answers.insert(token, (OperationStatus::of(status), region));
+    }
+
+    pub(crate) fn queue_operated(&mut self, over: RawOperated) {
+        self.operations.over.push_back(over);
+    }
+
+    pub(crate) fn queue_notified(&mut self, notified: Notified) {
+        self.operations.notified.push_back(notified);
+    }
+
+    pub(crate) fn next_queued_operation(&mut self) -> Option<crate::event::Arrival> {
+        use crate::event::Arrival;
+        let over = self.operations.over.pop_front().map(Arrival::Operated);
+        over.or_else(|| self.operations.notified.pop_front().map(Arrival::Notified))
+    }
+}
+
+/// What an operation takes along.
+enum Payload<'a> {
+    Nothing,
+    Bytes(&'a [u8]),
+    Offsets(&'a [u64]),
+}
+
+impl Payload<'_> {
+    fn length(&self) -> Option<usize> {
+        match self {
+            Self::Nothing => None,
+            Self::Bytes(bytes) => Some(bytes.len()),
+            Self::Offsets(offsets) => Some(8 * offsets.len()),
+        }
+    }
+
+    fn write(&self, into: &mut [u8]) {
+        match self {
+            Self::Nothing => {}
+            Self::Bytes(bytes) => into.copy_from_slice(bytes),
+            Self::Offsets(offsets) => {
+                for (place, offset) in into.as_chunks_mut::<8>().0.iter_mut().zip(*offsets) {
+                    *place = offset.to_be_bytes();
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Operation<'a> {
+    const fn payload(&self) -> Payload<'a> {
+        match *self {
+            Self::Find { name: bytes }
+            | Self::Write { bytes, .. }
+            | Self::WriteNotify { bytes, .. } => Payload::Bytes(bytes),
+            Self::BatchRead { offsets, .. } => Payload::Offsets(offsets),
+            _ => Payload::Nothing,
+        }
+    }
+
+    /// The command, with its payload where `extent` says.
+    fn command(&self, connection: u64, token: u64, extent: Option<(u32, u32)>) -> Command {
+        let ask = |kind: OperationKind, region: RegionId, place, bytes, operand, second| {
+            let (kind, region, stride, count) = (kind as u8, region.0, 0, 0);
+            Command::Ask {
+                kind,
+                stride,
+                connection,
+                token,
+                region,
+                place,
+                bytes,
+                count,
+                operand,
+                second,
+            }
+        };
+        let (offset, length) = extent.unwrap_or_default();
+        let with = |kind: OperationKind, region: RegionId, place, operand, second| {
+            let (kind, region) = (kind as u8, region.0);
+            Command::AskWith {
+                kind,
+                connection,
+                token,
+                region,
+                place,
+                offset,
+                length,
+                operand,
+                second,
+            }
+        };
+        match *self {
+            Self::Find { .. } => with(OperationKind::Find, RegionId(0), 0, 0, 0),
+            Self::Read { region, offset, length } => {
+                ask(OperationKind::Read, region, offset, length, 0, 0)
+            }
+            Self::Write { region, offset, .. } => with(OperationKind::Write, region, offset, 0, 0),
+            Self::WriteNotify { region, offset, value, .. } => {
+                with(OperationKind::WriteNotify, region, offset, value, 0)
+            }
+            Self::CompareSwap { region, offset, expected, replacement } => {
+                ask(OperationKind::CompareSwap, region, offset, 0, expected, replacement)
+            }
+            Self::FetchAdd { region, offset, addend } => {
+                ask(OperationKind::FetchAdd, region, offset, 0, addend, 0)
+            }
+            Self::IndirectRead { table, offset, target, length } => {
+                ask(OperationKind::IndirectRead, table, offset, length, 0, target.0)
+            }
+            Self::BatchRead { table, target, length, .. } => {
+                with(OperationKind::BatchRead, table, 0, length.into(), target.0)
+            }
+            Self::ScanRead { table, offset, stride, count, key, target, length } => Command::Ask {
+                kind: OperationKind::ScanRead as u8,
+                stride,
+                connection,
+                token,
+                region: table.0,
+                place: offset,
+                bytes: length,
+                count,
+                operand: key,
+                second: target.0,
+            },
+        }
+    }
+}

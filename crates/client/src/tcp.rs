@@ -1,0 +1,376 @@
+//! TCP: connections to any peer, through the ports that the daemon has taken from the kernel for
+//! this app. Calls of a [`Channel`] name connections by [`TcpId`]; [`Tcp`] has objects for them, as
+//! the standard library does (`stream.rs`).
+//!
+//! What is sent is copied once, into the channel's memory, or filled in there
+//! ([`Channel::tcp_send_buffer`]); the daemon reads it there until the peer has acknowledged it.
+//! What comes is read where the daemon put it ([`Channel::tcp_recv_buffer`]), or copied from there.
+
+mod opening;
+mod receiving;
+mod sending;
+mod stream;
+
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::hash::BuildHasherDefault;
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Command, Completion, Extent, Granted, ReceivedBytes};
+
+use crate::vif::IdHasher;
+use crate::{Channel, ConnectionId, Error};
+pub use receiving::TcpBytes;
+pub use stream::{Tcp, TcpListener, TcpStream};
+
+/// Names a TCP connection of a channel. Never used again for another one while the channel lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TcpId(u64);
+
+impl TcpId {
+    /// The id with this number, for bindings.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for TcpId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}", self.0)
+    }
+}
+
+/// A TCP port of the app's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpPort {
+    /// Names it in calls.
+    pub id: TcpPortId,
+    /// Its address and port; the address is `0.0.0.0` if it is all of the host's.
+    pub address: SocketAddr,
+}
+
+/// Names a TCP port of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TcpPortId(pub(crate) u32);
+
+impl TcpPortId {
+    /// The id with this number, for bindings.
+    #[must_use]
+    pub fn from_u32(number: u32) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u32(self) -> u32 {
+        self.0
+    }
+}
+
+/// What can be set for a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TcpOption {
+    /// Small segments are sent even while others are not acknowledged (`TCP_NODELAY`).
+    NoDelay(bool),
+    /// A connection that has been idle for so many seconds is probed (`SO_KEEPALIVE`).
+    KeepAlive(Option<u32>),
+    /// After so many milliseconds without an acknowledgement it is given up (`TCP_USER_TIMEOUT`).
+    UserTimeout(Option<u32>),
+}
+
+impl TcpOption {
+    /// As the daemon is told.
+    const fn numbers(self) -> (u32, u32) {
+        const fn or_none(value: Option<u32>) -> u32 {
+            match value {
+                Some(value) => value,
+                None => 0,
+            }
+        }
+        match self {
+            Self::NoDelay(is_on) => (1, is_on as u32),
+            Self::KeepAlive(seconds) => (2, or_none(seconds)),
+            Self::UserTimeout(milliseconds) => (3, or_none(milliseconds)),
+        }
+    }
+}
+
+/// What an app can do with a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpReady {
+    /// There are bytes to receive, or there will be no more.
+    pub is_readable: bool,
+    /// It takes bytes to be sent, as far as the channel has room.
+    pub is_writable: bool,
+    /// It has ended.
+    pub is_over: bool,
+}
+
+/// A connection as the app library knows it.
+#[derive(Debug)]
+struct Connection {
+    local: SocketAddr,
+    peer: SocketAddr,
+    port: TcpPortId,
+    /// Sends that are not finished, oldest first, and how many are, as the daemon counts.
+    outstanding: VecDeque<Extent>,
+    sent: u32,
+    /// What has come, and how much of the first of it has been read.
+    received: VecDeque<Granted>,
+    read_bytes: u32,
+    /// The peer has sent all that it will send.
+    is_finished: bool,
+    is_shut: bool,
+    /// The app has let go of it.
+    is_closing: bool,
+    end: Option<Code>,
+    /// It is among those that something has happened to.
+    is_changed: bool,
+}
+
+/// What a channel has of TCP.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    connections: HashMap<u64, Connection, BuildHasherDefault<IdHasher>>,
+    ports: HashMap<TcpPortId, TcpPort>,
+    /// Those of them that were taken for connecting, to whomever.
+    own_ports: Vec<TcpPortId>,
+    /// Opened by peers, and not accepted.
+    accepted: VecDeque<(TcpPortId, TcpId)>,
+    /// Attempts to connect: where from and where to, and what came of it.
+    attempts: HashMap<u64, Attempt>,
+    /// Those that something has happened to.
+    changed: VecDeque<TcpId>,
+}
+
+/// An attempt to connect.
+#[derive(Debug)]
+struct Attempt {
+    port: TcpPortId,
+    peer: SocketAddr,
+    outcome: Option<Result<TcpId, Code>>,
+    is_abandoned: bool,
+}
+
+impl Connection {
+    fn new(local: SocketAddr, peer: SocketAddr, port: TcpPortId) -> Self {
+        Self {
+            local,
+            peer,
+            port,
+            outstanding: VecDeque::new(),
+            sent: 0,
+            received: VecDeque::new(),
+            read_bytes: 0,
+            is_finished: false,
+            is_shut: false,
+            is_closing: false,
+            end: None,
+            is_changed: false,
+        }
+    }
+
+    fn ready(&self) -> TcpReady {
+        let is_over = self.end.is_some();
+        TcpReady {
+            is_readable: !self.received.is_empty() || self.is_finished || is_over,
+            is_writable: !self.is_shut || is_over,
+            is_over,
+        }
+    }
+}
+
+impl Sockets {
+    fn find(&mut self, id: TcpId) -> Option<&mut Connection> {
+        self.connections.get_mut(&id.0)
+    }
+
+    /// The connection, unless the app has let go of it.
+    fn find_open(&mut self, id: TcpId) -> Option<&mut Connection> {
+        self.find(id).filter(|connection| !connection.is_closing)
+    }
+
+    fn note_change(&mut self, id: TcpId) {
+        let Self { connections, changed, .. } = self;
+        if let Some(connection) = connections.get_mut(&id.0)
+            && !std::mem::replace(&mut connection.is_changed, true)
+        {
+            changed.push_back(id);
+        }
+    }
+}
+
+impl Channel {
+    /// The next connection that something has happened to since it was named last, and what can be
+    /// done with it: for loops that serve many. Whoever does not do all that can be done has to
+    /// remember that. Does not wait: [`Channel::arm`] says how to.
+    pub fn tcp_next_ready(&mut self) -> Result<Option<(TcpId, TcpReady)>, Error> {
+        self.gather()?;
+        while let Some(id) = self.tcp.changed.pop_front() {
+            if let Some(connection) = self.tcp.find_open(id) {
+                connection.is_changed = false;
+                return Ok(Some((id, connection.ready())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What can be done with a connection.
+    pub fn tcp_ready(&mut self, id: TcpId) -> Option<TcpReady> {
+        self.tcp.find_open(id).map(|connection| connection.ready())
+    }
+
+    /// This end of a connection, and the peer.
+    pub fn tcp_addresses(&mut self, id: TcpId) -> Option<(SocketAddr, SocketAddr)> {
+        self.tcp.find_open(id).map(|connection| (connection.local, connection.peer))
+    }
+
+    /// Sets an option of a connection.
+    pub fn tcp_set(&mut self, id: TcpId, option: TcpOption) -> Result<(), Error> {
+        let (option, value) = option.numbers();
+        self.tcp_command(id, Command::TcpSet { connection: id.0, option, value })
+    }
+
+    /// Sends no more on a connection; what the peer sends is still received.
+    pub fn tcp_shutdown(&mut self, id: TcpId) -> Result<(), Error> {
+        self.tcp_command(id, Command::TcpShutdown { connection: id.0 })?;
+        if let Some(connection) = self.tcp.find(id) {
+            connection.is_shut = true;
+        }
+        Ok(())
+    }
+
+    /// Lets go of a connection: what was sent still arrives. If something has come that was not
+    /// received, the peer gets a reset (RFC 9293, section 3.6.1).
+    pub fn tcp_close(&mut self, id: TcpId) -> Result<(), Error> {
+        let has_unread =
+            self.tcp.find_open(id).is_some_and(|connection| !connection.received.is_empty());
+        self.tcp_end(id, has_unread)
+    }
+
+    /// Gives a connection up: the peer gets a reset, and what was sent may be lost.
+    pub fn tcp_abort(&mut self, id: TcpId) -> Result<(), Error> {
+        self.tcp_end(id, true)
+    }
+
+    fn tcp_end(&mut self, id: TcpId, abort: bool) -> Result<(), Error> {
+        let ended = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?.end;
+        if ended.is_none() {
+            self.make_room_for_command()?;
+            self.submit(&Command::TcpClose { connection: id.0, abort });
+        }
+        // While room was made, more may have come.
+        let Some(connection) = self.tcp.find(id) else { return Ok(()) };
+        connection.is_closing = true;
+        let received = std::mem::take(&mut connection.received);
+        let is_over = connection.end.is_some();
+        received.into_iter().for_each(|bytes| self.end.release(bytes));
+        if is_over {
+            self.tcp.connections.remove(&id.0);
+        }
+        Ok(())
+    }
+
+    /// Gives the daemon a command about a connection that is open.
+    fn tcp_command(&mut self, id: TcpId, command: Command) -> Result<(), Error> {
+        self.make_room_for_command()?;
+        self.tcp_check(id)?;
+        self.submit(&command);
+        Ok(())
+    }
+
+    /// An error if a connection is not open any more.
+    fn tcp_check(&mut self, id: TcpId) -> Result<(), Error> {
+        if self.gone.is_some() {
+            return Err(self.gone_error());
+        }
+        let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+        match connection.end {
+            None => Ok(()),
+            Some(code) => Err(ended(id, code)),
+        }
+    }
+
+    /// Takes bytes of a connection.
+    pub(crate) fn tcp_received(&mut self, received: ReceivedBytes) {
+        let ReceivedBytes { connection, sent, bytes } = received;
+        let id = TcpId(connection);
+        self.tcp_finish_sends(id, sent);
+        match self.tcp.find_open(id) {
+            Some(connection) => connection.received.push_back(bytes),
+            None => self.end.release(bytes),
+        }
+        self.tcp.note_change(id);
+    }
+
+    /// Takes what else is told of TCP.
+    pub(crate) fn tcp_told(&mut self, completion: Completion) {
+        match completion {
+            Completion::TcpAccepted { connection, port, peer } => {
+                self.tcp_accepted(TcpPortId(port), TcpId(connection), peer);
+            }
+            Completion::TcpConnected { token, connection, local } => {
+                self.tcp_connected(token, TcpId(connection), local);
+            }
+            Completion::TcpConnectFailed { token, code } => self.tcp_failed(token, code),
+            Completion::TcpSent { connection, sent } => {
+                self.tcp_finish_sends(TcpId(connection), sent);
+                self.tcp.note_change(TcpId(connection));
+            }
+            Completion::TcpFinished { connection } => {
+                if let Some(connection) = self.tcp.find(TcpId(connection)) {
+                    connection.is_finished = true;
+                }
+                self.tcp.note_change(TcpId(connection));
+            }
+            Completion::TcpClosed { connection, code, .. } => {
+                self.tcp_closed(TcpId(connection), code);
+            }
+            _ => {} // not of TCP
+        }
+    }
+
+    fn tcp_closed(&mut self, id: TcpId, code: Code) {
+        let Some(connection) = self.tcp.find(id) else { return };
+        connection.end = Some(code);
+        let outstanding = std::mem::take(&mut connection.outstanding);
+        if connection.is_closing {
+            self.tcp.connections.remove(&id.0);
+        }
+        let sends = outstanding.len() as u32;
+        outstanding.into_iter().for_each(|extent| self.end.free(extent));
+        self.sends_are_over(sends);
+        self.tcp.note_change(id);
+    }
+
+    /// Frees what was sent and is finished.
+    fn tcp_finish_sends(&mut self, id: TcpId, sent: u32) {
+        let Some(connection) = self.tcp.connections.get_mut(&id.0) else { return };
+        let mut finished = 0;
+        while connection.sent != sent
+            && let Some(extent) = connection.outstanding.pop_front()
+        {
+            connection.sent = connection.sent.wrapping_add(1);
+            self.end.free(extent);
+            finished += 1;
+        }
+        self.sends_are_over(finished);
+    }
+}
+
+/// A connection is not there, or not any more.
+fn is_not_open(id: TcpId) -> Error {
+    ended(id, Code::Closed)
+}
+
+fn ended(id: TcpId, code: Code) -> Error {
+    Error::Connection { connection: ConnectionId::from_u64(id.0), code }
+}

@@ -1,0 +1,229 @@
+//! Ports, and how connections begin.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
+use clearway_channel::{Code, Command};
+
+use super::{Attempt, Connection, Sockets, TcpId, TcpPort, TcpPortId, ended};
+use crate::address::{ListenAddress, ToPeers};
+use crate::session::unexpected;
+use crate::{Awaited, Channel, Error};
+
+/// Ports that are tried when it does not matter which.
+const PORTS_TRIED: u32 = 32;
+
+impl Channel {
+    /// Takes a TCP port: nobody else on this host has it until it is closed. Port 0 stands for any
+    /// that is free.
+    pub fn tcp_bind(&mut self, address: impl Into<ListenAddress>) -> Result<TcpPort, Error> {
+        let ListenAddress { address, port } = address.into();
+        if port != 0 {
+            return self.tcp_open_port(OpenTcpPort { address, port });
+        }
+        // RFC 6056, section 3.3.1: simple port randomization.
+        let (first, count) = (*DYNAMIC_PORTS.start(), DYNAMIC_PORTS.len() as u64);
+        let random = RandomState::new();
+        let mut result = Err(Error::WouldBlock);
+        for attempt in 0..PORTS_TRIED {
+            let port = first + (random.hash_one(attempt) % count) as u16;
+            result = self.tcp_open_port(OpenTcpPort { address, port });
+            let is_taken = |code| matches!(code, Code::AddressInUse | Code::Refused);
+            if !matches!(&result, Err(Error::Refused { code, .. }) if is_taken(*code)) {
+                break;
+            }
+        }
+        result
+    }
+
+    fn tcp_open_port(&mut self, open: OpenTcpPort) -> Result<TcpPort, Error> {
+        match self.request(&Request::OpenTcpPort(open))? {
+            Reply::TcpPortOpened(opened) => {
+                let port = TcpPort { id: TcpPortId(opened.number), address: opened.address };
+                self.tcp.ports.insert(port.id, port);
+                Ok(port)
+            }
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Gives a port back. Connections that are left there are reset.
+    pub fn tcp_close_port(&mut self, port: TcpPortId) -> Result<(), Error> {
+        self.tcp.ports.remove(&port);
+        match self.request(&Request::CloseVif(CloseVif { vif: port.0 }))? {
+            Reply::VifClosed(_) => Ok(()),
+            reply => Err(unexpected(&reply)),
+        }
+    }
+
+    /// Accepts connections to a port from now on; `backlog` may wait for the engine. With 0 no
+    /// longer: connections that are there go on.
+    pub fn tcp_listen(&mut self, port: TcpPortId, backlog: u32) -> Result<(), Error> {
+        self.make_room_for_command()?;
+        self.submit(&Command::TcpListen { port: port.0, backlog });
+        Ok(())
+    }
+
+    /// The next connection that a peer has opened to a port.
+    pub fn tcp_accept(
+        &mut self,
+        port: TcpPortId,
+        timeout: Option<Duration>,
+    ) -> Result<(TcpId, SocketAddr), Error> {
+        self.wait_for(timeout, Awaited::Peer, |channel| {
+            channel.gather()?;
+            let mut accepted = channel.tcp.accepted.iter();
+            let Some(at) = accepted.position(|(at, _)| *at == port) else { return Ok(None) };
+            let found = channel.tcp.accepted.remove(at).map(|(_, id)| id);
+            Ok(found.and_then(|id| Some((id, channel.tcp.find(id)?.peer))))
+        })
+    }
+
+    /// Opens a connection from a port of the app's, or from one that is free: the channel keeps
+    /// those that it has taken for that, and uses them again.
+    pub fn tcp_connect(
+        &mut self,
+        port: Option<TcpPortId>,
+        peer: impl ToPeers,
+        timeout: Option<Duration>,
+    ) -> Result<TcpId, Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let peers = peer.to_peers()?;
+        let mut result = self.tcp_connect_to(port, peers[0], timeout);
+        for peer in &peers[1..] {
+            let Err(Error::TcpConnect { .. }) = result else { break };
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            result = self.tcp_connect_to(port, *peer, left);
+        }
+        result
+    }
+
+    fn tcp_connect_to(
+        &mut self,
+        port: Option<TcpPortId>,
+        peer: SocketAddr,
+        timeout: Option<Duration>,
+    ) -> Result<TcpId, Error> {
+        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
+        let (token, begun) = (self.tcp_start_connect(port, peer)?, Instant::now());
+        let outcome = self.wait_for(timeout, Awaited::TcpConnection(peer), |channel| {
+            channel.gather()?;
+            Ok(channel.tcp_take_outcome(token))
+        });
+        match outcome {
+            Ok(outcome) => outcome.map_err(|code| {
+                let waited = begun.elapsed();
+                Error::TcpConnect { peer, waited, code }
+            }),
+            Err(error) => {
+                if let Some(attempt) = self.tcp.attempts.get_mut(&token) {
+                    attempt.is_abandoned = true;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A port that was taken for connecting, from which there is no connection to this peer.
+    fn tcp_free_port(&mut self, peer: SocketAddr) -> Result<TcpPortId, Error> {
+        let Sockets { connections, attempts, own_ports, .. } = &self.tcp;
+        let is_free = |port: &&TcpPortId| {
+            let is_it = |at: TcpPortId, to: SocketAddr| at == **port && to == peer;
+            !connections.values().any(|one| is_it(one.port, one.peer))
+                && !attempts.values().any(|one| is_it(one.port, one.peer))
+        };
+        if let Some(port) = own_ports.iter().find(is_free) {
+            return Ok(*port);
+        }
+        let port = self.tcp_bind(0)?.id;
+        self.tcp.own_ports.push(port);
+        Ok(port)
+    }
+
+    /// Begins to open a connection; [`tcp_take_outcome`](Self::tcp_take_outcome) says what came of
+    /// it.
+    pub fn tcp_start_connect(&mut self, port: TcpPortId, peer: SocketAddr) -> Result<u64, Error> {
+        self.make_room_for_command()?;
+        self.token_next += 1;
+        let token = self.token_next;
+        self.submit(&Command::TcpConnect { token, port: port.0, peer });
+        let attempt = Attempt { port, peer, outcome: None, is_abandoned: false };
+        self.tcp.attempts.insert(token, attempt);
+        Ok(token)
+    }
+
+    /// What came of an attempt to connect, once that is known; then it is forgotten.
+    pub fn tcp_take_outcome(&mut self, token: u64) -> Option<Result<TcpId, Code>> {
+        let is_known = self.tcp.attempts.get(&token)?.outcome.is_some();
+        if is_known { self.tcp.attempts.remove(&token)?.outcome } else { None }
+    }
+
+    pub(super) fn tcp_accepted(&mut self, port: TcpPortId, id: TcpId, peer: SocketAddr) {
+        let Some(local) = self.tcp.ports.get(&port).map(|port| port.address) else {
+            return self.tcp_refuse(id);
+        };
+        self.tcp.connections.insert(id.0, Connection::new(local, peer, port));
+        self.tcp.accepted.push_back((port, id));
+    }
+
+    pub(super) fn tcp_connected(&mut self, token: u64, id: TcpId, local: SocketAddr) {
+        let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return self.tcp_refuse(id) };
+        if attempt.is_abandoned {
+            self.tcp.attempts.remove(&token);
+            return self.tcp_refuse(id);
+        }
+        attempt.outcome = Some(Ok(id));
+        let connection = Connection::new(local, attempt.peer, attempt.port);
+        self.tcp.connections.insert(id.0, connection);
+        self.tcp.note_change(id);
+    }
+
+    pub(super) fn tcp_failed(&mut self, token: u64, code: Code) {
+        match self.tcp.attempts.get_mut(&token) {
+            Some(attempt) if attempt.is_abandoned => {
+                self.tcp.attempts.remove(&token);
+            }
+            Some(attempt) => attempt.outcome = Some(Err(code)),
+            None => {}
+        }
+    }
+
+    /// Nobody wants a connection. If there is no room to say so now, the engine ends it with the
+    /// channel.
+    fn tcp_refuse(&mut self, id: TcpId) {
+        if self.end.has_room() {
+            self.submit(&Command::TcpClose { connection: id.0, abort: true });
+        }
+    }
+
+    /// Connections that wait to be accepted at a port are reset.
+    pub(super) fn tcp_refuse_waiting(&mut self, port: TcpPortId) {
+        let accepted = std::mem::take(&mut self.tcp.accepted);
+        let (its, others) = accepted.into_iter().partition(|(at, _)| *at == port);
+        self.tcp.accepted = others;
+        for (_, id) in its {
+            let _ = self.tcp_abort(id); // it may have ended
+        }
+    }
+
+    /// How many connections there are at a port, those that the app has let go of included.
+    pub(super) fn tcp_count_at(&self, port: TcpPortId) -> usize {
+        let connections = self.tcp.connections.values();
+        connections.filter(|connection| connection.port == port).count()
+    }
+
+    /// A port was taken away.
+    pub(crate) fn tcp_drop_port(&mut self, number: u32) {
+        self.tcp.ports.remove(&TcpPortId(number));
+        self.tcp.own_ports.retain(|port| port.0 != number);
+    }
+
+    /// Why a connection that is over is so.
+    pub(super) fn tcp_end_of(&mut self, id: TcpId) -> Option<Error> {
+        let code = self.tcp.find(id)?.end?;
+        Some(ended(id, code))
+    }
+}

@@ -1,0 +1,103 @@
+//! Receiving from TCP connections: by copy or in place.
+
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use clearway_channel::{Code, ReceiveBuffer};
+
+use super::{TcpId, is_not_open};
+use crate::{Awaited, Channel, Error};
+
+/// Bytes that have come, to be read where the daemon put them. The peer can send as many more when
+/// they are dropped.
+pub struct TcpBytes {
+    buffer: ReceiveBuffer,
+    /// Those before it have been read.
+    first: usize,
+}
+
+impl Deref for TcpBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[self.first..]
+    }
+}
+
+impl fmt::Debug for TcpBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TcpBytes({} bytes)", self.len())
+    }
+}
+
+impl Channel {
+    /// Receives up to as many bytes as `buffer` has; waits until there are some. Returns how many;
+    /// 0 if there will be no more.
+    pub fn tcp_recv(
+        &mut self,
+        id: TcpId,
+        buffer: &mut [u8],
+        timeout: Option<Duration>,
+    ) -> Result<usize, Error> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        self.wait_for(timeout, Awaited::Bytes, |channel| {
+            channel.gather()?;
+            let copied = channel.tcp_copy(id, buffer)?;
+            if copied > 0 { Ok(Some(copied)) } else { channel.tcp_nothing(id, 0) }
+        })
+    }
+
+    /// Receives bytes in place; waits until there are some. `None` if there will be no more.
+    pub fn tcp_recv_buffer(
+        &mut self,
+        id: TcpId,
+        timeout: Option<Duration>,
+    ) -> Result<Option<TcpBytes>, Error> {
+        self.wait_for(timeout, Awaited::Bytes, |channel| {
+            channel.gather()?;
+            let connection = channel.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+            let Some(granted) = connection.received.pop_front() else {
+                return channel.tcp_nothing(id, None);
+            };
+            let first = std::mem::take(&mut connection.read_bytes) as usize;
+            let buffer = channel.end.receive_buffer(granted);
+            Ok(Some(Some(TcpBytes { buffer, first })))
+        })
+    }
+
+    /// Copies what has come, and releases it.
+    fn tcp_copy(&mut self, id: TcpId, buffer: &mut [u8]) -> Result<usize, Error> {
+        let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+        let (mut copied, mut done) = (0, Vec::new());
+        while copied < buffer.len()
+            && let Some(granted) = connection.received.front()
+        {
+            let bytes = &self.end.receive_bytes(granted)[connection.read_bytes as usize..];
+            let count = bytes.len().min(buffer.len() - copied);
+            buffer[copied..copied + count].copy_from_slice(&bytes[..count]);
+            copied += count;
+            if count < bytes.len() {
+                connection.read_bytes += count as u32; // of a buffer of the pool
+                break;
+            }
+            connection.read_bytes = 0;
+            done.extend(connection.received.pop_front());
+        }
+        done.into_iter().for_each(|granted| self.end.release(granted));
+        Ok(copied)
+    }
+
+    /// Nothing has come: will there be more? `finished` if the peer has closed its half.
+    fn tcp_nothing<T>(&mut self, id: TcpId, finished: T) -> Result<Option<T>, Error> {
+        let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+        match connection.end {
+            _ if connection.is_finished => Ok(Some(finished)),
+            Some(Code::Closed) => Ok(Some(finished)),
+            Some(_) => Err(self.tcp_end_of(id).unwrap_or_else(|| is_not_open(id))),
+            None => Ok(None),
+        }
+    }
+}

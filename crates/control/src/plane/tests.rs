@@ -1,0 +1,373 @@
+//! A host without sockets, threads or engines: what is asked of them is looked at.
+
+use clearway_channel::control::{Attach, CloseVif, Leave, Listen, MacChoice, OpenVif, VifOpened};
+use clearway_channel::{DaemonEnd, Sizes};
+use clearway_engine::ip;
+
+use super::*;
+use crate::policy::{Limits, PortRule};
+
+const SIZES: Sizes = Sizes {
+    submission_entries: 16,
+    completion_entries: 16,
+    transmit_pool_bytes: 1 << 16,
+    receive_pool_bytes: 1 << 16,
+    shared_bytes: 0,
+};
+const USER: u32 = 1000;
+
+struct Host {
+    plane: Plane,
+    /// What sessions were told and nobody has looked at.
+    told: BTreeMap<u64, VecDeque<Reply>>,
+    expelled: Vec<u64>,
+    /// What engines were asked, by their index.
+    asked: Vec<(usize, EngineRequest)>,
+    claimed: BTreeMap<(u16, u8), usize>,
+    steered: usize,
+    /// The NIC takes nothing more.
+    is_full: bool,
+}
+
+fn nic(name: &str, engines: usize, last: u8) -> NicFacts {
+    NicFacts {
+        name: name.to_owned(),
+        engines: (0..engines).map(|engine| format!("{name}/{engine}")).collect(),
+        interface: ip::Config {
+            mac: [2, 0, 0, 0, 0, last],
+            addresses: vec![([10, 0, 0, last].into(), 24)],
+            routes: Vec::new(),
+            vlan: None,
+            mtu: 1500,
+            kernel_shares: true,
+            router: None,
+            receive_checksum: false,
+        },
+        has_steering: true,
+        only_messages: None,
+    }
+}
+
+impl Host {
+    fn new(engines: usize) -> Self {
+        let people = crate::policy::People { anybody: true, ..Default::default() };
+        let policy = Policy {
+            anybody: true,
+            ports: vec![PortRule { people, allow: vec![1024..=u16::MAX] }],
+            limits: Limits { ports_per_user: 4, ..Limits::default() },
+            ..Policy::default()
+        };
+        let settings = Settings { policy, own_user: 7, udp_port: 20707, seed: 1 };
+        Self {
+            plane: Plane::new(settings, vec![nic("a", engines, 1), nic("b", 1, 2)]),
+            told: BTreeMap::new(),
+            expelled: Vec::new(),
+            asked: Vec::new(),
+            claimed: BTreeMap::new(),
+            steered: 0,
+            is_full: false,
+        }
+    }
+
+    fn connect(&mut self, session: u64, user: u32) {
+        let peer = Peer { user, process: 1, groups: Vec::new() };
+        self.plane.open_session(session, peer).expect("anybody may attach");
+    }
+
+    fn ask(&mut self, session: u64, request: Request) -> Option<Reply> {
+        assert_eq!(self.plane.handle_request(session, request), None);
+        self.carry_out();
+        self.told.get_mut(&session).and_then(VecDeque::pop_front)
+    }
+
+    fn carry_out(&mut self) {
+        self.plane.advance(1 << 20);
+        let refuses = self.is_full;
+        let answer = || match refuses {
+            true => Err(refusal(Code::Refused, "full")),
+            false => Ok(()),
+        };
+        while let Some(step) = self.plane.poll_step() {
+            match step {
+                Step::Ask { engine, request } => self.asked.push((engine, request)),
+                Step::Reply { session, reply } => {
+                    self.told.entry(session).or_default().push_back(reply);
+                }
+                Step::Expel { session, .. } => {
+                    self.expelled.push(session);
+                    self.plane.end_session(session, None);
+                }
+                Step::Make { .. } | Step::Secure { .. } => panic!("not asked for here: {step:?}"),
+                Step::Claim { vif, ports, .. } => {
+                    let last = |address: &std::net::IpAddr| match address {
+                        std::net::IpAddr::V4(address) => address.octets()[3],
+                        std::net::IpAddr::V6(_) => 0,
+                    };
+                    for (_, address, port) in &ports {
+                        *self.claimed.entry((*port, last(address))).or_default() += 1;
+                    }
+                    self.plane.handle_claimed(vif, Ok(()));
+                }
+                Step::Steer { vif, .. } => {
+                    self.steered += usize::from(!refuses);
+                    self.plane.handle_steered(vif, answer());
+                }
+                Step::Unsteer { .. } => self.steered -= 1,
+                Step::Release { .. } => self.claimed.clear(),
+            }
+        }
+    }
+
+    /// The place of a session's channel whose memory is to be made.
+    fn begin(&mut self, session: u64, attach: Attach) -> ChannelPlace {
+        assert_eq!(self.plane.handle_request(session, Request::Attach(attach)), None);
+        match self.plane.poll_step() {
+            Some(Step::Make { place, user, .. }) => {
+                assert_eq!(self.plane.channel(place).map(|channel| channel.user), Some(user));
+                assert!(self.plane.session(session).is_some_and(Session::is_waiting));
+                place
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn attach_to(&mut self, session: u64, engine: Option<&str>) -> ChannelPlace {
+        self.connect(session, USER);
+        let name = engine.map(str::to_owned);
+        let place = self.begin(session, Attach::new("app", name, SIZES));
+        let (end, _handover) = DaemonEnd::create(SIZES).expect("memory");
+        let (told, _) = self.plane.handle_made(place).expect("it waits");
+        assert_eq!(told, session);
+        assert_eq!(self.plane.handle_request(session, Request::Mapped(Empty {})), None);
+        assert!(matches!(self.plane.poll_step(), Some(Step::Secure { .. })));
+        assert!(self.plane.handle_secured(place, Box::new(end)).is_ok());
+        self.carry_out();
+        assert!(matches!(self.asked.pop(), Some((_, EngineRequest::AddChannel { .. }))));
+        let told = self.told.get_mut(&session).and_then(VecDeque::pop_front);
+        assert_eq!(told, Some(Reply::Mapped(Empty {})));
+        place
+    }
+
+    /// Engines answer all that they were asked.
+    fn answer(&mut self) {
+        while !self.asked.is_empty() {
+            for (engine, request) in std::mem::take(&mut self.asked) {
+                if let Some(event) = answered(request) {
+                    self.plane.handle_event(engine, &event);
+                    if let Event::ChannelRemoved { channel, .. } = event {
+                        self.plane.handle_given_back(ChannelPlace { engine, channel });
+                    }
+                }
+                self.carry_out();
+            }
+        }
+    }
+
+    fn end(&mut self, session: u64, place: ChannelPlace) {
+        self.plane.end_session(session, None);
+        self.carry_out();
+        self.answer();
+        self.plane.handle_given_back(place);
+    }
+}
+
+fn answered(request: EngineRequest) -> Option<Event> {
+    match request {
+        EngineRequest::Listen { channel, listener, .. } => {
+            Some(Event::Listening { channel, listener, result: Ok(()) })
+        }
+        EngineRequest::NoteListener { id, .. } => Some(Event::ListenerNoted { id }),
+        EngineRequest::OpenVif { channel, vif, .. }
+        | EngineRequest::NoteVif { channel, vif, .. } => {
+            Some(Event::VifOpened { channel, vif, result: Ok(()) })
+        }
+        EngineRequest::CloseVif { channel, vif, .. } => Some(Event::VifClosed { channel, vif }),
+        _ => None,
+    }
+}
+
+fn listen(port: u16) -> Request {
+    Request::Listen(Listen { address: None, port })
+}
+
+fn open(filter: &str) -> Request {
+    Request::OpenVif(OpenVif { receive: vec![filter.to_owned()], ..OpenVif::default() })
+}
+
+fn code_of(reply: Option<Reply>) -> Option<Code> {
+    match reply {
+        Some(Reply::Error(refusal)) => Some(refusal.code),
+        _ => None,
+    }
+}
+
+#[test]
+fn a_channel_whose_app_goes_on_the_way_leaves_nothing() {
+    let mut host = Host::new(1);
+    // While its memory is made.
+    host.connect(1, USER);
+    let place = host.begin(1, Attach::new("app", None, SIZES));
+    host.plane.end_session(1, None);
+    assert_eq!(host.plane.handle_made(place), None, "nobody waits for it");
+    host.plane.handle_given_back(place);
+    // There is none.
+    host.connect(2, USER);
+    let place = host.begin(2, Attach::new("app", None, SIZES));
+    host.plane.handle_not_made(place, refusal(Code::OutOfMemory, "none"));
+    host.carry_out();
+    assert_eq!(
+        code_of(host.told.get_mut(&2).and_then(VecDeque::pop_front)),
+        Some(Code::OutOfMemory)
+    );
+    assert_eq!(host.plane.channel(place).map(|channel| channel.user), None);
+    // It may try again; now it does not seal what it has mapped.
+    let place = host.begin(2, Attach::new("app", None, SIZES));
+    host.plane.handle_made(place).expect("it waits");
+    assert_eq!(host.plane.handle_request(2, Request::Mapped(Empty {})), None);
+    assert!(matches!(host.plane.poll_step(), Some(Step::Secure { .. })));
+    host.plane.handle_not_secured(place, refusal(Code::Violation, "not sealed"));
+    host.carry_out();
+    assert_eq!(host.expelled, [2]);
+    // Goes while that is made sure of.
+    host.connect(3, USER);
+    let place = host.begin(3, Attach::new("app", None, SIZES));
+    host.plane.handle_made(place).expect("it waits");
+    assert_eq!(host.plane.handle_request(3, Request::Mapped(Empty {})), None);
+    assert!(matches!(host.plane.poll_step(), Some(Step::Secure { .. })));
+    host.plane.end_session(3, None);
+    let (end, _handover) = DaemonEnd::create(SIZES).expect("memory");
+    assert!(host.plane.handle_secured(place, Box::new(end)).is_err(), "it is given back");
+    host.plane.handle_given_back(place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn who_has_left_lingers_and_who_is_expelled_does_not() {
+    let mut host = Host::new(1);
+    let most = Some(Duration::from_secs(1));
+    for (session, leaves, linger_max) in
+        [(1, true, most), (2, false, most), (3, true, None), (4, true, Some(Duration::ZERO))]
+    {
+        let place = host.attach_to(session, None);
+        if leaves {
+            host.ask(session, Request::Leave(Leave { linger_ms: 5000 }));
+        }
+        host.plane.end_session(session, linger_max);
+        host.carry_out();
+        let lingers = match host.asked.pop() {
+            Some((0, EngineRequest::LetLinger { linger_ns, .. })) => Some(linger_ns),
+            Some((0, EngineRequest::RemoveChannel { .. })) => None,
+            other => panic!("{other:?}"),
+        };
+        let expected = linger_max.filter(|_| leaves).map(|most| most.as_nanos() as u64);
+        assert_eq!(lingers, expected, "session {session}");
+        assert_eq!(place.channel, 1, "the number is free again");
+        host.plane.handle_given_back(place);
+    }
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn listeners_are_the_policys_and_told_when_all_engines_know() {
+    let mut host = Host::new(3);
+    let place = host.attach_to(1, Some("a/1"));
+    assert_eq!(code_of(host.ask(1, listen(80))), Some(Code::Denied));
+    assert_eq!(host.ask(1, listen(8000)), None);
+    assert!(host.plane.session(1).is_some_and(Session::is_waiting));
+    host.answer();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert!(matches!(told, Some(Reply::Listening(_))), "{told:?}");
+    let other = host.attach_to(2, Some("b"));
+    assert_eq!(code_of(host.ask(2, listen(8000))), Some(Code::AddressInUse));
+    host.end(1, place);
+    assert_eq!(host.ask(2, listen(8000)), None, "it is free again");
+    // An engine that ends owes no answer.
+    host.asked.clear();
+    for engine in [0, 1, 2] {
+        host.plane.handle_event(engine, &Event::Ended);
+    }
+    host.carry_out();
+    host.plane.handle_event(3, &Event::Listening { channel: 2, listener: 1, result: Ok(()) });
+    host.carry_out();
+    let told = host.told.get_mut(&2).and_then(VecDeque::pop_front);
+    assert!(matches!(told, Some(Reply::Listening(_))), "{told:?}");
+    host.end(2, other);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn who_waits_to_listen_at_an_engine_that_ends_is_told() {
+    let mut host = Host::new(1);
+    let place = host.attach_to(1, Some("a"));
+    assert_eq!(host.ask(1, listen(8000)), None);
+    host.plane.handle_event(0, &Event::Ended);
+    host.carry_out();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert_eq!(code_of(told), Some(Code::DaemonGone));
+    host.connect(2, USER);
+    let attach = Attach::new("app", Some("a".into()), SIZES);
+    assert_eq!(code_of(host.ask(2, Request::Attach(attach))), Some(Code::Limit), "it has ended");
+    host.plane.end_session(2, None);
+    host.end(1, place);
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn ports_of_interfaces_are_counted_and_given_back_whatever_refuses_them() {
+    let mut host = Host::new(2);
+    let place = host.attach_to(1, Some("a"));
+    let dns = "dst host own and udp dst portrange 2000-2002";
+    host.is_full = true;
+    assert_eq!(host.ask(1, open(dns)), None);
+    host.answer();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert_eq!(code_of(told), Some(Code::Refused), "the NIC is full");
+    assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    host.is_full = false;
+    assert_eq!(host.ask(1, open(dns)), None);
+    host.answer();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    let Some(Reply::VifOpened(VifOpened { vif, .. })) = told else { panic!("{told:?}") };
+    assert_eq!((host.claimed.len(), host.steered), (3, 1));
+    let more = open("dst host own and udp dst portrange 2010-2011");
+    assert_eq!(code_of(host.ask(1, more.clone())), Some(Code::Limit), "four ports, and no more");
+    let close = Request::CloseVif(CloseVif { vif });
+    assert_eq!(host.ask(1, close.clone()), None);
+    host.answer();
+    let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+    assert_eq!(told, Some(Reply::VifClosed(Empty {})));
+    assert_eq!(code_of(host.ask(1, close)), Some(Code::Invalid), "there is none any more");
+    assert_eq!(host.ask(1, more), None, "there is room again");
+    host.answer();
+    host.end(1, place);
+    assert_eq!((host.claimed.len(), host.steered), (0, 0));
+    assert_eq!(host.plane.audit_rest(), Ok(()));
+}
+
+#[test]
+fn generated_ethernet_addresses_are_of_one_station_and_nobodys() {
+    let mut host = Host::new(1);
+    host.connect(1, 0);
+    let place = host.begin(1, Attach::new("app", None, SIZES));
+    host.plane.handle_made(place).expect("it waits");
+    assert_eq!(host.plane.handle_request(1, Request::Mapped(Empty {})), None);
+    assert!(matches!(host.plane.poll_step(), Some(Step::Secure { .. })));
+    let (end, _handover) = DaemonEnd::create(SIZES).expect("memory");
+    assert!(host.plane.handle_secured(place, Box::new(end)).is_ok());
+    host.carry_out();
+    host.told.clear();
+    let mut macs = std::collections::BTreeSet::new();
+    for number in 0..20 {
+        let request = OpenVif {
+            receive: vec![format!("ether proto {:#x}", 0x8800 + number)],
+            mac: Some(MacChoice::Own),
+            ..OpenVif::default()
+        };
+        host.ask(1, Request::OpenVif(request));
+        host.answer();
+        let told = host.told.get_mut(&1).and_then(VecDeque::pop_front);
+        let Some(Reply::VifOpened(opened)) = told else { panic!("{told:?}") };
+        assert_eq!(opened.mac.0[0] & 3, 2, "locally administered, and of one station");
+        assert!(macs.insert(opened.mac.0));
+    }
+}

@@ -1,0 +1,70 @@
+//! What virtual interfaces have of a NIC, whichever opened NIC that is: when it is opened again, it
+//! is asked for all of that again.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use clearway_control::Steered;
+use clearway_control::policy::HostPort;
+use clearway_nic::interface::{SteerPattern, Steering};
+use clearway_nic::{Error, MacAddress};
+
+/// Each with how often it was asked for.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    ports: HashMap<HostPort, usize>,
+    macs: HashMap<MacAddress, usize>,
+    patterns: HashMap<SteerPattern, usize>,
+    copies: HashMap<SteerPattern, usize>,
+}
+
+impl Ledger {
+    pub(super) fn claimed(&mut self, port: HostPort) {
+        add(&mut self.ports, port);
+    }
+
+    pub(super) fn released(&mut self, port: HostPort) {
+        take_off(&mut self.ports, &port);
+    }
+
+    pub(super) fn steered(&mut self, steered: &Steered) {
+        steered.mac.into_iter().for_each(|mac| add(&mut self.macs, mac));
+        steered.patterns.iter().for_each(|pattern| add(&mut self.patterns, *pattern));
+        steered.copies.iter().for_each(|pattern| add(&mut self.copies, *pattern));
+    }
+
+    pub(super) fn unsteered(&mut self, steered: &Steered) {
+        steered.mac.iter().for_each(|mac| take_off(&mut self.macs, mac));
+        steered.patterns.iter().for_each(|pattern| take_off(&mut self.patterns, pattern));
+        steered.copies.iter().for_each(|pattern| take_off(&mut self.copies, pattern));
+    }
+
+    /// Asks a NIC that has been opened again for all of it. What it does not give, it says.
+    pub(super) fn ask_again(&self, steering: &mut dyn Steering) -> Vec<Error> {
+        let mut errors = Vec::new();
+        let mut note = |outcome: Result<(), Error>| errors.extend(outcome.err());
+        for &(protocol, address, port) in each(&self.ports) {
+            note(steering.claim_port(protocol, address, port));
+        }
+        each(&self.macs).for_each(|mac| note(steering.add_mac(*mac)));
+        each(&self.patterns).for_each(|pattern| note(steering.add_pattern(pattern)));
+        each(&self.copies).for_each(|pattern| note(steering.add_copies(pattern)));
+        errors
+    }
+}
+
+fn each<T>(counts: &HashMap<T, usize>) -> impl Iterator<Item = &T> {
+    counts.iter().flat_map(|(item, count)| std::iter::repeat_n(item, *count))
+}
+
+fn add<T: Eq + Hash>(counts: &mut HashMap<T, usize>, item: T) {
+    *counts.entry(item).or_default() += 1;
+}
+
+fn take_off<T: Eq + Hash>(counts: &mut HashMap<T, usize>, item: &T) {
+    match counts.get_mut(item) {
+        Some(1) => _ = counts.remove(item),
+        Some(count) => *count -= 1,
+        None => {}
+    }
+}

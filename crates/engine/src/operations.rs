@@ -1,0 +1,163 @@
+//! One-sided operations: what peers do with memory that an app shares, without the app. The
+//! contract is `docs/operations.md`, the format `wire::clearway::operation`.
+//!
+//! ```text
+//!  asker's app ─Ask─▶ ask ─▶ Exchange.asked ─next_operation─▶ flow ···▶ flow ─operate─▶ execute
+//!             ◀─Operated── answered ◀─operate─ flow ◀··· flow ◀─next_operation─ Exchange.sent ◀┘
+//! ```
+//!
+//! | part | what is in it |
+//! |---|---|
+//! | this file | what a channel has of operations, and its regions' coming and going |
+//! | `regions` | what an app shares, and with whom |
+//! | `exchange` | the operations of one connection, in both directions |
+//! | `execute` | what an operation does to shared memory |
+//! | `ask` | what apps ask for, and connections within the engine |
+//! | `arrived` | requests and answers of peers |
+//!
+//! A request and its answer are messages of their flow: delivered once, in order. So an operation
+//! has one effect at most, and answers come in the order of the requests.
+
+mod arrived;
+mod ask;
+mod exchange;
+mod execute;
+mod regions;
+mod state;
+
+use clearway_channel::{
+    Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Violation,
+};
+use clearway_transport::{FlowKey, Owner, Reason};
+
+use crate::channels::{Channel, Channels};
+use crate::common::Common;
+use crate::messages::Messages;
+pub(crate) use ask::Asking;
+pub(crate) use exchange::Exchange;
+pub(crate) use regions::Regions;
+pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState};
+
+/// Bytes of short answers that are kept for the peers of one app, until they have arrived.
+const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+/// Events that wait for an app beyond which it is not told of what peers write.
+const NOTIFICATIONS_MAX: usize = 1024;
+
+/// What a channel has of operations.
+#[derive(Debug, Default)]
+pub(crate) struct Operations {
+    pub(crate) regions: Regions,
+    /// Asked for, and not over.
+    outstanding: u32,
+    /// Of its connections, see [`SNAPSHOT_BYTES_MAX`].
+    snapshot_bytes: usize,
+    /// What a batch reads; kept for its memory.
+    gathered: Vec<u8>,
+}
+
+impl Operations {
+    pub(crate) const fn outstanding(&self) -> u32 {
+        self.outstanding
+    }
+}
+
+/// An operation that is over, of which nothing was read.
+fn operated(token: u64, status: OperationStatus, value: u64, extra: u64) -> Completion {
+    let (status, buffer) = (status as u8, NO_BUFFER);
+    Completion::Operated { status, token, value, extra, offset: 0, length: 0, buffer }
+}
+
+impl Channel {
+    /// The connection ends: the app is told of what it has asked for. Whether something has come of
+    /// it nobody knows.
+    pub(crate) fn end_operations(&mut self, slot: u32) {
+        let Some(connection) = self.connection(slot) else { return };
+        let Some(exchange) = connection.exchange.take() else { return };
+        self.forget_exchange(&exchange);
+        for (token, status) in exchange.into_ends() {
+            self.tell(operated(token, status, 0, 0));
+        }
+    }
+
+    /// What was sent on a connection has arrived.
+    pub(crate) fn operations_arrived(&mut self, slot: u32, count: u32) {
+        let exchange = self.connection(slot).and_then(|found| found.exchange.as_mut());
+        let bytes = exchange.map_or(0, |exchange| exchange.arrived(count));
+        self.operations.snapshot_bytes -= bytes;
+    }
+
+    /// The operations of a connection.
+    pub(crate) fn exchange(&self, slot: u32) -> Option<&Exchange> {
+        self.peek_connection(slot)?.exchange.as_deref()
+    }
+
+    /// The same with nobody to tell.
+    pub(crate) fn forget_exchange(&mut self, exchange: &Exchange) {
+        self.operations.outstanding -= exchange.outstanding();
+        self.operations.snapshot_bytes -= exchange.snapshot_bytes();
+    }
+}
+
+impl Messages {
+    /// The app shares a piece of its memory.
+    pub(crate) fn share(
+        &mut self,
+        channels: &mut Channels,
+        id: u32,
+        token: u64,
+        description: (u32, u32),
+        extent: (u32, u32),
+    ) {
+        let Some(channel) = channels.channel(id) else { return };
+        let mut bytes = [0; DESCRIPTION_BYTES_MAX];
+        let bytes = &mut bytes[..description.1 as usize];
+        channel.end.read(description.0, bytes);
+        let Some(description) = Description::of(bytes) else {
+            return channels.condemn(id, Violation::Description(description.1));
+        };
+        let shared_bytes = channel.end.shared().length();
+        let shared = channel.operations.regions.share(shared_bytes, extent, description);
+        let (status, region) = match shared {
+            Ok(handle) => (OperationStatus::Done, handle),
+            Err(status) => (status, 0),
+        };
+        channel.tell(Completion::Shared { status: status as u8, token, region });
+    }
+
+    /// The app shares a region no longer. Nothing more of it is read; who waits for a long answer
+    /// out of it loses the connection.
+    pub(crate) fn unshare(&mut self, common: &mut Common, id: u32, token: u64, region: u64) {
+        let Some(channel) = common.channels.channel(id) else { return };
+        let status = if channel.operations.regions.unshare(region) {
+            OperationStatus::Done
+        } else {
+            OperationStatus::NoRegion
+        };
+        for (slot, key) in channel.readers_of(region) {
+            self.endpoint.abort(key, Reason::Reset, &mut common.channels);
+            if let Some(channel) = common.channels.channel(id) {
+                channel.close(slot, clearway_channel::Code::Reset);
+            }
+        }
+        if let Some(channel) = common.channels.channel(id) {
+            channel.tell(Completion::Unshared { status: status as u8, token });
+        }
+    }
+}
+
+impl Channel {
+    /// Connections that an answer is being sent on, out of a region.
+    fn readers_of(&self, region: u64) -> Vec<(u32, FlowKey)> {
+        let readers = self.iter_connections().filter(|(_, connection)| {
+            connection.exchange.as_ref().is_some_and(|exchange| exchange.reads(region))
+        });
+        readers.filter_map(|(slot, connection)| Some((slot, connection.link.flow()?))).collect()
+    }
+}
+
+impl Channels {
+    /// The operations of a connection, which has none until the first.
+    fn exchange(&mut self, owner: Owner) -> Option<&mut Exchange> {
+        Some(self.connection(owner)?.exchange.get_or_insert_default())
+    }
+}

@@ -1,0 +1,211 @@
+//! Operations that have come from a peer: its requests, which are carried out, and its answers.
+
+use clearway_channel::{Completion, OperationStatus};
+use clearway_transport::{Arrived, Buffer, Operated, Owner};
+use clearway_wire::clearway::operation::{
+    ANSWER_LENGTH, Answer, REQUEST_LENGTH, Request, is_answer,
+};
+
+use super::ask::read;
+use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
+use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
+use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, operated};
+use crate::channels::{Channel, Channels, to_channel};
+
+/// Up to so many bytes are read in the turn of the request; more than that when they are sent.
+const SNAPSHOT_BYTES: usize = clearway_channel::WORDS_BYTES_MAX as usize;
+
+impl Channels {
+    /// An operation whose turn it is.
+    pub(crate) fn operate(&mut self, owner: Owner, operation: Arrived<'_>) -> Operated {
+        if self.exchange(owner).is_none() {
+            return Operated::Violation;
+        }
+        let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
+        let mut head = [0; REQUEST_LENGTH];
+        let head = &mut head[..REQUEST_LENGTH.min(operation.length() as usize)];
+        copy(channel, operation, 0, head);
+        let operated = match head.first() {
+            Some(&first) if is_answer(first) => {
+                Answer::parse(head).map(|answer| channel.take_answer(owner, &answer, operation))
+            }
+            _ => Request::parse(head).map(|request| self.take_request(owner, &request, operation)),
+        };
+        let operated = operated.unwrap_or(Operated::Violation);
+        if let (Arrived::Pool(buffer), Operated::Over | Operated::Violation) = (operation, operated)
+            && let Some(channel) = self.channel(owner.channel)
+        {
+            channel.free_spare(buffer);
+        }
+        operated
+    }
+
+    fn take_request(
+        &mut self,
+        owner: Owner,
+        request: &Request,
+        operation: Arrived<'_>,
+    ) -> Operated {
+        let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
+        let has_bytes = channel.operations.snapshot_bytes < SNAPSHOT_BYTES_MAX;
+        let Some(exchange) = channel.exchange_of(owner.connection) else {
+            return Operated::Violation;
+        };
+        match operation {
+            _ if request.number != exchange.next_request => return Operated::Violation,
+            Arrived::Packet(_) if exchange.answers >= ANSWERS_MAX || !has_bytes => {
+                return Operated::NoRoom;
+            }
+            Arrived::Pool(_) if exchange.answers >= ANSWERS_LIMIT => return Operated::Violation,
+            Arrived::Packet(_) | Arrived::Pool(_) => {}
+        }
+        let mut gathered = core::mem::take(&mut channel.operations.gathered);
+        let Some(outcome) = channel.execute(owner.connection, request, operation, &mut gathered)
+        else {
+            return Operated::Violation;
+        };
+        channel.answer(owner.connection, request, &outcome, &gathered);
+        channel.operations.gathered = gathered;
+        if outcome.notifies {
+            self.notify(owner, request, operation.length() - REQUEST_LENGTH as u32);
+        }
+        Operated::Over
+    }
+
+    /// The owner is told of what was written.
+    pub(super) fn notify(&mut self, owner: Owner, request: &Request, bytes: u32) {
+        let Some(channel) = self.channel(owner.channel) else { return };
+        let connection = channel.id(owner.connection);
+        let Request { region, offset: place, operand: value, .. } = *request;
+        channel.tell(Completion::Notified { connection, region, place, bytes, value });
+    }
+}
+
+/// Copies bytes of an operation.
+fn copy(channel: &Channel, operation: Arrived<'_>, at: usize, into: &mut [u8]) {
+    match operation {
+        Arrived::Packet(bytes) => into.copy_from_slice(&bytes[at..at + into.len()]),
+        Arrived::Pool(buffer) => channel.end.read_received(to_channel(buffer), at as u32, into),
+    }
+}
+
+impl Channel {
+    pub(super) fn may_be_notified(&self) -> bool {
+        !self.has_left && self.pending_count() < NOTIFICATIONS_MAX
+    }
+
+    fn exchange_of(&mut self, slot: u32) -> Option<&mut Exchange> {
+        self.connection(slot)?.exchange.as_deref_mut()
+    }
+
+    fn execute(
+        &self,
+        slot: u32,
+        request: &Request,
+        operation: Arrived<'_>,
+        gathered: &mut Vec<u8>,
+    ) -> Option<Outcome> {
+        let length = operation.length() - REQUEST_LENGTH as u32;
+        let mut short = [0; PAYLOAD_BYTES_MAX];
+        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
+        copy(self, operation, REQUEST_LENGTH, short);
+        let payload = Payload {
+            length,
+            short,
+            write: &|shared, at| match operation {
+                Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
+                Arrived::Pool(buffer) => {
+                    let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
+                    self.end.share_received(buffer, from, length, shared, at)
+                }
+            },
+        };
+        let place = Place {
+            regions: &self.operations.regions,
+            shared: self.end.shared(),
+            asker: (self.peer(slot)?.ip(), None),
+            may_notify: self.may_be_notified(),
+        };
+        Some(place.execute(request, &payload, gathered))
+    }
+
+    /// Puts the answer into the line of what the connection's flow is to send.
+    fn answer(&mut self, slot: u32, request: &Request, outcome: &Outcome, gathered: &[u8]) {
+        let Outcome { status, value, extra, data, .. } = *outcome;
+        let Request { kind, number, .. } = *request;
+        let head = Answer { kind, status, number, value, extra }.emit();
+        let mut short = [0; SNAPSHOT_BYTES];
+        let kept = match data {
+            Data::Nothing => Some(&[][..]),
+            Data::Gathered => Some(gathered),
+            Data::Extent(_, at, length) => short.get_mut(..length as usize).map(|short| {
+                // Bounded when it was carried out.
+                let _ = self.end.shared().read(at, short);
+                &*short
+            }),
+        };
+        let kept_bytes = kept.map_or(0, <[u8]>::len);
+        let Some(exchange) = self.exchange_of(slot) else { return };
+        let sent = match (kept, data) {
+            (None, Data::Extent(region, at, length)) => {
+                Sent::answer(head, Source::Region(region, at), length)
+            }
+            (Some(bytes), _) if !bytes.is_empty() => {
+                let source = exchange.snapshot(bytes);
+                Sent::answer(head, source, bytes.len() as u32)
+            }
+            _ => Sent::answer(head, Source::Nothing, 0),
+        };
+        exchange.answer(sent);
+        self.operations.snapshot_bytes += kept_bytes;
+    }
+
+    fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {
+        let slot = owner.connection;
+        let data_length = operation.length() - ANSWER_LENGTH as u32;
+        let Some(exchange) = self.exchange_of(slot) else { return Operated::Violation };
+        let (number, due) = (exchange.next_answer, exchange.due().copied());
+        let is_due = |due: &super::exchange::Asked| {
+            answer.number == number
+                && answer.kind == due.request.kind
+                && data_length <= due.data_max()
+        };
+        let Some(asked) = due.filter(is_due) else { return Operated::Violation };
+        let buffer = match operation {
+            _ if data_length == 0 => None,
+            Arrived::Pool(buffer) => Some(buffer),
+            Arrived::Packet(bytes) => match self.allocate(slot, bytes.len() as u32) {
+                Some(buffer) => {
+                    self.end.write(to_channel(buffer), 0, bytes);
+                    Some(buffer)
+                }
+                None => return Operated::NoRoom,
+            },
+        };
+        self.tell_answer(slot, asked.token, answer, buffer)
+    }
+
+    fn tell_answer(
+        &mut self,
+        slot: u32,
+        token: u64,
+        answer: &Answer,
+        buffer: Option<Buffer>,
+    ) -> Operated {
+        if let Some(exchange) = self.exchange_of(slot) {
+            exchange.answered();
+            self.operations.outstanding -= 1;
+        }
+        match buffer {
+            Some(buffer) => {
+                self.tell(read(token, answer.value, buffer, ANSWER_LENGTH as u32));
+                Operated::Kept
+            }
+            None => {
+                let status = OperationStatus::of(answer.status as u8);
+                self.tell(operated(token, status, answer.value, answer.extra));
+                Operated::Over
+            }
+        }
+    }
+}

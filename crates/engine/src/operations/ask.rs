@@ -1,0 +1,248 @@
+//! What apps ask for. Over a flow it is sent; within the engine it is carried out at once.
+
+use clearway_base::Time;
+use clearway_channel::{Command, Completion, NO_BUFFER, OUTSTANDING_OPERATIONS_MAX};
+use clearway_channel::{OperationStatus, Shared, Violation};
+use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
+use clearway_wire::clearway::MESSAGE_BYTES_MAX;
+use clearway_wire::clearway::operation::{
+    ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
+};
+
+use super::exchange::Asked;
+use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
+use super::operated;
+use crate::channels::{Channels, Link, to_channel};
+use crate::common::Common;
+use crate::messages::Messages;
+
+/// The most that a request writes, and an answer reads.
+const WRITE_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - REQUEST_LENGTH as u32;
+const READ_BYTES_MAX: u32 = MESSAGE_BYTES_MAX - ANSWER_LENGTH as u32;
+
+/// An app asks for an operation on a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asking {
+    connection: u64,
+    asked: Asked,
+}
+
+impl Asking {
+    /// What a command asks for.
+    pub(crate) fn of(command: Command) -> Result<Self, Violation> {
+        match command {
+            Command::Ask {
+                kind,
+                stride,
+                connection,
+                token,
+                region,
+                place: offset,
+                bytes: length,
+                count,
+                operand,
+                second,
+            } => {
+                let takes_nothing = matches!(
+                    Kind::of(kind),
+                    Some(
+                        Kind::Read
+                            | Kind::CompareSwap
+                            | Kind::FetchAdd
+                            | Kind::IndirectRead
+                            | Kind::ScanRead
+                    )
+                );
+                let number = 0;
+                let request = Request {
+                    kind,
+                    stride,
+                    number,
+                    region,
+                    offset,
+                    length,
+                    count,
+                    operand,
+                    second,
+                };
+                let asked = Asked { token, request, payload: (0, 0) };
+                if takes_nothing {
+                    Ok(Self { connection, asked })
+                } else {
+                    Err(Violation::Operation(kind))
+                }
+            }
+            Command::AskWith {
+                kind,
+                connection,
+                token,
+                region,
+                place,
+                offset,
+                length,
+                operand,
+                second,
+            } => {
+                let bytes = length as usize;
+                let (wanted, count) = match Kind::of(kind) {
+                    Some(Kind::Find) if (1..=NAME_BYTES_MAX).contains(&bytes) => (0, 0),
+                    Some(Kind::Write | Kind::WriteNotify) => (0, 0),
+                    Some(Kind::BatchRead)
+                        if bytes.is_multiple_of(8) && (1..=BATCH_MAX).contains(&(bytes / 8)) =>
+                    {
+                        (u32::try_from(operand).unwrap_or(u32::MAX), (bytes / 8) as u32)
+                    }
+                    _ => return Err(Violation::Operation(kind)),
+                };
+                let request = Request {
+                    kind,
+                    stride: 0,
+                    number: 0,
+                    region,
+                    offset: place,
+                    length: wanted,
+                    count,
+                    operand,
+                    second,
+                };
+                Ok(Self { connection, asked: Asked { token, request, payload: (offset, length) } })
+            }
+            _ => Err(Violation::Operation(0)),
+        }
+    }
+
+    fn is_too_large(&self) -> bool {
+        let is_batch = self.asked.request.kind == Kind::BatchRead as u8;
+        self.asked.payload.1 > WRITE_BYTES_MAX
+            || (self.asked.request.length > READ_BYTES_MAX && !is_batch)
+    }
+}
+
+impl Messages {
+    /// Has an operation carried out that an app asks for, here or by the peer.
+    pub(crate) fn ask(&mut self, common: &mut Common, now: Time, id: u32, asking: Asking) {
+        let Asking { connection, asked } = asking;
+        let Some(channel) = common.channels.channel(id) else { return };
+        if channel.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
+            return common.channels.condemn(id, Violation::TooManyOperations);
+        }
+        let slot = channel.find(connection);
+        let found = slot.and_then(|slot| Some((slot, channel.connection(slot)?)));
+        let link = found.filter(|(_, found)| !found.closing && found.connecting.is_none());
+        let status = match link.map(|(slot, found)| (slot, &found.link)) {
+            _ if asking.is_too_large() => OperationStatus::TooLarge,
+            Some((slot, Link::Flow(key))) => {
+                let (key, owner) = (*key, Owner { channel: id, connection: slot });
+                if self.endpoint.takes_operations(key) {
+                    channel.operations.outstanding += 1;
+                    if let Some(exchange) = common.channels.exchange(owner) {
+                        exchange.ask(asked);
+                    }
+                    return self.endpoint.push_operations(now, key, &mut common.channels);
+                }
+                OperationStatus::Unsupported
+            }
+            Some((slot, Link::Local(local))) => {
+                let (asker, owner) = (Owner { channel: id, connection: slot }, local.peer);
+                return common.channels.operate_local(asker, owner, &asked);
+            }
+            Some((_, Link::Resolving)) | None => OperationStatus::NoConnection,
+        };
+        channel.tell(operated(asked.token, status, 0, 0));
+    }
+}
+
+impl Channels {
+    /// Carries out what the app of `asker` asks of `owner`'s, which the same engine serves.
+    fn operate_local(&mut self, asker: Owner, owner: Owner, asked: &Asked) {
+        let Some(channel) = self.channel(owner.channel) else { return };
+        let shared = channel.end.shared().clone();
+        let mut gathered = core::mem::take(&mut channel.operations.gathered);
+        let outcome = self.execute_local(asker, owner, asked, &shared, &mut gathered);
+        let told =
+            outcome.map(|outcome| self.local_answer(asker, asked, &outcome, &shared, &gathered));
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.operations.gathered = gathered;
+        }
+        if let Some(channel) = self.channel(asker.channel) {
+            let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);
+            channel.tell(told.unwrap_or(none));
+        }
+        if let Some(Outcome { notifies: true, .. }) = outcome {
+            self.notify(owner, &asked.request, asked.payload.1);
+        }
+    }
+
+    fn execute_local(
+        &mut self,
+        asker: Owner,
+        owner: Owner,
+        asked: &Asked,
+        shared: &Shared,
+        gathered: &mut Vec<u8>,
+    ) -> Option<Outcome> {
+        let (offset, length) = asked.payload;
+        let (near, far) = (self.peek(asker.channel)?, self.peek(owner.channel)?);
+        let mut short = [0; PAYLOAD_BYTES_MAX];
+        let short = short.get_mut(..length as usize).unwrap_or(&mut []);
+        near.end.read(offset, short);
+        let payload = Payload {
+            length,
+            short,
+            write: &|shared, at| near.end.share_sent(offset, length, shared, at),
+        };
+        let place = Place {
+            regions: &far.operations.regions,
+            shared,
+            asker: (far.peer(owner.connection)?.ip(), Some(near.user)),
+            may_notify: far.may_be_notified(),
+        };
+        Some(place.execute(&asked.request, &payload, gathered))
+    }
+
+    /// What the asker is told, and what was read put into its memory.
+    fn local_answer(
+        &mut self,
+        asker: Owner,
+        asked: &Asked,
+        outcome: &Outcome,
+        shared: &Shared,
+        gathered: &[u8],
+    ) -> Completion {
+        let status = OperationStatus::of(outcome.status as u8);
+        let without = operated(asked.token, status, outcome.value, outcome.extra);
+        let length = match outcome.data {
+            Data::Nothing => return without,
+            Data::Extent(_, _, 0) => return without,
+            Data::Extent(_, _, length) => length,
+            Data::Gathered => gathered.len() as u32,
+        };
+        let no_room = operated(asked.token, OperationStatus::NoRoom, 0, 0);
+        let Some(channel) = self.channel(asker.channel) else { return no_room };
+        let Some(buffer) = channel.take_spare(asker.connection, length) else { return no_room };
+        if let Some(local) = channel.local(asker.connection) {
+            local.held += MESSAGE_OVERHEAD + u64::from(length); // until it is released
+        }
+        match outcome.data {
+            Data::Extent(_, at, length) => {
+                channel.end.write_shared(to_channel(buffer), shared, at, length);
+            }
+            Data::Gathered | Data::Nothing => channel.end.write(to_channel(buffer), 0, gathered),
+        }
+        read(asked.token, outcome.value, buffer, 0)
+    }
+}
+
+/// An operation that is over, of which something was read: what is in a buffer from `head` on.
+pub(super) fn read(token: u64, value: u64, buffer: Buffer, head: u32) -> Completion {
+    debug_assert!(buffer.id != NO_BUFFER);
+    Completion::Operated {
+        status: Status::Done as u8,
+        token,
+        value,
+        extra: 0,
+        offset: buffer.offset + head,
+        length: buffer.length - head,
+        buffer: buffer.id,
+    }
+}

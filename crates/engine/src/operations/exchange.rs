@@ -1,0 +1,245 @@
+//! The operations of one connection: what this side has asked for, and what it has to send.
+//!
+//! ```text
+//!  asked  ├─ on their way, at most REQUESTS_MAX ─┼─ wait ─┤    popped by answers, in order
+//!  sent   ├─ the flow has them ─┼─ it has not yet ─┤          popped as they arrive
+//! ```
+//!
+//! Requests wait in `asked` and not in `sent`: when they are sent, their bytes are made.
+
+use std::collections::VecDeque;
+
+use clearway_channel::OperationStatus;
+use clearway_transport::{OPERATION_NAMES, Operation};
+use clearway_wire::clearway::operation::{
+    ANSWER_LENGTH, BATCH_HEAD_LENGTH, Kind, REQUEST_LENGTH, Request,
+};
+
+use super::execute::GATHERED_BYTES_MAX;
+use crate::channels::Channel;
+
+/// Requests of one connection that are on their way. Who asks has room for the answers of so many
+/// at least.
+const REQUESTS_MAX: u32 = 512;
+/// Answers that have not arrived beyond which no request is taken.
+pub(super) const ANSWERS_MAX: u32 = 1024;
+/// Answers that have not arrived, with those to requests that had come before their turn: who keeps
+/// to the rules has not more than `REQUESTS_MAX` of these.
+pub(super) const ANSWERS_LIMIT: u32 = 2048;
+
+const _: () = assert!(ANSWERS_MAX + REQUESTS_MAX <= ANSWERS_LIMIT);
+
+/// What the app has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// The app's name for it.
+    pub(super) token: u64,
+    /// Its number is filled in when it is sent.
+    pub(super) request: Request,
+    /// In the transmit pool.
+    pub(super) payload: (u32, u32),
+}
+
+impl Asked {
+    /// Bytes that the answer may have behind its head.
+    pub(super) fn data_max(&self) -> u32 {
+        match Kind::of(self.request.kind) {
+            Some(Kind::Read | Kind::IndirectRead | Kind::ScanRead) => self.request.length,
+            Some(Kind::BatchRead) => {
+                (BATCH_HEAD_LENGTH * self.request.count as usize + GATHERED_BYTES_MAX) as u32
+            }
+            _ => 0,
+        }
+    }
+
+    /// What its app is told when the connection ends.
+    fn end(&self, was_sent: bool) -> OperationStatus {
+        let has_effect = Kind::of(self.request.kind).is_some_and(Kind::has_effect);
+        if has_effect && was_sent { OperationStatus::Unknown } else { OperationStatus::Failed }
+    }
+}
+
+/// What follows the head of an operation that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// Nothing.
+    Nothing,
+    /// Bytes at this offset of the app's transmit pool.
+    Pool(u32),
+    /// The next bytes of `snapshots`, of which so many have gone before.
+    Snapshot(u64),
+    /// Bytes at this place of the app's shared memory, of the region with this handle.
+    Region(u64, u32),
+}
+
+/// An operation that is sent and has not arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    /// The head of a request or, in fewer bytes, of an answer.
+    pub(super) head: [u8; REQUEST_LENGTH],
+    pub(super) is_answer: bool,
+    pub(super) source: Source,
+    /// Bytes behind the head.
+    pub(super) length: u32,
+}
+
+impl Sent {
+    pub(super) fn answer(answer: [u8; ANSWER_LENGTH], source: Source, length: u32) -> Self {
+        let mut head = [0; REQUEST_LENGTH];
+        head[..ANSWER_LENGTH].copy_from_slice(&answer);
+        Self { head, is_answer: true, source, length }
+    }
+
+    const fn head_length(&self) -> usize {
+        if self.is_answer { ANSWER_LENGTH } else { REQUEST_LENGTH }
+    }
+
+    pub(super) const fn total(&self) -> u32 {
+        self.head_length() as u32 + self.length
+    }
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Exchange {
+    pub(super) asked: VecDeque<Asked>,
+    /// Of these, how many are on their way.
+    pub(super) on_way: u32,
+    /// The number of the first of these: of the next answer.
+    pub(super) next_answer: u32,
+    /// The number of the peer's next request.
+    pub(super) next_request: u32,
+    pub(super) sent: VecDeque<Sent>,
+    /// The name of the first.
+    pub(super) first_name: u32,
+    /// Of `sent`, how many the flow has.
+    pub(super) pushed: u32,
+    /// Of `sent`, how many are answers.
+    pub(super) answers: u32,
+    /// Data of short answers, one behind the other.
+    pub(super) snapshots: VecDeque<u8>,
+    /// Bytes that were in `snapshots` before its first.
+    pub(super) snapshots_gone: u64,
+}
+
+impl Exchange {
+    pub(crate) fn outstanding(&self) -> u32 {
+        self.asked.len() as u32
+    }
+
+    pub(super) fn snapshot_bytes(&self) -> usize {
+        self.snapshots.len()
+    }
+
+    /// Appends what the app asks for.
+    pub(super) fn ask(&mut self, asked: Asked) {
+        self.asked.push_back(asked);
+    }
+
+    /// What the peer answers next, if it has been asked.
+    pub(super) fn due(&self) -> Option<&Asked> {
+        self.asked.front().filter(|_| self.on_way > 0)
+    }
+
+    /// It has answered.
+    pub(super) fn answered(&mut self) {
+        self.asked.pop_front();
+        self.on_way -= 1;
+        self.next_answer = self.next_answer.wrapping_add(1);
+    }
+
+    /// Appends the answer to the peer's next request.
+    pub(super) fn answer(&mut self, answer: Sent) {
+        self.next_request = self.next_request.wrapping_add(1);
+        self.answers += 1;
+        self.sent.push_back(answer);
+    }
+
+    /// Appends data of a short answer.
+    pub(super) fn snapshot(&mut self, bytes: &[u8]) -> Source {
+        let at = self.snapshots_gone + self.snapshots.len() as u64;
+        self.snapshots.extend(bytes);
+        Source::Snapshot(at)
+    }
+
+    /// What the flow is to send next.
+    pub(crate) fn next_operation(&mut self) -> Option<Operation> {
+        if self.pushed as usize == self.sent.len() {
+            self.send_next_request()?;
+        }
+        let next = self.sent.get(self.pushed as usize)?;
+        let name = self.first_name.wrapping_add(self.pushed) % OPERATION_NAMES;
+        self.pushed += 1;
+        Some(Operation { name, length: next.total(), is_answer: next.is_answer })
+    }
+
+    fn send_next_request(&mut self) -> Option<()> {
+        if self.on_way >= REQUESTS_MAX {
+            return None;
+        }
+        let Asked { request, payload, .. } = self.asked.get(self.on_way as usize)?;
+        let number = self.next_answer.wrapping_add(self.on_way);
+        let head = Request { number, ..*request }.emit();
+        let source = if payload.1 > 0 { Source::Pool(payload.0) } else { Source::Nothing };
+        self.sent.push_back(Sent { head, is_answer: false, source, length: payload.1 });
+        self.on_way += 1;
+        Some(())
+    }
+
+    /// The first `count` that the flow has have arrived. Returns how many bytes of snapshots were
+    /// among them.
+    pub(crate) fn arrived(&mut self, count: u32) -> usize {
+        let before = self.snapshots.len();
+        for _ in 0..count {
+            let Some(sent) = self.sent.pop_front() else { break };
+            self.first_name = self.first_name.wrapping_add(1) % OPERATION_NAMES;
+            self.pushed -= 1;
+            self.answers -= u32::from(sent.is_answer);
+            if let Source::Snapshot(_) = sent.source {
+                self.snapshots.drain(..sent.length as usize);
+                self.snapshots_gone += u64::from(sent.length);
+            }
+        }
+        before - self.snapshots.len()
+    }
+
+    /// Copies bytes of the operation of this name, from `at` on.
+    pub(crate) fn read(&self, channel: &Channel, name: u32, at: u32, into: &mut [u8]) {
+        let index = name.wrapping_sub(self.first_name) % OPERATION_NAMES;
+        let Some(sent) = self.sent.get(index as usize) else { return };
+        let head = &sent.head[..sent.head_length()];
+        let rest = head.get(at as usize..).unwrap_or(&[]);
+        let (heading, data) = into.split_at_mut(rest.len().min(into.len()));
+        heading.copy_from_slice(&rest[..heading.len()]);
+        let from = (at as usize + heading.len()).saturating_sub(head.len()) as u32;
+        if !data.is_empty() {
+            self.read_data(channel, sent, from, data);
+        }
+    }
+
+    fn read_data(&self, channel: &Channel, sent: &Sent, from: u32, into: &mut [u8]) {
+        match sent.source {
+            Source::Nothing => into.fill(0),
+            Source::Pool(offset) => channel.end.read(offset + from, into),
+            Source::Snapshot(at) => {
+                let start = (at - self.snapshots_gone) as usize + from as usize;
+                let bytes = self.snapshots.range(start..start + into.len());
+                into.iter_mut().zip(bytes).for_each(|(into, byte)| *into = *byte);
+            }
+            // Both were bounded when the request came; a revoked region has no readers.
+            Source::Region(_, place) => _ = channel.end.shared().read(place + from, into),
+        }
+    }
+
+    /// True if an answer on its way is read out of this region.
+    pub(super) fn reads(&self, region: u64) -> bool {
+        self.sent.iter().any(|sent| matches!(sent.source, Source::Region(of, _) if of == region))
+    }
+
+    /// The connection has ended: what is to be said of what was asked for.
+    pub(super) fn into_ends(self) -> impl Iterator<Item = (u64, OperationStatus)> {
+        let on_way = self.on_way as usize;
+        let asked = self.asked.into_iter().enumerate();
+        asked.map(move |(index, asked)| (asked.token, asked.end(index < on_way)))
+    }
+}

@@ -1,0 +1,215 @@
+//! What an app shares: pieces of its memory, by handles that are never used again, and by names.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use clearway_channel::{Description, OperationStatus, Rights};
+use clearway_wire::clearway::operation::Status;
+
+/// Regions of one channel, whatever the policy says.
+const REGIONS_MAX: u32 = 1 << 20;
+/// Both ends of a region are at multiples of this, so that no word is half in it.
+const ALIGNMENT: u32 = 8;
+
+/// A piece of the shared memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub(super) start: u32,
+    pub(super) length: u32,
+    pub(super) description: Description,
+}
+
+impl Region {
+    /// What who has this address may do with it, and, if it is an app of this engine, this user.
+    fn rights(&self, address: IpAddr, user: Option<u32>) -> Rights {
+        let grants = self.description.grants.iter().filter(|grant| grant.to.is(address, user));
+        grants.fold(Rights::NONE, |rights, grant| rights | grant.rights)
+    }
+
+    /// Where in the shared memory `length` bytes at `offset` are, if all are in the region.
+    pub(super) fn place(&self, offset: u64, length: u64) -> Result<u32, Status> {
+        let end = offset.checked_add(length).ok_or(Status::OutOfBounds)?;
+        if end > self.length.into() {
+            return Err(Status::OutOfBounds);
+        }
+        // It is not beyond the length, which has 32 bits.
+        Ok(self.start + offset as u32)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) generation: u32,
+    pub(super) region: Option<Region>,
+}
+
+/// All regions of a channel. The handle is the slot, and above it how often it was used before.
+#[derive(Debug, Default)]
+pub(crate) struct Regions {
+    pub(super) slots: Vec<Slot>,
+    free: Vec<u32>,
+    names: BTreeMap<Vec<u8>, u64>,
+}
+
+impl Regions {
+    /// Shares a piece of `shared_bytes` bytes; its handle.
+    pub(super) fn share(
+        &mut self,
+        shared_bytes: u32,
+        (start, length): (u32, u32),
+        description: Description,
+    ) -> Result<u64, OperationStatus> {
+        if u64::from(start) + u64::from(length) > shared_bytes.into() {
+            return Err(OperationStatus::OutOfBounds);
+        }
+        if !start.is_multiple_of(ALIGNMENT) || !length.is_multiple_of(ALIGNMENT) {
+            return Err(OperationStatus::Misaligned);
+        }
+        if self.names.contains_key(&description.name) {
+            return Err(OperationStatus::NameTaken);
+        }
+        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX as usize {
+            return Err(OperationStatus::TooMany);
+        }
+        let slot = self.free.pop().unwrap_or_else(|| {
+            // No handle is 0.
+            self.slots.push(Slot { generation: 1, region: None });
+            self.slots.len() as u32 - 1
+        });
+        let handle = handle(slot, self.slots[slot as usize].generation);
+        if !description.name.is_empty() {
+            self.names.insert(description.name.clone(), handle);
+        }
+        self.slots[slot as usize].region = Some(Region { start, length, description });
+        Ok(handle)
+    }
+
+    /// Revokes a region. False if there is no such region.
+    pub(super) fn unshare(&mut self, handle: u64) -> bool {
+        if self.at(handle).is_none() {
+            return false;
+        }
+        let slot = handle as u32;
+        let place = &mut self.slots[slot as usize];
+        if let Some(region) = place.region.take() {
+            self.names.remove(&region.description.name);
+        }
+        // A slot that was used so often is used no more: no handle comes twice.
+        if let Some(generation) = place.generation.checked_add(1) {
+            place.generation = generation;
+            self.free.push(slot);
+        }
+        true
+    }
+
+    fn at(&self, handle: u64) -> Option<&Region> {
+        let slot = self.slots.get(handle as u32 as usize)?;
+        slot.region.as_ref().filter(|_| u64::from(slot.generation) == handle >> 32)
+    }
+
+    /// The region of this handle, if who has this address, and user, may do that with it.
+    pub(super) fn find(
+        &self,
+        handle: u64,
+        needed: Rights,
+        (address, user): (IpAddr, Option<u32>),
+    ) -> Result<&Region, Status> {
+        let region = self.at(handle).ok_or(Status::NoRegion)?;
+        let is_allowed = region.rights(address, user).have(needed);
+        if is_allowed { Ok(region) } else { Err(Status::NotAllowed) }
+    }
+
+    /// The region of this name, and its handle. One that the asker may do nothing with is not told
+    /// from one that is not there.
+    pub(super) fn named(
+        &self,
+        name: &[u8],
+        (address, user): (IpAddr, Option<u32>),
+    ) -> Result<(u64, &Region), Status> {
+        let handle = self.names.get(name).ok_or(Status::NotFound)?;
+        let region = self.at(*handle).ok_or(Status::NotFound)?;
+        let is_allowed = region.rights(address, user) != Rights::NONE;
+        if is_allowed { Ok((*handle, region)) } else { Err(Status::NotFound) }
+    }
+
+    /// With these slots, whose regions are sound.
+    pub(super) fn of_slots(slots: Vec<Slot>) -> Option<Self> {
+        let mut regions = Self { slots, ..Self::default() };
+        for (slot, place) in (0..).zip(&regions.slots) {
+            match &place.region {
+                Some(region) if !region.description.name.is_empty() => {
+                    let handle = handle(slot, place.generation);
+                    let before = regions.names.insert(region.description.name.clone(), handle);
+                    if before.is_some() {
+                        return None;
+                    }
+                }
+                Some(_) => {}
+                None if place.generation < u32::MAX => regions.free.push(slot),
+                None => {}
+            }
+        }
+        Some(regions)
+    }
+}
+
+const fn handle(slot: u32, generation: u32) -> u64 {
+    (generation as u64) << 32 | slot as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clearway_channel::{Grant, Grantee};
+
+    fn to_all(name: &str, rights: Rights) -> Description {
+        let grants = vec![Grant { to: Grantee::Anybody, rights }];
+        Description { name: name.into(), grants }
+    }
+
+    const WHO: (IpAddr, Option<u32>) = (IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), None);
+
+    #[test]
+    fn what_was_revoked_is_never_there_again() {
+        let mut regions = Regions::default();
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let handle = regions.share(64, (8, 16), to_all("a", Rights::READ)).expect("shared");
+            assert!(handle != 0 && !seen.contains(&handle));
+            assert!(seen.iter().all(|old| regions.find(*old, Rights::NONE, WHO).is_err()));
+            let again = regions.share(64, (0, 64), to_all("a", Rights::READ));
+            assert_eq!(again, Err(OperationStatus::NameTaken));
+            assert_eq!(regions.named(b"a", WHO).map(|(handle, _)| handle), Ok(handle));
+            let region = regions.find(handle, Rights::READ, WHO).expect("there");
+            assert_eq!(region.place(8, 8), Ok(16));
+            for (offset, length) in [(8, 9), (17, 0), (u64::MAX, 1), (1 << 32, 0)] {
+                assert_eq!(region.place(offset, length), Err(Status::OutOfBounds));
+            }
+            assert_eq!(regions.find(handle, Rights::WRITE, WHO), Err(Status::NotAllowed));
+            assert!(regions.unshare(handle) && !regions.unshare(handle));
+            assert_eq!(regions.named(b"a", WHO), Err(Status::NotFound));
+            seen.push(handle);
+        }
+    }
+
+    #[test]
+    fn only_whole_words_inside_of_the_memory_are_shared() {
+        let mut regions = Regions::default();
+        let mut share =
+            |extent| regions.share(64, extent, Description::default()).map(|_| ()).err();
+        assert_eq!((share((0, 64)), share((64, 0)), share((0, 64))), (None, None, None));
+        for extent in [(0, 72), (64, 8), (u32::MAX - 7, 8), (8, u32::MAX - 7)] {
+            assert_eq!(share(extent), Some(OperationStatus::OutOfBounds));
+        }
+        assert_eq!(share((4, 8)), Some(OperationStatus::Misaligned));
+        assert_eq!(share((8, 4)), Some(OperationStatus::Misaligned));
+    }
+
+    #[test]
+    fn a_name_is_not_told_to_who_may_do_nothing() {
+        let mut regions = Regions::default();
+        regions.share(64, (0, 64), to_all("b", Rights::NONE)).expect("shared");
+        assert_eq!(regions.named(b"b", WHO), Err(Status::NotFound));
+        assert_eq!(regions.named(b"", WHO), Err(Status::NotFound));
+    }
+}

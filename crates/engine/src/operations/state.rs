@@ -1,0 +1,245 @@
+//! Regions and operations as plain data, and back.
+
+use clearway_base::state::{Invalid, ensure};
+use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX};
+use clearway_transport::{OPERATION_NAMES, Operation};
+use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
+use serde::{Deserialize, Serialize};
+
+use super::Operations;
+use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source};
+use super::regions::{Region, Regions, Slot};
+
+/// A place for a region.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegionState {
+    /// What the handle of the region that has it, or of the next one, has above the place.
+    pub generation: u32,
+    /// Where the region starts, how many bytes it has, and its description as apps write it.
+    pub region: Option<(u32, u32, Vec<u8>)>,
+}
+
+/// The operations of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExchangeState {
+    /// What the app has asked for, in order.
+    pub asked: Vec<AskedState>,
+    /// How many of these are on their way.
+    pub on_way: u32,
+    /// The numbers of the next answer, and of the peer's next request.
+    pub next_answer: u32,
+    /// See `next_answer`.
+    pub next_request: u32,
+    /// What has not arrived, in order.
+    pub sent: Vec<SentState>,
+    /// The name of the first of these, and how many the flow has.
+    pub first_name: u32,
+    /// See `first_name`.
+    pub pushed: u32,
+    /// Data of short answers, and how much of it has gone.
+    pub snapshots: Vec<u8>,
+    /// See `snapshots`.
+    pub snapshots_gone: u64,
+}
+
+/// What an app has asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AskedState {
+    /// The app's name for it.
+    pub token: u64,
+    /// The head of the request.
+    pub request: Vec<u8>,
+    /// Offset and length of its payload in the transmit pool.
+    pub payload: (u32, u32),
+}
+
+/// An operation that has not arrived.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SentState {
+    /// Its head.
+    pub head: Vec<u8>,
+    /// It is an answer.
+    pub is_answer: bool,
+    /// What follows the head.
+    pub source: SourceState,
+    /// How long that is.
+    pub length: u32,
+}
+
+/// What follows the head of an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SourceState {
+    /// Nothing.
+    Nothing,
+    /// Bytes of the transmit pool.
+    Pool(u32),
+    /// Bytes of `snapshots`, counted from the first that there was.
+    Snapshot(u64),
+    /// Bytes of shared memory, of the region with this handle.
+    Region(u64, u32),
+}
+
+/// More than any connection has had; sums do not overflow.
+const COUNT_MAX: u64 = 1 << 62;
+
+impl Operations {
+    pub(crate) fn save(&self) -> Vec<RegionState> {
+        let slots = self.regions.slots.iter().map(|slot| RegionState {
+            generation: slot.generation,
+            region: slot.region.as_ref().map(|region| {
+                let description = region.description.to_bytes().unwrap_or_default();
+                (region.start, region.length, description)
+            }),
+        });
+        slots.collect()
+    }
+
+    /// Regions of `shared_bytes` bytes. What of the connections' operations is to be counted comes
+    /// with [`Operations::count`].
+    pub(crate) fn restore(saved: Vec<RegionState>, shared_bytes: u32) -> Result<Self, Invalid> {
+        let mut slots = Vec::with_capacity(saved.len());
+        for RegionState { generation, region } in saved {
+            ensure(generation > 0, "a region's handle that there is not")?;
+            let region = region.map(|saved| restore_region(saved, shared_bytes)).transpose()?;
+            slots.push(Slot { generation, region });
+        }
+        let regions = Regions::of_slots(slots).ok_or(Invalid("two regions of one name"))?;
+        Ok(Self { regions, ..Self::default() })
+    }
+
+    /// A connection has these operations.
+    pub(crate) fn count(&mut self, exchange: &Exchange) -> Result<(), Invalid> {
+        self.outstanding = self.outstanding.saturating_add(exchange.outstanding());
+        self.snapshot_bytes += exchange.snapshot_bytes();
+        ensure(self.outstanding <= OUTSTANDING_OPERATIONS_MAX, "too many operations")
+    }
+}
+
+fn restore_region(
+    (start, length, description): (u32, u32, Vec<u8>),
+    shared_bytes: u32,
+) -> Result<Region, Invalid> {
+    let is_inside = u64::from(start) + u64::from(length) <= shared_bytes.into();
+    ensure(is_inside, "a region outside of the shared memory")?;
+    let is_aligned = start.is_multiple_of(8) && length.is_multiple_of(8);
+    ensure(is_aligned, "a region of half a word")?;
+    let description = Description::of(&description).ok_or(Invalid("a region of no sense"))?;
+    Ok(Region { start, length, description })
+}
+
+impl Exchange {
+    pub(crate) fn save(&self) -> ExchangeState {
+        let asked = self.asked.iter().map(|asked| AskedState {
+            token: asked.token,
+            request: asked.request.emit().to_vec(),
+            payload: asked.payload,
+        });
+        let sent = self.sent.iter().map(|sent| SentState {
+            head: sent.head.to_vec(),
+            is_answer: sent.is_answer,
+            source: match sent.source {
+                Source::Nothing => SourceState::Nothing,
+                Source::Pool(offset) => SourceState::Pool(offset),
+                Source::Snapshot(at) => SourceState::Snapshot(at),
+                Source::Region(handle, at) => SourceState::Region(handle, at),
+            },
+            length: sent.length,
+        });
+        ExchangeState {
+            asked: asked.collect(),
+            on_way: self.on_way,
+            next_answer: self.next_answer,
+            next_request: self.next_request,
+            sent: sent.collect(),
+            first_name: self.first_name,
+            pushed: self.pushed,
+            snapshots: self.snapshots.iter().copied().collect(),
+            snapshots_gone: self.snapshots_gone,
+        }
+    }
+
+    pub(crate) fn restore(saved: ExchangeState) -> Result<Self, Invalid> {
+        let asked = saved.asked.into_iter().map(restore_asked).collect::<Result<_, _>>()?;
+        let sent = saved.sent.into_iter().map(restore_sent).collect::<Result<_, _>>()?;
+        let mut exchange = Self {
+            asked,
+            on_way: saved.on_way,
+            next_answer: saved.next_answer,
+            next_request: saved.next_request,
+            sent,
+            first_name: saved.first_name,
+            pushed: saved.pushed,
+            answers: 0,
+            snapshots: saved.snapshots.into(),
+            snapshots_gone: saved.snapshots_gone,
+        };
+        exchange.answers = exchange.sent.iter().filter(|sent| sent.is_answer).count() as u32;
+        exchange.check()?;
+        Ok(exchange)
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        ensure(self.answers <= ANSWERS_LIMIT, "too many answers")?;
+        let requests = self.sent.len() - self.answers as usize;
+        let is_one = self.on_way as usize <= self.asked.len() && requests <= self.on_way as usize;
+        ensure(is_one, "requests of nobody")?;
+        let are_named =
+            self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
+        ensure(are_named, "operations that have no name")?;
+        ensure(self.snapshots_gone <= COUNT_MAX, "more bytes than can be counted")?;
+        let mut at = self.snapshots_gone;
+        for sent in &self.sent {
+            if let Source::Snapshot(snapshot) = sent.source {
+                ensure(snapshot == at, "answers that are out of place")?;
+                at += u64::from(sent.length);
+            }
+        }
+        let is_all = at - self.snapshots_gone == self.snapshots.len() as u64;
+        ensure(is_all, "bytes of no answer")
+    }
+
+    /// Holds it against the app's memory.
+    pub(crate) fn check_memory(&self, end: &DaemonEnd) -> Result<(), Invalid> {
+        let shared_bytes = u64::from(end.shared().length());
+        let is_there = |sent: &Sent| match sent.source {
+            Source::Nothing => sent.length == 0,
+            Source::Snapshot(_) => true,
+            Source::Pool(offset) => end.is_extent(offset, sent.length),
+            Source::Region(_, at) => u64::from(at) + u64::from(sent.length) <= shared_bytes,
+        };
+        ensure(self.sent.iter().all(is_there), "an operation beyond the app's memory")?;
+        let is_extent = |asked: &Asked| end.is_extent(asked.payload.0, asked.payload.1);
+        ensure(self.asked.iter().all(is_extent), "a request beyond the pool")
+    }
+
+    /// Holds it against what its flow has.
+    pub(crate) fn check_flow(&self, operations: &[Operation]) -> Result<(), Invalid> {
+        let named = (0..self.pushed).zip(&self.sent).map(|(index, sent)| Operation {
+            name: self.first_name.wrapping_add(index) % OPERATION_NAMES,
+            length: sent.total(),
+            is_answer: sent.is_answer,
+        });
+        ensure(named.eq(operations.iter().copied()), "operations that are not those of the flow")
+    }
+}
+
+fn restore_asked(saved: AskedState) -> Result<Asked, Invalid> {
+    let AskedState { token, request, payload } = saved;
+    let request = Request::parse(&request).map_err(|_| Invalid("a request without its head"))?;
+    Ok(Asked { token, request, payload })
+}
+
+fn restore_sent(saved: SentState) -> Result<Sent, Invalid> {
+    let SentState { head, is_answer, source, length } = saved;
+    let head: [u8; REQUEST_LENGTH] =
+        head.try_into().map_err(|_| Invalid("an operation without its head"))?;
+    let is_possible = length <= clearway_wire::clearway::MESSAGE_BYTES_MAX;
+    ensure(is_possible, "an operation that is too long")?;
+    let source = match source {
+        SourceState::Nothing => Source::Nothing,
+        SourceState::Pool(offset) => Source::Pool(offset),
+        SourceState::Snapshot(at) => Source::Snapshot(at),
+        SourceState::Region(handle, at) => Source::Region(handle, at),
+    };
+    Ok(Sent { head, is_answer, source, length })
+}

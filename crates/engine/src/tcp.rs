@@ -1,0 +1,200 @@
+//! TCP: connections of apps to any peer, over `clearway_tcp::Stack`.
+//!
+//! ```text
+//!  app ── TcpSend: an extent ──▶ Stack ── just in time ──▶ segment in the queue's buffer
+//!      ◀─ TcpReceived: a buffer ─ Stack ◀── one copy, to its place in the app's pool ── frame
+//! ```
+//!
+//! | part | what is in it |
+//! |---|---|
+//! | this file | what comes |
+//! | `ports` | which ports are whose: each has an entry of the switch's table |
+//! | `books` | whose each connection is, and what its app has been told |
+//! | `commands` | what apps ask for |
+//! | `connecting` | attempts to connect whose neighbour is not known yet |
+//! | `events` | what apps are told |
+//! | `memory` | where what is received goes |
+//! | `departures`, `paths` | what leaves, and its headers |
+//! | `state` | all of it as plain data, and back |
+//! | `status` | connections, for people |
+//!
+//! A port comes from the control plane, which has taken it from the kernel and from all other apps.
+//! Its connections are found by the stack, as flows are by the transport: the table says that a
+//! packet is of TCP here.
+//!
+//! Between two apps of this host segments go by the loopback, and by a lane if the apps are at
+//! different engines, as frames do that virtual interfaces send to this host.
+//!
+//! *Not* here: connections over other NICs than the engine's own.
+
+mod books;
+mod commands;
+mod connecting;
+mod departures;
+mod events;
+mod memory;
+mod paths;
+mod ports;
+mod state;
+mod status;
+
+use std::net::SocketAddr;
+
+use clearway_base::Time;
+use clearway_channel::Command;
+use clearway_tcp::{Arrival, Config, IcmpError, Stack};
+use clearway_wire::{protocol, tcp};
+
+use crate::common::{Common, Via};
+use crate::component::{Component, Outlet, Sending};
+use crate::ip::{DropReason, NetworkError, NetworkErrorKind, Packet};
+use books::Books;
+use connecting::Attempt;
+use memory::Keeper;
+use paths::{Paths, Way};
+use ports::Ports;
+pub use ports::TcpPortSpec;
+pub use state::{AttemptState, BookState, TcpPortState, TcpState};
+
+/// Connections of an engine, as many as its tags of buffers can name.
+const CONNECTIONS_MAX: u32 = (1 << 17) - 1;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Tcp {
+    stack: Stack,
+    ports: Ports,
+    books: Books,
+    paths: Paths,
+    attempts: Vec<Attempt>,
+}
+
+impl Component for Tcp {
+    type Owner = ();
+
+    fn command(&mut self, common: &mut Common, now: Time, channel: u32, command: Command) {
+        self.take_command(common, now, channel, command);
+        self.tell(common, now);
+    }
+
+    fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
+        for frame in frames {
+            if let Err(reason) = self.receive_frame(common, now, frame, via) {
+                common.host.own_mut().count_drop(reason);
+            }
+        }
+    }
+
+    fn next_timeout(&self) -> Option<Time> {
+        let stack = Some(self.stack.next_timeout()).filter(|due| *due != Time::MAX);
+        let attempts = self.attempts.iter().map(|attempt| attempt.until);
+        attempts.chain(stack).min()
+    }
+
+    /// Returns how many attempts to connect went on.
+    fn handle_timeouts(&mut self, common: &mut Common, now: Time) -> usize {
+        if self.stack.next_timeout() <= now {
+            self.stack.handle_timeouts(now);
+            self.tell(common, now);
+        }
+        if self.attempts.is_empty() { 0 } else { self.go_on_connecting(common, now) }
+    }
+
+    #[inline]
+    fn has_output(&self) -> bool {
+        self.stack.has_output()
+    }
+
+    fn transmit(&mut self, common: &mut Common, now: Time, outlet: Outlet<'_>) -> Sending {
+        self.send_segments(common, now, outlet)
+    }
+}
+
+impl Tcp {
+    pub(crate) fn new(now: Time, seed: u64, secret: [u8; 16]) -> Self {
+        Self {
+            stack: Stack::new(config(), now, seed, secret),
+            ports: Ports::default(),
+            books: Books::default(),
+            paths: Paths::default(),
+            attempts: Vec::new(),
+        }
+    }
+
+    fn receive_frame(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        frame: &[u8],
+        via: Via,
+    ) -> Result<(), DropReason> {
+        let interface = common.host.own();
+        let is_foreign = via.is_from_queue();
+        let packet = match is_foreign {
+            true => interface.packet(frame)?,
+            false => interface.packet_from_anywhere(frame)?,
+        };
+        let (arrival, payload) = segment(&packet)?;
+        let answers = self.stack.answers_waiting();
+        let channel = self.ports.channel_at(arrival.to);
+        let channels = &mut common.channels;
+        let mut keeper = Keeper { channels, books: &self.books, channel, payload };
+        self.stack.handle_segment(now, &arrival, &mut keeper);
+        if self.stack.answers_waiting() > answers {
+            let interface = common.host.own();
+            let is_here = !is_foreign && interface.is_own(packet.source);
+            self.paths.prepare(Way { path: interface.path_back(&packet), is_here });
+        }
+        self.tell(common, now);
+        Ok(())
+    }
+
+    /// Bad news about a packet. False if it is not of TCP.
+    pub(crate) fn handle_network_error(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        error: &NetworkError<'_>,
+    ) -> bool {
+        // RFC 792: ports and sequence number are the first eight bytes.
+        let Some(&[a, b, c, d, s0, s1, s2, s3]) = error.quote.first_chunk::<8>() else {
+            return false;
+        };
+        if error.protocol != protocol::TCP {
+            return false;
+        }
+        let kind = match error.kind {
+            NetworkErrorKind::TooLarge { mtu } => IcmpError::TooBig(mtu),
+            NetworkErrorKind::PortUnreachable => IcmpError::Refused,
+            NetworkErrorKind::Prohibited => IcmpError::Prohibited,
+            NetworkErrorKind::Unreachable | NetworkErrorKind::TimeExceeded => {
+                IcmpError::Unreachable
+            }
+        };
+        let local = SocketAddr::new(error.source, u16::from_be_bytes([a, b]));
+        let remote = SocketAddr::new(error.destination, u16::from_be_bytes([c, d]));
+        let sequence = u32::from_be_bytes([s0, s1, s2, s3]);
+        self.stack.handle_icmp(now, kind, local, remote, sequence);
+        self.tell(common, now);
+        true
+    }
+}
+
+fn config() -> Config {
+    Config { connections_max: CONNECTIONS_MAX, ..Config::default() }
+}
+
+/// The segment in a packet, and its payload.
+fn segment<'a>(packet: &Packet<'a>) -> Result<(Arrival, &'a [u8]), DropReason> {
+    let view = tcp::View::new(packet.payload)?;
+    let check = tcp::Check::Addresses(packet.source, packet.destination);
+    let repr = tcp::Repr::parse(&view, check)?;
+    let arrival = Arrival {
+        from: SocketAddr::new(packet.source, repr.source_port),
+        to: SocketAddr::new(packet.destination, repr.destination_port),
+        repr,
+        payload_length: view.payload().len() as u32, // of a packet
+        ecn: packet.ecn,
+    };
+    Ok((arrival, view.payload()))
+}

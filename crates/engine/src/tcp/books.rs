@@ -1,0 +1,161 @@
+//! Whose each connection is, and what its app has been told. An app names a connection by its key
+//! in the stack, and can name its own only.
+
+use std::collections::{BTreeSet, HashMap};
+
+use clearway_tcp::Key;
+
+/// Marks the owner tag of a buffer as one of TCP: connections of messages have none with it. The
+/// rest is the connection's place, and a part of its generation.
+const TAG: u32 = 1 << 31;
+const TAG_INDEX_BITS: u32 = 17;
+
+/// What is noted of a connection.
+#[derive(Debug)]
+pub(super) struct Book {
+    pub(super) key: Key,
+    pub(super) channel: u32,
+    /// The number of its port.
+    pub(super) port: u32,
+    /// The app's name for its attempt to connect, while that goes on.
+    pub(super) connecting: Option<u64>,
+    /// Sends taken from the app, and those of them that are finished.
+    pub(super) submitted: u32,
+    pub(super) sent: u32,
+    /// `sent` as the app knows it.
+    pub(super) sent_told: u32,
+    /// Bytes that the app has been told of: what comes next is at this position.
+    pub(super) received: u64,
+    /// The app knows that its peer has finished.
+    pub(super) is_finished: bool,
+    /// The app has let go of it.
+    pub(super) is_closing: bool,
+}
+
+/// All connections of an engine that are some app's.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    /// By the places of their keys.
+    books: Vec<Option<Book>>,
+    /// The places of each channel's.
+    channels: HashMap<u32, BTreeSet<u32>>,
+}
+
+/// The id by which an app names a connection; none is 0.
+pub(super) fn id(key: Key) -> u64 {
+    key.bits() + 1
+}
+
+/// What a buffer of a connection remembers.
+pub(super) fn tag(key: Key) -> u32 {
+    TAG | (key.generation() << TAG_INDEX_BITS & !TAG) | key.index()
+}
+
+impl Books {
+    pub(super) fn open(&mut self, key: Key, channel: u32, port: u32, connecting: Option<u64>) {
+        self.insert(Book {
+            key,
+            channel,
+            port,
+            connecting,
+            submitted: 0,
+            sent: 0,
+            sent_told: 0,
+            received: 0,
+            is_finished: false,
+            is_closing: false,
+        });
+    }
+
+    pub(super) fn insert(&mut self, book: Book) {
+        let (place, channel) = (book.key.index(), book.channel);
+        if self.books.len() <= place as usize {
+            self.books.resize_with(place as usize + 1, || None);
+        }
+        self.books[place as usize] = Some(book);
+        self.channels.entry(channel).or_default().insert(place);
+    }
+
+    pub(super) fn remove(&mut self, key: Key) -> Option<Book> {
+        let place = self.books.get_mut(key.index() as usize)?;
+        let book = place.take_if(|book| book.key == key)?;
+        if let Some(places) = self.channels.get_mut(&book.channel) {
+            places.remove(&key.index());
+            if places.is_empty() {
+                self.channels.remove(&book.channel);
+            }
+        }
+        Some(book)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, key: Key) -> Option<&Book> {
+        self.books.get(key.index() as usize)?.as_ref().filter(|book| book.key == key)
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Book> {
+        self.books.get_mut(key.index() as usize)?.as_mut().filter(|book| book.key == key)
+    }
+
+    /// The connection that the app of a channel means, if it has it.
+    #[inline]
+    pub(super) fn find(&mut self, channel: u32, id: u64) -> Option<&mut Book> {
+        let place = id.checked_sub(1)? as u32;
+        let book = self.books.get_mut(place as usize)?.as_mut()?;
+        (book.channel == channel && self::id(book.key) == id).then_some(book)
+    }
+
+    /// The connection of a channel that a buffer with this tag belongs to, if it lives on.
+    pub(super) fn find_tag(&self, channel: u32, tag: u32) -> Option<Key> {
+        let place = tag & ((1 << TAG_INDEX_BITS) - 1);
+        let book = self.books.get(place as usize)?.as_ref()?;
+        (book.channel == channel && self::tag(book.key) == tag).then_some(book.key)
+    }
+
+    /// The connections of a channel, so many at most.
+    pub(super) fn of_channel(&self, channel: u32, most: usize) -> Vec<Key> {
+        self.books_of(channel).map(|book| book.key).take(most).collect()
+    }
+
+    /// Those of one of its ports.
+    pub(super) fn of_port(&self, channel: u32, port: u32) -> Vec<Key> {
+        let of_port = self.books_of(channel).filter(|book| book.port == port);
+        of_port.map(|book| book.key).collect()
+    }
+
+    /// All of them, by their places.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Book> {
+        self.books.iter().flatten()
+    }
+
+    /// The connection at a place, if there is one.
+    pub(super) fn at(&self, place: usize) -> Option<&Book> {
+        self.books.get(place)?.as_ref()
+    }
+
+    /// How many places there are, free ones included.
+    pub(super) fn places(&self) -> usize {
+        self.books.len()
+    }
+
+    /// How many connections a channel has.
+    pub(super) fn count_of(&self, channel: u32) -> usize {
+        self.channels.get(&channel).map_or(0, BTreeSet::len)
+    }
+
+    /// Sends of a channel that are taken and not finished.
+    pub(super) fn outstanding_of(&self, channel: u32) -> u32 {
+        self.books_of(channel).map(|book| book.submitted.wrapping_sub(book.sent)).sum()
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.channels.values().map(BTreeSet::len).sum()
+    }
+
+    fn books_of(&self, channel: u32) -> impl Iterator<Item = &Book> {
+        let places = self.channels.get(&channel).into_iter().flatten();
+        places.filter_map(|place| self.books.get(*place as usize)?.as_ref())
+    }
+}

@@ -1,0 +1,188 @@
+//! What apps ask for.
+
+use clearway_base::{MILLISECOND, SECOND, Time};
+use clearway_channel::{Command, OUTSTANDING_SENDS_MAX};
+use clearway_tcp::{Extent, KeepAlive, Settings};
+
+use super::Tcp;
+use crate::channels::Channel;
+use crate::common::Common;
+
+/// Connections that may wait for the engine, at most, whatever an app says.
+const BACKLOG_MAX: u32 = 4096;
+/// What a peer may send at first, as a part of the app's receive pool, and when the app takes it
+/// fast: as many connections can be unread at once before memory runs short.
+const WINDOW_PARTS: u32 = 16;
+const WINDOW_PARTS_MIN: u32 = 4;
+
+/// The numbers of options.
+const NO_DELAY: u32 = 1;
+const KEEP_ALIVE: u32 = 2;
+const USER_TIMEOUT: u32 = 3;
+
+impl Tcp {
+    pub(super) fn take_command(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        channel: u32,
+        command: Command,
+    ) {
+        match command {
+            Command::TcpListen { port, backlog } => {
+                self.listen(common, now, channel, port, backlog);
+            }
+            Command::TcpConnect { token, port, peer } => {
+                let peer = clearway_channel::canonical(peer);
+                self.connect(common, now, channel, token, port, peer);
+            }
+            Command::TcpSend { connection, offset, length, has_more } => {
+                let extent = Extent { region: channel, offset, length };
+                self.send(common, channel, connection, extent, has_more);
+            }
+            Command::TcpShutdown { connection } => {
+                if let Some(book) = self.books.find(channel, connection) {
+                    self.stack.shutdown(book.key);
+                }
+            }
+            Command::TcpClose { connection, abort } => {
+                self.close(now, channel, connection, abort);
+            }
+            Command::TcpSet { connection, option, value } => {
+                self.set(channel, connection, option, value);
+            }
+            _ => {} // of other components
+        }
+    }
+
+    /// An app whose port was taken away meanwhile is told of that elsewhere.
+    fn listen(&mut self, common: &mut Common, now: Time, channel: u32, number: u32, backlog: u32) {
+        let app = common.channels.peek(channel).filter(|app| !app.has_left);
+        let settings = app.map(settings_of);
+        let (Some(settings), Some(port)) = (settings, self.ports.of(channel, number)) else {
+            return;
+        };
+        let backlog = backlog.min(BACKLOG_MAX);
+        match port.listener {
+            _ if backlog == 0 => self.unlisten(common, now, number),
+            Some(listener) => self.stack.set_listener(listener, backlog, settings),
+            None => {
+                let (address, port) = (port.spec.address, port.spec.port);
+                let mtu = common.host.own().mtu();
+                let listener = self.stack.listen(address, port, backlog, mtu, settings);
+                self.ports.set_listener(number, listener.ok());
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        common: &mut Common,
+        channel: u32,
+        connection: u64,
+        extent: Extent,
+        has_more: bool,
+    ) {
+        let Some(app) = common.channels.channel(channel) else { return };
+        let book = self.books.find(channel, connection);
+        let Some(book) = book.filter(|book| self.stack.send(book.key, extent).is_ok()) else {
+            // It has ended, which the app knows or is about to be told.
+            return app.end.sends_finished(1);
+        };
+        book.submitted = book.submitted.wrapping_add(1);
+        let key = book.key;
+        if let Some(settings) = self.stack.settings(key).filter(|one| one.cork != has_more) {
+            let settings = Settings { cork: has_more, ..*settings };
+            self.stack.set_settings(key, settings);
+        }
+    }
+
+    fn close(&mut self, now: Time, channel: u32, connection: u64, abort: bool) {
+        let Some(book) = self.books.find(channel, connection) else { return };
+        book.is_closing = true;
+        let key = book.key;
+        if abort { self.stack.abort(now, key) } else { self.stack.close(now, key) }
+    }
+
+    fn set(&mut self, channel: u32, connection: u64, option: u32, value: u32) {
+        let Some(key) = self.books.find(channel, connection).map(|book| book.key) else { return };
+        let Some(settings) = self.stack.settings(key) else { return };
+        let (mut settings, value_ns) = (*settings, u64::from(value));
+        match option {
+            NO_DELAY => settings.no_delay = value != 0,
+            KEEP_ALIVE => {
+                let (idle_ns, usual) = (value_ns * SECOND, KeepAlive::default());
+                // Who wants to know soon does not wait for a lost probe for long, either.
+                let interval_ns = usual.interval_ns.min(idle_ns);
+                let keep_alive = KeepAlive { idle_ns, interval_ns, ..usual };
+                settings.keep_alive = (value != 0).then_some(keep_alive);
+            }
+            USER_TIMEOUT => {
+                settings.user_timeout_ns = (value != 0).then_some(value_ns * MILLISECOND);
+            }
+            _ => return,
+        }
+        self.stack.set_settings(key, settings);
+    }
+
+    /// The app has released buffers of connections.
+    pub(crate) fn take_released(&mut self, common: &mut Common, now: Time) {
+        while let Some(released) = common.channels.pop_released_bytes() {
+            if let Some(key) = self.books.find_tag(released.channel, released.tag) {
+                self.stack.release(key, released.bytes);
+            }
+        }
+        self.tell(common, now);
+    }
+
+    /// Closes all connections of a channel whose app has ended in good order.
+    pub(crate) fn close_all(&mut self, common: &mut Common, now: Time, channel: u32) {
+        for key in self.books.of_channel(channel, usize::MAX) {
+            self.stack.close(now, key);
+        }
+        self.tell(common, now);
+    }
+
+    /// Resets connections of a channel, so many at most. Returns how many.
+    pub(crate) fn end_connections(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        channel: u32,
+        most: usize,
+    ) -> usize {
+        let keys = self.books.of_channel(channel, most);
+        for key in &keys {
+            self.stack.abort(now, *key);
+        }
+        self.tell(common, now);
+        keys.len()
+    }
+
+    /// How many connections a channel has.
+    pub(crate) fn connections_of(&self, channel: u32) -> usize {
+        self.books.count_of(channel) + self.attempts_of(channel)
+    }
+
+    /// Sends of a channel that are taken and not finished: for audits.
+    pub(crate) fn sends_of(&self, channel: u32) -> u32 {
+        self.books.outstanding_of(channel)
+    }
+
+    /// How many connections there are: for audits.
+    pub(crate) fn count(&self) -> usize {
+        self.books.count() + self.attempts.len()
+    }
+}
+
+/// What is set for the connections of an app.
+pub(super) fn settings_of(channel: &Channel) -> Settings {
+    let pool_bytes = channel.end.sizes().receive_pool_bytes;
+    let usual = Settings::default();
+    Settings {
+        receive_buffer_bytes: usual.receive_buffer_bytes.min(pool_bytes / WINDOW_PARTS),
+        receive_buffer_bytes_max: usual.receive_buffer_bytes_max.min(pool_bytes / WINDOW_PARTS_MIN),
+        send_extents_max: OUTSTANDING_SENDS_MAX,
+        ..usual
+    }
+}

@@ -1,0 +1,112 @@
+//! What leaves: segments, built in the queue's buffers from the apps' memory. The checksum is of
+//! what was copied there.
+
+use std::net::IpAddr;
+
+use clearway_base::Time;
+use clearway_nic::Transmit as Sent;
+use clearway_tcp::{IcmpError, IpFields, Stack, Transmit};
+use clearway_wire::checksum::Sum;
+use clearway_wire::digest::Digest;
+use clearway_wire::tcp;
+
+use super::Tcp;
+use super::paths::Way;
+use crate::channels::Channels;
+use crate::common::Common;
+use crate::component::{Outlet, Sending};
+use crate::ip::Path;
+
+/// One segment at a time: nothing here cuts larger ones.
+const PAYLOAD_BYTES: u32 = 1;
+
+impl Tcp {
+    pub(super) fn send_segments(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        outlet: Outlet<'_>,
+    ) -> Sending {
+        let mut sending = Sending::default();
+        while sending.taken < outlet.budget && self.stack.has_output() {
+            let mut was_there = false;
+            let sent = common.send(now, outlet.queue, |common, frame| {
+                let Some(transmit) = self.stack.poll_transmit(now, PAYLOAD_BYTES) else { return 0 };
+                was_there = true;
+                self.emit(common, now, &transmit, frame)
+            });
+            match sent {
+                Sent::Queued => sending.queued += 1,
+                Sent::Nothing if was_there => {} // for this host, or nobody knows the way
+                Sent::Nothing | Sent::Full => break,
+            }
+            sending.taken += 1;
+        }
+        self.tell(common, now);
+        sending
+    }
+
+    /// Writes a segment. Returns the length of the frame; 0 if it cannot leave, and is lost.
+    fn emit(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        transmit: &Transmit,
+        frame: &mut [u8],
+    ) -> usize {
+        let (interface, stack) = (common.host.own_mut(), &self.stack);
+        let is_silent = |key| stack.is_silent(key);
+        let Some(Way { path, is_here }) = self.paths.find(now, interface, transmit, is_silent)
+        else {
+            common.counters.packets_unresolved += 1;
+            return 0;
+        };
+        let at = path.payload_offset();
+        let header_bytes = transmit.repr.emit(&mut frame[at..]);
+        let payload = &mut frame[at + header_bytes..];
+        let payload_bytes = copy(&self.stack, &common.channels, transmit, payload);
+        let length = header_bytes + payload_bytes;
+        tcp::fill_checksum(&mut frame[at..at + length], addresses(path));
+        let length = path.emit_headers(frame, length, transmit.ecn_capable);
+        if transmit.ip != IpFields::default() {
+            path.set_ip_fields(frame, transmit.ip.hop_limit, transmit.ip.traffic_class);
+        }
+        if *is_here {
+            self.hand_over(common, now, transmit, &frame[..length]);
+            return 0;
+        }
+        length
+    }
+
+    /// Gives a segment to the app of this host whose it is. Where there is none, it is refused.
+    fn hand_over(&mut self, common: &mut Common, now: Time, transmit: &Transmit, frame: &[u8]) {
+        let digest = Digest::of(frame);
+        if common.leave(now, None, None, frame, &digest).is_err() {
+            let Transmit { from, to, .. } = *transmit;
+            self.stack.handle_icmp(now, IcmpError::Refused, from, to, transmit.repr.sequence);
+        }
+    }
+}
+
+/// Copies what a segment carries from where its app has it. Returns how much that is.
+#[inline]
+fn copy(stack: &Stack, channels: &Channels, transmit: &Transmit, into: &mut [u8]) -> usize {
+    let Some(key) = transmit.connection else { return 0 };
+    let mut filled = 0;
+    for extent in stack.extents(key, transmit.payload.clone()) {
+        let place = &mut into[filled..filled + extent.length as usize];
+        channels.read_sent(extent.region, extent.offset, place);
+        filled += extent.length as usize;
+    }
+    filled
+}
+
+/// The part of the pseudo header that is not of TCP.
+#[inline]
+fn addresses(path: &Path) -> Sum {
+    match (path.source(), path.destination()) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
+        (IpAddr::V6(from), IpAddr::V6(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
+        _ => Sum::new(), // a path is of one family
+    }
+}

@@ -1,0 +1,164 @@
+//! What apps are told: connections that have come, bytes, sends that are finished, ends.
+
+use clearway_base::Time;
+use clearway_channel::{Code, Completion};
+use clearway_tcp::{End, Event, Key, Listener, Readiness};
+
+use super::Tcp;
+use super::books::{self, Book};
+use super::memory::Keeper;
+use crate::channels::Channels;
+use crate::common::Common;
+
+impl Tcp {
+    /// Tells of all that has happened to the stack.
+    #[inline]
+    pub(super) fn tell(&mut self, common: &mut Common, now: Time) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Acceptable(listener) => self.accept(&mut common.channels, now, listener),
+                Event::Connection(key, readiness) => {
+                    self.tell_of(&mut common.channels, now, key, readiness);
+                }
+            }
+        }
+    }
+
+    /// Gives what a listener has to its app; what that has no room for is reset.
+    fn accept(&mut self, channels: &mut Channels, now: Time, listener: Listener) {
+        while let Some(key) = self.stack.accept(listener) {
+            let found = self.ports.of_listener(listener);
+            let peer = self.stack.info(key).map(|info| info.remote);
+            let (Some((channel, port)), Some(peer)) = (found, peer) else {
+                self.drop_connection(channels, now, key, None);
+                continue;
+            };
+            let connections = self.books.count_of(channel);
+            let app = channels.channel(channel).filter(|app| {
+                !app.has_too_much_pending() && connections < app.connections_max() as usize
+            });
+            let Some(app) = app else {
+                channels.counters.connections_refused += 1;
+                self.drop_connection(channels, now, key, Some(channel));
+                continue;
+            };
+            self.books.open(key, channel, port, None);
+            app.tell(Completion::TcpAccepted { connection: books::id(key), port, peer });
+        }
+    }
+
+    fn drop_connection(
+        &mut self,
+        channels: &mut Channels,
+        now: Time,
+        key: Key,
+        channel: Option<u32>,
+    ) {
+        self.stack.abort(now, key);
+        let mut keeper = Keeper::idle(channels, &self.books, channel);
+        self.stack.forget(now, key, &mut keeper);
+    }
+
+    fn tell_of(&mut self, channels: &mut Channels, now: Time, key: Key, readiness: Readiness) {
+        if readiness.contains(Readiness::OPEN) {
+            self.tell_connected(channels, key);
+        }
+        self.tell_sent(channels, key);
+        if readiness.contains(Readiness::READABLE) {
+            self.tell_received(channels, key);
+        }
+        if readiness.contains(Readiness::FINISHED) {
+            self.tell_finished(channels, key);
+        }
+        if readiness.contains(Readiness::CLOSED) {
+            self.end(channels, now, key);
+        }
+    }
+
+    fn tell_connected(&mut self, channels: &mut Channels, key: Key) {
+        let Some(book) = self.books.get_mut(key) else { return };
+        let Some(local) = self.stack.info(key).map(|info| info.local) else { return };
+        if let Some(token) = book.connecting.take()
+            && let Some(app) = channels.channel(book.channel)
+        {
+            app.tell(Completion::TcpConnected { token, connection: books::id(key), local });
+        }
+    }
+
+    /// Counts sends out that are finished. The app is told at once; what comes next says it, too.
+    fn tell_sent(&mut self, channels: &mut Channels, key: Key) {
+        let Some(book) = self.books.get_mut(key) else { return };
+        let Some(app) = channels.channel(book.channel) else { return };
+        let mut finished = 0;
+        while self.stack.pop_sent(key).is_some() {
+            finished += 1;
+        }
+        if finished > 0 {
+            self.paths.confirm(key);
+        }
+        app.end.sends_finished(finished);
+        book.sent = book.sent.wrapping_add(finished);
+        if book.sent != book.sent_told && !book.is_closing {
+            book.sent_told = book.sent;
+            app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
+        }
+    }
+
+    fn tell_received(&mut self, channels: &mut Channels, key: Key) {
+        let Some(book) = self.books.get_mut(key) else { return };
+        let Some(app) = channels.channel(book.channel) else { return };
+        while let Some(extent) = self.stack.recv(key) {
+            book.received += u64::from(extent.length);
+            if book.is_closing {
+                app.throw_away(extent.region);
+                self.stack.release(key, extent.length.into());
+                continue;
+            }
+            app.tell(Completion::TcpReceived {
+                connection: books::id(key),
+                offset: extent.offset,
+                length: extent.length,
+                buffer: extent.region,
+                sent: book.sent,
+            });
+        }
+    }
+
+    fn tell_finished(&mut self, channels: &mut Channels, key: Key) {
+        let Some(book) = self.books.get_mut(key) else { return };
+        let Some(app) = channels.channel(book.channel) else { return };
+        if !core::mem::replace(&mut book.is_finished, true) && !book.is_closing {
+            app.tell(Completion::TcpFinished { connection: books::id(key) });
+        }
+    }
+
+    /// A connection is over: its sends are, too.
+    fn end(&mut self, channels: &mut Channels, now: Time, key: Key) {
+        let code = self.stack.status(key).map_or(Code::Closed, |status| code_of(status.end));
+        let is_finished = self.stack.status(key).is_some_and(|status| status.is_finished);
+        let Some(channel) = self.books.get(key).map(|book| book.channel) else { return };
+        if is_finished {
+            self.tell_finished(channels, key);
+        }
+        let mut keeper = Keeper::idle(channels, &self.books, Some(channel));
+        self.stack.forget(now, key, &mut keeper);
+        let Some(Book { connecting, submitted, sent, .. }) = self.books.remove(key) else { return };
+        let Some(app) = channels.channel(channel) else { return };
+        app.end.sends_finished(submitted.wrapping_sub(sent));
+        app.tell(match connecting {
+            Some(token) => Completion::TcpConnectFailed { token, code },
+            None => Completion::TcpClosed { connection: books::id(key), code, sent },
+        });
+    }
+}
+
+/// Why a connection is no more, as the app's code.
+const fn code_of(end: Option<End>) -> Code {
+    match end {
+        None | Some(End::Orderly | End::Aborted) => Code::Closed,
+        Some(End::Refused) => Code::Refused,
+        Some(End::Reset) => Code::Reset,
+        Some(End::TimedOut) => Code::Lost,
+        Some(End::Unreachable) => Code::Unreachable,
+    }
+}

@@ -1,0 +1,128 @@
+//! The headers towards each peer: kept by connection, and for answers to strangers the way back
+//! that their segment came.
+
+use std::collections::VecDeque;
+
+use clearway_base::Time;
+use clearway_tcp::{Key, Transmit};
+use clearway_wire::protocol;
+
+use crate::ip::{Interface, Path, Resolution};
+
+/// Strangers whose way back is remembered until they are answered, in the same turn as a rule, or
+/// until the neighbour is known.
+const STRANGERS_MAX: usize = 64;
+
+/// How to get somewhere.
+#[derive(Clone, Debug)]
+pub(super) struct Way {
+    pub(super) path: Path,
+    /// It is this host: nothing leaves.
+    pub(super) is_here: bool,
+}
+
+/// That of a connection.
+#[derive(Debug)]
+struct Known {
+    owner: Key,
+    way: Way,
+    /// Something that was sent over it has been acknowledged since it was last asked for.
+    is_confirmed: bool,
+}
+
+/// The paths of an engine.
+#[derive(Debug, Default)]
+pub(super) struct Paths {
+    /// By the places of their connections' keys.
+    connections: Vec<Option<Known>>,
+    strangers: VecDeque<Way>,
+}
+
+impl Paths {
+    /// The way of a segment, if there is one now. Asks for the neighbour of a connection if it is
+    /// not known; whoever `is_silent` may have another Ethernet address by now.
+    #[inline]
+    pub(super) fn find(
+        &mut self,
+        now: Time,
+        interface: &mut Interface,
+        transmit: &Transmit,
+        is_silent: impl FnOnce(Key) -> bool,
+    ) -> Option<&Way> {
+        let Some(key) = transmit.connection else { return self.of_stranger(transmit) };
+        let place = key.index() as usize;
+        let known = self.connections.get(place).and_then(Option::as_ref);
+        let is_current = known
+            .is_some_and(|known| known.owner == key && interface.is_current(now, &known.way.path));
+        if !is_current {
+            self.refresh(now, interface, transmit, key, is_silent(key));
+        }
+        self.connections[place].as_ref().map(|known| &known.way)
+    }
+
+    /// Asks the interface again. A path that is there already serves until there is a better one.
+    #[cold]
+    fn refresh(
+        &mut self,
+        now: Time,
+        interface: &mut Interface,
+        transmit: &Transmit,
+        key: Key,
+        is_silent: bool,
+    ) {
+        let place = key.index() as usize;
+        if self.connections.len() <= place {
+            self.connections.resize_with(place + 1, || None);
+        }
+        let old = self.connections[place].take().filter(|known| known.owner == key);
+        let (from, to) = (transmit.from.ip(), transmit.to.ip());
+        // RFC 4861, section 7.3.1: "the connection is making forward progress" is as good as an
+        // answer of the neighbour.
+        match &old {
+            Some(known) if known.is_confirmed => interface.confirm(now, &known.way.path),
+            Some(_) if is_silent => interface.doubt(now, to),
+            _ => {}
+        }
+        let here = interface.path_here(now, from, to, protocol::TCP);
+        let way = match here {
+            Some(path) => Some(Way { path, is_here: true }),
+            None => match interface.path(now, from, to, protocol::TCP) {
+                Resolution::Known(path) => Some(Way { path, is_here: false }),
+                Resolution::Pending | Resolution::Unreachable => {
+                    let old = old.map(|known| known.way);
+                    let old = old.or_else(|| self.of_stranger(transmit).cloned());
+                    old.filter(|way| interface.is_own(way.path.source()))
+                }
+            },
+        };
+        self.connections[place] = way.map(|way| Known { owner: key, way, is_confirmed: false });
+    }
+
+    fn of_stranger(&self, transmit: &Transmit) -> Option<&Way> {
+        let (from, to) = (transmit.from.ip(), transmit.to.ip());
+        let mut newest_first = self.strangers.iter().rev();
+        newest_first.find(|way| way.path.destination() == to && way.path.source() == from)
+    }
+
+    /// The peer of a connection has acknowledged something that was sent to it.
+    #[inline]
+    pub(super) fn confirm(&mut self, key: Key) {
+        if let Some(Some(known)) = self.connections.get_mut(key.index() as usize) {
+            known.is_confirmed |= known.owner == key;
+        }
+    }
+
+    /// Takes the way back of a segment that is answered.
+    pub(super) fn prepare(&mut self, way: Way) {
+        let is_there = self.strangers.back().is_some_and(|last| {
+            last.path.destination() == way.path.destination()
+                && last.path.source() == way.path.source()
+        });
+        if is_there {
+            self.strangers.pop_back();
+        } else if self.strangers.len() == STRANGERS_MAX {
+            self.strangers.pop_front();
+        }
+        self.strangers.push_back(way);
+    }
+}

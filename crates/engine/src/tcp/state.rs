@@ -1,0 +1,256 @@
+//! TCP as plain data, and back. Listeners are found again by their ports; headers of paths are made
+//! again when a segment is to be sent.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, SocketAddr};
+
+use clearway_base::Time;
+use clearway_base::state::{Invalid, ensure};
+use clearway_tcp::{Counters, Key, Saved, Stack};
+use serde::{Deserialize, Serialize};
+
+use super::books::{Book, Books};
+use super::connecting::{ATTEMPTS_MAX, Attempt, PATIENCE_NS};
+use super::paths::Paths;
+use super::ports::Ports;
+use super::{Tcp, TcpPortSpec, config};
+use crate::channels::Channels;
+use crate::state::VifSpecState;
+use crate::switch::Switch;
+
+/// TCP.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpState {
+    /// Listeners and connections.
+    pub stack: Saved,
+    /// What it has counted.
+    pub counters: Vec<(String, u64)>,
+    /// The ports of apps, by their numbers.
+    pub ports: Vec<TcpPortState>,
+    /// Whose the connections are.
+    pub books: Vec<BookState>,
+    /// Attempts to connect that wait for a neighbour.
+    pub attempts: Vec<AttemptState>,
+}
+
+/// A port of an app.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TcpPortState {
+    /// Its number.
+    pub number: u32,
+    /// Its app's channel.
+    pub channel: u32,
+    /// Its address, or all, and the port.
+    pub address: Option<IpAddr>,
+    /// See `address`.
+    pub port: u16,
+    /// What is received there, and what may be sent from there.
+    pub rights: VifSpecState,
+}
+
+/// What is noted of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BookState {
+    /// Its key, as a number.
+    pub key: u64,
+    /// Its app's channel, and the number of its port.
+    pub channel: u32,
+    /// See `channel`.
+    pub port: u32,
+    /// The app's name for its attempt to connect, while that goes on.
+    pub connecting: Option<u64>,
+    /// Sends taken, those of them that are finished, and those that the app knows to be.
+    pub submitted: u32,
+    /// See `submitted`.
+    pub sent: u32,
+    /// See `submitted`.
+    pub sent_told: u32,
+    /// Bytes that the app has been told of.
+    pub received: u64,
+    /// The app knows that its peer has finished.
+    pub is_finished: bool,
+    /// The app has let go of it.
+    pub is_closing: bool,
+}
+
+/// An attempt to connect that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptState {
+    /// Its app's channel, and the number of its port.
+    pub channel: u32,
+    /// See `channel`.
+    pub port: u32,
+    /// How long it waits.
+    pub until: Time,
+    /// The app's name for it.
+    pub token: u64,
+    /// From where and to where.
+    pub local: SocketAddr,
+    /// See `local`.
+    pub remote: SocketAddr,
+}
+
+impl Tcp {
+    pub(crate) fn save(&self) -> TcpState {
+        TcpState {
+            stack: self.stack.save(),
+            counters: self.stack.counters().save(),
+            ports: self.ports.save(),
+            books: self.books.save(),
+            attempts: self.attempts.iter().map(Attempt::save).collect(),
+        }
+    }
+
+    /// TCP that goes on at `now`, on channels that are there again. Its ports are entered in
+    /// `switch`.
+    pub(crate) fn restore(
+        saved: TcpState,
+        channels: &Channels,
+        switch: &mut Switch,
+        now: Time,
+    ) -> Result<Self, Invalid> {
+        let mut stack = Stack::restore(saved.stack, config(), now)?;
+        stack.set_counters(Counters::restore(&saved.counters));
+        let ports = Ports::restore(saved.ports, &stack, channels, switch)?;
+        let books = Books::restore(saved.books)?;
+        let attempts = saved.attempts.into_iter().map(|attempt| Attempt::restore(attempt, now));
+        let tcp = Self {
+            stack,
+            ports,
+            books,
+            paths: Paths::default(),
+            attempts: attempts.collect::<Result<_, _>>()?,
+        };
+        tcp.check_ports(channels)?;
+        tcp.check_connections(channels)?;
+        Ok(tcp)
+    }
+
+    /// Whatever an app has is of a port of its own.
+    fn check_ports(&self, channels: &Channels) -> Result<(), Invalid> {
+        ensure(self.attempts.len() <= ATTEMPTS_MAX, "too many attempts to connect")?;
+        let attempts = self.attempts.iter().map(|attempt| (attempt.channel, attempt.port));
+        let books = self.books.iter().map(|book| (book.channel, book.port));
+        for (channel, port) in attempts.chain(books) {
+            ensure(self.ports.has(channel, port), "a connection of a port that is not there")?;
+            ensure(channels.peek(channel).is_some(), "a connection of nobody")?;
+        }
+        Ok(())
+    }
+
+    /// Each connection is somebody's, and its bytes are in that app's memory. Which of the receive
+    /// pool are whose is looked at elsewhere.
+    fn check_connections(&self, channels: &Channels) -> Result<(), Invalid> {
+        let owned: HashSet<Key> =
+            self.stack.connections().filter(|key| self.stack.is_owned(*key)).collect();
+        ensure(owned.len() == self.books.count(), "a connection of nobody, or a book of nothing")?;
+        for book in self.books.iter() {
+            ensure(owned.contains(&book.key), "a book of a connection that is not there")?;
+            let end = channels.peek(book.channel).map(|channel| &channel.end);
+            let mut outstanding = 0;
+            for extent in self.stack.outstanding(book.key) {
+                outstanding += 1;
+                let is_own = extent.region == book.channel
+                    && end.is_some_and(|end| end.is_extent(extent.offset, extent.length));
+                ensure(is_own, "bytes beyond the pool, or of another app")?;
+            }
+            let is_outstanding = book.submitted.wrapping_sub(book.sent) == outstanding;
+            ensure(is_outstanding, "sends that are not under way, or were not taken")?;
+        }
+        Ok(())
+    }
+}
+
+impl Ports {
+    fn save(&self) -> Vec<TcpPortState> {
+        let mut ports: Vec<TcpPortState> = self
+            .iter()
+            .map(|(number, port)| TcpPortState {
+                number,
+                channel: port.channel,
+                address: port.spec.address,
+                port: port.spec.port,
+                rights: port.spec.rights.save(),
+            })
+            .collect();
+        ports.sort_unstable_by_key(|port| port.number);
+        ports
+    }
+
+    fn restore(
+        saved: Vec<TcpPortState>,
+        stack: &Stack,
+        channels: &Channels,
+        switch: &mut Switch,
+    ) -> Result<Self, Invalid> {
+        let mut ports = Self::default();
+        let mut listening = 0;
+        for saved in saved {
+            let TcpPortState { number, channel, address, port, rights } = saved;
+            ensure(channels.peek(channel).is_some(), "a TCP port of nobody")?;
+            ensure(ports.is_free(number, address, port), "a TCP port that is there twice")?;
+            let spec = TcpPortSpec { address, port, rights: rights.restore()? };
+            ports.insert(switch, channel, number, spec);
+            if let Some(listener) = stack.listener_on(address, port) {
+                ports.set_listener(number, Some(listener));
+                listening += 1;
+            }
+        }
+        ensure(listening == stack.listeners(), "a listener at nobody's port")?;
+        Ok(ports)
+    }
+}
+
+impl Books {
+    fn save(&self) -> Vec<BookState> {
+        let save = |book: &Book| BookState {
+            key: book.key.bits(),
+            channel: book.channel,
+            port: book.port,
+            connecting: book.connecting,
+            submitted: book.submitted,
+            sent: book.sent,
+            sent_told: book.sent_told,
+            received: book.received,
+            is_finished: book.is_finished,
+            is_closing: book.is_closing,
+        };
+        self.iter().map(save).collect()
+    }
+
+    fn restore(saved: Vec<BookState>) -> Result<Self, Invalid> {
+        let mut books = Self::default();
+        for saved in saved {
+            let key = Key::from_bits(saved.key);
+            ensure(key.index() < super::CONNECTIONS_MAX, "a place that there is not")?;
+            ensure(books.at(key.index() as usize).is_none(), "two books of one connection")?;
+            books.insert(Book {
+                key,
+                channel: saved.channel,
+                port: saved.port,
+                connecting: saved.connecting,
+                submitted: saved.submitted,
+                sent: saved.sent,
+                sent_told: saved.sent_told,
+                received: saved.received,
+                is_finished: saved.is_finished,
+                is_closing: saved.is_closing,
+            });
+        }
+        Ok(books)
+    }
+}
+
+impl Attempt {
+    fn save(&self) -> AttemptState {
+        let Self { channel, port, until, token, local, remote } = *self;
+        AttemptState { channel, port, until, token, local, remote }
+    }
+
+    fn restore(saved: AttemptState, now: Time) -> Result<Self, Invalid> {
+        let AttemptState { channel, port, until, token, local, remote } = saved;
+        ensure(local.is_ipv4() == remote.is_ipv4(), "two families of addresses")?;
+        ensure(until <= now + PATIENCE_NS, "an attempt that waits for ever")?;
+        Ok(Self { channel, port, until, token, local, remote })
+    }
+}

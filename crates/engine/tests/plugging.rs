@@ -1,0 +1,136 @@
+//! An engine whose queue is taken away, and that is given another one: with the same address on a
+//! NIC of another Ethernet address, and with less room for a frame. Flows go on.
+
+mod world;
+
+use clearway_base::MILLISECOND;
+use clearway_engine::{Event, Plug, Request, ip};
+use clearway_nic::fabric::Faults;
+use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, Unplugged};
+use world::{App, SIZES, World, config_of};
+
+const FRAME_BYTES: usize = 1518;
+
+/// A queue of the fabric as that of a NIC with another address, and with room for `frame_bytes`.
+struct Renamed {
+    queue: Box<dyn Queue>,
+    mac: MacAddress,
+    frame_bytes: usize,
+}
+
+impl Queue for Renamed {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { frame_bytes_max: self.frame_bytes, ..self.queue.capabilities() }
+    }
+
+    fn info(&self) -> Info {
+        Info { mac: self.mac, ..self.queue.info() }
+    }
+
+    fn link_up(&self) -> bool {
+        self.queue.link_up()
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        self.queue.receive(budget, sink)
+    }
+
+    fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        let room = self.frame_bytes;
+        self.queue.transmit(&mut |frame| fill(&mut frame[..room]))
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush();
+    }
+
+    fn wait_fd(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        self.queue.wait_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.queue.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.queue.disarm();
+    }
+
+    fn counters(&self) -> Counters {
+        self.queue.counters()
+    }
+}
+
+/// Gives a host another queue, and returns the one that it had.
+fn plug(world: &mut World, host: usize, queue: Box<dyn Queue>, network: ip::Config) -> Plug {
+    let plug = Box::new(Plug { queues: vec![queue], copies: None });
+    world.post(host, Request::Plug { plug, network: Box::new(network) });
+    let events = &mut world.hosts[host].events;
+    let index = events.iter().position(|event| matches!(event, Event::Unplugged(_)));
+    match events.remove(index.expect("answered in one turn")) {
+        Event::Unplugged(plug) => *plug,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Has `count` messages of many sizes arrive, in order and intact.
+fn transfer(world: &mut World, from: &mut App, connection: u64, to: &mut App, count: usize) {
+    let message = |index: usize| vec![index as u8; index * 991 % 20_000];
+    let (mut sent, mut received) = (0, 0);
+    world.turn_until(|_| {
+        while sent < count && sent < received + 16 && from.send(connection, &message(sent)) {
+            sent += 1;
+        }
+        from.poll();
+        to.poll();
+        while let Some(arrived) = to.received.pop_front() {
+            assert!(to.bytes(&arrived) == message(received), "message {received}");
+            to.release(arrived);
+            received += 1;
+        }
+        received == count
+    });
+}
+
+#[test]
+fn a_flow_goes_on_over_another_queue_with_another_ethernet_address() {
+    let mut world = World::new(1, Faults::default());
+    let mut client = world.attach(0, SIZES);
+    let mut server = world.attach(1, SIZES);
+    world.listen(&server, 4000).expect("free");
+    let (connection, accepted) = world.connect(&mut client, &mut server, 4000);
+    transfer(&mut world, &mut client, connection, &mut server, 50);
+    for (number, frame_bytes) in [(1, FRAME_BYTES), (2, 1000), (3, FRAME_BYTES)] {
+        let mac = [2, 0, 0, 0, 7, number];
+        let network = config_of(1, mac).interface;
+        let none = ip::Config { addresses: Vec::new(), ..network.clone() };
+        let unplugged = Unplugged::new(mac, FRAME_BYTES, "a test").expect("a descriptor");
+        // In the middle of messages.
+        (0..8).for_each(|_| assert!(client.send(connection, &[number; 9000])));
+        (0..50).for_each(|_| world.turn());
+        let before = plug(&mut world, 1, Box::new(unplugged), none);
+        let silence = world.now + 100 * MILLISECOND;
+        world.turn_until(|world| world.now >= silence);
+        assert!(!world.snapshot(1).queues[0].link_up);
+        let queue = before.queues.into_iter().next().expect("there was one");
+        let queue = Box::new(Renamed { queue, mac, frame_bytes });
+        let mtu = (frame_bytes - 18) as u16;
+        drop(plug(&mut world, 1, queue, ip::Config { mtu, ..network }));
+        let mut arrived = 0;
+        world.turn_until(|_| {
+            server.poll();
+            client.poll();
+            while let Some(message) = server.received.pop_front() {
+                assert!(*server.bytes(&message) == [number; 9000]);
+                server.release(message);
+                arrived += 1;
+            }
+            arrived == 8
+        });
+        transfer(&mut world, &mut server, accepted, &mut client, 50);
+        transfer(&mut world, &mut client, connection, &mut server, 50);
+        let mut another = world.attach(0, SIZES);
+        let (new, _) = world.connect(&mut another, &mut server, 4000);
+        transfer(&mut world, &mut another, new, &mut server, 10);
+    }
+}

@@ -1,0 +1,232 @@
+//! TCP as a component: apps of two hosts, over a wire with and without faults. What the stack does
+//! with each segment is tested in `clearway-tcp`; here it is whether ports, memory and completions
+//! are right.
+
+mod world;
+
+use std::net::SocketAddr;
+
+use clearway_base::SECOND;
+use clearway_channel::{Code, Command, Sizes};
+use clearway_engine::{Engine, Request, State};
+use clearway_nic::fabric;
+use world::tcp::{Peer, bytes};
+use world::{Host, SIZES, World, address};
+
+const SERVER_PORT: u16 = 8080;
+const CLIENT_PORT: u16 = 40_000;
+
+/// Two apps whose connection is open: who has opened it first.
+fn connected(world: &mut World, sizes: [Sizes; 2]) -> [Peer; 2] {
+    let mut server = port(world, 1, SERVER_PORT, sizes[1]);
+    server.listen();
+    let mut client = port(world, 0, CLIENT_PORT, sizes[0]);
+    connect(&mut client);
+    run(world, [&mut client, &mut server], |[client, server]| client.id != 0 && server.id != 0);
+    [client, server]
+}
+
+fn connect(client: &mut Peer) {
+    client.connect(SocketAddr::new(address(1), SERVER_PORT));
+}
+
+fn port(world: &mut World, host: usize, port: u16, sizes: Sizes) -> Peer {
+    Peer::at(world, host, SocketAddr::new(address(host), port), sizes)
+}
+
+#[track_caller]
+fn run(world: &mut World, peers: [&mut Peer; 2], done: impl Fn(&[&mut Peer; 2]) -> bool) {
+    let mut peers = peers;
+    world.turn_until(|_| {
+        peers.iter_mut().for_each(|peer| peer.poll());
+        done(&peers)
+    });
+}
+
+#[test]
+fn bytes_go_both_ways_and_both_ends_close() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+    let (question, answer) = (bytes(3000, 1), bytes(100_000, 2));
+    client.send(&question);
+    run(&mut world, [&mut client, &mut server], |[_, server]| server.received.len() == 3000);
+    server.send(&answer);
+    server.shutdown();
+    run(&mut world, [&mut client, &mut server], |[client, _]| client.has_heard_all);
+    assert_eq!((&server.received, &client.received), (&question, &answer));
+    // The other half is still open.
+    client.send(b"thanks");
+    client.shutdown();
+    run(&mut world, [&mut client, &mut server], |peers| peers.iter().all(|it| it.end.is_some()));
+    assert_eq!(server.received[3000..], *b"thanks");
+    assert_eq!([client.end, server.end], [Some(Code::Closed); 2]);
+    for peer in [&client, &server] {
+        assert!(peer.sent.is_empty());
+        assert_eq!(peer.app.end.transmit_pool_used_bytes(), 0, "all extents are back");
+    }
+}
+
+#[test]
+fn streams_are_whole_over_a_bad_wire() {
+    let faults = fabric::Faults { loss_ppm: 20_000, ..fabric::Faults::default() };
+    for seed in 0..8 {
+        let mut world = World::new(seed, faults);
+        let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+        let (there, back) = (bytes(400_000, 3), bytes(300_000, 5));
+        for part in there.chunks(50_000) {
+            client.send(part);
+        }
+        for part in back.chunks(7_000) {
+            server.send(part);
+        }
+        client.close(false);
+        server.shutdown();
+        run(&mut world, [&mut client, &mut server], |[client, server]| {
+            client.end.is_some() && server.end.is_some()
+        });
+        // Who lets go of a connection hears no more of it.
+        assert!(server.received == there || server.end == Some(Code::Reset), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_port_where_nobody_listens_refuses() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let mut server = port(&mut world, 1, SERVER_PORT, SIZES);
+    let mut client = port(&mut world, 0, CLIENT_PORT, SIZES);
+    connect(&mut client);
+    run(&mut world, [&mut client, &mut server], |[client, _]| client.end.is_some());
+    assert_eq!(client.end, Some(Code::Refused));
+}
+
+#[test]
+fn a_host_that_is_not_there_is_unreachable() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let mut client = port(&mut world, 0, CLIENT_PORT, SIZES);
+    let mut other = port(&mut world, 1, SERVER_PORT, SIZES);
+    client.connect(SocketAddr::new(address(7), SERVER_PORT));
+    run(&mut world, [&mut client, &mut other], |[client, _]| client.end.is_some());
+    assert_eq!(client.end, Some(Code::Unreachable));
+}
+
+#[test]
+fn an_app_that_goes_resets_its_peers() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [client, mut server] = connected(&mut world, [SIZES; 2]);
+    server.send(&bytes(1 << 20, 1));
+    world.post(0, Request::RemoveChannel { channel: client.app.channel });
+    world.turn_until(|_| {
+        server.poll();
+        server.end.is_some()
+    });
+    assert_eq!(server.end, Some(Code::Reset));
+    assert_eq!(server.app.end.transmit_pool_used_bytes(), 0);
+}
+
+/// What it has sent goes on, but it accepts nobody any more, though its port is still its own.
+#[test]
+fn who_has_left_accepts_nobody() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let small = Sizes { receive_pool_bytes: 1 << 18, ..SIZES };
+    let [client, mut server] = connected(&mut world, [small, SIZES]);
+    server.send(&bytes(1 << 20, 1));
+    (0..1000).for_each(|_| world.turn());
+    let channel = server.app.channel;
+    world.post(1, Request::LetLinger { channel, linger_ns: 100 * SECOND });
+    assert_eq!(world.snapshot(1).flows.len(), 1, "its peer has not read all");
+    let mut late = port(&mut world, 0, CLIENT_PORT + 1, SIZES);
+    connect(&mut late);
+    run(&mut world, [&mut late, &mut server], |[late, _]| late.end.is_some() || late.id != 0);
+    assert_eq!(late.end, Some(Code::Refused));
+    drop(client);
+}
+
+#[test]
+fn who_does_not_read_holds_up_its_peer_and_nobody_else() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let small = Sizes { receive_pool_bytes: 1 << 18, ..SIZES };
+    let [mut client, mut server] = connected(&mut world, [SIZES, small]);
+    let sent = bytes(1 << 20, 9);
+    for part in sent.chunks(1 << 16) {
+        client.send(part);
+    }
+    // The server takes nothing: its window fills, and stays so for a while.
+    for _ in 0..200_000 {
+        world.turn();
+    }
+    assert!(client.sent.len() >= 14, "{} of 16 are not acknowledged", client.sent.len());
+    run(&mut world, [&mut client, &mut server], |[_, server]| server.received.len() == 1 << 20);
+    assert!(server.received == sent);
+}
+
+/// What comes out of order takes half of the pool at most: else nothing could be read, and nothing
+/// released.
+#[test]
+fn a_small_pool_and_a_bad_wire_hold_up_nobody_for_ever() {
+    let faults = fabric::Faults { loss_ppm: 50_000, ..fabric::Faults::default() };
+    let small = Sizes { receive_pool_bytes: 1 << 16, ..SIZES };
+    for seed in 0..4 {
+        let mut world = World::new(seed, faults);
+        let [mut client, mut server] = connected(&mut world, [SIZES, small]);
+        let sent = bytes(200_000, 3);
+        client.send(&sent);
+        client.shutdown();
+        run(&mut world, [&mut client, &mut server], |[_, server]| server.has_heard_all);
+        assert!(server.received == sent, "seed {seed}");
+    }
+}
+
+#[test]
+fn status_shows_connections() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [client, _server] = connected(&mut world, [SIZES; 2]);
+    let flows = world.snapshot(0).flows;
+    let [flow] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!((flow.path, flow.state, flow.connection), ("tcp", "open", client.id));
+    assert_eq!(flow.peer, SocketAddr::new(address(1), SERVER_PORT));
+    assert_eq!((flow.channel, flow.packet_bytes), (client.app.channel, 1448));
+}
+
+#[test]
+fn an_engine_is_made_again_under_a_connection() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+    client.send(&bytes(200_000, 4));
+    (0..200).for_each(|_| world.turn());
+    for host in [0, 1] {
+        remake(&mut world, host);
+    }
+    client.shutdown();
+    server.shutdown();
+    run(&mut world, [&mut client, &mut server], |peers| peers.iter().all(|it| it.end.is_some()));
+    assert_eq!([client.end, server.end], [Some(Code::Closed); 2]);
+    assert!(server.received == bytes(200_000, 4));
+}
+
+/// Saves an engine, and goes on with another.
+fn remake(world: &mut World, host: usize) {
+    let Host { mac, engine, control, events } = world.hosts.remove(host);
+    let bytes = engine.save().to_bytes();
+    let state = State::from_bytes(&bytes).expect("just saved");
+    let engine = Engine::restore(state, engine.into_remains(), world.now).expect("just saved");
+    assert!(engine.save().to_bytes() == bytes, "what is saved is what was");
+    world.hosts.insert(host, Host { mac, engine, control, events });
+}
+
+#[test]
+fn commands_of_others_connections_do_nothing() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+    let mut stranger = port(&mut world, 0, CLIENT_PORT + 1, SIZES);
+    stranger.id = client.id;
+    stranger.send(b"forged");
+    stranger.close(true);
+    let peer = SocketAddr::new(address(1), SERVER_PORT);
+    stranger.app.submit(&Command::TcpConnect { token: 1, port: client.port, peer });
+    stranger.app.submit(&Command::TcpListen { port: client.port, backlog: 1 });
+    client.send(b"genuine");
+    run(&mut world, [&mut client, &mut server], |[_, server]| server.received.len() >= 7);
+    stranger.poll();
+    assert_eq!((&server.received[..], stranger.end), (&b"genuine"[..], Some(Code::Invalid)));
+    assert_eq!(client.end, None);
+}

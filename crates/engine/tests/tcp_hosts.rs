@@ -1,0 +1,433 @@
+//! TCP between hosts of all kinds: of several engines, with IPv6, on a VLAN, behind a router with a
+//! narrow link; from one app of a host to another; and while others attack.
+
+mod world;
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use clearway_channel::Code;
+use clearway_engine::Request;
+use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
+use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
+use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
+use world::many::{ManyWorld, Place};
+use world::tcp::{Peer, bytes, spec};
+use world::{SIZES, World, address, events};
+
+const SERVER_PORT: u16 = 8080;
+const CLIENT_PORT: u16 = 40_000;
+
+/// Worlds of both kinds.
+trait Turns {
+    fn until(&mut self, done: impl FnMut() -> bool);
+}
+
+impl Turns for World {
+    fn until(&mut self, mut done: impl FnMut() -> bool) {
+        self.turn_until(|_| done());
+    }
+}
+
+impl Turns for ManyWorld {
+    fn until(&mut self, mut done: impl FnMut() -> bool) {
+        self.turn_until(|_| done());
+    }
+}
+
+fn run(world: &mut impl Turns, peers: &mut [Peer; 2], done: impl Fn(&[Peer; 2]) -> bool) {
+    world.until(|| {
+        peers.iter_mut().for_each(Peer::poll);
+        done(peers)
+    });
+}
+
+/// The second listens, the first connects.
+fn connect(world: &mut impl Turns, peers: &mut [Peer; 2], to: SocketAddr) {
+    peers[1].listen();
+    peers[0].connect(to);
+    run(world, peers, |peers| peers.iter().all(|peer| peer.id != 0));
+}
+
+/// Each sends so many bytes, both at once, and then closes its half.
+fn exchange(world: &mut impl Turns, peers: &mut [Peer; 2], counts: [usize; 2]) {
+    let sent = [bytes(counts[0], 1), bytes(counts[1], 2)];
+    for (peer, sent) in peers.iter_mut().zip(&sent) {
+        sent.chunks(60_000).for_each(|part| peer.send(part));
+        peer.shutdown();
+    }
+    run(world, peers, |peers| peers.iter().all(|peer| peer.end.is_some()));
+    assert_eq!(peers.each_ref().map(|peer| peer.end), [Some(Code::Closed); 2]);
+    assert!(peers[1].received == sent[0] && peers[0].received == sent[1]);
+    assert!(peers.iter().all(|peer| peer.app.end.transmit_pool_used_bytes() == 0));
+}
+
+// ---- several engines ----
+
+/// An app at an engine, and its port, which all engines of its host know.
+fn port(world: &mut ManyWorld, at: Place, port: u16) -> Peer {
+    let app = world.attach(at, SIZES);
+    let number = app.channel + 100;
+    let spec = spec(world.hosts[at.host].mac, None, SocketAddr::new(address(at.host), port));
+    world.open_tcp_port(at, &app, number, spec);
+    Peer::of(app, number)
+}
+
+/// Its segments come to whichever queue the NIC chooses.
+#[test]
+fn a_connection_is_found_from_each_engine_of_its_host() {
+    const ENGINES: usize = 3;
+    let mut world = ManyWorld::new(3, &[ENGINES, ENGINES]);
+    let to = SocketAddr::new(address(1), SERVER_PORT);
+    for client in 0..ENGINES {
+        for server in 0..ENGINES {
+            let number = CLIENT_PORT + (client * ENGINES + server) as u16;
+            let places = [(0, client), (1, server)].map(|(host, engine)| Place { host, engine });
+            let mut peers =
+                [port(&mut world, places[0], number), port(&mut world, places[1], SERVER_PORT)];
+            connect(&mut world, &mut peers, to);
+            exchange(&mut world, &mut peers, [50_000, 70_000]);
+            for (peer, at) in peers.iter().zip(places) {
+                world.close_vif(at, &peer.app, peer.port);
+            }
+        }
+    }
+    let by_lane: u64 = (0..ENGINES)
+        .map(|engine| world.counter(Place { host: 1, engine }, "lane_frames_received"))
+        .sum();
+    assert!(by_lane > 0, "all came to the right queue");
+}
+
+/// Whether they are at one engine or at two.
+#[test]
+fn two_apps_of_one_host_talk_without_the_wire() {
+    for engines in [1, 2] {
+        let mut world = ManyWorld::new(5, &[engines]);
+        let places = [Place { host: 0, engine: 0 }, Place { host: 0, engine: engines - 1 }];
+        let mut peers =
+            [port(&mut world, places[0], CLIENT_PORT), port(&mut world, places[1], SERVER_PORT)];
+        connect(&mut world, &mut peers, SocketAddr::new(address(0), SERVER_PORT));
+        exchange(&mut world, &mut peers, [200_000, 300_000]);
+        let mut frames = 0;
+        while world.stranger.receive(32, &mut |burst| frames += burst.len()) > 0 {}
+        assert!(frames <= 2, "{frames} frames on the wire: only who has the address is told");
+    }
+}
+
+#[test]
+fn nobody_listens_on_this_host() {
+    let mut world = ManyWorld::new(5, &[2]);
+    let mut client = port(&mut world, Place { host: 0, engine: 0 }, CLIENT_PORT);
+    for to in [SERVER_PORT, SERVER_PORT + 1] {
+        client.connect(SocketAddr::new(address(0), to));
+        world.turn_until(|_| {
+            client.poll();
+            client.end.is_some()
+        });
+        assert_eq!(client.end.take(), Some(Code::Refused));
+    }
+    client.connect(SocketAddr::new(address(0), CLIENT_PORT));
+    world.turn_until(|_| {
+        client.poll();
+        client.end.is_some()
+    });
+    assert_eq!(client.end, Some(Code::Invalid), "with itself");
+}
+
+// ---- networks ----
+
+fn ends(world: &mut World, at: [SocketAddr; 2]) -> [Peer; 2] {
+    [Peer::at(world, 0, at[0], SIZES), Peer::at(world, 1, at[1], SIZES)]
+}
+
+#[test]
+fn much_goes_both_ways_at_once() {
+    let rough = fabric::Faults {
+        loss_ppm: 3_000,
+        delay_ppm: 10_000,
+        delay_ns_max: 50_000,
+        ..fabric::Faults::default()
+    };
+    for faults in [fabric::Faults::default(), rough] {
+        let mut world = World::new(2, faults);
+        let at = [(0, CLIENT_PORT), (1, SERVER_PORT)];
+        let at = at.map(|(host, port)| SocketAddr::new(address(host), port));
+        let mut peers = ends(&mut world, at);
+        connect(&mut world, &mut peers, at[1]);
+        exchange(&mut world, &mut peers, [4 << 20, 4 << 20]);
+    }
+}
+
+#[test]
+fn ipv6_in_both_roles() {
+    let mut world = World::new(2, fabric::Faults::default());
+    let of_host = |host: usize| -> IpAddr { format!("fd00::{}", host + 1).parse().expect("one") };
+    for host in [0, 1] {
+        world.set_addresses(host, vec![(of_host(host), 64)]);
+    }
+    for client in [0, 1] {
+        let at = [(client, CLIENT_PORT), (1 - client, SERVER_PORT)];
+        let [from, to] = at.map(|(host, port)| SocketAddr::new(of_host(host), port));
+        let mut peers = [
+            Peer::at(&mut world, client, from, SIZES),
+            Peer::at(&mut world, 1 - client, to, SIZES),
+        ];
+        connect(&mut world, &mut peers, to);
+        exchange(&mut world, &mut peers, [100_000, 100_000]);
+        for (host, peer) in [client, 1 - client].into_iter().zip(&peers) {
+            world.post(host, Request::RemoveChannel { channel: peer.app.channel });
+        }
+    }
+}
+
+#[test]
+fn on_a_vlan() {
+    const VLAN: Option<u16> = Some(7);
+    let faults = fabric::Faults::default();
+    let mut world = World::with_networks(2, faults, |queue| queue, |network| network.vlan = VLAN);
+    let mut peers = [(0, CLIENT_PORT), (1, SERVER_PORT)].map(|(host, port)| {
+        let mac = world.hosts[host].mac;
+        let app = world.attach(host, SIZES);
+        let (channel, number) = (app.channel, app.channel + 1);
+        let spec = Box::new(spec(mac, VLAN, SocketAddr::new(address(host), port)));
+        world.post(host, Request::OpenTcpPort { channel, number, spec });
+        events::take_vif_opened(&mut world.hosts[host].events).expect("a port");
+        Peer::of(app, number)
+    });
+    connect(&mut world, &mut peers, SocketAddr::new(address(1), SERVER_PORT));
+    exchange(&mut world, &mut peers, [100_000, 100_000]);
+}
+
+// ---- routers and attackers ----
+
+/// What is between a host and the wire.
+#[derive(Default)]
+struct Between {
+    /// The longest packet that passes; the others are answered as a router does.
+    mtu: Option<u16>,
+    /// What the host receives next.
+    injected: VecDeque<Vec<u8>>,
+    /// TCP segments of at least this length are refused by "port unreachable".
+    refuses: bool,
+}
+
+struct Tampered {
+    queue: Box<dyn Queue>,
+    between: Arc<Mutex<Between>>,
+}
+
+fn lock(between: &Mutex<Between>) -> MutexGuard<'_, Between> {
+    between.lock().expect("no panic with it")
+}
+
+const ROUTER: Ipv4Addr = Ipv4Addr::new(10, 7, 0, 200);
+const ROUTER_MAC: MacAddress = [2, 0, 0, 0, 9, 9];
+
+impl Between {
+    /// True if a frame of the host passes; else it is answered.
+    fn judge(&mut self, frame: &[u8]) -> bool {
+        let Some(packet) = frame.get(14..).filter(|_| frame[12..14] == [8, 0]) else { return true };
+        let view = ipv4::View::new(packet).expect("a packet");
+        let own = ipv4::Repr::parse(&view, true).expect("a packet");
+        if own.protocol != protocol::TCP {
+            return true;
+        }
+        let quote = &packet[..28];
+        let bad_news = match self.mtu {
+            Some(mtu) if packet.len() > usize::from(mtu) => {
+                icmpv4::Repr::FragmentationNeeded { mtu, quote }
+            }
+            _ if self.refuses => {
+                icmpv4::Repr::Unreachable { code: icmpv4::unreachable::PORT, quote }
+            }
+            _ => return true,
+        };
+        let mut answer = vec![0; 34 + bad_news.length()];
+        let destination = frame[6..12].try_into().expect("six");
+        let ether_type = ethernet::ether_type::IPV4;
+        ethernet::Repr { destination, source: ROUTER_MAC, ether_type }.emit(&mut answer);
+        ipv4::Repr {
+            source: ROUTER,
+            destination: own.source,
+            protocol: protocol::ICMPV4,
+            hop_limit: 64,
+            payload_length: bad_news.length() as u16,
+        }
+        .emit(&mut answer[14..]);
+        bad_news.emit(&mut answer[34..]);
+        self.injected.push_back(answer);
+        false
+    }
+}
+
+impl Queue for Tampered {
+    fn capabilities(&self) -> Capabilities {
+        self.queue.capabilities()
+    }
+
+    fn info(&self) -> Info {
+        self.queue.info()
+    }
+
+    fn link_up(&self) -> bool {
+        self.queue.link_up()
+    }
+
+    fn receive(&mut self, budget: usize, sink: &mut dyn FnMut(&[&[u8]])) -> usize {
+        let injected: Vec<_> = {
+            let mut between = lock(&self.between);
+            let count = between.injected.len().min(budget);
+            between.injected.drain(..count).collect()
+        };
+        let frames: Vec<&[u8]> = injected.iter().map(Vec::as_slice).collect();
+        if !frames.is_empty() {
+            sink(&frames);
+        }
+        frames.len() + self.queue.receive(budget - frames.len(), sink)
+    }
+
+    fn transmit(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> usize) -> Transmit {
+        let between = &self.between;
+        self.queue.transmit(&mut |frame| {
+            let length = fill(frame);
+            if length > 0 && lock(between).judge(&frame[..length]) { length } else { 0 }
+        })
+    }
+
+    fn flush(&mut self) {
+        self.queue.flush();
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.wait_fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.queue.arm()
+    }
+
+    fn disarm(&mut self) {
+        self.queue.disarm();
+    }
+
+    fn counters(&self) -> Counters {
+        self.queue.counters()
+    }
+}
+
+/// Two hosts, and what is between each and the wire.
+fn tampered_world() -> (World, [Arc<Mutex<Between>>; 2]) {
+    let between = <[Arc<Mutex<Between>>; 2]>::default();
+    let next = Cell::new(0);
+    let world = World::with_queues(4, fabric::Faults::default(), |queue| {
+        let between = between[next.replace(next.get() + 1)].clone();
+        Box::new(Tampered { queue, between })
+    });
+    (world, between)
+}
+
+fn usual_ends(world: &mut World) -> ([Peer; 2], SocketAddr) {
+    let at = [(0, CLIENT_PORT), (1, SERVER_PORT)];
+    let at = at.map(|(host, port)| SocketAddr::new(address(host), port));
+    (ends(world, at), at[1])
+}
+
+#[test]
+fn a_router_says_what_is_too_large() {
+    let (mut world, between) = tampered_world();
+    let (mut peers, to) = usual_ends(&mut world);
+    connect(&mut world, &mut peers, to);
+    lock(&between[0]).mtu = Some(1000);
+    peers[0].send(&bytes(50_000, 3));
+    run(&mut world, &mut peers, |peers| peers[1].received.len() == 50_000);
+    assert!(peers[1].received == bytes(50_000, 3));
+    let flows = world.snapshot(0).flows;
+    assert_eq!(flows[0].packet_bytes, 1000 - 20 - 20 - 12);
+    let flows = world.snapshot(1).flows;
+    assert_eq!(flows[0].packet_bytes, 1448, "the way back is another");
+}
+
+#[test]
+fn a_router_says_that_nobody_is_there() {
+    let (mut world, between) = tampered_world();
+    let (mut peers, to) = usual_ends(&mut world);
+    lock(&between[0]).refuses = true;
+    peers[0].connect(to);
+    let before = world.now;
+    run(&mut world, &mut peers, |peers| peers[0].end.is_some());
+    assert_eq!(peers[0].end.take(), Some(Code::Refused));
+    assert!(world.now.since(before) < 500_000_000, "long before it gives up by itself");
+    // Of an open connection it is not believed at once (RFC 5461).
+    lock(&between[0]).refuses = false;
+    connect(&mut world, &mut peers, to);
+    lock(&between[0]).refuses = true;
+    peers[0].send(b"anybody there?");
+    (0..1000).for_each(|_| world.turn());
+    lock(&between[0]).refuses = false;
+    run(&mut world, &mut peers, |peers| peers[1].received == b"anybody there?");
+    assert_eq!(peers[0].end, None);
+}
+
+/// A SYN from anybody.
+fn syn(to: (MacAddress, SocketAddr), from: (Ipv4Addr, u16)) -> Vec<u8> {
+    let (mac, SocketAddr::V4(to)) = to else { panic!("IPv4") };
+    let repr = Repr {
+        source_port: from.1,
+        destination_port: to.port(),
+        sequence: u32::from(from.1) << 16,
+        acknowledgement: 0,
+        flags: Flags::SYN,
+        window: 1000,
+        urgent: 0,
+        options: Options::default(),
+    };
+    let mut frame = vec![0; 34 + repr.length()];
+    let ether_type = ethernet::ether_type::IPV4;
+    ethernet::Repr { destination: mac, source: ROUTER_MAC, ether_type }.emit(&mut frame);
+    let payload_length = repr.length() as u16;
+    let (source, destination) = (from.0, *to.ip());
+    ipv4::Repr { source, destination, protocol: protocol::TCP, hop_limit: 64, payload_length }
+        .emit(&mut frame[14..]);
+    repr.emit(&mut frame[34..]);
+    let addresses = Sum::new().with(&source.octets()).with(&destination.octets());
+    fill_checksum(&mut frame[34..], addresses);
+    let check = Check::Addresses(source.into(), destination.into());
+    Repr::parse(&View::new(&frame[34..]).expect("a segment"), check).expect("a segment");
+    frame
+}
+
+/// Who answers is let in, however many do not.
+#[test]
+fn a_flood_of_syns_keeps_nobody_out() {
+    let (mut world, between) = tampered_world();
+    let (mut peers, to) = usual_ends(&mut world);
+    peers[1].listen();
+    world.turn();
+    let mac = world.hosts[1].mac;
+    let mut next = 0_u32;
+    let mut flood = |count: u32| {
+        let mut between = lock(&between[1]);
+        for number in next..next + count {
+            let from =
+                (Ipv4Addr::from_bits(0xc633_6400 + number / 50_000), (number % 50_000) as u16);
+            between.injected.push_back(syn((mac, to), (from.0, from.1 + 1024)));
+        }
+        next += count;
+    };
+    flood(200);
+    (0..100).for_each(|_| world.turn());
+    peers[0].connect(to);
+    world.turn_until(|_| {
+        flood(2);
+        peers.iter_mut().for_each(Peer::poll);
+        peers.iter().all(|peer| peer.id != 0)
+    });
+    exchange(&mut world, &mut peers, [100_000, 100_000]);
+    let counters = world.snapshot(1).counters;
+    let value = |name| counters.iter().find(|(other, _)| *other == name).expect("counted").1;
+    assert!(value("cookies_sent") > 100, "{counters:?}");
+    assert_eq!((value("cookies_right"), value("connections_accepted")), (1, 1), "{counters:?}");
+}

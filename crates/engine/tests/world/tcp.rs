@@ -1,0 +1,137 @@
+//! An app with a TCP port, and what it has of one connection.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use clearway_channel::{Code, Command, Completion, Extent, ReceivedBytes, Sizes};
+use clearway_engine::{Request, TcpPortSpec, VifSpec};
+use clearway_nic::MacAddress;
+
+use super::{App, World, events};
+
+/// An app with a TCP port, and what it has of one connection.
+pub struct Peer {
+    pub app: App,
+    /// The number of its port.
+    pub port: u32,
+    pub id: u64,
+    /// Sent and not finished.
+    pub sent: VecDeque<Extent>,
+    pub finished: u32,
+    pub received: Vec<u8>,
+    pub has_heard_all: bool,
+    pub end: Option<Code>,
+}
+
+impl Peer {
+    /// An app that has the port of this number.
+    pub fn of(app: App, port: u32) -> Self {
+        Self {
+            app,
+            port,
+            id: 0,
+            sent: VecDeque::new(),
+            finished: 0,
+            received: Vec::new(),
+            has_heard_all: false,
+            end: None,
+        }
+    }
+
+    /// An app of a host, and its port at an address.
+    pub fn at(world: &mut World, host: usize, at: SocketAddr, sizes: Sizes) -> Self {
+        let app = world.attach(host, sizes);
+        let (channel, number) = (app.channel, app.channel + 1);
+        let spec = Box::new(spec(world.hosts[host].mac, None, at));
+        world.post(host, Request::OpenTcpPort { channel, number, spec });
+        events::take_vif_opened(&mut world.hosts[host].events).expect("a port");
+        Self::of(app, number)
+    }
+
+    pub fn listen(&mut self) {
+        self.app.submit(&Command::TcpListen { port: self.port, backlog: 16 });
+    }
+
+    pub fn connect(&mut self, peer: SocketAddr) {
+        self.app.submit(&Command::TcpConnect { token: 7, port: self.port, peer });
+    }
+
+    pub fn send(&mut self, bytes: &[u8]) {
+        let extent = self.app.end.allocate(bytes.len() as u32).expect("room in the pool");
+        self.app.end.transmit_bytes(&extent).copy_from_slice(bytes);
+        let (offset, length) = (extent.offset(), extent.length());
+        self.sent.push_back(extent);
+        let connection = self.id;
+        self.app.submit(&Command::TcpSend { connection, offset, length, has_more: false });
+    }
+
+    pub fn shutdown(&mut self) {
+        self.app.submit(&Command::TcpShutdown { connection: self.id });
+    }
+
+    pub fn close(&mut self, abort: bool) {
+        self.app.submit(&Command::TcpClose { connection: self.id, abort });
+    }
+
+    /// Takes all that is told.
+    pub fn poll(&mut self) {
+        self.app.poll();
+        while let Some(ReceivedBytes { connection, sent, bytes }) = self.app.bytes.pop_front() {
+            assert_eq!(connection, self.id);
+            self.received.extend_from_slice(self.app.end.receive_bytes(&bytes));
+            self.app.end.release(bytes);
+            self.finish(sent);
+        }
+        self.app.end.flush_releases();
+        while let Some(told) = self.app.tcp.pop_front() {
+            match told {
+                Completion::TcpAccepted { connection, port, .. } => {
+                    assert_eq!((port, self.id), (self.port, 0), "one connection, at its port");
+                    self.id = connection;
+                }
+                Completion::TcpConnected { connection, .. } => self.id = connection,
+                Completion::TcpConnectFailed { code, .. } => self.end = Some(code),
+                Completion::TcpSent { sent, .. } => self.finish(sent),
+                Completion::TcpFinished { .. } => self.has_heard_all = true,
+                Completion::TcpClosed { code, sent, .. } => {
+                    self.finish(sent);
+                    self.sent.drain(..).for_each(|extent| self.app.end.free(extent));
+                    self.end = Some(code);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    fn finish(&mut self, sent: u32) {
+        // Whoever looks at bytes first hears what is older later.
+        while sent.wrapping_sub(self.finished) as i32 > 0 {
+            let extent = self.sent.pop_front().expect("no more is finished than was sent");
+            self.app.end.free(extent);
+            self.finished = self.finished.wrapping_add(1);
+        }
+    }
+}
+
+/// What the control plane gives away with a port.
+pub fn spec(mac: MacAddress, vlan: Option<u16>, at: SocketAddr) -> TcpPortSpec {
+    let text = mac.map(|octet| format!("{octet:02x}")).join(":");
+    let tag = vlan.map_or(String::new(), |id| format!("vlan {id} and "));
+    let filter = |text: String| vec![text.parse().expect("a filter")];
+    let (address, port) = (at.ip(), at.port());
+    let rights = VifSpec {
+        receive: filter(format!(
+            "{tag}ether dst {text} and dst host {address} and tcp dst port {port}"
+        )),
+        transmit: filter(format!(
+            "{tag}ether src {text} and src host {address} and tcp src port {port}"
+        )),
+        mac,
+        ..VifSpec::default()
+    };
+    TcpPortSpec { address: Some(address), port, rights }
+}
+
+pub fn bytes(count: usize, seed: usize) -> Vec<u8> {
+    (0..count).map(|at| ((at * 31 + seed) ^ (at >> 8)) as u8).collect()
+}

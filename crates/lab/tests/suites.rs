@@ -1,0 +1,474 @@
+//! What third-party suites of packetdrill scripts ask, one script of our own for each kind: the
+//! state crossed with the segment and its place in the window, what is held or refused while a
+//! connection opens, errors of routers, options of sockets that are seen in IP headers, and what
+//! TCP_INFO says of slow start and recovery. `docs/tcp.md` has the table.
+
+mod script;
+
+use script::{Script, blocking, cases, established, host, host_v6, listening};
+
+/// A state in which the peer's sequence numbers are known: RCV.NXT, SND.UNA and SND.NXT, and the
+/// number that TCP_INFO has for it.
+struct State {
+    name: &'static str,
+    next: u32,
+    una: u32,
+    sent: u32,
+    number: u8,
+}
+
+const STATES: [State; 7] = [
+    State { name: "ESTABLISHED", next: 1, una: 1, sent: 1, number: 1 },
+    State { name: "CLOSE-WAIT", next: 2, una: 1, sent: 1, number: 8 },
+    State { name: "FIN-WAIT-1", next: 1, una: 1, sent: 2, number: 4 },
+    State { name: "FIN-WAIT-2", next: 1, una: 2, sent: 2, number: 5 },
+    State { name: "CLOSING", next: 2, una: 1, sent: 2, number: 11 },
+    State { name: "LAST-ACK", next: 2, una: 1, sent: 2, number: 9 },
+    State { name: "TIME-WAIT", next: 2, una: 2, sent: 2, number: 6 },
+];
+
+/// The way to a state.
+fn way(state: &State) -> String {
+    let open = "socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+                < S. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1";
+    let shut = "shutdown 3 wr = 0; > F. 1:1(0) ack";
+    let rest = match state.name {
+        "ESTABLISHED" => String::new(),
+        "CLOSE-WAIT" => "< F. 1:1(0) ack 1; > . 1:1(0) ack 2".to_owned(),
+        "FIN-WAIT-1" => format!("{shut} 1"),
+        "FIN-WAIT-2" => format!("{shut} 1; < . 1:1(0) ack 2"),
+        "CLOSING" => format!("{shut} 1; < F. 1:1(0) ack 1; > . 2:2(0) ack 2"),
+        "LAST-ACK" => format!("< F. 1:1(0) ack 1; > . 1:1(0) ack 2; {shut} 2"),
+        "TIME-WAIT" => format!("{shut} 1; < F. 1:1(0) ack 2; > . 2:2(0) ack 2"),
+        other => panic!("there is no state {other}"),
+    };
+    format!("{open}\n{rest}")
+}
+
+/// RCV.WND of the hosts of scripts.
+const WINDOW: u32 = 10_000;
+
+/// What a segment leads to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Nothing,
+    /// "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>", and the state stays.
+    Acknowledged,
+    /// The connection is gone, and SO_ERROR says it.
+    Gone,
+    /// The FIN counts: RCV.NXT is one more, and acknowledged.
+    Finished,
+}
+
+/// RFC 9293, section 3.10.7.4, with RFC 5961, RFC 1337 and errata 4845: what a segment without data
+/// at `place` of the window leads to, which begins with `next`. It acknowledges nothing new.
+fn judge(state: &State, flags: &str, place: u32) -> Outcome {
+    let is_left = place == state.next;
+    let is_in = (state.next..state.next + WINDOW).contains(&place);
+    let has = |flag| flags.contains(flag);
+    let is_over = state.name == "TIME-WAIT";
+    if has('R') {
+        // "If the RST bit is set and the sequence number exactly matches the next expected sequence
+        // number (RCV.NXT), then TCP MUST reset the connection." In TIME-WAIT it is ignored.
+        return match (is_left, is_in) {
+            _ if is_over => Outcome::Nothing,
+            (true, _) => Outcome::Gone,
+            (false, true) => Outcome::Acknowledged,
+            (false, false) => Outcome::Nothing,
+        };
+    }
+    if has('S') {
+        // "irrespective of the sequence number, TCP MUST send an ACK".
+        return Outcome::Acknowledged;
+    }
+    let length = u32::from(has('F'));
+    // What has no length is acceptable right behind the window, too: its peer has filled it.
+    let is_acceptable = match length {
+        0 if !is_over => is_in || place == state.next + WINDOW,
+        _ => is_in,
+    };
+    if !is_acceptable {
+        return Outcome::Acknowledged;
+    }
+    if !has('.') {
+        return Outcome::Nothing; // "if the ACK bit is off, drop the segment and return"
+    }
+    let can_finish = matches!(state.name, "ESTABLISHED" | "FIN-WAIT-1" | "FIN-WAIT-2");
+    match (has('F'), is_left) {
+        (true, true) if can_finish => Outcome::Finished,
+        (true, _) => Outcome::Acknowledged,
+        (false, false) if is_over => Outcome::Acknowledged,
+        (false, _) => Outcome::Nothing,
+    }
+}
+
+/// Each state of a connection that is open, crossed with each segment, at RCV.NXT - 1, RCV.NXT,
+/// RCV.NXT + 1, RCV.NXT + RCV.WND - 1 and RCV.NXT + RCV.WND, over both versions of IP.
+#[test]
+fn states_and_segments_and_places() {
+    let mut count = 0;
+    for begin in [host as fn() -> Script, host_v6] {
+        for state in &STATES {
+            for flags in ["S", "S.", "SF", ".", "F", "F.", "R", "R."] {
+                for place in [-1, 0, 1, WINDOW as i32 - 1, WINDOW as i32] {
+                    cross(begin(), state, flags, state.next.wrapping_add_signed(place));
+                    count += 1;
+                }
+            }
+        }
+    }
+    assert_eq!(count, 2 * 7 * 8 * 5);
+}
+
+fn cross(begin: Script, state: &State, flags: &str, place: u32) {
+    let State { next, una, sent, number, .. } = *state;
+    let ack = if flags.contains('.') { format!("ack {una}") } else { String::new() };
+    let event = format!("< {flags} {place}:{place}(0) {ack} win 10000");
+    let outcome = match judge(state, flags, place) {
+        Outcome::Nothing => format!("tcp_info 3 state = {number}"),
+        Outcome::Acknowledged => {
+            format!("> . {sent}:{sent}(0) ack {next}; tcp_info 3 state = {number}")
+        }
+        // Linux, tcp_reset(): in CLOSE-WAIT, EPIPE; else ECONNRESET.
+        Outcome::Gone => {
+            let error = if state.name == "CLOSE-WAIT" { libc::EPIPE } else { libc::ECONNRESET };
+            format!("tcp_info 3 state = 7; get_option 3 error = {error}")
+        }
+        Outcome::Finished => format!("> . {sent}:{sent}(0) ack {}", next + 1),
+    };
+    begin.play(&format!("{}\n{event}; {outcome} // {} at {place}", way(state), state.name));
+}
+
+/// One that listens and takes selective acknowledgements.
+fn with_sack() -> Script {
+    host().play(
+        "set tcp_sack 1
+         socket = 3; nonblock 3 = 0; bind 3 80 = 0; listen 3 5 = 0",
+    )
+}
+
+cases! {
+    // What nobody listens to: RFC 9293, section 3.10.7.1.
+
+    /// "If the ACK bit is off, sequence number zero is used, <SEQ=0><ACK=SEG.SEQ+SEG.LEN>
+    /// <CTL=RST,ACK>"; and "SEG.LEN" counts SYN, FIN and data.
+    closed_without_an_ack: host() => "
+        socket = 3; bind 3 80 = 0; local 80
+        < S 17:20(3) <mss 1460>; > R. 0:0(0) ack 21 win 0
+        < SF 17:20(3) <mss 1460>; > R. 0:0(0) ack 22 win 0
+        < F 17:20(3); > R. 0:0(0) ack 21 win 0
+        < R 17:20(3); < R. 17:17(0) ack 34";
+
+    /// "If the ACK bit is on, <SEQ=SEG.ACK><CTL=RST>".
+    closed_with_an_ack: host() => "
+        socket = 3; bind 3 80 = 0; local 80
+        < S. 17:20(3) ack 34; > R 34:34(0) win 0
+        < . 17:17(0) ack 34; > R 34:34(0) win 0
+        < F. 17:20(3) ack 34; > R 34:34(0) win 0";
+
+    // LISTEN: section 3.10.7.2.
+
+    /// "Any acknowledgment is bad if it arrives on a connection still in the LISTEN state."
+    listening_with_an_ack: listening() => "
+        < S. 17:17(0) ack 34; > R 34:34(0) win 0
+        < . 17:20(3) ack 34; > R 34:34(0) win 0
+        < F. 17:17(0) ack 34; > R 34:34(0) win 0
+        < R. 17:17(0) ack 34; < R 17:17(0); < F 17:17(0)
+        get half_open = 0";
+
+    /// What else a SYN carries comes later, or again: it is not acknowledged.
+    listening_with_more_than_a_syn: listening() => "
+        < SF 17:20(3) <mss 1460>; > S. 0:0(0) ack 18";
+
+    // SYN-SENT: section 3.10.7.3.
+
+    /// "If SEG.ACK =< ISS or SEG.ACK > SND.NXT, send a reset (unless the RST bit is set [...])", and
+    /// the attempt goes on.
+    opening_with_a_wrong_ack: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < S. 0:3(3) ack 0 <mss 1460>; > R 0:0(0) win 0
+        < S. 0:3(3) ack 2 <mss 1460>; > R 2:2(0) win 0
+        < . 0:3(3) ack 2; > R 2:2(0) win 0
+        < F. 0:3(3) ack 0; > R 0:0(0) win 0
+        < R. 0:0(0) ack 0; < R. 0:0(0) ack 2; < R 0:0(0); < F 0:3(3)
+        get_option 3 error = 0
+        +1 > S 0:0(0)
+        < S. 0:0(0) ack 1; > . 1:1(0) ack 1";
+
+    /// "if neither of the SYN or RST bits is set, then drop the segment and return".
+    opening_without_a_syn: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < . 0:3(3) ack 1; < F. 0:3(3) ack 1
+        get_option 3 error = 0; tcp_info 3 state = 2";
+
+    /// Data with the SYN-ACK is taken with it.
+    opened_with_data: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < S. 0:3(3) ack 1 <mss 1460>; > . 1:1(0) ack 4
+        get_option 3 error = 0";
+
+    /// Both open, and one SYN has data: "queue them for processing after the ESTABLISHED state has
+    /// been reached". They are acknowledged then, and not before.
+    held_until_both_are_open: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < S 0:3(3) <mss 1460>; > S. 0:0(0) ack 1 <mss 1460>
+        tcp_info 3 state = 3; fionread 3 = 0
+        < . 4:4(0) ack 1
+        tcp_info 3 state = 1; fionread 3 = 3
+        shutdown 3 wr = 0; > F. 1:1(0) ack 4";
+
+    /// The same with a FIN.
+    held_until_both_are_open_and_one_has_finished: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < SF 0:3(3) <mss 1460>; > S. 0:0(0) ack 1
+        tcp_info 3 state = 3
+        < . 5:5(0) ack 1; > . 1:1(0) ack 5
+        tcp_info 3 state = 8; fionread 3 = 3";
+
+    // SYN-RECEIVED.
+
+    /// RFC 5961, section 3.2, and errata 4845, of a listener's half-open connection: the challenge
+    /// is "<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>", no SYN.
+    half_open_and_resets: listening() => "
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R 0:0(0); < R 10001:10001(0); get half_open = 1
+        < R 10000:10000(0); > . 1:1(0) ack 1; get half_open = 1
+        < . 1:1(0) ack 1; accept 3 = 4; close 4 = 0; > F. 1:1(0) ack 1; < R 1:1(0)
+        peer 5001; < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R 1:1(0); get half_open = 0; accept 3 = EAGAIN";
+
+    /// The same, after both have opened.
+    opened_by_both_and_reset: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1
+        < R 0:0(0); < R 10001:10001(0)
+        < R 10000:10000(0); > . 1:1(0) ack 1; get_option 3 error = 0
+        < R 1:1(0); get_option 3 error = 111";
+
+    // Errors of routers: RFC 9293, section 3.9.2.2, RFC 5461 and 5927.
+
+    /// Those that do not quote what is outstanding are nobody's.
+    opening_and_a_firewall: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp prohibited seq 4294967295; get_option 3 error = 0
+        icmp prohibited seq 1; get_option 3 error = 0
+        icmp prohibited seq 0; get_option 3 error = 113";
+
+    opening_and_a_firewall_over_ipv6: host_v6() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp prohibited seq 1; get_option 3 error = 0
+        icmp prohibited seq 0; get_option 3 error = 113";
+
+    opening_and_no_such_protocol: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp protocol seq 0; get_option 3 error = 111";
+
+    /// "time exceeded" is a soft error: "a TCP implementation MUST NOT abort the connection".
+    opening_and_a_loop: host() => "
+        socket = 3; nonblock 3 = 0; connect 3 5000 = EINPROGRESS; > S 0:0(0)
+        icmp expired seq 0; get_option 3 error = 0
+        +1 > S 0:0(0); < S. 0:0(0) ack 1; > . 1:1(0) ack 1";
+
+    /// None ends what is open.
+    open_and_all_errors: established() => "
+        write 4 100 = 100; > P. 1:101(100) ack 1
+        icmp refused seq 1; icmp prohibited seq 1; icmp protocol seq 1; icmp expired seq 1
+        get_option 4 error = 0; < . 1:1(0) ack 101; write 4 1 = 1; > P. 101:102(1) ack 1";
+
+    /// Nor a call that waits there.
+    waiting_and_an_error: blocking() => "
+        write 4 100 = 100; > P. 1:101(100) ack 1
+        begin read 4 100; icmp refused seq 1; waits
+        < . 1:11(10) ack 101; end = 10; +0.04 > . 101:101(0) ack 11";
+
+    // ip(7), ipv6(7): IP_TTL, IP_TOS, IPV6_UNICAST_HOPS, IPV6_TCLASS.
+
+    /// Of the SYN-ACK, too; an accepted socket has its listener's, and what is set later is in
+    /// all that leaves from then on, up to TIME-WAIT.
+    hop_limit_and_class_of_a_listener: host() => "
+        socket = 3; nonblock 3 = 0
+        option 3 ttl 4 = 0; option 3 tos 35 = 0; get_option 3 ttl = 4; get_option 3 tos = 32
+        bind 3 80 = 0; listen 3 1 = 0
+        < S 0:0(0) <mss 1460>; > S. 0:0(0) ack 1; ip 4 32
+        < . 1:1(0) ack 1; accept 3 = 4; get_option 4 ttl = 4
+        write 4 100 = 100; > P. 1:101(100) ack 1; ip 4 32; < . 1:1(0) ack 101
+        option 4 ttl 6 = 0; option 4 tos 224 = 0
+        write 4 100 = 100; > P. 101:201(100) ack 1; ip 6 224; < . 1:1(0) ack 201
+        close 4 = 0; > F. 201:201(0) ack 1; ip 6 224
+        < F. 1:1(0) ack 202; > . 202:202(0) ack 2; ip 6 224
+        < F. 1:1(0) ack 202; > . 202:202(0) ack 2; ip 6 224";
+
+    hop_limit_and_class_over_ipv6: host_v6() => "
+        socket = 3; nonblock 3 = 0; get_option 3 hops = 64; get_option 3 tclass = 0
+        option 3 hops 5 = 0; option 3 tclass 35 = 0; get_option 3 tclass = 32
+        connect 3 5000 = EINPROGRESS; > S 0:0(0); ip 5 32
+        < S. 0:0(0) ack 1; > . 1:1(0) ack 1; ip 5 32
+        option 3 hops -1 = 0; option 3 tclass -1 = 0
+        write 3 1 = 1; > P. 1:2(1) ack 1; ip 64 0";
+
+    hop_limits_that_are_none: host() => "
+        socket = 3; option 3 ttl 0 = EINVAL; option 3 ttl 256 = EINVAL; option 3 ttl -1 = 0
+        get_option 3 ttl = 64; option 3 hops 256 = EINVAL; option 3 tclass 256 = EINVAL";
+
+    /// Congestion notification keeps its two bits.
+    class_and_congestion_notification: host() => "
+        set tcp_ecn 1; socket = 3; nonblock 3 = 0; option 3 tos 255 = 0; get_option 3 tos = 252
+        connect 3 5000 = EINPROGRESS; > SEW 0:0(0); ip 64 252
+        < SE. 0:0(0) ack 1 win 10000 <mss 1000>; > . 1:1(0) ack 1; ip 64 252
+        write 3 100 = 100; > P. 1:101(100) ack 1; ip 64 254";
+
+    // tcp(7): what is told again as it was set.
+
+    unsent_bytes_as_they_were_set: host() => "
+        socket = 3; get_option 3 notsent_lowat = 0
+        option 3 notsent_lowat -1 = 0; get_option 3 notsent_lowat = -1
+        option 3 notsent_lowat 1000 = 0; get_option 3 notsent_lowat = 1000";
+
+    // Slow start and recovery, as TCP_INFO tells them.
+
+    /// RFC 7661, section 4.1, and Linux: the window grows up to twice what was outstanding at once.
+    window_of_which_half_is_used: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1 win 32896
+        accept 3 = 4; nonblock 4 = 0
+        write 4 6000 = 6000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1; > . 2001:3001(1000) ack 1
+        > . 3001:4001(1000) ack 1; > . 4001:5001(1000) ack 1; > P. 5001:6001(1000) ack 1
+        tcp_info 4 snd_cwnd = 10; tcp_info 4 unacked = 6
+        < . 1:1(0) ack 2001 win 32896; tcp_info 4 snd_cwnd = 12
+        < . 1:1(0) ack 4001 win 32896; tcp_info 4 snd_cwnd = 12
+        < . 1:1(0) ack 6001 win 32896; tcp_info 4 snd_cwnd = 12";
+
+    window_of_which_less_is_used: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1; < . 1:1(0) ack 1 win 32896
+        accept 3 = 4; nonblock 4 = 0
+        write 4 2000 = 2000
+        > . 1:1001(1000) ack 1; > P. 1001:2001(1000) ack 1
+        < . 1:1(0) ack 2001 win 32896; tcp_info 4 snd_cwnd = 10";
+
+    /// RFC 8985, section 6.2: three segments that have come later are enough, without a timer.
+    lost_by_three_blocks: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4
+        write 4 4000 = 4000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1; > P. 3001:4001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896 <sack 1001:2001>
+        < . 1:1(0) ack 1 win 32896 <sack 1001:3001>
+        < . 1:1(0) ack 1 win 32896 <sack 1001:4001>
+        > . 1:1001(1000) ack 1; tcp_info 4 total_retrans = 1; tcp_info 4 sacked = 3
+        +0.1 < . 1:1(0) ack 4001 win 32896
+        +0.1 close 4 = 0; > F. 4001:4001(0) ack 1";
+
+    /// RFC 5681, section 3.2, of a peer without SACK.
+    lost_by_three_duplicates: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4
+        write 4 4000 = 4000
+        > . 1:1001(1000) ack 1; > . 1001:2001(1000) ack 1
+        > . 2001:3001(1000) ack 1; > P. 3001:4001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; < . 1:1(0) ack 1 win 32896; < . 1:1(0) ack 1 win 32896
+        > . 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 4001 win 32896";
+
+    /// RFC 8985, section 7.2: the probe comes before the timeout, and the timeout after it. RFC
+    /// 5681, section 3.1: then there is one segment, and two when it is acknowledged.
+    probe_and_timeout: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0
+        write 4 1000 = 1000; > P. 1:1001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1001 win 32896; tcp_info 4 snd_cwnd = 10
+        write 4 1000 = 1000; > P. 1001:2001(1000) ack 1
+        +0.3 > P. 1001:2001(1000) ack 1
+        +0.3 > P. 1001:2001(1000) ack 1
+        +0.1 < . 1:1(0) ack 2001 win 32896
+        tcp_info 4 snd_cwnd = 2; tcp_info 4 snd_ssthresh = 7";
+
+    /// RFC 3042: each of the first two blocks lets a new segment out.
+    limited_transmit: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0; write 4 15000 = 15000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 9001:10001(1000) ack 1
+        +0.11 < . 1:1(0) ack 1 win 32896 <sack 1001:2001>; > . 10001:11001(1000) ack 1
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:3001>; > . 11001:12001(1000) ack 1
+        +0.01 < . 1:1(0) ack 3001 win 32896
+        > . 12001:13001(1000) ack 1; > . 13001:14001(1000) ack 1
+        tcp_info 4 total_retrans = 0";
+
+    window_of_which_most_is_used: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0; write 4 9000 = 9000
+        > *; > *; > *; > *; > *; > *; > *; > *; > P. 8001:9001(1000) ack 1
+        +0.105 < . 1:1(0) ack 2001 win 32896; tcp_info 4 snd_cwnd = 12
+        +0.005 < . 1:1(0) ack 4001 win 32896; tcp_info 4 snd_cwnd = 14
+        +0.005 < . 1:1(0) ack 6001 win 32896; tcp_info 4 snd_cwnd = 16
+        +0.005 < . 1:1(0) ack 8001 win 32896; tcp_info 4 snd_cwnd = 18
+        +0.005 < . 1:1(0) ack 9001 win 32896; tcp_info 4 snd_cwnd = 18";
+
+    /// RFC 6937: as much leaves as has arrived, and at the end there is the threshold.
+    reduced_in_proportion: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0; write 4 10000 = 10000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > P. 9001:10001(1000) ack 1
+        +0.11 < . 1:1(0) ack 1 win 32896 <sack 1001:2001>
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:3001>
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:4001>; > . 1:1001(1000) ack 1
+        tcp_info 4 ca_state = 3; tcp_info 4 snd_cwnd = 7; tcp_info 4 snd_ssthresh = 7
+        +0.02 write 4 7000 = 7000
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:5001>; > . 10001:11001(1000) ack 1
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:6001>; > . 11001:12001(1000) ack 1
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 1001:10001>
+        > . 12001:13001(1000) ack 1; > . 13001:14001(1000) ack 1
+        > . 14001:15001(1000) ack 1; > . 15001:16001(1000) ack 1
+        +0.02 < . 1:1(0) ack 10001 win 32896; > P. 16001:17001(1000) ack 1
+        tcp_info 4 ca_state = 0; tcp_info 4 snd_cwnd = 7; tcp_info 4 snd_ssthresh = 7";
+
+    /// RFC 9293, section 3.6: who has closed and is gone answers with a reset.
+    closed_after_the_peer_and_gone: established() => "
+        +0.01 < F. 1:1(0) ack 1; > . 1:1(0) ack 2
+        +0.01 close 4 = 0; > F. 1:1(0) ack 2
+        +0.01 < . 2:2(0) ack 2
+        +0.01 < . 2:2(0) ack 2; > R 2:2(0)";
+
+    /// RFC 8985: four at the beginning are lost, and each block that comes lets one of them leave.
+    four_are_lost: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.01 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0; write 4 10000 = 10000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > P. 9001:10001(1000) ack 1
+        +0.01 < . 1:1(0) ack 1 win 32896 <sack 4001:5001>
+        +0.002 < . 1:1(0) ack 1 win 32896 <sack 4001:6001>
+        < . 1:1(0) ack 1 win 32896 <sack 4001:7001>; > . 1:1001(1000) ack 1
+        < . 1:1(0) ack 1 win 32896 <sack 4001:8001>; > . 1001:2001(1000) ack 1
+        < . 1:1(0) ack 1 win 32896 <sack 4001:9001>; > . 2001:3001(1000) ack 1
+        < . 1:1(0) ack 1 win 32896 <sack 4001:10001>; > . 3001:4001(1000) ack 1
+        +0.01 < . 1:1(0) ack 1001 win 32896 <sack 4001:10001>
+        < . 1:1(0) ack 2001 win 32896 <sack 4001:10001>
+        < . 1:1(0) ack 3001 win 32896 <sack 4001:10001>
+        < . 1:1(0) ack 10001 win 32896
+        +0.01 write 4 10000 = 10000
+        > *; > *; > *; > *; > *; > *; > . 16001:17001(1000) ack 1";
+
+    /// Parts of a segment do not count: the probe and the timeout come.
+    a_byte_is_no_segment: with_sack() => "
+        < S 0:0(0) win 32792 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896; accept 3 = 4; nonblock 4 = 0; write 4 4000 = 4000
+        > *; > *; > *; > P. 3001:4001(1000) ack 1
+        +0.1 < . 1:1(0) ack 1 win 32896 <sack 4000:4001>
+        +0.1 > P. 3001:4001(1000) ack 1
+        +0.3 > . 1:1001(1000) ack 1
+        +0.5 < . 1:1(0) ack 1001 win 32896 <sack 4000:4001>
+        > . 1001:2001(1000) ack 1; > . 2001:3001(1000) ack 1";
+
+    /// RFC 5681, section 4.1: the restart window.
+    window_after_an_idle_time: with_sack() => "
+        < S 0:0(0) win 65535 <mss 1000,sackOK>; > S. 0:0(0) ack 1
+        +0.1 < . 1:1(0) ack 1 win 65408; accept 3 = 4; nonblock 4 = 0; write 4 26000 = 26000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 9001:10001(1000) ack 1
+        +0.1 < . 1:1(0) ack 10001 win 65408
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *; > *
+        > P. 25001:26001(1000) ack 1
+        tcp_info 4 snd_cwnd = 20
+        +0.1 < . 1:1(0) ack 26001 win 65408; tcp_info 4 snd_cwnd = 36
+        +2 write 4 20000 = 20000
+        > *; > *; > *; > *; > *; > *; > *; > *; > *; > . 35001:36001(1000) ack 1
+        tcp_info 4 snd_cwnd = 10";
+}

@@ -1,0 +1,69 @@
+//! One-sided operations in a flow: they are messages but for who reads them, and the engine has
+//! those that are to be sent.
+
+use clearway_wire::clearway::{Fragment, Message};
+
+use super::receive::check_stream;
+use super::{Flow, Outcome};
+use crate::app::{App, Operation};
+use crate::incoming::Refused;
+
+impl Flow {
+    /// True if the peer knows operations.
+    pub(crate) const fn takes_operations(&self) -> bool {
+        self.takes_operations
+    }
+
+    /// Those that are to be sent and have not arrived.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
+        self.outgoing.operations()
+    }
+
+    /// Appends what the engine has to send.
+    pub(crate) fn push_operations(&mut self, app: &mut impl App) {
+        if !matches!(self.state, super::State::Open) || !self.takes_operations {
+            return;
+        }
+        while let Some(operation) = app.next_operation(self.owner) {
+            self.outgoing.push_operation(operation);
+        }
+    }
+
+    /// Takes a whole operation.
+    pub(super) fn take_operation(
+        &mut self,
+        operation: &Message<'_>,
+        app: &mut impl App,
+    ) -> Result<Outcome, Refused> {
+        self.check_operation(operation.stream)?;
+        self.incoming.operation(app, self.owner, operation.sequence, operation.bytes)?;
+        self.limit_due |= self.incoming.limit_is_worth_telling();
+        Ok(Outcome::Continue)
+    }
+
+    /// Takes a part of an operation.
+    pub(super) fn take_operation_part(
+        &mut self,
+        part: &Fragment<'_>,
+        app: &mut impl App,
+    ) -> Result<Outcome, Refused> {
+        self.check_operation(part.stream)?;
+        self.incoming.part(app, self.owner, part.sequence, part.total, part.offset, part.bytes)?;
+        self.limit_due |= self.incoming.limit_is_worth_telling();
+        Ok(Outcome::Continue)
+    }
+
+    fn check_operation(&self, stream: u16) -> Result<(), Refused> {
+        check_stream(stream)?;
+        if self.takes_operations { Ok(()) } else { Err(Refused::Violation) }
+    }
+
+    /// Operations of this side have arrived: the engine may have more, and room for requests that
+    /// it refused.
+    #[cold]
+    pub(super) fn operations_arrived(&mut self, count: u32, app: &mut impl App) {
+        app.operations_sent(self.owner, count);
+        self.memory_freed();
+        self.push_operations(app);
+    }
+}

@@ -1,0 +1,79 @@
+//! One-sided operations on their way in. The engine carries each out when its turn comes; what it
+//! has to say is for [`App::next_operation`].
+
+use super::{Incoming, MESSAGE_OVERHEAD, Refused};
+use crate::app::{App, Arrived, Buffer, Operated, Owner};
+
+impl Incoming {
+    /// Takes a whole operation.
+    pub(crate) fn operation(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        sequence: u32,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        let is_due = sequence == self.next as u32 && !self.partial.contains_key(&self.next);
+        if !is_due {
+            return self.part(app, owner, sequence, bytes.len() as u32, 0, bytes);
+        }
+        let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
+        self.check_limit(positions)?;
+        self.operate(app, owner, Arrived::Packet(bytes))?;
+        self.received += positions;
+        self.next += 1;
+        self.deliver_ready(app, owner)
+    }
+
+    /// Takes a part of an operation, or one that comes before its turn.
+    pub(crate) fn part(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        sequence: u32,
+        total: u32,
+        at: u32,
+        bytes: &[u8],
+    ) -> Result<(), Refused> {
+        self.take_part(app, owner, sequence, total, at, bytes, true)
+    }
+
+    /// An operation that lies in the receive pool is complete and due.
+    pub(super) fn operate_ready(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        buffer: Buffer,
+    ) -> Result<(), Refused> {
+        match self.operate(app, owner, Arrived::Pool(buffer)) {
+            // It has arrived, and cannot be asked for again.
+            Err(Refused::NoBuffer) => Err(Refused::Violation),
+            done => done,
+        }
+    }
+
+    fn operate(
+        &mut self,
+        app: &mut impl App,
+        owner: Owner,
+        operation: Arrived<'_>,
+    ) -> Result<(), Refused> {
+        match app.operate(owner, operation) {
+            Operated::Over => self.release(1, operation.length().into()),
+            Operated::Kept => {}
+            Operated::NoRoom => {
+                self.starved = true;
+                return Err(Refused::NoBuffer);
+            }
+            Operated::Violation => return Err(Refused::Violation),
+        }
+        self.operated = true;
+        Ok(())
+    }
+
+    /// True if operations were carried out since this was last asked: there may be some to send.
+    #[inline]
+    pub(crate) const fn take_operated(&mut self) -> bool {
+        core::mem::replace(&mut self.operated, false)
+    }
+}

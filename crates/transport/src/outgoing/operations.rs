@@ -1,0 +1,166 @@
+//! One-sided operations on their way out. Each is a message in all but where its bytes are: the
+//! engine has them, by a name, which stands where a message's offset does.
+//!
+//! ```text
+//!   31 operation │ 30 answer │ 29..0 name below 2^28, so that a place in the operation adds to it
+//! ```
+
+use core::ops::Range;
+
+use super::Outgoing;
+use crate::app::{OPERATION_NAMES, Operation};
+
+const OPERATION: u32 = 1 << 31;
+const ANSWER: u32 = 1 << 30;
+/// Of these one packet has some of one only.
+const CARRIED: u32 = OPERATION | ANSWER;
+
+const _: () = assert!(OPERATION_NAMES + clearway_wire::clearway::MESSAGE_BYTES_MAX <= ANSWER);
+
+/// Messages that are looked at to find how many of one kind follow each other: more than fit into
+/// most packets.
+const RUN_MAX: usize = 256;
+
+/// What frames carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    Messages,
+    Operations,
+}
+
+impl Outgoing {
+    /// Appends an operation.
+    pub(crate) fn push_operation(&mut self, operation: Operation) {
+        debug_assert!(operation.name < OPERATION_NAMES);
+        let answer = if operation.is_answer { ANSWER } else { 0 };
+        self.operations += 1;
+        self.push(OPERATION | answer | operation.name, operation.length);
+    }
+
+    /// True if operations are on their way, or wait.
+    #[inline]
+    pub(crate) const fn has_operations(&self) -> bool {
+        self.operations > 0
+    }
+
+    /// What the first message of `range` is, which is cut to those of its kind that follow it.
+    #[inline(never)]
+    pub(crate) fn cut_to_kind(&self, range: &mut Range<u64>, cursor: usize) -> Carried {
+        let kind_at = |index: usize| Some(self.messages.get(index)?.offset & CARRIED);
+        let Some(kind) = kind_at(cursor).filter(|kind| kind & OPERATION != 0) else {
+            return self.cut_to_run(range, cursor, |offset| offset & OPERATION == 0);
+        };
+        self.cut_to_run(range, cursor, |offset| offset & CARRIED == kind);
+        Carried::Operations
+    }
+
+    fn cut_to_run(
+        &self,
+        range: &mut Range<u64>,
+        cursor: usize,
+        is_it: impl Fn(u32) -> bool,
+    ) -> Carried {
+        for index in cursor..cursor + RUN_MAX {
+            match self.messages.get(index) {
+                Some(message) if message.start < range.end && is_it(message.offset) => {}
+                Some(message) => {
+                    range.end = range.end.min(message.start);
+                    return Carried::Messages;
+                }
+                None => return Carried::Messages,
+            }
+        }
+        if let Some(next) = self.messages.get(cursor + RUN_MAX) {
+            range.end = range.end.min(next.start);
+        }
+        Carried::Messages
+    }
+
+    /// How many of the messages that are done are operations.
+    #[cold]
+    pub(super) fn count_done_operations(&mut self) -> u32 {
+        let done = self.messages.iter().take_while(|message| message.end() <= self.acknowledged);
+        let operations = done.filter(|message| message.is_operation()).count() as u32;
+        self.operations -= operations;
+        operations
+    }
+
+    /// Names and lengths of the operations that have not arrived, and whether they are answers.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
+        let operations = self.messages.iter().filter(|message| message.is_operation());
+        operations.map(|message| Operation {
+            name: message.offset & !CARRIED,
+            length: message.length,
+            is_answer: message.offset & ANSWER != 0,
+        })
+    }
+}
+
+impl super::Message {
+    pub(super) const fn is_operation(&self) -> bool {
+        self.offset & OPERATION != 0
+    }
+}
+
+impl super::Piece {
+    /// The name of the operation that this is a part of.
+    pub(crate) const fn operation(&self) -> u32 {
+        (self.offset - self.at) & !CARRIED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::outgoing::Done;
+
+    fn operation(name: u32, is_answer: bool) -> Operation {
+        Operation { name, length: 36, is_answer }
+    }
+
+    /// Messages, requests and answers never share a packet, and are counted apart.
+    #[test]
+    fn each_kind_has_packets_of_its_own() {
+        let mut outgoing = Outgoing::new(u64::MAX);
+        outgoing.push(7, 36);
+        outgoing.push(8, 36);
+        outgoing.push_operation(operation(1, false));
+        outgoing.push_operation(operation(2, true));
+        outgoing.push_operation(operation(OPERATION_NAMES - 1, true));
+        outgoing.push(9, 36);
+        let mut seen = Vec::new();
+        while let Some(mut range) = outgoing.next_range() {
+            let start = range.start;
+            let mut cursor = outgoing.cursor(start);
+            let carried = outgoing.cut_to_kind(&mut range, cursor);
+            let mut names = Vec::new();
+            while let Some(piece) =
+                (!range.is_empty()).then(|| outgoing.piece(&range, &mut cursor, 30)).flatten()
+            {
+                range.start = piece.end;
+                names.push(if carried == Carried::Messages {
+                    piece.offset - piece.at
+                } else {
+                    piece.operation()
+                });
+            }
+            outgoing.sent(start..range.start, cursor);
+            names.dedup();
+            seen.push((carried, names));
+        }
+        let expected = [
+            (Carried::Messages, vec![7, 8]),
+            (Carried::Operations, vec![1]),
+            (Carried::Operations, vec![2, OPERATION_NAMES - 1]),
+            (Carried::Messages, vec![9]),
+        ];
+        assert_eq!(seen, expected);
+        assert_eq!(
+            outgoing.operations().map(|o| o.name).collect::<Vec<_>>(),
+            [1, 2, (1 << 28) - 1]
+        );
+        assert_eq!(outgoing.acknowledge(0..300), Done { messages: 2, operations: 1 });
+        assert_eq!(outgoing.acknowledge(300..600), Done { messages: 1, operations: 2 });
+        assert!(!outgoing.has_operations() && outgoing.is_done());
+    }
+}
