@@ -11,6 +11,7 @@ mod ranges;
 mod short_queue;
 pub mod state;
 mod time;
+mod token_bucket;
 mod waiting;
 mod wheel;
 
@@ -19,6 +20,7 @@ pub use random::Random;
 pub use ranges::RangeSet;
 pub use short_queue::ShortQueue;
 pub use time::{MICROSECOND, MILLISECOND, SECOND, Time};
+pub use token_bucket::TokenBucket;
 pub use waiting::{CoreShare, Linger};
 pub use wheel::TimerWheel;
 

@@ -116,18 +116,17 @@ impl Frames {
     pub(crate) fn open(
         &mut self,
         common: &mut Common,
-        now: Time,
         channel: u32,
         id: u32,
         spec: VifSpec,
     ) -> Result<(), VifRefused> {
         let app = common.channels.peek(channel);
         app.filter(|app| !app.is_condemned).ok_or(VifRefused::NoChannel)?;
-        self.insert(&mut common.switch, now, channel, id, spec);
+        self.insert(&mut common.switch, channel, id, spec);
         Ok(())
     }
 
-    fn insert(&mut self, switch: &mut Switch, now: Time, channel: u32, id: u32, spec: VifSpec) {
+    fn insert(&mut self, switch: &mut Switch, channel: u32, id: u32, spec: VifSpec) {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.vifs.push(None);
             self.vifs.len() as u32 - 1
@@ -135,7 +134,7 @@ impl Frames {
         let key = VifKey::new(slot, channel);
         let entry = switch.open(&spec, Port::Vif(key));
         self.keys.insert((channel, id), key);
-        self.vifs[slot as usize] = Some(Vif::new(channel, id, spec, entry, now));
+        self.vifs[slot as usize] = Some(Vif::new(channel, id, spec, entry));
     }
 
     /// Closes a VIF of a channel, and tells its app why if there is something to tell; nothing if

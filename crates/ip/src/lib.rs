@@ -48,18 +48,18 @@ pub use routes::{Rank, Route};
 pub use state::InterfaceState;
 
 use addresses::Addresses;
-use clearway_base::{SECOND, Time};
+use clearway_base::{SECOND, Time, TokenBucket};
 use clearway_wire::{MacAddress, protocol, udp};
 use conflicts::Conflicts;
 use core::net::{IpAddr, SocketAddr};
 use neighbours::Neighbours;
-use outbox::{Outbox, RateLimit};
+use outbox::Outbox;
 
 /// Answers to echo requests, and refusals of datagrams, per second.
-const ECHO_ANSWERS_PER_SECOND: u64 = 1000;
+const ECHO_ANSWERS_PER_SECOND: u32 = 1000;
 /// Answers to ARP requests and neighbour solicitations per second. Counted apart, so that a flood
 /// of pings cannot make the host unreachable.
-const NEIGHBOUR_ANSWERS_PER_SECOND: u64 = 1000;
+const NEIGHBOUR_ANSWERS_PER_SECOND: u32 = 1000;
 
 /// What an interface is given by the configuration or the kernel, both of which have checked it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ pub struct Interface {
     addresses: Addresses,
     neighbours: Neighbours,
     outbox: Outbox,
-    echo_answers: RateLimit,
-    neighbour_answers: RateLimit,
+    echo_answers: TokenBucket,
+    neighbour_answers: TokenBucket,
     drops: Drops,
     conflicts: Conflicts,
 }
@@ -140,8 +140,8 @@ impl Interface {
             addresses: Addresses::new(config),
             neighbours: Neighbours::new(config.router),
             outbox: Outbox::new(),
-            echo_answers: RateLimit::new(ECHO_ANSWERS_PER_SECOND),
-            neighbour_answers: RateLimit::new(NEIGHBOUR_ANSWERS_PER_SECOND),
+            echo_answers: TokenBucket::new(ECHO_ANSWERS_PER_SECOND),
+            neighbour_answers: TokenBucket::new(NEIGHBOUR_ANSWERS_PER_SECOND),
             drops: Drops::default(),
             conflicts: Conflicts::default(),
         }

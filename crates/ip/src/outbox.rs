@@ -1,6 +1,4 @@
-//! The interface's own frames on their way out, ready-made, and how many answers it gives.
-
-use clearway_base::{SECOND, Time};
+//! The interface's own frames on their way out, ready-made.
 
 /// Frames that wait; more than a burst of the wire brings in is not worth answering.
 const FRAMES_MAX: usize = 32;
@@ -77,42 +75,6 @@ impl Outbox {
     }
 }
 
-/// A token bucket that holds a tenth of a second's worth.
-#[derive(Debug)]
-pub(super) struct RateLimit {
-    step_ns: u64,
-    burst_ns: u64,
-    /// The time up to which tokens are spent; never more than a burst behind `now`.
-    spent_until: Option<Time>,
-}
-
-impl RateLimit {
-    pub(super) fn new(per_second: u64) -> Self {
-        Self { step_ns: SECOND / per_second, burst_ns: SECOND / 10, spent_until: None }
-    }
-
-    /// Takes a token if there is one.
-    pub(super) fn take(&mut self, now: Time) -> bool {
-        let full = now - self.burst_ns;
-        let spent_until = self.spent_until.unwrap_or(full).max(full);
-        if self.spent_until.is_some() && now.since(spent_until) < self.step_ns {
-            return false;
-        }
-        self.spent_until = Some(spent_until + self.step_ns);
-        true
-    }
-
-    /// All that there is to save of it.
-    pub(super) fn spent_until(&self) -> Option<Time> {
-        self.spent_until
-    }
-
-    /// Goes on at `now` where one of the same rate was saved.
-    pub(super) fn go_on(&mut self, spent_until: Option<Time>, now: Time) {
-        self.spent_until = spent_until.map(|spent| spent.min(now));
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,16 +101,5 @@ mod tests {
         // What does not fit into the buffer is dropped and does not block the others.
         assert_eq!(outbox.pop_into(&mut [0; 63]), 0);
         assert!(outbox.is_empty());
-    }
-
-    #[test]
-    fn rate_is_limited_after_a_burst() {
-        let mut limit = RateLimit::new(1000);
-        let start = Time::ZERO + 10 * SECOND;
-        assert_eq!((0..1000).filter(|_| limit.take(start)).count(), 100);
-        let later = start + SECOND / 100;
-        assert_eq!((0..1000).filter(|_| limit.take(later)).count(), 10);
-        let idle = later + 100 * SECOND;
-        assert_eq!((0..1000).filter(|_| limit.take(idle)).count(), 100);
     }
 }

@@ -19,10 +19,10 @@ pub struct InterfaceState {
     neighbours: NeighboursState,
     /// Frames that wait, the oldest first.
     pub(super) outbox: Vec<Vec<u8>>,
-    /// Until when answers are spent: to echo requests, and to neighbours.
-    echo_answers: Option<Time>,
+    /// How many answers are left, and since when: to echo requests, and to neighbours.
+    echo_answers: (u64, Time),
     /// See `echo_answers`.
-    neighbour_answers: Option<Time>,
+    neighbour_answers: (u64, Time),
     /// What was dropped, by reason.
     drops: Vec<(String, u64)>,
     conflicts: ConflictsState,
@@ -35,8 +35,8 @@ impl Interface {
         InterfaceState {
             neighbours: self.neighbours.save(),
             outbox: self.outbox.frames().map(<[u8]>::to_vec).collect(),
-            echo_answers: self.echo_answers.spent_until(),
-            neighbour_answers: self.neighbour_answers.spent_until(),
+            echo_answers: self.echo_answers.save(),
+            neighbour_answers: self.neighbour_answers.save(),
             drops: self.drops.iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             conflicts: self.conflicts.save(),
         }

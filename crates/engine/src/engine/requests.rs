@@ -53,7 +53,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
                 self.core.messages.unlisten(&mut self.core.common, channel, listener);
             }
             Request::OpenVif { channel, vif, spec } => {
-                let result = self.core.frames.open(&mut self.core.common, now, channel, vif, *spec);
+                let result = self.core.frames.open(&mut self.core.common, channel, vif, *spec);
                 self.mailbox.tell(Event::VifOpened { channel, vif, result });
             }
             Request::OpenTcpPort { channel, number, spec } => {

@@ -50,7 +50,7 @@ impl Frames {
         let app = channels.peek(channel).ok_or(Invalid("a virtual interface of nobody"))?;
         ensure(!self.keys.contains_key(&(channel, id)), "a virtual interface that is there twice")?;
         let spec = saved.spec.restore()?;
-        self.insert(switch, now, channel, id, spec);
+        self.insert(switch, channel, id, spec);
         let key = self.keys[&(channel, id)];
         let vif = self.vifs[key.slot()].as_mut().expect("just inserted");
         vif.go_on(saved, &app.end, now)?;

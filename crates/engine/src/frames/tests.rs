@@ -156,7 +156,7 @@ fn short_cut_and_check_allow_what_may_be_sent_and_nothing_else() {
         let (mut switch, mut frames) = (Switch::new(MAC, Vec::new()), Frames::new());
         let rights = [(); 2].map(|()| Rights::random(&mut random));
         for (id, rights) in rights.iter().enumerate() {
-            frames.insert(&mut switch, NOW, 1, id as u32, rights.spec());
+            frames.insert(&mut switch, 1, id as u32, rights.spec());
         }
         for (id, rights) in rights.iter().enumerate() {
             let key = frames.keys[&(1, id as u32)];
@@ -194,9 +194,9 @@ fn short_cut_is_for_what_goes_to_the_wire_alone() {
     frame[..6].copy_from_slice(&[0xff; 6]);
     let to_all = [Digest::of(&frame)];
     let (mut switch, mut frames) = (Switch::new(MAC, Vec::new()), Frames::new());
-    frames.insert(&mut switch, NOW, 1, 1, rights.spec());
+    frames.insert(&mut switch, 1, 1, rights.spec());
     let rationed = VifSpec { rate_frames_per_s: Some(1), ..rights.spec() };
-    frames.insert(&mut switch, NOW, 1, 2, rationed);
+    frames.insert(&mut switch, 1, 2, rationed);
     let [free, rationed] = [1, 2].map(|id| frames.keys[&(1, id)]);
     let clear = |of| frames.clear_for_wire(&switch, free, of);
     assert_eq!([&to_wire, &to_host, &to_all].map(|of| clear(of)), [1, 0, 0]);

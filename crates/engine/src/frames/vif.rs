@@ -6,7 +6,7 @@ mod state;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use clearway_base::{SECOND, Time, counters};
+use clearway_base::{Time, TokenBucket, counters};
 use clearway_channel::FrameRefusal;
 use clearway_channel::burst::{FrameInfo, SentBurst};
 use clearway_classify::Filter;
@@ -102,7 +102,7 @@ pub(super) struct Vif {
     /// In the directory: what it owns, may send, and wants copies of.
     pub(super) entry: EntryId,
     pub(super) gathering: Gathering,
-    rate: Option<Bucket>,
+    rate: Option<TokenBucket>,
     /// Bursts that were submitted and are not sent yet.
     pub(super) bursts: VecDeque<SentBurst>,
     pub(super) counters: VifCounters,
@@ -126,8 +126,8 @@ pub(super) struct Report {
 }
 
 impl Vif {
-    pub(super) fn new(channel: u32, id: u32, spec: VifSpec, entry: EntryId, now: Time) -> Self {
-        let rate = spec.rate_frames_per_s.map(|rate| Bucket::new(rate, now));
+    pub(super) fn new(channel: u32, id: u32, spec: VifSpec, entry: EntryId) -> Self {
+        let rate = spec.rate_frames_per_s.map(TokenBucket::new);
         Self {
             channel,
             id,
@@ -221,57 +221,9 @@ impl Vif {
     }
 }
 
-/// Frames per second, with a burst of a tenth of a second.
-#[derive(Clone, Copy, Debug)]
-struct Bucket {
-    frames_per_s: u64,
-    /// In frames times `SECOND`, so that nothing is rounded.
-    level: u64,
-    updated: Time,
-}
-
-impl Bucket {
-    fn new(frames_per_s: u32, now: Time) -> Self {
-        let mut bucket = Self { frames_per_s: frames_per_s.into(), level: 0, updated: now };
-        bucket.level = bucket.depth();
-        bucket
-    }
-
-    /// A tenth of a second's frames, and at least one.
-    fn depth(&self) -> u64 {
-        (self.frames_per_s * SECOND / 10).max(SECOND)
-    }
-
-    fn take(&mut self, now: Time) -> bool {
-        let passed_ns = now.since(self.updated).min(SECOND);
-        self.level = (self.level + passed_ns * self.frames_per_s).min(self.depth());
-        self.updated = now;
-        let is_enough = self.level >= SECOND;
-        if is_enough {
-            self.level -= SECOND;
-        }
-        is_enough
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_rate_lets_a_tenth_of_a_second_through_at_once_and_the_rest_in_time() {
-        let mut now = Time::from_ns(SECOND);
-        let mut bucket = Bucket::new(100, now);
-        let mut taken = (0..50).filter(|_| bucket.take(now)).count();
-        assert_eq!(taken, 10);
-        for _ in 0..100 {
-            now = now + SECOND / 100;
-            taken += usize::from(bucket.take(now));
-        }
-        assert_eq!(taken, 110);
-        let mut slow = Bucket::new(1, now);
-        assert!(slow.take(now) && !slow.take(now + SECOND / 2) && slow.take(now + SECOND));
-    }
 
     #[test]
     fn texts_are_as_long_as_they_say() {

@@ -24,7 +24,7 @@ impl Rig {
     }
 
     fn open(&mut self, channel: u32, id: u32, mac: MacAddress) -> VifKey {
-        let opened = self.frames.open(&mut self.world.common, NOW, channel, id, spec(mac));
+        let opened = self.frames.open(&mut self.world.common, channel, id, spec(mac));
         assert_eq!(opened, Ok(()));
         self.frames.keys[&(channel, id)]
     }

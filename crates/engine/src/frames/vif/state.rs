@@ -7,7 +7,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::burst::SentBurst;
 use clearway_channel::{DaemonEnd, FrameRefusal};
 
-use super::{Bucket, Report, Vif, VifCounters, VifSpec};
+use super::{Report, Vif, VifCounters, VifSpec};
 use crate::state::{BurstState, FilterState, ReportState, VifSpecState, VifState};
 
 /// More frames than are ever counted; sums do not overflow.
@@ -49,7 +49,7 @@ impl Vif {
             channel: self.channel,
             vif: self.id,
             spec: self.spec.save(),
-            rate: self.rate.map(|bucket| (bucket.level, bucket.updated)),
+            rate: self.rate.map(|bucket| bucket.save()),
             bursts: self.bursts.iter().map(BurstState::of).collect(),
             counters: self.counters.save(),
             refused: refusals.map(|(reason, count)| (reason.as_u8(), count)).collect(),
@@ -66,8 +66,8 @@ impl Vif {
         now: Time,
     ) -> Result<(), Invalid> {
         ensure(saved.rate.is_some() == self.rate.is_some(), "a rate that is not kept")?;
-        if let (Some(bucket), Some((level, updated))) = (&mut self.rate, saved.rate) {
-            bucket.go_on(level, updated.min(now));
+        if let (Some(bucket), Some(saved)) = (&mut self.rate, saved.rate) {
+            bucket.go_on(saved, now);
         }
         let bursts = saved.bursts.iter().map(|burst| burst.restore(end));
         self.bursts = bursts.collect::<Result<_, _>>()?;
@@ -83,12 +83,6 @@ impl Vif {
         self.report = Report { bursts, sent, refused, reason };
         self.is_untold = saved.is_untold;
         Ok(())
-    }
-}
-
-impl Bucket {
-    fn go_on(&mut self, level: u64, updated: Time) {
-        (self.level, self.updated) = (level.min(self.depth()), updated);
     }
 }
 

@@ -36,7 +36,7 @@ impl Sender {
         let text: Vec<String> = mac.iter().map(|octet| format!("{octet:02x}")).collect();
         let transmit = vec![filter(&format!("ether src {}", text.join(":")))];
         let spec = VifSpec { transmit, ..spec(mac) };
-        self.rig.frames.open(&mut self.rig.world.common, NOW, 0, id, spec).expect("an app");
+        self.rig.frames.open(&mut self.rig.world.common, 0, id, spec).expect("an app");
         self.rig.frames.keys[&(0, id)]
     }
 
