@@ -8,7 +8,7 @@ seconds=${1:?seconds per target}
 
 command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz
 toolchain=()
-if rustup toolchain list 2>/dev/null | grep -q '^nightly'; then
+if rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
     toolchain=(+nightly)
 else
     export RUSTC_BOOTSTRAP=1

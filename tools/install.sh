@@ -131,7 +131,8 @@ take_over() {
 # Programs find a library without being told only where the dynamic linker looks.
 tell_the_linker() {
     [ -z "$destdir" ] || return 0
-    if [ "$(id -u)" = 0 ] && ldconfig -v 2>/dev/null | grep -q "^$libdir:"; then
+    # grep reads to the end: ldconfig fails if nobody does.
+    if [ "$(id -u)" = 0 ] && ldconfig -NXv 2>/dev/null | grep "^$libdir:" >/dev/null; then
         ldconfig
     else
         say "programs find the library with LD_LIBRARY_PATH=$libdir; or, as root, all do after:" \

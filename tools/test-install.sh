@@ -74,6 +74,29 @@ test_prefix() {
     unset PREFIX WIRESHARK_PLUGINS
 }
 
+# Below /usr/local, as root: ldconfig is run, and programs find the library without being told. All of
+# it happens in a mount namespace, with a /usr/local and an /etc of its own.
+test_linker() {
+    if [ "$(id -u)" != 0 ]; then
+        echo "$name: skipped: needs root to install for everybody"
+        return 0
+    fi
+    mkdir "$work/etc"
+    WIRESHARK_PLUGINS=$work/plugins unshare --mount bash -euo pipefail -c '
+        mount -t tmpfs none /usr/local
+        mount -t tmpfs none "$1/etc"
+        mkdir /usr/local/lib "$1/etc/upper" "$1/etc/work"
+        mount -t overlay none -o "lowerdir=/etc,upperdir=$1/etc/upper,workdir=$1/etc/work" /etc
+        tools/install.sh
+        # Flags are words of their own.
+        cc examples/hello.c $(env -u PKG_CONFIG_PATH pkg-config --cflags --libs clearway) -o "$1/everybodys"
+        [[ $(env -u LD_LIBRARY_PATH "$1/everybodys" 2>&1) == usage* ]]
+        tools/uninstall.sh
+        ! ldconfig -p | grep libclearway' bash "$work" >"$work/linker.log" 2>&1 ||
+        fail "the library below /usr/local is not found, or is after it was removed"
+    ! grep -q LD_LIBRARY_PATH "$work/linker.log" || fail "it says what nobody has to do"
+}
+
 # tshark looks where the dissector was put, without being told of it.
 test_dissector() {
     local found
@@ -88,5 +111,6 @@ test_dissector() {
 
 test_destdir
 test_prefix
+test_linker
 test_dissector
 echo "$name: installed, used and uninstalled below DESTDIR and below a prefix"
