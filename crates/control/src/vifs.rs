@@ -99,6 +99,8 @@ pub enum VifError {
     Registry(registry::Refusal),
     /// So many captures run on the NIC already as there may be.
     Captures(usize),
+    /// The app has this TCP port already.
+    TcpPort(u16),
     /// The kernel or the NIC does not let it have its ports or its frames.
     Nic(Refusal),
     /// An engine does not take it.
@@ -194,6 +196,15 @@ impl Vifs {
     /// As [`open`](Self::open).
     pub fn open_tcp_port(&mut self, owner: VifOwner, spec: TcpPortSpec) -> Result<u32, VifError> {
         let nic = self.nic_of(owner.engine)?;
+        // To others it is refused by the registry, where an owner's own filters may overlap.
+        let place = |port: &TcpPortSpec| (port.port, port.address);
+        let is_it = |vif: &Vif| match &vif.spec {
+            Spec::TcpPort(had) => vif.owner == owner && place(had) == place(&spec),
+            _ => false,
+        };
+        if self.table.values().any(is_it) {
+            return Err(VifError::TcpPort(spec.port));
+        }
         let number = self.unused_number();
         let check = self.nics[nic].registered.begin(number, owner, &spec.rights);
         let stage = Stage::Checking(check.map_err(VifError::Registry)?);
@@ -227,7 +238,8 @@ impl Vifs {
 
     fn unused_number(&self) -> u32 {
         let mut number = self.number_next;
-        while self.table.contains_key(&number) {
+        // In C, 0 stands for none.
+        while number == 0 || self.table.contains_key(&number) {
             number = number.wrapping_add(1);
         }
         number

@@ -259,6 +259,10 @@ impl Plane {
                 let text = format!("{most} captures run on this NIC already; end one of them");
                 refusal(Code::Limit, text)
             }
+            VifError::TcpPort(port) => {
+                let text = format!("the app has TCP port {port} already; close that, or use it");
+                refusal(Code::AddressInUse, text)
+            }
             VifError::Nic(refusal) => refusal,
             VifError::Engine(refused) => {
                 let code = match refused {

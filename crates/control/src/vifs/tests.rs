@@ -390,13 +390,30 @@ fn a_nic_has_room_for_some_captures() {
 }
 
 #[test]
+fn an_app_has_a_tcp_port_once() {
+    let mut host = Host::new();
+    let mut open = |channel, address, port| {
+        let spec = TcpPortSpec { address, port, rights: spec(port) };
+        host.vifs.open_tcp_port(owner(0, channel), spec)
+    };
+    let address = Some(std::net::IpAddr::from([10, 0, 0, 1]));
+    open(1, None, 80).expect("it is free");
+    assert_eq!(open(1, None, 80), Err(VifError::TcpPort(80)));
+    for (address, port) in [(None, 81), (address, 80)] {
+        open(1, address, port).expect("another place");
+    }
+    assert_eq!(open(1, address, 80), Err(VifError::TcpPort(80)));
+    open(2, None, 80).expect("for the registry to decide");
+}
+
+#[test]
 fn no_two_have_the_same_number() {
     let mut host = Host::new();
     let first = host.vifs.open_capture(owner(0, 1), everything()).expect("room");
     host.vifs.number_next = u32::MAX;
     let numbers: Vec<u32> =
         (0..3).map(|_| host.vifs.open_capture(owner(0, 1), everything()).expect("room")).collect();
-    assert_eq!(numbers, [u32::MAX, 0, 2]);
+    assert_eq!(numbers, [u32::MAX, 2, 3]);
     assert_eq!(first, 1);
 }
 
