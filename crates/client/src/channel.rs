@@ -287,7 +287,8 @@ impl Channel {
             && self.connected.is_empty()
             && self.inbox.is_empty()
             && self.frames.is_empty()
-            && self.operations.is_quiet();
+            && self.operations.is_quiet()
+            && self.tcp.is_quiet();
         let nothing_known = queues_empty && !self.has_room_again && self.gone.is_none();
         self.end.arm() && nothing_known && !is_ring_full && !self.host.is_embedded()
     }

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use clearway_channel::{Code, Granted};
 
 use crate::operations::RawOperated;
-use crate::{Frames, Message, Notified, Operated, VifId};
+use crate::{Frames, Message, Notified, Operated, TcpId, TcpPortId, TcpReady, VifId};
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,6 +124,44 @@ pub enum Event {
     Operated(Operated),
     /// A peer has written into a region, and says so.
     Notified(Notified),
+    /// A peer has opened a TCP connection.
+    TcpAccepted {
+        /// The port that it came to.
+        port: TcpPortId,
+        /// The connection.
+        connection: TcpId,
+        /// Its other end.
+        peer: SocketAddr,
+    },
+    /// An attempt to open a TCP connection has succeeded.
+    TcpConnected {
+        /// The attempt.
+        token: Token,
+        /// The connection.
+        connection: TcpId,
+    },
+    /// An attempt to open a TCP connection has failed.
+    TcpConnectFailed {
+        /// The attempt.
+        token: Token,
+        /// Why.
+        code: Code,
+    },
+    /// Something has happened to a TCP connection since it was last named. Whoever does not do all
+    /// that can be done has to remember that: it is not told again.
+    TcpReady {
+        /// The connection.
+        connection: TcpId,
+        /// What can be done with it.
+        ready: TcpReady,
+    },
+    /// The daemon has taken a TCP port away: nobody can connect there any more.
+    TcpPortClosed {
+        /// The port.
+        port: TcpPortId,
+        /// Why.
+        code: Code,
+    },
     /// There is room to send again, after a send had found none.
     Writable,
 }

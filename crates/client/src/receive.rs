@@ -66,27 +66,38 @@ impl Channel {
 
     /// Whatever happens next. Connections are told of before their messages.
     pub fn next_event(&mut self, timeout: Option<Duration>) -> Result<Event, Error> {
-        let arrival = self.wait_for(timeout, Awaited::Event, |channel| {
+        self.wait_for(timeout, Awaited::Event, |channel| {
             channel.is_ring_full();
-            if channel.has_room_again {
-                channel.has_room_again = false;
-                return Ok(Some(None));
+            if std::mem::take(&mut channel.has_room_again) {
+                return Ok(Some(Event::Writable));
             }
-            Ok(channel.next_of_all()?.map(Some))
-        })?;
+            if let Some(event) = channel.tcp_next_event() {
+                return Ok(Some(event));
+            }
+            match channel.next_of_all() {
+                Ok(Some(arrival)) => channel.event_of(arrival).map(Some),
+                // What was in the ring has been told of, and some of it may have been of TCP.
+                nothing => match channel.tcp_next_event() {
+                    None => nothing.map(|_| None),
+                    event => Ok(event),
+                },
+            }
+        })
+    }
+
+    fn event_of(&mut self, arrival: Arrival) -> Result<Event, Error> {
         Ok(match arrival {
-            None => Event::Writable,
-            Some(Arrival::Accepted(accepted)) => Event::Accepted(accepted),
-            Some(Arrival::Connected { token, connection, peer }) => {
+            Arrival::Accepted(accepted) => Event::Accepted(accepted),
+            Arrival::Connected { token, connection, peer } => {
                 Event::Connected { token, connection, peer }
             }
-            Some(Arrival::ConnectFailed { token, code }) => Event::ConnectFailed { token, code },
-            Some(Arrival::Message(message)) => Event::Message(self.in_place(message)),
-            Some(Arrival::Closed { connection, code }) => Event::Closed { connection, code },
-            Some(Arrival::Frames(frames)) => Event::Frames(self.frames_in_place(frames)?),
-            Some(Arrival::VifClosed { vif, code }) => Event::VifClosed { vif, code },
-            Some(Arrival::Operated(over)) => Event::Operated(self.operated_in_place(over)),
-            Some(Arrival::Notified(notified)) => Event::Notified(notified),
+            Arrival::ConnectFailed { token, code } => Event::ConnectFailed { token, code },
+            Arrival::Message(message) => Event::Message(self.in_place(message)),
+            Arrival::Closed { connection, code } => Event::Closed { connection, code },
+            Arrival::Frames(frames) => Event::Frames(self.frames_in_place(frames)?),
+            Arrival::VifClosed { vif, code } => Event::VifClosed { vif, code },
+            Arrival::Operated(over) => Event::Operated(self.operated_in_place(over)),
+            Arrival::Notified(notified) => Event::Notified(notified),
         })
     }
 
@@ -315,7 +326,7 @@ impl Channel {
                 self.closed(ConnectionId::from_u64(connection), code)
             }
             Completion::VifClosed { vif, code } => {
-                self.tcp_drop_port(vif);
+                self.tcp_drop_port(vif, code);
                 let vif = VifId(vif);
                 self.drop_vif(vif).then_some(Arrival::VifClosed { vif, code })
             }

@@ -16,10 +16,12 @@ use std::fmt;
 use std::hash::BuildHasherDefault;
 use std::net::SocketAddr;
 
-use clearway_channel::{Code, Command, Completion, Extent, Granted, ReceivedBytes};
+use clearway_channel::{
+    Code, Command, Completion, Extent, Granted, OUTSTANDING_SENDS_MAX, ReceivedBytes,
+};
 
 use crate::vif::IdHasher;
-use crate::{Channel, ConnectionId, Error};
+use crate::{Channel, ConnectionId, Error, Event, Token};
 pub use receiving::TcpBytes;
 pub use stream::{Tcp, TcpListener, TcpStream};
 
@@ -84,11 +86,22 @@ pub enum TcpOption {
     KeepAlive(Option<u32>),
     /// After so many milliseconds without an acknowledgement it is given up (`TCP_USER_TIMEOUT`).
     UserTimeout(Option<u32>),
+    /// Sending waits while so many bytes are not acknowledged (`SO_SNDBUF`): a quarter of the
+    /// channel's transmit pool unless another number is set, so that a peer that does not read
+    /// cannot keep all of it.
+    SendBuffer(u32),
 }
 
+/// Connections that have changed and are no more are forgotten when there are so many.
+const CHANGED_SPARE: usize = 64;
+
+/// The part of a channel's transmit pool, and of the sends that may be outstanding, that one
+/// connection may have.
+const SEND_PARTS: u32 = 4;
+
 impl TcpOption {
-    /// As the daemon is told.
-    const fn numbers(self) -> (u32, u32) {
+    /// As the daemon is told; nothing if it need not know.
+    const fn numbers(self) -> Option<(u32, u32)> {
         const fn or_none(value: Option<u32>) -> u32 {
             match value {
                 Some(value) => value,
@@ -96,9 +109,10 @@ impl TcpOption {
             }
         }
         match self {
-            Self::NoDelay(is_on) => (1, is_on as u32),
-            Self::KeepAlive(seconds) => (2, or_none(seconds)),
-            Self::UserTimeout(milliseconds) => (3, or_none(milliseconds)),
+            Self::NoDelay(is_on) => Some((1, is_on as u32)),
+            Self::KeepAlive(seconds) => Some((2, or_none(seconds))),
+            Self::UserTimeout(milliseconds) => Some((3, or_none(milliseconds))),
+            Self::SendBuffer(_) => None,
         }
     }
 }
@@ -108,7 +122,7 @@ impl TcpOption {
 pub struct TcpReady {
     /// There are bytes to receive, or there will be no more.
     pub is_readable: bool,
-    /// It takes bytes to be sent, as far as the channel has room.
+    /// It takes bytes to be sent, if the channel has room ([`Event::Writable`]).
     pub is_writable: bool,
     /// It has ended.
     pub is_over: bool,
@@ -123,6 +137,9 @@ struct Connection {
     /// Sends that are not finished, oldest first, and how many are, as the daemon counts.
     outstanding: VecDeque<Extent>,
     sent: u32,
+    /// Their bytes, and how many there may be before sending waits.
+    unacknowledged: u64,
+    send_buffer: u64,
     /// What has come, and how much of the first of it has been read.
     received: VecDeque<Granted>,
     read_bytes: u32,
@@ -146,7 +163,11 @@ pub(crate) struct Sockets {
     /// Opened by peers, and not accepted.
     accepted: VecDeque<(TcpPortId, TcpId)>,
     /// Attempts to connect: where from and where to, and what came of it.
-    attempts: HashMap<u64, Attempt>,
+    attempts: HashMap<Token, Attempt>,
+    /// Those of which something has come that nobody was told.
+    decided: VecDeque<Token>,
+    /// Ports that the daemon has taken away, which nobody was told.
+    lost_ports: VecDeque<(TcpPortId, Code)>,
     /// Those that something has happened to.
     changed: VecDeque<TcpId>,
 }
@@ -161,13 +182,15 @@ struct Attempt {
 }
 
 impl Connection {
-    fn new(local: SocketAddr, peer: SocketAddr, port: TcpPortId) -> Self {
+    fn new(local: SocketAddr, peer: SocketAddr, port: TcpPortId, send_buffer: u64) -> Self {
         Self {
             local,
             peer,
             port,
             outstanding: VecDeque::new(),
             sent: 0,
+            unacknowledged: 0,
+            send_buffer,
             received: VecDeque::new(),
             read_bytes: 0,
             is_finished: false,
@@ -182,9 +205,15 @@ impl Connection {
         let is_over = self.end.is_some();
         TcpReady {
             is_readable: !self.received.is_empty() || self.is_finished || is_over,
-            is_writable: !self.is_shut || is_over,
+            is_writable: (!self.is_shut && self.takes_bytes()) || is_over,
             is_over,
         }
+    }
+
+    /// It has not sent more than it may.
+    fn takes_bytes(&self) -> bool {
+        self.unacknowledged < self.send_buffer
+            && self.outstanding.len() < (OUTSTANDING_SENDS_MAX / SEND_PARTS) as usize
     }
 }
 
@@ -205,6 +234,18 @@ impl Sockets {
         {
             changed.push_back(id);
         }
+        // Nobody may ever ask, and connections come and go.
+        if changed.len() > 2 * connections.len() + CHANGED_SPARE {
+            changed.retain(|id| connections.contains_key(&id.0));
+        }
+    }
+
+    /// There is nothing to be told.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.changed.is_empty()
+            && self.accepted.is_empty()
+            && self.decided.is_empty()
+            && self.lost_ports.is_empty()
     }
 }
 
@@ -214,13 +255,42 @@ impl Channel {
     /// remember that. Does not wait: [`Channel::arm`] says how to.
     pub fn tcp_next_ready(&mut self) -> Result<Option<(TcpId, TcpReady)>, Error> {
         self.gather()?;
+        Ok(self.tcp_next_changed())
+    }
+
+    fn tcp_next_changed(&mut self) -> Option<(TcpId, TcpReady)> {
         while let Some(id) = self.tcp.changed.pop_front() {
             if let Some(connection) = self.tcp.find_open(id) {
                 connection.is_changed = false;
-                return Ok(Some((id, connection.ready())));
+                return Some((id, connection.ready()));
             }
         }
-        Ok(None)
+        None
+    }
+
+    /// The next of what has happened to TCP that is known already.
+    #[inline]
+    pub(crate) fn tcp_next_event(&mut self) -> Option<Event> {
+        if self.tcp.is_quiet() { None } else { self.tcp_event() }
+    }
+
+    fn tcp_event(&mut self) -> Option<Event> {
+        if let Some((port, code)) = self.tcp.lost_ports.pop_front() {
+            return Some(Event::TcpPortClosed { port, code });
+        }
+        while let Some((port, connection)) = self.tcp.accepted.pop_front() {
+            if let Some(peer) = self.tcp.find(connection).map(|found| found.peer) {
+                return Some(Event::TcpAccepted { port, connection, peer });
+            }
+        }
+        if let Some(token) = self.tcp.decided.front().copied() {
+            return Some(match self.tcp_take_outcome(token)? {
+                Ok(connection) => Event::TcpConnected { token, connection },
+                Err(code) => Event::TcpConnectFailed { token, code },
+            });
+        }
+        let (connection, ready) = self.tcp_next_changed()?;
+        Some(Event::TcpReady { connection, ready })
     }
 
     /// What can be done with a connection.
@@ -235,8 +305,17 @@ impl Channel {
 
     /// Sets an option of a connection.
     pub fn tcp_set(&mut self, id: TcpId, option: TcpOption) -> Result<(), Error> {
-        let (option, value) = option.numbers();
-        self.tcp_command(id, Command::TcpSet { connection: id.0, option, value })
+        if let TcpOption::SendBuffer(bytes) = option {
+            let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+            connection.send_buffer = u64::from(bytes.max(1));
+            self.tcp.note_change(id);
+        }
+        match option.numbers() {
+            Some((option, value)) => {
+                self.tcp_command(id, Command::TcpSet { connection: id.0, option, value })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Sends no more on a connection; what the peer sends is still received.
@@ -318,9 +397,11 @@ impl Channel {
                 self.tcp_accepted(TcpPortId(port), TcpId(connection), peer);
             }
             Completion::TcpConnected { token, connection, local } => {
-                self.tcp_connected(token, TcpId(connection), local);
+                self.tcp_connected(Token::from_u64(token), TcpId(connection), local);
             }
-            Completion::TcpConnectFailed { token, code } => self.tcp_failed(token, code),
+            Completion::TcpConnectFailed { token, code } => {
+                self.tcp_failed(Token::from_u64(token), code);
+            }
             Completion::TcpSent { connection, sent } => {
                 self.tcp_finish_sends(TcpId(connection), sent);
                 self.tcp.note_change(TcpId(connection));
@@ -342,6 +423,7 @@ impl Channel {
         let Some(connection) = self.tcp.find(id) else { return };
         connection.end = Some(code);
         let outstanding = std::mem::take(&mut connection.outstanding);
+        connection.unacknowledged = 0;
         if connection.is_closing {
             self.tcp.connections.remove(&id.0);
         }
@@ -359,6 +441,7 @@ impl Channel {
             && let Some(extent) = connection.outstanding.pop_front()
         {
             connection.sent = connection.sent.wrapping_add(1);
+            connection.unacknowledged -= u64::from(extent.length());
             self.end.free(extent);
             finished += 1;
         }

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use clearway_channel::control::{CloseVif, DYNAMIC_PORTS, OpenTcpPort, Reply, Request};
 use clearway_channel::{Code, Command};
 
-use super::{Attempt, Connection, Sockets, TcpId, TcpPort, TcpPortId, ended};
+use super::{Attempt, Connection, SEND_PARTS, Sockets, TcpId, TcpPort, TcpPortId, ended};
 use crate::address::{ListenAddress, ToPeers};
 use crate::session::unexpected;
-use crate::{Awaited, Channel, Error};
+use crate::{Awaited, Channel, Error, Token, VifId};
 
 /// Ports that are tried when it does not matter which.
 const PORTS_TRIED: u32 = 32;
@@ -67,6 +67,16 @@ impl Channel {
         Ok(())
     }
 
+    /// Stops accepting at a port: connections that nobody has accepted are reset. If none are left,
+    /// the port is given back; else it stays the app's for them.
+    pub fn tcp_unlisten(&mut self, port: TcpPortId) -> Result<(), Error> {
+        self.tcp_refuse_waiting(port);
+        match self.tcp_count_at(port) {
+            0 => self.tcp_close_port(port),
+            _ => self.tcp_listen(port, 0),
+        }
+    }
+
     /// The next connection that a peer has opened to a port.
     pub fn tcp_accept(
         &mut self,
@@ -75,11 +85,20 @@ impl Channel {
     ) -> Result<(TcpId, SocketAddr), Error> {
         self.wait_for(timeout, Awaited::Peer, |channel| {
             channel.gather()?;
+            channel.tcp_check_port(port)?;
             let mut accepted = channel.tcp.accepted.iter();
             let Some(at) = accepted.position(|(at, _)| *at == port) else { return Ok(None) };
             let found = channel.tcp.accepted.remove(at).map(|(_, id)| id);
             Ok(found.and_then(|id| Some((id, channel.tcp.find(id)?.peer))))
         })
+    }
+
+    /// An error if a port is not the app's, or not any more.
+    fn tcp_check_port(&self, port: TcpPortId) -> Result<(), Error> {
+        match self.tcp.ports.contains_key(&port) {
+            true => Ok(()),
+            false => Err(Error::Vif { vif: VifId::from_u32(port.0), code: Code::Closed }),
+        }
     }
 
     /// Opens a connection from a port of the app's, or from one that is free: the channel keeps
@@ -107,7 +126,6 @@ impl Channel {
         peer: SocketAddr,
         timeout: Option<Duration>,
     ) -> Result<TcpId, Error> {
-        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
         let (token, begun) = (self.tcp_start_connect(port, peer)?, Instant::now());
         let outcome = self.wait_for(timeout, Awaited::TcpConnection(peer), |channel| {
             channel.gather()?;
@@ -143,50 +161,68 @@ impl Channel {
         Ok(port)
     }
 
-    /// Begins to open a connection; [`tcp_take_outcome`](Self::tcp_take_outcome) says what came of
-    /// it.
-    pub fn tcp_start_connect(&mut self, port: TcpPortId, peer: SocketAddr) -> Result<u64, Error> {
+    /// Begins to open a connection, as [`tcp_connect`](Self::tcp_connect) does;
+    /// [`next_event`](Self::next_event) tells what came of it, and so does
+    /// [`tcp_take_outcome`](Self::tcp_take_outcome).
+    pub fn tcp_start_connect(
+        &mut self,
+        port: Option<TcpPortId>,
+        peer: SocketAddr,
+    ) -> Result<Token, Error> {
+        let port = port.map_or_else(|| self.tcp_free_port(peer), Ok)?;
         self.make_room_for_command()?;
         self.token_next += 1;
-        let token = self.token_next;
-        self.submit(&Command::TcpConnect { token, port: port.0, peer });
+        let token = Token::from_u64(self.token_next);
+        self.submit(&Command::TcpConnect { token: self.token_next, port: port.0, peer });
         let attempt = Attempt { port, peer, outcome: None, is_abandoned: false };
         self.tcp.attempts.insert(token, attempt);
         Ok(token)
     }
 
     /// What came of an attempt to connect, once that is known; then it is forgotten.
-    pub fn tcp_take_outcome(&mut self, token: u64) -> Option<Result<TcpId, Code>> {
-        let is_known = self.tcp.attempts.get(&token)?.outcome.is_some();
-        if is_known { self.tcp.attempts.remove(&token)?.outcome } else { None }
+    pub fn tcp_take_outcome(&mut self, token: Token) -> Option<Result<TcpId, Code>> {
+        let at = self.tcp.decided.iter().position(|decided| *decided == token)?;
+        self.tcp.decided.remove(at);
+        self.tcp.attempts.remove(&token)?.outcome
     }
 
     pub(super) fn tcp_accepted(&mut self, port: TcpPortId, id: TcpId, peer: SocketAddr) {
         let Some(local) = self.tcp.ports.get(&port).map(|port| port.address) else {
             return self.tcp_refuse(id);
         };
-        self.tcp.connections.insert(id.0, Connection::new(local, peer, port));
+        let connection = Connection::new(local, peer, port, self.tcp_send_buffer_bytes());
+        self.tcp.connections.insert(id.0, connection);
         self.tcp.accepted.push_back((port, id));
     }
 
-    pub(super) fn tcp_connected(&mut self, token: u64, id: TcpId, local: SocketAddr) {
+    pub(super) fn tcp_connected(&mut self, token: Token, id: TcpId, local: SocketAddr) {
+        let send_buffer = self.tcp_send_buffer_bytes();
         let Some(attempt) = self.tcp.attempts.get_mut(&token) else { return self.tcp_refuse(id) };
         if attempt.is_abandoned {
             self.tcp.attempts.remove(&token);
             return self.tcp_refuse(id);
         }
         attempt.outcome = Some(Ok(id));
-        let connection = Connection::new(local, attempt.peer, attempt.port);
+        let connection = Connection::new(local, attempt.peer, attempt.port, send_buffer);
+        self.tcp.decided.push_back(token);
         self.tcp.connections.insert(id.0, connection);
         self.tcp.note_change(id);
     }
 
-    pub(super) fn tcp_failed(&mut self, token: u64, code: Code) {
+    /// What a connection may send at first without an acknowledgement.
+    fn tcp_send_buffer_bytes(&self) -> u64 {
+        u64::from(self.end.sizes().transmit_pool_bytes / SEND_PARTS)
+    }
+
+    pub(super) fn tcp_failed(&mut self, token: Token, code: Code) {
         match self.tcp.attempts.get_mut(&token) {
             Some(attempt) if attempt.is_abandoned => {
                 self.tcp.attempts.remove(&token);
             }
-            Some(attempt) => attempt.outcome = Some(Err(code)),
+            Some(attempt) => {
+                attempt.outcome = Some(Err(code));
+                self.tcp.decided.push_back(token);
+            }
             None => {}
         }
     }
@@ -200,7 +236,7 @@ impl Channel {
     }
 
     /// Connections that wait to be accepted at a port are reset.
-    pub(super) fn tcp_refuse_waiting(&mut self, port: TcpPortId) {
+    fn tcp_refuse_waiting(&mut self, port: TcpPortId) {
         let accepted = std::mem::take(&mut self.tcp.accepted);
         let (its, others) = accepted.into_iter().partition(|(at, _)| *at == port);
         self.tcp.accepted = others;
@@ -210,15 +246,18 @@ impl Channel {
     }
 
     /// How many connections there are at a port, those that the app has let go of included.
-    pub(super) fn tcp_count_at(&self, port: TcpPortId) -> usize {
+    fn tcp_count_at(&self, port: TcpPortId) -> usize {
         let connections = self.tcp.connections.values();
         connections.filter(|connection| connection.port == port).count()
     }
 
     /// A port was taken away.
-    pub(crate) fn tcp_drop_port(&mut self, number: u32) {
-        self.tcp.ports.remove(&TcpPortId(number));
-        self.tcp.own_ports.retain(|port| port.0 != number);
+    pub(crate) fn tcp_drop_port(&mut self, number: u32, code: Code) {
+        let port = TcpPortId(number);
+        if self.tcp.ports.remove(&port).is_some() {
+            self.tcp.lost_ports.push_back((port, code));
+        }
+        self.tcp.own_ports.retain(|own| *own != port);
     }
 
     /// Why a connection that is over is so.

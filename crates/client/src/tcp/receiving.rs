@@ -68,6 +68,12 @@ impl Channel {
         })
     }
 
+    /// Gives the memory of bytes back; the same as dropping them, but faster.
+    #[inline]
+    pub fn tcp_release(&mut self, bytes: TcpBytes) {
+        self.end.release_buffer(bytes.buffer);
+    }
+
     /// Copies what has come, and releases it.
     fn tcp_copy(&mut self, id: TcpId, buffer: &mut [u8]) -> Result<usize, Error> {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clearway_channel::{Command, Extent};
 
-use super::{TcpId, ended, is_not_open};
+use super::{TcpId, ended};
 use crate::{Awaited, Channel, Code, Error, SendBuffer};
 
 /// The most bytes that are copied into one piece: more would have to wait for one as large to be
@@ -26,68 +26,84 @@ impl Channel {
         let piece = &bytes[..bytes.len().min(piece_max)];
         let has_more = piece.len() < bytes.len();
         self.wait_for(timeout, Awaited::Room, |channel| {
-            channel.tcp_check_sending(id)?;
+            if !channel.tcp_may_send(id)? {
+                return Ok(None);
+            }
             let extent = channel.with_room(|channel| channel.tcp_allocate(piece.len() as u32))?;
             let Some(extent) = extent else { return Ok(None) };
+            // It may have ended while room was made.
+            if let Err(error) = channel.tcp_check_sending(id) {
+                channel.end.free(extent);
+                return Err(error);
+            }
             channel.end.transmit_bytes(&extent).copy_from_slice(piece);
-            channel.tcp_put(id, extent, piece.len() as u32, has_more)?;
+            channel.tcp_put(id, extent, piece.len() as u32, has_more);
             Ok(Some(piece.len()))
         })
     }
 
-    /// Sends a buffer that was filled in place ([`Channel::send_buffer`]), at least one byte: its
-    /// memory is the daemon's until the peer has acknowledged it. On an error the buffer is given
-    /// up.
+    /// Sends a buffer that was filled in place ([`Channel::send_buffer`]): its memory is the
+    /// daemon's until the peer has acknowledged it. Waits for room. Or gives it back with the
+    /// reason.
     pub fn tcp_send_buffer(
         &mut self,
         id: TcpId,
         buffer: SendBuffer,
         has_more: bool,
-    ) -> Result<(), Error> {
-        if buffer.is_empty() {
-            return self.tcp_check_sending(id);
+        timeout: Option<Duration>,
+    ) -> Result<(), (SendBuffer, Error)> {
+        let room = self.wait_for(timeout, Awaited::Room, |channel| {
+            if !channel.tcp_may_send(id)? {
+                return Ok(None);
+            }
+            let room = channel.with_room(|channel| channel.may_send().then_some(()))?;
+            channel.tcp_check_sending(id).map(|()| room)
+        });
+        if let Err(error) = room {
+            return Err((buffer, error));
         }
-        self.wait_for(None, Awaited::Room, |channel| {
-            channel.tcp_check_sending(id)?;
-            channel.with_room(|channel| channel.may_send().then_some(()))
-        })?;
-        let (extent, length) = buffer.into_extent();
-        self.tcp_put(id, extent, length, has_more)
+        if !buffer.is_empty() {
+            let (extent, length) = buffer.into_extent();
+            self.tcp_put(id, extent, length, has_more);
+        }
+        Ok(())
     }
 
     /// Bytes of a connection that were sent and that the peer has not acknowledged, in how many
     /// sends.
     pub fn tcp_unacknowledged(&mut self, id: TcpId) -> (u64, usize) {
         let Some(connection) = self.tcp.find(id) else { return (0, 0) };
-        let outstanding = &connection.outstanding;
-        (outstanding.iter().map(|extent| u64::from(extent.length())).sum(), outstanding.len())
+        (connection.unacknowledged, connection.outstanding.len())
+    }
+
+    /// Whether a connection that is open has sent less than it may, after what the daemon has to
+    /// say of that.
+    fn tcp_may_send(&mut self, id: TcpId) -> Result<bool, Error> {
+        self.tcp_check_sending(id)?;
+        if self.tcp_takes_bytes(id) {
+            return Ok(true);
+        }
+        self.gather()?;
+        self.tcp_check_sending(id)?;
+        Ok(self.tcp_takes_bytes(id))
+    }
+
+    fn tcp_takes_bytes(&mut self, id: TcpId) -> bool {
+        self.tcp.find_open(id).is_some_and(|connection| connection.takes_bytes())
     }
 
     fn tcp_allocate(&mut self, length: u32) -> Option<Extent> {
         if self.may_send() { self.end.allocate(length) } else { None }
     }
 
-    /// There is room. The connection may have ended while it was made.
-    fn tcp_put(
-        &mut self,
-        id: TcpId,
-        extent: Extent,
-        length: u32,
-        has_more: bool,
-    ) -> Result<(), Error> {
-        if let Err(error) = self.tcp_check_sending(id) {
-            self.end.free(extent);
-            return Err(error);
-        }
-        let Some(connection) = self.tcp.find_open(id) else {
-            self.end.free(extent);
-            return Err(is_not_open(id));
-        };
+    /// There is room, and the connection is open.
+    fn tcp_put(&mut self, id: TcpId, extent: Extent, length: u32, has_more: bool) {
+        let Some(connection) = self.tcp.find_open(id) else { return self.end.free(extent) };
         let offset = extent.offset();
+        connection.unacknowledged += u64::from(extent.length());
         connection.outstanding.push_back(extent);
         self.sends_outstanding += 1;
         self.submit(&Command::TcpSend { connection: id.0, offset, length, has_more });
-        Ok(())
     }
 
     fn tcp_check_sending(&mut self, id: TcpId) -> Result<(), Error> {

@@ -108,13 +108,8 @@ impl TcpListener {
 
 impl Drop for TcpListener {
     fn drop(&mut self) {
-        let mut channel = self.tcp.channel();
-        channel.tcp_refuse_waiting(self.port.id);
         // What cannot be told a daemon that is gone need not be told.
-        let _ = match channel.tcp_count_at(self.port.id) {
-            0 => channel.tcp_close_port(self.port.id),
-            _ => channel.tcp_listen(self.port.id, 0),
-        };
+        let _ = self.tcp.channel().tcp_unlisten(self.port.id);
     }
 }
 
@@ -157,9 +152,10 @@ impl TcpStream {
         self.tcp.channel().send_buffer(length, self.timeout)
     }
 
-    /// Sends a buffer that was filled in place.
+    /// Sends a buffer that was filled in place; an error gives it up.
     pub fn send(&self, buffer: SendBuffer) -> Result<(), Error> {
-        self.tcp.channel().tcp_send_buffer(self.id, buffer, false)
+        let sent = self.tcp.channel().tcp_send_buffer(self.id, buffer, false, self.timeout);
+        sent.map_err(|(_, error)| error)
     }
 
     /// Closes one half, or both. What has come is still there to be read.
@@ -184,13 +180,13 @@ impl Drop for TcpStream {
 
 impl Read for TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.tcp.channel().tcp_recv(self.id, buffer, self.timeout).map_err(io_error)
+        Ok(self.tcp.channel().tcp_recv(self.id, buffer, self.timeout)?)
     }
 }
 
 impl Write for TcpStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.tcp.channel().tcp_send(self.id, bytes, self.timeout).map_err(io_error)
+        Ok(self.tcp.channel().tcp_send(self.id, bytes, self.timeout)?)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -198,15 +194,22 @@ impl Write for TcpStream {
     }
 }
 
-fn io_error(error: Error) -> io::Error {
-    let kind = match error.code() {
-        Code::WouldBlock => io::ErrorKind::WouldBlock,
-        Code::TimedOut => io::ErrorKind::TimedOut,
-        Code::Closed => io::ErrorKind::BrokenPipe,
-        Code::Reset => io::ErrorKind::ConnectionReset,
-        Code::Refused => io::ErrorKind::ConnectionRefused,
-        Code::DaemonGone => io::ErrorKind::ConnectionAborted,
-        _ => io::ErrorKind::Other,
-    };
-    io::Error::new(kind, error)
+impl From<Error> for io::Error {
+    /// With the kind that the kernel's sockets have for it.
+    fn from(error: Error) -> Self {
+        let kind = match error.code() {
+            Code::WouldBlock => io::ErrorKind::WouldBlock,
+            Code::TimedOut | Code::Lost => io::ErrorKind::TimedOut,
+            Code::Closed => io::ErrorKind::BrokenPipe,
+            Code::Reset => io::ErrorKind::ConnectionReset,
+            Code::Refused => io::ErrorKind::ConnectionRefused,
+            Code::Unreachable => io::ErrorKind::HostUnreachable,
+            Code::AddressInUse => io::ErrorKind::AddrInUse,
+            Code::AddressUnavailable => io::ErrorKind::AddrNotAvailable,
+            Code::Denied => io::ErrorKind::PermissionDenied,
+            Code::DaemonGone => io::ErrorKind::ConnectionAborted,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error)
+    }
 }
