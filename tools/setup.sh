@@ -29,6 +29,7 @@ missing_packages() {
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
+    command -v curl >/dev/null || echo curl           # asks examples/http.c
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client # reads our metrics
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK

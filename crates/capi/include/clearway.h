@@ -7,6 +7,8 @@
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * TCP        Connections to any peer, by a stack that is the daemon's: clearway_tcp_listen and
+ *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
@@ -198,7 +200,74 @@ typedef enum clearway_event_kind {
    * The daemon has taken a virtual interface away: `vif`, `code`.
    */
   CLEARWAY_EVENT_VIF_CLOSED = 8,
+  /**
+   * A peer has opened a TCP connection: `connection`, `listener` (the TCP port), `peer`.
+   */
+  CLEARWAY_EVENT_TCP_ACCEPTED = 11,
+  /**
+   * clearway_tcp_start_connect has succeeded: `connection`, `token`.
+   */
+  CLEARWAY_EVENT_TCP_CONNECTED = 12,
+  /**
+   * clearway_tcp_start_connect has failed: `token`, `code`.
+   */
+  CLEARWAY_EVENT_TCP_CONNECT_FAILED = 13,
+  /**
+   * Something has happened to a TCP connection since it was last named: `connection`, `ready`
+   * (0: nothing can be done now, but something was acknowledged, or was received already). Do
+   * all that can be done, until CLEARWAY_WOULD_BLOCK, or remember it: it is not told again.
+   */
+  CLEARWAY_EVENT_TCP_READY = 14,
+  /**
+   * The daemon has taken a TCP port away, and nobody can connect there any more: `listener`,
+   * `code`.
+   */
+  CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
 } clearway_event_kind;
+
+/**
+ * What can be done with a TCP connection; bits.
+ */
+typedef enum clearway_tcp_ready_bits {
+  /**
+   * There are bytes to receive, or there will be no more.
+   */
+  CLEARWAY_TCP_READABLE = 1,
+  /**
+   * It takes bytes to be sent, if the channel has room (CLEARWAY_EVENT_WRITABLE).
+   */
+  CLEARWAY_TCP_WRITABLE = 2,
+  /**
+   * It has ended: close it. What has come before can still be received.
+   */
+  CLEARWAY_TCP_OVER = 4,
+} clearway_tcp_ready_bits;
+
+/**
+ * What can be set for a TCP connection.
+ */
+typedef enum clearway_tcp_option {
+  /**
+   * Not 0: small segments are sent even while others are not acknowledged (TCP_NODELAY). 0 at
+   * first.
+   */
+  CLEARWAY_TCP_NO_DELAY = 1,
+  /**
+   * A connection that has been idle for so many seconds is probed (SO_KEEPALIVE); 0, as at
+   * first: never.
+   */
+  CLEARWAY_TCP_KEEP_ALIVE = 2,
+  /**
+   * After so many milliseconds without an acknowledgement it is given up (TCP_USER_TIMEOUT); 0,
+   * as at first: after the retries of RFC 9293, which take many minutes.
+   */
+  CLEARWAY_TCP_USER_TIMEOUT = 3,
+  /**
+   * Sending waits while so many bytes are not acknowledged (SO_SNDBUF). At first a quarter of
+   * the channel's transmit pool.
+   */
+  CLEARWAY_TCP_SEND_BUFFER = 4,
+} clearway_tcp_option;
 
 /**
  * A channel to the daemon. For one thread at a time: it may be used by different threads one
@@ -297,13 +366,14 @@ typedef struct clearway_address {
    */
   char host[64];
   /**
-   * UDP port that names the service.
+   * UDP port that names the service, or TCP port.
    */
   uint16_t port;
 } clearway_address;
 
 /**
- * A received message in place. Valid until it, or a copy of it, is given to clearway_release.
+ * A received message in place, or bytes of a TCP connection. Valid until it, or a copy of it, is
+ * given to clearway_release.
  */
 typedef struct clearway_message {
   /**
@@ -477,7 +547,7 @@ typedef struct clearway_event {
    */
   uint64_t token;
   /**
-   * From clearway_listen.
+   * From clearway_listen, or the TCP port from clearway_tcp_listen.
    */
   uint32_t listener;
   /**
@@ -496,6 +566,10 @@ typedef struct clearway_event {
    * The frames.
    */
   struct clearway_frames frames;
+  /**
+   * Bits of `enum clearway_tcp_ready_bits`.
+   */
+  uint32_t ready;
 } clearway_event;
 
 #ifdef __cplusplus
@@ -677,6 +751,171 @@ void clearway_discard(struct clearway_writable *writable);
  * something else for long; sending needs no flush.
  */
 int clearway_flush(struct clearway_channel *channel);
+
+/**
+ * Takes TCP port `port` of `address` (NULL: of all addresses of the host), which nobody else on
+ * this host has then, neither an app nor the kernel's programs, and accepts connections there;
+ * `backlog` of them may wait for the engine (0: 1024, the most is 4096). An address is written as
+ * for clearway_connect. Stores the port's number, which is never 0, and the address and port,
+ * which is one that is free if `port` is 0; both places may be NULL. Returns 0 or a negative error
+ * code: CLEARWAY_ADDRESS_IN_USE (another app has it), CLEARWAY_REFUSED (a program of the kernel's
+ * has it), CLEARWAY_DENIED, CLEARWAY_ADDRESS_UNAVAILABLE.
+ */
+int clearway_tcp_listen(struct clearway_channel *channel,
+                        const char *address,
+                        uint16_t port,
+                        uint32_t backlog,
+                        uint32_t *tcp_port,
+                        struct clearway_address *bound);
+
+/**
+ * Stops accepting at a TCP port, and gives it back. Connections that nobody has accepted are
+ * reset; others go on, and then the port stays the app's for them until clearway_tcp_close_port.
+ * Returns 0 or a negative error code.
+ */
+int clearway_tcp_unlisten(struct clearway_channel *channel, uint32_t tcp_port);
+
+/**
+ * Gives a TCP port back. Connections that are left there are reset. Returns 0 or a negative error
+ * code.
+ */
+int clearway_tcp_close_port(struct clearway_channel *channel, uint32_t tcp_port);
+
+/**
+ * Waits for the next connection that a peer has opened to a TCP port. Stores it, which is never
+ * 0, and the peer's address unless `peer` is NULL. Returns 0 or a negative error code.
+ */
+int clearway_tcp_accept(struct clearway_channel *channel,
+                        uint32_t tcp_port,
+                        int64_t timeout_ns,
+                        uint64_t *connection,
+                        struct clearway_address *peer);
+
+/**
+ * Opens a TCP connection to a host that need not know of Clearway, and stores it, which is never
+ * 0. From the port with the number `tcp_port` of clearway_tcp_listen, or, if that is 0, from one
+ * that is free. The address is written as for clearway_connect. Returns 0 or a negative error
+ * code: CLEARWAY_REFUSED (nobody listens there), CLEARWAY_UNREACHABLE, CLEARWAY_LOST (no answer
+ * to any retry), CLEARWAY_ADDRESS_IN_USE (there is such a connection already),
+ * CLEARWAY_TIMED_OUT.
+ */
+int clearway_tcp_connect(struct clearway_channel *channel,
+                         uint32_t tcp_port,
+                         const char *address,
+                         uint16_t port,
+                         int64_t timeout_ns,
+                         uint64_t *connection);
+
+/**
+ * Begins to open a TCP connection and returns at once; clearway_next_event tells the outcome, with
+ * the token that is stored here. Of a name, which is looked up first, the first address counts.
+ * Returns 0 or a negative error code.
+ */
+int clearway_tcp_start_connect(struct clearway_channel *channel,
+                               uint32_t tcp_port,
+                               const char *address,
+                               uint16_t port,
+                               uint64_t *token);
+
+/**
+ * Sends some of `length` bytes, at least one unless that is 0; waits up to `timeout_ns` for room.
+ * The bytes are copied: they may be changed when this returns. Returns how many were taken, which
+ * may be fewer than `length`, or a negative error code. After CLEARWAY_WOULD_BLOCK,
+ * CLEARWAY_EVENT_TCP with CLEARWAY_TCP_WRITABLE follows, or CLEARWAY_EVENT_WRITABLE.
+ */
+int64_t clearway_tcp_send(struct clearway_channel *channel,
+                          uint64_t connection,
+                          const void *data,
+                          size_t length,
+                          int64_t timeout_ns);
+
+/**
+ * Sends the first `length` bytes of a buffer of clearway_send_buffer, without a copy: it is the
+ * daemon's until the peer has acknowledged it. `has_more` not 0: what does not fill a segment
+ * waits for the next call (MSG_MORE). Waits up to `timeout_ns` for room. Returns 0 or a negative
+ * error code; then the buffer is the app's as before, and may be sent again or given to
+ * clearway_discard.
+ */
+int clearway_tcp_send_buf(struct clearway_channel *channel,
+                          uint64_t connection,
+                          struct clearway_writable *writable,
+                          size_t length,
+                          uint32_t has_more,
+                          int64_t timeout_ns);
+
+/**
+ * Receives up to `capacity` bytes; waits up to `timeout_ns` until there are some. Returns how
+ * many; 0 if the peer has closed its half, and there will be no more; or a negative error code:
+ * CLEARWAY_RESET (the peer gave the connection up), CLEARWAY_LOST (it is silent),
+ * CLEARWAY_UNREACHABLE.
+ */
+int64_t clearway_tcp_recv(struct clearway_channel *channel,
+                          uint64_t connection,
+                          void *buffer,
+                          size_t capacity,
+                          int64_t timeout_ns);
+
+/**
+ * Receives bytes where the daemon put them, without a copy: at least one, at most a segment's. To
+ * be given to clearway_release, after which the peer may send as many more. With length 0 there
+ * will be no more bytes, and there is nothing to release. Returns 0 or a negative error code, as
+ * clearway_tcp_recv.
+ */
+int clearway_tcp_recv_buf(struct clearway_channel *channel,
+                          uint64_t connection,
+                          int64_t timeout_ns,
+                          struct clearway_message *bytes);
+
+/**
+ * Closes the app's half of a TCP connection: the peer reads to the end of what was sent. What it
+ * sends is still received. Returns 0 or a negative error code.
+ */
+int clearway_tcp_shutdown(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Lets go of a TCP connection, which has ended or not. What was sent still arrives; but if
+ * something has come that was not received, the peer gets a reset (RFC 9293, section 3.6.1). Bytes
+ * that are held in place stay readable. Returns 0 or a negative error code.
+ */
+int clearway_tcp_close(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Gives a TCP connection up: the peer gets a reset, and what was sent may be lost. Returns 0 or a
+ * negative error code.
+ */
+int clearway_tcp_abort(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Sets an option of a TCP connection: one of `enum clearway_tcp_option`, which says the unit of
+ * `value`. Returns 0 or a negative error code.
+ */
+int clearway_tcp_set(struct clearway_channel *channel,
+                     uint64_t connection,
+                     uint32_t option,
+                     uint32_t value);
+
+/**
+ * Stores this end of a TCP connection and the peer; both places may be NULL. Of a connection that
+ * was accepted at all addresses of the host, this end's host is "0.0.0.0". Returns 0 or a negative
+ * error code.
+ */
+int clearway_tcp_addresses(struct clearway_channel *channel,
+                           uint64_t connection,
+                           struct clearway_address *local,
+                           struct clearway_address *peer);
+
+/**
+ * What can be done with a TCP connection, as far as the calls of the channel so far have learnt:
+ * bits of `enum clearway_tcp_ready_bits`, or a
+ * negative error code.
+ */
+int clearway_tcp_ready(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * How many bytes of a TCP connection the peer has not acknowledged, of those that were sent; or a
+ * negative error code.
+ */
+int64_t clearway_tcp_unacknowledged(struct clearway_channel *channel, uint64_t connection);
 
 /**
  * Opens a virtual interface, and stores what it became. From now on the app gets the frames that

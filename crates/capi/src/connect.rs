@@ -19,7 +19,7 @@ const HOST_BYTES: usize = 64;
 pub struct clearway_address {
     /// IPv4 or IPv6 address in its usual notation.
     pub host: [c_char; 64],
-    /// UDP port that names the service.
+    /// UDP port that names the service, or TCP port.
     pub port: u16,
 }
 
@@ -102,8 +102,8 @@ pub unsafe extern "C" fn clearway_connect(
         // SAFETY: the caller's promise.
         let channel = unsafe { pointer::channel(channel) }?;
         // SAFETY: the caller's promise.
-        let peers = unsafe { peers(address, port) }?;
-        let opened = channel.connect(Peers(peers), pointer::timeout(timeout_ns))?;
+        let peers = found_peers(unsafe { peers(address, port) }?);
+        let opened = channel.connect(peers, pointer::timeout(timeout_ns))?;
         // SAFETY: the caller's promise.
         unsafe { pointer::store(connection, opened.as_u64()) };
         Ok(())
@@ -208,13 +208,17 @@ pub unsafe extern "C" fn clearway_abort(channel: *mut clearway_channel, connecti
 
 /// # Safety
 /// `address` is NULL or a string.
-unsafe fn peers(address: *const c_char, port: u16) -> Result<Vec<SocketAddr>, Error> {
+pub(crate) unsafe fn peers(address: *const c_char, port: u16) -> Result<Vec<SocketAddr>, Error> {
     // SAFETY: the caller's promise.
     let address = unsafe { pointer::text(address, "address") }?;
     (address.ok_or_else(|| pointer::invalid("address is NULL"))?, port).to_peers()
 }
 
-/// Addresses that have been found.
+/// Addresses that have been found, as the library takes them.
+pub(crate) fn found_peers(peers: Vec<SocketAddr>) -> impl ToPeers {
+    Peers(peers)
+}
+
 struct Peers(Vec<SocketAddr>);
 
 impl ToPeers for Peers {

@@ -11,6 +11,7 @@ use crate::failure::{call, call_int};
 use crate::held::Held;
 use crate::message::clearway_message;
 use crate::pointer;
+use crate::tcp;
 use crate::vif::clearway_frames;
 
 /// What an event is about.
@@ -34,6 +35,19 @@ pub enum clearway_event_kind {
     CLEARWAY_EVENT_FRAMES = 7,
     /// The daemon has taken a virtual interface away: `vif`, `code`.
     CLEARWAY_EVENT_VIF_CLOSED = 8,
+    /// A peer has opened a TCP connection: `connection`, `listener` (the TCP port), `peer`.
+    CLEARWAY_EVENT_TCP_ACCEPTED = 11,
+    /// clearway_tcp_start_connect has succeeded: `connection`, `token`.
+    CLEARWAY_EVENT_TCP_CONNECTED = 12,
+    /// clearway_tcp_start_connect has failed: `token`, `code`.
+    CLEARWAY_EVENT_TCP_CONNECT_FAILED = 13,
+    /// Something has happened to a TCP connection since it was last named: `connection`, `ready`
+    /// (0: nothing can be done now, but something was acknowledged, or was received already). Do
+    /// all that can be done, until CLEARWAY_WOULD_BLOCK, or remember it: it is not told again.
+    CLEARWAY_EVENT_TCP_READY = 14,
+    /// The daemon has taken a TCP port away, and nobody can connect there any more: `listener`,
+    /// `code`.
+    CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
 }
 
 /// Something that happened. Fields that its kind does not name are zero.
@@ -48,7 +62,7 @@ pub struct clearway_event {
     pub connection: u64,
     /// From clearway_start_connect.
     pub token: u64,
-    /// From clearway_listen.
+    /// From clearway_listen, or the TCP port from clearway_tcp_listen.
     pub listener: u32,
     /// The other end.
     pub peer: clearway_address,
@@ -58,6 +72,8 @@ pub struct clearway_event {
     pub vif: u32,
     /// The frames.
     pub frames: clearway_frames,
+    /// Bits of `enum clearway_tcp_ready_bits`.
+    pub ready: u32,
 }
 
 /// Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error
@@ -98,6 +114,7 @@ impl clearway_event {
             message: clearway_message::empty(0),
             vif: 0,
             frames: clearway_frames::empty(0),
+            ready: 0,
         };
         let kind = match event {
             Event::Accepted(accepted) => {
@@ -132,6 +149,27 @@ impl clearway_event {
             Event::VifClosed { vif, code } => {
                 (told.vif, told.code) = (vif.as_u32(), code.as_i32());
                 Kind::CLEARWAY_EVENT_VIF_CLOSED
+            }
+            Event::TcpAccepted { port, connection, peer } => {
+                (told.listener, told.connection) = (port.as_u32(), connection.as_u64());
+                told.peer = peer.into();
+                Kind::CLEARWAY_EVENT_TCP_ACCEPTED
+            }
+            Event::TcpConnected { token, connection } => {
+                (told.token, told.connection) = (token.as_u64(), connection.as_u64());
+                Kind::CLEARWAY_EVENT_TCP_CONNECTED
+            }
+            Event::TcpConnectFailed { token, code } => {
+                (told.token, told.code) = (token.as_u64(), code.as_i32());
+                Kind::CLEARWAY_EVENT_TCP_CONNECT_FAILED
+            }
+            Event::TcpReady { connection, ready } => {
+                (told.connection, told.ready) = (connection.as_u64(), tcp::bits(ready));
+                Kind::CLEARWAY_EVENT_TCP_READY
+            }
+            Event::TcpPortClosed { port, code } => {
+                (told.listener, told.code) = (port.as_u32(), code.as_i32());
+                Kind::CLEARWAY_EVENT_TCP_PORT_CLOSED
             }
             Event::Writable => Kind::CLEARWAY_EVENT_WRITABLE,
             _ => return told,

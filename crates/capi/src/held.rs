@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clearway_client::{Channel, Frames, Message, SendBuffer};
+use clearway_client::{Channel, Frames, Message, SendBuffer, TcpBytes};
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
 use crate::attach::clearway_channel;
@@ -25,6 +25,7 @@ pub(crate) type Words = [u64; 5];
 /// A value that C holds.
 pub(crate) enum Value {
     Message(Message),
+    Bytes(TcpBytes),
     Frames(Frames),
     Buffer(SendBuffer),
 }
@@ -34,6 +35,7 @@ impl Value {
     fn give_back(self, channel: &mut Channel) {
         match self {
             Self::Message(message) => channel.release(message),
+            Self::Bytes(bytes) => channel.tcp_release(bytes),
             Self::Frames(frames) => channel.release_frames(frames),
             Self::Buffer(buffer) => drop(buffer),
         }

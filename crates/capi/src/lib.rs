@@ -17,6 +17,7 @@ mod failure;
 mod held;
 mod message;
 mod pointer;
+mod tcp;
 mod vif;
 
 pub use attach::{
@@ -36,6 +37,13 @@ pub use message::{
     clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
     clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
     clearway_send_buffer, clearway_writable,
+};
+pub use tcp::{
+    clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,
+    clearway_tcp_close_port, clearway_tcp_connect, clearway_tcp_listen, clearway_tcp_option,
+    clearway_tcp_ready, clearway_tcp_ready_bits, clearway_tcp_recv, clearway_tcp_recv_buf,
+    clearway_tcp_send, clearway_tcp_send_buf, clearway_tcp_set, clearway_tcp_shutdown,
+    clearway_tcp_start_connect, clearway_tcp_unacknowledged, clearway_tcp_unlisten,
 };
 pub use vif::{
     clearway_frame, clearway_frames, clearway_frames_sent, clearway_refused_text, clearway_vif,

@@ -3,14 +3,15 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::{null, null_mut};
 
-use clearway_client::{ConnectionId, Error, Message, SendBuffer};
+use clearway_client::{ConnectionId, Error, Message, SendBuffer, TcpBytes};
 
 use crate::attach::clearway_channel;
 use crate::failure::{call, call_int};
 use crate::held::{Held, Value, Words, release, release_elsewhere};
 use crate::pointer;
 
-/// A received message in place. Valid until it, or a copy of it, is given to clearway_release.
+/// A received message in place, or bytes of a TCP connection. Valid until it, or a copy of it, is
+/// given to clearway_release.
 #[repr(C)]
 pub struct clearway_message {
     /// The bytes; read only.
@@ -268,6 +269,12 @@ impl clearway_message {
         Self { data, length, connection, reserved: held.keep(Value::Message(message)) }
     }
 
+    /// Bytes of a TCP connection.
+    pub(crate) fn holding_bytes(connection: u64, bytes: TcpBytes, held: &mut Held) -> Self {
+        let (data, length) = (bytes.as_ptr().cast(), bytes.len());
+        Self { data, length, connection, reserved: held.keep(Value::Bytes(bytes)) }
+    }
+
     /// Nothing but the name of a connection.
     pub(crate) fn empty(connection: u64) -> Self {
         Self { data: null(), length: 0, connection, reserved: [0; 5] }
@@ -280,12 +287,12 @@ impl clearway_message {
 }
 
 impl clearway_writable {
-    fn holding(mut buffer: SendBuffer, held: &mut Held) -> Self {
+    pub(crate) fn holding(mut buffer: SendBuffer, held: &mut Held) -> Self {
         let (data, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         Self { data, length, reserved: held.keep(Value::Buffer(buffer)) }
     }
 
-    fn take(&mut self) -> Words {
+    pub(crate) fn take(&mut self) -> Words {
         (self.data, self.length) = (null_mut(), 0);
         std::mem::take(&mut self.reserved)
     }

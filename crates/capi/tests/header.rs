@@ -11,7 +11,7 @@ use std::path::Path;
 use cbindgen::Style;
 use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal};
 
-const SOURCES: [&str; 6] = ["attach", "connect", "message", "vif", "event", "failure"];
+const SOURCES: [&str; 7] = ["attach", "connect", "message", "tcp", "vif", "event", "failure"];
 
 const INTRODUCTION: &str = "\
 /* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
@@ -23,6 +23,8 @@ const INTRODUCTION: &str = "\
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * TCP        Connections to any peer, by a stack that is the daemon's: clearway_tcp_listen and
+ *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
@@ -41,6 +43,8 @@ fn the_committed_header_is_what_the_code_says() {
         .include_item("clearway_waiting")
         .include_item("clearway_event_kind")
         .include_item("clearway_ended")
+        .include_item("clearway_tcp_ready_bits")
+        .include_item("clearway_tcp_option")
         .with_sys_include("stddef.h")
         .with_sys_include("stdint.h")
         .with_after_include(codes());

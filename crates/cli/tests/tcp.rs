@@ -4,11 +4,17 @@
 
 mod support;
 
-use std::io::{ErrorKind, Read, Write};
+#[path = "../../capi/tests/support/program.rs"]
+mod program;
+
+use std::ffi::OsStr;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::thread::JoinHandle;
 
-use clearway_client::{self as client, Options, Sizes, Tcp};
+use clearway_client::{self as client, Code, Event, Options, Sizes, Tcp, TcpId, TcpOption};
 use clearway_nic::interface::Namespace;
 use support::veth::{IPV4, IPV6, Veth};
 use support::{Daemon, Network, PATIENCE, eventually};
@@ -289,4 +295,248 @@ fn who_leaves_is_heard_to_the_end() {
         let bound = world.veth.spaces[1].within(|| TcpListener::bind((IPV4[1], PORT)));
         bound.expect("the namespace can be entered").is_ok()
     });
+}
+
+/// What has happened, until it is what is looked for.
+fn until<T>(channel: &mut client::Channel, found: impl Fn(&Event) -> Option<T>) -> T {
+    loop {
+        let event = channel.next_event(Some(PATIENCE)).expect("an event");
+        if let Some(found) = found(&event) {
+            return found;
+        }
+    }
+}
+
+fn readable(event: &Event, wanted: TcpId) -> Option<()> {
+    let is_it = |ready: client::TcpReady| ready.is_readable;
+    matches!(event, Event::TcpReady { connection, ready } if *connection == wanted && is_it(*ready))
+        .then_some(())
+}
+
+/// A program with a loop of its own hears of everything from one call, and never sleeps over news
+/// that another call has come upon.
+#[test]
+fn one_loop_hears_of_everything() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut channel = tcp.channel();
+    let port = channel.tcp_bind(PORT).expect("a port");
+    channel.tcp_listen(port.id, 16).expect("listening");
+    let mut kernels = [(); 2].map(|()| world.connect((IPV4[1], PORT).into()).expect("connected"));
+    let accepted = [(); 2].map(|()| {
+        until(&mut channel, |event| match event {
+            Event::TcpAccepted { port: at, connection, .. } if *at == port.id => Some(*connection),
+            _ => None,
+        })
+    });
+    for (kernel, connection) in kernels.iter_mut().zip(accepted) {
+        kernel.write_all(b"hello").expect("written");
+        until(&mut channel, |event| readable(event, connection));
+    }
+    // The news of the second come while the first is asked: the channel does not sleep over them.
+    kernels[1].write_all(b"again").expect("written");
+    let mut bytes = [0; 10];
+    assert_eq!(channel.tcp_recv(accepted[0], &mut bytes, Some(PATIENCE)).expect("bytes"), 5);
+    eventually("the second has more to read", || {
+        let _ = channel.tcp_recv(accepted[0], &mut bytes, Some(std::time::Duration::ZERO));
+        channel.tcp_ready(accepted[1]).is_some_and(|ready| ready.is_readable) && !channel.arm() && {
+            channel.disarm();
+            true
+        }
+    });
+    until(&mut channel, |event| readable(event, accepted[1]));
+    // Attempts to connect, one that succeeds and one that does not.
+    let (listener, there) = world.listen();
+    let good = channel.tcp_start_connect(None, there).expect("begun");
+    let id = until(&mut channel, |event| match event {
+        Event::TcpConnected { token, connection } if *token == good => Some(*connection),
+        _ => None,
+    });
+    assert_eq!(channel.tcp_addresses(id).expect("open").1, there);
+    drop(listener);
+    let bad = channel.tcp_start_connect(None, there).expect("begun");
+    let code = until(&mut channel, |event| match event {
+        Event::TcpConnectFailed { token, code } if *token == bad => Some(*code),
+        _ => None,
+    });
+    assert_eq!(code, Code::Refused);
+}
+
+/// Of the memory for what is sent, one connection has its part only, whether its peer reads or not.
+#[test]
+fn a_peer_that_does_not_read_stops_nobody_else() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let (listener, address) = world.listen();
+    let mut deaf = tcp.connect(address, Some(PATIENCE)).expect("connected");
+    let (unread, _) = listener.accept().expect("accepted");
+    let mut other = tcp.connect(address, Some(PATIENCE)).expect("connected");
+    let (mut read, _) = listener.accept().expect("accepted");
+    deaf.set_timeout(Some(std::time::Duration::ZERO));
+    other.set_timeout(Some(PATIENCE));
+    let piece = bytes(64 << 10, 1);
+    // More than the kernel takes for a program that does not read.
+    eventually("no more is taken", || {
+        while deaf.write(&piece).is_ok() {}
+        tcp.channel().tcp_unacknowledged(deaf.id()).0 >= u64::from(SIZES.transmit_pool_bytes / 4)
+    });
+    let held = tcp.channel().tcp_unacknowledged(deaf.id()).0;
+    assert!(held < u64::from(SIZES.transmit_pool_bytes / 2), "{held}");
+    other.write_all(b"heard").expect("there is room");
+    read.read_exact(&mut [0; 5]).expect("it comes");
+    // Who wants more for it may have more, and who reads at last lets it go on.
+    deaf.set(TcpOption::SendBuffer(SIZES.transmit_pool_bytes)).expect("set");
+    assert!(deaf.write(&piece).expect("more is taken") > 0);
+    drop(read_all(&unread));
+    let sent = until(&mut tcp.channel(), |event| match event {
+        Event::TcpReady { connection, ready } if *connection == deaf.id() => Some(*ready),
+        _ => None,
+    });
+    assert!(sent.is_writable && !sent.is_over);
+}
+
+/// A program in C, compiled with the committed header and linked with the library.
+fn c_program(name: &str, source: &str) -> Option<program::Program> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let include: PathBuf = root.join("crates/capi/include");
+    let flags = ["-std=c11", "-D_POSIX_C_SOURCE=200809L", "-Wpedantic", "-I"].map(OsStr::new);
+    let soname = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
+    let (source, link) = (root.join(source), program::shared("clearway", soname));
+    let arguments = flags.into_iter().chain([include.as_os_str(), source.as_os_str()]);
+    program::compile("cc", name, arguments.chain(link.iter().map(|word| word.as_os_str())))
+}
+
+#[test]
+fn a_c_program_serves_the_kernel() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(program) = c_program("tcp-serve", "crates/capi/tests/tcp.c") else { return };
+    let mut command = program.command();
+    command.arg(&world.daemon().socket).args(["serve", &PORT.to_string()]);
+    let mut server = command.stdout(Stdio::piped()).spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "listening\n");
+    let connect = || world.connect((IPV4[1], PORT).into()).expect("connected");
+    let sent = bytes(BULK_BYTES / 4, 5);
+    let (first, second) = (connect(), connect());
+    let echoes = [&first, &second].map(read_all);
+    let writers = [&first, &second].map(|stream| write_all(stream, sent.clone()));
+    writers.into_iter().for_each(|writer| writer.join().expect("no panic"));
+    for echo in echoes {
+        assert!(echo.join().expect("no panic") == sent);
+    }
+    let mut last = connect();
+    last.write_all(b"quit").expect("written");
+    last.shutdown(Shutdown::Write).expect("its half");
+    let mut answer = String::new();
+    last.read_to_string(&mut answer).expect("read");
+    assert_eq!(answer, "quit");
+    assert!(server.wait().expect("its end").success());
+}
+
+#[test]
+fn a_c_program_connects_to_the_kernel() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(program) = c_program("tcp-connect", "crates/capi/tests/tcp.c") else { return };
+    let (listener, address) = world.listen();
+    let closed = world.listen().1.port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.expect("accepted");
+            std::thread::spawn(move || std::io::copy(&mut &stream, &mut &stream));
+        }
+    });
+    let mut command = program.command();
+    command.arg(&world.daemon().socket).args(["connect", &address.ip().to_string()]);
+    command.args([address.port(), closed].map(|port| port.to_string()));
+    program::succeed(&command.output().expect("it runs"));
+}
+
+/// A program that serves until it is dropped.
+struct Server(std::process::Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What comes until the other end closes, which has the last of these requests close.
+fn ask(stream: &mut TcpStream, requests: &str) -> String {
+    stream.write_all(requests.as_bytes()).expect("written");
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).expect("read");
+    answers
+}
+
+/// Clients of the kernel's, at `examples/http.c`.
+#[test]
+fn the_http_example_answers_curl_and_others() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let Some(program) = c_program("http", "examples/http.c") else { return };
+    let mut command = program.command();
+    command.arg(PORT.to_string()).env("CLEARWAY_SOCKET", &world.daemon().socket);
+    let mut server = Server(command.stdout(Stdio::piped()).spawn().expect("it starts"));
+    let mut line = String::new();
+    BufReader::new(server.0.stdout.take().expect("piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, format!("listening on port {PORT}\n"));
+
+    // curl, for three things by one connection.
+    let url = |path: &str| format!("http://{}:{PORT}/{path}", IPV4[1]);
+    let curl = world.kernel().within(|| {
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-sS", "-m", "30", "-w", "[%{http_code} %{size_download} %{num_connects}]"]);
+        curl.args([url(""), url("100000"), url("nothing")]).output()
+    });
+    let output = curl.expect("the namespace can be entered").expect("curl is installed");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let body = "x".repeat(100_000);
+    assert_eq!(
+        text,
+        format!("hello from Clearway\n[200 20 1]{body}[200 100000 0][404 0 0]"),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+
+    // Requests one behind the other, some of them in pieces, and one with a body.
+    let connect = || world.connect((IPV4[1], PORT).into()).expect("connected");
+    let mut stream = connect();
+    stream.write_all(b"GET /3 HTT").expect("written");
+    let answers = ask(
+        &mut stream,
+        "P/1.1\r\nHost: a\r\n\r\nHEAD /5 HTTP/1.1\r\n\r\n\
+         POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody\
+         GET /7 HTTP/1.1\r\nConnection: close\r\n\r\n",
+    );
+    let answer = |status: &str, length: usize, close: &str, body: &str| {
+        format!(
+            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\n\
+             {close}\r\n{body}"
+        )
+    };
+    let close = "Connection: close\r\n";
+    let wanted = [
+        answer("200 OK", 3, "", "xxx"),
+        answer("200 OK", 5, "", ""),
+        answer("405 Method Not Allowed", 0, "", ""),
+        answer("200 OK", 7, close, "xxxxxxx"),
+    ];
+    assert_eq!(answers, wanted.concat());
+
+    // Who asks for much and reads late gets all of it, and holds up nobody.
+    let mut late = connect();
+    let requests = "GET /1000000 HTTP/1.1\r\n\r\n".repeat(30) + "GET /1 HTTP/1.0\r\n\r\n";
+    late.write_all(requests.as_bytes()).expect("written");
+    let answers = ask(&mut connect(), "GET /1 HTTP/1.0\r\n\r\n");
+    assert_eq!(answers, answer("200 OK", 1, close, "x"));
+    let answers = ask(&mut late, "");
+    let whole = answer("200 OK", 1_000_000, "", &"x".repeat(1_000_000));
+    assert!(answers == whole.repeat(30) + &answer("200 OK", 1, close, "x"), "{}", answers.len());
+
+    // What is no request is refused, and ends the connection.
+    for bad in ["nonsense\r\n\r\n", "GET /1 HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"] {
+        let answers = ask(&mut connect(), bad);
+        assert!(answers.starts_with("HTTP/1.1 400") || answers.starts_with("HTTP/1.1 501"));
+    }
 }
