@@ -152,7 +152,7 @@ impl ControlPlane {
         let failed = |error: std::io::Error| Error::resources("set up the control plane", error);
         let errno = |error: rustix::io::Errno| failed(error.into());
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(errno)?;
-        let stopper = Stopper::new().map_err(errno)?;
+        let stopper = Stopper::new().map_err(failed)?;
         let control = Self {
             listener: Some(listener),
             epoll,

@@ -13,7 +13,6 @@ mod file;
 mod serve;
 mod text;
 
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -21,7 +20,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use clearway_engine::{Board, Engine, Reading};
-use rustix::event::{EventfdFlags, eventfd};
+use clearway_nic::Bell;
 
 pub use file::{
     CounterDescription, CountersFile, Description, EngineDescription, FileError, Numbers,
@@ -64,7 +63,7 @@ impl Counted {
 /// to know what was counted last.
 #[derive(Debug)]
 pub(crate) struct Running {
-    stop: Arc<OwnedFd>,
+    stop: Arc<Bell>,
     thread: Option<JoinHandle<Files>>,
 }
 
@@ -97,15 +96,14 @@ impl Metrics {
     /// Starts the thread, once the daemon is confined.
     pub(crate) fn start(self) -> Result<Running, Error> {
         let failed = |error: std::io::Error| Error::resources("start a thread", error);
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let stop = Arc::new(eventfd(0, flags).map_err(|error| failed(error.into()))?);
+        let stop = Arc::new(Bell::new().map_err(failed)?);
         let stopped = Arc::clone(&stop);
         let work = move || self.run(&stopped);
         let thread = std::thread::Builder::new().name("metrics".to_owned()).spawn(work);
         Ok(Running { stop, thread: Some(thread.map_err(failed)?) })
     }
 
-    fn run(self, stop: &OwnedFd) -> Files {
+    fn run(self, stop: &Bell) -> Files {
         let Self { mut engines, newcomers, mut file, listening } = self;
         let mut server = Server::new(listening);
         let mut description = describe(&engines);
@@ -172,7 +170,7 @@ impl Running {
 
     fn stop(&mut self) -> Option<Files> {
         let thread = self.thread.take()?;
-        let _ = rustix::io::write(&self.stop, &1_u64.to_ne_bytes());
+        self.stop.ring();
         thread.join().ok()
     }
 }

@@ -2,14 +2,13 @@
 //! ever waits for the other inside an engine's turn (Snap, section 2.3).
 
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use clearway_channel::{Code, DaemonEnd, Violation};
-use clearway_nic::{MacAddress, Queue};
+use clearway_nic::{Bell, MacAddress, Queue};
 use clearway_transport::Undelivered;
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::captures::CaptureSpec;
 use crate::frames::VifSpec;
@@ -329,9 +328,9 @@ struct Shared {
     requests: ArrayQueue<Request>,
     events: ArrayQueue<Event>,
     /// Readable when a request waits.
-    request_bell: OwnedFd,
+    request_bell: Bell,
     /// Readable when an event waits, or the mailbox has become free.
-    event_bell: OwnedFd,
+    event_bell: Bell,
 }
 
 /// The engine's side of [`Control`].
@@ -344,12 +343,11 @@ pub(crate) struct Mailbox {
 
 /// Makes the two ends of a mailbox.
 pub(crate) fn mailbox(door: &Arc<Door>) -> std::io::Result<(Control, Mailbox)> {
-    let bell = || eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC);
     let shared = Arc::new(Shared {
         requests: ArrayQueue::new(1),
         events: ArrayQueue::new(EVENTS_MAX),
-        request_bell: bell()?,
-        event_bell: bell()?,
+        request_bell: Bell::new()?,
+        event_bell: Bell::new()?,
     });
     let mailbox = Mailbox { shared: Arc::clone(&shared), waiting: Default::default() };
     Ok((Control { shared, door: Arc::clone(door) }, mailbox))
@@ -360,7 +358,7 @@ impl Control {
     /// [`Control::as_fd`] to become readable, take the events, and try again.
     pub fn post(&self, request: Request) -> Result<(), Request> {
         self.shared.requests.push(request)?;
-        ring(&self.shared.request_bell);
+        self.shared.request_bell.ring();
         Ok(())
     }
 
@@ -371,7 +369,7 @@ impl Control {
 
     /// Consumes the wake-up of [`Control::as_fd`]. Call it before taking the events.
     pub fn acknowledge(&self) {
-        silence(&self.shared.event_bell);
+        self.shared.event_bell.silence();
     }
 }
 
@@ -389,7 +387,7 @@ impl Mailbox {
             return None;
         }
         let request = self.shared.requests.pop();
-        ring(&self.shared.event_bell);
+        self.shared.event_bell.ring();
         request
     }
 
@@ -419,7 +417,7 @@ impl Mailbox {
             told = true;
         }
         if told {
-            ring(&self.shared.event_bell);
+            self.shared.event_bell.ring();
         }
     }
 
@@ -428,15 +426,6 @@ impl Mailbox {
     }
 
     pub(crate) fn silence(&self) {
-        silence(&self.shared.request_bell);
+        self.shared.request_bell.silence();
     }
-}
-
-/// An eventfd only fails to take a one when it is full, and then it is readable as it should be.
-fn ring(bell: &OwnedFd) {
-    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
-}
-
-fn silence(bell: &OwnedFd) {
-    let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }

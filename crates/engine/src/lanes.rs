@@ -14,15 +14,14 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use clearway_base::counters;
 use clearway_channel::burst::FrameInfo;
-use clearway_nic::LCD_DESCRIPTORS;
+use clearway_nic::{Bell, LCD_DESCRIPTORS};
 use crossbeam_queue::ArrayQueue;
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::services::Service;
 
@@ -96,7 +95,7 @@ pub(crate) struct Door {
     pending: AtomicU64,
     /// The engine sleeps, or is about to.
     is_asleep: AtomicBool,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 /// One lane, as both its ends see it. One side pushes and the other pops.
@@ -364,8 +363,7 @@ impl Lanes {
     pub(crate) fn disarm(&mut self) {
         let door = &self.door;
         if !door.is_asleep.swap(false, Ordering::SeqCst) {
-            // Nothing is there if it has not been rung yet, or never is.
-            let _ = rustix::io::read(&door.bell, &mut [0u8; 8]);
+            door.bell.silence();
         }
     }
 
@@ -377,8 +375,8 @@ impl Lanes {
 
 impl Door {
     fn new() -> std::io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { pending: AtomicU64::new(0), is_asleep: AtomicBool::new(false), bell })
+        let (pending, is_asleep) = (AtomicU64::new(0), AtomicBool::new(false));
+        Ok(Self { pending, is_asleep, bell: Bell::new()? })
     }
 
     /// Says that the lane from `engine` has something.
@@ -386,9 +384,7 @@ impl Door {
         // Pairs with `Lanes::pending`, and with `Lanes::arm` as to the order.
         self.pending.fetch_or(1 << engine, Ordering::SeqCst);
         if self.is_asleep.load(Ordering::SeqCst) && self.is_asleep.swap(false, Ordering::SeqCst) {
-            // An eventfd only fails to take a one when it is full, and then it is readable as it
-            // should be.
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            self.bell.ring();
         }
     }
 }

@@ -10,6 +10,7 @@
 pub mod af_packet;
 pub mod af_xdp;
 mod batch;
+mod bell;
 mod burst;
 #[cfg(feature = "dpdk")]
 pub mod dpdk;
@@ -29,6 +30,7 @@ mod test_frames;
 pub mod udp;
 mod unplugged;
 
+pub use bell::Bell;
 pub use clearway_wire::MacAddress;
 pub use ebpf::{Installed, Memory, NotInstalled, Opener, ThisProcess, Way, XdpSocket};
 pub use open_interface::{Opened, open_interface, open_xdp, probe};

@@ -3,11 +3,9 @@
 //! Nothing comes, and what is sent is lost, as with a link that is down. The next queue takes its
 //! place when there is one.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
-
-use crate::{Capabilities, Counters, Error, Info, MacAddress, Queue, Transmit};
+use crate::{Bell, Capabilities, Counters, Error, Info, MacAddress, Queue, Transmit};
 
 /// See the module.
 #[derive(Debug)]
@@ -16,19 +14,18 @@ pub struct Unplugged {
     /// Why there is no NIC, for `Info::mode`.
     why: String,
     frame: Box<[u8]>,
-    /// Never readable.
-    wait: OwnedFd,
+    /// Never rung.
+    wait: Bell,
     counters: Counters,
 }
 
 impl Unplugged {
     /// A queue that takes frames of up to `frame_bytes_max`.
     pub fn new(mac: MacAddress, frame_bytes_max: usize, why: &str) -> Result<Self, Error> {
-        let wait = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let wait = wait.map_err(|errno| Error::System {
+        let wait = Bell::new().map_err(|source| Error::System {
             action: "cannot make a descriptor to wait for".into(),
             remedy: "Raise the limit on open files (ulimit -n)".into(),
-            source: errno.into(),
+            source,
         })?;
         let (why, frame) = (why.to_owned(), vec![0; frame_bytes_max].into());
         Ok(Self { mac, why, frame, wait, counters: Counters::default() })

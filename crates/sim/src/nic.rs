@@ -2,14 +2,13 @@
 //! It only holds frames; when they leave and arrive is the network's business.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use clearway_base::Time;
-use rustix::event::{EventfdFlags, eventfd};
 
 use clearway_nic::{
-    BURST_FRAMES, Capabilities, Counters, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
+    BURST_FRAMES, Bell, Capabilities, Counters, Info, LCD_DESCRIPTORS, MacAddress, Queue, Transmit,
 };
 
 /// One queue, as the engine has it.
@@ -18,12 +17,12 @@ pub(crate) struct SimQueue {
     mac: MacAddress,
     scratch: Box<[u8]>,
     /// What an engine that sleeps waits on.
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
 }
 
 /// The same queue, as the world has it.
 #[derive(Clone, Debug)]
-pub(crate) struct Wire(Arc<Mutex<Shared>>, Arc<OwnedFd>);
+pub(crate) struct Wire(Arc<Mutex<Shared>>, Arc<Bell>);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -42,8 +41,7 @@ struct Shared {
 /// A queue and its other side.
 pub(crate) fn queue(mac: MacAddress, frame_bytes_max: usize) -> (SimQueue, Wire) {
     let shared = Arc::new(Mutex::new(Shared { is_up: true, ..Shared::default() }));
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-    let bell = Arc::new(bell.expect("a descriptor; raise `ulimit -n`"));
+    let bell = Arc::new(Bell::new().expect("a descriptor; raise `ulimit -n`"));
     let queue = SimQueue {
         shared: Arc::clone(&shared),
         mac,
@@ -81,7 +79,7 @@ impl Wire {
         }
         shared.received.push_back(frame);
         if std::mem::take(&mut shared.is_armed) {
-            let _ = rustix::io::write(&self.1, &1u64.to_ne_bytes()); // fails only when it is rung
+            self.1.ring();
         }
         true
     }
@@ -174,7 +172,7 @@ impl Queue for SimQueue {
 
     fn disarm(&mut self) {
         lock(&self.shared).is_armed = false;
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]); // nothing to read: it has not rung
+        self.bell.silence();
     }
 
     fn counters(&self) -> Counters {

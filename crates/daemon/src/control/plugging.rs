@@ -16,7 +16,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
@@ -24,8 +24,7 @@ use std::time::{Duration, Instant};
 
 use clearway_control::NicFacts;
 use clearway_engine::{Engine, EngineConfig, Joined, Plug, Request as EngineRequest, ip};
-use clearway_nic::{HEADER_BYTES_MAX, Queue, Unplugged};
-use rustix::event::{EventfdFlags, eventfd};
+use clearway_nic::{Bell, HEADER_BYTES_MAX, Queue, Unplugged};
 
 use super::mailbox::Mailbox;
 use super::neighbours::Followed;
@@ -74,7 +73,7 @@ pub(super) struct Plugging {
     threads: Vec<JoinHandle<()>>,
     tells: Sender<Opened>,
     opened: Receiver<Opened>,
-    bell: Arc<OwnedFd>,
+    bell: Arc<Bell>,
 }
 
 struct Newcomers {
@@ -94,7 +93,6 @@ struct Opened {
 
 impl Plugging {
     pub(super) fn new(config: &Config) -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (tells, opened) = channel();
         Ok(Self {
             means: Means::Own(None),
@@ -104,7 +102,7 @@ impl Plugging {
             threads: Vec::new(),
             tells,
             opened,
-            bell: Arc::new(bell),
+            bell: Arc::new(Bell::new()?),
         })
     }
 
@@ -395,14 +393,14 @@ impl ControlPlane {
             }
             let result = nic::open(&config, udp_port, &means);
             let _ = tells.send(Opened { nic, attempt, result }); // nobody waits at the end
-            let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+            bell.ring();
         });
         let started = thread.is_some();
         slot.stage = if started { Stage::Opening } else { Stage::Waiting(now + RETRY_PAUSE) };
     }
 
     pub(super) fn take_opened(&mut self) {
-        let _ = rustix::io::read(&*self.plugging.bell, &mut [0u8; 8]);
+        self.plugging.bell.silence();
         while let Ok(Opened { nic, attempt, result }) = self.plugging.opened.try_recv() {
             let slot = &mut self.nics[nic];
             match result {

@@ -1,9 +1,9 @@
 //! Ending a control plane from another thread.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, OnceLock};
 
-use rustix::event::{EventfdFlags, eventfd};
+use clearway_nic::Bell;
 
 /// Ends [`super::ControlPlane::run`]; may be cloned and used from any thread.
 #[derive(Clone, Debug)]
@@ -13,7 +13,7 @@ pub struct Stopper {
 
 #[derive(Debug)]
 struct Shared {
-    bell: OwnedFd,
+    bell: Bell,
     crashed: OnceLock<String>,
 }
 
@@ -25,15 +25,13 @@ pub(crate) struct Alarm {
 }
 
 impl Stopper {
-    pub(super) fn new() -> rustix::io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?;
-        Ok(Self { shared: Arc::new(Shared { bell, crashed: OnceLock::new() }) })
+    pub(super) fn new() -> std::io::Result<Self> {
+        Ok(Self { shared: Arc::new(Shared { bell: Bell::new()?, crashed: OnceLock::new() }) })
     }
 
     /// Asks the control plane to shut the host down. Returns at once.
     pub fn stop(&self) {
-        // An eventfd only refuses a one when it is full, and then it is readable anyway.
-        let _ = rustix::io::write(&self.shared.bell, &1u64.to_ne_bytes());
+        self.shared.bell.ring();
     }
 
     /// To be held by the thread that runs an engine.
@@ -47,7 +45,7 @@ impl Stopper {
     }
 
     pub(super) fn acknowledge(&self) {
-        let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
+        self.shared.bell.silence();
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use clearway_channel::{DaemonEnd, Handover, NotSecured, Sizes};
 use clearway_control::ChannelPlace;
-use rustix::event::{EventfdFlags, eventfd};
+use clearway_nic::Bell;
 
 /// One user can hold up one of them.
 const THREADS: usize = 3;
@@ -51,7 +51,7 @@ struct Shared {
     queues: Mutex<Queues<Job>>,
     wake: Condvar,
     /// Readable when something is done.
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 /// The queues of all users.
@@ -66,7 +66,7 @@ struct Queues<J> {
 
 impl Workers {
     pub(super) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let bell = Bell::new()?;
         let (tells, done) = channel();
         let shared = Shared { queues: Mutex::default(), wake: Condvar::new(), bell };
         Ok(Self { shared: Arc::new(shared), tells: Some(tells), done })
@@ -95,7 +95,7 @@ impl Workers {
     }
 
     pub(super) fn acknowledge(&self) {
-        let _ = rustix::io::read(&self.shared.bell, &mut [0u8; 8]);
+        self.shared.bell.silence();
     }
 }
 
@@ -141,8 +141,7 @@ fn work(shared: &Shared, tells: &Sender<Done>) {
         if told.is_err() {
             return;
         }
-        // An eventfd only refuses a one when it is full, and then it is readable anyway.
-        let _ = rustix::io::write(&shared.bell, &1u64.to_ne_bytes());
+        shared.bell.ring();
     }
 }
 

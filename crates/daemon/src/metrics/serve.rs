@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use clearway_nic::strangers;
+use clearway_nic::{Bell, strangers};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, accept_with, recv, send};
@@ -121,7 +121,7 @@ impl Server {
     /// Waits until something happens or it is `until`, and does it. Breaks when `stop` is readable.
     pub(super) fn turn(
         &mut self,
-        stop: &OwnedFd,
+        stop: &Bell,
         until: Instant,
         fresh: impl Fn() -> String,
     ) -> ControlFlow<()> {
@@ -148,7 +148,7 @@ impl Server {
     }
 
     /// Which descriptors are ready: `stop`, the sockets that listen, the connections.
-    fn wait(&self, stop: &OwnedFd, until: Instant) -> rustix::io::Result<Vec<bool>> {
+    fn wait(&self, stop: &Bell, until: Instant) -> rustix::io::Result<Vec<bool>> {
         let listening = self.listening.sockets.iter().map(|it| (it.as_fd(), PollFlags::IN));
         let connections = self.connections.iter().map(|it| (it.socket.as_fd(), it.waits_for()));
         let all = [(stop.as_fd(), PollFlags::IN)].into_iter().chain(listening).chain(connections);

@@ -1,19 +1,19 @@
 //! What is under way to one receive queue: the frames under way, and a bell.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 
 use clearway_base::Time;
-use rustix::event::{EventfdFlags, eventfd};
 
 use super::lock;
 use super::transit::Transit;
+use crate::Bell;
 
 #[derive(Debug)]
 pub(super) struct Lane {
     state: Mutex<State>,
     descriptors: usize,
-    bell: OwnedFd,
+    bell: Bell,
 }
 
 #[derive(Debug, Default)]
@@ -26,8 +26,7 @@ struct State {
 
 impl Lane {
     pub(super) fn new(descriptors: usize) -> Self {
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let bell = eventfd(0, flags).expect("a test may open an eventfd; raise ulimit -n");
+        let bell = Bell::new().expect("a test may open an eventfd; raise ulimit -n");
         Self { state: Mutex::default(), descriptors, bell }
     }
 
@@ -51,7 +50,7 @@ impl Lane {
         let mut state = lock(&self.state);
         if std::mem::take(&mut state.armed) {
             drop(state);
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+            self.bell.ring();
         }
     }
 
@@ -78,8 +77,7 @@ impl Lane {
 
     pub(super) fn disarm(&self) {
         lock(&self.state).armed = false;
-        // Nothing to read means that the bell has not rung.
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        self.bell.silence();
     }
 
     /// Wakes the receiver if frames have arrived by `now`.

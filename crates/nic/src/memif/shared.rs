@@ -5,24 +5,22 @@
 //! the new link. An old link's memory stays mapped until the last queue has noticed, so there is
 //! nothing to wait for.
 
-use std::os::fd::AsFd;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use rustix::event::EventfdFlags;
 
 use super::buffers::Violation;
 use super::handshake::Established;
 use super::link::Ends;
+use crate::Bell;
 
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Counts changes of the link. Written under the lock.
     generation: AtomicU32,
     state: Mutex<State>,
-    /// One eventfd per queue, written when there is news for it.
-    bells: Vec<OwnedFd>,
+    /// One for each queue, rung when there is news for it.
+    bells: Vec<Bell>,
     pub(super) links_established: AtomicU64,
     pub(super) links_lost: AtomicU64,
     pub(super) peers_refused: AtomicU64,
@@ -41,8 +39,7 @@ struct State {
 
 impl Shared {
     pub(super) fn new(queues: u16) -> std::io::Result<Self> {
-        let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-        let bells = (0..queues).map(|_| rustix::event::eventfd(0, flags));
+        let bells = (0..queues).map(|_| Bell::new());
         let peer = Err("the peer has not been there yet".into());
         Ok(Self {
             generation: AtomicU32::new(0),
@@ -124,9 +121,9 @@ impl Shared {
         (0..self.bells.len()).for_each(|index| self.ring(index));
     }
 
-    /// Wakes a queue. If the write fails the bell is rung already.
+    /// Wakes a queue.
     pub(super) fn ring(&self, index: usize) {
-        let _ = rustix::io::write(&self.bells[index], &1u64.to_ne_bytes());
+        self.bells[index].ring();
     }
 
     /// Nothing that holds the lock can panic half-way, so a poisoned lock protects sound data.
