@@ -8,35 +8,10 @@ cd "$(dirname "$0")/.."
 # What is mounted here goes away with this process.
 [ -n "${CLEARWAY_TEST_PACKAGES:-}" ] || CLEARWAY_TEST_PACKAGES=1 exec unshare --mount "$0" "$@"
 packages=$PWD/${CARGO_TARGET_DIR:-target}/packages
-suite=${SUITE:-bookworm}
 work=$(mktemp -d)
 name=test-packages
 . tools/background.sh
-clean_more() {
-    umount "$work"/*/proc 2>/dev/null || true
-}
-
-say() { printf '%s: %s\n' "$name" "$*"; }
-
-# clean ROOT: a Debian with nothing but apt.
-clean() {
-    [ -e "$work/clean.tar" ] ||
-        mmdebstrap --quiet --variant=minbase "$suite" "$work/clean.tar" 2>"$work/mmdebstrap.log" || fail "mmdebstrap failed"
-    mkdir "$1"
-    tar -C "$1" -xf "$work/clean.tar"
-    cp /etc/resolv.conf "$1/etc/resolv.conf"
-    mount -t proc proc "$1/proc"
-    ln -sfn /proc/self/fd "$1/dev/fd"
-}
-
-# in_root ROOT COMMAND...; what goes on in the background is `become`, whose process is the
-# command's.
-in_root() { (become "$@"); }
-become() {
-    local root=$1
-    shift
-    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
-}
+. tools/clean-root.sh
 
 # host ROOT ROLE NUMBER: starts a daemon.
 host() {
