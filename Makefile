@@ -11,7 +11,7 @@ SOAK_MINUTES ?= 60
 # What `make mutants` plants bugs in; with SAMPLE=150 in so many places, chosen by SEED.
 MUTANTS ?= transport congestion channel classify switch control
 
-.PHONY: demo test own-stack build install uninstall packages test-packages lint deny crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
+.PHONY: demo test own-stack build install uninstall packages test-packages test-setup lint deny crates loom miri fuzz soak soak-faults mutants bench-instructions bench-classify clean
 
 demo: build
 	@tools/setup.sh demo
@@ -54,6 +54,11 @@ packages: build
 test-packages:
 	@tools/setup.sh packages
 	@tools/test-packages.sh
+
+# Every path of tools/setup.sh in clean roots: of Debian 12, or SUITE=noble; needs root, mmdebstrap, half an hour.
+test-setup:
+	@tools/setup.sh packages
+	@tools/test-setup.sh
 
 lint:
 	@tools/setup.sh lint

@@ -4,7 +4,7 @@
 # does the rest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+. tools/rust-path.sh
 
 cargo test --quiet -p clearway-cli --test dependencies
 if command -v cargo-deny >/dev/null; then

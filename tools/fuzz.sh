@@ -3,7 +3,7 @@
 # nightly one if there is one, else the stable one told to.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+. tools/rust-path.sh
 seconds=${1:?seconds per target}
 
 command -v cargo-fuzz >/dev/null || cargo install --quiet --locked cargo-fuzz

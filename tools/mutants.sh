@@ -3,7 +3,7 @@
 # one was missed. tools/mutants does it; cargo-mutants knows the bugs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+. tools/rust-path.sh
 command -v cargo-mutants >/dev/null || cargo install --quiet --locked cargo-mutants
 CARGO_TARGET_DIR=target/mutants/tool cargo build --quiet --release \
     --manifest-path tools/mutants/Cargo.toml

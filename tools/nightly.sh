@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs `cargo $@` (miri) with the nightly toolchain and installs the component that it needs.
 set -euo pipefail
-[ -f "$HOME/.cargo/env" ] && . "$HOME/.cargo/env"
+. "$(dirname "$0")/rust-path.sh"
 
 if ! rustup toolchain list 2>/dev/null | grep '^nightly' >/dev/null; then
     echo "nightly: no nightly toolchain (rustup toolchain install nightly); skipped: cargo $*"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style
 # (`lint`), to test it (`test`), to count its instructions (`instructions`) or to make packages
-# (`packages`). Says what it does, changes nothing that is there already, and explains what to do
-# where it may not install.
+# (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if that
+# is too old), and explains what to do where it may not install. docs/set-up.md has the whole of it.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -67,20 +67,37 @@ candidate() {
     apt-cache policy "$1" 2>/dev/null | sed -n 's/^  Candidate: \([0-9].*\)/\1/p'
 }
 
-# Packages that have a toolchain, the first that are there and new enough: rustup (Debian 13, Ubuntu
-# 24.04), or the compiler itself. Debian 12 has no rustup and an old rustc, but a new one as
-# rustc-web, kept for browsers.
-rust_packages() {
-    if [ -n "$(candidate rustup)" ]; then echo rustup; return 0; fi
+# Debian 12 has an old rustc, but a new one as rustc-web, kept for browsers. Which is new enough?
+suffix_of_rustc() {
     local suffix
     for suffix in "" -web; do
-        if is_new_enough "$(candidate "rustc$suffix")"; then printf '%s\n' "rustc$suffix" "cargo$suffix"; return 0; fi
+        if is_new_enough "$(candidate "rustc$suffix")"; then echo "$suffix"; return 0; fi
     done
+    return 1
 }
 
-# The packages of a toolchain, if there is neither one nor a rustup to get one.
+# Packages that have a toolchain: rustup where there is one (Debian 13, Ubuntu 24.04), or the compiler
+# itself. Nothing if none is new enough.
+rust_packages() {
+    local suffix
+    if [ -n "$(candidate rustup)" ]; then echo rustup; return 0; fi
+    suffix=$(suffix_of_rustc) || return 0
+    printf '%s\n' "rustc$suffix" "cargo$suffix"
+    [ "$1" != lint ] || linter_packages "$suffix"
+}
+
+linter_packages() { printf '%s\n' "rust$1-clippy" "rustfmt$1"; }
+
+# The packages of a toolchain, if there is neither one nor a rustup to get one, and what a packaged
+# one lacks.
 missing_rust() {
-    rust_is_new_enough || command -v rustup >/dev/null || ! command -v apt-cache >/dev/null || rust_packages
+    local suffix
+    command -v rustup >/dev/null || ! command -v apt-cache >/dev/null && return 0
+    if ! rust_is_new_enough; then
+        rust_packages "$1"
+    elif [ "$1" = lint ] && ! linters_are_there && [ "$(command -v cargo)" = /usr/bin/cargo ]; then
+        suffix=$(suffix_of_rustc) && linter_packages "$suffix"
+    fi
 }
 
 # A machine that has just been set up knows of no packages yet.
@@ -93,20 +110,26 @@ know_packages() {
 install_rust() {
     rust_is_new_enough && return 0
     command -v rustup >/dev/null || fail "Rust $RUST_MIN or newer is needed, and no package here has it. As any user," \
-        "install it with rustup, by the line on https://rustup.rs or by pip install rustup, and run this again"
+        "install it with rustup: pipx install rustup (pipx is a package), or the line on https://rustup.rs." \
+        "Then run this again"
     install_toolchain
     rust_is_new_enough || fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
 }
 
 install_toolchain() {
     say "installing the stable Rust toolchain with rustup"
-    rustup toolchain install stable --profile minimal --component clippy --component rustfmt
+    # A rustup that came as a package cannot update itself, and would fail for that.
+    rustup toolchain install stable --no-self-update --profile minimal --component clippy --component rustfmt
     rustup default stable
+}
+
+linters_are_there() {
+    cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1
 }
 
 # A toolchain that did not come from here may lack the two.
 install_rust_linters() {
-    cargo clippy --version >/dev/null 2>&1 && cargo fmt --version >/dev/null 2>&1 && return 0
+    linters_are_there && return 0
     command -v rustup >/dev/null ||
         fail "clippy and rustfmt for $(rustc --version) are needed: rustup has them (https://rustup.rs)"
     say "installing clippy and rustfmt"
@@ -114,10 +137,9 @@ install_rust_linters() {
 }
 
 what=${1:-build}
-# A toolchain that is already there may only not be on the PATH yet.
-if [ -f "$HOME/.cargo/env" ]; then . "$HOME/.cargo/env"; fi
+. "$(dirname "$0")/rust-path.sh"
 know_packages
-mapfile -t packages < <(missing_packages "$what"; missing_rust)
+mapfile -t packages < <(missing_packages "$what"; missing_rust "$what")
 install_packages "${packages[@]}"
 install_rust
 if [ "$what" = lint ]; then install_rust_linters; fi
