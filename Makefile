@@ -74,7 +74,7 @@ deny:
 # has unpacked and built of a version, also if the package is another now.
 crates:
 	rm -rf target/crates $${CARGO_HOME:-$$HOME/.cargo}/registry/src/-*/clearway-*
-	CARGO_TARGET_DIR=target/crates $(CARGO) package -p clearway-base -p clearway-channel -p clearway-client --allow-dirty
+	CARGO_TARGET_DIR=target/crates $(CARGO) package -p clearway-base -p clearway-channel -p clearway-client -p clearway-tokio --allow-dirty
 
 # The rings and the sleep and wake-up handshake under every interleaving that loom finds.
 loom:
