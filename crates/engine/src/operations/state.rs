@@ -180,9 +180,9 @@ impl Exchange {
 
     fn check(&self) -> Result<(), Invalid> {
         ensure(self.answers <= ANSWERS_LIMIT, "too many answers")?;
-        let requests = self.sent.len() - self.answers as usize;
-        let is_one = self.on_way as usize <= self.asked.len() && requests <= self.on_way as usize;
-        ensure(is_one, "requests of nobody")?;
+        // Of the requests in `sent` some may be answered: an answer may come before the
+        // acknowledgement of its request.
+        ensure(self.on_way as usize <= self.asked.len(), "requests of nobody")?;
         let are_named =
             self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
         ensure(are_named, "operations that have no name")?;
@@ -242,4 +242,41 @@ fn restore_sent(saved: SentState) -> Result<Sent, Invalid> {
         SourceState::Region(handle, at) => Source::Region(handle, at),
     };
     Ok(Sent { head, is_answer, source, length })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(token: u64) -> Asked {
+        let request = Request {
+            kind: 2,
+            stride: 0,
+            number: 0,
+            region: 1,
+            offset: 0,
+            length: 8,
+            count: 0,
+            operand: 0,
+            second: 0,
+        };
+        Asked { token, request, payload: (0, 0) }
+    }
+
+    /// The acknowledgement of a request may be lost, and its answer is not.
+    #[test]
+    fn an_answer_may_come_before_the_acknowledgement_of_its_request() {
+        let mut exchange = Exchange::default();
+        (0..3).for_each(|token| exchange.ask(asked(token)));
+        while exchange.next_operation().is_some() {}
+        exchange.answered();
+        exchange.answered();
+        let saved = exchange.save();
+        assert_eq!((saved.asked.len(), saved.on_way, saved.sent.len()), (1, 1, 3));
+        let mut restored = Exchange::restore(saved.clone()).expect("sound");
+        assert_eq!(restored.save(), saved);
+        restored.arrived(3);
+        assert!(restored.save().sent.is_empty());
+        assert!(Exchange::restore(ExchangeState { on_way: 2, ..saved }).is_err());
+    }
 }
