@@ -29,6 +29,9 @@ pub(crate) struct Arguments {
     /// Apps speak TCP instead of messages
     #[arg(long)]
     tcp: bool,
+    /// Whether apps share memory and ask for one-sided operations; the seed decides if not given
+    #[arg(long)]
+    operations: Option<bool>,
     /// Minutes that the hosts have faults; a calm time follows in which everything has to end well
     #[arg(long, conflicts_with = "seconds", value_parser = positive)]
     minutes: Option<f64>,
@@ -54,6 +57,7 @@ impl Arguments {
             hosts: self.hosts,
             engines: self.engines,
             tcp: self.tcp,
+            operations: self.operations,
             duration_ns: (seconds * 1e9) as u64,
             ..Options::new(seed)
         }

@@ -6,6 +6,7 @@
 
 mod frames;
 mod hostile;
+mod operations;
 mod streams;
 mod talk;
 mod wish;
@@ -20,6 +21,7 @@ use clearway_channel::{AppEnd, Command, Completion, Granted, Received, Sizes, To
 use clearway_engine::MESSAGE_OVERHEAD;
 
 pub(crate) use frames::Radio;
+use operations::Operations;
 pub(crate) use streams::Streams;
 use talk::Talk;
 use wish::Wishes;
@@ -32,6 +34,7 @@ use crate::control::USER_MIN;
 use crate::host::is_readable;
 use crate::ledger::{End, Ledger};
 use crate::network::Versions;
+use crate::operations::{Layout, OperationBooks};
 use crate::streams::StreamBooks;
 use crate::trace::Trace;
 
@@ -69,6 +72,8 @@ pub(crate) struct Character {
     pub(crate) role: Role,
     /// It has room for the largest messages.
     pub(crate) is_large: bool,
+    /// It shares memory, and asks for what others share.
+    pub(crate) shares: bool,
     /// It keeps what it has received for up to so long.
     pub(crate) hold_ns_max: u64,
     /// Between two things that a connection does, on average.
@@ -78,13 +83,14 @@ pub(crate) struct Character {
 impl Character {
     /// The channel that it asks for.
     pub(crate) fn sizes(&self) -> Sizes {
+        let layout = Layout { is_large: self.is_large };
         let (entries, bytes) = if self.is_large { (256, 16 << 20) } else { (64, 256 << 10) };
         Sizes {
             submission_entries: entries,
             completion_entries: entries,
             transmit_pool_bytes: bytes,
             receive_pool_bytes: bytes,
-            shared_bytes: 0,
+            shared_bytes: if self.shares { layout.bytes() } else { 0 },
         }
     }
 
@@ -120,6 +126,7 @@ pub(crate) struct Scene<'a> {
     pub(crate) now: Time,
     pub(crate) ledger: &'a mut Ledger,
     pub(crate) streams: &'a mut StreamBooks,
+    pub(crate) operations: &'a mut OperationBooks,
     pub(crate) trace: &'a mut Trace,
     pub(crate) places: &'a [Place],
     /// Nothing new is to be begun; what is open is to be closed.
@@ -128,12 +135,21 @@ pub(crate) struct Scene<'a> {
     pub(crate) may_corrupt: bool,
 }
 
-/// A received message that the app keeps for a while.
+/// A received message, or what was read, that the app keeps for a while.
 struct Held {
     until: Time,
     connection: u64,
     name: Option<Name>,
+    /// Bytes that came in front of it, and count.
+    head: u32,
     bytes: Granted,
+}
+
+impl Held {
+    /// What it counts for in its flow.
+    fn positions(&self) -> u64 {
+        MESSAGE_OVERHEAD + u64::from(self.head) + u64::from(self.bytes.length())
+    }
 }
 
 /// An app.
@@ -165,6 +181,8 @@ pub(crate) struct App {
     radio: Option<Radio>,
     /// What it has of TCP, if that is what it speaks.
     pub(crate) streams: Option<Streams>,
+    /// What it has of one-sided operations, if it shares.
+    operations: Option<Operations>,
     wishes: Wishes,
 }
 
@@ -183,6 +201,7 @@ impl App {
         Self {
             id,
             streams: speaks_tcp.then(|| Streams::new(id, seed)),
+            operations: character.shares.then(|| Operations::new(id, character.host, seed)),
             character,
             channel,
             alarm: Alarm::default(),
@@ -218,6 +237,7 @@ impl App {
         }
         self.release_due(scene)?;
         self.talk(scene);
+        self.operate(scene)?;
         if let Some(radio) = &mut self.radio {
             radio.send(&mut self.end, scene);
         }
@@ -260,7 +280,9 @@ impl App {
                 };
                 return streams.receive(&mut self.end, scene, &self.character, received);
             }
-            over @ Told::Operated { .. } => over.completion(),
+            Told::Operated { status, token, value, extra, bytes } => {
+                return self.take_operated(scene, (status, token), (value, extra), bytes);
+            }
             Told::Other(completion) => completion,
         };
         match completion {
@@ -303,11 +325,15 @@ impl App {
             }
             Completion::VifClosed { .. }
             | Completion::Received { .. }
-            | Completion::Shared { .. }
-            | Completion::Unshared { .. }
             | Completion::Operated { .. }
-            | Completion::Notified { .. }
             | Completion::Frames { .. } => {}
+            of_shares @ (Completion::Shared { .. }
+            | Completion::Unshared { .. }
+            | Completion::Notified { .. }) => {
+                if let Some(operations) = &mut self.operations {
+                    operations.take(&mut self.end, scene, &of_shares)?;
+                }
+            }
             of_tcp @ (Completion::TcpAccepted { .. }
             | Completion::TcpConnected { .. }
             | Completion::TcpConnectFailed { .. }
@@ -373,13 +399,17 @@ impl App {
         if let Some(number) = talk.number {
             name = scene.ledger.received(scene.now, number, talk.side, bytes)?;
             talk.heard();
+            let (side, shared) = (1 - talk.side, self.end.shared());
+            let in_order = scene.operations.received(number, side, self.id, shared);
+            in_order.map_err(|what| Finding { what, hosts: vec![self.character.host] })?;
+            self.operations.iter().try_for_each(|operations| operations.heard(connection))?;
         }
         let hold_ns = self.random.below(self.character.hold_ns_max + 1);
         if hold_ns < MICROSECOND {
             self.end.release(granted);
         } else {
             let until = scene.now + hold_ns;
-            self.held.push_back(Held { until, connection, name, bytes: granted });
+            self.held.push_back(Held { until, connection, name, head: 0, bytes: granted });
         }
         Ok(())
     }
@@ -411,6 +441,7 @@ impl App {
         for (extent, _) in talk.extents {
             self.end.free(extent);
         }
+        self.operations.iter_mut().for_each(|operations| operations.closed(connection));
         match talk.number {
             Some(number) if !self.is_hostile => {
                 scene.ledger.ended(scene.now, number, talk.side, code)
@@ -438,13 +469,16 @@ impl App {
 
     /// When it wants to run by itself.
     fn next_run(&self, scene: &Scene<'_>) -> Option<Time> {
-        let talks = self.talks.values().filter_map(|talk| talk.next_at(scene));
+        let talks = self.talks.iter().filter(|(connection, _)| !self.waits(**connection, scene));
+        let talks = talks.filter_map(|(_, talk)| talk.next_at(scene));
+        let operations = self.operations.iter().filter_map(|operations| operations.next_at(scene));
         let held = self.held.front().map(|held| held.until);
         let radio = self.radio.as_ref().and_then(|radio| radio.next_at(scene));
         let attempt = (self.wants_connections() && !scene.is_ending).then_some(self.next_attempt);
         let streams = self.streams.as_ref();
         let streams = streams.and_then(|streams| streams.next_at(scene, &self.character));
-        let soon = talks.chain(held).chain(radio).chain(attempt).chain(streams).min()?;
+        let soon = talks.chain(held).chain(radio).chain(attempt).chain(streams);
+        let soon = soon.chain(operations).min()?;
         // Whoever waits for room in a pool or ring tries again before long.
         Some(soon.max(scene.now + LOOK_AGAIN_NS))
     }
@@ -503,14 +537,14 @@ impl App {
     pub(crate) fn held_positions(&self, connection: u64) -> Option<u64> {
         let counts = !self.is_dead && !self.is_hostile && self.talks.contains_key(&connection);
         let of_connection = self.held.iter().filter(|held| held.connection == connection);
-        let positions =
-            of_connection.map(|held| MESSAGE_OVERHEAD + u64::from(held.bytes.length())).sum();
+        let positions = of_connection.map(|held| held.positions()).sum();
         counts.then_some(positions)
     }
 
     /// True if it has nothing open.
     pub(crate) fn is_idle(&self) -> bool {
         let is_idle = self.streams.as_ref().is_none_or(Streams::is_idle);
+        let is_idle = is_idle && self.operations.as_ref().is_none_or(Operations::is_idle);
         is_idle && self.talks.is_empty() && self.attempts.is_empty() && self.held.is_empty()
     }
 

@@ -283,6 +283,18 @@ impl Ledger {
         }
     }
 
+    /// The connection may be reset, and nobody is to blame.
+    pub(crate) fn excuse(&mut self, number: u64) {
+        if let Some(pair) = self.pairs.get_mut(&number) {
+            pair.is_broken = true;
+        }
+    }
+
+    /// True if what happens to this connection counts.
+    pub(crate) fn is_sound(&self, number: u64) -> bool {
+        self.pairs.get(&number).is_some_and(|pair| !pair.is_tainted)
+    }
+
     fn go(&mut self, number: u64, side: usize, stage: Stage) {
         let Some(pair) = self.pairs.get_mut(&number) else { return };
         if pair.stages[side] != Stage::Ended {

@@ -25,6 +25,7 @@ mod host;
 mod ledger;
 mod network;
 mod nic;
+mod operations;
 mod options;
 pub mod scale;
 mod streams;

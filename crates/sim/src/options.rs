@@ -21,6 +21,8 @@ pub struct Options {
     /// Apps speak TCP, and nothing else. Bits are not flipped then: its checksum does not find all
     /// of that.
     pub tcp: bool,
+    /// Apps share memory, and ask for one-sided operations; `None` lets the seed decide.
+    pub operations: Option<bool>,
     /// How much time the hosts see with faults, at least a second; after it comes a calm time in
     /// which everything ends well.
     pub duration_ns: u64,
@@ -30,7 +32,14 @@ impl Options {
     /// Ten seconds of some hosts.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
-        Self { seed, hosts: None, engines: None, tcp: false, duration_ns: 10 * SECOND }
+        Self {
+            seed,
+            hosts: None,
+            engines: None,
+            tcp: false,
+            operations: None,
+            duration_ns: 10 * SECOND,
+        }
     }
 
     /// The command that runs this again.
@@ -40,7 +49,9 @@ impl Options {
         let seconds = self.duration_ns as f64 / SECOND as f64;
         let engines = self.engines.map_or(String::new(), |engines| format!(" --engines {engines}"));
         let tcp = if self.tcp { " --tcp" } else { "" };
-        format!("clearway sim --seed {}{hosts}{engines}{tcp} --seconds {seconds}", self.seed)
+        let operations = self.operations.map_or(String::new(), |on| format!(" --operations {on}"));
+        let seed = self.seed;
+        format!("clearway sim --seed {seed}{hosts}{engines}{tcp}{operations} --seconds {seconds}")
     }
 }
 

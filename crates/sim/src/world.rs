@@ -20,6 +20,7 @@ use crate::faults::{Fault, Kind, schedule};
 use crate::host::{Host, Task};
 use crate::ledger::Ledger;
 use crate::network::Network;
+use crate::operations::OperationBooks;
 use crate::options::{Options, Profile};
 use crate::streams::StreamBooks;
 use crate::summary::{Failure, Summary};
@@ -66,6 +67,7 @@ pub(crate) struct World {
     fortunes: Fortunes,
     ledger: Ledger,
     streams: StreamBooks,
+    operations: OperationBooks,
     auditor: Auditor,
     trace: Trace,
     random: Random,
@@ -139,6 +141,7 @@ impl World {
             fortunes: Fortunes::new(options.seed),
             ledger: Ledger::default(),
             streams: StreamBooks::default(),
+            operations: OperationBooks::new(&options),
             auditor: Auditor::default(),
             trace: Trace::default(),
             random,
@@ -343,6 +346,7 @@ impl World {
             now: self.now,
             ledger: &mut self.ledger,
             streams: &mut self.streams,
+            operations: &mut self.operations,
             trace: &mut self.trace,
             places: &self.places,
             is_ending: self.ending.is_some(),
@@ -401,7 +405,9 @@ impl World {
         }
         for app in self.residents.iter().flatten() {
             self.apps[*app as usize].check_rest()?;
+            self.apps[*app as usize].look(&mut self.operations, self.now)?;
         }
+        self.operations.check().map_err(Finding::new)?;
         for host in 0..self.hosts.len() as u32 {
             self.audit_agreement(host)?;
             for engine in 0..self.hosts[host as usize].runners.len() as u32 {
@@ -483,7 +489,9 @@ impl World {
             hosts: self.hosts.len(),
             simulated_ns: self.now.since(START),
             steps: self.steps,
-            apps: self.ledger.counts.iter().chain(self.streams.counts.iter()).collect(),
+            apps: (self.ledger.counts.iter().chain(self.streams.counts.iter()))
+                .chain(self.operations.counts.iter())
+                .collect(),
             network: self.network.counts(),
             faults: self.begun.iter().map(name).chain(more).collect(),
             trace: self.trace.hash() ^ self.trace.events(),

@@ -100,6 +100,13 @@ fn two_hundred_seeds_and_an_hour_pass() {
         "ended_reset",
         "ended_lost",
         "ended_refused",
+        "operations_done",
+        "operations_refused",
+        "operations_ended",
+        "operations_long",
+        "operations_notified",
+        "operations_before_messages",
+        "leases_revoked",
     ] {
         assert!(sum(&summaries, figure) > 0, "no {figure}");
     }

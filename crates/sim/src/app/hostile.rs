@@ -4,15 +4,17 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::FileExt;
 
-use clearway_channel::{Command, ReleaseList};
+use clearway_channel::{Command, OperationKind, ReleaseList};
 
 use super::App;
 use crate::ledger::Ledger;
+use crate::operations::OperationBooks;
 
 impl App {
     /// Lies, in one of many ways. Whatever it has open does not count any more.
-    pub(crate) fn attack(&mut self, ledger: &mut Ledger) {
+    pub(crate) fn attack(&mut self, ledger: &mut Ledger, books: &mut OperationBooks) {
         self.is_hostile = true;
+        self.operations.iter().for_each(|operations| operations.taint(books));
         let talks = self.talks.values().chain(self.attempts.values());
         talks.filter_map(|talk| talk.number).for_each(|number| ledger.taint(number));
         if self.random.chance(1, 2) {
@@ -24,7 +26,8 @@ impl App {
 
     fn say_nonsense(&mut self) {
         for _ in 0..1 + self.random.below(20) {
-            let command = self.nonsense();
+            let asks = self.operations.is_some() && self.random.chance(1, 2);
+            let command = if asks { self.nonsense_asked() } else { self.nonsense() };
             // What it has been given it has no right to any more; if there is no room, so be it.
             self.held.clear();
             let _ = self.end.submit_untrue(&command);
@@ -54,6 +57,50 @@ impl App {
                 let address = Ipv4Addr::from_bits(random.next_u32());
                 let peer = SocketAddr::new(address.into(), random.next_u32() as u16);
                 Command::Connect { token: random.next_u64(), peer }
+            }
+        }
+    }
+
+    /// Operations, known or not, on regions that nobody has; shares of what is not the app's.
+    fn nonsense_asked(&mut self) -> Command {
+        let random = &mut self.random;
+        let any_connection = self.talks.keys().next().copied().unwrap_or(random.next_u64());
+        let (token, region, second) = (random.next_u64(), random.next_u64(), random.next_u64());
+        let (offset, length) = (random.next_u32() >> 12, random.next_u32() >> 14);
+        let (connection, place, operand) = (any_connection, random.next_u64(), random.next_u64());
+        match random.below(5) {
+            0 => Command::Share { token, offset, length: length >> 8, start: 8, bytes: offset },
+            1 => Command::Unshare { token, region },
+            2 => {
+                let kind = random.next_u32() as u8;
+                let (kind, place) = (kind % 12, place >> random.below(64));
+                Command::AskWith {
+                    kind,
+                    connection,
+                    token,
+                    region,
+                    place,
+                    offset,
+                    length,
+                    operand,
+                    second,
+                }
+            }
+            lie => {
+                let kind = if lie == 3 { OperationKind::ScanRead as u8 } else { place as u8 };
+                let (stride, bytes, count) = (token as u16, offset, random.next_u32());
+                Command::Ask {
+                    kind,
+                    stride,
+                    connection,
+                    token,
+                    region,
+                    place,
+                    bytes,
+                    count,
+                    operand,
+                    second,
+                }
             }
         }
     }

@@ -121,6 +121,11 @@ impl Talk {
         (!self.is_closing && self.manner.is_some() && waits).then_some(self.pause_until)
     }
 
+    /// Its number, as long as there is something to be said on it.
+    pub(super) fn open_number(&self) -> Option<u64> {
+        self.number.filter(|_| !self.is_closing)
+    }
+
     /// True if a message is due, but for pauses.
     fn wants_to_send(&self) -> bool {
         let Some(manner) = self.manner else { return false };
@@ -138,7 +143,7 @@ impl Talk {
     }
 
     /// True if the client has nothing more to say or to hear.
-    fn is_done(&self, scene: &Scene<'_>) -> bool {
+    pub(super) fn is_done(&self, scene: &Scene<'_>) -> bool {
         let Some(manner) = self.manner else { return false };
         if self.side != 0 || self.is_closing {
             return false;
@@ -181,10 +186,17 @@ impl App {
                 talk.pause_until = scene.now + self.pause();
             }
         }
-        if talk.is_done(scene) {
+        let is_kept = self.operations.as_ref().is_some_and(|it| it.keeps(connection, scene));
+        if talk.is_done(scene) && !is_kept {
             self.close(scene, connection, &mut talk);
         }
         self.talks.insert(connection, talk);
+    }
+
+    /// Nothing is to be said any more on a connection, but there is something to be asked.
+    pub(super) fn waits(&self, connection: u64, scene: &Scene<'_>) -> bool {
+        let is_done = || self.talks.get(&connection).is_some_and(|talk| talk.is_done(scene));
+        self.operations.as_ref().is_some_and(|it| it.keeps(connection, scene)) && is_done()
     }
 
     fn close(&mut self, scene: &mut Scene<'_>, connection: u64, talk: &mut Talk) {
@@ -222,6 +234,7 @@ impl App {
         talk.sent += 1;
         self.submit(&Command::Send { connection, stream: 0, offset, length });
         scene.ledger.sent(scene.now, number, talk.side, length);
+        scene.operations.sent(number, talk.side);
         scene.trace.add(&[10, self.id.into(), number, length.into()]);
         true
     }

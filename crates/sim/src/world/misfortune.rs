@@ -123,7 +123,7 @@ impl World {
 
     fn turn_hostile(&mut self, app: u32) {
         let liar = &mut self.apps[app as usize];
-        liar.attack(&mut self.ledger);
+        liar.attack(&mut self.ledger, &mut self.operations);
         let (host, engine) = (liar.character.host, liar.character.engine);
         self.ledger.note(Trouble::Deaf, host, self.now);
         self.hosts[host as usize].ring(engine);
@@ -149,6 +149,7 @@ impl World {
                 now: self.now,
                 ledger: &mut self.ledger,
                 streams: &mut self.streams,
+                operations: &mut self.operations,
                 trace: &mut self.trace,
                 places: &self.places,
                 is_ending: false,

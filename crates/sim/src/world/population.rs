@@ -25,10 +25,14 @@ impl World {
     pub(super) fn populate(&mut self, pause_ns: u64) {
         for host in 0..self.hosts.len() as u32 {
             let nature = &self.hosts[host as usize].nature;
-            let characters = match self.options.tcp {
+            let mut characters = match self.options.tcp {
                 true => stream_characters(host, nature, pause_ns, &mut self.random),
                 false => characters(host, nature, pause_ns, &mut self.random),
             };
+            let shares = |role: &Role| matches!(role, Role::Server { .. } | Role::Client { .. });
+            for character in &mut characters {
+                character.shares = self.operations.is_on && shares(&character.role);
+            }
             let addresses = self.hosts[host as usize].nature.addresses();
             for character in &characters {
                 if let Role::Server { port } | Role::StreamServer { port } = character.role {
@@ -246,6 +250,7 @@ fn stream_characters(
         sleeps: nature.sleeps,
         role,
         is_large: random.chance(1, 8),
+        shares: false,
         hold_ns_max: if random.chance(1, 3) { random.below(5 * MILLISECOND) } else { 0 },
         pause_ns,
     };
@@ -267,6 +272,7 @@ fn characters(host: u32, nature: &Nature, pause_ns: u64, random: &mut Random) ->
             sleeps,
             role,
             is_large,
+            shares: false,
             hold_ns_max,
             pause_ns,
         });

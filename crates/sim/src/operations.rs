@@ -1,0 +1,187 @@
+//! The books of all one-sided operations: what apps share, what others ask of it, and what they are
+//! answered. They are the oracle of `docs/operations.md`: words and records have one order that is
+//! that of time, an effect comes once at most, and not at all if it has failed; operations of a
+//! connection are done and answered in order, and before messages that follow them; nothing is read
+//! or written outside of a region, or once it is revoked.
+//!
+//! | part | what is in it |
+//! |---|---|
+//! | this file | whose estate is whose, and the order within connections |
+//! | `layout` | what an app shares, and where |
+//! | `estate` | what one app shares, as it should be |
+//! | `question` | what is asked of it, and what may be answered |
+//! | `words`, `records` | checkers of histories |
+
+mod estate;
+mod layout;
+mod question;
+mod records;
+mod words;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use clearway_base::{Random, Time};
+use clearway_channel::{OperationStatus, Shared};
+
+use crate::options::Options;
+pub(crate) use estate::Estate;
+pub(crate) use layout::{Layout, Region};
+pub(crate) use question::{Answer, Question, Words};
+
+/// One of so many seeds has operations.
+const SEEDS_PERIOD: u64 = 3;
+
+clearway_base::tally! {
+    /// What the apps have seen of operations.
+    pub(crate) struct Counts {
+        /// Operations that apps asked for.
+        operations_asked,
+        /// Of these, done.
+        operations_done,
+        /// Of these, refused by the owner's daemon.
+        operations_refused,
+        /// Of these, failed, or nobody knows, since the connection ended.
+        operations_ended,
+        /// Long reads and writes that were done.
+        operations_long,
+        /// Owners told of writes.
+        operations_notified,
+        /// Leases revoked.
+        leases_revoked,
+        /// Adds that were there when a message came that had been sent after them.
+        operations_before_messages,
+    }
+}
+
+/// What one side of a connection has said to the other.
+#[derive(Debug, Default)]
+struct Said {
+    /// Whose estate it asks.
+    owner: Option<u32>,
+    /// Adds that the owner has not seen: word and slot.
+    adds: VecDeque<(usize, usize)>,
+    /// How many it has seen.
+    seen: u64,
+    /// For each message that has not come, how many adds were asked for before it.
+    messages: VecDeque<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct OperationBooks {
+    /// Apps share and ask.
+    pub(crate) is_on: bool,
+    estates: BTreeMap<u32, Estate>,
+    /// By connection and side.
+    said: BTreeMap<(u64, usize), Said>,
+    pub(crate) counts: Counts,
+}
+
+impl OperationBooks {
+    pub(crate) fn new(options: &Options) -> Self {
+        let drawn = Random::new(options.seed.rotate_left(16)).chance(1, SEEDS_PERIOD);
+        Self {
+            is_on: options.operations.unwrap_or(drawn) && !options.tcp,
+            estates: BTreeMap::new(),
+            said: BTreeMap::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// An app begins to share.
+    pub(crate) fn settle(
+        &mut self,
+        (app, host): (u32, u32),
+        is_large: bool,
+        shared: &Shared,
+        now: Time,
+    ) {
+        let mut estate = Estate::new(app, host, is_large);
+        estate.furnish(shared, now);
+        self.estates.insert(app, estate);
+    }
+
+    pub(crate) fn estate(&mut self, app: u32) -> Option<&mut Estate> {
+        self.estates.get_mut(&app)
+    }
+
+    /// What the app shares, and what it has asked of others, is nothing to go by any more.
+    pub(crate) fn taint(&mut self, app: u32) {
+        self.estates.get_mut(&app).into_iter().for_each(Estate::taint);
+    }
+
+    /// An operation is over.
+    pub(crate) fn count(&mut self, question: &Question, status: OperationStatus) {
+        let counts = &mut self.counts;
+        match status {
+            OperationStatus::Done => {
+                counts.operations_done += 1;
+                counts.operations_long += u64::from(question.is_long());
+            }
+            OperationStatus::Unknown | OperationStatus::Failed | OperationStatus::NoConnection => {
+                counts.operations_ended += 1;
+            }
+            _ => counts.operations_refused += 1,
+        }
+    }
+
+    /// `side` of a connection asks for what is the estate of this app, if it knows whose it is.
+    pub(crate) fn asked(
+        &mut self,
+        number: u64,
+        side: usize,
+        owner: Option<u32>,
+        question: &Question,
+    ) {
+        self.counts.operations_asked += 1;
+        if let Question::Add { word, slot } = *question {
+            let said = self.said.entry((number, side)).or_default();
+            said.owner = owner;
+            said.adds.push_back((word, slot));
+        }
+    }
+
+    /// `side` of a connection has sent a message.
+    pub(crate) fn sent(&mut self, number: u64, side: usize) {
+        if self.is_on {
+            let said = self.said.entry((number, side)).or_default();
+            said.messages.push_back(said.seen + said.adds.len() as u64);
+        }
+    }
+
+    /// The app has received the next message that `side` of a connection has sent: what was asked
+    /// for before is done, in order.
+    pub(crate) fn received(
+        &mut self,
+        number: u64,
+        side: usize,
+        app: u32,
+        shared: &Shared,
+    ) -> Result<(), String> {
+        let Some(said) = self.said.get_mut(&(number, side)) else { return Ok(()) };
+        let Some(before) = said.messages.pop_front() else { return Ok(()) };
+        let is_sound = self.estates.get(&app).is_some_and(|estate| !estate.is_tainted());
+        if !is_sound || said.owner != Some(app) {
+            return Ok(());
+        }
+        let is_there = |(word, slot): &(usize, usize)| Estate::has_added(shared, *word, *slot);
+        while said.adds.front().is_some_and(is_there) {
+            self.counts.operations_before_messages += u64::from(said.seen < before);
+            said.adds.pop_front();
+            said.seen += 1;
+        }
+        if said.seen < before {
+            let late = before - said.seen;
+            return Err(format!("connection {number}: a message came before {late} operations"));
+        }
+        match said.adds.iter().find(|add| is_there(add)) {
+            None => Ok(()),
+            Some(add) => Err(format!("connection {number}: {add:?} was done before others")),
+        }
+    }
+
+    /// Nobody asks any more: does all that was answered fit together?
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.estates.values().try_for_each(Estate::check)
+    }
+}

@@ -1,0 +1,162 @@
+//! What an app shares, and where it lies in the memory that it may share.
+//!
+//! ```text
+//!  0 ground: all may do all     moat   lease: all may read and write   quarry: all may read   moat
+//!    who │ words │ records │ ...       comes and goes                   never changes
+//! ```
+//!
+//! Nobody may read or write the moat.
+
+use std::ops::Range;
+
+use clearway_channel::{Description, Grant, Grantee, Rights};
+
+/// Who shares it: one word.
+pub(crate) const WHO: u32 = 0;
+/// Words that are exchanged.
+const SWAPS: u32 = 64;
+pub(crate) const SWAPS_COUNT: usize = 4;
+/// Words that are added to.
+const ADDS: u32 = 4096;
+pub(crate) const ADDS_COUNT: usize = 256;
+/// Records that are written and read as a whole, each at once.
+const RECORDS: u32 = 8192;
+pub(crate) const RECORD_BYTES: [u32; 4] = [8, 64, 1400, 4096];
+/// What the owner alone writes, in two steps, between two versions.
+pub(crate) const JOURNAL: u32 = 24_576;
+pub(crate) const JOURNAL_BYTES: u32 = 1024;
+/// Keys, each with an entry that points into the quarry.
+pub(crate) const TABLE: u32 = 26_624;
+pub(crate) const TABLE_STRIDE: u32 = 16;
+pub(crate) const ENTRIES: usize = 32;
+/// Longer pieces, one of which is not at a multiple of 8.
+const BLOCKS: [u32; 2] = [28_675, 36_864];
+const BLOCK_BYTES: u32 = 6001;
+
+const MOAT_BYTES: u32 = 4096;
+pub(crate) const QUARRY_BYTES: u32 = 8192;
+
+/// The regions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Region {
+    Ground,
+    Lease,
+    Quarry,
+}
+
+impl Region {
+    pub(crate) const ALL: [Self; 3] = [Self::Ground, Self::Lease, Self::Quarry];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Ground => "ground",
+            Self::Lease => "lease",
+            Self::Quarry => "quarry",
+        }
+    }
+
+    /// What the owner's daemon is told of it.
+    pub(crate) fn description(self) -> Vec<u8> {
+        let rights = match self {
+            Self::Ground => Rights::ALL,
+            Self::Lease => Rights::READ | Rights::WRITE,
+            Self::Quarry => Rights::READ,
+        };
+        let grants = vec![Grant { to: Grantee::Anybody, rights }];
+        let description = Description { name: self.name().into(), grants };
+        description.to_bytes().expect("a short name")
+    }
+}
+
+/// How large the pieces are: apps with room for the largest messages have larger ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) is_large: bool,
+}
+
+impl Layout {
+    /// The whole of an app's shared memory, of which the end may be left over.
+    pub(crate) const fn bytes(self) -> u32 {
+        self.moats()[1].end.next_power_of_two()
+    }
+
+    /// Where a region lies.
+    pub(crate) const fn region(self, region: Region) -> Range<u32> {
+        let block_bytes = if self.is_large { 120 << 10 } else { 8 << 10 };
+        let ground = BLOCKS[1] + block_bytes;
+        let lease = ground + MOAT_BYTES;
+        let quarry = lease + if self.is_large { 128 << 10 } else { 4 << 10 };
+        match region {
+            Region::Ground => 0..ground,
+            Region::Lease => lease..quarry,
+            Region::Quarry => quarry..quarry + QUARRY_BYTES,
+        }
+    }
+
+    /// What nobody may touch.
+    pub(crate) const fn moats(self) -> [Range<u32>; 2] {
+        let (ground, quarry) = (self.region(Region::Ground), self.region(Region::Quarry));
+        [ground.end..ground.end + MOAT_BYTES, quarry.end..quarry.end + MOAT_BYTES]
+    }
+
+    /// Bytes of a region.
+    pub(crate) fn length(self, region: Region) -> u32 {
+        self.region(region).len() as u32
+    }
+
+    /// One of the two longer pieces of the ground.
+    pub(crate) const fn block(self, index: usize) -> Range<u32> {
+        let end =
+            if index == 0 { BLOCKS[0] + BLOCK_BYTES } else { self.region(Region::Ground).end };
+        BLOCKS[index]..end
+    }
+}
+
+pub(crate) const fn swap_at(index: usize) -> u32 {
+    SWAPS + 8 * index as u32
+}
+
+pub(crate) const fn add_at(index: usize) -> u32 {
+    ADDS + 8 * index as u32
+}
+
+pub(crate) const fn record_at(index: usize) -> u32 {
+    RECORDS + 4096 * index as u32
+}
+
+/// The entry of a table: behind its key.
+pub(crate) const fn entry_at(index: usize) -> u32 {
+    TABLE + TABLE_STRIDE * index as u32 + 8
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_apart() {
+        for is_large in [false, true] {
+            let layout = Layout { is_large };
+            let piece = |start: u32, bytes: usize| start..start + bytes as u32;
+            let mut pieces = vec![
+                piece(WHO, 8),
+                piece(SWAPS, 8 * SWAPS_COUNT),
+                piece(ADDS, 8 * ADDS_COUNT),
+                piece(JOURNAL, JOURNAL_BYTES as usize),
+                piece(TABLE, TABLE_STRIDE as usize * ENTRIES),
+                layout.block(0),
+                layout.block(1),
+                layout.moats()[0].clone(),
+                layout.region(Region::Lease),
+                layout.region(Region::Quarry),
+                layout.moats()[1].clone(),
+            ];
+            let record = |(index, bytes): (usize, &u32)| piece(record_at(index), *bytes as usize);
+            pieces.extend(RECORD_BYTES.iter().enumerate().map(record));
+            pieces.sort_by_key(|piece| piece.start);
+            assert!(pieces.windows(2).all(|pair| pair[0].end <= pair[1].start), "{pieces:?}");
+            assert_eq!(layout.region(Region::Ground).end, layout.moats()[0].start);
+            assert_eq!(layout.bytes(), if is_large { 512 << 10 } else { 64 << 10 });
+        }
+    }
+}
