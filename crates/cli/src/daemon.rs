@@ -27,6 +27,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
 }
 
 /// `clearwayd`, of the same installation as this program.
-fn program() -> std::io::Result<PathBuf> {
+pub(crate) fn program() -> std::io::Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("clearwayd"))
 }

@@ -69,6 +69,19 @@ fn members_of_a_group_that_the_policy_names_are_served() {
     assert!(output.status.success(), "{text}");
 }
 
+/// `clearway daemon` becomes `clearwayd`: that is the program which needs capabilities.
+#[test]
+fn doctor_says_which_program_needs_which_privileges() {
+    if !root() {
+        return;
+    }
+    let output = as_nobody(&Network::start().server, &["doctor"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    let program = env!("CARGO_BIN_EXE_clearwayd");
+    let remedy = format!("setcap cap_net_admin,cap_net_raw,cap_bpf+ep {program}\n");
+    assert!(text.contains(&remedy), "{text}");
+}
+
 /// What nobody is told when it wants this interface; it does not wait for a packet.
 fn refused_to_nobody(daemon: &Daemon, arguments: &[&str]) -> String {
     let output = as_nobody(daemon, &[&["vif"], arguments].concat());

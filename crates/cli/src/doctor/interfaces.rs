@@ -3,7 +3,7 @@
 use clearway_daemon::config::{Machine, ThisMachine};
 use clearway_nic::interface::Device;
 
-use super::Finding;
+use super::{Finding, Verdict};
 
 pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![
@@ -26,8 +26,10 @@ pub(super) fn findings(probed: Option<&str>) -> Vec<Finding> {
         if name == "lo" && !probe {
             continue;
         }
-        findings.push(interface(&name));
-        if probe {
+        let found = interface(&name);
+        let is_there = found.verdict != Verdict::Missing;
+        findings.push(found);
+        if probe && is_there {
             findings.push(choice(&name));
         }
     }

@@ -138,9 +138,12 @@ fn privileges() -> Finding {
     }
     Finding::limited(
         "privileges",
-        format!("no {absent}: memif works, kernel interfaces do not"),
-        "run as root (the daemon drops what it does not need), or give the program what it needs: \
-         setcap cap_net_admin,cap_net_raw,cap_bpf+ep \"$(command -v clearway)\"",
+        format!("no {absent}: UDP sockets and memif work, kernel interfaces do not"),
+        format!(
+            "have root start the daemon (it drops what it does not need), or give it what it \
+             needs: setcap cap_net_admin,cap_net_raw,cap_bpf+ep {}",
+            crate::daemon::program().unwrap_or_else(|_| "clearwayd".into()).display()
+        ),
     )
 }
 
