@@ -202,7 +202,8 @@ impl Channel {
         peer: SocketAddr,
         timeout: Option<Duration>,
     ) -> Result<ConnectionId, Error> {
-        let (token, begun) = (self.start_connect(peer)?, Instant::now());
+        let begun = Instant::now();
+        let token = self.start_connect(peer)?;
         let answer = self.wait_for(timeout, Awaited::Connection(peer), |channel| {
             channel.gather_until(|channel| channel.take_answer(token))
         });

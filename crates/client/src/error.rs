@@ -224,8 +224,8 @@ const fn code_of(status: OperationStatus) -> Code {
 fn why_not(peer: &SocketAddr, code: Code) -> String {
     match code {
         Code::Unreachable => format!(
-            "no daemon answers there; is one running, with the same udp_port, and do firewalls \
-             let that through? Try `clearway ping {}`",
+            "no daemon answers there; is there a route, is one running with the same udp_port, \
+             and do firewalls let that through? Try `clearway ping {}`",
             peer.ip()
         ),
         code => code.to_string(),

@@ -126,7 +126,8 @@ impl Channel {
         peer: SocketAddr,
         timeout: Option<Duration>,
     ) -> Result<TcpId, Error> {
-        let (token, begun) = (self.tcp_start_connect(port, peer)?, Instant::now());
+        let begun = Instant::now();
+        let token = self.tcp_start_connect(port, peer)?;
         let outcome = self.wait_for(timeout, Awaited::TcpConnection(peer), |channel| {
             channel.gather()?;
             Ok(channel.tcp_take_outcome(token))
