@@ -1,6 +1,6 @@
 # For scripts that try something in a clean system: sourced after background.sh, in a mount namespace
-# of their own. The system is a Debian 12, or what SUITE says (noble is Ubuntu 24.04, for which
-# mmdebstrap wants the package ubuntu-archive-keyring), with nothing in it but apt.
+# of their own. The system is a Debian 12, or what SUITE says, with nothing in it but apt. noble is
+# Ubuntu 24.04, whose keys mmdebstrap wants: package ubuntu-archive-keyring, in Debian since 13.
 suite=${SUITE:-bookworm}
 case $suite in
     noble) components=main,universe ;;
