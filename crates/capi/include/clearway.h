@@ -11,6 +11,8 @@
  *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
+ * Operations An app shares memory (clearway_share), and others read and change it by one-sided
+ *            operations (clearway_operate), for which none of its threads runs.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
  *            each. Messages and frames in place may be read and released in any thread. Error texts
  *            are per thread. Signals do not disturb: calls go on waiting.
@@ -30,6 +32,10 @@
 
 /* The most frames that are received at a time. */
 #define CLEARWAY_FRAMES_MAX 32
+
+/* An entry of a table: where in a region (40 bits), and how many bytes (24 bits). */
+#define CLEARWAY_ENTRY(offset, length) \
+  ((uint64_t)(offset) | (uint64_t)(length) << 40)
 
 /* Why a call failed. */
 enum clearway_code {
@@ -119,6 +125,43 @@ enum clearway_refused {
   CLEARWAY_REFUSED_TO_KERNEL = 13,
 };
 
+/* What came of a one-sided operation. */
+enum clearway_status {
+  /* Done. */
+  CLEARWAY_STATUS_DONE = 0,
+  /* There is no such region, or it is revoked; ask its owner for another. */
+  CLEARWAY_STATUS_NO_REGION = 1,
+  /* The region's owner does not allow it; have it grant the right to this host. */
+  CLEARWAY_STATUS_NOT_ALLOWED = 2,
+  /* It reaches beyond the region; check offset, length and what entries say. */
+  CLEARWAY_STATUS_OUT_OF_BOUNDS = 3,
+  /* A word, an entry or a region is not at a multiple of 8 bytes; align it. */
+  CLEARWAY_STATUS_MISALIGNED = 4,
+  /* No entry has that key, or no region that name. */
+  CLEARWAY_STATUS_NOT_FOUND = 5,
+  /* More bytes than were asked for, or than one operation takes; ask for less at once. */
+  CLEARWAY_STATUS_TOO_LARGE = 6,
+  /* The region's owner does not take its events; try again later. */
+  CLEARWAY_STATUS_BUSY = 7,
+  /* The other daemon does not know this operation; update it, or check the arguments. */
+  CLEARWAY_STATUS_INVALID = 8,
+  /* The connection has ended before the answer: it may have been done, or not; connect again,
+   * and look. */
+  CLEARWAY_STATUS_UNKNOWN = 32,
+  /* The connection has ended, and nothing was changed; connect and try again. */
+  CLEARWAY_STATUS_FAILED = 33,
+  /* The other host's daemon is of a release without operations; update it. */
+  CLEARWAY_STATUS_UNSUPPORTED = 34,
+  /* There is no such open connection; connect first. */
+  CLEARWAY_STATUS_NO_CONNECTION = 35,
+  /* There is no room for what is read; release what was received before. */
+  CLEARWAY_STATUS_NO_ROOM = 36,
+  /* The channel shares a region of that name already; take another. */
+  CLEARWAY_STATUS_NAME_TAKEN = 37,
+  /* The channel shares as many regions as the policy lets it; ask the administrator. */
+  CLEARWAY_STATUS_TOO_MANY = 38,
+};
+
 
 /**
  * What is over after a failure.
@@ -201,6 +244,15 @@ typedef enum clearway_event_kind {
    */
   CLEARWAY_EVENT_VIF_CLOSED = 8,
   /**
+   * A one-sided operation is over: `token`. clearway_next_operated gives it, at once.
+   */
+  CLEARWAY_EVENT_OPERATED = 9,
+  /**
+   * A peer has written into a region, and says so: `connection`. clearway_next_notified gives
+   * it, at once.
+   */
+  CLEARWAY_EVENT_NOTIFIED = 10,
+  /**
    * A peer has opened a TCP connection: `connection`, `listener` (the TCP port), `peer`.
    */
   CLEARWAY_EVENT_TCP_ACCEPTED = 11,
@@ -270,6 +322,99 @@ typedef enum clearway_tcp_option {
 } clearway_tcp_option;
 
 /**
+ * What an operation does. Beside each: the fields of struct clearway_operation that it uses, and
+ * what its struct clearway_operated has.
+ */
+typedef enum clearway_operation_kind {
+  /**
+   * Looks a region up by its name (`data`, 1 to 64 bytes): `value` is the region, and
+   * `region_length` its length.
+   */
+  CLEARWAY_OPERATION_FIND = 1,
+  /**
+   * Reads `length` bytes at `offset` of `region`, up to 8 MiB less 24 bytes: `data`.
+   */
+  CLEARWAY_OPERATION_READ = 2,
+  /**
+   * Writes `data` at `offset` of `region`, up to 8 MiB less 48 bytes.
+   */
+  CLEARWAY_OPERATION_WRITE = 3,
+  /**
+   * The same, and tells the region's owner (clearway_next_notified) of it, with `value`.
+   */
+  CLEARWAY_OPERATION_WRITE_NOTIFY = 4,
+  /**
+   * Puts `value` into the word at `offset` of `region` if it is `expected`: `value` is what it
+   * was.
+   */
+  CLEARWAY_OPERATION_COMPARE_SWAP = 5,
+  /**
+   * Adds `value` to the word at `offset` of `region`, wrapping: `value` is what it was.
+   */
+  CLEARWAY_OPERATION_FETCH_ADD = 6,
+  /**
+   * Reads what the entry at `offset` of `region` points to in `target`, at most `length` bytes:
+   * `value` is the entry, and `data`.
+   */
+  CLEARWAY_OPERATION_INDIRECT_READ = 7,
+  /**
+   * The same for 1 to 64 entries; `data` are their offsets, each a uint64_t. `value` is how many
+   * were read, and clearway_batch_list gives each. 64 KiB in all.
+   */
+  CLEARWAY_OPERATION_BATCH_READ = 8,
+  /**
+   * Looks for the key `value` among `count` entries, `stride` bytes apart, from `offset` of
+   * `region` on, and reads what the first that has it points to in `target`, at most `length`
+   * bytes: `value` is its index, and `data`. Up to 4096 entries and 64 KiB of them.
+   */
+  CLEARWAY_OPERATION_SCAN_READ = 9,
+} clearway_operation_kind;
+
+/**
+ * What may be done with a region: bits that are added up.
+ */
+typedef enum clearway_right {
+  /**
+   * Read it, at once or by entries.
+   */
+  CLEARWAY_RIGHT_READ = 1,
+  /**
+   * Write it.
+   */
+  CLEARWAY_RIGHT_WRITE = 2,
+  /**
+   * Tell its owner of what was written.
+   */
+  CLEARWAY_RIGHT_NOTIFY = 4,
+  /**
+   * Compare-and-swap, and fetch-and-add.
+   */
+  CLEARWAY_RIGHT_ATOMIC = 8,
+  /**
+   * All of these.
+   */
+  CLEARWAY_RIGHT_ALL = 15,
+} clearway_right;
+
+/**
+ * Who gets rights.
+ */
+typedef enum clearway_grantee {
+  /**
+   * Whoever can connect.
+   */
+  CLEARWAY_TO_ANYBODY = 0,
+  /**
+   * Apps of the user `user` that the same engine serves.
+   */
+  CLEARWAY_TO_USER = 1,
+  /**
+   * Hosts with an address of `prefix`.
+   */
+  CLEARWAY_TO_PREFIX = 2,
+} clearway_grantee;
+
+/**
  * A channel to the daemon. For one thread at a time: it may be used by different threads one
  * after another, but never by two at once. Threads that all want to talk attach one each.
  */
@@ -332,6 +477,14 @@ typedef struct clearway_options {
    * See above.
    */
   uint32_t daemon_user;
+  /**
+   * Bytes that can be shared by clearway_share, a power of two from 4 KiB to 1 GiB; 0: none.
+   */
+  uint32_t shared_bytes;
+  /**
+   * Of no meaning.
+   */
+  uint32_t reserved;
 } clearway_options;
 
 /**
@@ -526,6 +679,193 @@ typedef struct clearway_frame {
 } clearway_frame;
 
 /**
+ * Who may do what with a region. What any grant that fits allows is allowed.
+ */
+typedef struct clearway_grant {
+  /**
+   * One of enum clearway_grantee.
+   */
+  uint32_t to;
+  /**
+   * Of enum clearway_right, added up.
+   */
+  uint32_t rights;
+  /**
+   * A user's number, for CLEARWAY_TO_USER.
+   */
+  uint32_t user;
+  /**
+   * "10.1.0.0/16", "fd00::/8", "10.1.0.7", for CLEARWAY_TO_PREFIX.
+   */
+  const char *prefix;
+} clearway_grant;
+
+/**
+ * What is to be shared, with whom. All zeros means nothing with nobody; new fields are added at
+ * the end, so set `size` to `sizeof(struct clearway_region_options)`.
+ */
+typedef struct clearway_region_options {
+  /**
+   * `sizeof(struct clearway_region_options)`.
+   */
+  size_t size;
+  /**
+   * Where it begins in the channel's shared memory: a multiple of 8.
+   */
+  uint32_t start;
+  /**
+   * How many bytes: a multiple of 8.
+   */
+  uint32_t length;
+  /**
+   * By which others find it, up to 64 bytes; NULL: they do not.
+   */
+  const char *name;
+  /**
+   * Who may do what.
+   */
+  const struct clearway_grant *grants;
+  /**
+   * How many grants there are, up to 16.
+   */
+  size_t grant_count;
+} clearway_region_options;
+
+/**
+ * What is to be done with memory that the app at the other end of a connection shares. Fields
+ * that its kind does not use are 0.
+ *
+ * A word has 8 bytes, lies at a multiple of 8, and is in the byte order of the owner's machine.
+ * An entry is a word that CLEARWAY_ENTRY makes; in a scan a key, which is a word, stands before
+ * it.
+ */
+typedef struct clearway_operation {
+  /**
+   * One of enum clearway_operation_kind.
+   */
+  uint32_t kind;
+  /**
+   * Bytes to be read, at most.
+   */
+  uint32_t length;
+  /**
+   * The region: by CLEARWAY_OPERATION_FIND, or told by its owner.
+   */
+  uint64_t region;
+  /**
+   * Where in it.
+   */
+  uint64_t offset;
+  /**
+   * Bytes that go along. They are copied: they may be changed when the call returns.
+   */
+  const void *data;
+  /**
+   * How many bytes these are.
+   */
+  size_t data_length;
+  /**
+   * The region that entries point to. May be `region`.
+   */
+  uint64_t target;
+  /**
+   * See enum clearway_operation_kind.
+   */
+  uint64_t value;
+  /**
+   * See enum clearway_operation_kind.
+   */
+  uint64_t expected;
+  /**
+   * Entries of a scan.
+   */
+  uint32_t count;
+  /**
+   * Bytes from one entry of a scan to the next: a multiple of 8, at least 16.
+   */
+  uint16_t stride;
+} clearway_operation;
+
+/**
+ * An operation that is over. Valid until it, or a copy of it, is given to
+ * clearway_operated_release, which is needed only if it has read anything.
+ */
+typedef struct clearway_operated {
+  /**
+   * The operation: from clearway_start_operation.
+   */
+  uint64_t token;
+  /**
+   * What came of it: one of enum clearway_status.
+   */
+  uint32_t status;
+  /**
+   * See enum clearway_operation_kind.
+   */
+  uint64_t value;
+  /**
+   * Of a region that was found: its length in bytes.
+   */
+  uint64_t region_length;
+  /**
+   * What was read; read only.
+   */
+  const void *data;
+  /**
+   * How many bytes these are.
+   */
+  size_t length;
+  /**
+   * The library's own.
+   */
+  uint64_t reserved[5];
+} clearway_operated;
+
+/**
+ * One of the reads of a batch.
+ */
+typedef struct clearway_batch_read {
+  /**
+   * What was read; read only.
+   */
+  const void *data;
+  /**
+   * How many bytes these are.
+   */
+  size_t length;
+  /**
+   * What came of it: one of enum clearway_status.
+   */
+  uint32_t status;
+} clearway_batch_read;
+
+/**
+ * What a peer has written into a region of this app.
+ */
+typedef struct clearway_notified {
+  /**
+   * The connection that it came by.
+   */
+  uint64_t connection;
+  /**
+   * The region.
+   */
+  uint64_t region;
+  /**
+   * Where in it.
+   */
+  uint64_t offset;
+  /**
+   * How many bytes were written.
+   */
+  uint64_t length;
+  /**
+   * What the peer says: `value` of its operation.
+   */
+  uint64_t value;
+} clearway_notified;
+
+/**
  * Something that happened. Fields that its kind does not name are zero.
  */
 typedef struct clearway_event {
@@ -543,7 +883,7 @@ typedef struct clearway_event {
    */
   uint64_t connection;
   /**
-   * From clearway_start_connect.
+   * From clearway_start_connect or clearway_start_operation.
    */
   uint64_t token;
   /**
@@ -1003,6 +1343,101 @@ int clearway_vif_list(const struct clearway_frames *frames,
  * copy or not, does nothing.
  */
 void clearway_vif_release(struct clearway_channel *channel, struct clearway_frames *frames);
+
+/**
+ * Stores where the memory is that the channel can share (`shared_bytes` of its options), and how
+ * many bytes it has; both places may be NULL. It is all zeros at first, and stays until the
+ * channel is detached or attached again. Any thread may use it. Others read and write what is
+ * shared at any time: use atomic operations (stdatomic.h) of 8 bytes for words that both sides
+ * change. Returns 0 or a negative error code.
+ */
+int clearway_shared_memory(struct clearway_channel *channel, void **data, size_t *length);
+
+/**
+ * Shares a piece of the channel's memory with those whom `options` names, by the connections of
+ * this channel, and stores the region, which is never 0 and may be sent to others as a number.
+ * Waits up to `timeout_ns` for the daemon. Returns 0 or a negative error code:
+ * CLEARWAY_ADDRESS_IN_USE if the channel shares a region of that name already, CLEARWAY_LIMIT if
+ * it shares as many as it may, CLEARWAY_DENIED if the daemon's policy is against it.
+ */
+int clearway_share(struct clearway_channel *channel,
+                   const struct clearway_region_options *options,
+                   int64_t timeout_ns,
+                   uint64_t *region);
+
+/**
+ * Shares a region no longer, and waits up to `timeout_ns` for the daemon. When this has returned
+ * 0, nobody reads or changes it any more. Returns 0 or a negative error code.
+ */
+int clearway_unshare(struct clearway_channel *channel, uint64_t region, int64_t timeout_ns);
+
+/**
+ * Begins an operation on memory that the app at the other end of `connection` shares, and stores
+ * its token, which may be NULL. Up to 16384 of a channel go on at once. Waits up to `timeout_ns`
+ * while there is no room; after CLEARWAY_WOULD_BLOCK and CLEARWAY_TIMED_OUT, nothing was begun,
+ * and CLEARWAY_EVENT_WRITABLE tells when there is room. Operations of a connection are carried
+ * out, and are over, in the order in which they were begun. clearway_next_operated or an event
+ * tells when one is over. Returns 0 or a negative error code.
+ */
+int clearway_start_operation(struct clearway_channel *channel,
+                             uint64_t connection,
+                             const struct clearway_operation *operation,
+                             int64_t timeout_ns,
+                             uint64_t *token);
+
+/**
+ * Does an operation, and stores what came of it: waits up to `timeout_ns` until there is room for
+ * it, and as long for its end. Returns 0 if it was done, or a negative error code; then
+ * `operated->status` says more if it is not 0. After CLEARWAY_TIMED_OUT or CLEARWAY_WOULD_BLOCK
+ * it goes on if `operated->token` is not 0, and clearway_next_operated will tell of its end.
+ */
+int clearway_operate(struct clearway_channel *channel,
+                     uint64_t connection,
+                     const struct clearway_operation *operation,
+                     int64_t timeout_ns,
+                     struct clearway_operated *operated);
+
+/**
+ * Waits up to `timeout_ns` for the next operation that is over, of those that were begun by
+ * clearway_start_operation, and stores it. Release it soon if it has read anything: while the
+ * channel's memory is full, nothing more is read. Returns 0, whatever came of the operation, or a
+ * negative error code.
+ */
+int clearway_next_operated(struct clearway_channel *channel,
+                           int64_t timeout_ns,
+                           struct clearway_operated *operated);
+
+/**
+ * Fills `list` with the `count` reads of a batch of as many entries. They are valid until
+ * `operated` is released. Returns 0 or a negative error code.
+ */
+int clearway_batch_list(struct clearway_channel *channel,
+                        const struct clearway_operated *operated,
+                        struct clearway_batch_read *list,
+                        size_t count);
+
+/**
+ * Gives back the memory of what an operation has read. It may have come from another channel, or
+ * from one that was detached meanwhile; `channel` may be NULL, but with the right one it is
+ * faster. Releasing twice, by a copy or not, or what has read nothing, does nothing.
+ */
+void clearway_operated_release(struct clearway_channel *channel,
+                               struct clearway_operated *operated);
+
+/**
+ * Waits up to `timeout_ns` for the next CLEARWAY_OPERATION_WRITE_NOTIFY of a peer, and stores what
+ * it has written and says. The bytes are there. An owner that does not take these is told of no
+ * more (CLEARWAY_STATUS_BUSY at the peer). Returns 0 or a negative error code.
+ */
+int clearway_next_notified(struct clearway_channel *channel,
+                           int64_t timeout_ns,
+                           struct clearway_notified *notified);
+
+/**
+ * Cause and remedy of an operation's status, in words. Never NULL; valid for ever. For numbers
+ * that are no status it says so.
+ */
+const char *clearway_status_text(uint32_t status);
 
 /**
  * Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error

@@ -62,7 +62,14 @@ pub struct clearway_options {
     pub daemon_user_given: u32,
     /// See above.
     pub daemon_user: u32,
+    /// Bytes that can be shared by clearway_share, a power of two from 4 KiB to 1 GiB; 0: none.
+    pub shared_bytes: u32,
+    /// Of no meaning.
+    pub reserved: u32,
 }
+
+/// Of the first release: without what was added since.
+const OPTIONS_BYTES_MIN: usize = std::mem::offset_of!(clearway_options, shared_bytes);
 
 /// Opens a channel to the daemon. `app` is the name under which it appears in `clearway status`;
 /// `options` may be NULL. Returns 0 and stores the channel, or a negative error code.
@@ -84,9 +91,9 @@ pub unsafe extern "C" fn clearway_attach(
         let app = unsafe { pointer::text(app, "app") }?.unwrap_or("unnamed");
         let mut chosen = Options::new(app);
         // SAFETY: the caller's promise.
-        if let Some(options) = unsafe { options.as_ref() } {
-            // SAFETY: the caller's promise about `socket`.
-            unsafe { choose(&mut chosen, options) }?;
+        if let Some(options) = unsafe { options_of(options) }? {
+            // SAFETY: the caller's promise about `socket` and `engine`.
+            unsafe { choose(&mut chosen, &options) }?;
         }
         let attached = Channel::attach(&chosen)?;
         let opened = Box::new(clearway_channel { channel: attached, held: Held::new() });
@@ -96,15 +103,36 @@ pub unsafe extern "C" fn clearway_attach(
     })
 }
 
+/// The options, of a program that may know fewer of them.
+///
+/// # Safety
+/// `options` is null, or points to as many bytes as its first field says.
+unsafe fn options_of(
+    options: *const clearway_options,
+) -> Result<Option<clearway_options>, clearway_client::Error> {
+    if options.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: not null; the size is the first field, which is there by the caller's promise.
+    let bytes = unsafe { options.cast::<usize>().read() };
+    if bytes != OPTIONS_BYTES_MIN && bytes != size_of::<clearway_options>() {
+        return Err(pointer::invalid("options->size is not sizeof(struct clearway_options)"));
+    }
+    let mut known = std::mem::MaybeUninit::<clearway_options>::zeroed();
+    // SAFETY: so many bytes are there, and there is room for as many. All zeros is sound, and so
+    // is any part of it with the caller's bytes in front: integers and raw pointers.
+    unsafe {
+        known.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(options.cast(), bytes);
+        Ok(Some(known.assume_init()))
+    }
+}
+
 /// # Safety
 /// `options.socket` and `options.engine` are strings or NULL.
 unsafe fn choose(
     chosen: &mut Options,
     options: &clearway_options,
 ) -> Result<(), clearway_client::Error> {
-    if options.size != size_of::<clearway_options>() {
-        return Err(pointer::invalid("options->size is not sizeof(struct clearway_options)"));
-    }
     // SAFETY: the caller's promise.
     if let Some(socket) = unsafe { pointer::text(options.socket, "options->socket") }? {
         chosen.socket = socket.into();
@@ -125,6 +153,7 @@ unsafe fn choose(
         (&mut sizes.completion_entries, options.completion_entries),
         (&mut sizes.transmit_pool_bytes, options.transmit_pool_bytes),
         (&mut sizes.receive_pool_bytes, options.receive_pool_bytes),
+        (&mut sizes.shared_bytes, options.shared_bytes),
     ] {
         if wanted != 0 {
             *size = wanted;

@@ -35,6 +35,11 @@ pub enum clearway_event_kind {
     CLEARWAY_EVENT_FRAMES = 7,
     /// The daemon has taken a virtual interface away: `vif`, `code`.
     CLEARWAY_EVENT_VIF_CLOSED = 8,
+    /// A one-sided operation is over: `token`. clearway_next_operated gives it, at once.
+    CLEARWAY_EVENT_OPERATED = 9,
+    /// A peer has written into a region, and says so: `connection`. clearway_next_notified gives
+    /// it, at once.
+    CLEARWAY_EVENT_NOTIFIED = 10,
     /// A peer has opened a TCP connection: `connection`, `listener` (the TCP port), `peer`.
     CLEARWAY_EVENT_TCP_ACCEPTED = 11,
     /// clearway_tcp_start_connect has succeeded: `connection`, `token`.
@@ -60,7 +65,7 @@ pub struct clearway_event {
     pub code: c_int,
     /// The connection.
     pub connection: u64,
-    /// From clearway_start_connect.
+    /// From clearway_start_connect or clearway_start_operation.
     pub token: u64,
     /// From clearway_listen, or the TCP port from clearway_tcp_listen.
     pub listener: u32,
@@ -170,6 +175,16 @@ impl clearway_event {
             Event::TcpPortClosed { port, code } => {
                 (told.listener, told.code) = (port.as_u32(), code.as_i32());
                 Kind::CLEARWAY_EVENT_TCP_PORT_CLOSED
+            }
+            Event::Operated(operated) => {
+                told.token = operated.id.as_u64();
+                held.told.operated.push_back(operated);
+                Kind::CLEARWAY_EVENT_OPERATED
+            }
+            Event::Notified(notified) => {
+                told.connection = notified.connection.as_u64();
+                held.told.notified.push_back(notified);
+                Kind::CLEARWAY_EVENT_NOTIFIED
             }
             Event::Writable => Kind::CLEARWAY_EVENT_WRITABLE,
             _ => return told,

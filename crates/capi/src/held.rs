@@ -9,11 +9,11 @@
 //!      released after that channel was detached ──▶ PLACES, where it has left what was held
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clearway_client::{Channel, Frames, Message, SendBuffer, TcpBytes};
+use clearway_client::{Channel, Frames, Message, Notified, Operated, SendBuffer, TcpBytes};
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
 use crate::attach::clearway_channel;
@@ -28,6 +28,7 @@ pub(crate) enum Value {
     Bytes(TcpBytes),
     Frames(Frames),
     Buffer(SendBuffer),
+    Operated(Operated),
 }
 
 impl Value {
@@ -38,6 +39,7 @@ impl Value {
             Self::Bytes(bytes) => channel.tcp_release(bytes),
             Self::Frames(frames) => channel.release_frames(frames),
             Self::Buffer(buffer) => drop(buffer),
+            Self::Operated(operated) => drop(operated),
         }
     }
 }
@@ -50,6 +52,14 @@ pub(crate) struct Held {
     number: u64,
     values: Values,
     released: Arc<Released>,
+    pub(crate) told: Told,
+}
+
+/// What events have told C of, and C takes by another call.
+#[derive(Default)]
+pub(crate) struct Told {
+    pub(crate) operated: VecDeque<Operated>,
+    pub(crate) notified: VecDeque<Notified>,
 }
 
 /// What was released elsewhere.
@@ -76,7 +86,7 @@ impl Held {
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let released = Arc::new(Released::default());
         places().insert(number, Place::Channel(Arc::clone(&released)));
-        Self { number, values: Values::new(), released }
+        Self { number, values: Values::new(), released, told: Told::default() }
     }
 
     /// Keeps a value for C, which names it by these words.
@@ -90,6 +100,14 @@ impl Held {
             return None;
         }
         self.values.remove(key(words))
+    }
+
+    /// The same, and it stays.
+    pub(crate) fn find(&self, words: &Words) -> Option<&Value> {
+        if words[0] != self.number {
+            return None;
+        }
+        self.values.get(key(words))
     }
 
     /// Gives back what was released elsewhere since the last call.

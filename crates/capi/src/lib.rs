@@ -16,6 +16,7 @@ mod event;
 mod failure;
 mod held;
 mod message;
+mod operation;
 mod pointer;
 mod tcp;
 mod vif;
@@ -37,6 +38,13 @@ pub use message::{
     clearway_commit, clearway_discard, clearway_flush, clearway_message, clearway_recv,
     clearway_recv_from, clearway_recv_message, clearway_release, clearway_send,
     clearway_send_buffer, clearway_writable,
+};
+pub use operation::{
+    clearway_batch_list, clearway_batch_read, clearway_grant, clearway_grantee,
+    clearway_next_notified, clearway_next_operated, clearway_notified, clearway_operate,
+    clearway_operated, clearway_operated_release, clearway_operation, clearway_operation_kind,
+    clearway_region_options, clearway_right, clearway_share, clearway_shared_memory,
+    clearway_start_operation, clearway_status_text, clearway_unshare,
 };
 pub use tcp::{
     clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,

@@ -45,6 +45,15 @@ fn a_c_program_can_bring_its_own_protocol() {
     }
 }
 
+/// What a daemon carries out, `crates/cli/tests/c_library.rs` tries.
+#[test]
+fn a_c_program_is_told_what_is_wrong_with_its_operations() {
+    let code = source("crates/capi/tests/operations.c");
+    let Some(program) = build("operations.c", &code, &[]) else { return };
+    let daemon = Daemon::start();
+    succeed(&program.command().arg(&daemon.path).output().unwrap());
+}
+
 #[test]
 fn the_static_library_works_as_well() {
     let library = libraries().join("libclearway.a");

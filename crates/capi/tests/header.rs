@@ -9,9 +9,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use cbindgen::Style;
-use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal};
+use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus};
 
-const SOURCES: [&str; 7] = ["attach", "connect", "message", "tcp", "vif", "event", "failure"];
+const SOURCES: [&str; 8] =
+    ["attach", "connect", "message", "tcp", "vif", "operation", "event", "failure"];
 
 const INTRODUCTION: &str = "\
 /* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
@@ -27,6 +28,8 @@ const INTRODUCTION: &str = "\
  *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
+ * Operations An app shares memory (clearway_share), and others read and change it by one-sided
+ *            operations (clearway_operate), for which none of its threads runs.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
  *            each. Messages and frames in place may be read and released in any thread. Error texts
  *            are per thread. Signals do not disturb: calls go on waiting.
@@ -45,6 +48,9 @@ fn the_committed_header_is_what_the_code_says() {
         .include_item("clearway_ended")
         .include_item("clearway_tcp_ready_bits")
         .include_item("clearway_tcp_option")
+        .include_item("clearway_operation_kind")
+        .include_item("clearway_right")
+        .include_item("clearway_grantee")
         .with_sys_include("stddef.h")
         .with_sys_include("stdint.h")
         .with_after_include(codes());
@@ -58,6 +64,9 @@ fn codes() -> String {
         "\n/* A timeout that never comes. */\n#define CLEARWAY_FOREVER (-1)\n\n\
          /* The most frames that are received at a time. */\n\
          #define CLEARWAY_FRAMES_MAX {BURST_FRAMES_MAX}\n\n\
+         /* An entry of a table: where in a region (40 bits), and how many bytes (24 bits). */\n\
+         #define CLEARWAY_ENTRY(offset, length) \\\n  \
+           ((uint64_t)(offset) | (uint64_t)(length) << 40)\n\n\
          /* Why a call failed. */\nenum clearway_code {{\n",
     );
     for code in Code::ALL {
@@ -69,6 +78,11 @@ fn codes() -> String {
         let (comment, name) = (comment(reason.text()), shouting(reason.name()));
         let number = reason.as_u8();
         writeln!(text, "{comment}\n  CLEARWAY_REFUSED_{name} = {number},").unwrap();
+    }
+    text.push_str("};\n\n/* What came of a one-sided operation. */\nenum clearway_status {\n");
+    for status in OperationStatus::ALL {
+        let (comment, name) = (comment(status.text()), shouting(status.name()));
+        writeln!(text, "{comment}\n  CLEARWAY_STATUS_{name} = {},", *status as u8).unwrap();
     }
     text.push_str("};\n");
     text

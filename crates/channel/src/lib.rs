@@ -82,7 +82,7 @@ pub use layout::{
 #[cfg(not(loom))]
 pub use memory::fetch;
 pub use operation::{
-    DESCRIPTION_BYTES_MAX, Description, GRANTS_MAX, Grant, Grantee, NO_BUFFER,
+    BATCH_MAX, DESCRIPTION_BYTES_MAX, Description, GRANTS_MAX, Grant, Grantee, NO_BUFFER,
     OUTSTANDING_OPERATIONS_MAX, OperationKind, OperationStatus, Pointer, REGION_NAME_BYTES_MAX,
     Rights,
 };

@@ -238,6 +238,11 @@ impl Bytes {
         Self { base, length, _memory: Arc::clone(memory) }
     }
 
+    /// Where they begin.
+    pub(crate) fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
     /// Copies bytes out. The other process may be writing them: what arrives is then a mixture,
     /// which is that process's own loss; the bytes are checked nowhere before they are copied.
     #[inline]

@@ -14,6 +14,8 @@ use core::net::{IpAddr, Ipv6Addr};
 pub const GRANTS_MAX: usize = 16;
 /// The longest name of a region.
 pub const REGION_NAME_BYTES_MAX: usize = 64;
+/// The most entries of a batch.
+pub const BATCH_MAX: usize = 64;
 /// The longest description of a region.
 pub const DESCRIPTION_BYTES_MAX: usize =
     HEAD_BYTES + GRANTS_MAX * GRANT_BYTES + REGION_NAME_BYTES_MAX;
@@ -74,6 +76,14 @@ macro_rules! statuses {
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
+                }
+            }
+
+            /// The name as the C header spells it after `CLEARWAY_STATUS_`.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
                 }
             }
 

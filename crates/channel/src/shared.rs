@@ -34,6 +34,13 @@ impl Shared {
         self.length() == 0
     }
 
+    /// Where it is, for programs in other languages. It is there for as long as this or a clone of
+    /// it is; whoever reads or writes it does so by atomics, or copies what may change meanwhile.
+    #[must_use]
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.bytes.as_ptr()
+    }
+
     fn holds(&self, offset: u32, length: usize) -> bool {
         u64::from(offset) + length as u64 <= u64::from(self.length())
     }

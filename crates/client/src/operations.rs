@@ -6,8 +6,8 @@ use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use clearway_channel::{
-    Command, Completion, Description, Extent, Granted, OUTSTANDING_OPERATIONS_MAX, OperationKind,
-    OperationStatus, ReceiveBuffer, Shared,
+    BATCH_MAX, Command, Completion, Description, Extent, Granted, OUTSTANDING_OPERATIONS_MAX,
+    OperationKind, OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
 use crate::{Awaited, Channel, ConnectionId, Error};
@@ -281,16 +281,28 @@ impl Channel {
         connection: ConnectionId,
         operation: &Operation<'_>,
     ) -> Result<OperationId, Error> {
+        self.start_timeout(connection, operation, None)
+    }
+
+    /// The same; waits as long as `timeout` says. If that is not long enough,
+    /// [`Event::Writable`](crate::Event::Writable) tells when there is room.
+    pub fn start_timeout(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<OperationId, Error> {
         self.check_open(connection)?;
+        operation.check()?;
         let payload = operation.payload();
         let extent = match payload.length() {
             None => {
-                self.operation_slot(None)?;
+                self.operation_slot(timeout)?;
                 None
             }
             Some(length) => {
                 let length = self.check_length(length)?;
-                let extent = self.operation_room(length, None)?;
+                let extent = self.operation_room(length, timeout)?;
                 payload.write(self.end.transmit_bytes(&extent));
                 Some(extent)
             }
@@ -309,15 +321,25 @@ impl Channel {
         Ok(self.operated_in_place(over))
     }
 
-    /// Does an operation, and waits for its end. An error if it was not done. After a timeout it
-    /// goes on: [`next_operated`](Self::next_operated) will tell of it.
+    /// Does an operation, and waits for its end: up to `timeout` until there is room for it, and as
+    /// long for its end. An error if it was not done. After a timeout it goes on:
+    /// [`next_operated`](Self::next_operated) will tell of it.
     pub fn operate(
         &mut self,
         connection: ConnectionId,
         operation: &Operation<'_>,
         timeout: Option<Duration>,
     ) -> Result<Operated, Error> {
-        let id = self.start(connection, operation)?;
+        let id = self.start_timeout(connection, operation, timeout)?;
+        self.wait_operated(id, timeout)?.done()
+    }
+
+    /// Waits for the end of an operation that was started.
+    pub fn wait_operated(
+        &mut self,
+        id: OperationId,
+        timeout: Option<Duration>,
+    ) -> Result<Operated, Error> {
         let over = self.wait_for(timeout, Awaited::Operation, |channel| {
             channel.gather_until(|channel| {
                 let over = &mut channel.operations.over;
@@ -325,7 +347,7 @@ impl Channel {
                 over.remove(at)
             })
         })?;
-        self.operated_in_place(over).done()
+        Ok(self.operated_in_place(over))
     }
 
     /// What the next peer says of what it has written.
@@ -374,9 +396,10 @@ impl Channel {
     }
 
     fn end_operation(&mut self, token: u64) {
-        if let Some(Some(extent)) = self.operations.outstanding.remove(&token) {
+        if let Some(extent) = self.operations.outstanding.remove(&token).flatten() {
             self.end.free(extent);
         }
+        self.room_is_made();
     }
 
     /// An operation is over.
@@ -447,6 +470,16 @@ impl Payload<'_> {
 }
 
 impl<'a> Operation<'a> {
+    /// An error if it is one that the daemon takes no app to ask for.
+    fn check(&self) -> Result<(), Error> {
+        let is_sound = match self {
+            Self::Find { name } => (1..=REGION_NAME_BYTES_MAX).contains(&name.len()),
+            Self::BatchRead { offsets, .. } => (1..=BATCH_MAX).contains(&offsets.len()),
+            _ => true,
+        };
+        if is_sound { Ok(()) } else { Err(Error::Operation { status: OperationStatus::Invalid }) }
+    }
+
     const fn payload(&self) -> Payload<'a> {
         match *self {
             Self::Find { name: bytes }

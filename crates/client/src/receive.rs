@@ -393,7 +393,15 @@ impl Channel {
     #[inline]
     pub(crate) fn sends_are_over(&mut self, sends: u32) {
         self.sends_outstanding -= sends;
-        if sends > 0 && self.wants_room {
+        if sends > 0 {
+            self.room_is_made();
+        }
+    }
+
+    /// Whoever found no room is to try again.
+    #[inline]
+    pub(crate) fn room_is_made(&mut self) {
+        if self.wants_room {
             self.wants_room = false;
             self.has_room_again = true;
         }

@@ -19,6 +19,9 @@ const SCAN_STRIDE_MIN: u16 = 16;
 pub(super) const PAYLOAD_BYTES_MAX: usize = 8 * BATCH_MAX;
 
 const _: () = assert!(NAME_BYTES_MAX <= PAYLOAD_BYTES_MAX);
+// What app libraries refuse, and what the wire format does.
+const _: () = assert!(NAME_BYTES_MAX == clearway_channel::REGION_NAME_BYTES_MAX);
+const _: () = assert!(BATCH_MAX == clearway_channel::BATCH_MAX);
 
 /// Whose memory, and who asks.
 pub(super) struct Place<'a> {
