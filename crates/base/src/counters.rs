@@ -79,6 +79,7 @@ units! {
     Links = "links",
     Messages = "messages",
     Nanoseconds = "nanoseconds",
+    Operations = "operations",
     Packets = "packets",
     Segments = "segments",
     Turns = "turns",

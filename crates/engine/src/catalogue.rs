@@ -11,6 +11,7 @@ use crate::common::EngineCounters;
 use crate::frames::VifCounters;
 use crate::ip::DropReason;
 use crate::lanes::LaneCounters;
+use crate::operations::OperationCounters;
 use crate::snapshot::{CaptureSnapshot, ChannelSnapshot, FlowSnapshot, QueueSnapshot, Snapshot};
 
 /// Counters that one thing has.
@@ -69,6 +70,7 @@ fn of_engine() -> Vec<CounterGroup> {
         ("transport", "an engine, of its peers", clearway_transport::Counters::ALL),
         ("tcp", "an engine, of TCP", clearway_tcp::Counters::ALL),
         ("apps", "an engine, of all its apps", AppCounters::ALL),
+        ("operations", "an engine, of one-sided operations", OperationCounters::ALL),
         ("frames", "an engine, of frames", EngineCounters::ALL),
         ("lanes", "an engine, of its lanes to other engines", LaneCounters::ALL),
     ];

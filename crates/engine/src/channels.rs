@@ -19,6 +19,7 @@ use clearway_transport::{
 };
 
 use crate::control::PingFailure;
+use crate::operations::OperationCounters;
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local};
 use parking::Attention;
@@ -66,6 +67,7 @@ pub(crate) struct Channels {
     /// Which of them are looked at in each turn.
     attention: Attention,
     pub(crate) counters: AppCounters,
+    pub(crate) operation_counters: OperationCounters,
     /// Apps that broke the contract since the control plane was last told.
     pub(crate) violations: Vec<(u32, Violation)>,
     /// Buffers with bytes of TCP that apps have released.

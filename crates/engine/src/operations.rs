@@ -14,12 +14,14 @@
 //! | `execute` | what an operation does to shared memory |
 //! | `ask` | what apps ask for, and connections within the engine |
 //! | `arrived` | requests and answers of peers |
+//! | `counters` | what was done, and what was refused |
 //!
 //! A request and its answer are messages of their flow: delivered once, in order. So an operation
 //! has one effect at most, and answers come in the order of the requests.
 
 mod arrived;
 mod ask;
+mod counters;
 mod exchange;
 mod execute;
 mod regions;
@@ -34,6 +36,7 @@ use crate::channels::{Channel, Channels};
 use crate::common::Common;
 use crate::messages::Messages;
 pub(crate) use ask::Asking;
+pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
 pub(crate) use regions::Regions;
 pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState};

@@ -504,6 +504,84 @@ fn operations_go_on_whichever_engine_is_made_again() {
     assert_eq!(pair.owner.end.shared().load(0), Some(added));
 }
 
+/// What an engine has counted.
+fn counted(world: &mut World, host: usize, names: &[&str]) -> Vec<u64> {
+    let snapshot = world.snapshot(host);
+    let counter = |name: &&str| {
+        let found = snapshot.counters.iter().find(|(other, _)| other == name);
+        found.unwrap_or_else(|| panic!("{name}")).1
+    };
+    names.iter().map(counter).collect()
+}
+
+#[test]
+fn what_is_done_is_counted_by_kind_and_what_is_refused_by_reason() {
+    const KINDS: [&str; 9] = [
+        "operations_find",
+        "operations_read",
+        "operations_write",
+        "operations_write_notify",
+        "operations_compare_swap",
+        "operations_fetch_add",
+        "operations_indirect_read",
+        "operations_batch_read",
+        "operations_scan_read",
+    ];
+    const REASONS: [&str; 6] = [
+        "operations_refused_no_region",
+        "operations_refused_not_allowed",
+        "operations_refused_out_of_bounds",
+        "operations_refused_misaligned",
+        "operations_refused_not_found",
+        "operations_refused_too_large",
+    ];
+    for owner_host in [1, 0] {
+        let mut pair = Pair::new(owner_host);
+        let region = pair.share_all();
+        fill_tables(&mut pair);
+        let (_, secret) = pair.share("secret", (0, 8), &[]);
+        let follow = Words { second: region, ..some(0, 100) };
+        let scan = Words { stride: 16, count: 64, operand: 1000, ..follow };
+        let scan = Words { place: 1024, bytes: 200, ..scan };
+        // Each kind once more often than the one before.
+        for kind in 1..=9_u64 {
+            for _ in 0..kind {
+                let operated = match kind {
+                    1 => pair.ask_with(Kind::Find, 0, Words::default(), b"all"),
+                    2 => pair.ask(Kind::Read, region, some(0, 8)),
+                    3 => pair.ask_with(Kind::Write, region, at(90_000), b"x"),
+                    4 => pair.ask_with(Kind::WriteNotify, region, at(90_000), b"x"),
+                    5 => pair.ask(Kind::CompareSwap, region, at(90_000)),
+                    6 => pair.ask(Kind::FetchAdd, region, at(90_000)),
+                    7 => pair.ask(Kind::IndirectRead, region, follow),
+                    8 => {
+                        let words = Words { operand: 100, second: region, ..Words::default() };
+                        pair.ask_with(Kind::BatchRead, region, words, &[0; 8])
+                    }
+                    _ => pair.ask(Kind::ScanRead, region, scan),
+                };
+                assert_eq!(operated.status, Status::Done, "{kind}");
+            }
+        }
+        let refused = [
+            pair.ask(Kind::Read, region + 1000, some(0, 8)),
+            pair.ask(Kind::Read, secret, some(0, 8)),
+            pair.ask(Kind::Read, region, some(SHARED_BYTES.into(), 8)),
+            pair.ask(Kind::FetchAdd, region, at(4)),
+            pair.ask_with(Kind::Find, 0, Words::default(), b"nothing"),
+            pair.ask(Kind::IndirectRead, region, Words { bytes: 1, ..follow }),
+        ];
+        assert!(refused.iter().all(|operated| operated.status != Status::Done));
+        let expected: Vec<u64> = (1..=9).collect();
+        for _ in 0..2 {
+            assert_eq!(counted(&mut pair.world, owner_host, &KINDS), expected);
+            assert_eq!(counted(&mut pair.world, owner_host, &REASONS), [1; 6]);
+            assert_eq!(counted(&mut pair.world, 0, &["operations_asked"]), [45 + 6]);
+            restore(&mut pair.world, owner_host);
+        }
+    }
+}
+
 #[test]
 fn operations_of_a_connection_that_ends_are_unknown_or_failed() {
     let mut pair = Pair::new(1);

@@ -8,6 +8,7 @@ use clearway_channel::Buffer;
 use clearway_transport::{FlowMemory, Owner};
 
 use super::{AppCounters, Channel, Channels, Connection, Link, to_channel};
+use crate::operations::OperationCounters;
 use crate::state::ChannelState;
 
 /// What lives on of channels, by their ids.
@@ -21,6 +22,13 @@ impl Channels {
         self.iter().map(|(id, channel)| channel.save(id)).collect()
     }
 
+    /// By their names, which are of one list.
+    pub(crate) fn save_counters(&self) -> Vec<(String, u64)> {
+        let mut counters = self.counters.save();
+        counters.extend(self.operation_counters.save());
+        counters
+    }
+
     pub(crate) fn into_ends(self) -> Ends {
         let channels = (0..).zip(self.channels);
         let ends = channels.filter_map(|(id, channel)| Some((id, channel?.end.into_remains())));
@@ -32,8 +40,9 @@ impl Channels {
         mut ends: Ends,
         counters: &[(String, u64)],
     ) -> Result<Self, Invalid> {
-        let counters = AppCounters::restore(counters);
-        let mut channels = Self { counters, ..Self::default() };
+        let app_counters = AppCounters::restore(counters);
+        let operation_counters = OperationCounters::restore(counters);
+        let mut channels = Self { counters: app_counters, operation_counters, ..Self::default() };
         for saved in saved {
             let id = saved.channel;
             ensure(id < CHANNELS_MAX, "a channel of a number that there is not")?;

@@ -76,7 +76,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
             turns: self.turns,
             turns_busy: self.turns_busy,
             counters: common.counters.save(),
-            app_counters: common.channels.counters.save(),
+            app_counters: common.channels.save_counters(),
         }
     }
 

@@ -100,6 +100,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         (core.messages.endpoint.counters().iter())
             .chain(core.tcp.counters().iter())
             .chain(channels.counters.iter())
+            .chain(channels.operation_counters.iter())
             .chain(counters.iter())
             .chain(lanes.counters.iter())
             .chain(host.own().drops().iter())

@@ -122,6 +122,7 @@ impl Messages {
     /// Has an operation carried out that an app asks for, here or by the peer.
     pub(crate) fn ask(&mut self, common: &mut Common, now: Time, id: u32, asking: Asking) {
         let Asking { connection, asked } = asking;
+        common.channels.operation_counters.operations_asked += 1;
         let Some(channel) = common.channels.channel(id) else { return };
         if channel.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
             return common.channels.condemn(id, Violation::TooManyOperations);
@@ -168,7 +169,9 @@ impl Channels {
             let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);
             channel.tell(told.unwrap_or(none));
         }
-        if let Some(Outcome { notifies: true, .. }) = outcome {
+        let Some(outcome) = outcome else { return };
+        self.operation_counters.count(asked.request.kind, outcome.status);
+        if outcome.notifies {
             self.notify(owner, &asked.request, asked.payload.1);
         }
     }
