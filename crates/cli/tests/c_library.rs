@@ -6,11 +6,12 @@ mod support;
 mod program;
 
 use std::ffi::OsStr;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 use program::{Program, succeed};
-use support::Network;
+use support::{Daemon, Network};
 
 /// What `crates/capi/build.rs` calls the shared library.
 const SONAME: &str = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
@@ -23,6 +24,29 @@ fn build(name: &str, source: &str) -> Option<Program> {
     let link = program::shared("clearway", SONAME);
     let arguments = flags.into_iter().chain([include.as_os_str(), source.as_os_str()]);
     program::compile("cc", name, arguments.chain(link.iter().map(|word| word.as_os_str())))
+}
+
+/// A program that runs until this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Waits until it says that it listens.
+    fn start(command: &mut Command) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        let output = process.stdout.as_mut().expect("piped");
+        BufReader::new(output).read_line(&mut line).expect("a line");
+        let running = Self(process);
+        assert_eq!(line, "listening\n");
+        running
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn run(command: &mut Command) {
@@ -39,4 +63,48 @@ fn every_operation_can_be_had_in_c() {
         let sockets = [&owners.socket, &askers.socket];
         run(program.command().args(sockets).arg(owners.address.to_string()));
     }
+}
+
+/// Clients of both hosts read and change a table whose server sleeps, many at once.
+#[test]
+fn a_table_is_read_and_changed_while_its_server_sleeps() {
+    let Some(program) = build("kv", "examples/kv.c") else { return };
+    let network = Network::start();
+    let at = |daemon: &Daemon, words: &[&str]| {
+        let mut command = program.command();
+        command.env("CLEARWAY_SOCKET", &daemon.socket).args(words);
+        command
+    };
+    let (near, far) = (&network.client, &network.server);
+    let _server = Running::start(&mut at(far, &["server", "first=one", "second=two", "third="]));
+    let address = far.address.to_string();
+    let told = |daemon, words: [&str; 2], value: &[&str]| {
+        let words = [&[words[0], &address, words[1]], value].concat();
+        let output = at(daemon, &words).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output.status.code(), text + &String::from_utf8_lossy(&output.stderr))
+    };
+    for daemon in [near, far] {
+        assert_eq!(told(daemon, ["get", "second"], &[]), (Some(0), "second=two\n".into()));
+        assert_eq!(told(daemon, ["get", "third"], &[]), (Some(0), "third=\n".into()));
+        let (code, text) = told(daemon, ["get", "fourth"], &[]);
+        assert!(code == Some(1) && text.contains("no entry has that key"), "{text}");
+    }
+    assert_eq!(told(near, ["set", "second"], &["zwei"]), (Some(0), "second=zwei\n".into()));
+    assert_eq!(told(far, ["get", "second"], &[]), (Some(0), "second=zwei\n".into()));
+    let values: Vec<String> = (b'a'..=b'j').map(|letter| (letter as char).to_string()).collect();
+    std::thread::scope(|scope| {
+        for (index, value) in values.iter().enumerate() {
+            let daemon = [near, far][index % 2];
+            let long = value.repeat(47);
+            scope.spawn(move || {
+                let (code, text) = told(daemon, ["set", "first"], &[&long]);
+                assert_eq!((code, text.len()), (Some(0), "first=\n".len() + 47), "{text}");
+            });
+        }
+    });
+    let (_, text) = told(near, ["get", "first"], &[]);
+    let value = text.trim_end().strip_prefix("first=").expect("a value");
+    assert!(values.iter().any(|letter| letter.repeat(47) == value), "{text}");
+    assert_eq!(told(far, ["get", "first"], &[]).1, text);
 }
