@@ -31,8 +31,8 @@ const INTRODUCTION: &str = "\
  * Operations An app shares memory (clearway_share), and others read and change it by one-sided
  *            operations (clearway_operate), for which none of its threads runs.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
- *            each. Messages and frames in place may be read and released in any thread. Error texts
- *            are per thread. Signals do not disturb: calls go on waiting.
+ *            each. Messages, frames and what operations have read may be read and released in any
+ *            thread. Error texts are per thread. Signals do not disturb: calls go on waiting.
  * Fork       A channel does not survive fork() in the child; attach there.
  *
  * Generated from crates/capi by its test `header`. Do not edit.

@@ -118,6 +118,9 @@ statuses! {
     NoRoom = 36, "there is no room for what is read; release what was received before";
     NameTaken = 37, "the channel shares a region of that name already; take another";
     TooMany = 38, "the channel shares as many regions as the policy lets it; ask the administrator";
+    Denied = 39,
+        "the daemon's policy does not let this user ask for operations; have its administrator \
+         add the user to [policy.ask]";
 }
 
 /// What somebody may do with a region.

@@ -208,7 +208,7 @@ impl Error {
 const fn code_of(status: OperationStatus) -> Code {
     use OperationStatus as Status;
     match status {
-        Status::NotAllowed => Code::Denied,
+        Status::NotAllowed | Status::Denied => Code::Denied,
         Status::TooLarge => Code::TooLarge,
         Status::Busy | Status::NoRoom => Code::WouldBlock,
         Status::TooMany => Code::Limit,

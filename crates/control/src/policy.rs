@@ -10,6 +10,7 @@ use std::collections::HashMap;
 
 use clearway_channel::Code;
 use clearway_channel::control::{DYNAMIC_PORTS, Refusal};
+use clearway_engine::Allowance;
 
 pub use rules::{Limits, Network, People, Policy, PortRule, VifRule};
 pub use vif::{Grant, HostPort, Place, Station};
@@ -57,10 +58,36 @@ impl Accounts {
         Self { policy, own_user, users: HashMap::new(), total: Account::default() }
     }
 
-    /// Connections of one channel, at most.
+    /// What a channel of this peer may have and do.
     #[must_use]
-    pub fn connections_per_channel(&self) -> u32 {
-        self.policy.limits.connections_per_channel
+    pub fn allowance(&self, peer: &Peer) -> Allowance {
+        let limits = &self.policy.limits;
+        Allowance {
+            connections_max: limits.connections_per_channel,
+            regions_max: limits.regions_per_channel,
+            may_ask: self.is_one_of(peer, self.policy.ask.as_ref()),
+        }
+    }
+
+    /// Whether this peer may have memory that it can share.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub fn may_share(&self, peer: &Peer) -> Result<(), Refusal> {
+        if self.is_one_of(peer, self.policy.share.as_ref()) {
+            return Ok(());
+        }
+        let message = format!(
+            "user {} may not share memory; attach without shared_bytes, or add the user or one of \
+             its groups to [policy.share] in the daemon's configuration",
+            peer.user
+        );
+        Err(Refusal { code: Code::Denied, message })
+    }
+
+    /// Administrators are of all; nobody given is everybody.
+    fn is_one_of(&self, peer: &Peer, people: Option<&People>) -> bool {
+        self.is_administrator(peer) || people.is_none_or(|people| people.include(peer))
     }
 
     /// Ports of the host's addresses that one user's interfaces may be about, on each NIC.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex};
 
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::Command;
-use clearway_engine::{Control, Engine, Event, Request, VifSpec};
+use clearway_engine::{Allowance, Control, Engine, Event, Request, VifSpec};
 use clearway_nic::{BURST_FRAMES, Capabilities, Counters, Info, MacAddress, Queue, Transmit};
 use world::{App, SIZES, address, config_of};
 
@@ -135,7 +135,7 @@ impl Hosts {
         let engines = vec![engine(0), engine(1)];
         let mut hosts = Self { engines, apps: Vec::new(), now };
         for host in 0..2 {
-            let (app, request) = App::attaching(host, 0, 0, SIZES, 16);
+            let (app, request) = App::attaching(host, 0, 0, SIZES, Allowance::of_connections(16));
             hosts.apps.push(app);
             hosts.post(host, request);
         }

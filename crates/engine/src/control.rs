@@ -15,12 +15,32 @@ use crate::frames::VifSpec;
 use crate::host::OtherNic;
 use crate::ip;
 use crate::lanes::{Door, Ends};
+use crate::operations::REGIONS_MAX;
 use crate::snapshot::Snapshot;
 use crate::switch::VifRefused;
 use crate::tcp::TcpPortSpec;
 
 /// Events that may wait for the control plane; one that does not fit waits inside the engine.
 const EVENTS_MAX: usize = 64;
+
+/// What the control plane lets an app have and do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// Connections at a time.
+    pub connections_max: u32,
+    /// Regions of its memory that it may share at a time.
+    pub regions_max: u32,
+    /// It may ask for one-sided operations.
+    pub may_ask: bool,
+}
+
+impl Allowance {
+    /// So many connections, and of operations what anybody may.
+    #[must_use]
+    pub const fn of_connections(connections_max: u32) -> Self {
+        Self { connections_max, regions_max: REGIONS_MAX, may_ask: true }
+    }
+}
 
 /// What the control plane asks of an engine. Executed by the engine between two turns.
 #[derive(Debug)]
@@ -35,8 +55,8 @@ pub enum Request {
         user: u32,
         /// The daemon's end; the engine owns it until [`Event::ChannelRemoved`].
         end: Box<DaemonEnd>,
-        /// Connections that the app may have at a time.
-        connections_max: u32,
+        /// What the app may have and do.
+        allowance: Allowance,
     },
     /// The app is gone or is to go: reset its connections and give the channel back.
     RemoveChannel {

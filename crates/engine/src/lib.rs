@@ -49,7 +49,7 @@ pub use clearway_transport::{
 };
 pub use common::{Common, Via};
 pub use component::{Component, NoExtra, Outlet, Sending};
-pub use control::{Control, Event, Newcomers, PingFailure, Plug, Request};
+pub use control::{Allowance, Control, Event, Newcomers, PingFailure, Plug, Request};
 pub use engine::{
     Engine, EngineConfig, Joined, Remains, SILENCE_MS_DEFAULT, Turn, UDP_PORT_DEFAULT,
 };
@@ -60,7 +60,7 @@ pub use group::{Clock, Group};
 pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
-pub use operations::{AskedState, ExchangeState, RegionState, SentState, SourceState};
+pub use operations::{AskedState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState};
 pub use services::{Entry, Service, entries};
 pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,

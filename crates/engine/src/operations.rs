@@ -34,10 +34,12 @@ use clearway_transport::{FlowKey, Owner, Reason};
 
 use crate::channels::{Channel, Channels};
 use crate::common::Common;
+use crate::control::Allowance;
 use crate::messages::Messages;
 pub(crate) use ask::Asking;
 pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
+pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
 pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState};
 
@@ -47,9 +49,11 @@ const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
 const NOTIFICATIONS_MAX: usize = 1024;
 
 /// What a channel has of operations.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Operations {
     pub(crate) regions: Regions,
+    /// The policy lets its app ask.
+    pub(crate) may_ask: bool,
     /// Asked for, and not over.
     outstanding: u32,
     /// Of its connections, see [`SNAPSHOT_BYTES_MAX`].
@@ -59,6 +63,16 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
+    pub(crate) fn new(allowance: Allowance) -> Self {
+        Self {
+            regions: Regions::new(allowance.regions_max),
+            may_ask: allowance.may_ask,
+            outstanding: 0,
+            snapshot_bytes: 0,
+            gathered: Vec::new(),
+        }
+    }
+
     pub(crate) const fn outstanding(&self) -> u32 {
         self.outstanding
     }

@@ -24,7 +24,7 @@ use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 5;
+pub const STATE_VERSION: u32 = 6;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,6 +134,10 @@ pub struct ChannelState {
     pub messages_received: u64,
     /// What the app shares.
     pub regions: Vec<RegionState>,
+    /// Of these it may have so many.
+    pub regions_max: u32,
+    /// It may ask for operations.
+    pub may_ask: bool,
 }
 
 /// A place for a connection.

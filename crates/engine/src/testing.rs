@@ -11,6 +11,7 @@ use clearway_nic::MacAddress;
 use crate::captures::Captures;
 use crate::channels::{Channel, Channels};
 use crate::common::{Common, EngineCounters};
+use crate::control::Allowance;
 use crate::host::Host;
 use crate::ip::{self, Interface};
 use crate::lanes::between;
@@ -46,7 +47,10 @@ impl World {
         let mut channels = Channels::default();
         let apps = (0..APPS).map(|id| {
             let (daemon, handover) = DaemonEnd::create(sizes).expect("memory");
-            channels.insert(id, Channel::new("app".into(), 7, Box::new(daemon), 16));
+            channels.insert(
+                id,
+                Channel::new("app".into(), 7, Box::new(daemon), Allowance::of_connections(16)),
+            );
             AppEnd::open(handover, sizes).expect("what was just made")
         });
         let apps = apps.collect();

@@ -10,7 +10,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_engine::ip::{self, Interface, Resolution, UdpPath};
 use clearway_engine::{
-    Common, Component, Control, Engine, Event, Outlet, Request, Sending, Via, VifSpec,
+    Allowance, Common, Component, Control, Engine, Event, Outlet, Request, Sending, Via, VifSpec,
 };
 use clearway_nic::{MacAddress, Queue, Transmit, fabric};
 use world::{App, SIZES, address, config_of};
@@ -187,7 +187,7 @@ fn a_component_of_its_own_answers_over_the_wire() {
 fn a_component_and_a_virtual_interface_of_one_host_speak_with_each_other() {
     const VIF_MAC: MacAddress = [2, 9, 9, 9, 9, 9];
     let mut world = World::new();
-    let (mut app, request) = App::attaching(0, 0, 0, SIZES, 1);
+    let (mut app, request) = App::attaching(0, 0, 0, SIZES, Allowance::of_connections(1));
     world.post(request);
     let mac = VIF_MAC.map(|octet| format!("{octet:02x}")).join(":");
     let filter = |text: String| vec![text.parse().expect("a filter")];

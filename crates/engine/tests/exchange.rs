@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use clearway_base::SECOND;
 use clearway_channel::{Code, Command, Sizes, Violation};
-use clearway_engine::{Event, PingFailure, Request};
+use clearway_engine::{Allowance, Event, PingFailure, Request};
 use clearway_nic::fabric::Faults;
 use world::{App, SIZES, World, address};
 
@@ -349,7 +349,8 @@ fn status_gives_nobody_the_flow_of_an_app_that_is_gone() {
         !server.closed.is_empty()
     });
     world.post(1, Request::RemoveChannel { channel: server.channel });
-    let (_next, request) = App::attaching(1, server.channel, 9, SIZES, 64);
+    let (_next, request) =
+        App::attaching(1, server.channel, 9, SIZES, Allowance::of_connections(64));
     world.post(1, request);
     let snapshot = world.snapshot(1);
     assert_eq!(snapshot.channels.len(), 1, "the next app's");

@@ -8,7 +8,7 @@ use clearway_channel::{
     Command, Completion, Description, Grant, Grantee, OperationKind as Kind,
     OperationStatus as Status, Pointer, Rights, Sizes, Violation,
 };
-use clearway_engine::{Engine, Event, Request, State};
+use clearway_engine::{Allowance, Engine, Event, Request, State};
 use clearway_nic::fabric::Faults;
 use world::{App, Host, Operated, SIZES, World, address};
 
@@ -43,9 +43,13 @@ impl Pair {
     }
 
     fn with(owner_host: usize, seed: u64, faults: Faults) -> Self {
-        let mut world = World::new(seed, faults);
-        let mut owner = world.attach_as(owner_host, 7, OWNERS, 64);
-        let mut asker = world.attach_as(0, 8, SIZES, 64);
+        Self::allowed(owner_host, World::new(seed, faults), Allowance::of_connections(64))
+    }
+
+    /// Both apps may do so much.
+    fn allowed(owner_host: usize, mut world: World, allowance: Allowance) -> Self {
+        let mut owner = world.attach_allowed(owner_host, 7, OWNERS, allowance);
+        let mut asker = world.attach_allowed(0, 8, SIZES, allowance);
         world.listen(&owner, PORT).expect("free");
         let (near, far) = world.connect(&mut asker, &mut owner, PORT);
         Self { world, owner, asker, near, far, token: 100 }
@@ -502,6 +506,33 @@ fn operations_go_on_whichever_engine_is_made_again() {
         pair.world.audit();
     }
     assert_eq!(pair.owner.end.shared().load(0), Some(added));
+}
+
+/// Also by an engine that was made again.
+#[test]
+fn an_app_may_share_and_ask_as_much_as_the_policy_says() {
+    for owner_host in [1, 0] {
+        let world = World::new(1, Faults::default());
+        let allowance = Allowance { connections_max: 64, regions_max: 2, may_ask: false };
+        let mut pair = Pair::allowed(owner_host, world, allowance);
+        let region = pair.share_all();
+        let (status, second) = pair.share("second", (0, 8), &[to_all(Rights::ALL)]);
+        assert_eq!(status, Status::Done);
+        for _ in 0..2 {
+            assert_eq!(pair.share("third", (0, 8), &[]).0, Status::TooMany);
+            let denied = [
+                pair.ask(Kind::Read, region, some(0, 8)),
+                pair.ask_with(Kind::Write, region, at(0), &[1; 8]),
+                pair.ask_with(Kind::Find, 0, Words::default(), b"all"),
+            ];
+            assert!(denied.iter().all(|operated| operated.status == Status::Denied));
+            assert_eq!(pair.owner.end.shared().load(0), Some(0));
+            restore(&mut pair.world, owner_host);
+            restore(&mut pair.world, 0);
+        }
+        assert_eq!(pair.unshare(second), Status::Done);
+        assert_eq!(pair.share("third", (0, 8), &[]).0, Status::Done);
+    }
 }
 
 /// What an engine has counted.

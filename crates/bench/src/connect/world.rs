@@ -2,7 +2,7 @@
 
 use clearway_base::{Random, Time};
 use clearway_channel::Code;
-use clearway_engine::{Clock, Control, Engine, Event, FlowSnapshot, Request};
+use clearway_engine::{Allowance, Clock, Control, Engine, Event, FlowSnapshot, Request};
 use clearway_nic::fabric::{self, Faults, Options, Port, RssOptions};
 use clearway_nic::{MacAddress, Queue};
 use std::io;
@@ -148,7 +148,13 @@ impl Host {
             let (app, end) = App::new()?;
             let channel = apps.len() as u32;
             let (name, end) = (format!("bench-{channel}"), Box::new(end));
-            let add = Request::AddChannel { channel, app: name, user: 0, end, connections_max: 16 };
+            let add = Request::AddChannel {
+                channel,
+                app: name,
+                user: 0,
+                end,
+                allowance: Allowance::of_connections(16),
+            };
             control.post(add).map_err(|_| io::Error::other("an engine's mailbox is full"))?;
             engine.turn(now);
             apps.push(app);

@@ -11,7 +11,7 @@ use clearway_base::Time;
 use clearway_channel::control::{Listening, Reply, Request as AppRequest};
 use clearway_channel::{AppEnd, DaemonEnd};
 use clearway_client::{Channel, Code, Embedded, Error, Options, Sizes, Waiting};
-use clearway_engine::{Clock, Control, Engine, Event, Group, Idle, Request};
+use clearway_engine::{Allowance, Clock, Control, Engine, Event, Group, Idle, Request};
 use clearway_nic::{Queue, memif};
 
 use crate::host::engine_config;
@@ -89,7 +89,13 @@ impl Host {
         machine.channels += 1;
         let channel = machine.channels;
         let (app, end) = ("bench".to_owned(), Box::new(end));
-        machine.post(Request::AddChannel { channel, app, user: 0, end, connections_max: 16 });
+        machine.post(Request::AddChannel {
+            channel,
+            app,
+            user: 0,
+            end,
+            allowance: Allowance::of_connections(16),
+        });
         drop(machine);
         let options = Options { waiting: Waiting::Spin, ..Options::new("bench") };
         let app = Box::new(App { host: self.clone(), channel });

@@ -3,7 +3,7 @@
 use crate::directory::Directory;
 use crate::host::engine_config;
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Sizes};
-use clearway_engine::{Clock, Control, Engine, Request};
+use clearway_engine::{Allowance, Clock, Control, Engine, Request};
 use clearway_nic::{MacAddress, Queue, memif};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -127,7 +127,13 @@ impl Pair {
         let (end, handover) = DaemonEnd::create(SIZES)?;
         let app = AppEnd::open(handover, SIZES).map_err(io::Error::other)?;
         let (name, end) = ("bench".into(), Box::new(end));
-        let add = Request::AddChannel { channel, app: name, user: 0, end, connections_max: 8 };
+        let add = Request::AddChannel {
+            channel,
+            app: name,
+            user: 0,
+            end,
+            allowance: Allowance::of_connections(8),
+        };
         self.post(host, engine, add)?;
         Ok((app, channel))
     }

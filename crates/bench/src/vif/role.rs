@@ -13,7 +13,7 @@ use clearway_channel::burst::{Filling, ReceivedBurst, packed_bytes};
 use clearway_channel::{AppEnd, Command, Completion, DaemonEnd, Extent, Granted, Sizes, Told};
 #[cfg(feature = "unchecked")]
 use clearway_engine::Checks;
-use clearway_engine::{Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
+use clearway_engine::{Allowance, Clock, Control, Engine, Event as EngineEvent, Request, VifSpec};
 use clearway_nic::{Queue, memif};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -112,7 +112,7 @@ impl Station {
             app: app_name,
             user: 0,
             end,
-            connections_max: 1,
+            allowance: Allowance::of_connections(1),
         };
         let open = Request::OpenVif { channel: CHANNEL, vif: VIF, spec: Box::new(vif_spec()) };
         for request in [add, open] {

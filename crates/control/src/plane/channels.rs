@@ -21,6 +21,9 @@ impl Plane {
         let version = attach.layout.common(Versions::DAEMON);
         let version = version.map_err(|error| refusal(Code::Mismatch, error.to_string()))?;
         attach.sizes.check().map_err(|error| refusal(Code::Invalid, error.to_string()))?;
+        if attach.sizes.shared_bytes > 0 {
+            self.accounts.may_share(&asks.peer)?;
+        }
         let engine = self.place(&asks.peer, &attach)?;
         let (memory_bytes, sizes) = (attach.sizes.total_bytes() as u64, attach.sizes);
         let user = asks.peer.user;
@@ -104,8 +107,8 @@ impl Plane {
         let Some(app) = app else { return Err(end) };
         waits.stage = Stage::Attached(session::Attached::new(place, app.clone()));
         let ChannelPlace { engine, channel } = place;
-        let connections_max = self.accounts.connections_per_channel();
-        let request = EngineRequest::AddChannel { channel, app, user, end, connections_max };
+        let allowance = self.accounts.allowance(&waits.peer);
+        let request = EngineRequest::AddChannel { channel, app, user, end, allowance };
         self.push(Step::Ask { engine, request });
         self.reply(session, Reply::Mapped(Empty {}));
         Ok(())

@@ -241,6 +241,36 @@ fn a_channel_whose_app_goes_on_the_way_leaves_nothing() {
     assert_eq!(host.plane.audit_rest(), Ok(()));
 }
 
+/// With memory to share, or what an engine is told of one without.
+#[test]
+fn who_may_share_and_ask_is_the_policys() {
+    let mut host = Host::new(1);
+    let nobody_else = Some(crate::policy::People { users: vec![7000], ..Default::default() });
+    let limits = Limits { regions_per_channel: 5, ..Limits::default() };
+    let (share, ask) = (nobody_else.clone(), nobody_else);
+    host.plane.set_policy(Policy { anybody: true, share, ask, limits, ..Policy::default() });
+    host.connect(1, USER);
+    let sizes = Sizes { shared_bytes: 1 << 12, ..SIZES };
+    let told = host.ask(1, Request::Attach(Attach::new("owner", None, sizes)));
+    let Some(Reply::Error(refusal)) = told else { panic!("{told:?}") };
+    assert_eq!(refusal.code, Code::Denied);
+    assert!(refusal.message.contains("user 1000 may not share"), "{}", refusal.message);
+    for (session, user, may_ask) in [(2, USER, false), (3, 7000, true), (4, 7, true)] {
+        host.connect(session, user);
+        let place = host.begin(session, Attach::new("asker", None, SIZES));
+        let (end, _handover) = DaemonEnd::create(SIZES).expect("memory");
+        host.plane.handle_made(place).expect("it waits");
+        assert_eq!(host.plane.handle_request(session, Request::Mapped(Empty {})), None);
+        assert!(matches!(host.plane.poll_step(), Some(Step::Secure { .. })));
+        assert!(host.plane.handle_secured(place, Box::new(end)).is_ok());
+        host.carry_out();
+        let Some((_, EngineRequest::AddChannel { allowance, .. })) = host.asked.pop() else {
+            panic!("no channel")
+        };
+        assert_eq!((allowance.may_ask, allowance.regions_max), (may_ask, 5), "{user}");
+    }
+}
+
 #[test]
 fn who_has_left_lingers_and_who_is_expelled_does_not() {
     let mut host = Host::new(1);

@@ -3,6 +3,8 @@
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
+use clearway_engine::REGIONS_MAX;
+
 use super::Peer;
 use crate::filter::Template;
 
@@ -23,6 +25,11 @@ pub struct Policy {
     pub vifs: Vec<VifRule>,
     /// Who may have an engine that serves nobody else, besides root and the daemon's own user.
     pub exclusive: People,
+    /// Who may attach with memory that is shared by one-sided operations, besides root and the
+    /// daemon's own user; everybody if not given.
+    pub share: Option<People>,
+    /// Who may ask for one-sided operations, as above.
+    pub ask: Option<People>,
     /// How much of everything.
     pub limits: Limits,
 }
@@ -37,8 +44,10 @@ impl Policy {
     pub fn names_groups(&self) -> bool {
         let mut people = self.ports.iter().map(|rule| &rule.people);
         let mut of_vifs = self.vifs.iter().map(|rule| &rule.people);
+        let mut operations = [&self.share, &self.ask].into_iter().flatten();
         !self.groups.is_empty()
             || !self.exclusive.groups.is_empty()
+            || operations.any(|people| !people.groups.is_empty())
             || people.any(|people| !people.groups.is_empty())
             || of_vifs.any(|people| !people.groups.is_empty())
     }
@@ -81,6 +90,8 @@ pub struct Limits {
     pub memory_total_bytes: u64,
     /// Connections of one channel.
     pub connections_per_channel: u32,
+    /// Regions that one channel may share.
+    pub regions_per_channel: u32,
     /// Listeners of one channel.
     pub listeners_per_channel: usize,
     /// Virtual interfaces and captures.
@@ -184,6 +195,7 @@ impl Limits {
             memory_per_user_bytes: memory_bytes / 4,
             memory_total_bytes: memory_bytes / 2,
             connections_per_channel: 4096,
+            regions_per_channel: REGIONS_MAX,
             listeners_per_channel: 64,
             vifs_total: 16_384,
             vifs_per_user: 4096,

@@ -1,3 +1,5 @@
+use clearway_engine::REGIONS_MAX;
+
 use super::*;
 
 const MIB: u64 = 1 << 20;
@@ -174,8 +176,40 @@ fn another_policy_holds_from_the_next_request_on() {
     };
     accounts.set_policy(Policy { users: vec![7], limits, ..Policy::default() });
     assert!(accounts.may_attach(&peer(7, &[])));
-    assert_eq!(accounts.connections_per_channel(), 77);
+    assert_eq!(accounts.allowance(&peer(7, &[])).connections_max, 77);
     assert_eq!((accounts.ports_per_user(), accounts.listeners_per_channel()), (78, 79));
+}
+
+#[test]
+fn operations_are_for_everybody_or_for_those_who_are_named() {
+    let everybody = accounts(Policy::default());
+    let all = Allowance { connections_max: 4096, regions_max: REGIONS_MAX, may_ask: true };
+    assert_eq!(everybody.allowance(&peer(7, &[])), all);
+    assert!(everybody.may_share(&peer(7, &[])).is_ok());
+    let share = Some(People { users: vec![7], ..People::default() });
+    let ask = Some(People { groups: vec![400], ..People::default() });
+    let limits = Limits { regions_per_channel: 3, ..Limits::default() };
+    let policy = Policy { share, ask, limits, ..Policy::default() };
+    assert!(policy.names_groups());
+    let accounts = Accounts::new(policy, 1000);
+    for (user, groups, may_share, may_ask) in [
+        (0, &[][..], true, true),
+        (1000, &[], true, true),
+        (7, &[], true, false),
+        (8, &[400], false, true),
+        (9, &[], false, false),
+    ] {
+        let peer = peer(user, groups);
+        let allowance = accounts.allowance(&peer);
+        assert_eq!((allowance.may_ask, allowance.regions_max), (may_ask, 3), "{user}");
+        match accounts.may_share(&peer) {
+            Ok(()) => assert!(may_share, "{user}"),
+            Err(refusal) => {
+                assert!(!may_share && refusal.code == Code::Denied, "{user}");
+                assert!(refusal.message.contains("[policy.share]"), "{}", refusal.message);
+            }
+        }
+    }
 }
 
 #[test]

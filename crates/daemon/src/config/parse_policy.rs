@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use clearway_engine::REGIONS_MAX;
+
 use super::reader::{Placed, Section};
 use super::{Limits, Machine, People, Policy, PortRule, machine, parse_vif};
 
@@ -9,8 +11,13 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     let people = people(&mut section, machine);
     let port_rules = section.sections("ports", "[[policy.ports]]");
     let vif_rules = section.sections("vif", "[[policy.vif]]");
-    let exclusive = section.section("exclusive", "[policy.exclusive]");
-    let exclusive = exclusive.map(|section| people_of_section(section, machine));
+    let mut named = |key, name| {
+        let named = section.section(key, name);
+        named.map(|section| people_of_section(section, machine))
+    };
+    let exclusive = named("exclusive", "[policy.exclusive]");
+    let share = named("share", "[policy.share]");
+    let ask = named("ask", "[policy.ask]");
     let limits = section.section("limits", "[policy.limits]").map(limits);
     let limits = limits.unwrap_or_else(machine::limits);
     let ports = port_rules.into_iter().map(|rule| port_rule(rule, machine)).collect();
@@ -18,7 +25,7 @@ pub(super) fn policy(mut section: Section<'_>, machine: &dyn Machine) -> Policy 
     section.finish();
     let People { users, groups, anybody } = people;
     let exclusive = exclusive.unwrap_or_default();
-    Policy { users, groups, anybody, ports, vifs, exclusive, limits }
+    Policy { users, groups, anybody, ports, vifs, exclusive, share, ask, limits }
 }
 
 /// A section that says nothing else.
@@ -125,6 +132,9 @@ fn limits(mut section: Section<'_>) -> Limits {
     count("ports_per_user", &mut limits.ports_per_user);
     if let Some(given) = section.integer("connections_per_channel", 1..=MANY) {
         limits.connections_per_channel = given.value as u32;
+    }
+    if let Some(given) = section.integer("regions_per_channel", 1..=REGIONS_MAX.into()) {
+        limits.regions_per_channel = given.value as u32;
     }
     let mut bytes = |key, value: &mut u64| {
         if let Some(given) = section.integer(key, 1 << 20..=1 << 46) {

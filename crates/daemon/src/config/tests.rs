@@ -77,6 +77,8 @@ fn shipped_example_is_valid_with_everything_uncommented() {
     assert!(machines.copies && machines.captures && machines.send.is_none());
     assert_eq!((machines.rate_frames_per_s, machines.vifs_max), (Some(100_000), Some(16)));
     assert_eq!((machines.priority_max, printers.send.as_ref().map(Vec::len)), (10, Some(1)));
+    assert_eq!(config.policy.share.map(|people| people.users), Some(vec![1000]));
+    assert!(config.policy.ask.is_some_and(|people| people.anybody));
     // These two go by the machine's memory if not given.
     let limits = Limits {
         memory_per_user_bytes: 4 << 30,

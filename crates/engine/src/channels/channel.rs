@@ -12,6 +12,7 @@ use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Order, Unfinished};
 use super::connection::{Connection, Connections, Link, Local};
 use super::early::Early;
 use super::line::{Claim, Line};
+use crate::control::Allowance;
 use crate::operations::Operations;
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
@@ -69,14 +70,14 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(app: String, user: u32, end: Box<DaemonEnd>, connections_max: u32) -> Self {
+    pub(crate) fn new(app: String, user: u32, end: Box<DaemonEnd>, allowance: Allowance) -> Self {
         let unfinished = Unfinished::new(end.sizes().receive_pool_bytes);
         let early = Early::new(end.sizes().receive_pool_bytes);
         Self {
             app,
             user,
             end,
-            connections: Connections::new(connections_max),
+            connections: Connections::new(allowance.connections_max),
             pending: VecDeque::new(),
             untold: Vec::new(),
             ports: BTreeMap::new(),
@@ -90,7 +91,7 @@ impl Channel {
             line: Line::default(),
             unfinished,
             early,
-            operations: Operations::default(),
+            operations: Operations::new(allowance),
             messages_sent: 0,
             messages_received: 0,
         }

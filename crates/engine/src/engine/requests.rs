@@ -26,8 +26,8 @@ impl<X: Component<Owner = ()>> Engine<X> {
     pub(super) fn take_request(&mut self, now: Time) -> usize {
         let Some(request) = self.mailbox.take() else { return 0 };
         match request {
-            Request::AddChannel { channel, app, user, end, connections_max } => {
-                let mut added = Channel::new(app, user, end, connections_max);
+            Request::AddChannel { channel, app, user, end, allowance } => {
+                let mut added = Channel::new(app, user, end, allowance);
                 if let Err(error) = self.hear(channel, &added) {
                     added.can_park = false;
                     let text = "cannot wait for this app; its commands may be late";

@@ -127,10 +127,12 @@ impl Messages {
         if channel.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
             return common.channels.condemn(id, Violation::TooManyOperations);
         }
+        let may_ask = channel.operations.may_ask;
         let slot = channel.find(connection);
         let found = slot.and_then(|slot| Some((slot, channel.connection(slot)?)));
         let link = found.filter(|(_, found)| !found.closing && found.connecting.is_none());
         let status = match link.map(|(slot, found)| (slot, &found.link)) {
+            _ if !may_ask => OperationStatus::Denied,
             _ if asking.is_too_large() => OperationStatus::TooLarge,
             Some((slot, Link::Flow(key))) => {
                 let (key, owner) = (*key, Owner { channel: id, connection: slot });

@@ -7,7 +7,7 @@ use clearway_channel::{Description, OperationStatus, Rights};
 use clearway_wire::clearway::operation::Status;
 
 /// Regions of one channel, whatever the policy says.
-const REGIONS_MAX: u32 = 1 << 20;
+pub const REGIONS_MAX: u32 = 1 << 20;
 /// Both ends of a region are at multiples of this, so that no word is half in it.
 const ALIGNMENT: u32 = 8;
 
@@ -44,14 +44,26 @@ pub(super) struct Slot {
 }
 
 /// All regions of a channel. The handle is the slot, and above it how often it was used before.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Regions {
+    /// So many may be shared at a time.
+    max: u32,
+    count: u32,
     pub(super) slots: Vec<Slot>,
     free: Vec<u32>,
     names: BTreeMap<Vec<u8>, u64>,
 }
 
 impl Regions {
+    pub(super) fn new(max: u32) -> Self {
+        let max = max.min(REGIONS_MAX);
+        Self { max, count: 0, slots: Vec::new(), free: Vec::new(), names: BTreeMap::new() }
+    }
+
+    pub(crate) const fn max(&self) -> u32 {
+        self.max
+    }
+
     /// Shares a piece of `shared_bytes` bytes; its handle.
     pub(super) fn share(
         &mut self,
@@ -68,9 +80,10 @@ impl Regions {
         if self.names.contains_key(&description.name) {
             return Err(OperationStatus::NameTaken);
         }
-        if self.free.is_empty() && self.slots.len() >= REGIONS_MAX as usize {
+        if self.count >= self.max {
             return Err(OperationStatus::TooMany);
         }
+        self.count += 1;
         let slot = self.free.pop().unwrap_or_else(|| {
             // No handle is 0.
             self.slots.push(Slot { generation: 1, region: None });
@@ -93,6 +106,7 @@ impl Regions {
         let place = &mut self.slots[slot as usize];
         if let Some(region) = place.region.take() {
             self.names.remove(&region.description.name);
+            self.count -= 1;
         }
         // A slot that was used so often is used no more: no handle comes twice.
         if let Some(generation) = place.generation.checked_add(1) {
@@ -133,8 +147,9 @@ impl Regions {
     }
 
     /// With these slots, whose regions are sound.
-    pub(super) fn of_slots(slots: Vec<Slot>) -> Option<Self> {
-        let mut regions = Self { slots, ..Self::default() };
+    pub(super) fn of_slots(slots: Vec<Slot>, max: u32) -> Option<Self> {
+        let count = slots.iter().filter(|slot| slot.region.is_some()).count() as u32;
+        let mut regions = Self { count, slots, ..Self::new(max) };
         for (slot, place) in (0..).zip(&regions.slots) {
             match &place.region {
                 Some(region) if !region.description.name.is_empty() => {
@@ -171,7 +186,7 @@ mod tests {
 
     #[test]
     fn what_was_revoked_is_never_there_again() {
-        let mut regions = Regions::default();
+        let mut regions = Regions::new(REGIONS_MAX);
         let mut seen = Vec::new();
         for _ in 0..3 {
             let handle = regions.share(64, (8, 16), to_all("a", Rights::READ)).expect("shared");
@@ -194,7 +209,7 @@ mod tests {
 
     #[test]
     fn only_whole_words_inside_of_the_memory_are_shared() {
-        let mut regions = Regions::default();
+        let mut regions = Regions::new(REGIONS_MAX);
         let mut share =
             |extent| regions.share(64, extent, Description::default()).map(|_| ()).err();
         assert_eq!((share((0, 64)), share((64, 0)), share((0, 64))), (None, None, None));
@@ -207,9 +222,25 @@ mod tests {
 
     #[test]
     fn a_name_is_not_told_to_who_may_do_nothing() {
-        let mut regions = Regions::default();
+        let mut regions = Regions::new(REGIONS_MAX);
         regions.share(64, (0, 64), to_all("b", Rights::NONE)).expect("shared");
         assert_eq!(regions.named(b"b", WHO), Err(Status::NotFound));
         assert_eq!(regions.named(b"", WHO), Err(Status::NotFound));
+    }
+
+    /// Those that are revoked count no more.
+    #[test]
+    fn no_more_are_shared_than_may_be() {
+        let mut regions = Regions::new(2);
+        let mut share = |regions: &mut Regions| regions.share(64, (0, 8), Description::default());
+        let first = share(&mut regions).expect("shared");
+        assert!(share(&mut regions).is_ok());
+        assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
+        assert!(regions.unshare(first));
+        assert!(share(&mut regions).is_ok());
+        assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));
+        let mut again = Regions::of_slots(regions.slots, 2).expect("sound");
+        assert_eq!((share(&mut again), again.max()), (Err(OperationStatus::TooMany), 2));
+        assert_eq!(share(&mut Regions::new(0)), Err(OperationStatus::TooMany));
     }
 }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Operations;
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source};
 use super::regions::{Region, Regions, Slot};
+use crate::control::Allowance;
 
 /// A place for a region.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,15 +97,20 @@ impl Operations {
 
     /// Regions of `shared_bytes` bytes. What of the connections' operations is to be counted comes
     /// with [`Operations::count`].
-    pub(crate) fn restore(saved: Vec<RegionState>, shared_bytes: u32) -> Result<Self, Invalid> {
+    pub(crate) fn restore(
+        allowance: Allowance,
+        saved: Vec<RegionState>,
+        shared_bytes: u32,
+    ) -> Result<Self, Invalid> {
         let mut slots = Vec::with_capacity(saved.len());
         for RegionState { generation, region } in saved {
             ensure(generation > 0, "a region's handle that there is not")?;
             let region = region.map(|saved| restore_region(saved, shared_bytes)).transpose()?;
             slots.push(Slot { generation, region });
         }
-        let regions = Regions::of_slots(slots).ok_or(Invalid("two regions of one name"))?;
-        Ok(Self { regions, ..Self::default() })
+        let regions = Regions::of_slots(slots, allowance.regions_max);
+        let regions = regions.ok_or(Invalid("two regions of one name"))?;
+        Ok(Self { regions, ..Self::new(allowance) })
     }
 
     /// A connection has these operations.

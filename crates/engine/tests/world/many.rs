@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use clearway_base::{MICROSECOND, SECOND, Time};
 use clearway_channel::{Code, Command, Sizes};
 use clearway_engine::{
-    CaptureSpec, Control, Engine, Event, Request, Snapshot, TcpPortSpec, VifRefused, VifSpec,
+    Allowance, CaptureSpec, Control, Engine, Event, Request, Snapshot, TcpPortSpec, VifRefused,
+    VifSpec,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
@@ -172,7 +173,8 @@ impl ManyWorld {
     pub fn attach(&mut self, at: Place, sizes: Sizes) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (app, request) = App::attaching(at.host, channel, 0, sizes, 64);
+        let (app, request) =
+            App::attaching(at.host, channel, 0, sizes, Allowance::of_connections(64));
         self.post(at, request);
         app
     }

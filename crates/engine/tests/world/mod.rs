@@ -19,8 +19,8 @@ use clearway_channel::{
     AppEnd, Code, Command, Completion, DaemonEnd, Extent, Granted, OperationStatus, Sizes, Told,
 };
 use clearway_engine::{
-    CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot, VifRefused,
-    VifSpec, ip,
+    Allowance, CaptureSpec, Control, Engine, EngineConfig, Event, Idle, Request, Snapshot,
+    VifRefused, VifSpec, ip,
 };
 use clearway_nic::{MacAddress, Queue, fabric};
 
@@ -174,9 +174,20 @@ impl World {
 
     /// An app of this user.
     pub fn attach_as(&mut self, host: usize, user: u32, sizes: Sizes, connections_max: u32) -> App {
+        self.attach_allowed(host, user, sizes, Allowance::of_connections(connections_max))
+    }
+
+    /// The same, which may do so much.
+    pub fn attach_allowed(
+        &mut self,
+        host: usize,
+        user: u32,
+        sizes: Sizes,
+        allowance: Allowance,
+    ) -> App {
         let channel = self.next_channel;
         self.next_channel += 1;
-        let (app, request) = App::attaching(host, channel, user, sizes, connections_max);
+        let (app, request) = App::attaching(host, channel, user, sizes, allowance);
         self.post(host, request);
         app
     }
@@ -326,11 +337,11 @@ impl App {
         channel: u32,
         user: u32,
         sizes: Sizes,
-        connections_max: u32,
+        allowance: Allowance,
     ) -> (Self, Request) {
         let (end, handover) = DaemonEnd::create(sizes).expect("memory");
         let (app, end) = (format!("app-{channel}"), Box::new(end));
-        let request = Request::AddChannel { channel, app, user, end, connections_max };
+        let request = Request::AddChannel { channel, app, user, end, allowance };
         let end = AppEnd::open(handover, sizes).expect("fits");
         let app = Self {
             host,

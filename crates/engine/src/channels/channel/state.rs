@@ -5,6 +5,7 @@ use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, Order};
 
 use super::{Channel, Connections, Line};
+use crate::control::Allowance;
 use crate::operations::Operations;
 use crate::state::ChannelState;
 
@@ -32,6 +33,8 @@ impl Channel {
             messages_sent: self.messages_sent,
             messages_received: self.messages_received,
             regions: self.operations.save(),
+            regions_max: self.operations.regions.max(),
+            may_ask: self.operations.may_ask,
         }
     }
 
@@ -46,7 +49,13 @@ impl Channel {
         let line = Line::restore(&saved.line, connections.places() as u32)?;
         let untold = connections.iter().filter(|(_, connection)| connection.is_untold);
         let untold = untold.map(|(slot, _)| slot).collect();
-        let mut operations = Operations::restore(saved.regions, end.sizes().shared_bytes)?;
+        let allowance = Allowance {
+            connections_max: saved.connections_max,
+            regions_max: saved.regions_max,
+            may_ask: saved.may_ask,
+        };
+        let mut operations =
+            Operations::restore(allowance, saved.regions, end.sizes().shared_bytes)?;
         for exchange in connections.iter().filter_map(|(_, found)| found.exchange.as_deref()) {
             exchange.check_memory(&end)?;
             operations.count(exchange)?;
@@ -68,7 +77,7 @@ impl Channel {
             messages_sent: saved.messages_sent,
             messages_received: saved.messages_received,
             operations,
-            ..Self::new(saved.app, saved.user, end, 0)
+            ..Self::new(saved.app, saved.user, end, allowance)
         })
     }
 
