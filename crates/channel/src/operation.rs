@@ -218,6 +218,31 @@ pub struct Grant {
     pub rights: Rights,
 }
 
+impl core::fmt::Display for Rights {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let words = [
+            (Self::READ, "read"),
+            (Self::WRITE, "write"),
+            (Self::NOTIFY, "notify"),
+            (Self::ATOMIC, "atomic"),
+        ];
+        let mut words = words.into_iter().filter(|(right, _)| self.have(*right));
+        f.write_str(words.next().map_or("nothing", |(_, word)| word))?;
+        words.try_for_each(|(_, word)| write!(f, ", {word}"))
+    }
+}
+
+impl core::fmt::Display for Grant {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.to {
+            Grantee::Anybody => f.write_str("anybody")?,
+            Grantee::User(user) => write!(f, "user {user}")?,
+            Grantee::Prefix(address, bits) => write!(f, "{address}/{bits}")?,
+        }
+        write!(f, ": {}", self.rights)
+    }
+}
+
 /// How an app describes a region that it shares: its name, which may be empty, and who may do what.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
@@ -343,6 +368,19 @@ mod tests {
             grants: vec![description().grants[2]; GRANTS_MAX],
         };
         assert_eq!(longest.to_bytes().map(|bytes| bytes.len()), Some(DESCRIPTION_BYTES_MAX));
+    }
+
+    #[test]
+    fn grants_are_told_in_words() {
+        let texts: Vec<String> = description().grants.iter().map(ToString::to_string).collect();
+        let expected = [
+            "anybody: read",
+            "user 1000: read, write, notify, atomic",
+            "10.1.0.0/16: read, write",
+            "fd00::/8: atomic",
+        ];
+        assert_eq!(texts, expected);
+        assert_eq!(Rights::NONE.to_string(), "nothing");
     }
 
     /// Whatever an app writes.

@@ -16,8 +16,10 @@ mod fabric;
 mod flows;
 mod metrics;
 mod output;
+mod owned;
 mod ping;
 mod reason;
+mod regions;
 mod reload;
 mod sim;
 mod status;
@@ -50,6 +52,8 @@ enum Command {
     Status(status::Arguments),
     /// Show each connection of a running daemon, those of TCP as `ss -ti` does
     Flows(flows::Arguments),
+    /// Show what apps share by one-sided operations, and with whom
+    Regions(regions::Arguments),
     /// Watch NICs, engines, apps and flows, with their rates
     Top(top::Arguments),
     /// Say what a counter counts, when it rises, and what to do about it
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Daemon(arguments) => daemon::run(&arguments),
         Command::Status(arguments) => status::run(&arguments),
         Command::Flows(arguments) => flows::run(&arguments),
+        Command::Regions(arguments) => regions::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Metrics(arguments) => metrics::run(&arguments),

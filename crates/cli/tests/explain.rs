@@ -45,8 +45,18 @@ fn a_counter_is_explained_and_a_wrong_name_is_not() {
 }
 
 /// Numbers that are no counters: names of things, and what they are configured with.
-const NO_COUNTERS: [&str; 8] =
-    ["index", "core", "channel", "connection", "port", "packet_bytes", "vif", "priority"];
+const NO_COUNTERS: [&str; 10] = [
+    "index",
+    "core",
+    "channel",
+    "connection",
+    "port",
+    "packet_bytes",
+    "vif",
+    "priority",
+    "region",
+    "start",
+];
 
 /// The names of all numbers in what an engine says.
 fn numbers(value: &Value, names: &mut BTreeSet<String>) {

@@ -6,7 +6,7 @@ use clearway_client::{
     Channel, ConnectionId, Description, Error, Event, Grant, Grantee, Operation, OperationStatus,
     Pointer, RegionId, Rights, Sizes,
 };
-use support::{Network, PATIENCE, SMALL};
+use support::{Network, PATIENCE, SMALL, clearway};
 
 /// Not a test: the process of an app, see `support::app`.
 #[test]
@@ -140,4 +140,37 @@ fn what_is_not_granted_or_revoked_is_refused_and_says_why() {
         assert_eq!(refused(Operation::Find { name: b"all" }), OperationStatus::NotFound);
         assert!(owner.unshare(region, Some(PATIENCE)).is_err());
     }
+}
+
+/// What is shared, with whom, and how often it was used.
+#[test]
+fn regions_are_listed() {
+    let network = Network::start();
+    let list = |arguments: &[&str]| {
+        let output = clearway(&[&["regions"], arguments].concat(), &network.server);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    assert_eq!(list(&[]), "no memory is shared\n");
+    let (mut owner, mut asker, connection, region) =
+        share_and_connect(&network, false, Rights::READ | Rights::ATOMIC);
+    let add = Operation::FetchAdd { region, offset: 0, addend: 1 };
+    for _ in 0..3 {
+        asker.operate(connection, &add, Some(PATIENCE)).expect("done");
+    }
+    asker.operate(connection, &Operation::Find { name: b"all" }, Some(PATIENCE)).expect("done");
+    let refused = Operation::Write { region, offset: 0, bytes: b"x" };
+    asker.operate(connection, &refused, Some(PATIENCE)).expect_err("not granted");
+    let text = list(&[]);
+    for part in ["owner", "all", "16.8 MB", "anybody: read, atomic"] {
+        assert!(text.contains(part), "{part} is missing in\n{text}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&list(&["--json"])).expect("JSON");
+    assert_eq!(json[0]["region"].as_u64(), Some(region.as_u64()));
+    assert_eq!(json[0]["operations_served"], 4);
+    let counters = &network.server.status()["engines"][0]["counters"];
+    assert_eq!(counters["operations_fetch_add"], 3);
+    assert_eq!(counters["operations_refused_not_allowed"], 1);
+    owner.unshare(region, Some(PATIENCE)).expect("revoked");
+    assert_eq!(list(&[]), "no memory is shared\n");
 }

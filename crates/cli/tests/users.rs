@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use clearway_channel::control::{Attach, Request};
-use clearway_client::Sizes;
+use clearway_client::{Description, Sizes};
 use support::{Daemon, NOBODY, Network, SMALL, as_nobody, eventually};
 
 /// Runs `clearway status` as nobody.
@@ -145,19 +145,23 @@ fn status_shows_a_user_what_is_its_own() {
         return;
     }
     let network = for_nobody();
-    let mut app = network.server.attach("of-root");
+    let sizes = Sizes { shared_bytes: 4096, ..SMALL };
+    let mut app = network.server.try_attach("of-root", sizes).expect("attached");
     app.listen(4000).expect("listening");
+    app.share(0..8, &Description::default(), Some(support::PATIENCE)).expect("shared");
     let mut client = network.client.attach("client");
     client.connect(network.server.at(4000), Some(support::PATIENCE)).expect("connected");
     let lengths = |status: &serde_json::Value| {
         let engine = &status["engines"][0];
-        let lists = [&status["apps"], &engine["channels"], &engine["listeners"], &engine["flows"]];
+        let of_engine = ["channels", "listeners", "flows", "regions"].map(|key| &engine[key]);
+        let [channels, listeners, flows, regions] = of_engine;
+        let lists = [&status["apps"], channels, listeners, flows, regions];
         lists.map(|list| list.as_array().map_or(usize::MAX, Vec::len))
     };
-    assert_eq!(lengths(&network.server.status()), [1, 1, 1, 1]);
+    assert_eq!(lengths(&network.server.status()), [1, 1, 1, 1, 1]);
     let output = as_nobody(&network.server, &["status", "--json"]);
     let status = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(lengths(&status), [0; 4], "{status:#}");
+    assert_eq!(lengths(&status), [0; 5], "{status:#}");
     assert_eq!(status["sessions"], 1, "its own");
 }
 

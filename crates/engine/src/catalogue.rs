@@ -12,7 +12,9 @@ use crate::frames::VifCounters;
 use crate::ip::DropReason;
 use crate::lanes::LaneCounters;
 use crate::operations::OperationCounters;
-use crate::snapshot::{CaptureSnapshot, ChannelSnapshot, FlowSnapshot, QueueSnapshot, Snapshot};
+use crate::snapshot::{
+    CaptureSnapshot, ChannelSnapshot, FlowSnapshot, QueueSnapshot, RegionSnapshot, Snapshot,
+};
 
 /// Counters that one thing has.
 #[derive(Clone, Debug)]
@@ -31,6 +33,7 @@ pub fn catalogue() -> Vec<CounterGroup> {
     let engine = ("engine", "an engine", Snapshot::COUNTED);
     let apps = [
         ("app", "an app's channel", ChannelSnapshot::COUNTED),
+        ("region", "a shared region", RegionSnapshot::COUNTED),
         ("flow", "a connection", FlowSnapshot::COUNTED),
         ("vif", "a virtual interface", VifCounters::ALL),
         ("refused", "a virtual interface, of frames that were not sent", FrameRefusal::COUNTERS),

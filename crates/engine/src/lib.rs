@@ -63,8 +63,8 @@ pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Wai
 pub use operations::{AskedState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState};
 pub use services::{Entry, Service, entries};
 pub use snapshot::{
-    CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot,
-    VifSnapshot,
+    CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot,
+    RegionSnapshot, Snapshot, VifSnapshot,
 };
 pub use state::{
     BurstState, CaptureState, ChannelState, ConnectionState, FilterState, FramesState, Invalid,

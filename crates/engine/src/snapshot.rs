@@ -9,6 +9,8 @@ use crate::frames::VifTexts;
 
 /// Connections of which an engine tells.
 pub(crate) const FLOWS_TOLD_MAX: usize = 16_384;
+/// Regions of which an engine tells.
+pub(crate) const REGIONS_TOLD_MAX: usize = 1024;
 
 clearway_base::counted! {
     /// The state of one engine. With many connections it is gathered over several turns, and so
@@ -47,6 +49,11 @@ clearway_base::counted! {
         channels: Vec<ChannelSnapshot>,
         /// Listening service ports.
         listeners: Vec<ListenerSnapshot>,
+        /// What apps share, in the order of their channels; 1024 at most.
+        regions: Vec<RegionSnapshot>,
+        /// Regions that there are besides.
+        #[serde(skip)]
+        regions_omitted: usize,
         /// Virtual interfaces, in the order of their channels.
         vifs: Vec<VifSnapshot>,
         /// Captures, in the order in which they were opened.
@@ -110,6 +117,30 @@ clearway_base::counted! {
         messages_waiting: u64 => Level Messages,
             "while the app does not read",
             "have it read faster, or attach it with more completion entries";
+    }
+}
+
+clearway_base::counted! {
+    /// One region that an app shares.
+    #[derive(Clone, Debug, Default, Serialize)]
+    pub struct RegionSnapshot {
+        /// The channel that shares it.
+        channel: u32,
+        /// Its handle.
+        region: u64,
+        /// Its name; empty if it has none.
+        name: String,
+        /// Where it begins in the channel's shared memory.
+        start: u32,
+        /// Its bytes.
+        region_bytes: u64 => Level Bytes,
+            "when the app shares more in one piece", "nothing: its memory is charged to its user";
+        /// Who may do what.
+        grants: Vec<String>,
+        /// Operations that peers had carried out on it.
+        operations_served: u64 => Total Operations,
+            "when a peer reads or changes it, or finds it by its name",
+            "nothing: this is traffic";
     }
 }
 

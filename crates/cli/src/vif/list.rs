@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clearway_daemon::text::escaped;
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::output::{Failure, lines, print, table};
+use crate::owned::{list, owned, show};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -38,28 +38,9 @@ fn omitted(status: &Value) -> String {
     }
 }
 
-/// The virtual interfaces in a status, each with the app and the engine that it belongs to.
+/// In the order of their numbers.
 pub(super) fn interfaces(status: &Value) -> Vec<Value> {
-    let mut interfaces = Vec::new();
-    for engine in list(status, "engines") {
-        for vif in list(engine, "vifs").iter().filter(|vif| vif.is_object()) {
-            let app = list(status, "apps")
-                .iter()
-                .find(|app| app["engine"] == engine["index"] && app["channel"] == vif["channel"]);
-            let app = app.unwrap_or(&Value::Null);
-            let mut vif = vif.clone();
-            for (key, value) in [
-                ("app", &app["app"]),
-                ("user", &app["user"]),
-                ("process", &app["process"]),
-                ("engine", &engine["engine"]),
-                ("engine_index", &engine["index"]),
-            ] {
-                vif[key] = value.clone();
-            }
-            interfaces.push(vif);
-        }
-    }
+    let mut interfaces = owned(status, "vifs");
     interfaces.sort_by_key(|vif| vif["vif"].as_u64());
     interfaces
 }
@@ -119,18 +100,6 @@ pub(super) fn refused(refused: &Value) -> String {
     let reasons: Vec<String> =
         reasons.map(|(reason, count)| format!("{reason} {}", show(count))).collect();
     if reasons.is_empty() { "0".to_owned() } else { reasons.join(", ") }
-}
-
-pub(super) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
-    value[key].as_array().map_or(&[], Vec::as_slice)
-}
-
-pub(super) fn show(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => escaped(text).into_owned(),
-        other => other.to_string(),
-    }
 }
 
 #[cfg(test)]

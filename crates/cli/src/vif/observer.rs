@@ -7,9 +7,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
 
-use super::list::{list, show};
 use crate::client::Client;
 use crate::output::Failure;
+use crate::owned::{list, show};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Apps that come and go are not asked for more often.

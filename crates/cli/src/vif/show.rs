@@ -6,9 +6,10 @@ use std::time::Duration;
 use clearway_classify::Filter;
 use serde_json::Value;
 
-use super::list::{interfaces, list, refused, show};
+use super::list::{interfaces, refused};
 use crate::client::Client;
 use crate::output::{Failure, print};
+use crate::owned::{list, show};
 
 const PATIENCE: Duration = Duration::from_secs(5);
 

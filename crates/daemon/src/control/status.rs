@@ -99,6 +99,8 @@ struct Status {
     flows_omitted: usize,
     /// The same of virtual interfaces.
     vifs_omitted: usize,
+    /// The same of shared regions.
+    regions_omitted: usize,
 }
 
 /// One attached app.
@@ -271,6 +273,7 @@ impl ControlPlane {
         snapshot.channels.retain(|channel| shows(channel.channel));
         snapshot.listeners.retain(|listener| shows(listener.channel));
         snapshot.vifs.retain(|vif| shows(vif.channel));
+        snapshot.regions.retain(|region| shows(region.channel));
         snapshot.captures.retain(|capture| shows(capture.channel));
         snapshot.flows.retain(|flow| shows(flow.channel));
         snapshot
@@ -348,6 +351,7 @@ impl ControlPlane {
             engines: engines.collect(),
             flows_omitted: 0,
             vifs_omitted: 0,
+            regions_omitted: 0,
         }
     }
 
@@ -383,11 +387,14 @@ fn fitting(mut status: Status) -> String {
     for engine in &mut status.engines {
         engine.snapshot.flows.truncate(FLOWS_MAX / engines);
     }
+    let omitted: usize = status.engines.iter().map(|engine| engine.snapshot.regions_omitted).sum();
+    let regions_before = omitted + regions(&status);
     let vifs_before = vifs(&status);
     omit_vifs(&mut status);
     loop {
         status.vifs_omitted = vifs_before - vifs(&status);
         status.flows_omitted = flows_before - flows(&status);
+        status.regions_omitted = regions_before - regions(&status);
         let text = serde_json::to_string(&status).unwrap_or_default();
         if text.len() <= STATUS_BYTES_MAX {
             return text;
@@ -395,6 +402,7 @@ fn fitting(mut status: Status) -> String {
         if flows(&status) == 0 {
             for engine in &mut status.engines {
                 halve(&mut engine.snapshot.vifs);
+                halve(&mut engine.snapshot.regions);
                 halve(&mut engine.snapshot.captures);
                 halve(&mut engine.snapshot.listeners);
                 halve(&mut engine.snapshot.channels);
@@ -422,6 +430,10 @@ fn omit_vifs(status: &mut Status) {
 
 fn vifs(status: &Status) -> usize {
     status.engines.iter().map(|engine| engine.snapshot.vifs.len()).sum()
+}
+
+fn regions(status: &Status) -> usize {
+    status.engines.iter().map(|engine| engine.snapshot.regions.len()).sum()
 }
 
 fn flows(status: &Status) -> usize {
@@ -482,6 +494,7 @@ mod tests {
             }],
             flows_omitted: 0,
             vifs_omitted: 0,
+            regions_omitted: 0,
         };
         let text = fitting(status);
         assert!(text.len() <= STATUS_BYTES_MAX);

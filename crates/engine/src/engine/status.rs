@@ -11,7 +11,10 @@ use crate::catalogue::labels;
 use crate::common::Common;
 use crate::component::Component;
 use crate::control::Event;
-use crate::snapshot::{FLOWS_TOLD_MAX, FlowSnapshot, ListenerSnapshot, QueueSnapshot, Snapshot};
+use crate::snapshot::{
+    FLOWS_TOLD_MAX, FlowSnapshot, ListenerSnapshot, QueueSnapshot, REGIONS_TOLD_MAX,
+    RegionSnapshot, Snapshot,
+};
 
 /// Places that are looked at in one turn: each may have a flow, or a channel.
 const PLACES_PER_TURN: usize = 256;
@@ -30,6 +33,7 @@ pub(super) struct Gathering {
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Channel(usize),
+    Region { channel: usize, place: usize },
     Vif(usize),
     Flow(usize),
     Tcp(usize),
@@ -44,6 +48,14 @@ impl Gathering {
 
     pub(super) fn id(&self) -> u64 {
         self.id
+    }
+
+    fn add_region(&mut self, region: RegionSnapshot) {
+        if self.snapshot.regions.len() < REGIONS_TOLD_MAX {
+            self.snapshot.regions.push(region);
+        } else {
+            self.snapshot.regions_omitted += 1;
+        }
     }
 
     fn add_flow(&mut self, flow: FlowSnapshot) {
@@ -158,7 +170,20 @@ impl<X> Core<X> {
                 self.gather_channel(&mut gathering.snapshot, index as u32);
                 Next::Channel(index + 1)
             }
-            Next::Channel(_) => Next::Vif(0),
+            Next::Channel(_) => Next::Region { channel: 0, place: 0 },
+            Next::Region { channel, place } if channel < self.common.channels.places() => {
+                let regions = self.common.channels.peek(channel as u32);
+                let regions = regions.map(|served| &served.operations.regions);
+                match regions.filter(|regions| place < regions.places()) {
+                    Some(regions) => {
+                        let region = regions.snapshot(channel as u32, place);
+                        region.into_iter().for_each(|region| gathering.add_region(region));
+                        Next::Region { channel, place: place + 1 }
+                    }
+                    None => Next::Region { channel: channel + 1, place: 0 },
+                }
+            }
+            Next::Region { .. } => Next::Vif(0),
             Next::Vif(index) if index < self.frames.places() => {
                 if let Some(vif) = self.frames.snapshot(index) {
                     gathering.snapshot.vifs.push(vif);

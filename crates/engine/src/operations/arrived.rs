@@ -66,6 +66,7 @@ impl Channels {
         };
         channel.answer(owner.connection, request, &outcome, &gathered);
         channel.operations.gathered = gathered;
+        channel.operations.regions.count(request, &outcome);
         self.operation_counters.count(request.kind, outcome.status);
         if outcome.notifies {
             self.notify(owner, request, operation.length() - REQUEST_LENGTH as u32);

@@ -166,6 +166,9 @@ impl Channels {
             outcome.map(|outcome| self.local_answer(asker, asked, &outcome, &shared, &gathered));
         if let Some(channel) = self.channel(owner.channel) {
             channel.operations.gathered = gathered;
+            if let Some(outcome) = &outcome {
+                channel.operations.regions.count(&asked.request, outcome);
+            }
         }
         if let Some(channel) = self.channel(asker.channel) {
             let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);

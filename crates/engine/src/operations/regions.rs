@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use clearway_channel::{Description, OperationStatus, Rights};
-use clearway_wire::clearway::operation::Status;
+use clearway_wire::clearway::operation::{Kind, Request, Status};
+
+use super::execute::Outcome;
+use crate::snapshot::RegionSnapshot;
 
 /// Regions of one channel, whatever the policy says.
 pub const REGIONS_MAX: u32 = 1 << 20;
@@ -17,6 +20,8 @@ pub(crate) struct Region {
     pub(super) start: u32,
     pub(super) length: u32,
     pub(super) description: Description,
+    /// Operations that were carried out on it.
+    pub(super) served: u64,
 }
 
 impl Region {
@@ -93,7 +98,7 @@ impl Regions {
         if !description.name.is_empty() {
             self.names.insert(description.name.clone(), handle);
         }
-        self.slots[slot as usize].region = Some(Region { start, length, description });
+        self.slots[slot as usize].region = Some(Region { start, length, description, served: 0 });
         Ok(handle)
     }
 
@@ -114,6 +119,39 @@ impl Regions {
             self.free.push(slot);
         }
         true
+    }
+
+    /// An operation was carried out, or not.
+    pub(super) fn count(&mut self, request: &Request, outcome: &Outcome) {
+        if outcome.status != Status::Done {
+            return;
+        }
+        let is_find = request.kind == Kind::Find as u8;
+        let handle = if is_find { outcome.value } else { request.region };
+        let slot = self.slots.get_mut(handle as u32 as usize);
+        if let Some(region) = slot.and_then(|slot| slot.region.as_mut()) {
+            region.served += 1;
+        }
+    }
+
+    /// How many may be told of.
+    pub(crate) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// What is in a place, for status.
+    pub(crate) fn snapshot(&self, channel: u32, place: usize) -> Option<RegionSnapshot> {
+        let slot = self.slots.get(place)?;
+        let Region { start, length, description, served } = slot.region.as_ref()?;
+        Some(RegionSnapshot {
+            channel,
+            region: handle(place as u32, slot.generation),
+            name: String::from_utf8_lossy(&description.name).into_owned(),
+            start: *start,
+            region_bytes: (*length).into(),
+            grants: description.grants.iter().map(ToString::to_string).collect(),
+            operations_served: *served,
+        })
     }
 
     fn at(&self, handle: u64) -> Option<&Region> {
@@ -232,7 +270,7 @@ mod tests {
     #[test]
     fn no_more_are_shared_than_may_be() {
         let mut regions = Regions::new(2);
-        let mut share = |regions: &mut Regions| regions.share(64, (0, 8), Description::default());
+        let share = |regions: &mut Regions| regions.share(64, (0, 8), Description::default());
         let first = share(&mut regions).expect("shared");
         assert!(share(&mut regions).is_ok());
         assert_eq!(share(&mut regions), Err(OperationStatus::TooMany));

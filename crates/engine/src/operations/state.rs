@@ -16,8 +16,9 @@ use crate::control::Allowance;
 pub struct RegionState {
     /// What the handle of the region that has it, or of the next one, has above the place.
     pub generation: u32,
-    /// Where the region starts, how many bytes it has, and its description as apps write it.
-    pub region: Option<(u32, u32, Vec<u8>)>,
+    /// Where the region starts, how many bytes it has, its description as apps write it, and how
+    /// many operations were carried out on it.
+    pub region: Option<(u32, u32, Vec<u8>, u64)>,
 }
 
 /// The operations of a connection.
@@ -89,7 +90,7 @@ impl Operations {
             generation: slot.generation,
             region: slot.region.as_ref().map(|region| {
                 let description = region.description.to_bytes().unwrap_or_default();
-                (region.start, region.length, description)
+                (region.start, region.length, description, region.served)
             }),
         });
         slots.collect()
@@ -122,7 +123,7 @@ impl Operations {
 }
 
 fn restore_region(
-    (start, length, description): (u32, u32, Vec<u8>),
+    (start, length, description, served): (u32, u32, Vec<u8>, u64),
     shared_bytes: u32,
 ) -> Result<Region, Invalid> {
     let is_inside = u64::from(start) + u64::from(length) <= shared_bytes.into();
@@ -130,7 +131,8 @@ fn restore_region(
     let is_aligned = start.is_multiple_of(8) && length.is_multiple_of(8);
     ensure(is_aligned, "a region of half a word")?;
     let description = Description::of(&description).ok_or(Invalid("a region of no sense"))?;
-    Ok(Region { start, length, description })
+    ensure(served <= COUNT_MAX, "more operations than can be counted")?;
+    Ok(Region { start, length, description, served })
 }
 
 impl Exchange {

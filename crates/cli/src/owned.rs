@@ -1,0 +1,43 @@
+//! What apps have, as the daemon's status tells of it.
+
+use clearway_daemon::text::escaped;
+use serde_json::Value;
+
+/// All that stands under `key` at the engines, each with the app and the engine that it belongs to.
+pub(crate) fn owned(status: &Value, key: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    for engine in list(status, "engines") {
+        for thing in list(engine, key).iter().filter(|thing| thing.is_object()) {
+            let app = list(status, "apps")
+                .iter()
+                .find(|app| app["engine"] == engine["index"] && app["channel"] == thing["channel"]);
+            let app = app.unwrap_or(&Value::Null);
+            let mut thing = thing.clone();
+            for (key, value) in [
+                ("app", &app["app"]),
+                ("user", &app["user"]),
+                ("process", &app["process"]),
+                ("engine", &engine["engine"]),
+                ("engine_index", &engine["index"]),
+            ] {
+                thing[key] = value.clone();
+            }
+            found.push(thing);
+        }
+    }
+    found
+}
+
+/// What stands under `key`, if it is a list.
+pub(crate) fn list<'v>(value: &'v Value, key: &str) -> &'v [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A value for people.
+pub(crate) fn show(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => escaped(text).into_owned(),
+        other => other.to_string(),
+    }
+}
