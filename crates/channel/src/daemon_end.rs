@@ -133,6 +133,15 @@ impl DaemonEnd {
 
     /// An end on memory that has just been made.
     pub(crate) fn on(memory: Arc<Memory>, bells: DaemonBells, sizes: Sizes) -> Self {
+        Self::with_buffers(memory, bells, sizes, Buffers::new(sizes.receive_pool_bytes))
+    }
+
+    fn with_buffers(
+        memory: Arc<Memory>,
+        bells: DaemonBells,
+        sizes: Sizes,
+        buffers: Buffers,
+    ) -> Self {
         let areas = *memory.areas();
         let submission = SharedRing::new(
             &memory,
@@ -152,7 +161,7 @@ impl DaemonEnd {
             transmit: Bytes::new(&memory, areas.transmit_pool, sizes.transmit_pool_bytes),
             receive: Bytes::new(&memory, areas.receive_pool, sizes.receive_pool_bytes),
             shared: Shared::new(Bytes::new(&memory, areas.shared_memory, sizes.shared_bytes)),
-            buffers: Buffers::new(sizes.receive_pool_bytes),
+            buffers,
             sends_outstanding: 0,
             dirty: false,
             armed: false,

@@ -59,15 +59,19 @@ struct Book {
 pub(super) struct Buffers {
     pool: Pool,
     books: Box<[Book]>,
+    /// How many are not free. Low offsets are given out first: who looks for these buffers need not
+    /// look at the books of the whole pool.
+    used: u32,
 }
 
 impl Buffers {
     pub(super) fn new(pool_bytes: u32) -> Self {
+        Self::of(Pool::new(pool_bytes), pool_bytes)
+    }
+
+    fn of(pool: Pool, pool_bytes: u32) -> Self {
         let book = Book { owner: 0, length: 0, state: State::Free };
-        Self {
-            pool: Pool::new(pool_bytes),
-            books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into(),
-        }
+        Self { pool, books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into(), used: 0 }
     }
 
     pub(super) fn save(&self) -> Vec<BufferState> {
@@ -82,12 +86,12 @@ impl Buffers {
 
     pub(super) fn restore(pool_bytes: u32, saved: &[BufferState]) -> Result<Self, Invalid> {
         let pieces = saved.iter().map(|buffer| (buffer.offset, buffer.length));
-        let mut buffers =
-            Self { pool: Pool::restore(pool_bytes, pieces)?, ..Self::new(pool_bytes) };
+        let mut buffers = Self::of(Pool::restore(pool_bytes, pieces)?, pool_bytes);
         for &BufferState { offset, length, owner, is_granted } in saved {
             let state = if is_granted { State::Granted } else { State::Held };
             buffers.books[(offset >> UNIT_BYTES_LOG2) as usize] = Book { owner, length, state };
         }
+        buffers.used = saved.len() as u32;
         Ok(buffers)
     }
 
@@ -99,7 +103,7 @@ impl Buffers {
 
     fn in_use(&self) -> impl Iterator<Item = (u32, &Book)> {
         let books = (0..).zip(&self.books);
-        books.filter(|(_, book)| book.state != State::Free)
+        books.filter(|(_, book)| book.state != State::Free).take(self.used as usize)
     }
 
     #[inline]
@@ -107,6 +111,7 @@ impl Buffers {
         let offset = self.pool.allocate(length)?;
         let id = offset >> UNIT_BYTES_LOG2;
         self.books[id as usize] = Book { owner, length, state: State::Held };
+        self.used += 1;
         Some(Buffer { id, offset, length })
     }
 
@@ -146,6 +151,7 @@ impl Buffers {
     #[inline]
     fn free(&mut self, id: u32) {
         self.books[id as usize].state = State::Free;
+        self.used -= 1;
         self.pool.free(id << UNIT_BYTES_LOG2).expect("the books and the pool agree");
     }
 }

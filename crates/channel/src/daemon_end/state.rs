@@ -108,8 +108,8 @@ impl DaemonEnd {
         ensure(saved.sends_outstanding <= OUTSTANDING_SENDS_MAX, "too many sends")?;
         let unread = (saved.completions as u32).wrapping_sub(saved.completions_read);
         ensure(unread <= sizes.completion_entries, "more completions than the ring has")?;
-        let mut end = Self::on(memory, bells, sizes);
-        end.buffers = Buffers::restore(sizes.receive_pool_bytes, &saved.buffers)?;
+        let buffers = Buffers::restore(sizes.receive_pool_bytes, &saved.buffers)?;
+        let mut end = Self::with_buffers(memory, bells, sizes, buffers);
         end.commands.go_on(saved.commands);
         end.completions.go_on(saved.completions, saved.completions_read);
         end.sends_outstanding = saved.sends_outstanding;
