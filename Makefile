@@ -16,6 +16,7 @@ MUTANTS ?= transport congestion channel classify switch control
 demo: build
 	@tools/setup.sh demo
 	@$(TARGET)/release/clearway demo
+	@tools/demo-tcp.sh $(TARGET)/release/clearway
 
 # An unprivileged program with its own TCP/IP stack, beside the Linux kernel. Needs root for namespaces.
 own-stack:

@@ -27,9 +27,10 @@ missing_packages() {
     [ "$1" != instructions ] || command -v valgrind >/dev/null || echo valgrind
     case "$1" in demo | test) ;; *) return 0 ;; esac
     command -v ip >/dev/null || echo iproute2           # namespaces and veth pairs
+    command -v curl >/dev/null || echo curl             # asks web servers: demo --tcp, examples/http.c
+    command -v wrk >/dev/null || echo wrk               # measures them
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
-    command -v curl >/dev/null || echo curl           # asks examples/http.c
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client # reads our metrics
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK

@@ -16,7 +16,7 @@ use crate::cpu::Pins;
 use crate::directory::Directory;
 use crate::embedded::EmbeddedHost;
 use crate::error::{Error, While};
-use crate::host::HostFiles;
+use crate::host::{HostFiles, Nic};
 use crate::interrupt::Interrupt;
 use crate::kernel::{Outcome, START_PATIENCE, watch};
 use crate::process::{RoleProcess, own_program};
@@ -57,7 +57,7 @@ fn start_hosts(
     interrupt: &Interrupt,
 ) -> Result<Hosts, Error> {
     let files = |name, core| {
-        HostFiles::write(directory, name, plan, core).while_("writing a configuration")
+        HostFiles::write(directory, name, &Nic::of(plan), core).while_("writing a configuration")
     };
     if plan.wire == Wire::Local {
         let host = files("server", pins.server)?;
@@ -86,7 +86,7 @@ fn start_hosts(
 }
 
 /// A daemon of its own, as an operator would start it.
-fn daemon(
+pub(crate) fn daemon(
     host: &HostFiles,
     core: Option<usize>,
     namespace_of: Option<u32>,

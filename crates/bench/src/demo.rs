@@ -1,11 +1,13 @@
 //! `clearway demo`: the shortest honest answer to "is it fast?", in well under a minute.
 //!
 //! Small and large messages, one at a time and many at a time, through two real daemons, beside
-//! kernel TCP. It is a choice of benchmarks, not one of its own.
+//! kernel TCP. It is a choice of benchmarks, not one of its own. What `--tcp` shows instead is in
+//! `http`.
 
 use crate::arguments::{Command, Compare, Layout, Wire, seconds};
 use crate::contender::Contender;
 use crate::error::Error;
+use crate::http::HttpOptions;
 use crate::interrupt::Interrupt;
 use crate::load::Workload;
 use crate::namespace;
@@ -19,9 +21,12 @@ use comfy_table::Table;
 /// Two hosts on this machine, an echo between them, beside kernel TCP.
 #[derive(clap::Args, Clone, Debug)]
 pub struct DemoCommand {
-    /// Seconds per contender and run.
+    /// Seconds per contender and run; with --tcp whole ones
     #[arg(long, default_value_t = 0.2, value_parser = seconds)]
     pub seconds: f64,
+    /// TCP instead
+    #[command(flatten)]
+    pub http: HttpOptions,
     /// Show only what the kernel does here.
     #[arg(long, hide = true)]
     pub kernel_only: bool,
@@ -44,6 +49,9 @@ const RUNS: usize = 5;
 impl DemoCommand {
     /// Measures and prints.
     pub fn execute(&self) -> Result<(), Error> {
+        if self.http.tcp {
+            return self.http.execute(self.seconds, self.kernel_only);
+        }
         namespace::enter();
         let interrupt = Interrupt::catch()?;
         let parts = self.measure(&interrupt)?;

@@ -15,6 +15,20 @@ use std::path::{Path, PathBuf};
 /// The service port on which the server's app listens.
 pub(crate) const SERVICE_PORT: u16 = 4711;
 
+/// The one NIC of a host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Nic {
+    pub(crate) wire: Wire,
+    pub(crate) idle: Idle,
+    pub(crate) mtu_bytes: u16,
+}
+
+impl Nic {
+    pub(crate) const fn of(plan: &Plan) -> Self {
+        Self { wire: plan.wire, idle: plan.idle, mtu_bytes: plan.mtu }
+    }
+}
+
 /// A host's files, and where it can be reached.
 #[derive(Clone, Debug)]
 pub(crate) struct HostFiles {
@@ -34,14 +48,14 @@ impl HostFiles {
     pub(crate) fn write(
         directory: &Directory,
         name: &'static str,
-        plan: &Plan,
+        nic: &Nic,
         core: Option<usize>,
     ) -> io::Result<Self> {
         let address = if name == "client" { CLIENT } else { SERVER };
         let address: IpAddr = address.parse().map_err(io::Error::other)?;
         let config = directory.path().join(format!("{name}.toml"));
         let socket = directory.path().join(format!("{name}.sock"));
-        let text = configuration(directory.path(), &socket, name, plan, core, address);
+        let text = configuration(directory.path(), &socket, name, nic, core, address);
         fs::write(&config, text)?;
         Ok(Self { name, config, socket, address: SocketAddr::new(address, SERVICE_PORT) })
     }
@@ -51,14 +65,14 @@ fn configuration(
     directory: &Path,
     socket: &Path,
     name: &str,
-    plan: &Plan,
+    nic: &Nic,
     core: Option<usize>,
     address: IpAddr,
 ) -> String {
     let mut text = format!(
         "[control]\nsocket = {socket:?}\n\n[log]\nlevel = \"error\"\n\n[[nic]]\nname = \"bench\"\n"
     );
-    let _ = match plan.wire {
+    let _ = match nic.wire {
         Wire::Veth => writeln!(text, "driver = \"auto\"\ninterface = \"{INTERFACE}\""),
         Wire::AfXdp => {
             writeln!(text, "driver = \"af_xdp\"\ninterface = \"{INTERFACE}\"\nqueues = 1")
@@ -74,7 +88,7 @@ fn configuration(
             directory.join("memif.sock")
         ),
     };
-    let idle = match plan.idle {
+    let idle = match nic.idle {
         Idle::Spin => "spin",
         Idle::Yield => "yield",
         Idle::Block => "block",
@@ -83,7 +97,7 @@ fn configuration(
     let _ = writeln!(
         text,
         "addresses = [\"{address}/{PREFIX_BITS}\"]\nmtu_bytes = {}\nidle = \"{idle}\"",
-        plan.mtu
+        nic.mtu_bytes
     );
     if let Some(core) = core {
         let _ = writeln!(text, "cores = [{core}]");

@@ -222,7 +222,7 @@ impl Figures {
 
 /// `figure` to so many significant digits: more would only pretend, and a fixed number of decimals
 /// would turn the rate of a spinner that was preempted into 0.
-fn significant(figure: f64, digits: i32) -> f64 {
+pub(crate) fn significant(figure: f64, digits: i32) -> f64 {
     if figure <= 0.0 {
         return 0.0;
     }

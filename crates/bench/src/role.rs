@@ -8,6 +8,7 @@ use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
 use crate::error::{Error, While};
+use crate::http::ServerRole;
 use crate::instructions::Case;
 use crate::load::{Client, Load, Server};
 use crate::process::Event;
@@ -66,6 +67,8 @@ pub(crate) enum Part {
     Vif(VifRole),
     /// Sends frames to one.
     Generator(GeneratorRole),
+    /// Serves HTTP.
+    WebServer(ServerRole),
     /// Does so often what common cases do that its instructions can be counted.
     Instructions(Case),
 }
@@ -198,6 +201,7 @@ impl Part {
             }
             Self::Vif(role) => role.play(),
             Self::Generator(role) => role.play(),
+            Self::WebServer(role) => role.play(),
             Self::Instructions(case) => case.play(),
         }
     }

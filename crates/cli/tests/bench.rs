@@ -92,7 +92,7 @@ const NOBODY: u32 = 65534;
 /// have them, and else without any.
 #[test]
 fn the_demo_without_root() {
-    let place = Place::new();
+    let place = Place::new("demo");
     let mut demo = place.as_nobody("./clearway");
     let output = demo.args(["demo", "--seconds", "0.05"]).output().expect("the demo starts");
     let (text, messages) =
@@ -109,12 +109,62 @@ fn the_demo_without_root() {
     assert_eq!(rows.count(), 2, "{text}");
 }
 
+/// The demo of TCP, small: curl finds what both servers serve right, and wrk measures both.
+#[test]
+fn the_demo_of_tcp() {
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs root to make network namespaces");
+    }
+    if Command::new("wrk").output().is_err() {
+        return println!("skipped: wrk is not installed (Debian package wrk)");
+    }
+    for wire in ["veth", "af-packet"] {
+        let cells = ["--body", "0,8192", "--connections", "1,16", "--runs", "1", "--json"];
+        let output = demo_of_tcp(&["--wire", wire]).args(cells).output().expect("it starts");
+        let messages = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{wire}: {messages}");
+        let report: Value = serde_json::from_slice(&output.stdout).expect("a report in JSON");
+        let cells = report["cells"].as_array().expect("cells");
+        let places = cells.iter().map(|cell| (&cell["body_bytes"], &cell["connections"]));
+        let places = places.filter_map(|(body, count)| Some((body.as_u64()?, count.as_u64()?)));
+        assert_eq!(places.collect::<Vec<_>>(), [(0, 1), (0, 16), (8192, 1), (8192, 16)]);
+        for (cell, server) in cells.iter().flat_map(|cell| [(cell, "clearway"), (cell, "kernel")]) {
+            for figure in ["requests_per_s", "p50_ns", "p99_ns"] {
+                assert!(cell[server][figure].as_f64() > Some(0.0), "{wire} {server}: {cell}");
+            }
+            assert!(cell["ratio"]["requests"].as_f64() > Some(0.0), "{cell}");
+        }
+    }
+}
+
+fn demo_of_tcp(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_clearway"));
+    command.args(["demo", "--tcp"]).args(arguments);
+    command
+}
+
+/// Who cannot have it is told what it needs.
+#[test]
+fn the_demo_of_tcp_says_what_it_needs() {
+    let says = |command: &mut Command, words: &str| {
+        let output = command.output().expect("it starts");
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && message.contains(words), "no {words:?} in {message}");
+    };
+    let place = Place::new("needs");
+    says(place.as_nobody("./clearway").args(["demo", "--tcp"]), "run it as root");
+    if rustix::process::geteuid().is_root() {
+        says(demo_of_tcp(&[]).env("PATH", &place.0), "apt-get install curl wrk");
+        says(&mut demo_of_tcp(&["--wire", "memif"]), "use --wire veth, af-xdp or af-packet");
+    }
+}
+
 /// A directory of nobody's, with the programs in it.
 struct Place(PathBuf);
 
 impl Place {
-    fn new() -> Self {
-        let name = format!("clearway-demo-{}", std::process::id());
+    fn new(what: &str) -> Self {
+        let name = format!("clearway-{what}-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir_all(&path).expect("a directory");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("its mode");
