@@ -13,6 +13,8 @@
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Operations An app shares memory (clearway_share), and others read and change it by one-sided
  *            operations (clearway_operate), for which none of its threads runs.
+ * Calls      Requests and answers on top of messages (clearway_call, clearway_next_call_event): a
+ *            channel that makes calls makes nothing else.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
  *            each. Messages, frames and what operations have read may be read and released in any
  *            thread. Error texts are per thread. Signals do not disturb: calls go on waiting.
@@ -79,7 +81,8 @@ enum clearway_code {
   /* The peer's daemon speaks no version of the protocol that this one speaks; update the older
    * one. */
   CLEARWAY_VERSION_UNKNOWN = -16,
-  /* The peer's daemon broke the protocol, so the connection was ended; see the daemon's log. */
+  /* The peer's daemon broke the protocol, or its app makes no calls where this one does, so the
+   * connection was ended; see the daemon's log. */
   CLEARWAY_PROTOCOL_ERROR = -17,
   /* The app wrote something forbidden into its channel, so its session was ended; see the
    * daemon's log. */
@@ -93,6 +96,8 @@ enum clearway_code {
   /* The other side's host has not answered for so long that the connection was given up; check
    * it with `clearway ping`, and connect again. */
   CLEARWAY_LOST = -22,
+  /* The peer has not carried out what a call asked for; its reason says why. */
+  CLEARWAY_CALL_REFUSED = -23,
 };
 
 /* Why a frame was not sent. */
@@ -416,6 +421,74 @@ typedef enum clearway_grantee {
    */
   CLEARWAY_TO_PREFIX = 2,
 } clearway_grantee;
+
+/**
+ * What an event of a channel that makes calls is about.
+ */
+typedef enum clearway_call_event_kind {
+  /**
+   * A call is over, once: `call`, `outcome`.
+   */
+  CLEARWAY_CALL_ENDED = 1,
+  /**
+   * A peer asks: `connection`, `number`, `method`, `time_left_ns`, `data`, `length`. To be
+   * answered by clearway_answer_call or clearway_refuse_call.
+   */
+  CLEARWAY_CALL_ASKED = 2,
+  /**
+   * A peer waits no more for the answer to a request that was told of: `connection`, `number`.
+   */
+  CLEARWAY_CALL_CANCELLED = 3,
+  /**
+   * Anything else: `other`, which is never a message.
+   */
+  CLEARWAY_CALL_OTHER = 4,
+} clearway_call_event_kind;
+
+/**
+ * What came of a call.
+ */
+typedef enum clearway_call_outcome {
+  /**
+   * It was answered: `data`, `length`.
+   */
+  CLEARWAY_OUTCOME_ANSWERED = 1,
+  /**
+   * The peer has refused it: `reason`, and in `data`, `length` the same for a person (UTF-8,
+   * without NUL), or nothing.
+   */
+  CLEARWAY_OUTCOME_REFUSED = 2,
+  /**
+   * Its time was up. The peer may have carried it out, or may do so yet.
+   */
+  CLEARWAY_OUTCOME_EXPIRED = 3,
+  /**
+   * Its connection has ended: `code` says why. Whether it was carried out is not known.
+   */
+  CLEARWAY_OUTCOME_LOST = 4,
+} clearway_call_outcome;
+
+/**
+ * Why a request was not carried out. Numbers from CLEARWAY_REFUSAL_APP on are the app's own.
+ */
+typedef enum clearway_refusal {
+  /**
+   * As many requests of the connection are under way as the server takes: try again later.
+   */
+  CLEARWAY_REFUSAL_BUSY = 1,
+  /**
+   * The server knows no such method.
+   */
+  CLEARWAY_REFUSAL_NO_METHOD = 2,
+  /**
+   * The server has tried and failed.
+   */
+  CLEARWAY_REFUSAL_FAILED = 3,
+  /**
+   * The first of the app's own.
+   */
+  CLEARWAY_REFUSAL_APP = 256,
+} clearway_refusal;
 
 /**
  * A channel to the daemon. For one thread at a time: it may be used by different threads one
@@ -914,6 +987,71 @@ typedef struct clearway_event {
    */
   uint32_t ready;
 } clearway_event;
+
+/**
+ * Something that happened on a channel that makes calls. Fields that its kind does not name are
+ * zero. Valid until it, or a copy of it, is given to clearway_call_release, which is needed only
+ * if `data` is not NULL.
+ */
+typedef struct clearway_call_event {
+  /**
+   * One of enum clearway_call_event_kind. Skip kinds you do not know: newer libraries may have
+   * more.
+   */
+  uint32_t kind;
+  /**
+   * One of enum clearway_call_outcome.
+   */
+  uint32_t outcome;
+  /**
+   * One of enum clearway_refusal, or the app's own.
+   */
+  uint32_t reason;
+  /**
+   * An error code.
+   */
+  int code;
+  /**
+   * From clearway_start_call.
+   */
+  uint64_t call;
+  /**
+   * The connection that a request came by.
+   */
+  uint64_t connection;
+  /**
+   * What its peer calls the request.
+   */
+  uint64_t number;
+  /**
+   * What is asked for: 0 to 65535, the app's own.
+   */
+  uint32_t method;
+  /**
+   * Of no meaning.
+   */
+  uint32_t reserved_word;
+  /**
+   * How long its peer still waits, in nanoseconds; negative if it does not say.
+   */
+  int64_t time_left_ns;
+  /**
+   * The body of the request or of the answer; read only.
+   */
+  const void *data;
+  /**
+   * How many bytes these are.
+   */
+  size_t length;
+  /**
+   * The library's own.
+   */
+  uint64_t reserved[5];
+  /**
+   * What else has happened.
+   */
+  struct clearway_event other;
+} clearway_call_event;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1467,6 +1605,82 @@ int clearway_arm(struct clearway_channel *channel);
  * After waiting on clearway_fd. Returns 0 or a negative error code.
  */
 int clearway_disarm(struct clearway_channel *channel);
+
+/**
+ * Asks the app at the other end of `connection`, and waits up to `timeout_ns` for the answer,
+ * which is stored as an event of kind CLEARWAY_CALL_ENDED. What else happens meanwhile stays for
+ * clearway_next_call_event. Returns 0, or a negative error code: CLEARWAY_CALL_REFUSED with
+ * `event->reason`; CLEARWAY_TIMED_OUT, after which the peer is told that nobody waits;
+ * CLEARWAY_CLOSED, CLEARWAY_RESET, CLEARWAY_LOST: whether it was carried out is not known.
+ */
+int clearway_call(struct clearway_channel *channel,
+                  uint64_t connection,
+                  uint16_t method,
+                  const void *data,
+                  size_t length,
+                  int64_t timeout_ns,
+                  struct clearway_call_event *event);
+
+/**
+ * Asks, and does not wait: clearway_next_call_event tells of the outcome, once and always; after
+ * `timeout_ns` that is CLEARWAY_OUTCOME_EXPIRED. Stores the call, which may be NULL. Returns 0 or
+ * a negative error code: after CLEARWAY_WOULD_BLOCK nothing was asked, and CLEARWAY_EVENT_WRITABLE
+ * tells when there is room.
+ */
+int clearway_start_call(struct clearway_channel *channel,
+                        uint64_t connection,
+                        uint16_t method,
+                        const void *data,
+                        size_t length,
+                        int64_t timeout_ns,
+                        uint64_t *call);
+
+/**
+ * Waits no more for a call, and tells the peer; no outcome is told. Returns 1, or 0 if it is over
+ * already (then its outcome was told, or will be), or a negative error code.
+ */
+int clearway_cancel_call(struct clearway_channel *channel, uint64_t id);
+
+/**
+ * Waits for whatever happens next on a channel that makes calls, and stores it. Takes the place of
+ * clearway_recv, clearway_next_event and the like there. Returns 0 or a negative error code; when
+ * the channel has ended, its calls are told of before.
+ */
+int clearway_next_call_event(struct clearway_channel *channel,
+                             int64_t timeout_ns,
+                             struct clearway_call_event *event);
+
+/**
+ * Answers a request (CLEARWAY_CALL_ASKED), before or after it is released. Never waits: an answer
+ * that finds no room is copied, and sent while clearway_next_call_event or clearway_call waits.
+ * Returns 1, or 0 if nobody waits for it any more, or a negative error code.
+ */
+int clearway_answer_call(struct clearway_channel *channel,
+                         uint64_t connection,
+                         uint64_t number,
+                         const void *data,
+                         size_t length);
+
+/**
+ * The same for a request that is not carried out, with a text for a person, which may be NULL.
+ */
+int clearway_refuse_call(struct clearway_channel *channel,
+                         uint64_t connection,
+                         uint64_t number,
+                         uint32_t reason,
+                         const char *text);
+
+/**
+ * In how many nanoseconds the first of the outstanding calls expires, negative if none does: an
+ * event loop that waits on clearway_fd wakes for it, too, and calls clearway_next_call_event.
+ */
+int64_t clearway_calls_deadline(struct clearway_channel *channel);
+
+/**
+ * Gives back what an event holds. It may be of another channel, or of one that was detached;
+ * `channel` may be NULL, but with the right one it is faster. Releasing twice does nothing.
+ */
+void clearway_call_release(struct clearway_channel *channel, struct clearway_call_event *event);
 
 /**
  * Cause and remedy of an error code, as a sentence. Never NULL; valid for ever. For 0 and for

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int};
 
-use clearway_client::{Channel, Options, Waiting};
+use clearway_client::{Calls, Channel, Options, Waiting};
 
 use crate::failure::{call, call_int};
 use crate::held::Held;
@@ -13,6 +13,7 @@ use crate::pointer;
 pub struct clearway_channel {
     pub(crate) channel: Channel,
     pub(crate) held: Held,
+    pub(crate) calls: Calls,
 }
 
 /// How calls wait.
@@ -96,7 +97,11 @@ pub unsafe extern "C" fn clearway_attach(
             unsafe { choose(&mut chosen, &options) }?;
         }
         let attached = Channel::attach(&chosen)?;
-        let opened = Box::new(clearway_channel { channel: attached, held: Held::new() });
+        let opened = Box::new(clearway_channel {
+            channel: attached,
+            held: Held::new(),
+            calls: Calls::new(),
+        });
         // SAFETY: not null (checked above), valid by the caller's promise.
         unsafe { pointer::store(channel, Box::into_raw(opened)) };
         Ok(())

@@ -188,8 +188,8 @@ pub unsafe extern "C" fn clearway_set_silence(
 pub unsafe extern "C" fn clearway_close(channel: *mut clearway_channel, connection: u64) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
-        channel.close(ConnectionId::from_u64(connection))
+        let clearway_channel { channel, calls, .. } = unsafe { pointer::attached(channel) }?;
+        calls.close(channel, ConnectionId::from_u64(connection))
     })
 }
 
@@ -201,8 +201,8 @@ pub unsafe extern "C" fn clearway_close(channel: *mut clearway_channel, connecti
 pub unsafe extern "C" fn clearway_abort(channel: *mut clearway_channel, connection: u64) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
-        channel.abort(ConnectionId::from_u64(connection))
+        let clearway_channel { channel, calls, .. } = unsafe { pointer::attached(channel) }?;
+        calls.abort(channel, ConnectionId::from_u64(connection))
     })
 }
 

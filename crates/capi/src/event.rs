@@ -98,7 +98,7 @@ pub unsafe extern "C" fn clearway_next_event(
             return Err(pointer::invalid("event is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let happened = channel.next_event(pointer::timeout(timeout_ns))?;
         // SAFETY: not null; valid by the caller's promise.
         unsafe { pointer::store(event, clearway_event::holding(happened, held)) };
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn clearway_next_event(
 }
 
 impl clearway_event {
-    fn holding(event: Event, held: &mut Held) -> Self {
-        use clearway_event_kind as Kind;
-        let mut told = Self {
+    /// Nothing has happened.
+    pub(crate) fn empty() -> Self {
+        Self {
             kind: 0,
             code: 0,
             connection: 0,
@@ -120,7 +120,12 @@ impl clearway_event {
             vif: 0,
             frames: clearway_frames::empty(0),
             ready: 0,
-        };
+        }
+    }
+
+    pub(crate) fn holding(event: Event, held: &mut Held) -> Self {
+        use clearway_event_kind as Kind;
+        let mut told = Self::empty();
         let kind = match event {
             Event::Accepted(accepted) => {
                 told.connection = accepted.connection.as_u64();
@@ -218,8 +223,8 @@ pub unsafe extern "C" fn clearway_fd(channel: *mut clearway_channel) -> c_int {
 pub unsafe extern "C" fn clearway_arm(channel: *mut clearway_channel) -> c_int {
     call(|| {
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
-        Ok(channel.arm().into())
+        let clearway_channel { channel, calls, .. } = unsafe { pointer::attached(channel) }?;
+        Ok(calls.arm(channel).into())
     }) as c_int
 }
 

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use clearway_client::{Channel, Frames, Message, Notified, Operated, SendBuffer, TcpBytes};
+use clearway_client::{
+    Answer, Channel, Frames, Message, Notified, Operated, Request, SendBuffer, TcpBytes,
+};
 use slotmap::{DefaultKey, Key, KeyData, SlotMap};
 
 use crate::attach::clearway_channel;
@@ -29,6 +31,8 @@ pub(crate) enum Value {
     Frames(Frames),
     Buffer(SendBuffer),
     Operated(Operated),
+    Request(Request),
+    Answer(Answer),
 }
 
 impl Value {
@@ -40,6 +44,8 @@ impl Value {
             Self::Frames(frames) => channel.release_frames(frames),
             Self::Buffer(buffer) => drop(buffer),
             Self::Operated(operated) => drop(operated),
+            Self::Request(request) => drop(request),
+            Self::Answer(answer) => drop(answer),
         }
     }
 }
@@ -164,7 +170,7 @@ pub(crate) unsafe fn release<S>(
         let Some(words) = unsafe { place.as_mut() }.map(take) else { return Ok(()) };
         // SAFETY: the caller's promise.
         match unsafe { channel.as_mut() } {
-            Some(clearway_channel { channel, held }) => held.release(channel, &words),
+            Some(clearway_channel { channel, held, .. }) => held.release(channel, &words),
             None => release_elsewhere(&words),
         }
         Ok(())

@@ -11,6 +11,7 @@
 #![allow(non_camel_case_types)] // Names are what C programs see.
 
 mod attach;
+mod calls;
 mod connect;
 mod event;
 mod failure;
@@ -24,6 +25,11 @@ mod vif;
 pub use attach::{
     clearway_attach, clearway_channel, clearway_detach, clearway_options, clearway_reattach,
     clearway_reconnected, clearway_waiting,
+};
+pub use calls::{
+    clearway_answer_call, clearway_call, clearway_call_event, clearway_call_event_kind,
+    clearway_call_outcome, clearway_call_release, clearway_calls_deadline, clearway_cancel_call,
+    clearway_next_call_event, clearway_refusal, clearway_refuse_call, clearway_start_call,
 };
 pub use connect::{
     clearway_abort, clearway_accept, clearway_address, clearway_close, clearway_connect,

@@ -127,7 +127,7 @@ pub unsafe extern "C" fn clearway_recv_message(
             return Err(pointer::invalid("message is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let received = channel.recv_zero_copy(pointer::timeout(timeout_ns));
         let mut ended = 0;
         // SAFETY: `ended` is a place of our own.
@@ -175,7 +175,7 @@ pub unsafe extern "C" fn clearway_send_buffer(
             return Err(pointer::invalid("writable is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let buffer = channel.send_buffer(length, pointer::timeout(timeout_ns))?;
         // SAFETY: not null; valid by the caller's promise.
         unsafe { pointer::store(writable, clearway_writable::holding(buffer, held)) };
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn clearway_commit(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let writable = unsafe { writable.as_mut() };
         let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;

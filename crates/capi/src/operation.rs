@@ -322,7 +322,7 @@ pub unsafe extern "C" fn clearway_operate(
         // SAFETY: not null; valid by the caller's promise.
         unsafe { pointer::store(operated, clearway_operated::empty(0)) };
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let operation = unsafe { operation_of(operation) }?;
         let (connection, timeout) =
@@ -359,7 +359,7 @@ pub unsafe extern "C" fn clearway_next_operated(
             return Err(pointer::invalid("operated is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let over = match held.told.operated.pop_front() {
             Some(over) => over,
             None => channel.next_operated(pointer::timeout(timeout_ns))?,
@@ -437,7 +437,7 @@ pub unsafe extern "C" fn clearway_next_notified(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let told = match held.told.notified.pop_front() {
             Some(told) => told,
             None => channel.next_notified(pointer::timeout(timeout_ns))?,

@@ -250,7 +250,7 @@ pub unsafe extern "C" fn clearway_tcp_send_buf(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         // SAFETY: the caller's promise.
         let writable = unsafe { writable.as_mut() };
         let writable = writable.ok_or_else(|| pointer::invalid("writable is NULL"))?;
@@ -314,7 +314,7 @@ pub unsafe extern "C" fn clearway_tcp_recv_buf(
             return Err(pointer::invalid("bytes is NULL"));
         }
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let timeout = pointer::timeout(timeout_ns);
         let received = channel.tcp_recv_buffer(TcpId::from_u64(connection), timeout);
         let empty = clearway_message::empty(connection);

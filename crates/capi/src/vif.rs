@@ -290,7 +290,7 @@ pub unsafe extern "C" fn clearway_vif_recv(
         // Before anything is received that could not be told of.
         check_list(list, capacity)?;
         // SAFETY: the caller's promise.
-        let clearway_channel { channel, held } = unsafe { pointer::attached(channel) }?;
+        let clearway_channel { channel, held, .. } = unsafe { pointer::attached(channel) }?;
         let (filled, result) = match channel.recv_frames(pointer::timeout(timeout_ns)) {
             Ok(found) => {
                 // SAFETY: the list has room for any burst (checked above).

@@ -88,11 +88,12 @@ fn the_example_compiles_as_c_and_says_what_it_wants() {
 #[test]
 fn the_examples_do_what_they_are_examples_of() {
     type Scenario = fn(Command);
-    let scenarios: [(&str, Scenario); 6] = [
+    let scenarios: [(&str, Scenario); 7] = [
         ("hello", programs::hello_survives_its_clients),
         ("hello", programs::hello_is_greeted),
         ("threads", programs::threads_are_greeted),
         ("workers", programs::workers_answer),
+        ("calls", programs::calls_are_answered),
         ("epoll", programs::epoll_serves_both_kinds),
         ("reattach", programs::reattach_goes_on),
     ];

@@ -11,8 +11,8 @@ use std::path::Path;
 use cbindgen::Style;
 use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus};
 
-const SOURCES: [&str; 8] =
-    ["attach", "connect", "message", "tcp", "vif", "operation", "event", "failure"];
+const SOURCES: [&str; 9] =
+    ["attach", "connect", "message", "tcp", "vif", "operation", "event", "calls", "failure"];
 
 const INTRODUCTION: &str = "\
 /* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
@@ -30,6 +30,8 @@ const INTRODUCTION: &str = "\
  *            and sends and receives raw Ethernet frames. They may be lost, as on any wire.
  * Operations An app shares memory (clearway_share), and others read and change it by one-sided
  *            operations (clearway_operate), for which none of its threads runs.
+ * Calls      Requests and answers on top of messages (clearway_call, clearway_next_call_event): a
+ *            channel that makes calls makes nothing else.
  * Threads    A channel is for one thread at a time; threads that all want to talk attach a channel
  *            each. Messages, frames and what operations have read may be read and released in any
  *            thread. Error texts are per thread. Signals do not disturb: calls go on waiting.
@@ -51,6 +53,9 @@ fn the_committed_header_is_what_the_code_says() {
         .include_item("clearway_operation_kind")
         .include_item("clearway_right")
         .include_item("clearway_grantee")
+        .include_item("clearway_call_event_kind")
+        .include_item("clearway_call_outcome")
+        .include_item("clearway_refusal")
         .with_sys_include("stddef.h")
         .with_sys_include("stdint.h")
         .with_after_include(codes());

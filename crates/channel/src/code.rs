@@ -83,7 +83,8 @@ codes! {
         "the peer's daemon speaks no version of the protocol that this one speaks; update the \
          older one";
     ProtocolError = -17,
-        "the peer's daemon broke the protocol, so the connection was ended; see the daemon's log";
+        "the peer's daemon broke the protocol, or its app makes no calls where this one does, so \
+         the connection was ended; see the daemon's log";
     Violation = -18,
         "the app wrote something forbidden into its channel, so its session was ended; see the \
          daemon's log";
@@ -93,6 +94,8 @@ codes! {
     Lost = -22,
         "the other side's host has not answered for so long that the connection was given up; \
          check it with `clearway ping`, and connect again";
+    CallRefused = -23,
+        "the peer has not carried out what a call asked for; its reason says why";
 }
 
 impl Code {

@@ -10,8 +10,9 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use clearway_client::{Calls, Code};
 use program::{Program, succeed};
-use support::{Daemon, Network};
+use support::{Daemon, Network, PATIENCE};
 
 /// What `crates/capi/build.rs` calls the shared library.
 const SONAME: &str = concat!("libclearway.so.", env!("CARGO_PKG_VERSION_MAJOR"));
@@ -107,4 +108,33 @@ fn a_table_is_read_and_changed_while_its_server_sleeps() {
     let value = text.trim_end().strip_prefix("first=").expect("a value");
     assert!(values.iter().any(|letter| letter.repeat(47) == value), "{text}");
     assert_eq!(told(far, ["get", "first"], &[]).1, text);
+}
+
+/// A server in C has clients in both languages, many calls at a time.
+#[test]
+fn both_languages_make_the_same_calls() {
+    let Some(program) = build("calls", "examples/calls.c") else { return };
+    let network = Network::start();
+    let at = |socket, words: &[&str]| {
+        let mut command = program.command();
+        command.env("CLEARWAY_SOCKET", socket).args(words);
+        command
+    };
+    let _server = Running::start(&mut at(&network.server.socket, &["server"]));
+    let address = network.server.address.to_string();
+    let words: Vec<String> = (0..100).map(|number| format!("word{number}")).collect();
+    let all = ["client", &address].into_iter().chain(words.iter().map(String::as_str));
+    let output = at(&network.client.socket, &all.collect::<Vec<_>>()).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    for word in &words {
+        assert!(text.contains(&format!("{word}: {}\n", word.to_uppercase())), "{text}");
+    }
+    let mut client = network.client.attach("client");
+    let peer = client.connect(network.server.at(4000), Some(PATIENCE)).expect("connected");
+    let mut calls = Calls::new();
+    let answer = calls.call(&mut client, peer, 1, b"rust", Some(PATIENCE)).expect("answered");
+    assert_eq!(&*answer, b"RUST");
+    let refused = calls.call(&mut client, peer, 2, b"", Some(PATIENCE)).unwrap_err();
+    assert_eq!(refused.code(), Code::CallRefused);
 }

@@ -30,6 +30,13 @@ pub enum Awaited {
     Event,
     /// The end of a one-sided operation, or the answer to a share.
     Operation,
+    /// The answer to a call.
+    AnswerOf {
+        /// The connection by which it was asked.
+        connection: ConnectionId,
+        /// Its other end, if it is still open.
+        peer: Option<SocketAddr>,
+    },
     /// Frames of a virtual interface.
     Frames,
     /// Room for a message or a command.
@@ -90,6 +97,17 @@ impl fmt::Display for Awaited {
                 "no operation has ended; does the host of the region's owner answer? \
                  See FLOWS in `clearway status`",
             ),
+            Self::AnswerOf { connection, peer } => {
+                f.write_str("no answer to a call has come ")?;
+                if let Some(peer) = peer {
+                    write!(f, "from {} port {} ", peer.ip(), peer.port())?;
+                }
+                write!(
+                    f,
+                    "by connection {connection}; does its app serve calls, and is it not too busy? \
+                     See FLOWS in `clearway status`"
+                )
+            }
             Self::Frames => f.write_str(
                 "no frame has come to the virtual interfaces of the channel; \
                  see `clearway vif list`, and `clearway vif capture` for what passes",

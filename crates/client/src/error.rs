@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
-use crate::{Awaited, ConnectionId, Ended, OperationStatus, VifId};
+use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, VifId};
 
 /// Why a call did not do what it was asked to.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +80,14 @@ pub enum Error {
     Operation {
         /// Why.
         status: OperationStatus,
+    },
+    /// The peer has not done what it was asked for in a call.
+    #[error("the call was refused ({reason}){}{text}", if text.is_empty() { "" } else { ": " })]
+    CallRefused {
+        /// Why not.
+        reason: Refusal,
+        /// The same in the peer's words, if it has any.
+        text: String,
     },
     /// A frame is shorter than its header, or larger than can be sent.
     #[error("a frame of {length} bytes; 14 to {limit} bytes can be sent")]
@@ -174,7 +182,7 @@ impl Error {
     pub fn ended(&self) -> Ended {
         match self {
             Self::Connect { .. } | Self::TcpConnect { .. } | Self::Refused { .. } => Ended::Nothing,
-            Self::Vif { .. } | Self::Operation { .. } => Ended::Nothing,
+            Self::Vif { .. } | Self::Operation { .. } | Self::CallRefused { .. } => Ended::Nothing,
             Self::Corrupt(_) => Ended::Channel,
             other => other.code().ended(),
         }
@@ -193,6 +201,7 @@ impl Error {
             | Self::Refused { code, .. }
             | Self::DaemonGone { code, .. } => *code,
             Self::Operation { status } => code_of(*status),
+            Self::CallRefused { .. } => Code::CallRefused,
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
             Self::FrameLength { .. } | Self::UnknownHost { .. } => Code::Invalid,

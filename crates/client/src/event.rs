@@ -10,7 +10,7 @@ use crate::{Frames, Message, Notified, Operated, TcpId, TcpPortId, TcpReady, Vif
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ConnectionId(u64);
+pub struct ConnectionId(pub(crate) u64);
 
 impl ConnectionId {
     /// The id with this number, for bindings.

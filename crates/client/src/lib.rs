@@ -71,6 +71,7 @@
 mod address;
 mod awaited;
 mod buffers;
+mod calls;
 mod channel;
 mod connections;
 mod error;
@@ -91,6 +92,9 @@ mod wait;
 pub use address::{ListenAddress, ToPeers, resolve, resolve_host, split as split_port};
 pub use awaited::Awaited;
 pub use buffers::{Message, SendBuffer};
+pub use calls::{
+    Answer, CallEvent, CallId, Calls, Outcome, REQUESTS_MAX, Refusal, Request, RequestId,
+};
 pub use channel::{Channel, Listener};
 pub use clearway_channel::burst::{FrameInfo, Point, ReceivedBurst, ReceivedFrame as Frame};
 pub use clearway_channel::control::{BadAddress, InterfaceAddress, Mac, MacChoice};

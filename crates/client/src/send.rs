@@ -114,6 +114,43 @@ impl Channel {
         Ok(put)
     }
 
+    /// The same as [`Channel::try_send`] for a message in two parts.
+    pub(crate) fn try_send_parts(
+        &mut self,
+        connection: ConnectionId,
+        head: &[u8],
+        body: &[u8],
+    ) -> Result<(), Error> {
+        let length = self.check_length(head.len() + body.len())?;
+        self.check_open(connection)?;
+        let extent = self.with_room(|channel| channel.allocate(length))?;
+        let extent = extent.ok_or(Error::WouldBlock)?;
+        let (first, rest) = self.end.transmit_bytes(&extent).split_at_mut(head.len());
+        first.copy_from_slice(head);
+        rest.copy_from_slice(body);
+        self.put_extent(connection, extent, length);
+        self.tell();
+        Ok(())
+    }
+
+    /// True if a connection may send more without hurting others: while half of the channel's
+    /// memory for sending is in use, none has more than an eighth of it. Else an event says when
+    /// there is room again.
+    pub(crate) fn has_share(&mut self, connection: ConnectionId) -> bool {
+        let pool_bytes = self.end.sizes().transmit_pool_bytes;
+        let is_plenty = self.end.transmit_pool_used_bytes() <= pool_bytes / 2
+            && self.sends_outstanding <= OUTSTANDING_SENDS_MAX / 2;
+        if is_plenty {
+            return true;
+        }
+        let Some(found) = self.connections.find_open(connection) else { return true };
+        let bytes: u64 = found.outstanding.iter().map(|extent| u64::from(extent.length())).sum();
+        let is_within = bytes < u64::from(pool_bytes / 8)
+            && found.outstanding.len() < OUTSTANDING_SENDS_MAX as usize / 8;
+        self.wants_room |= !is_within;
+        is_within
+    }
+
     /// Gives the daemon a message, and does not wake it. False if something is in the way, which
     /// [`Channel::put`] finds out. The connection is looked up once, after there is memory for the
     /// message.

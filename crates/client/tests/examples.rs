@@ -33,6 +33,11 @@ fn workers_answer() {
 }
 
 #[test]
+fn calls_are_answered() {
+    programs::calls_are_answered(example("calls"));
+}
+
+#[test]
 fn epoll_serves_both_kinds() {
     programs::epoll_serves_both_kinds(example("epoll"));
 }

@@ -72,6 +72,17 @@ pub(crate) fn workers_answer(mut workers: Command) {
     answers(&daemon, b"world", |answer| answer == b"WORLD");
 }
 
+/// Who sends what is no call is cut off; others are answered.
+pub(crate) fn calls_are_answered(mut calls: Command) {
+    let daemon = Daemon::start();
+    let mut server = Program::start(calls.arg("server"), &daemon);
+    server.says("listening");
+    clients_come_and_go(&daemon);
+    let request = [&[1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5][..], b"world"].concat();
+    let answer = [&[2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5][..], b"WORLD"].concat();
+    answers(&daemon, &request, |heard| heard == answer);
+}
+
 pub(crate) fn epoll_serves_both_kinds(mut epoll: Command) {
     let daemon = Daemon::start();
     let mut server = Program::start(epoll.arg("0"), &daemon);

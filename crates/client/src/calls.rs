@@ -1,0 +1,501 @@
+//! Calls: requests and answers over connections of messages, with deadlines and cancellation, in
+//! any number at a time. What each side may rely on, and the format, is in `docs/calls.md`.
+
+mod books;
+mod header;
+mod outcome;
+mod request;
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::time::{Duration, Instant};
+
+use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message};
+use books::{Books, Entry};
+use header::{HEADER_BYTES, Header, Kind};
+pub use outcome::{Answer, Outcome, Refusal};
+pub use request::{Request, RequestId};
+
+/// Names a call. Never used again by the same [`Calls`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallId(u64);
+
+impl CallId {
+    /// The id with this number, for bindings.
+    #[must_use]
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The number, for bindings.
+    #[must_use]
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+/// What has happened, as [`Calls::next`] tells it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CallEvent {
+    /// A call is over: the only event of it.
+    Ended {
+        /// The call.
+        call: CallId,
+        /// What came of it.
+        outcome: Outcome,
+    },
+    /// A peer asks for something.
+    Asked(Request),
+    /// A peer does not wait any more for the answer to a request that was told of and is not
+    /// answered yet. To answer it does nothing.
+    Cancelled(RequestId),
+    /// Anything else that happens on the channel. Never a message.
+    Channel(Event),
+}
+
+/// How many requests of one connection are under way at most, unless
+/// [`Calls::set_requests_max`] says otherwise.
+pub const REQUESTS_MAX: usize = 1024;
+
+/// Calls over the connections of a channel, in both directions. Every message of such a channel is
+/// one of a call: whoever sends another kind of message there is cut off.
+///
+/// Its methods take the channel that it is for, always the same one. A connection is closed by
+/// [`Calls::close`] rather than by the channel alone, so that its calls end.
+#[derive(Debug)]
+pub struct Calls {
+    books: Books,
+    requests_max: usize,
+    /// Has happened, and nobody has looked at it.
+    new: VecDeque<CallEvent>,
+    /// Has happened while something else was waited for.
+    kept: VecDeque<CallEvent>,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self {
+            books: Books::default(),
+            requests_max: REQUESTS_MAX,
+            new: VecDeque::new(),
+            kept: VecDeque::new(),
+        }
+    }
+}
+
+impl Calls {
+    /// None, so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many requests of one connection may be under way at a time. What comes beyond is refused
+    /// as [`Refusal::BUSY`], without a word to the app.
+    pub fn set_requests_max(&mut self, requests: usize) {
+        self.requests_max = requests;
+    }
+
+    /// How many calls have no outcome yet.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.books.calls()
+    }
+
+    // ---- asking ----
+
+    /// Asks the app at the other end of a connection, and waits for the answer. A refusal is
+    /// [`Error::CallRefused`]; no answer within `timeout` is [`Error::TimedOut`], and the peer is
+    /// told that nobody waits any more. The end of the connection is [`Error::Connection`]: whether
+    /// the request was carried out is not known then. What else happens meanwhile stays for
+    /// [`Calls::next`].
+    pub fn call(
+        &mut self,
+        channel: &mut Channel,
+        connection: ConnectionId,
+        method: u16,
+        body: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<Answer, Error> {
+        let begun = Instant::now();
+        let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let call = loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+            match self.start(channel, connection, method, body, left) {
+                Err(Error::WouldBlock) => {}
+                started => break started?,
+            }
+            let event = self.advance(channel, deadline).map_err(no_room)?;
+            self.kept.push_back(event);
+        };
+        loop {
+            match self.advance(channel, None)? {
+                CallEvent::Ended { call: ended, outcome } if ended == call => {
+                    return outcome.into_answer(channel, connection, begun);
+                }
+                other => self.kept.push_back(other),
+            }
+        }
+    }
+
+    /// Asks, and does not wait: [`Calls::next`] tells of the outcome, once and always. After
+    /// `timeout` that is [`Outcome::Expired`]. [`Error::WouldBlock`] if there is no room to send;
+    /// an event of the channel ([`Event::Writable`]) follows when there is again.
+    ///
+    /// `method` is the app's own number for what is asked.
+    pub fn start(
+        &mut self,
+        channel: &mut Channel,
+        connection: ConnectionId,
+        method: u16,
+        body: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<CallId, Error> {
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        let kind = Kind::Request { method, time_left_us: timeout.map_or(0, time_left_us) };
+        let header = Header { number: self.books.next_call().0, kind };
+        channel.try_send_parts(connection, &header.to_bytes(), body)?;
+        Ok(self.books.begin(connection, deadline))
+    }
+
+    /// Waits no more for a call, and tells the peer. No outcome follows. False if it is over
+    /// already: then its outcome has been told, or will be.
+    pub fn cancel(&mut self, channel: &mut Channel, call: CallId) -> bool {
+        let Some(connection) = self.books.end(call) else { return false };
+        tell_cancelled(channel, call, connection);
+        true
+    }
+
+    // ---- answering ----
+
+    /// Answers a request, without waiting: an answer for which there is no room is kept, and sent
+    /// while [`Calls::next`] or [`Calls::call`] waits. False if nobody waits for it any more.
+    ///
+    /// A peer that takes none of its answers has an eighth of the channel's memory for them, and
+    /// stops nobody else.
+    pub fn answer(
+        &mut self,
+        channel: &mut Channel,
+        request: RequestId,
+        body: &[u8],
+    ) -> Result<bool, Error> {
+        self.reply(channel, request, Kind::Answer, body)
+    }
+
+    /// The same for a request that is not carried out, with words for a person (or none).
+    pub fn refuse(
+        &mut self,
+        channel: &mut Channel,
+        request: RequestId,
+        reason: Refusal,
+        text: &str,
+    ) -> Result<bool, Error> {
+        self.reply(channel, request, Kind::Refusal { reason: reason.0 }, text.as_bytes())
+    }
+
+    /// Answers all requests, one after the other, by what `handler` makes of them, until the
+    /// channel ends. What else happens on the channel is dropped. An answer that is larger than can
+    /// be sent becomes [`Refusal::FAILED`].
+    pub fn serve(
+        &mut self,
+        channel: &mut Channel,
+        mut handler: impl FnMut(&Request) -> Result<Vec<u8>, Refusal>,
+    ) -> Result<Infallible, Error> {
+        loop {
+            let CallEvent::Asked(request) = self.next(channel, None)? else { continue };
+            let done = match handler(&request) {
+                Ok(answer) => self.answer(channel, request.id(), &answer),
+                Err(reason) => self.refuse(channel, request.id(), reason, ""),
+            };
+            if let Err(error) = done {
+                match error {
+                    Error::TooLarge { .. } => {
+                        let text = error.to_string();
+                        self.refuse(channel, request.id(), Refusal::FAILED, &text)?;
+                    }
+                    error if error.ended() == Ended::Channel => return Err(error),
+                    _ => {} // its connection has ended
+                }
+            }
+        }
+    }
+
+    // ---- what happens ----
+
+    /// Whatever happens next: the end of a call, a request, or an event of the channel.
+    ///
+    /// When the channel has ended, all calls that are outstanding are told of as lost before the
+    /// error of the channel is.
+    pub fn next(
+        &mut self,
+        channel: &mut Channel,
+        timeout: Option<Duration>,
+    ) -> Result<CallEvent, Error> {
+        while let Some(kept) = self.kept.pop_front() {
+            if self.is_worth_telling(&kept) {
+                return Ok(kept);
+            }
+        }
+        if timeout == Some(Duration::ZERO) {
+            return self.next_at_once(channel);
+        }
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        self.advance(channel, deadline)
+    }
+
+    /// As [`Channel::arm`], to be ended by [`Channel::disarm`]. An event loop that sleeps wakes for
+    /// [`Calls::first_deadline`], too.
+    pub fn arm(&mut self, channel: &mut Channel) -> bool {
+        let is_quiet = self.kept.is_empty() && self.new.is_empty();
+        channel.arm() && is_quiet
+    }
+
+    /// When the first of the outstanding calls expires, if it has a time to be answered in.
+    #[must_use]
+    pub fn first_deadline(&self) -> Option<Instant> {
+        self.books.first_deadline()
+    }
+
+    /// Closes a connection. Its calls end as lost ([`Code::Closed`]).
+    pub fn close(&mut self, channel: &mut Channel, connection: ConnectionId) -> Result<(), Error> {
+        channel.close(connection)?;
+        self.end_connection(connection, Code::Closed);
+        Ok(())
+    }
+
+    /// The same by [`Channel::abort`].
+    pub fn abort(&mut self, channel: &mut Channel, connection: ConnectionId) -> Result<(), Error> {
+        channel.abort(connection)?;
+        self.end_connection(connection, Code::Closed);
+        Ok(())
+    }
+
+    /// The next event that nobody has looked at.
+    fn advance(
+        &mut self,
+        channel: &mut Channel,
+        deadline: Option<Instant>,
+    ) -> Result<CallEvent, Error> {
+        let begun = Instant::now();
+        loop {
+            match self.next_at_once(channel) {
+                Err(Error::WouldBlock) => {}
+                result => return result,
+            }
+            let now = Instant::now();
+            if deadline.is_some_and(|deadline| deadline <= now) {
+                let waited = now.saturating_duration_since(begun);
+                return Err(Error::TimedOut { awaited: Awaited::Event, waited });
+            }
+            let wake = deadline.into_iter().chain(self.books.first_deadline()).min();
+            let patience = wake.map(|wake| wake.saturating_duration_since(now));
+            match channel.next_event(patience) {
+                Ok(event) => self.take(channel, event),
+                Err(Error::WouldBlock | Error::TimedOut { .. }) => {}
+                Err(error) => self.fail(error)?,
+            }
+        }
+    }
+
+    /// The same, if there is one without waiting.
+    fn next_at_once(&mut self, channel: &mut Channel) -> Result<CallEvent, Error> {
+        loop {
+            self.send_unsent(channel);
+            self.expire(channel);
+            while let Some(event) = self.new.pop_front() {
+                if self.is_worth_telling(&event) {
+                    return Ok(event);
+                }
+            }
+            match channel.next_event(Some(Duration::ZERO)) {
+                Ok(event) => self.take(channel, event),
+                Err(Error::WouldBlock) => return Err(Error::WouldBlock),
+                Err(error) => self.fail(error)?,
+            }
+        }
+    }
+
+    fn take(&mut self, channel: &mut Channel, event: Event) {
+        match event {
+            Event::Message(message) => self.take_message(channel, message),
+            Event::Closed { connection, code } => {
+                self.end_connection(connection, code);
+                self.new.push_back(CallEvent::Channel(event));
+            }
+            event => self.new.push_back(CallEvent::Channel(event)),
+        }
+    }
+
+    fn take_message(&mut self, channel: &mut Channel, message: Message) {
+        let connection = message.connection();
+        let Some(Header { number, kind }) = Header::of(&message) else {
+            return self.cut_off(channel, connection);
+        };
+        let call = CallId(number);
+        match kind {
+            Kind::Request { method, time_left_us } => {
+                self.take_request(channel, Request::new(number, method, time_left_us, message));
+            }
+            // Else it was cancelled, or has expired, or was never made.
+            Kind::Answer if self.books.end_by(call, connection) => {
+                let outcome = Outcome::Answered(Answer::new(message));
+                self.new.push_back(CallEvent::Ended { call, outcome });
+            }
+            Kind::Refusal { reason } if self.books.end_by(call, connection) => {
+                let text = Answer::new(message);
+                let outcome = Outcome::Refused { reason: Refusal(reason), text };
+                self.new.push_back(CallEvent::Ended { call, outcome });
+            }
+            Kind::Answer | Kind::Refusal { .. } => channel.release(message),
+            Kind::Cancel => {
+                channel.release(message);
+                self.take_cancel(RequestId { connection, number });
+            }
+        }
+    }
+
+    fn take_request(&mut self, channel: &mut Channel, request: Request) {
+        let id = request.id();
+        match self.books.enter(id, self.requests_max) {
+            Entry::Taken => self.new.push_back(CallEvent::Asked(request)),
+            // A connection over which that cannot be sent has ended, or its peer waits in vain:
+            // it takes nothing either.
+            Entry::TooMany => {
+                let busy =
+                    Header { number: id.number, kind: Kind::Refusal { reason: Refusal::BUSY.0 } };
+                let text = b"too many requests of this connection are under way";
+                let _ = channel.try_send_parts(id.connection, &busy.to_bytes(), text);
+            }
+            Entry::Twice => self.cut_off(channel, id.connection),
+        }
+    }
+
+    /// The app hears of it only if it has heard of the request.
+    fn take_cancel(&mut self, request: RequestId) {
+        if !self.books.leave(request) {
+            return;
+        }
+        let is_its = |event: &CallEvent| matches!(event, CallEvent::Asked(r) if r.id() == request);
+        for queue in [&mut self.new, &mut self.kept] {
+            if let Some(at) = queue.iter().position(is_its) {
+                queue.remove(at);
+                return;
+            }
+        }
+        self.new.push_back(CallEvent::Cancelled(request));
+    }
+
+    /// Not a request for which nobody waits any more.
+    fn is_worth_telling(&mut self, event: &CallEvent) -> bool {
+        match event {
+            CallEvent::Asked(request) if request.is_expired() => {
+                self.books.leave(request.id());
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// Calls whose time is up.
+    fn expire(&mut self, channel: &mut Channel) {
+        if self.books.first_deadline().is_none() {
+            return;
+        }
+        let now = Instant::now();
+        while let Some((call, connection)) = self.books.pop_expired(now) {
+            tell_cancelled(channel, call, connection);
+            self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Expired });
+        }
+    }
+
+    fn reply(
+        &mut self,
+        channel: &mut Channel,
+        request: RequestId,
+        kind: Kind,
+        body: &[u8],
+    ) -> Result<bool, Error> {
+        if !self.books.is_under_way(request) {
+            return Ok(false);
+        }
+        let RequestId { connection, number } = request;
+        let head = Header { number, kind }.to_bytes();
+        channel.check_length(HEADER_BYTES + body.len())?;
+        let may_send = !self.books.has_unsent(connection) && channel.has_share(connection);
+        let sent = if may_send {
+            channel.try_send_parts(connection, &head, body)
+        } else {
+            Err(Error::WouldBlock)
+        };
+        match sent {
+            Ok(()) => _ = self.books.leave(request),
+            Err(Error::WouldBlock) => self.books.keep(request, [&head, body].concat()),
+            Err(error) => return Err(error),
+        }
+        Ok(true)
+    }
+
+    /// Sends answers that have found no room, one of each connection in turn.
+    fn send_unsent(&mut self, channel: &mut Channel) {
+        for _ in 0..self.books.line() {
+            let Some((request, answer)) = self.books.next_unsent() else { return };
+            let may_send = channel.has_share(request.connection);
+            if may_send && channel.try_send_parts(request.connection, answer, &[]).is_ok() {
+                self.books.leave(request);
+            }
+            self.books.stay_in_line(request.connection);
+        }
+    }
+
+    /// The peer does not make calls as they are made.
+    fn cut_off(&mut self, channel: &mut Channel, connection: ConnectionId) {
+        if channel.abort(connection).is_ok() {
+            let code = Code::ProtocolError;
+            self.end_connection(connection, code);
+            self.new.push_back(CallEvent::Channel(Event::Closed { connection, code }));
+        }
+    }
+
+    fn end_connection(&mut self, connection: ConnectionId, code: Code) {
+        let is_of = |event: &CallEvent| match event {
+            CallEvent::Asked(request) => request.id().connection == connection,
+            _ => false,
+        };
+        self.new.retain(|event| !is_of(event));
+        self.kept.retain(|event| !is_of(event));
+        for call in self.books.end_connection(connection) {
+            self.new.push_back(CallEvent::Ended { call, outcome: Outcome::Lost(code) });
+        }
+    }
+
+    /// An error of the channel: the calls that it ends are told of before.
+    fn fail(&mut self, error: Error) -> Result<(), Error> {
+        if error.ended() == Ended::Channel {
+            for connection in self.books.connections() {
+                self.end_connection(connection, error.code());
+            }
+        }
+        if self.new.is_empty() { Err(error) } else { Ok(()) }
+    }
+}
+
+/// Tells the peer that nobody waits for an answer any more. It is a kindness: if there is no room
+/// for it, the answer comes and is dropped.
+fn tell_cancelled(channel: &mut Channel, call: CallId, connection: ConnectionId) {
+    let header = Header { number: call.0, kind: Kind::Cancel };
+    let _ = channel.try_send_parts(connection, &header.to_bytes(), &[]);
+}
+
+/// What a call waited for before it was sent.
+fn no_room(error: Error) -> Error {
+    match error {
+        Error::TimedOut { waited, .. } => Error::TimedOut { awaited: Awaited::Room, waited },
+        error => error,
+    }
+}
+
+/// As the header has it: at least a microsecond, and nothing if it is over 71 minutes.
+fn time_left_us(timeout: Duration) -> u32 {
+    u32::try_from(timeout.as_micros().max(1)).unwrap_or(0)
+}
