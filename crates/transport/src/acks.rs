@@ -95,6 +95,11 @@ impl Acks {
         self.received.forget_below(self.floor);
     }
 
+    /// True if nothing was received, so that nothing can be acknowledged.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.received.is_empty()
+    }
+
     /// A duplicate arrived: its sender has not seen our acknowledgement.
     pub(crate) fn record_duplicate(&mut self, now: Time) {
         self.due = now;

@@ -212,6 +212,17 @@ impl Flow {
         Ok(Outcome::Continue)
     }
 
+    /// The peer hears nothing of a packet for which there is no room, and is not to take this host
+    /// for dead while its app does not read: it is told once more what was received before, or is
+    /// asked something if that is nothing.
+    pub(crate) fn show_presence(&mut self, now: Time) {
+        if self.acks.is_empty() {
+            self.probe_due = true;
+        } else {
+            self.acks.record_duplicate(now);
+        }
+    }
+
     fn handle_close(&mut self, messages: u32) -> Result<(), Refused> {
         let missing = messages.wrapping_sub(self.incoming.messages_delivered() as u32) as i32;
         let is_too_few = missing < 0 && matches!(self.state, State::Open);

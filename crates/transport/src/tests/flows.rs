@@ -1,7 +1,7 @@
 //! What becomes of a flow's memory and name, and of those who wait.
 
 use super::{Faults, LISTENER, Network, content};
-use crate::{Arrival, Config, Reason};
+use crate::{App as _, Arrival, Config, Reason};
 use clearway_base::{MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 
@@ -103,6 +103,36 @@ fn a_peer_that_was_turned_away_is_told_when_there_is_memory() {
     assert!(host.endpoint.next_transmit(now).is_some(), "a limit");
     network.run_until(|network| !network.hosts[1].app.delivered.is_empty());
     assert!(network.now.since(now) < MILLISECOND, "long before the next probe");
+}
+
+/// An app that does not read, and has no room, is no dead host: its peer waits as long as it takes,
+/// whether something was taken before or not.
+#[test]
+fn a_peer_without_room_is_not_given_up() {
+    for taken in [0, 1] {
+        let mut network = Network::new(33, &Config::default(), Faults::default(), 1000);
+        let keys = network.connected();
+        let owner = network.hosts[1].endpoint.flows().next().expect("accepted").owner;
+        if taken == 0 {
+            let elsewhere = network.hosts[1].app.allocate(owner, 1000).expect("all of it");
+            network.hosts[1].app.delivered.push_back((owner, elsewhere));
+        }
+        network.hosts[0].app.transmit_pool = content(0, 2000);
+        let begin = network.now;
+        for at in [0, 1000] {
+            network.hosts[0].endpoint.send(begin, keys[0], at, 1000);
+        }
+        network.run_until(|network| network.now >= begin + 100 * SECOND);
+        assert_eq!(network.hosts[0].app.closed, []);
+        assert_eq!(network.hosts[0].app.sent, taken);
+        for left in (0..2 - taken).rev() {
+            let (now, host) = (network.now, &mut network.hosts[1]);
+            let (_, buffer) = host.app.delivered.pop_front().expect("what takes all memory");
+            host.app.release(buffer);
+            host.endpoint.memory_freed(now, keys[1]);
+            network.run_until(|network| network.hosts[0].app.sent == 2 - left);
+        }
+    }
 }
 
 /// `Config::stateless_per_second`, in hundredths of a second.
