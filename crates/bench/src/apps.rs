@@ -2,9 +2,11 @@
 
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
-use crate::endpoint::{Calls, Clearway};
+use crate::endpoint::{Batch, Calls, Clearway, ClearwayTcp};
 use crate::load::Load;
-use clearway_client::{Channel, ConnectionId, Error, Options, Sizes, Waiting};
+use clearway_client::{
+    Channel, ConnectionId, Error, Options, Sizes, TcpId, TcpOption, TcpPortId, Waiting,
+};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::net::SocketAddr;
@@ -16,6 +18,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct AppPlace {
     pub(crate) host: AppHost,
     pub(crate) idle: Idle,
+    /// It speaks TCP.
+    pub(crate) tcp: bool,
 }
 
 /// Who serves an app.
@@ -58,6 +62,51 @@ impl Listening {
     pub(crate) fn again(endpoint: Clearway, load: &Load) -> Self {
         Self { channel: endpoint.into_channel(), load: *load }
     }
+}
+
+/// The same, by TCP.
+pub(crate) struct TcpListening {
+    channel: Channel,
+    port: TcpPortId,
+    load: Load,
+}
+
+impl TcpListening {
+    pub(crate) fn open(place: &AppPlace, load: &Load, at: SocketAddr) -> io::Result<Self> {
+        let mut channel = attach("bench-server", place, load)?;
+        let port = channel.tcp_bind(at).map_err(io::Error::other)?.id;
+        channel.tcp_listen(port, 1).map_err(io::Error::other)?;
+        Ok(Self { channel, port, load: *load })
+    }
+
+    pub(crate) fn accept(mut self, calls: Calls) -> io::Result<Batch<ClearwayTcp>> {
+        let (id, _) = self.channel.tcp_accept(self.port, None).map_err(io::Error::other)?;
+        stream(self.channel, id, calls, self.load.size, &self.load)
+    }
+}
+
+/// An app that has connected to the server's by TCP.
+pub(crate) fn connect_tcp(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+) -> io::Result<Batch<ClearwayTcp>> {
+    let mut channel = attach("bench-client", place, load)?;
+    let id = patiently(|| channel.tcp_connect(None, to, Some(PATIENCE)))?;
+    stream(channel, id, calls, load.answer_bytes(), load)
+}
+
+/// As the kernel's contenders have theirs: nothing waits for an acknowledgement.
+fn stream(
+    mut channel: Channel,
+    id: TcpId,
+    calls: Calls,
+    message_bytes_max: usize,
+    load: &Load,
+) -> io::Result<Batch<ClearwayTcp>> {
+    channel.tcp_set(id, TcpOption::NoDelay(true)).map_err(io::Error::other)?;
+    Ok(Batch::new(ClearwayTcp::new(channel, id, calls), message_bytes_max, load.window))
 }
 
 /// An app that has connected to the server's.

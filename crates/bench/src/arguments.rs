@@ -45,6 +45,13 @@ pub struct Command {
     /// [default: adaptive when unpinned or hosts, else spin]
     #[arg(long, value_enum)]
     pub idle: Option<Idle>,
+    /// Clearway's apps speak TCP with each other, everything that is pending in one call.
+    #[arg(long)]
+    pub tcp: bool,
+    /// With `--tcp` over a veth pair: which of Clearway's two apps is one of the kernel's instead,
+    /// at a host without Clearway.
+    #[arg(long, value_enum, requires = "tcp")]
+    pub kernel_end: Option<KernelEnd>,
     /// What to compare with.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "tcp,udp,unix")]
     pub compare: Vec<Compare>,
@@ -159,6 +166,16 @@ pub enum Idle {
     Adaptive,
 }
 
+/// One of two apps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KernelEnd {
+    /// Who sends.
+    Client,
+    /// Who answers.
+    Server,
+}
+
 /// A family of contenders of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Compare {
@@ -181,6 +198,10 @@ pub struct Plan {
     pub layout: Layout,
     /// What Clearway's processes do when idle.
     pub idle: Idle,
+    /// Clearway's apps speak TCP.
+    pub tcp: bool,
+    /// Which of them is the kernel's.
+    pub kernel_end: Option<KernelEnd>,
     /// Largest IP packet on the Clearway wire.
     pub mtu: u16,
     /// Who takes part, in the order of each round.
@@ -242,11 +263,13 @@ impl Command {
         });
         let (mut contenders, notes) = Contender::of_kernel(&self.compare, &load);
         if !self.kernel_only {
-            contenders.insert(0, Contender::Clearway);
+            let tcp = self.tcp;
+            contenders.insert(0, if tcp { Contender::ClearwayTcp } else { Contender::Clearway });
         }
         let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
-        Ok(Plan { load, wire, layout, idle, mtu, contenders, runs, notes })
+        let (tcp, kernel_end) = (self.tcp, self.kernel_end);
+        Ok(Plan { load, wire, layout, idle, tcp, kernel_end, mtu, contenders, runs, notes })
     }
 
     /// A workload as the command has it.
@@ -271,6 +294,16 @@ impl Command {
             return refuse(
                 "--layout embedded has an engine in each app, and only memif between them; use \
                  --wire memif",
+            );
+        }
+        if self.tcp && self.wire == Wire::Udp {
+            return refuse("TCP needs frames, and --wire udp carries messages only; use another");
+        }
+        let is_of_processes = matches!(self.layout, Layout::Unpinned | Layout::Hosts);
+        if self.kernel_end.is_some() && !(self.wire.is_veth() && is_of_processes) {
+            return refuse(
+                "--kernel-end is a host without Clearway at the other end of a veth pair; use \
+                 --wire veth, af-xdp or af-packet, and --layout unpinned or hosts",
             );
         }
         if self.wire.is_veth() && !self.kernel_only && !rustix::process::geteuid().is_root() {

@@ -5,6 +5,7 @@
 //!  hosts:  core 0: daemon, client app    core 1: daemon, server app
 //!  paired: core 0: both apps in turn     core 1: the engines of both hosts in turn
 //!  embedded: core 0: client app with its engine    core 1: server app with its engine
+//!  with a kernel's end: as `unpinned` or `hosts`; see `half_pair`
 //!  local:  as above, with one daemon on core 1 for both apps
 //! ```
 //! Everything is fresh in each run and gone after it: an idle engine that spins would be a burden
@@ -16,6 +17,7 @@ use crate::cpu::Pins;
 use crate::directory::Directory;
 use crate::embedded::EmbeddedHost;
 use crate::error::{Error, While};
+use crate::half_pair::HalfPair;
 use crate::host::{HostFiles, Nic};
 use crate::interrupt::Interrupt;
 use crate::kernel::{Outcome, START_PATIENCE, watch};
@@ -40,6 +42,10 @@ pub(crate) fn run_once(
     let directory = Directory::create().while_("making a directory for sockets")?;
     if plan.layout == Layout::Embedded {
         return run_embedded(plan, pins, &directory, interrupt);
+    }
+    if let (Some(end), Some(veth)) = (plan.kernel_end, veth) {
+        let directory = &directory;
+        return HalfPair { plan, pins, veth, directory, interrupt }.run_once(end);
     }
     let mut hosts = start_hosts(plan, pins, veth, &directory, interrupt)?;
     let outcome = run_apps(plan, pins, &hosts, interrupt);
@@ -123,9 +129,7 @@ fn run_apps(
 ) -> Result<Outcome, Error> {
     let load = plan.load;
     let mut others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
-    let place =
-        |host: &HostFiles| AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle };
-    let (client, server) = (place(&hosts.client), place(&hosts.server));
+    let (client, server) = (place(plan, &hosts.client), place(plan, &hosts.server));
     let to = hosts.server.address;
     if plan.layout == Layout::Paired {
         let part = Part::ClearwayPair { client, server, load, to };
@@ -141,7 +145,11 @@ fn run_apps(
     watch(client, &others, load, interrupt)
 }
 
-fn start_server(
+pub(crate) fn place(plan: &Plan, host: &HostFiles) -> AppPlace {
+    AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle, tcp: plan.tcp }
+}
+
+pub(crate) fn start_server(
     plan: &Plan,
     server: AppPlace,
     at: std::net::SocketAddr,
@@ -164,7 +172,8 @@ fn run_embedded(
 ) -> Result<Outcome, Error> {
     let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
     let to = server.address().while_("choosing an address")?;
-    let place = |host| AppPlace { host: AppHost::Embedded(host), idle: plan.idle };
+    let (idle, tcp) = (plan.idle, plan.tcp);
+    let place = |host| AppPlace { host: AppHost::Embedded(host), idle, tcp };
     let server = start_server(plan, place(server), to, pins, interrupt)?;
     let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
     let role = Role::new(part).on_core(pins.client);

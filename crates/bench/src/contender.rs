@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Contender {
     /// Clearway, over the wire and in the layout that were asked for.
     Clearway,
+    /// TCP of Clearway, likewise, everything that is pending in one call.
+    ClearwayTcp,
     /// Kernel TCP, a call per message, never sleeping.
     TcpSpin,
     /// Kernel TCP, a call per message, sleeping in `recv`.
@@ -31,6 +33,7 @@ impl Contender {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Clearway => "clearway",
+            Self::ClearwayTcp => "clearway_tcp",
             Self::TcpSpin => "tcp_spin",
             Self::TcpBlock => "tcp_block",
             Self::TcpBatch => "tcp_batch",
@@ -60,6 +63,11 @@ impl Contender {
             contenders.push(Self::UnixSpin);
         }
         (contenders, notes)
+    }
+
+    /// Whether it is Clearway, with which the others are compared.
+    pub(crate) const fn is_clearway(self) -> bool {
+        matches!(self, Self::Clearway | Self::ClearwayTcp)
     }
 
     /// Whether its bytes cross the veth pair when there is one.

@@ -91,6 +91,8 @@ impl DemoCommand {
             window: Some(window),
             layout: Layout::Unpinned,
             idle: None,
+            tcp: false,
+            kernel_end: None,
             compare: vec![Compare::Tcp],
             seconds: self.seconds,
             runs: Some(RUNS),
@@ -174,6 +176,7 @@ fn size_text(bytes: usize) -> String {
 fn title(contender: Contender) -> &'static str {
     match contender {
         Contender::Clearway => "Clearway",
+        Contender::ClearwayTcp => "Clearway TCP",
         Contender::TcpSpin => "kernel TCP, spinning",
         Contender::TcpBlock => "kernel TCP, blocking",
         Contender::TcpBatch => "kernel TCP, spinning, in batches",

@@ -4,11 +4,13 @@ mod batch;
 mod clearway;
 mod datagram;
 mod per_message;
+mod stream;
 
 pub(crate) use batch::Batch;
 pub(crate) use clearway::{Calls, Clearway, there_is};
 pub(crate) use datagram::Datagram;
 pub(crate) use per_message::PerMessage;
+pub(crate) use stream::{ClearwayTcp, Stream};
 
 use std::io;
 

@@ -33,6 +33,7 @@ mod distance;
 mod embedded;
 mod endpoint;
 mod error;
+mod half_pair;
 mod host;
 mod http;
 mod instructions;
@@ -55,7 +56,7 @@ mod transport;
 mod veth;
 mod vif;
 
-pub use arguments::{Command, Compare, Idle, Layout, Plan, Wire};
+pub use arguments::{Command, Compare, Idle, KernelEnd, Layout, Plan, Wire};
 pub use classify::{BenchCommand, ClassifyCommand};
 pub use connect::ConnectCommand;
 pub use contender::Contender;

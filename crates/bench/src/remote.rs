@@ -41,7 +41,7 @@ pub struct Remote {
     #[arg(
         long,
         value_name = "HOST[:PORT]",
-        conflicts_with_all = ["wire", "layout", "compare", "mtu", "kernel_only"]
+        conflicts_with_all = ["wire", "layout", "tcp", "compare", "mtu", "kernel_only"]
     )]
     pub to: Option<String>,
     /// Answer those who measure to this host, until Ctrl-C.
@@ -51,8 +51,8 @@ pub struct Remote {
         num_args = 0..=1,
         default_missing_value = "5001",
         conflicts_with_all = [
-            "to", "workload", "wire", "layout", "compare", "mtu", "kernel_only", "size", "window",
-            "seconds", "runs", "json"
+            "to", "workload", "wire", "layout", "tcp", "compare", "mtu", "kernel_only", "size",
+            "window", "seconds", "runs", "json"
         ]
     )]
     pub serve: Option<String>,

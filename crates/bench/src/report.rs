@@ -19,6 +19,8 @@ pub struct Report {
     pub window: usize,
     /// What joined the Clearway hosts.
     pub wire: crate::Wire,
+    /// Which app of Clearway's contender was one of the kernel's TCP.
+    pub kernel_end: Option<crate::KernelEnd>,
     /// What the kernel's TCP and UDP crossed: `veth` or `loopback`.
     pub tcp_wire: &'static str,
     /// Where Clearway's processes ran.
@@ -134,6 +136,7 @@ impl Report {
             size: plan.load.size,
             window: plan.load.window,
             wire: plan.wire,
+            kernel_end: plan.kernel_end,
             tcp_wire,
             layout: plan.layout,
             idle: plan.idle,
@@ -163,12 +166,12 @@ impl Found {
 }
 
 fn ratios(contenders: &[(Contender, Figures)]) -> Vec<(Contender, Ratio)> {
-    let Some((_, ours)) = contenders.iter().find(|(name, _)| *name == Contender::Clearway) else {
+    let Some((_, ours)) = contenders.iter().find(|(name, _)| name.is_clearway()) else {
         return Vec::new();
     };
     contenders
         .iter()
-        .filter(|(name, _)| *name != Contender::Clearway)
+        .filter(|(name, _)| !name.is_clearway())
         .map(|(name, theirs)| (*name, Ratio::of(ours, theirs)))
         .collect()
 }

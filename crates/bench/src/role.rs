@@ -3,7 +3,7 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
-use crate::apps::{self, AppPlace, Listening};
+use crate::apps::{self, AppPlace, Listening, TcpListening};
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
@@ -192,9 +192,7 @@ impl Part {
                 serve_clearway(&server, &load, at).while_("serving through Clearway")
             }
             Self::ClearwayClient { client, load, to } => {
-                apps::connect(&client, &load, to, Calls::Waiting)
-                    .and_then(|mut endpoint| measure(load, &mut endpoint))
-                    .while_("requesting through Clearway")
+                request_clearway(&client, load, to).while_("requesting through Clearway")
             }
             Self::ClearwayPair { client, server, load, to } => {
                 measure_pair(&client, &server, load, to).while_("running both apps")
@@ -217,8 +215,12 @@ fn serve(contender: Contender, load: &Load, bind: &str) -> io::Result<u64> {
         Contender::UnixSpin => {
             answer(load, &mut PerMessage::<false>::new(accept_unix(bind)?, size))
         }
-        Contender::Clearway => Err(io::Error::other("Clearway has roles of its own")),
+        Contender::Clearway | Contender::ClearwayTcp => Err(roles_of_its_own()),
     }
+}
+
+fn roles_of_its_own() -> io::Error {
+    io::Error::other("Clearway has roles of its own")
 }
 
 fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
@@ -237,7 +239,7 @@ fn request(contender: Contender, load: Load, server: &str) -> io::Result<()> {
         Contender::UnixSpin => {
             measure(load, &mut PerMessage::<false>::new(connect_unix(server)?, size))
         }
-        Contender::Clearway => Err(io::Error::other("Clearway has roles of its own")),
+        Contender::Clearway | Contender::ClearwayTcp => Err(roles_of_its_own()),
     }
 }
 
@@ -273,6 +275,11 @@ fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
 }
 
 fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
+    if place.tcp {
+        let listening = TcpListening::open(place, load, at)?;
+        tell(&Event::Ready(at.to_string()));
+        return answer(load, &mut listening.accept(Calls::Waiting)?).map(drop);
+    }
     let mut listening = Listening::open(place, load, at)?;
     tell(&Event::Ready(at.to_string()));
     loop {
@@ -284,6 +291,13 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
     }
 }
 
+fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Result<()> {
+    match place.tcp {
+        true => measure(load, &mut apps::connect_tcp(place, &load, to, Calls::Waiting)?),
+        false => measure(load, &mut apps::connect(place, &load, to, Calls::Waiting)?),
+    }
+}
+
 /// Both apps in turn in this thread, each with a channel of its own.
 fn measure_pair(
     client_place: &AppPlace,
@@ -291,13 +305,25 @@ fn measure_pair(
     load: Load,
     to: InternetAddress,
 ) -> io::Result<()> {
+    if client_place.tcp {
+        let listening = TcpListening::open(server_place, &load, to)?;
+        let mut client_end = apps::connect_tcp(client_place, &load, to, Calls::Polling)?;
+        return take_turns(load, &mut client_end, &mut listening.accept(Calls::Polling)?);
+    }
     let listening = Listening::open(server_place, &load, to)?;
     let mut client_end = apps::connect(client_place, &load, to, Calls::Polling)?;
-    let mut server_end = listening.accept(Calls::Polling)?;
+    take_turns(load, &mut client_end, &mut listening.accept(Calls::Polling)?)
+}
+
+fn take_turns(
+    load: Load,
+    client_end: &mut impl Endpoint,
+    server_end: &mut impl Endpoint,
+) -> io::Result<()> {
     let mut client = Client::new(load);
     let mut server = Server::new(load.answer_bytes());
     timetable(&mut client, load, |client| {
-        let work = client.turn(&mut client_end)? + server.turn(&mut server_end)?;
+        let work = client.turn(client_end)? + server.turn(server_end)?;
         if work == 0 {
             client_end.idle()?;
         }

@@ -55,7 +55,7 @@ fn run_once(
     veth: Option<&VethPair>,
     interrupt: &Interrupt,
 ) -> Result<Outcome, Error> {
-    if contender == Contender::Clearway {
+    if contender.is_clearway() {
         let veth = veth.filter(|_| plan.wire.is_veth());
         return clearway::run_once(plan, pins, veth, interrupt);
     }

@@ -1,5 +1,6 @@
 //! A report for people.
 
+use crate::arguments::KernelEnd;
 use crate::contender::Contender;
 use crate::error::{Error, While};
 use crate::report::{Figures, Found, Report};
@@ -31,8 +32,13 @@ pub fn report_text(report: &Report) -> String {
 }
 
 fn title(report: &Report) -> String {
+    let kernel_end = match report.kernel_end {
+        Some(KernelEnd::Client) => " from a client of the kernel's",
+        Some(KernelEnd::Server) => " to a server of the kernel's",
+        None => "",
+    };
     format!(
-        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}), layout {:?}, idle \
+        "{} of {} B, window {}, {:.2} s each; Clearway over {:?} (MTU {}){}, layout {:?}, idle \
          {:?}; TCP and UDP over {} (MTU {})",
         report.workload,
         report.size,
@@ -40,6 +46,7 @@ fn title(report: &Report) -> String {
         report.seconds,
         report.wire,
         report.mtu,
+        kernel_end,
         report.layout,
         report.idle,
         report.tcp_wire,

@@ -116,6 +116,10 @@ fn contradictions_are_refused() {
         &["rate", "--layout", "paired", "--idle", "block"],
         &["rtt", "--layout", "embedded", "--wire", "local"],
         &["rate", "--seconds", "0"],
+        &["rtt", "--tcp", "--wire", "udp"],
+        &["rtt", "--kernel-end", "client"],
+        &["rtt", "--tcp", "--kernel-end", "client"],
+        &["rtt", "--tcp", "--kernel-end", "client", "--wire", "veth", "--layout", "paired"],
     ] {
         let output = output(&[&["bench"], arguments].concat());
         assert!(!output.status.success(), "{arguments:?} was accepted");

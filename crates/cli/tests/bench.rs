@@ -37,8 +37,11 @@ fn check(arguments: &[&str]) {
 
 /// The figures that a report lacks.
 fn missing_figures(report: &Value) -> String {
+    let contenders = &report["contenders"];
+    let ours = ["clearway", "clearway_tcp"].into_iter().find(|name| contenders[name].is_object());
+    let ours = &contenders[ours.unwrap_or_default()];
     let figures = ["p50_ns", "p99_ns", "p999_ns", "rate_per_s", "gbit_per_s", "cpu_s"]
-        .map(|figure| (figure, &report["contenders"]["clearway"][figure]));
+        .map(|figure| (figure, &ours[figure]));
     let ratios = ["p50", "rate", "gbit"].map(|ratio| (ratio, &report["ratio"]["unix_spin"][ratio]));
     let all = figures.into_iter().chain(ratios);
     let missing = all.filter(|(_, value)| value.as_f64() <= Some(0.0)).map(|(name, _)| name);
@@ -84,6 +87,24 @@ fn over_udp_sockets() {
         return;
     }
     check_all("udp");
+}
+
+/// TCP at both ends; and at one, with the kernel's at the other.
+#[test]
+fn by_tcp() {
+    for layout in ["paired", "hosts", "unpinned", "embedded"] {
+        check(&["rtt", "--tcp", "--layout", layout]);
+        check(&["stream", "--tcp", "--layout", layout, "--size", "32768"]);
+    }
+    check(&["rate", "--tcp", "--wire", "local", "--size", "1000"]);
+    if !rustix::process::geteuid().is_root() {
+        return println!("skipped: needs root to make network namespaces");
+    }
+    for end in ["client", "server"] {
+        let veth = ["--tcp", "--wire", "veth", "--kernel-end", end];
+        check(&[&["rtt", "--layout", "hosts"], &veth[..]].concat());
+        check(&[&["stream", "--size", "300000"], &veth[..]].concat());
+    }
 }
 
 const NOBODY: u32 = 65534;

@@ -1,12 +1,9 @@
 //! A byte stream used the fast way: all that waits is received in one call, and all answers leave
-//! in one call. What a well-written pipelining server does over kernel TCP.
+//! in one call. What a well-written pipelining server does over TCP.
 
-use super::{Endpoint, HEADER_BYTES, closed, header};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
-use std::io::{self, IoSlice};
+use super::{Endpoint, HEADER_BYTES, Stream, header};
+use std::io;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
 
 /// Room to receive in one call, beyond which a longer call saves nothing more.
 const INCOMING_BYTES: usize = 256 << 10;
@@ -16,9 +13,9 @@ const OUTGOING_BYTES_MAX: usize = 64 << 10;
 /// From this size on a message is sent from where it lies, without a copy behind the others.
 const GATHER_BYTES_MIN: usize = 16 << 10;
 
-/// A stream socket, never sleeping.
-pub(crate) struct Batch {
-    socket: OwnedFd,
+/// One end of a byte stream.
+pub(crate) struct Batch<S> {
+    stream: S,
     incoming: Vec<u8>,
     /// Received, not yet handed out.
     unread: Range<usize>,
@@ -31,12 +28,12 @@ pub(crate) struct Batch {
     burst: usize,
 }
 
-impl Batch {
-    /// A connected socket for messages of at most `message_bytes_max`, `window` of them in flight.
-    pub(crate) fn new(socket: OwnedFd, message_bytes_max: usize, window: usize) -> Self {
+impl<S: Stream> Batch<S> {
+    /// A connection for messages of at most `message_bytes_max`, `window` of them in flight.
+    pub(crate) fn new(stream: S, message_bytes_max: usize, window: usize) -> Self {
         let room = INCOMING_BYTES.max(2 * (HEADER_BYTES + message_bytes_max));
         Self {
-            socket,
+            stream,
             incoming: vec![0; room],
             unread: 0..0,
             current: 0..0,
@@ -69,24 +66,17 @@ impl Batch {
             self.incoming.copy_within(self.unread.clone(), 0);
             self.unread = 0..self.unread.len();
         }
-        match recv(&self.socket, &mut self.incoming[self.unread.end..], RecvFlags::DONTWAIT) {
-            Ok((0, _)) => Err(closed()),
-            Ok((count, _)) => {
-                self.unread.end += count;
-                Ok(true)
-            }
-            Err(Errno::AGAIN | Errno::INTR) => Ok(false),
-            Err(errno) => Err(errno.into()),
-        }
+        let received = self.stream.receive(&mut self.incoming[self.unread.end..])?;
+        self.unread.end += received.unwrap_or(0);
+        Ok(received.is_some())
     }
 
     /// Sends what waits; true when nothing does any more.
     fn drain(&mut self) -> io::Result<bool> {
         while self.outgoing_from < self.outgoing.len() {
-            match send(&self.socket, &self.outgoing[self.outgoing_from..], SEND_FLAGS) {
-                Ok(count) => self.outgoing_from += count,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-                Err(errno) => return Err(errno.into()),
+            match self.stream.send(&[&self.outgoing[self.outgoing_from..]])? {
+                0 => return Ok(false),
+                count => self.outgoing_from += count,
             }
         }
         self.outgoing.clear();
@@ -97,14 +87,7 @@ impl Batch {
     /// Sends what waits, and `message` behind it, in one call; keeps a copy of what was not taken.
     fn gather(&mut self, message: &[u8]) -> io::Result<()> {
         let head = header(message.len());
-        let slices =
-            [&self.outgoing[self.outgoing_from..], head.as_slice(), message].map(IoSlice::new);
-        let sent =
-            match sendmsg(&self.socket, &slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS) {
-                Ok(sent) => sent,
-                Err(Errno::AGAIN | Errno::INTR) => 0,
-                Err(errno) => return Err(errno.into()),
-            };
+        let sent = self.stream.send(&[&self.outgoing[self.outgoing_from..], &head, message])?;
         self.outgoing.extend_from_slice(&head);
         let old = self.outgoing.len() - self.outgoing_from;
         self.outgoing.extend_from_slice(&message[sent.saturating_sub(old)..]);
@@ -131,9 +114,11 @@ impl Batch {
     }
 }
 
-const SEND_FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+impl<S: Stream> Endpoint for Batch<S> {
+    fn waits(&self) -> bool {
+        self.stream.waits()
+    }
 
-impl Endpoint for Batch {
     fn burst(&self) -> usize {
         self.burst
     }
@@ -166,5 +151,10 @@ impl Endpoint for Batch {
     fn flush(&mut self) -> io::Result<()> {
         self.has_received = false;
         self.drain().map(drop)
+    }
+
+    fn idle(&mut self) -> io::Result<()> {
+        self.stream.idle();
+        Ok(())
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Up to this size, copying a message out is cheaper than holding on to it.
 const COPY_BYTES_MAX: usize = 1024;
 /// A call never waits longer, so that a stall is noticed.
-const PATIENCE: Duration = Duration::from_millis(100);
+pub(super) const PATIENCE: Duration = Duration::from_millis(100);
 
 /// How the library is called for the first message of a turn; for the others nobody waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

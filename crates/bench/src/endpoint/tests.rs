@@ -3,6 +3,7 @@
 use super::*;
 use crate::load::{Client, Load, Server, Workload};
 use std::net::UdpSocket;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
 /// Enough turns to move every window many times, bounded so that a stall fails the test.
@@ -64,8 +65,8 @@ fn blocking_ends_never_wait_for_each_other() {
 fn batches_carry_every_size() {
     for load in loads() {
         let (client, server) = UnixStream::pair().expect("a socket pair");
-        let mut client = Batch::new(client.into(), load.answer_bytes(), load.window);
-        let mut server = Batch::new(server.into(), load.size, load.window);
+        let mut client = Batch::new(OwnedFd::from(client), load.answer_bytes(), load.window);
+        let mut server = Batch::new(OwnedFd::from(server), load.size, load.window);
         exchange(load, &mut client, &mut server);
     }
 }
@@ -88,8 +89,8 @@ fn datagrams_carry_what_fits() {
 #[test]
 fn many_messages_share_a_call() {
     let (client, server) = UnixStream::pair().expect("a socket pair");
-    let mut client = Batch::new(client.into(), 64, 32);
-    let mut server = Batch::new(server.into(), 64, 32);
+    let mut client = Batch::new(OwnedFd::from(client), 64, 32);
+    let mut server = Batch::new(OwnedFd::from(server), 64, 32);
     for value in 0..32_u8 {
         assert!(client.send(&[value; 64]).expect("send"));
     }
@@ -105,7 +106,7 @@ fn many_messages_share_a_call() {
 #[test]
 fn a_length_that_was_not_agreed_is_refused() {
     let (client, server) = UnixStream::pair().expect("a socket pair");
-    let mut client = Batch::new(client.into(), 1 << 20, 1);
+    let mut client = Batch::new(OwnedFd::from(client), 1 << 20, 1);
     let mut plain = PerMessage::<false>::new(server.into(), 64);
     assert!(client.send(&[0; 65]).expect("send"));
     client.flush().expect("flush");

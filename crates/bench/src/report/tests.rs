@@ -23,6 +23,8 @@ fn report() -> Report {
         window: None,
         layout: crate::Layout::Paired,
         idle: None,
+        tcp: false,
+        kernel_end: None,
         compare: vec![crate::Compare::Tcp],
         seconds: 1.0,
         runs: Some(3),
