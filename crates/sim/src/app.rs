@@ -227,14 +227,7 @@ impl App {
     /// commands it gave.
     pub(crate) fn run(&mut self, scene: &mut Scene<'_>) -> Result<Option<Time>, Finding> {
         self.end.disarm();
-        for _ in 0..COMPLETIONS_MAX {
-            match self.end.next_told() {
-                Ok(Some(told)) => self.take(scene, told)?,
-                Ok(None) => break,
-                Err(_) if self.is_hostile => break,
-                Err(error) => return Err(Finding::new(format!("app {}: {error}", self.id))),
-            }
-        }
+        let has_more = self.take_completions(scene)?;
         self.release_due(scene)?;
         self.talk(scene);
         self.operate(scene)?;
@@ -246,10 +239,23 @@ impl App {
         }
         self.end.flush_releases();
         let next = self.next_run(scene);
-        if self.character.sleeps && !self.end.arm() {
+        if has_more || (self.character.sleeps && !self.end.arm()) {
             return Ok(Some(scene.now + LOOK_AGAIN_NS)); // there is something already
         }
         Ok(next)
+    }
+
+    /// Takes what it is told, so much at most in one go. True if there may be more.
+    fn take_completions(&mut self, scene: &mut Scene<'_>) -> Result<bool, Finding> {
+        for _ in 0..COMPLETIONS_MAX {
+            match self.end.next_told() {
+                Ok(Some(told)) => self.take(scene, told)?,
+                Ok(None) => return Ok(false),
+                Err(_) if self.is_hostile => return Ok(false),
+                Err(error) => return Err(Finding::new(format!("app {}: {error}", self.id))),
+            }
+        }
+        Ok(true)
     }
 
     /// True if it sees that it has been told something: it spins, or its doorbell has rung.
