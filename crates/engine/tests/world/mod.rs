@@ -8,6 +8,7 @@
 pub mod audit;
 pub mod events;
 pub mod many;
+pub mod pair;
 pub mod tcp;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,0 +1,196 @@
+//! An app that shares and one that asks, for tests of one-sided operations.
+
+use clearway_channel::{
+    Command, Completion, Description, Grant, Grantee, OperationKind as Kind,
+    OperationStatus as Status, Pointer, Rights, Sizes,
+};
+use clearway_engine::{Allowance, Engine, State};
+use clearway_nic::fabric::Faults;
+
+use super::{App, Host, Operated, SIZES, World};
+
+pub const SHARED_BYTES: u32 = 1 << 20;
+pub const OWNERS: Sizes = Sizes { shared_bytes: SHARED_BYTES, ..SIZES };
+pub const PORT: u16 = 7000;
+
+/// An app that shares, on host 1 or on 0, and one that asks, on host 0.
+pub struct Pair {
+    pub world: World,
+    pub owner: App,
+    pub asker: App,
+    pub near: u64,
+    pub far: u64,
+    pub token: u64,
+}
+
+/// What an operation takes, besides its region.
+#[derive(Clone, Copy, Default)]
+pub struct Words {
+    pub place: u64,
+    pub bytes: u32,
+    pub count: u32,
+    pub stride: u16,
+    pub operand: u64,
+    pub second: u64,
+}
+
+impl Pair {
+    pub fn new(owner_host: usize) -> Self {
+        Self::with(owner_host, 1, Faults::default())
+    }
+
+    pub fn with(owner_host: usize, seed: u64, faults: Faults) -> Self {
+        Self::allowed(owner_host, World::new(seed, faults), Allowance::of_connections(64))
+    }
+
+    /// Both apps may do so much.
+    pub fn allowed(owner_host: usize, mut world: World, allowance: Allowance) -> Self {
+        let mut owner = world.attach_allowed(owner_host, 7, OWNERS, allowance);
+        let mut asker = world.attach_allowed(0, 8, SIZES, allowance);
+        world.listen(&owner, PORT).expect("free");
+        let (near, far) = world.connect(&mut asker, &mut owner, PORT);
+        Self { world, owner, asker, near, far, token: 100 }
+    }
+
+    pub fn share(
+        &mut self,
+        name: &str,
+        (start, bytes): (u32, u32),
+        grants: &[Grant],
+    ) -> (Status, u64) {
+        let description = Description { name: name.into(), grants: grants.to_vec() };
+        let description = description.to_bytes().expect("sound");
+        let extent = self.owner.end.allocate(description.len() as u32).expect("room");
+        self.owner.end.transmit_bytes(&extent).copy_from_slice(&description);
+        let (offset, length) = (extent.offset(), extent.length());
+        self.owner.submit(&Command::Share { token: 5, offset, length, start, bytes });
+        let told = self.owner_is_told();
+        self.owner.end.free(extent);
+        match told {
+            Completion::Shared { status, token: 5, region } => (Status::of(status), region),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn share_all(&mut self) -> u64 {
+        let (status, region) = self.share("all", (0, SHARED_BYTES), &[to_all(Rights::ALL)]);
+        assert_eq!(status, Status::Done);
+        region
+    }
+
+    pub fn unshare(&mut self, region: u64) -> Status {
+        self.owner.submit(&Command::Unshare { token: 6, region });
+        match self.owner_is_told() {
+            Completion::Unshared { status, token: 6 } => Status::of(status),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn owner_is_told(&mut self) -> Completion {
+        self.world.turn_until(|_| {
+            self.owner.poll();
+            !self.owner.told.is_empty()
+        });
+        self.owner.told.pop_front().expect("just seen")
+    }
+
+    pub fn start(&mut self, kind: Kind, region: u64, words: Words) -> u64 {
+        self.token += 1;
+        let Words { place, bytes, count, stride, operand, second } = words;
+        let (kind, connection, token) = (kind as u8, self.near, self.token);
+        self.asker.submit(&Command::Ask {
+            kind,
+            stride,
+            connection,
+            token,
+            region,
+            place,
+            bytes,
+            count,
+            operand,
+            second,
+        });
+        self.token
+    }
+
+    pub fn start_with(&mut self, kind: Kind, region: u64, words: Words, payload: &[u8]) -> u64 {
+        self.token += 1;
+        let extent = self.asker.end.allocate(payload.len() as u32).expect("room");
+        self.asker.end.transmit_bytes(&extent).copy_from_slice(payload);
+        let (offset, length) = (extent.offset(), extent.length());
+        let Words { place, operand, second, .. } = words;
+        let (kind, connection, token) = (kind as u8, self.near, self.token);
+        self.asker.submit(&Command::AskWith {
+            kind,
+            connection,
+            token,
+            region,
+            place,
+            offset,
+            length,
+            operand,
+            second,
+        });
+        // A test is over before its pool is.
+        let _ = extent;
+        self.token
+    }
+
+    pub fn end(&mut self, token: u64) -> Operated {
+        self.world.turn_until(|_| {
+            self.asker.poll();
+            !self.asker.operated.is_empty()
+        });
+        let operated = self.asker.operated.pop_front().expect("just seen");
+        assert_eq!(operated.token, token);
+        operated
+    }
+
+    pub fn ask(&mut self, kind: Kind, region: u64, words: Words) -> Operated {
+        let token = self.start(kind, region, words);
+        self.end(token)
+    }
+
+    pub fn ask_with(&mut self, kind: Kind, region: u64, words: Words, payload: &[u8]) -> Operated {
+        let token = self.start_with(kind, region, words, payload);
+        self.end(token)
+    }
+
+    pub fn owned(&self, offset: u32, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        assert!(self.owner.end.shared().read(offset, &mut bytes));
+        bytes
+    }
+
+    pub fn own(&self, offset: u32, bytes: &[u8]) {
+        assert!(self.owner.end.shared().write(offset, bytes));
+    }
+}
+
+pub fn to_all(rights: Rights) -> Grant {
+    Grant { to: Grantee::Anybody, rights }
+}
+
+pub fn at(place: u64) -> Words {
+    Words { place, ..Words::default() }
+}
+
+pub fn some(place: u64, bytes: u32) -> Words {
+    Words { place, bytes, ..Words::default() }
+}
+
+pub fn pointer(offset: u64, length: u32) -> u64 {
+    Pointer { offset, length }.to_word().expect("fits")
+}
+
+pub fn pattern(length: usize) -> Vec<u8> {
+    (0..length as u32).map(|at| (at * 7 + at / 256) as u8).collect()
+}
+
+/// Saves a host's engine, as bytes, and makes another that goes on with it.
+pub fn restore(world: &mut World, host: usize) {
+    let Host { mac, engine, control, events } = world.hosts.remove(host);
+    let state = State::from_bytes(&engine.save().to_bytes()).expect("just written");
+    let engine = Engine::restore(state, engine.into_remains(), world.now).expect("just saved");
+    world.hosts.insert(host, Host { mac, engine, control, events });
+}
