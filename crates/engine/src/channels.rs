@@ -15,13 +15,13 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Completion, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, FlowKey, Operated, Operation, Order, Owner, Reason, Undelivered,
+    App, Arrived, Buffer, FlowKey, Operated, Order, Outbound, Owner, Reason, Undelivered,
 };
 
 use crate::control::PingFailure;
-use crate::operations::OperationCounters;
+use crate::operations::{Exchange, OperationCounters};
 pub(crate) use channel::Channel;
-pub(crate) use connection::{Connection, Link, Local};
+pub(crate) use connection::{Connection, Link, Local, Stage};
 use parking::Attention;
 pub(crate) use state::Ends;
 
@@ -293,8 +293,13 @@ impl App for Channels {
         Self::operate(self, owner, operation)
     }
 
-    fn next_operation(&mut self, owner: Owner) -> Option<Operation> {
-        self.connection(owner)?.exchange.as_mut()?.next_operation()
+    fn next_outbound(&mut self, owner: Owner) -> Option<Outbound> {
+        self.channel(owner.channel)?.next_outbound(owner.connection)
+    }
+
+    fn has_outbound(&self, owner: Owner) -> bool {
+        let exchange = self.peek(owner.channel).and_then(|it| it.exchange(owner.connection));
+        exchange.is_some_and(Exchange::is_waiting)
     }
 
     fn read_operation(&self, owner: Owner, name: u32, at: u32, into: &mut [u8]) {
@@ -337,7 +342,7 @@ impl App for Channels {
         let id = channel.id(owner.connection);
         let Some(connection) = channel.connection(owner.connection) else { return };
         let peer = connection.peer;
-        if let Some(token) = connection.connecting.take() {
+        if let Some(token) = connection.connected() {
             channel.tell(Completion::Connected { token, connection: id, peer });
         }
     }

@@ -60,7 +60,9 @@ pub use group::{Clock, Group};
 pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
-pub use operations::{AskedState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState};
+pub use operations::{
+    AskedState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState, WaitingState,
+};
 pub use services::{Entry, Service, entries};
 pub use snapshot::{
     CaptureSnapshot, ChannelSnapshot, FlowSnapshot, ListenerSnapshot, QueueSnapshot,

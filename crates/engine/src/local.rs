@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use clearway_channel::{Code, Completion};
 use clearway_transport::{MESSAGE_OVERHEAD, Owner};
 
-use crate::channels::{Channels, Link, Local, to_channel};
+use crate::channels::{Channels, Link, Local, Stage, to_channel};
 
 /// Why a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,8 +87,18 @@ impl Channels {
         self.channel(owner.channel)?.local(owner.connection)
     }
 
+    /// Sends a message to an app of this host. One that has operations in front of it waits.
+    pub(crate) fn send_or_hold(&mut self, owner: Owner, offset: u32, length: u32) {
+        let Some(channel) = self.channel(owner.channel) else { return };
+        let stage = channel.connection(owner.connection).map(|connection| connection.stage);
+        if stage == Some(Stage::Behind) {
+            return channel.hold(owner.connection, offset, length);
+        }
+        self.send_local(owner, offset, length);
+    }
+
     /// Sends a message, or keeps it until the peer has room.
-    pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
+    fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
         let must_wait =

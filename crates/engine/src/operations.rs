@@ -2,8 +2,8 @@
 //! contract is `docs/operations.md`, the format `wire::clearway::operation`.
 //!
 //! ```text
-//!  asker's app ─Ask─▶ ask ─▶ Exchange.asked ─next_operation─▶ flow ···▶ flow ─operate─▶ execute
-//!             ◀─Operated── answered ◀─operate─ flow ◀··· flow ◀─next_operation─ Exchange.sent ◀┘
+//!  asker's app ─Ask─▶ ask ─▶ Exchange.waiting ─next_outbound─▶ flow ···▶ flow ─operate─▶ execute
+//!             ◀─Operated── answered ◀─operate─ flow ◀··· flow ◀─next_outbound─ Exchange.sent ◀┘
 //! ```
 //!
 //! | part | what is in it |
@@ -30,7 +30,7 @@ mod state;
 use clearway_channel::{
     Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Violation,
 };
-use clearway_transport::{FlowKey, Owner, Reason};
+use clearway_transport::{FlowKey, Outbound, Owner, Reason};
 
 use crate::channels::{Channel, Channels};
 use crate::common::Common;
@@ -41,7 +41,7 @@ pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
 pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
-pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState};
+pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState, WaitingState};
 
 /// Bytes of short answers that are kept for the peers of one app, until they have arrived.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
@@ -93,6 +93,35 @@ impl Channel {
         self.forget_exchange(&exchange);
         for (token, status) in exchange.into_ends() {
             self.tell(operated(token, status, 0, 0));
+        }
+    }
+
+    /// What the flow of a connection is to send next, besides what it has.
+    pub(crate) fn next_outbound(&mut self, slot: u32) -> Option<Outbound> {
+        let connection = self.connection(slot)?;
+        let has_closed = connection.is_closing();
+        let next = connection.exchange.as_mut()?.next_outbound(has_closed);
+        if next.is_none() {
+            self.tell_refused(slot);
+            self.note_waiting(slot);
+        }
+        next
+    }
+
+    /// Tells of what is refused and has nothing in front of it any more.
+    fn tell_refused(&mut self, slot: u32) {
+        while let Some(exchange) = self.exchange_of(slot)
+            && let Some((token, status)) = exchange.take_refused()
+        {
+            self.operations.outstanding -= 1;
+            self.tell(operated(token, status, 0, 0));
+        }
+    }
+
+    /// A message has operations in front of it, and waits among them.
+    pub(crate) fn hold(&mut self, slot: u32, offset: u32, length: u32) {
+        if let Some(exchange) = self.exchange_of(slot) {
+            exchange.hold(offset, length);
         }
     }
 

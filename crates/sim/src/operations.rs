@@ -42,6 +42,8 @@ clearway_base::tally! {
         operations_refused,
         /// Of these, failed, or nobody knows, since the connection ended.
         operations_ended,
+        /// Of these, asked while more were outstanding on the connection than are sent at a time.
+        operations_rushed,
         /// Long reads and writes that were done.
         operations_long,
         /// Owners told of writes.

@@ -51,6 +51,7 @@ fn histories_are_in_order_and_nothing_is_done_twice() {
         "operations_done",
         "operations_refused",
         "operations_ended",
+        "operations_rushed",
         "operations_long",
         "operations_notified",
         "operations_before_messages",

@@ -96,6 +96,16 @@ pub struct Operation {
     pub is_answer: bool,
 }
 
+/// What the engine has to send on a connection besides what it has given to [`crate::Endpoint`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outbound {
+    /// An operation.
+    Operation(Operation),
+    /// A message of the app, which has waited behind operations: offset and length in its transmit
+    /// pool.
+    Message(u32, u32),
+}
+
 /// Names of operations are below that.
 pub const OPERATION_NAMES: u32 = 1 << 28;
 
@@ -176,10 +186,16 @@ pub trait App {
         Operated::Violation
     }
 
-    /// The next operation that the engine has to send on this connection: answers, and requests of
-    /// the app. Asked until there is none, whenever operations have come or arrived.
-    fn next_operation(&mut self, _owner: Owner) -> Option<Operation> {
+    /// What the engine has to send next on this connection: answers, requests of the app, and
+    /// messages that wait behind requests. Asked until there is none, whenever operations have come
+    /// or arrived.
+    fn next_outbound(&mut self, _owner: Owner) -> Option<Outbound> {
         None
+    }
+
+    /// True if [`App::next_outbound`] will have more when operations have arrived.
+    fn has_outbound(&self, _owner: Owner) -> bool {
+        false
     }
 
     /// Copies bytes of an operation that is being sent, from `at` on.
@@ -188,7 +204,7 @@ pub trait App {
     }
 
     /// The next `count` operations of this connection have arrived, in the order of
-    /// [`App::next_operation`]; they are not read again.
+    /// [`App::next_outbound`]; they are not read again.
     fn operations_sent(&mut self, _owner: Owner, _count: u32) {}
 
     /// A peer wants to connect to this listener, at the own address `local`. The engine names the

@@ -126,6 +126,8 @@ pub(crate) struct Flow {
     owner: Owner,
     limit_due: bool,
     close_due: bool,
+    /// The app has closed, and operations that it has asked for before are still to be sent.
+    close_waits: bool,
     close_acknowledged: bool,
     /// Both ends know one-sided operations.
     takes_operations: bool,
@@ -215,6 +217,7 @@ impl Flow {
             gap_ns: 0,
             limit_due: false,
             close_due: false,
+            close_waits: false,
             close_acknowledged: false,
             takes_operations: false,
             probe_due: false,
@@ -355,7 +358,14 @@ impl Flow {
             State::Open => {
                 self.incoming.discard(app, self.owner);
                 self.state = State::Closing;
-                self.close_due = true;
+                self.close_waits = self.takes_operations;
+                self.close_due = !self.takes_operations;
+                self.push_operations(app);
+                if self.close_waits {
+                    // Its peer goes on only if it can get rid of its answers.
+                    self.incoming.lift_limit();
+                    self.limit_due = true;
+                }
                 Outcome::Continue
             }
             State::Closing | State::Drained { .. } => Outcome::Continue,

@@ -12,6 +12,7 @@ use clearway_base::RangeSet;
 
 use crate::app::{App, Buffer, Order, Owner};
 use crate::config::{MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX};
+use crate::state::POSITIONS_MAX;
 use largest::Largest;
 
 /// Why a packet's data was not taken.
@@ -288,6 +289,11 @@ impl Incoming {
         self.starved = false;
         self.announced = self.announced.max(self.limit());
         self.announced
+    }
+
+    /// What comes is thrown away from now on, and takes nobody's memory.
+    pub(crate) const fn lift_limit(&mut self) {
+        self.announced = POSITIONS_MAX - 1;
     }
 
     const fn limit(&self) -> u64 {

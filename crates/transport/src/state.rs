@@ -180,6 +180,8 @@ pub struct DueState {
     pub limit: bool,
     /// The close frame.
     pub close: bool,
+    /// The close frame, when all operations have been sent.
+    pub close_waits: bool,
     /// Something that has to be acknowledged, whatever the window says.
     pub probe: bool,
 }

@@ -9,7 +9,7 @@ use clearway_base::Time;
 use clearway_channel::{Code, Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Order, Unfinished};
 
-use super::connection::{Connection, Connections, Link, Local};
+use super::connection::{Connection, Connections, Link, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
 use crate::control::Allowance;
@@ -174,7 +174,7 @@ impl Channel {
 
     /// Connections that the app has not closed, so many at most, by their ids.
     pub(crate) fn unclosed(&self, connections_max: usize) -> Vec<u64> {
-        let open = self.connections.iter().filter(|(_, connection)| !connection.closing);
+        let open = self.connections.iter().filter(|(_, connection)| !connection.is_closing());
         open.map(|(slot, _)| self.connections.id(slot)).take(connections_max).collect()
     }
 
@@ -186,7 +186,7 @@ impl Channel {
     /// Its app has closed a connection, and wants nothing more of it.
     pub(crate) fn begin_close(&mut self, slot: u32) {
         let Some(connection) = self.connections.at(slot) else { return };
-        connection.closing = true;
+        connection.stage = Stage::Closing(connection.connecting());
         self.has_freed |= self.line.leave(slot);
     }
 
@@ -211,18 +211,25 @@ impl Channel {
         }
     }
 
+    /// Whether operations of a connection wait may have changed.
+    pub(crate) fn note_waiting(&mut self, slot: u32) {
+        self.connections.at(slot).into_iter().for_each(Connection::note_waiting);
+    }
+
     /// Counts a message in that the app submitted: the slot of its connection, and its flow if it
-    /// goes over the wire. `None` if the connection is not open.
+    /// goes there at once. `None` if the connection is not open.
     #[inline]
     pub(crate) fn take_submitted(&mut self, connection: u64) -> Option<(u32, Option<FlowKey>)> {
         let slot = self.connections.find(connection)?;
         let found = self.connections.at(slot)?;
-        if found.closing || found.connecting.is_some() {
-            return None;
-        }
+        let flow = match found.stage {
+            Stage::Open => found.link.flow(),
+            Stage::Behind => None,
+            Stage::Connecting(_) | Stage::Closing(_) => return None,
+        };
         found.submitted = found.submitted.wrapping_add(1);
         self.messages_sent += 1;
-        Some((slot, found.link.flow()))
+        Some((slot, flow))
     }
 
     /// Gives the app a whole message that is due. False if there is no room for it now.
@@ -298,7 +305,7 @@ impl Channel {
         let id = self.id(slot);
         self.end_operations(slot);
         let connection = self.remove(slot)?;
-        self.tell(match connection.connecting {
+        self.tell(match connection.connecting() {
             // Nobody was there yet who could have got lost.
             Some(token) if code == Code::Lost => {
                 Completion::ConnectFailed { token, code: Code::Unreachable }

@@ -52,17 +52,28 @@ pub(crate) struct Local {
     pub(crate) closing: bool,
 }
 
+/// Where a connection is in its life: what becomes of a message that its app sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It is sent.
+    Open,
+    /// The same, but operations wait that were asked for before.
+    Behind,
+    /// It is dropped: the connection is being opened. This is the app's name for its attempt.
+    Connecting(u64),
+    /// It is dropped: the app has closed, and hears no more but the end. If it did so before the
+    /// connection was open, its attempt has this name.
+    Closing(Option<u64>),
+}
+
 /// A connection as the engine knows it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     pub(crate) link: Link,
-    /// The app's name for its connection attempt, while that goes on.
-    pub(crate) connecting: Option<u64>,
+    pub(crate) stage: Stage,
     /// Another host has opened it.
     is_accepted: bool,
-    /// The app has closed; it hears no more but the end.
-    pub(crate) closing: bool,
     /// Sends taken from the app, and those of them that are finished.
     pub(super) submitted: u32,
     pub(super) sent: u32,
@@ -80,13 +91,12 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    const fn new(peer: SocketAddr, link: Link, connecting: Option<u64>) -> Self {
+    fn new(peer: SocketAddr, link: Link, connecting: Option<u64>) -> Self {
         Self {
             peer,
             link,
-            connecting,
+            stage: connecting.map_or(Stage::Open, Stage::Connecting),
             is_accepted: false,
-            closing: false,
             submitted: 0,
             sent: 0,
             received: 0,
@@ -95,6 +105,40 @@ impl Connection {
             early: 0,
             unfinished: 0,
             exchange: None,
+        }
+    }
+
+    /// The app's name for its attempt to connect, while that goes on.
+    pub(crate) const fn connecting(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Connecting(token) => Some(token),
+            Stage::Closing(token) => token,
+            Stage::Open | Stage::Behind => None,
+        }
+    }
+
+    /// The app has closed.
+    pub(crate) const fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closing(_))
+    }
+
+    /// The attempt to connect, of this name, has been successful.
+    pub(crate) fn connected(&mut self) -> Option<u64> {
+        let token = self.connecting()?;
+        self.stage = if self.is_closing() { Stage::Closing(None) } else { Stage::Open };
+        Some(token)
+    }
+
+    /// Messages that wait behind operations.
+    pub(crate) fn messages_waiting(&self) -> usize {
+        self.exchange.as_ref().map_or(0, |exchange| exchange.messages_waiting() as usize)
+    }
+
+    /// Whether operations wait may have changed.
+    pub(crate) fn note_waiting(&mut self) {
+        if let Stage::Open | Stage::Behind = self.stage {
+            let waits = self.exchange.as_ref().is_some_and(|exchange| exchange.is_waiting());
+            self.stage = if waits { Stage::Behind } else { Stage::Open };
         }
     }
 

@@ -91,8 +91,9 @@ impl Channels {
         let channel = place.and_then(Option::as_mut).ok_or(nobody)?;
         let connection = channel.connections.peek(slot).ok_or(nobody)?;
         let is_it = matches!(&connection.link, Link::Flow(key) if *key == flow.key);
-        ensure(is_it && connection.connecting.is_some() == flow.is_connecting, nobody.0)?;
-        let is_outstanding = connection.outstanding() as usize == flow.extents.len();
+        ensure(is_it && connection.connecting().is_some() == flow.is_connecting, nobody.0)?;
+        let under_way = flow.extents.len() + connection.messages_waiting();
+        let is_outstanding = connection.outstanding() as usize == under_way;
         ensure(is_outstanding, "sends that are not under way, or were not taken")?;
         let is_extent = |(offset, length): &(u32, u32)| channel.end.is_extent(*offset, *length);
         ensure(flow.extents.iter().all(is_extent), "a message beyond the pool")?;
@@ -113,11 +114,12 @@ impl Channels {
         match &connection.link {
             Link::Flow(_) => ensure(has_flow, "a connection without its flow"),
             Link::Resolving => {
-                let is_new = connection.outstanding() == 0 && connection.connecting.is_some();
+                let is_new = connection.outstanding() == 0 && connection.connecting().is_some();
                 ensure(is_new, "sends of a connection that is not open")
             }
             Link::Local(local) => {
-                let is_waiting = connection.outstanding() as usize == local.waiting.len();
+                let waiting = local.waiting.len() + connection.messages_waiting();
+                let is_waiting = connection.outstanding() as usize == waiting;
                 ensure(is_waiting, "sends that do not wait, or were not taken")?;
                 let end = self.peek(owner.channel).map(|channel| &channel.end);
                 let is_extent = |(offset, length): &(u32, u32)| {

@@ -108,7 +108,7 @@ impl Messages {
         let Some(channel) = channels.channel(id) else { return (1, None) };
         channel.busy_at = now;
         let (mut taken, mut to_closed) = (0, 0);
-        let mut local = None;
+        let mut slow = None;
         let mut next = Some(Next::Message(first));
         while let Some(Next::Message(Submitted { connection, offset, length })) = next {
             (taken, next) = (taken + 1, None);
@@ -118,7 +118,7 @@ impl Messages {
                     self.endpoint.send(now, key, offset, length);
                 }
                 Some((slot, None)) => {
-                    local = Some((slot, offset, length));
+                    slow = Some((slot, offset, length));
                     break;
                 }
                 None => {
@@ -133,9 +133,9 @@ impl Messages {
         }
         channels.counters.messages_submitted += taken as u64 - to_closed;
         channels.counters.messages_to_closed += to_closed;
-        // Both apps are told at once: what comes next is taken after that.
-        if let Some((slot, offset, length)) = local {
-            channels.send_local(Owner { channel: id, connection: slot }, offset, length);
+        // Of one to an app of this host both are told at once: what comes next is taken after that.
+        if let Some((slot, offset, length)) = slow {
+            channels.send_or_hold(Owner { channel: id, connection: slot }, offset, length);
         }
         (taken, next)
     }

@@ -96,7 +96,7 @@ impl Channel {
         !self.has_left && self.pending_count() < NOTIFICATIONS_MAX
     }
 
-    fn exchange_of(&mut self, slot: u32) -> Option<&mut Exchange> {
+    pub(super) fn exchange_of(&mut self, slot: u32) -> Option<&mut Exchange> {
         self.connection(slot)?.exchange.as_deref_mut()
     }
 
@@ -198,7 +198,7 @@ impl Channel {
             exchange.answered();
             self.operations.outstanding -= 1;
         }
-        match buffer {
+        let operated = match buffer {
             Some(buffer) => {
                 self.tell(read(token, answer.value, buffer, ANSWER_LENGTH as u32));
                 Operated::Kept
@@ -208,6 +208,8 @@ impl Channel {
                 self.tell(operated(token, status, answer.value, answer.extra));
                 Operated::Over
             }
-        }
+        };
+        self.tell_refused(slot);
+        operated
     }
 }

@@ -3,7 +3,7 @@
 use clearway_base::Time;
 use clearway_channel::{Command, Completion, NO_BUFFER, OUTSTANDING_OPERATIONS_MAX};
 use clearway_channel::{OperationStatus, Shared, Violation};
-use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
+use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Owner};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
@@ -12,7 +12,7 @@ use clearway_wire::clearway::operation::{
 use super::exchange::Asked;
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
 use super::operated;
-use crate::channels::{Channels, Link, to_channel};
+use crate::channels::{Channel, Channels, Connection, Link, Stage, to_channel};
 use crate::common::Common;
 use crate::messages::Messages;
 
@@ -65,7 +65,7 @@ impl Asking {
                     operand,
                     second,
                 };
-                let asked = Asked { token, request, payload: (0, 0) };
+                let asked = Asked { token, request, payload: (0, 0), refused: None };
                 if takes_nothing {
                     Ok(Self { connection, asked })
                 } else {
@@ -105,7 +105,8 @@ impl Asking {
                     operand,
                     second,
                 };
-                Ok(Self { connection, asked: Asked { token, request, payload: (offset, length) } })
+                let payload = (offset, length);
+                Ok(Self { connection, asked: Asked { token, request, payload, refused: None } })
             }
             _ => Err(Violation::Operation(0)),
         }
@@ -127,31 +128,70 @@ impl Messages {
         if channel.operations.outstanding >= OUTSTANDING_OPERATIONS_MAX {
             return common.channels.condemn(id, Violation::TooManyOperations);
         }
-        let may_ask = channel.operations.may_ask;
         let slot = channel.find(connection);
-        let found = slot.and_then(|slot| Some((slot, channel.connection(slot)?)));
-        let link = found.filter(|(_, found)| !found.closing && found.connecting.is_none());
-        let status = match link.map(|(slot, found)| (slot, &found.link)) {
-            _ if !may_ask => OperationStatus::Denied,
-            _ if asking.is_too_large() => OperationStatus::TooLarge,
-            Some((slot, Link::Flow(key))) => {
-                let (key, owner) = (*key, Owner { channel: id, connection: slot });
-                if self.endpoint.takes_operations(key) {
-                    channel.operations.outstanding += 1;
-                    if let Some(exchange) = common.channels.exchange(owner) {
-                        exchange.ask(asked);
-                    }
-                    return self.endpoint.push_operations(now, key, &mut common.channels);
-                }
-                OperationStatus::Unsupported
+        let route = slot.and_then(|slot| Some(Route::of(channel.peek_connection(slot)?)));
+        let route = route.unwrap_or(Route::None);
+        let refused = match route {
+            _ if !channel.operations.may_ask => Some(OperationStatus::Denied),
+            Route::Flow { is_open: false, .. } | Route::None => Some(OperationStatus::NoConnection),
+            _ if asking.is_too_large() => Some(OperationStatus::TooLarge),
+            Route::Flow { key, .. } if !self.endpoint.takes_operations(key) => {
+                Some(OperationStatus::Unsupported)
             }
-            Some((slot, Link::Local(local))) => {
-                let (asker, owner) = (Owner { channel: id, connection: slot }, local.peer);
-                return common.channels.operate_local(asker, owner, &asked);
-            }
-            Some((_, Link::Resolving)) | None => OperationStatus::NoConnection,
+            Route::Flow { .. } | Route::Local(_) => None,
         };
-        channel.tell(operated(asked.token, status, 0, 0));
+        // With something in front of it, also what is refused comes in its turn.
+        match (slot.filter(|slot| refused.is_none() || channel.has_asked(*slot)), route) {
+            (Some(slot), Route::Flow { key, .. }) => {
+                channel.line_up(slot, Asked { refused, ..asked });
+                self.endpoint.push_operations(now, key, &mut common.channels);
+            }
+            (Some(slot), Route::Local(peer)) => {
+                let asker = Owner { channel: id, connection: slot };
+                common.channels.operate_local(asker, peer, &asked);
+            }
+            (_, Route::None) | (None, _) => {
+                let status = refused.unwrap_or(OperationStatus::NoConnection);
+                channel.tell(operated(asked.token, status, 0, 0));
+            }
+        }
+    }
+}
+
+/// Where the operations of a connection go.
+#[derive(Clone, Copy, Debug)]
+enum Route {
+    Flow {
+        key: FlowKey,
+        is_open: bool,
+    },
+    Local(Owner),
+    /// Nowhere.
+    None,
+}
+
+impl Route {
+    fn of(connection: &Connection) -> Self {
+        let is_open = matches!(connection.stage, Stage::Open | Stage::Behind);
+        match &connection.link {
+            Link::Flow(key) => Self::Flow { key: *key, is_open },
+            Link::Local(local) if is_open => Self::Local(local.peer),
+            Link::Local(_) | Link::Resolving => Self::None,
+        }
+    }
+}
+
+impl Channel {
+    /// True if some of what was asked on this connection is not over.
+    fn has_asked(&self, slot: u32) -> bool {
+        self.exchange(slot).is_some_and(|exchange| exchange.outstanding() > 0)
+    }
+
+    /// Appends what the app asks on a connection.
+    fn line_up(&mut self, slot: u32, asked: Asked) {
+        let Some(connection) = self.connection(slot) else { return };
+        connection.exchange.get_or_insert_default().ask(asked);
+        self.operations.outstanding += 1;
     }
 }
 

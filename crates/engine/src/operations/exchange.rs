@@ -1,16 +1,18 @@
 //! The operations of one connection: what this side has asked for, and what it has to send.
 //!
 //! ```text
-//!  asked  ├─ on their way, at most REQUESTS_MAX ─┼─ wait ─┤    popped by answers, in order
+//!  asked  ◀─┤ waiting │    on their way, at most REQUESTS_MAX; popped by answers, in order
 //!  sent   ├─ the flow has them ─┼─ it has not yet ─┤          popped as they arrive
 //! ```
 //!
-//! Requests wait in `asked` and not in `sent`: when they are sent, their bytes are made.
+//! Requests wait in `waiting` and not in `sent`: when they are sent, their bytes are made. Messages
+//! that are submitted meanwhile wait among them, and so none comes before an operation that was
+//! asked for before. What this daemon refuses takes its place in line too, and is told in its turn.
 
 use std::collections::VecDeque;
 
 use clearway_channel::OperationStatus;
-use clearway_transport::{OPERATION_NAMES, Operation};
+use clearway_transport::{OPERATION_NAMES, Operation, Outbound};
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_HEAD_LENGTH, Kind, REQUEST_LENGTH, Request,
 };
@@ -38,6 +40,16 @@ pub(super) struct Asked {
     pub(super) request: Request,
     /// In the transmit pool.
     pub(super) payload: (u32, u32),
+    /// It is not sent, and this is what its app is told when all before it are over.
+    pub(super) refused: Option<OperationStatus>,
+}
+
+/// What waits for its turn to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Waiting {
+    Operation(Asked),
+    /// A message: offset and length in the transmit pool.
+    Message(u32, u32),
 }
 
 impl Asked {
@@ -52,10 +64,20 @@ impl Asked {
         }
     }
 
+    fn has_effect(&self) -> bool {
+        Kind::of(self.request.kind).is_some_and(Kind::has_effect)
+    }
+
     /// What its app is told when the connection ends.
     fn end(&self, was_sent: bool) -> OperationStatus {
-        let has_effect = Kind::of(self.request.kind).is_some_and(Kind::has_effect);
-        if has_effect && was_sent { OperationStatus::Unknown } else { OperationStatus::Failed }
+        if let Some(status) = self.refused {
+            return status;
+        }
+        if self.has_effect() && was_sent {
+            OperationStatus::Unknown
+        } else {
+            OperationStatus::Failed
+        }
     }
 }
 
@@ -102,9 +124,14 @@ impl Sent {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
+    /// What is on its way, and what is refused and not told yet.
     pub(super) asked: VecDeque<Asked>,
     /// Of these, how many are on their way.
     pub(super) on_way: u32,
+    /// What is to go behind these.
+    pub(super) waiting: VecDeque<Waiting>,
+    /// Of these, how many are messages.
+    pub(super) messages_waiting: u32,
     /// The number of the first of these: of the next answer.
     pub(super) next_answer: u32,
     /// The number of the peer's next request.
@@ -124,7 +151,16 @@ pub(crate) struct Exchange {
 
 impl Exchange {
     pub(crate) fn outstanding(&self) -> u32 {
-        self.asked.len() as u32
+        self.asked.len() as u32 + self.waiting.len() as u32 - self.messages_waiting
+    }
+
+    /// True if what comes next has to wait for its turn.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    pub(crate) const fn messages_waiting(&self) -> u32 {
+        self.messages_waiting
     }
 
     pub(super) fn snapshot_bytes(&self) -> usize {
@@ -133,12 +169,18 @@ impl Exchange {
 
     /// Appends what the app asks for.
     pub(super) fn ask(&mut self, asked: Asked) {
-        self.asked.push_back(asked);
+        self.waiting.push_back(Waiting::Operation(asked));
+    }
+
+    /// Appends a message, which is to wait as well.
+    pub(super) fn hold(&mut self, offset: u32, length: u32) {
+        self.waiting.push_back(Waiting::Message(offset, length));
+        self.messages_waiting += 1;
     }
 
     /// What the peer answers next, if it has been asked.
     pub(super) fn due(&self) -> Option<&Asked> {
-        self.asked.front().filter(|_| self.on_way > 0)
+        self.asked.front().filter(|asked| asked.refused.is_none())
     }
 
     /// It has answered.
@@ -146,6 +188,14 @@ impl Exchange {
         self.asked.pop_front();
         self.on_way -= 1;
         self.next_answer = self.next_answer.wrapping_add(1);
+    }
+
+    /// What is refused and has nothing in front of it any more, and how.
+    pub(super) fn take_refused(&mut self) -> Option<(u64, OperationStatus)> {
+        let Asked { token, refused, .. } = *self.asked.front()?;
+        let status = refused?;
+        self.asked.pop_front();
+        Some((token, status))
     }
 
     /// Appends the answer to the peer's next request.
@@ -162,28 +212,53 @@ impl Exchange {
         Source::Snapshot(at)
     }
 
-    /// What the flow is to send next.
-    pub(crate) fn next_operation(&mut self) -> Option<Operation> {
-        if self.pushed as usize == self.sent.len() {
-            self.send_next_request()?;
+    /// What the flow is to send next. Once the app `has_closed` nothing is answered any more, and
+    /// what would have no effect is not sent.
+    pub(crate) fn next_outbound(&mut self, has_closed: bool) -> Option<Outbound> {
+        while self.pushed as usize == self.sent.len() {
+            match self.take_waiting(has_closed)? {
+                Waiting::Message(offset, length) => return Some(Outbound::Message(offset, length)),
+                Waiting::Operation(asked) => self.send_request(asked),
+            }
         }
         let next = self.sent.get(self.pushed as usize)?;
         let name = self.first_name.wrapping_add(self.pushed) % OPERATION_NAMES;
         self.pushed += 1;
-        Some(Operation { name, length: next.total(), is_answer: next.is_answer })
+        let is_answer = next.is_answer;
+        Some(Outbound::Operation(Operation { name, length: next.total(), is_answer }))
     }
 
-    fn send_next_request(&mut self) -> Option<()> {
-        if self.on_way >= REQUESTS_MAX {
-            return None;
+    /// The next of those that wait, if it may go.
+    fn take_waiting(&mut self, has_closed: bool) -> Option<Waiting> {
+        // What has arrived in its turn has been carried out, if nobody tells.
+        let requests_sent = self.sent.len() as u32 - self.answers;
+        let unsettled = if has_closed { requests_sent } else { self.on_way };
+        let may_go = match self.waiting.front()? {
+            Waiting::Operation(Asked { refused: None, .. }) => unsettled < REQUESTS_MAX,
+            Waiting::Operation(_) | Waiting::Message(..) => true,
+        };
+        let mut next = if may_go { self.waiting.pop_front()? } else { return None };
+        match &mut next {
+            Waiting::Operation(asked) if has_closed && !asked.has_effect() => {
+                asked.refused.get_or_insert(OperationStatus::Failed);
+            }
+            Waiting::Operation(_) => {}
+            Waiting::Message(..) => self.messages_waiting -= 1,
         }
-        let Asked { request, payload, .. } = self.asked.get(self.on_way as usize)?;
-        let number = self.next_answer.wrapping_add(self.on_way);
-        let head = Request { number, ..*request }.emit();
-        let source = if payload.1 > 0 { Source::Pool(payload.0) } else { Source::Nothing };
-        self.sent.push_back(Sent { head, is_answer: false, source, length: payload.1 });
-        self.on_way += 1;
-        Some(())
+        Some(next)
+    }
+
+    /// Sends a request, unless it is refused.
+    fn send_request(&mut self, asked: Asked) {
+        let Asked { request, payload, .. } = asked;
+        if asked.refused.is_none() {
+            let number = self.next_answer.wrapping_add(self.on_way);
+            let head = Request { number, ..request }.emit();
+            let source = if payload.1 > 0 { Source::Pool(payload.0) } else { Source::Nothing };
+            self.sent.push_back(Sent { head, is_answer: false, source, length: payload.1 });
+            self.on_way += 1;
+        }
+        self.asked.push_back(asked);
     }
 
     /// The first `count` that the flow has have arrived. Returns how many bytes of snapshots were
@@ -238,8 +313,11 @@ impl Exchange {
 
     /// The connection has ended: what is to be said of what was asked for.
     pub(super) fn into_ends(self) -> impl Iterator<Item = (u64, OperationStatus)> {
-        let on_way = self.on_way as usize;
-        let asked = self.asked.into_iter().enumerate();
-        asked.map(move |(index, asked)| (asked.token, asked.end(index < on_way)))
+        let asked = self.asked.into_iter().map(|asked| (asked.token, asked.end(true)));
+        let waiting = self.waiting.into_iter().filter_map(|waiting| match waiting {
+            Waiting::Operation(asked) => Some((asked.token, asked.end(false))),
+            Waiting::Message(..) => None,
+        });
+        asked.chain(waiting)
     }
 }

@@ -1,13 +1,13 @@
 //! Regions and operations as plain data, and back.
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX};
+use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX, OperationStatus};
 use clearway_transport::{OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
 use super::Operations;
-use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source};
+use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{Region, Regions, Slot};
 use crate::control::Allowance;
 
@@ -24,10 +24,10 @@ pub struct RegionState {
 /// The operations of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExchangeState {
-    /// What the app has asked for, in order.
+    /// What the app has asked for, in order: what is on its way, or refused.
     pub asked: Vec<AskedState>,
-    /// How many of these are on their way.
-    pub on_way: u32,
+    /// What is to go behind that.
+    pub waiting: Vec<WaitingState>,
     /// The numbers of the next answer, and of the peer's next request.
     pub next_answer: u32,
     /// See `next_answer`.
@@ -53,6 +53,17 @@ pub struct AskedState {
     pub request: Vec<u8>,
     /// Offset and length of its payload in the transmit pool.
     pub payload: (u32, u32),
+    /// The status that its app is to be told, if it is refused.
+    pub refused: Option<u8>,
+}
+
+/// What waits for its turn to be sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WaitingState {
+    /// An operation.
+    Operation(AskedState),
+    /// A message: offset and length in the transmit pool.
+    Message(u32, u32),
 }
 
 /// An operation that has not arrived.
@@ -137,10 +148,9 @@ fn restore_region(
 
 impl Exchange {
     pub(crate) fn save(&self) -> ExchangeState {
-        let asked = self.asked.iter().map(|asked| AskedState {
-            token: asked.token,
-            request: asked.request.emit().to_vec(),
-            payload: asked.payload,
+        let waiting = self.waiting.iter().map(|waiting| match waiting {
+            Waiting::Operation(asked) => WaitingState::Operation(asked.save()),
+            Waiting::Message(offset, length) => WaitingState::Message(*offset, *length),
         });
         let sent = self.sent.iter().map(|sent| SentState {
             head: sent.head.to_vec(),
@@ -154,8 +164,8 @@ impl Exchange {
             length: sent.length,
         });
         ExchangeState {
-            asked: asked.collect(),
-            on_way: self.on_way,
+            asked: self.asked.iter().map(Asked::save).collect(),
+            waiting: waiting.collect(),
             next_answer: self.next_answer,
             next_request: self.next_request,
             sent: sent.collect(),
@@ -167,11 +177,14 @@ impl Exchange {
     }
 
     pub(crate) fn restore(saved: ExchangeState) -> Result<Self, Invalid> {
-        let asked = saved.asked.into_iter().map(restore_asked).collect::<Result<_, _>>()?;
+        let asked = saved.asked.into_iter().map(Asked::restore).collect::<Result<_, _>>()?;
+        let waiting = saved.waiting.into_iter().map(Waiting::restore).collect::<Result<_, _>>()?;
         let sent = saved.sent.into_iter().map(restore_sent).collect::<Result<_, _>>()?;
         let mut exchange = Self {
             asked,
-            on_way: saved.on_way,
+            on_way: 0,
+            waiting,
+            messages_waiting: 0,
             next_answer: saved.next_answer,
             next_request: saved.next_request,
             sent,
@@ -181,6 +194,10 @@ impl Exchange {
             snapshots: saved.snapshots.into(),
             snapshots_gone: saved.snapshots_gone,
         };
+        let is_on_way = |asked: &&Asked| asked.refused.is_none();
+        let is_message = |waiting: &&Waiting| matches!(waiting, Waiting::Message(..));
+        exchange.on_way = exchange.asked.iter().filter(is_on_way).count() as u32;
+        exchange.messages_waiting = exchange.waiting.iter().filter(is_message).count() as u32;
         exchange.answers = exchange.sent.iter().filter(|sent| sent.is_answer).count() as u32;
         exchange.check()?;
         Ok(exchange)
@@ -188,9 +205,10 @@ impl Exchange {
 
     fn check(&self) -> Result<(), Invalid> {
         ensure(self.answers <= ANSWERS_LIMIT, "too many answers")?;
+        let is_told = self.asked.front().is_none_or(|first| first.refused.is_none());
+        ensure(is_told, "a refusal that waits for nothing")?;
         // Of the requests in `sent` some may be answered: an answer may come before the
         // acknowledgement of its request.
-        ensure(self.on_way as usize <= self.asked.len(), "requests of nobody")?;
         let are_named =
             self.first_name < OPERATION_NAMES && self.pushed as usize <= self.sent.len();
         ensure(are_named, "operations that have no name")?;
@@ -216,8 +234,13 @@ impl Exchange {
             Source::Region(_, at) => u64::from(at) + u64::from(sent.length) <= shared_bytes,
         };
         ensure(self.sent.iter().all(is_there), "an operation beyond the app's memory")?;
-        let is_extent = |asked: &Asked| end.is_extent(asked.payload.0, asked.payload.1);
-        ensure(self.asked.iter().all(is_extent), "a request beyond the pool")
+        let is_extent = |(offset, length)| end.is_extent(offset, length);
+        let asked = self.asked.iter().map(|asked| asked.payload);
+        let waiting = self.waiting.iter().map(|waiting| match waiting {
+            Waiting::Operation(asked) => asked.payload,
+            Waiting::Message(offset, length) => (*offset, *length),
+        });
+        ensure(asked.chain(waiting).all(is_extent), "what is beyond the pool is to be sent")
     }
 
     /// Holds it against what its flow has.
@@ -231,10 +254,31 @@ impl Exchange {
     }
 }
 
-fn restore_asked(saved: AskedState) -> Result<Asked, Invalid> {
-    let AskedState { token, request, payload } = saved;
-    let request = Request::parse(&request).map_err(|_| Invalid("a request without its head"))?;
-    Ok(Asked { token, request, payload })
+impl Asked {
+    fn save(&self) -> AskedState {
+        AskedState {
+            token: self.token,
+            request: self.request.emit().to_vec(),
+            payload: self.payload,
+            refused: self.refused.map(|status| status as u8),
+        }
+    }
+
+    fn restore(saved: AskedState) -> Result<Self, Invalid> {
+        let AskedState { token, request, payload, refused } = saved;
+        let request =
+            Request::parse(&request).map_err(|_| Invalid("a request without its head"))?;
+        Ok(Self { token, request, payload, refused: refused.map(OperationStatus::of) })
+    }
+}
+
+impl Waiting {
+    fn restore(saved: WaitingState) -> Result<Self, Invalid> {
+        Ok(match saved {
+            WaitingState::Operation(asked) => Self::Operation(Asked::restore(asked)?),
+            WaitingState::Message(offset, length) => Self::Message(offset, length),
+        })
+    }
 }
 
 fn restore_sent(saved: SentState) -> Result<Sent, Invalid> {
@@ -268,7 +312,7 @@ mod tests {
             operand: 0,
             second: 0,
         };
-        Asked { token, request, payload: (0, 0) }
+        Asked { token, request, payload: (0, 0), refused: None }
     }
 
     /// The acknowledgement of a request may be lost, and its answer is not.
@@ -276,15 +320,16 @@ mod tests {
     fn an_answer_may_come_before_the_acknowledgement_of_its_request() {
         let mut exchange = Exchange::default();
         (0..3).for_each(|token| exchange.ask(asked(token)));
-        while exchange.next_operation().is_some() {}
+        while exchange.next_outbound(false).is_some() {}
         exchange.answered();
         exchange.answered();
         let saved = exchange.save();
-        assert_eq!((saved.asked.len(), saved.on_way, saved.sent.len()), (1, 1, 3));
+        assert_eq!((saved.asked.len(), saved.sent.len()), (1, 3));
         let mut restored = Exchange::restore(saved.clone()).expect("sound");
         assert_eq!(restored.save(), saved);
         restored.arrived(3);
         assert!(restored.save().sent.is_empty());
-        assert!(Exchange::restore(ExchangeState { on_way: 2, ..saved }).is_err());
+        let told = AskedState { refused: Some(6), ..saved.asked[0].clone() };
+        assert!(Exchange::restore(ExchangeState { asked: vec![told], ..saved }).is_err());
     }
 }

@@ -11,8 +11,16 @@ use super::{App, Character, Held, LOOK_AGAIN_NS, Scene};
 use crate::Finding;
 use crate::operations::{Answer, Estate, OperationBooks, Question, Region, Words};
 
-/// What one connection asks in one go.
+/// What one connection asks in one go, and if it is in a rush.
 const ASKS_MAX: u32 = 4;
+const RUSH_ASKS_MAX: u32 = 128;
+/// One of so many sides of connections is in a rush: it asks this often, with so much outstanding
+/// at a time, which is more than its daemon sends without an answer.
+const RUSHES_PERIOD: u64 = 12;
+const RUSH_ASKS: u32 = 1200;
+const RUSH_WINDOW: usize = 900;
+/// What a daemon sends without an answer.
+const REQUESTS_MAX: usize = 512;
 /// Bytes that an answer has in front of what was read, in a flow.
 const ANSWER_HEAD_BYTES: u32 = clearway_wire::clearway::operation::ANSWER_LENGTH as u32;
 
@@ -34,6 +42,7 @@ struct Line {
     owner: Option<u32>,
     left: u32,
     window: usize,
+    is_in_a_rush: bool,
     /// The client does not close before all is answered.
     is_patient: bool,
     outstanding: VecDeque<u64>,
@@ -46,14 +55,17 @@ struct Line {
 impl Line {
     fn new(number: u64, side: usize) -> Self {
         let mut random = Random::new(!(number << 1 | side as u64));
+        let is_in_a_rush = random.chance(1, RUSHES_PERIOD);
         let left = if random.chance(1, 3) { 0 } else { 1 + random.below(24) as u32 };
+        let window = 1 << random.below(5);
         Self {
             number,
             side,
             ground: None,
             owner: None,
-            left,
-            window: 1 << random.below(5),
+            left: if is_in_a_rush { RUSH_ASKS } else { left },
+            window: if is_in_a_rush { RUSH_WINDOW } else { window },
+            is_in_a_rush,
             is_patient: random.chance(3, 4),
             outstanding: VecDeque::new(),
             has_ended: false,
@@ -297,7 +309,8 @@ impl Operations {
             let text = format!("operation {token} comes after its connection: {status:?}");
             return Err(self.found(&text));
         }
-        if was_over && !is_end {
+        // What the own daemon has refused says so also behind what has ended with the connection.
+        if was_over && !is_end && status != Status::TooLarge {
             return Err(self.found("an operation is answered after the end of its connection"));
         }
         Ok(())
@@ -365,12 +378,12 @@ impl Operations {
         (number, side): (u64, usize),
     ) {
         let mut line = self.lines.remove(&connection).unwrap_or_else(|| Line::new(number, side));
-        for _ in 0..ASKS_MAX {
+        for _ in 0..if line.is_in_a_rush { RUSH_ASKS_MAX } else { ASKS_MAX } {
             let may_ask = line.wants_to_ask() && scene.now >= line.pause_until && end.has_room();
             if !may_ask || !self.ask_next(end, scene, character, connection, &mut line) {
                 break;
             }
-            if line.owner.is_some() && self.random.chance(1, 3) {
+            if line.owner.is_some() && !line.is_in_a_rush && self.random.chance(1, 3) {
                 let pause_ns = self.random.below(2 * character.pause_ns) + MICROSECOND;
                 line.pause_until = scene.now + pause_ns;
             }
@@ -393,6 +406,9 @@ impl Operations {
                 line.left -= 1;
                 let estate = scene.operations.estate(owner);
                 estate.and_then(|estate| {
+                    if line.is_in_a_rush {
+                        return estate.ask_in_a_rush(&mut self.random);
+                    }
                     let may_be_long = character.is_large || !estate.layout().is_large;
                     estate.ask(&mut self.random, scene.now, may_be_long)
                 })
@@ -423,6 +439,8 @@ impl Operations {
             scene.ledger.excuse(line.number);
         }
         scene.operations.asked(line.number, line.side, line.owner, &question);
+        scene.operations.counts.operations_rushed +=
+            u64::from(line.outstanding.len() > REQUESTS_MAX);
         line.outstanding.push_back(self.tokens);
         let asked = scene.now;
         self.pending.insert(self.tokens, Pending { connection, question, asked, payload });

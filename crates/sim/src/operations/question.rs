@@ -184,6 +184,19 @@ impl Estate {
         }
     }
 
+    /// Something to ask for of which many may be outstanding: few bytes, and now and then an add.
+    pub(crate) fn ask_in_a_rush(&mut self, random: &mut Random) -> Option<(Question, Words)> {
+        let ground = self.handle(Region::Ground)?;
+        match random.below(64) {
+            0 => self.ask_to_add(ground),
+            1 => self.ask_wrongly(ground, random),
+            _ => Some((
+                Question::ReadRecord { record: 0 },
+                read(ground, record_at(0), RECORD_BYTES[0]),
+            )),
+        }
+    }
+
     fn ask_to_add(&mut self, region: u64) -> Option<(Question, Words)> {
         let (word, slot, operand) = self.begin_add()?;
         let (kind, place) = (Kind::FetchAdd as u8, add_at(word).into());
@@ -327,6 +340,9 @@ impl Estate {
             (Status::NoRegion, of(Kind::IndirectRead, read(ground, entry_at(0), 8))),
             (Status::Misaligned, Words { stride: 12, count: 1, ..scan(ground, quarry) }),
             (Status::TooLarge, Words { stride: 16, count: 4097, ..scan(ground, quarry) }),
+            // The asker's own daemon refuses that, and it is to come in its turn as well.
+            (Status::TooLarge, read(ground, 0, u32::MAX)),
+            (Status::TooLarge, read(ground, 0, u32::MAX)),
             (
                 Status::OutOfBounds,
                 Words { place: (end - 16).into(), stride: 16, count: 2, ..scan(ground, quarry) },

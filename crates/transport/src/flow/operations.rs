@@ -4,8 +4,8 @@
 use clearway_wire::clearway::{Fragment, Message};
 
 use super::receive::check_stream;
-use super::{Flow, Outcome};
-use crate::app::{App, Operation};
+use super::{Flow, Outcome, State};
+use crate::app::{App, Operation, Outbound};
 use crate::incoming::Refused;
 
 impl Flow {
@@ -19,13 +19,19 @@ impl Flow {
         self.outgoing.operations()
     }
 
-    /// Appends what the engine has to send.
+    /// Appends what the engine has to send. If that was all, a flow that its app has closed ends.
     pub(crate) fn push_operations(&mut self, app: &mut impl App) {
-        if !matches!(self.state, super::State::Open) || !self.takes_operations {
+        if !matches!(self.state, State::Open | State::Closing) || !self.takes_operations {
             return;
         }
-        while let Some(operation) = app.next_operation(self.owner) {
-            self.outgoing.push_operation(operation);
+        while let Some(next) = app.next_outbound(self.owner) {
+            match next {
+                Outbound::Operation(operation) => self.outgoing.push_operation(operation),
+                Outbound::Message(offset, length) => self.outgoing.push(offset, length),
+            }
+        }
+        if self.close_waits && !app.has_outbound(self.owner) {
+            (self.close_waits, self.close_due) = (false, true);
         }
     }
 

@@ -324,7 +324,7 @@ impl Flow {
         if reason != Reason::Closed {
             return Outcome::Ended(reason);
         }
-        if !matches!(self.state, State::Closing) {
+        if !matches!(self.state, State::Closing) || self.close_waits {
             return Outcome::Ended(Reason::Reset); // nobody closed it
         }
         let messages =
@@ -347,7 +347,8 @@ impl Flow {
         let wait_ns =
             3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
         self.state = State::Drained { until: now + wait_ns.max(config.probe_timeout_max_ns) };
-        (self.limit_due, self.probe_due, self.close_due) = (false, false, false);
+        (self.limit_due, self.probe_due) = (false, false);
+        (self.close_due, self.close_waits) = (false, false);
         self.ports.stop();
         self.arrivals.stop();
         self.outgoing = Outgoing::new(0);

@@ -34,7 +34,12 @@ impl Flow {
             },
             request: self.request.as_ref().map(Request::save),
             takes_operations: self.takes_operations,
-            due: DueState { limit: self.limit_due, close: self.close_due, probe: self.probe_due },
+            due: DueState {
+                limit: self.limit_due,
+                close: self.close_due,
+                close_waits: self.close_waits,
+                probe: self.probe_due,
+            },
             close_acknowledged: self.close_acknowledged,
             peer_close: self.peer_close,
             last_received: self.last_received,
@@ -86,6 +91,7 @@ impl Flow {
             takes_operations: saved.takes_operations,
             limit_due: saved.due.limit,
             close_due: saved.due.close,
+            close_waits: saved.due.close_waits,
             probe_due: saved.due.probe,
             close_acknowledged: saved.close_acknowledged,
             peer_close: saved.peer_close,
@@ -118,6 +124,8 @@ impl Flow {
 
     /// What is not asked for in each phase must not be there.
     fn check(&self) -> Result<(), Invalid> {
+        let may_wait = matches!(self.state, State::Closing) && !self.close_due;
+        ensure(may_wait || !self.close_waits, "a close that waits for nothing")?;
         let has_peer = self.peer_id != 0;
         match self.state {
             State::Connecting(_) => {

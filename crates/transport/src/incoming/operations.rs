@@ -1,5 +1,5 @@
 //! One-sided operations on their way in. The engine carries each out when its turn comes; what it
-//! has to say is for [`App::next_operation`].
+//! has to say is for [`App::next_outbound`].
 
 use super::{Incoming, MESSAGE_OVERHEAD, Refused};
 use crate::app::{App, Arrived, Buffer, Operated, Owner};

@@ -3,7 +3,7 @@
 use clearway_base::state::{Invalid, ensure};
 use clearway_transport::FlowKey;
 
-use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot};
+use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot, Stage};
 use crate::operations::Exchange;
 use crate::state::{ConnectionState, LinkState, SlotState};
 
@@ -58,9 +58,9 @@ impl Connection {
                     is_closing: local.closing,
                 },
             },
-            connecting: self.connecting,
+            connecting: self.connecting(),
             is_accepted: self.is_accepted,
-            is_closing: self.closing,
+            is_closing: self.is_closing(),
             submitted: self.submitted,
             sent: self.sent,
             sent_told: self.sent_told,
@@ -80,9 +80,8 @@ impl Connection {
                 Link::Local(Local { peer, waiting: waiting.into(), held, closing })
             }
         };
-        Ok(Self {
+        let mut connection = Self {
             is_accepted: saved.is_accepted,
-            closing: saved.is_closing,
             submitted: saved.submitted,
             sent: saved.sent,
             sent_told: saved.sent_told,
@@ -90,6 +89,11 @@ impl Connection {
             received: saved.received,
             exchange: saved.exchange.map(Exchange::restore).transpose()?.map(Box::new),
             ..Self::new(saved.peer, link, saved.connecting)
-        })
+        };
+        if saved.is_closing {
+            connection.stage = Stage::Closing(saved.connecting);
+        }
+        connection.note_waiting();
+        Ok(connection)
     }
 }
