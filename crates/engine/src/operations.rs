@@ -45,6 +45,9 @@ pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState, 
 
 /// Bytes of short answers that are kept for the peers of one app, until they have arrived.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
+/// A connection may have this part of what the others leave: peers that take no answers leave some
+/// to all others, however many they are.
+const SNAPSHOT_PARTS: usize = 4;
 /// Events that wait for an app beyond which it is not told of what peers write.
 const NOTIFICATIONS_MAX: usize = 1024;
 

@@ -9,7 +9,7 @@ use clearway_wire::clearway::operation::{
 use super::ask::read;
 use super::exchange::{ANSWERS_LIMIT, ANSWERS_MAX, Exchange, Sent, Source};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
-use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, operated};
+use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
 use crate::channels::{Channel, Channels, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
@@ -47,10 +47,11 @@ impl Channels {
         operation: Arrived<'_>,
     ) -> Operated {
         let Some(channel) = self.channel(owner.channel) else { return Operated::Violation };
-        let has_bytes = channel.operations.snapshot_bytes < SNAPSHOT_BYTES_MAX;
+        let bytes_left = SNAPSHOT_BYTES_MAX.saturating_sub(channel.operations.snapshot_bytes);
         let Some(exchange) = channel.exchange_of(owner.connection) else {
             return Operated::Violation;
         };
+        let has_bytes = exchange.snapshot_bytes() < bytes_left / SNAPSHOT_PARTS;
         match operation {
             _ if request.number != exchange.next_request => return Operated::Violation,
             Arrived::Packet(_) if exchange.answers >= ANSWERS_MAX || !has_bytes => {

@@ -7,6 +7,7 @@
 
 pub mod audit;
 pub mod events;
+pub mod hostile;
 pub mod many;
 pub mod pair;
 pub mod tcp;
