@@ -159,7 +159,7 @@ enum clearway_status {
   CLEARWAY_STATUS_UNSUPPORTED = 34,
   /* There is no such open connection; connect first. */
   CLEARWAY_STATUS_NO_CONNECTION = 35,
-  /* There is no room for what is read; release what was received before. */
+  /* It asks for more than the receive pool holds; ask for less, or attach with a larger pool. */
   CLEARWAY_STATUS_NO_ROOM = 36,
   /* The channel shares a region of that name already; take another. */
   CLEARWAY_STATUS_NAME_TAKEN = 37,

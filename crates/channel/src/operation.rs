@@ -115,7 +115,8 @@ statuses! {
     Failed = 33, "the connection has ended, and nothing was changed; connect and try again";
     Unsupported = 34, "the other host's daemon is of a release without operations; update it";
     NoConnection = 35, "there is no such open connection; connect first";
-    NoRoom = 36, "there is no room for what is read; release what was received before";
+    NoRoom = 36,
+        "it asks for more than the receive pool holds; ask for less, or attach with a larger pool";
     NameTaken = 37, "the channel shares a region of that name already; take another";
     TooMany = 38, "the channel shares as many regions as the policy lets it; ask the administrator";
     Denied = 39,

@@ -218,8 +218,8 @@ const fn code_of(status: OperationStatus) -> Code {
     use OperationStatus as Status;
     match status {
         Status::NotAllowed | Status::Denied => Code::Denied,
-        Status::TooLarge => Code::TooLarge,
-        Status::Busy | Status::NoRoom => Code::WouldBlock,
+        Status::TooLarge | Status::NoRoom => Code::TooLarge,
+        Status::Busy => Code::WouldBlock,
         Status::TooMany => Code::Limit,
         Status::NameTaken => Code::AddressInUse,
         Status::Unknown | Status::Failed => Code::Reset,

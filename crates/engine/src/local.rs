@@ -12,7 +12,7 @@ use crate::channels::{Channels, Link, Local, Stage, to_channel};
 
 /// Why a message waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Blocked {
+pub(crate) enum Blocked {
     /// The app that it is for has as much unread as it may, or is gone.
     Window,
     /// There is no room in that app's pool, or somebody else has a claim to it.
@@ -83,7 +83,7 @@ impl Channels {
         }
     }
 
-    fn local(&mut self, owner: Owner) -> Option<&mut Local> {
+    pub(crate) fn local(&mut self, owner: Owner) -> Option<&mut Local> {
         self.channel(owner.channel)?.local(owner.connection)
     }
 
@@ -98,7 +98,7 @@ impl Channels {
     }
 
     /// Sends a message, or keeps it until the peer has room.
-    fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
+    pub(crate) fn send_local(&mut self, owner: Owner, offset: u32, length: u32) {
         let Some(local) = self.local(owner) else { return };
         let peer = local.peer;
         let must_wait =
@@ -112,12 +112,7 @@ impl Channels {
     fn copy(&mut self, from: Owner, to: Owner, offset: u32, length: u32) -> Result<(), Blocked> {
         let positions = MESSAGE_OVERHEAD + u64::from(length);
         let receiver = self.channel(to.channel).ok_or(Blocked::Window)?;
-        let window = receiver.window();
-        let local = receiver.local(to.connection).ok_or(Blocked::Window)?;
-        // One message always fits, however large.
-        if local.held > 0 && local.held + positions > window {
-            return Err(Blocked::Window);
-        }
+        receiver.has_credit(to.connection, positions)?;
         let buffer = receiver.allocate(to.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = receiver.local(to.connection) {
             local.held += positions;
@@ -144,7 +139,8 @@ impl Channels {
         let positions = u64::from(messages) * MESSAGE_OVERHEAD + bytes;
         local.held = local.held.saturating_sub(positions);
         let sender = local.peer;
-        let is_ready = self.local(sender).is_some_and(|local| !local.waiting.is_empty());
+        let asks = self.peek(owner.channel).is_some_and(|it| it.is_waiting(owner.connection));
+        let is_ready = asks || self.local(sender).is_some_and(|local| !local.waiting.is_empty());
         if is_ready && let Some(receiver) = self.channel(owner.channel) {
             receiver.try_soon(owner.connection);
         }
@@ -169,6 +165,9 @@ impl Channels {
     /// Tries the next message to `receiver` once more.
     fn retry(&mut self, receiver: Owner) -> Tried {
         self.counters.messages_retried += 1;
+        if let Some(tried) = self.retry_operation(receiver) {
+            return tried;
+        }
         let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };
         let next = self.local(sender).and_then(|local| local.waiting.front().copied());
         let Some((offset, length)) = next else { return Tried::Done };
@@ -179,6 +178,19 @@ impl Channels {
         }
     }
 
+    /// The memory is the app's own: what it has asked for itself goes before what others send.
+    fn retry_operation(&mut self, asker: Owner) -> Option<Tried> {
+        self.peek(asker.channel).filter(|asking| asking.is_waiting(asker.connection))?;
+        match self.advance_local(asker) {
+            Ok(()) => {
+                let is_over = self.end_closed(asker);
+                Some(if is_over { Tried::Done } else { Tried::Sent })
+            }
+            Err(Blocked::Memory) => Some(Tried::Refused),
+            Err(Blocked::Window) => Some(Tried::Done),
+        }
+    }
+
     /// The first message that waited has been sent.
     fn go_on(&mut self, sender: Owner) -> Tried {
         let Some(local) = self.local(sender) else { return Tried::Done };
@@ -186,18 +198,30 @@ impl Channels {
         if !local.waiting.is_empty() {
             return Tried::Sent;
         }
-        if local.closing {
-            self.end_local(sender, Code::Closed);
-        }
+        self.end_closed(sender);
         Tried::Done
+    }
+
+    /// Ends both sides if the app of `owner` has closed, and nothing waits any more.
+    fn end_closed(&mut self, owner: Owner) -> bool {
+        let asks = self.peek(owner.channel).is_some_and(|it| it.is_waiting(owner.connection));
+        let is_over =
+            self.local(owner).is_some_and(|local| local.closing && local.waiting.is_empty());
+        if is_over && !asks {
+            self.end_local(owner, Code::Closed);
+        }
+        is_over && !asks
     }
 
     /// Closes in order: what was sent before still arrives.
     pub(crate) fn close_local(&mut self, owner: Owner) {
         let Some(local) = self.local(owner) else { return };
         local.closing = true;
-        if local.waiting.is_empty() {
-            self.end_local(owner, Code::Closed);
+        if !self.end_closed(owner)
+            && let Some(channel) = self.channel(owner.channel)
+            && channel.is_waiting(owner.connection)
+        {
+            channel.try_soon(owner.connection);
         }
     }
 

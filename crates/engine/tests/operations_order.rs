@@ -3,10 +3,10 @@
 mod world;
 
 use clearway_base::{SECOND, Time};
-use clearway_channel::{Command, OperationKind as Kind, OperationStatus as Status};
+use clearway_channel::{Command, OperationKind as Kind, OperationStatus as Status, Sizes};
 use clearway_nic::fabric::Faults;
-use world::Operated;
-use world::pair::{Pair, SHARED_BYTES, Words, at, restore, some};
+use world::pair::{Pair, SHARED_BYTES, Words, at, pattern, restore, some};
+use world::{Operated, SIZES};
 
 /// More than are on their way at a time, and than the owner has answers of.
 const MANY: u64 = 3000;
@@ -190,4 +190,87 @@ fn what_comes_after_a_close_is_refused_behind_what_came_before() {
     pair.asker.submit(&Command::Close { connection: pair.near, abort: true });
     let ends = [read, large, late].map(|token| pair.end(token).status);
     assert_eq!(ends, [Status::Failed, Status::TooLarge, Status::NoConnection]);
+}
+
+/// Little memory for what is read: some reads fill it.
+const SMALL: Sizes = Sizes { receive_pool_bytes: 1 << 18, ..SIZES };
+
+/// Backpressure, as for messages: whoever does not take what it has read is given no more of it,
+/// and nothing fails.
+#[test]
+fn reads_wait_for_room_in_the_pool_of_who_asks() {
+    const READS: usize = 20;
+    const BYTES: u32 = 60_000;
+    for owner_host in [1, 0] {
+        let mut pair = Pair::of_sizes(owner_host, SMALL);
+        let region = pair.share_all();
+        pair.own(0, &pattern(BYTES as usize));
+        let first = pair.token + 1;
+        (0..READS).for_each(|_| _ = pair.start(Kind::Read, region, some(0, BYTES)));
+        // It comes behind them, and a message behind that.
+        let add = pair.start(Kind::FetchAdd, region, Words { operand: 1, ..at(100_000) });
+        assert!(pair.asker.send(pair.near, b"behind"));
+        for round in 0..2000 {
+            pair.world.turn();
+            if round % 500 == 0 {
+                restore(&mut pair.world, 0);
+            }
+        }
+        if owner_host == 0 {
+            pair.owner.poll();
+            assert_eq!(pair.owner.end.shared().load(100_000), Some(0), "it is behind the reads");
+            assert!(pair.owner.received.is_empty());
+        }
+        let ends: Vec<_> = (first..=add).map(|token| pair.end(token)).collect();
+        assert!(ends.iter().all(|end| end.status == Status::Done));
+        assert!(ends[..READS].iter().all(|end| end.read == pattern(BYTES as usize)));
+        assert_eq!(pair.owner.end.shared().load(100_000), Some(1));
+        pair.world.turn_until(|_| {
+            pair.owner.poll();
+            !pair.owner.received.is_empty()
+        });
+    }
+}
+
+/// What can never have room is refused, in its turn.
+#[test]
+fn a_read_of_more_than_the_pool_of_who_asks_is_refused() {
+    for owner_host in [1, 0] {
+        let mut pair = Pair::of_sizes(owner_host, SMALL);
+        let region = pair.share_all();
+        let most = SMALL.receive_pool_bytes - 24;
+        for (bytes, status) in [(most, Status::Done), (most + 1, Status::NoRoom)] {
+            let add = pair.start(Kind::FetchAdd, region, at(0));
+            let read = pair.start(Kind::Read, region, some(0, bytes));
+            assert_eq!(pair.end(add).status, Status::Done);
+            let read = pair.end(read);
+            let length = if status == Status::Done { bytes as usize } else { 0 };
+            assert_eq!((read.status, read.read.len()), (status, length), "from host {owner_host}");
+        }
+    }
+}
+
+/// Within one engine as between two: what waits and has an effect is carried out, and the message
+/// behind it comes.
+#[test]
+fn a_close_comes_behind_operations_that_wait_for_room() {
+    for owner_host in [1, 0] {
+        let mut pair = Pair::of_sizes(owner_host, SMALL);
+        let region = pair.share_all();
+        let reads: Vec<u64> =
+            (0..20).map(|_| pair.start(Kind::Read, region, some(0, 60_000))).collect();
+        let add = pair.start(Kind::FetchAdd, region, Words { operand: 1, ..at(0) });
+        assert!(pair.asker.send(pair.near, b"behind"));
+        (0..100).for_each(|_| pair.world.turn());
+        pair.asker.submit(&Command::Close { connection: pair.near, abort: false });
+        pair.world.turn_until(|_| {
+            pair.owner.poll();
+            !pair.owner.closed.is_empty()
+        });
+        assert_eq!(pair.owner.received.len(), 1);
+        assert_eq!(pair.owner.end.shared().load(0), Some(1));
+        let reads: Vec<Status> = reads.iter().map(|token| pair.end(*token).status).collect();
+        let ends = (reads[19], pair.end(add).status);
+        assert_eq!(ends, (Status::Failed, Status::Unknown), "from host {owner_host}");
+    }
 }

@@ -13,6 +13,7 @@ use super::connection::{Connection, Connections, Link, Local, Stage};
 use super::early::Early;
 use super::line::{Claim, Line};
 use crate::control::Allowance;
+use crate::local::Blocked;
 use crate::operations::Operations;
 use crate::snapshot::{ChannelSnapshot, FlowSnapshot};
 
@@ -214,6 +215,16 @@ impl Channel {
     /// Whether operations of a connection wait may have changed.
     pub(crate) fn note_waiting(&mut self, slot: u32) {
         self.connections.at(slot).into_iter().for_each(Connection::note_waiting);
+    }
+
+    /// Whether so many positions more may be given to the app on a connection to this host. One
+    /// message always may, however large.
+    pub(crate) fn has_credit(&mut self, slot: u32, positions: u64) -> Result<(), Blocked> {
+        let window = self.window();
+        match self.local(slot) {
+            Some(local) if local.held == 0 || local.held + positions <= window => Ok(()),
+            Some(_) | None => Err(Blocked::Window),
+        }
     }
 
     /// Counts a message in that the app submitted: the slot of its connection, and its flow if it
@@ -457,11 +468,6 @@ impl Channel {
             connection.early -= u32::from(order == Order::Ahead);
             self.unfinished.end(connection.peer.ip(), buffer.length, order);
         }
-    }
-
-    /// A buffer for what an operation has read, if nobody waits for room.
-    pub(crate) fn take_spare(&mut self, slot: u32, length: u32) -> Option<Buffer> {
-        self.take(slot, length, Order::Due)
     }
 
     /// Takes back a buffer that was not given to the app.

@@ -9,11 +9,12 @@ use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
 };
 
-use super::exchange::Asked;
+use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
 use super::operated;
 use crate::channels::{Channel, Channels, Connection, Link, Stage, to_channel};
 use crate::common::Common;
+use crate::local::Blocked;
 use crate::messages::Messages;
 
 /// The most that a request writes, and an answer reads.
@@ -131,14 +132,16 @@ impl Messages {
         let slot = channel.find(connection);
         let route = slot.and_then(|slot| Some(Route::of(channel.peek_connection(slot)?)));
         let route = route.unwrap_or(Route::None);
+        let pool_bytes = channel.end.sizes().receive_pool_bytes;
         let refused = match route {
             _ if !channel.operations.may_ask => Some(OperationStatus::Denied),
-            Route::Flow { is_open: false, .. } | Route::None => Some(OperationStatus::NoConnection),
+            Route::None | Route::Flow { is_open: false, .. } => Some(OperationStatus::NoConnection),
             _ if asking.is_too_large() => Some(OperationStatus::TooLarge),
+            _ if asked.answer_bytes_max() > pool_bytes => Some(OperationStatus::NoRoom),
             Route::Flow { key, .. } if !self.endpoint.takes_operations(key) => {
                 Some(OperationStatus::Unsupported)
             }
-            Route::Flow { .. } | Route::Local(_) => None,
+            Route::Flow { .. } | Route::Local => None,
         };
         // With something in front of it, also what is refused comes in its turn.
         match (slot.filter(|slot| refused.is_none() || channel.has_asked(*slot)), route) {
@@ -146,9 +149,13 @@ impl Messages {
                 channel.line_up(slot, Asked { refused, ..asked });
                 self.endpoint.push_operations(now, key, &mut common.channels);
             }
-            (Some(slot), Route::Local(peer)) => {
-                let asker = Owner { channel: id, connection: slot };
-                common.channels.operate_local(asker, peer, &asked);
+            (Some(slot), Route::Local) => {
+                let is_next = !channel.is_waiting(slot);
+                channel.line_up(slot, Asked { refused, ..asked });
+                if is_next {
+                    // What is blocked is tried again.
+                    let _ = common.channels.advance_local(Owner { channel: id, connection: slot });
+                }
             }
             (_, Route::None) | (None, _) => {
                 let status = refused.unwrap_or(OperationStatus::NoConnection);
@@ -165,7 +172,8 @@ enum Route {
         key: FlowKey,
         is_open: bool,
     },
-    Local(Owner),
+    /// To an app that this engine serves.
+    Local,
     /// Nowhere.
     None,
 }
@@ -175,7 +183,7 @@ impl Route {
         let is_open = matches!(connection.stage, Stage::Open | Stage::Behind);
         match &connection.link {
             Link::Flow(key) => Self::Flow { key: *key, is_open },
-            Link::Local(local) if is_open => Self::Local(local.peer),
+            Link::Local(_) if is_open => Self::Local,
             Link::Local(_) | Link::Resolving => Self::None,
         }
     }
@@ -187,38 +195,95 @@ impl Channel {
         self.exchange(slot).is_some_and(|exchange| exchange.outstanding() > 0)
     }
 
+    /// True if what is asked next has to wait for its turn.
+    pub(crate) fn is_waiting(&self, slot: u32) -> bool {
+        self.exchange(slot).is_some_and(Exchange::is_waiting)
+    }
+
+    /// What is next on a connection within the engine, and whether its app has closed.
+    fn next_waiting(&self, slot: u32) -> Option<(Waiting, bool)> {
+        let connection = self.peek_connection(slot)?;
+        let next = *connection.exchange.as_ref()?.waiting.front()?;
+        Some((next, connection.is_closing()))
+    }
+
+    /// It has been carried out.
+    fn operated_local(&mut self, slot: u32, told: Completion) {
+        if let Some(exchange) = self.exchange_of(slot) {
+            exchange.waiting.pop_front();
+            self.operations.outstanding -= 1;
+        }
+        self.tell(told);
+        self.note_waiting(slot);
+    }
+
+    /// It is refused, or nobody hears what came of it, or it is a message, which is returned.
+    fn pass_waiting(&mut self, slot: u32) -> Option<(u32, u32)> {
+        let message = self.exchange_of(slot).and_then(Exchange::pass_waiting);
+        self.tell_refused(slot);
+        self.note_waiting(slot);
+        message
+    }
+
     /// Appends what the app asks on a connection.
     fn line_up(&mut self, slot: u32, asked: Asked) {
         let Some(connection) = self.connection(slot) else { return };
         connection.exchange.get_or_insert_default().ask(asked);
+        connection.note_waiting();
         self.operations.outstanding += 1;
     }
 }
 
 impl Channels {
-    /// Carries out what the app of `asker` asks of `owner`'s, which the same engine serves.
-    fn operate_local(&mut self, asker: Owner, owner: Owner, asked: &Asked) {
-        let Some(channel) = self.channel(owner.channel) else { return };
+    /// Does the next thing that waits on a connection within the engine.
+    pub(crate) fn advance_local(&mut self, asker: Owner) -> Result<(), Blocked> {
+        let Some(channel) = self.channel(asker.channel) else { return Ok(()) };
+        let Some((next, has_closed)) = channel.next_waiting(asker.connection) else {
+            return Ok(());
+        };
+        if let Waiting::Operation(asked @ Asked { refused: None, .. }) = next
+            && (!has_closed || asked.has_effect())
+        {
+            let told = self.operate_local(asker, &asked)?;
+            if let Some(channel) = self.channel(asker.channel).filter(|_| !has_closed) {
+                channel.operated_local(asker.connection, told);
+                return Ok(());
+            }
+        }
+        if let Some(channel) = self.channel(asker.channel)
+            && let Some((offset, length)) = channel.pass_waiting(asker.connection)
+        {
+            self.send_local(asker, offset, length);
+        }
+        Ok(())
+    }
+
+    /// Carries out what the app of `asker` asks of the other end of its connection, which the same
+    /// engine serves; what it is told. Nothing is done if there is no room for what is read.
+    fn operate_local(&mut self, asker: Owner, asked: &Asked) -> Result<Completion, Blocked> {
+        let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);
+        let Some(owner) = self.local(asker).map(|local| local.peer) else { return Ok(none) };
+        let Some(channel) = self.channel(owner.channel) else { return Ok(none) };
         let shared = channel.end.shared().clone();
         let mut gathered = core::mem::take(&mut channel.operations.gathered);
         let outcome = self.execute_local(asker, owner, asked, &shared, &mut gathered);
-        let told =
-            outcome.map(|outcome| self.local_answer(asker, asked, &outcome, &shared, &gathered));
+        let told = match &outcome {
+            Some(outcome) => self.local_answer(asker, asked, outcome, &shared, &gathered),
+            None => Ok(none),
+        };
         if let Some(channel) = self.channel(owner.channel) {
             channel.operations.gathered = gathered;
-            if let Some(outcome) = &outcome {
+            if let (Some(outcome), Ok(_)) = (&outcome, &told) {
                 channel.operations.regions.count(&asked.request, outcome);
             }
         }
-        if let Some(channel) = self.channel(asker.channel) {
-            let none = operated(asked.token, OperationStatus::NoConnection, 0, 0);
-            channel.tell(told.unwrap_or(none));
+        if let (Some(outcome), Ok(_)) = (&outcome, &told) {
+            self.operation_counters.count(asked.request.kind, outcome.status);
+            if outcome.notifies {
+                self.notify(owner, &asked.request, asked.payload.1);
+            }
         }
-        let Some(outcome) = outcome else { return };
-        self.operation_counters.count(asked.request.kind, outcome.status);
-        if outcome.notifies {
-            self.notify(owner, &asked.request, asked.payload.1);
-        }
+        told
     }
 
     fn execute_local(
@@ -256,20 +321,20 @@ impl Channels {
         outcome: &Outcome,
         shared: &Shared,
         gathered: &[u8],
-    ) -> Completion {
+    ) -> Result<Completion, Blocked> {
         let status = OperationStatus::of(outcome.status as u8);
         let without = operated(asked.token, status, outcome.value, outcome.extra);
         let length = match outcome.data {
-            Data::Nothing => return without,
-            Data::Extent(_, _, 0) => return without,
+            Data::Nothing | Data::Extent(_, _, 0) => return Ok(without),
             Data::Extent(_, _, length) => length,
             Data::Gathered => gathered.len() as u32,
         };
-        let no_room = operated(asked.token, OperationStatus::NoRoom, 0, 0);
-        let Some(channel) = self.channel(asker.channel) else { return no_room };
-        let Some(buffer) = channel.take_spare(asker.connection, length) else { return no_room };
+        let positions = MESSAGE_OVERHEAD + u64::from(length);
+        let channel = self.channel(asker.channel).ok_or(Blocked::Window)?;
+        channel.has_credit(asker.connection, positions)?;
+        let buffer = channel.allocate(asker.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = channel.local(asker.connection) {
-            local.held += MESSAGE_OVERHEAD + u64::from(length); // until it is released
+            local.held += positions; // until it is released
         }
         match outcome.data {
             Data::Extent(_, at, length) => {
@@ -277,7 +342,7 @@ impl Channels {
             }
             Data::Gathered | Data::Nothing => channel.end.write(to_channel(buffer), 0, gathered),
         }
-        read(asked.token, outcome.value, buffer, 0)
+        Ok(read(asked.token, outcome.value, buffer, 0))
     }
 }
 

@@ -53,18 +53,25 @@ pub(super) enum Waiting {
 }
 
 impl Asked {
-    /// Bytes that the answer may have behind its head.
+    /// Bytes that the answer may have, with its head.
+    pub(super) fn answer_bytes_max(&self) -> u32 {
+        self.data_max().saturating_add(ANSWER_LENGTH as u32)
+    }
+
+    /// The same behind its head.
     pub(super) fn data_max(&self) -> u32 {
         match Kind::of(self.request.kind) {
             Some(Kind::Read | Kind::IndirectRead | Kind::ScanRead) => self.request.length,
             Some(Kind::BatchRead) => {
-                (BATCH_HEAD_LENGTH * self.request.count as usize + GATHERED_BYTES_MAX) as u32
+                let Request { count, length, .. } = self.request;
+                let gathered = count.saturating_mul(length).min(GATHERED_BYTES_MAX as u32);
+                BATCH_HEAD_LENGTH as u32 * count + gathered
             }
             _ => 0,
         }
     }
 
-    fn has_effect(&self) -> bool {
+    pub(super) fn has_effect(&self) -> bool {
         Kind::of(self.request.kind).is_some_and(Kind::has_effect)
     }
 
@@ -246,6 +253,22 @@ impl Exchange {
             Waiting::Message(..) => self.messages_waiting -= 1,
         }
         Some(next)
+    }
+
+    /// The same within the engine: it is refused, or was carried out and nobody hears of it, or it
+    /// is a message, which is returned.
+    pub(super) fn pass_waiting(&mut self) -> Option<(u32, u32)> {
+        match self.waiting.pop_front()? {
+            Waiting::Operation(asked) => {
+                self.on_way += u32::from(asked.refused.is_none());
+                self.asked.push_back(asked);
+                None
+            }
+            Waiting::Message(offset, length) => {
+                self.messages_waiting -= 1;
+                Some((offset, length))
+            }
+        }
     }
 
     /// Sends a request, unless it is refused.

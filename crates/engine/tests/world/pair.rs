@@ -44,9 +44,19 @@ impl Pair {
     }
 
     /// Both apps may do so much.
-    pub fn allowed(owner_host: usize, mut world: World, allowance: Allowance) -> Self {
+    pub fn allowed(owner_host: usize, world: World, allowance: Allowance) -> Self {
+        Self::of(owner_host, world, allowance, SIZES)
+    }
+
+    /// The one that asks has memory of these sizes.
+    pub fn of_sizes(owner_host: usize, sizes: Sizes) -> Self {
+        let world = World::new(1, Faults::default());
+        Self::of(owner_host, world, Allowance::of_connections(64), sizes)
+    }
+
+    fn of(owner_host: usize, mut world: World, allowance: Allowance, sizes: Sizes) -> Self {
         let mut owner = world.attach_allowed(owner_host, 7, OWNERS, allowance);
-        let mut asker = world.attach_allowed(0, 8, SIZES, allowance);
+        let mut asker = world.attach_allowed(0, 8, sizes, allowance);
         world.listen(&owner, PORT).expect("free");
         let (near, far) = world.connect(&mut asker, &mut owner, PORT);
         Self { world, owner, asker, near, far, token: 100 }

@@ -282,7 +282,7 @@ impl Operations {
         self.take_in_order(connection, token, status)?;
         let bytes = bytes.map_or(&[][..], |bytes| end.receive_bytes(bytes));
         let now = scene.now;
-        let answer = Answer { status, value, extra, bytes, asked, now, is_near: false };
+        let answer = Answer { status, value, extra, bytes, asked, now };
         self.compare(scene, connection, &question, answer)?;
         self.forget_closed(connection);
         Ok(connection)
@@ -337,7 +337,6 @@ impl Operations {
         };
         let number = line.number;
         let Some(estate) = scene.operations.estate(owner) else { return Ok(()) };
-        let answer = Answer { is_near: estate.host() == host, ..answer };
         estate.answer(question, &answer).map_err(|what| {
             let text = format!("app {app}, connection {number}, estate of app {owner}: {what}");
             Finding { what: text, hosts: vec![host, estate.host()] }
@@ -465,7 +464,7 @@ impl Line {
         answer: &Answer<'_>,
     ) -> Result<(), String> {
         match (question, answer.status) {
-            (_, Status::Failed | Status::NoConnection | Status::NoRoom) => Ok(()),
+            (_, Status::Failed | Status::NoConnection) => Ok(()),
             (Question::Find(_), Status::NotFound) => {
                 self.pause_until = scene.now + MILLISECOND;
                 self.left -= 1;

@@ -102,8 +102,6 @@ pub(crate) struct Answer<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) asked: Time,
     pub(crate) now: Time,
-    /// The same engine serves asker and owner.
-    pub(crate) is_near: bool,
 }
 
 impl Question {
@@ -364,7 +362,6 @@ impl Estate {
             Status::Done => self.done(asked, answer),
             Status::Unknown if asked.has_effect() => Ok(()),
             Status::Failed | Status::NoConnection => self.undone(asked),
-            Status::NoRoom if answer.is_near && !asked.has_effect() => Ok(()),
             Status::Busy if matches!(asked, Question::WriteRecord { notice: Some(_), .. }) => {
                 self.undone(asked)
             }
