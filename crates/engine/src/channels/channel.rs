@@ -41,8 +41,8 @@ pub(crate) struct Channel {
     pub(crate) end: Box<DaemonEnd>,
     pub(super) connections: Connections,
     /// Completions that the ring has no room for. Bounded by [`PENDING_MAX`], and beyond that by
-    /// what connections and interfaces may still have to tell: messages by their windows, and
-    /// finished sends.
+    /// what connections and interfaces may still have to tell: messages by their windows, finished
+    /// sends, and operations, of which a channel has so many outstanding at most.
     pending: VecDeque<Completion>,
     /// Connections with finished sends that the app has not been told of.
     untold: Vec<u32>,
