@@ -25,9 +25,9 @@ use crate::policy::{Grant, HostPort, limit_reached};
 
 /// Kinds of patterns of one user: a quarter of what the eBPF program has for everybody.
 const MASKS_PER_USER_MAX: usize = 16;
-/// The same of all users together. The others are the host's: four for each version of IP, for
-/// messages and for what it answers at an address that it gets later.
-const MASKS_MAX: usize = 64 - 2 * 4;
+/// The same of all users together. The others are the host's: six for each version of IP, for
+/// messages, and for what it answers and puts together at an address that it gets later.
+const MASKS_MAX: usize = 64 - 2 * 6;
 
 /// Which bits of a digest a pattern is about.
 type Mask = [u64; 8];

@@ -5,12 +5,13 @@ use clearway_base::{Time, counters};
 use clearway_channel::FrameRefusal;
 use clearway_channel::burst::Point;
 use clearway_nic::{Queue, Transmit};
+use clearway_wire::Malformed;
 use clearway_wire::digest::Digest;
 
 use crate::captures::{Captures, Party, Sighting};
 use crate::channels::Channels;
 use crate::host::Host;
-use crate::ip::Interface;
+use crate::ip::{DropReason, Interface};
 use crate::lanes::{Lanes, What};
 use crate::loopback::Loopback;
 use crate::switch::{Destination, Switch, VifKey};
@@ -26,6 +27,10 @@ counters! {
         packets_unresolved: Packets,
             "when a neighbour does not answer ARP or neighbour discovery",
             "see whether the peer or the gateway is up, and on this link: clearway ping ADDRESS";
+        /// Packets to the host's own protocols that were put together from fragments.
+        packets_assembled: Packets,
+            "when a sender's packets are larger than the MTU of a link on the way",
+            "nothing; it costs less to lower the sender's MTU to what the way takes";
     }
 }
 
@@ -55,6 +60,8 @@ pub enum Via {
     Vif(VifKey),
     /// From the host itself, here.
     Host,
+    /// From another host, in fragments, which were put together here. Who watches has seen those.
+    Assembled,
 }
 
 impl Via {
@@ -67,7 +74,7 @@ impl Via {
     /// True if it is from another host.
     #[inline]
     pub(crate) const fn is_from_queue(self) -> bool {
-        matches!(self, Self::Queue | Self::QueueAndLane)
+        matches!(self, Self::Queue | Self::QueueAndLane | Self::Assembled)
     }
 
     /// True if it is from this host, and from this engine.
@@ -79,7 +86,7 @@ impl Via {
     /// What the engine is told that the frame is handed to now.
     pub(crate) const fn parcel(self) -> What {
         match self {
-            Self::Queue => What::Arrival,
+            Self::Queue | Self::Assembled => What::Arrival,
             _ => What::Frame,
         }
     }
@@ -90,6 +97,25 @@ impl Common {
     #[inline]
     pub fn interface(&mut self) -> &mut Interface {
         self.host.own_mut()
+    }
+
+    /// Takes a frame that its owner refuses, and counts it. If that is because it has a fragment,
+    /// it is kept until all of its packet has come, which then comes by the loopback.
+    #[cold]
+    pub fn refuse(&mut self, now: Time, frame: &[u8], reason: DropReason) {
+        if reason != Malformed::Fragment.into() {
+            return self.interface().count_drop(reason);
+        }
+        match self.interface().handle_fragment(now, frame) {
+            Ok(None) => {}
+            Ok(Some(whole)) => {
+                self.counters.packets_assembled += 1;
+                if !self.loopback.push_whole(Via::Assembled, whole) {
+                    self.lanes.counters.lane_frames_dropped += 1;
+                }
+            }
+            Err(reason) => self.interface().count_drop(reason),
+        }
     }
 
     /// Sends a frame of the host itself, which `fill` writes as for [`Queue::transmit`]: to the
@@ -151,7 +177,8 @@ impl Common {
             if owner.is_none() && destination == Destination::Here {
                 return Err(FrameRefusal::ToKernel);
             }
-            if (owner.is_some() || self.has_onlookers()) && !self.loopback.push(from, frame) {
+            let via = from.map_or(Via::Host, Via::Vif);
+            if (owner.is_some() || self.has_onlookers()) && !self.loopback.push(via, frame) {
                 self.lanes.counters.lane_frames_dropped += 1;
             }
         }

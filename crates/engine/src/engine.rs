@@ -516,6 +516,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             || self.frames.has_output()
             || self.tcp.has_output()
             || self.extra.has_output()
+            || !self.common.loopback.is_empty()
     }
 
     /// Has each component send, and takes what is for this host.

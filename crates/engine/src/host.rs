@@ -24,6 +24,7 @@ use std::ops::Range;
 
 use clearway_base::Time;
 use clearway_nic::{MacAddress, Transmit};
+use clearway_wire::Malformed;
 use serde::{Deserialize, Serialize};
 
 use crate::common::Common;
@@ -239,17 +240,17 @@ impl Host {
     // ---- its own protocols ----
 
     /// Takes a frame for one of the host's own protocols. Bad news about a packet are for the
-    /// component that has sent it. What is dropped is counted.
+    /// component that has sent it.
+    ///
+    /// # Errors
+    /// Why it is refused.
     pub(crate) fn receive<'a>(
         &mut self,
         now: Time,
         service: Service,
         frame: &'a [u8],
-    ) -> Option<NetworkError<'a>> {
-        take(&mut self.own, now, service, frame).unwrap_or_else(|reason| {
-            self.own.count_drop(reason);
-            None
-        })
+    ) -> Result<Option<NetworkError<'a>>, DropReason> {
+        take(&mut self.own, now, service, frame)
     }
 
     /// The same of a frame that another engine has been given, over this NIC or over another: it is
@@ -321,6 +322,7 @@ fn take<'a>(
         Service::Arp => interface.handle_arp(now, frame).map(|()| None),
         Service::Icmp => interface.handle_icmp(now, frame),
         Service::Datagrams => interface.refuse_datagram(now, frame).map(|()| None),
+        Service::Fragments => Err(Malformed::Fragment.into()),
         // Components of their own.
         Service::Messages | Service::Tcp | Service::Segments | Service::Extra => Ok(None),
     }

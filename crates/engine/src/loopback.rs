@@ -1,16 +1,19 @@
 //! Frames of this host for this host, on their way from the component that sends them to the one
 //! whose they are: they are received as what comes from the wire, at the end of the turn's transmit
-//! part. So no component calls another.
+//! part. So no component calls another. Packets that were put together from fragments come in here
+//! as well.
 
-use crate::switch::VifKey;
+use crate::common::Via;
 
 /// Frames that wait. A turn sends fewer.
 const FRAMES_MAX: usize = 256;
+/// Longer ones, which are seldom, are not kept for their memory.
+const SPARE_BYTES_MAX: usize = 1 << 14;
 
-/// A frame, and the VIF that it comes from; `None` if it is from the host itself.
-#[derive(Debug, Default)]
+/// A frame, and whom it comes from.
+#[derive(Debug)]
 pub(crate) struct Looped {
-    pub(crate) from: Option<VifKey>,
+    pub(crate) via: Via,
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -19,7 +22,7 @@ pub(crate) struct Looped {
 pub(crate) struct Loopback {
     waiting: Vec<Looped>,
     /// Kept for their memory.
-    spare: Vec<Looped>,
+    spare: Vec<Vec<u8>>,
 }
 
 impl Loopback {
@@ -30,16 +33,20 @@ impl Loopback {
 
     /// False if there is no room.
     #[cold]
-    pub(crate) fn push(&mut self, from: Option<VifKey>, frame: &[u8]) -> bool {
-        if self.waiting.len() == FRAMES_MAX {
-            return false;
+    pub(crate) fn push(&mut self, via: Via, frame: &[u8]) -> bool {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(frame);
+        self.push_whole(via, bytes)
+    }
+
+    /// The same for a frame of its own memory.
+    pub(crate) fn push_whole(&mut self, via: Via, bytes: Vec<u8>) -> bool {
+        let has_room = self.waiting.len() < FRAMES_MAX;
+        if has_room {
+            self.waiting.push(Looped { via, bytes });
         }
-        let mut looped = self.spare.pop().unwrap_or_default();
-        looped.from = from;
-        looped.bytes.clear();
-        looped.bytes.extend_from_slice(frame);
-        self.waiting.push(looped);
-        true
+        has_room
     }
 
     /// All that waits, the oldest first.
@@ -49,7 +56,8 @@ impl Loopback {
 
     /// Gives back what was taken.
     pub(crate) fn give_back(&mut self, mut looped: Vec<Looped>) {
-        self.spare.append(&mut looped);
+        let bytes = looped.drain(..).map(|looped| looped.bytes);
+        self.spare.extend(bytes.filter(|bytes| bytes.capacity() <= SPARE_BYTES_MAX));
         if self.waiting.is_empty() {
             self.waiting = looped;
         }

@@ -61,6 +61,7 @@ impl Common {
             | Service::Datagrams
             | Service::Tcp
             | Service::Segments
+            | Service::Fragments
             | Service::Extra => false,
         };
         if concerns_all {

@@ -26,6 +26,8 @@ pub enum Service {
     Tcp,
     /// TCP to other ports of the host's addresses, which nobody has: refused.
     Segments,
+    /// Fragments to the host's addresses that do not say of what: put together.
+    Fragments,
     /// What the engine's extra component receives.
     Extra,
 }
@@ -41,8 +43,16 @@ impl Service {
             Self::Icmp => "ICMP",
             Self::Tcp => "TCP",
             Self::Segments => "refused segments",
+            Self::Fragments => "fragments",
             Self::Extra => "extra",
         }
+    }
+
+    /// True for what nobody has, and is the host's only to be refused or put together: whoever
+    /// wants it may have it.
+    #[must_use]
+    pub const fn is_last_resort(self) -> bool {
+        matches!(self, Self::Datagrams | Self::Segments | Self::Fragments)
     }
 }
 
@@ -91,6 +101,10 @@ pub fn entries(config: &Config, udp_port: u16) -> Vec<Entry> {
         let send = format!("ether src {mac} and src host {address} and {icmp}");
         add(Service::Datagrams, format!("{here} and udp"), None);
         add(Service::Segments, format!("{here} and tcp"), None);
+        if address.is_ipv6() {
+            // Those of IPv4 say what they carry.
+            add(Service::Fragments, format!("{here} and later-fragment"), None);
+        }
         add(Service::Icmp, format!("{here} and {icmp}"), Some(send));
     }
     if own.iter().any(IpAddr::is_ipv4) {

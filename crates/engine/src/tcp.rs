@@ -80,7 +80,7 @@ impl Component for Tcp {
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
         for frame in frames {
             if let Err(reason) = self.receive_frame(common, now, frame, via) {
-                common.host.own_mut().count_drop(reason);
+                common.refuse(now, frame, reason);
             }
         }
     }

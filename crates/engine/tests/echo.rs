@@ -34,7 +34,7 @@ impl Component for Echo {
         &["udp dst port 7"]
     }
 
-    fn receive(&mut self, common: &mut Common, _: Time, (): (), frames: &[&[u8]], _: Via) {
+    fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], _: Via) {
         for frame in frames {
             match common.interface().datagram(frame) {
                 Ok(datagram) if self.waiting.len() < WAITING_MAX => {
@@ -42,7 +42,7 @@ impl Component for Echo {
                     self.waiting.push_back((path, datagram.payload.to_vec()));
                 }
                 Ok(_) => {} // as lost on the wire
-                Err(reason) => common.interface().count_drop(reason),
+                Err(reason) => common.refuse(now, frame, reason),
             }
         }
     }

@@ -2,9 +2,10 @@
 
 use super::neighbours::Question;
 use super::receive::link;
-use super::{Datagram, DropReason, Interface, path};
+use super::{Datagram, DropReason, Interface, fragmenting, path};
 use clearway_base::Time;
 use clearway_wire::ethernet::{self, MacAddress, ether_type};
+use clearway_wire::fragment::Name;
 use clearway_wire::icmpv4::{self, Echo};
 use clearway_wire::icmpv6::{self, Advertisement, Solicitation};
 use clearway_wire::{arp, ipv4, ipv6, protocol, vlan};
@@ -46,7 +47,7 @@ impl Link {
         length
     }
 
-    fn length(&self) -> usize {
+    pub(super) fn length(&self) -> usize {
         ethernet::HEADER_LENGTH + if self.vlan.is_some() { vlan::TAG_LENGTH } else { 0 }
     }
 }
@@ -88,19 +89,46 @@ impl Interface {
             return Err(DropReason::RateLimit);
         }
         let Datagram { source_mac: mac, packet, .. } = datagram;
-        let quote = |bytes_max: usize| &packet[..packet.len().min(bytes_max)];
         match (datagram.destination.ip(), datagram.source.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                let (code, quote) = (icmpv4::unreachable::PORT, quote(QUOTE_BYTES_MAX_V4));
+                let (code, quote) = (icmpv4::unreachable::PORT, quote_v4(packet));
                 self.push_icmpv4(mac, from, to, &icmpv4::Repr::Unreachable { code, quote })
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                let (code, quote) = (icmpv6::unreachable::PORT, quote(QUOTE_BYTES_MAX_V6));
+                let (code, quote) = (icmpv6::unreachable::PORT, quote_v6(packet));
                 let message = icmpv6::Repr::Unreachable { code, quote };
                 self.push_icmpv6(mac, from, to, path::HOP_LIMIT, &message)
             }
             _ => Ok(()),
         }
+    }
+
+    /// Tells the sender of a packet that not all of it has come: RFC 1122, section 3.3.2, "an ICMP
+    /// Time Exceeded message sent to the source host (if fragment zero has been received)", and RFC
+    /// 8200, section 4.5. `first` is that fragment, which `mac` has handed on.
+    pub(super) fn tell_of_timeout(
+        &mut self,
+        now: Time,
+        name: &Name,
+        mac: MacAddress,
+        first: &[u8],
+    ) {
+        if !self.is_own(name.destination) || !self.echo_answers.take(now) {
+            return;
+        }
+        // What does not fit is not said.
+        let _ = match (name.destination, name.source) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                let (code, quote) = (icmpv4::REASSEMBLY, quote_v4(first));
+                self.push_icmpv4(mac, from, to, &icmpv4::Repr::TimeExceeded { code, quote })
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                let (code, quote) = (icmpv6::REASSEMBLY, quote_v6(first));
+                let message = icmpv6::Repr::TimeExceeded { code, quote };
+                self.push_icmpv6(mac, from, to, path::HOP_LIMIT, &message)
+            }
+            _ => Ok(()),
+        };
     }
 
     /// Takes a frame with an ARP packet: RFC 826, "Packet Reception". An answer waits for
@@ -192,7 +220,14 @@ impl Interface {
     ) -> Result<(), DropReason> {
         self.check_echo(now)?;
         let (from, to) = (request.destination, request.source);
-        self.push_icmpv4(source_mac, from, to, &icmpv4::Repr::EchoReply(echo))
+        let message = icmpv4::Repr::EchoReply(echo);
+        if !self.has_to_be_cut(message.length(), to.into()) {
+            return self.push_icmpv4(source_mac, from, to, &message);
+        }
+        let mut bytes = vec![0; message.length()];
+        message.emit(&mut bytes);
+        let (link, number) = (self.link(source_mac), fragmenting::identification(&echo));
+        self.push_fragments(&link, from.into(), to.into(), number, &bytes)
     }
 
     pub(super) fn answer_echo_v6(
@@ -205,7 +240,13 @@ impl Interface {
         self.check_echo(now)?;
         let (from, to) = (request.destination, request.source);
         let message = icmpv6::Repr::EchoReply(echo);
-        self.push_icmpv6(source_mac, from, to, path::HOP_LIMIT, &message)
+        if !self.has_to_be_cut(message.length(), to.into()) {
+            return self.push_icmpv6(source_mac, from, to, path::HOP_LIMIT, &message);
+        }
+        let mut bytes = vec![0; message.length()];
+        message.emit(&mut bytes, from, to);
+        let (link, number) = (self.link(source_mac), fragmenting::identification(&echo));
+        self.push_fragments(&link, from.into(), to.into(), number, &bytes)
     }
 
     fn check_echo(&mut self, now: Time) -> Result<(), DropReason> {
@@ -342,13 +383,27 @@ impl Interface {
         })
     }
 
-    fn push(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), DropReason> {
+    pub(super) fn push(
+        &mut self,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(), DropReason> {
         if self.outbox.push(length, fill) { Ok(()) } else { Err(DropReason::OutboxFull) }
     }
 
     fn link(&self, destination: MacAddress) -> Link {
         Link { source: self.mac, destination, vlan: self.vlan }
     }
+}
+
+/// As much of a packet as an ICMP error quotes.
+fn quote_v4(packet: &[u8]) -> &[u8] {
+    &packet[..packet.len().min(QUOTE_BYTES_MAX_V4)]
+}
+
+/// The same of ICMPv6.
+fn quote_v6(packet: &[u8]) -> &[u8] {
+    &packet[..packet.len().min(QUOTE_BYTES_MAX_V6)]
 }
 
 /// Returns the length of the frame; 0 if it does not fit.

@@ -68,10 +68,22 @@ reasons! {
     RateLimit = "rate_limit",
         "when more pings, questions and errors come than are answered per second",
         "see who floods this host: clearway vif capture";
-    /// The answer does not fit among those that wait to be sent, or is larger than a frame.
+    /// The answer does not fit among those that wait to be sent.
     OutboxFull = "outbox_full",
         "when a burst of pings or questions comes",
         "nothing, unless it rises all the time: then see who floods this host";
+    /// Fragments that overlap, or contradict each other otherwise: their packet is given up.
+    FragmentOverlap = "fragment_overlap",
+        "when a sender is faulty, gives numbers again too soon, or attacks",
+        "see who sends them: clearway vif capture";
+    /// Fragments that waited for the rest of their packet for a minute.
+    FragmentTimeout = "fragment_timeout",
+        "when another fragment of the packet was lost, or came to another engine",
+        "find the loss; better, lower the sender's MTU to what the way takes";
+    /// Fragments that waited for the rest of their packet when others needed the room.
+    FragmentPushedOut = "fragment_pushed_out",
+        "when more packets come in fragments than are put together at a time",
+        "see who sends them: clearway vif capture";
 }
 
 impl DropReason {
@@ -124,7 +136,12 @@ impl Drops {
     /// Counts one frame. Also for the layers above, whose packets are malformed for the same
     /// reasons.
     pub fn count(&mut self, reason: DropReason) {
-        self.counts[reason.index()] += 1;
+        self.add(reason, 1);
+    }
+
+    /// Counts so many.
+    pub(super) fn add(&mut self, reason: DropReason, frames: usize) {
+        self.counts[reason.index()] += frames as u64;
     }
 
     /// How many frames were dropped for `reason`.

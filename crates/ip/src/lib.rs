@@ -13,8 +13,9 @@
 //!        └──────────▶ poll_transmit ◀── questions ──────────────────┘
 //! ```
 //!
-//! Fragments are recognised, dropped and counted: this host sends none, and whoever sends it more
-//! than a packet holds is to learn the path's MTU.
+//! Fragments of what others send are put together, within bounds (`reassembly`): who refuses a
+//! frame because it has one hands it to [`Interface::handle_fragment`]. This host sends none but
+//! answers to echo requests that are longer than a packet of the link.
 //!
 //! Not here: which frames are for this host, and for which of its protocols (the engine's switch);
 //! what the protocols on top make of them; and the NIC. Addresses, routes and neighbours of an
@@ -26,10 +27,12 @@ mod addresses;
 mod answers;
 mod conflicts;
 mod drops;
+mod fragmenting;
 mod head;
 mod neighbours;
 mod outbox;
 mod path;
+mod reassembly;
 mod receive;
 mod routes;
 mod state;
@@ -54,6 +57,7 @@ use conflicts::Conflicts;
 use core::net::{IpAddr, SocketAddr};
 use neighbours::Neighbours;
 use outbox::Outbox;
+use reassembly::Reassembly;
 
 /// Answers to echo requests, and refusals of datagrams, per second.
 const ECHO_ANSWERS_PER_SECOND: u32 = 1000;
@@ -123,6 +127,7 @@ pub struct Interface {
     neighbour_answers: TokenBucket,
     drops: Drops,
     conflicts: Conflicts,
+    reassembly: Reassembly,
 }
 
 impl Interface {
@@ -144,6 +149,7 @@ impl Interface {
             neighbour_answers: TokenBucket::new(NEIGHBOUR_ANSWERS_PER_SECOND),
             drops: Drops::default(),
             conflicts: Conflicts::default(),
+            reassembly: Reassembly::default(),
         }
     }
 
@@ -406,12 +412,14 @@ impl Interface {
     /// When [`Interface::handle_timeout`] is due.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
-        self.neighbours.poll_timeout()
+        let fragments = self.reassembly.poll_timeout();
+        self.neighbours.poll_timeout().into_iter().chain(fragments).min()
     }
 
-    /// Asks again, or gives up.
+    /// Asks again, or gives up: neighbours, and packets of which fragments are missing.
     pub fn handle_timeout(&mut self, now: Time) {
         self.neighbours.handle_timeout(now);
+        self.expire_fragments(now);
     }
 
     /// True if [`Interface::poll_transmit`] or [`Interface::poll_wanted`] has something.

@@ -2,8 +2,7 @@
 
 /// Frames that wait; more than a burst of the wire brings in is not worth answering.
 const FRAMES_MAX: usize = 32;
-/// No frame of the interface's own is longer: echo requests of more than an ordinary Ethernet frame
-/// are not answered.
+/// No frame of the interface's own is longer: longer answers are cut (`fragmenting`).
 pub const FRAME_BYTES_MAX: usize = 1518;
 
 /// A bounded queue of whole frames, allocated once.
@@ -32,6 +31,11 @@ impl Outbox {
     /// How many frames wait.
     pub(super) fn len(&self) -> usize {
         self.count
+    }
+
+    /// How many more have room.
+    pub(super) fn room(&self) -> usize {
+        FRAMES_MAX - self.count
     }
 
     /// Those that wait, the oldest first.

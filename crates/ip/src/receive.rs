@@ -26,6 +26,23 @@ pub struct Packet<'a> {
     pub bytes: &'a [u8],
 }
 
+impl Packet<'_> {
+    #[inline]
+    fn udp_check(&self) -> udp::Check {
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => udp::Check::V4(source, destination),
+            (IpAddr::V6(source), IpAddr::V6(destination)) => udp::Check::V6(source, destination),
+            _ => udp::Check::Skip, // a packet is of one family
+        }
+    }
+
+    /// Whether the UDP datagram in it, which no NIC has looked at, is intact.
+    pub(super) fn check_udp(&self) -> Result<(), DropReason> {
+        udp::Repr::parse(&udp::View::new(self.payload)?, self.udp_check())?;
+        Ok(())
+    }
+}
+
 /// What an ICMP error quotes of a packet behind its IP header, at least.
 const QUOTE_BYTES_MIN: usize = 8;
 
@@ -148,12 +165,7 @@ impl Interface {
     #[inline]
     pub fn datagram<'a>(&self, frame: &'a [u8]) -> Result<Datagram<'a>, DropReason> {
         let packet = self.packet(frame)?;
-        let check = match (packet.source, packet.destination) {
-            _ if !self.verify_checksums => udp::Check::Skip,
-            (IpAddr::V4(source), IpAddr::V4(destination)) => udp::Check::V4(source, destination),
-            (IpAddr::V6(source), IpAddr::V6(destination)) => udp::Check::V6(source, destination),
-            _ => udp::Check::Skip, // a packet is of one family
-        };
+        let check = if self.verify_checksums { packet.udp_check() } else { udp::Check::Skip };
         let view = udp::View::new(packet.payload)?;
         let udp = udp::Repr::parse(&view, check)?;
         Ok(Datagram {
@@ -202,7 +214,7 @@ impl Interface {
     }
 
     #[inline]
-    fn check_source(&self, source: IpAddr) -> Result<(), DropReason> {
+    pub(super) fn check_source(&self, source: IpAddr) -> Result<(), DropReason> {
         if self.addresses.may_be_source(source) { Ok(()) } else { Err(DropReason::SourceAddress) }
     }
 

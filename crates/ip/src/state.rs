@@ -12,6 +12,7 @@ use super::conflicts::{Conflicts, ConflictsState};
 use super::drops::Drops;
 use super::neighbours::NeighboursState;
 use super::outbox::Outbox;
+use super::reassembly::{Making, Reassembly};
 
 /// What is saved of an [`Interface`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,6 +27,8 @@ pub struct InterfaceState {
     /// What was dropped, by reason.
     drops: Vec<(String, u64)>,
     conflicts: ConflictsState,
+    /// Packets in the making, the oldest first.
+    reassembly: Vec<Making>,
 }
 
 impl Interface {
@@ -39,6 +42,7 @@ impl Interface {
             neighbour_answers: self.neighbour_answers.save(),
             drops: self.drops.iter().map(|(name, count)| (name.to_owned(), count)).collect(),
             conflicts: self.conflicts.save(),
+            reassembly: self.reassembly.save(),
         }
     }
 
@@ -52,6 +56,7 @@ impl Interface {
         self.neighbour_answers.go_on(saved.neighbour_answers, now);
         self.drops = Drops::restore(&saved.drops);
         self.conflicts = Conflicts::restore(saved.conflicts, now)?;
+        self.reassembly = Reassembly::restore(saved.reassembly, now)?;
         Ok(self)
     }
 }

@@ -10,6 +10,11 @@ pub const HEADER_LENGTH: usize = 8;
 
 const CHECKSUM_AT: usize = 2;
 
+/// The type of echo requests.
+pub const ECHO_REQUEST: u8 = message_type::ECHO_REQUEST;
+/// The code of "time exceeded" that says that fragments are missing (RFC 792).
+pub const REASSEMBLY: u8 = 1;
+
 mod message_type {
     pub(super) const ECHO_REPLY: u8 = 0;
     pub(super) const UNREACHABLE: u8 = 3;

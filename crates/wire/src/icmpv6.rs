@@ -7,6 +7,7 @@ use crate::ethernet::{self, MacAddress};
 use crate::view::view;
 use crate::{Malformed, protocol};
 use core::net::Ipv6Addr;
+use core::ops::RangeInclusive;
 
 pub use crate::icmpv4::Echo;
 
@@ -25,6 +26,13 @@ const LINK_ADDRESS_OPTION_LENGTH: usize = 8;
 
 /// The type of neighbour advertisements (RFC 4861, section 4.4).
 pub const NEIGHBOUR_ADVERTISEMENT: u8 = message_type::NEIGHBOUR_ADVERTISEMENT;
+
+/// The code of "time exceeded" that says that fragments are missing (RFC 4443, section 3.3).
+pub const REASSEMBLY: u8 = 1;
+/// The types of errors (RFC 4443, section 2.1).
+pub const ERRORS: RangeInclusive<u8> = 0..=127;
+/// All types of neighbour discovery (RFC 4861, section 4), those that are not spoken here included.
+pub const NEIGHBOUR_DISCOVERY: RangeInclusive<u8> = 133..=137;
 
 mod message_type {
     pub(super) const UNREACHABLE: u8 = 1;

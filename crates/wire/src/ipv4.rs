@@ -1,5 +1,5 @@
-//! IPv4 headers (RFC 791). Options are skipped, fragments are recognised and refused: Clearway
-//! never sends any, and reassembling those of strangers is a way to fill memory.
+//! IPv4 headers (RFC 791). Options are skipped; a fragment is no packet here, but a
+//! [`Fragment`](crate::fragment::Fragment).
 
 use crate::bytes::{array_at, head_mut, put, u16_at};
 use crate::checksum::Sum;
@@ -13,13 +13,17 @@ pub const HEADER_LENGTH: usize = 20;
 pub const TYPE_OF_SERVICE_AT: usize = 1;
 /// Where the total length stands in the header.
 pub const TOTAL_LENGTH_AT: usize = 2;
+/// Where the identification stands in the header.
+pub(crate) const IDENTIFICATION_AT: usize = 4;
+/// Where flags and fragment offset stand in the header.
+pub(crate) const FRAGMENT_AT: usize = 6;
 /// Where the time to live stands in the header.
 pub const HOP_LIMIT_AT: usize = 8;
 /// Where the checksum stands in the header.
 pub const CHECKSUM_AT: usize = 10;
 
 const DO_NOT_FRAGMENT: u16 = 1 << 14;
-const MORE_FRAGMENTS: u16 = 1 << 13;
+pub(crate) const MORE_FRAGMENTS: u16 = 1 << 13;
 const FRAGMENT_OFFSET: u16 = (1 << 13) - 1;
 
 view! {
@@ -60,7 +64,20 @@ impl<'a> View<'a> {
     #[inline]
     #[must_use]
     pub fn is_fragment(&self) -> bool {
-        u16_at(self.bytes, 6) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0
+        u16_at(self.bytes, FRAGMENT_AT) & (MORE_FRAGMENTS | FRAGMENT_OFFSET) != 0
+    }
+
+    /// Where in the larger packet its payload begins, and whether more of that follows.
+    #[must_use]
+    pub fn fragment(&self) -> (usize, bool) {
+        let word = u16_at(self.bytes, FRAGMENT_AT);
+        (usize::from(word & FRAGMENT_OFFSET) * 8, word & MORE_FRAGMENTS != 0)
+    }
+
+    /// The number of the packet that it is a part of.
+    #[must_use]
+    pub fn identification(&self) -> u16 {
+        u16_at(self.bytes, IDENTIFICATION_AT)
     }
 
     /// The time to live.
@@ -103,6 +120,12 @@ impl<'a> View<'a> {
         self.bytes.get(..self.header_length()).is_some_and(|head| Sum::new().with(head).is_right())
     }
 
+    /// The header with its options; empty if its length makes no sense.
+    #[must_use]
+    pub fn header(&self) -> &'a [u8] {
+        self.bytes.get(..self.header_length()).unwrap_or(&[])
+    }
+
     /// What follows the header, up to the packet's total length; empty if the lengths make no
     /// sense.
     #[inline]
@@ -137,19 +160,7 @@ impl Repr {
     /// Judges a header. `verify_checksum` may be false if the NIC has done it.
     #[inline]
     pub fn parse(view: &View<'_>, verify_checksum: bool) -> Result<Self, Malformed> {
-        if view.version() != 4 {
-            return Err(Malformed::Version);
-        }
-        let (header_length, total_length) = (view.header_length(), view.total_length());
-        if header_length < HEADER_LENGTH || total_length < header_length {
-            return Err(Malformed::Length);
-        }
-        if total_length > view.bytes.len() {
-            return Err(Malformed::Truncated);
-        }
-        if verify_checksum && !view.checksum_is_right() {
-            return Err(Malformed::Checksum);
-        }
+        let (header_length, total_length) = check_header(view, verify_checksum)?;
         if view.is_fragment() {
             return Err(Malformed::Fragment);
         }
@@ -186,4 +197,26 @@ impl Repr {
     pub const fn length(&self) -> usize {
         HEADER_LENGTH
     }
+}
+
+/// Judges a header but for what it says of fragments. Returns its length and the packet's.
+#[inline]
+pub(crate) fn check_header(
+    view: &View<'_>,
+    verify_checksum: bool,
+) -> Result<(usize, usize), Malformed> {
+    if view.version() != 4 {
+        return Err(Malformed::Version);
+    }
+    let (header_length, total_length) = (view.header_length(), view.total_length());
+    if header_length < HEADER_LENGTH || total_length < header_length {
+        return Err(Malformed::Length);
+    }
+    if total_length > view.bytes.len() {
+        return Err(Malformed::Truncated);
+    }
+    if verify_checksum && !view.checksum_is_right() {
+        return Err(Malformed::Checksum);
+    }
+    Ok((header_length, total_length))
 }

@@ -1,5 +1,6 @@
-//! IPv6 headers (RFC 8200) and a safe walk over extension headers. None are ever sent; fragments
-//! are refused as in IPv4.
+//! IPv6 headers (RFC 8200) and a safe walk over extension headers. Of these none is ever sent but
+//! the fragment header; a fragment is no packet here, but a
+//! [`Fragment`](crate::fragment::Fragment).
 
 use crate::bytes::{array_at, head_mut, put, u16_at};
 use crate::view::view;
@@ -105,6 +106,34 @@ impl<'a> View<'a> {
         &self.bytes[HEADER_LENGTH..]
     }
 
+    /// All up to the end of the fragment header, which is there, and what follows it. RFC 8200,
+    /// section 4.5: in front of it are "all headers up to and including the Routing header if
+    /// present".
+    pub(crate) fn fragment(&self) -> Result<(&'a [u8], &'a [u8]), Malformed> {
+        if self.version() != 6 {
+            return Err(Malformed::Version);
+        }
+        if self.source().is_multicast() {
+            return Err(Malformed::Address);
+        }
+        let end = HEADER_LENGTH + self.payload_length();
+        let packet = self.bytes.get(..end).ok_or(Malformed::Truncated)?;
+        let mut next_header = self.next_header();
+        let mut at = HEADER_LENGTH;
+        for index in 0..=EXTENSION_HEADERS_MAX {
+            if !is_extension(next_header) {
+                break;
+            }
+            let (header, rest) = split_extension(next_header, index, &packet[at..])?;
+            if next_header == extension::FRAGMENT {
+                return Ok((&packet[..at + header.len()], rest));
+            }
+            check_extension(next_header, header)?;
+            (next_header, at) = (header[0], at + header.len());
+        }
+        Err(Malformed::Field)
+    }
+
     /// The protocol behind all extension headers, and its packet.
     #[inline]
     fn upper_layer(&self) -> Result<(u8, &'a [u8]), Malformed> {
@@ -133,19 +162,34 @@ fn walk_extensions(mut next_header: u8, mut bytes: &[u8]) -> Result<(u8, &[u8]),
         if !is_extension(next_header) {
             return Ok((next_header, bytes));
         }
-        // RFC 8200, section 4.1: the hop-by-hop options header "is restricted to appear immediately
-        // after an IPv6 header only".
-        if next_header == extension::HOP_BY_HOP && index > 0 {
-            return Err(Malformed::ExtensionHeaders);
-        }
-        let &[following, length, ..] = bytes else { return Err(Malformed::Truncated) };
-        let length =
-            if next_header == extension::FRAGMENT { 8 } else { 8 + usize::from(length) * 8 };
-        let (header, rest) = bytes.split_at_checked(length).ok_or(Malformed::Truncated)?;
+        let (header, rest) = split_extension(next_header, index, bytes)?;
         check_extension(next_header, header)?;
-        (next_header, bytes) = (following, rest);
+        (next_header, bytes) = (header[0], rest);
     }
     Err(Malformed::ExtensionHeaders)
+}
+
+/// The extension header of this kind at which `bytes` begin, the one of this number, and what
+/// follows it. It is at least eight bytes long.
+fn split_extension(kind: u8, index: usize, bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    // RFC 8200, section 4.1: the hop-by-hop options header "is restricted to appear immediately
+    // after an IPv6 header only".
+    if kind == extension::HOP_BY_HOP && index > 0 {
+        return Err(Malformed::ExtensionHeaders);
+    }
+    let &[_, length, ..] = bytes else { return Err(Malformed::Truncated) };
+    let length = if kind == extension::FRAGMENT { 8 } else { 8 + usize::from(length) * 8 };
+    bytes.split_at_checked(length).ok_or(Malformed::Truncated)
+}
+
+/// Where in these headers, which are sound, the octet is that names what follows the last of them.
+pub(crate) fn last_next_header_at(headers: &[u8]) -> usize {
+    let (mut named_at, mut at) = (6, HEADER_LENGTH);
+    while at < headers.len() {
+        named_at = at;
+        at += 8 + usize::from(headers[at + 1]) * 8;
+    }
+    named_at
 }
 
 /// `header` is at least eight bytes long.

@@ -17,6 +17,8 @@
 //!                               └─ udp ── clearway
 //! ```
 //!
+//! Beside them `fragment`, of which IPv4 and IPv6 packets are put together.
+//!
 //! Everything is network byte order. Nothing here keeps state, allocates, or asks the operating
 //! system for anything; what to do with a packet is decided in `ip`, `transport`
 //! and `tcp`.
@@ -30,6 +32,7 @@ pub mod clearway;
 pub mod digest;
 mod ecn;
 pub mod ethernet;
+pub mod fragment;
 pub mod icmpv4;
 pub mod icmpv6;
 pub mod ipv4;

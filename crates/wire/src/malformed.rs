@@ -69,10 +69,10 @@ reasons! {
     Address = "address",
         "with packets from or to a group, broadcast or no address where a host's has to be",
         "see who sends them: clearway vif capture";
-    /// A fragment of an IP packet: none are reassembled here.
+    /// A fragment of an IP packet where only whole packets are taken.
     Fragment = "fragment",
-        "when a sender's packets are larger than the MTU of a link on the way",
-        "lower the sender's MTU, or raise that of the link";
+        "with fragments of messages, which no daemon sends, and such as cannot be put together",
+        "see who sends them: clearway vif capture";
     /// IPv6 extension headers that are too many, out of place, or ask to be dropped.
     ExtensionHeaders = "extension_headers",
         "with IPv6 packets that only a probe or an exotic network sends",

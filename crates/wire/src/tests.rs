@@ -1,6 +1,7 @@
 //! Ethernet down to UDP: what is emitted is parsed back, and no bytes panic.
 
 use crate::ethernet::{MacAddress, ether_type};
+use crate::fragment::{Fragment, Place};
 use crate::udp::Check;
 use crate::*;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -157,7 +158,8 @@ proptest! {
         let mut bytes = vec![0xaa; 100];
         let length = repr.emit(&mut bytes);
         prop_assert_eq!(length, repr.length());
-        prop_assert_eq!(icmpv4::Repr::parse(&icmpv4::View::new(&bytes[..length]).unwrap()), Ok(repr));
+        let view = icmpv4::View::new(&bytes[..length]).unwrap();
+        prop_assert_eq!(icmpv4::Repr::parse(&view), Ok(repr));
     }
 
     #[test]
@@ -177,7 +179,10 @@ proptest! {
             2 => icmpv6::Repr::Unreachable { code, quote: &data },
             3 => icmpv6::Repr::PacketTooBig { mtu, quote: &data },
             4 => icmpv6::Repr::TimeExceeded { code, quote: &data },
-            5 => icmpv6::Repr::NeighbourSolicitation(icmpv6::Solicitation { target, source_mac: mac }),
+            5 => {
+                let solicitation = icmpv6::Solicitation { target, source_mac: mac };
+                icmpv6::Repr::NeighbourSolicitation(solicitation)
+            }
             _ => icmpv6::Repr::NeighbourAdvertisement(icmpv6::Advertisement {
                 target, is_router, is_solicited, overrides, target_mac: mac,
             }),
@@ -308,6 +313,46 @@ fn wrong_ipv4_headers_are_malformed() {
     assert_eq!(judge(7, 1), Some(Malformed::Fragment));
     // The evil bit (RFC 3514) harms nobody.
     assert_eq!(judge(6, 0x80), None);
+}
+
+/// What is emitted as parts of a packet is parsed as those, and their heads become that of the
+/// whole.
+#[test]
+fn heads_of_fragments_become_that_of_the_packet() {
+    let (source, destination) = (Ipv6Addr::LOCALHOST, Ipv6Addr::LOCALHOST);
+    let (protocol, hop_limit, payload_length) = (protocol::UDP, 64, 16);
+    let place = Place { identification: 0x1234_5678, offset: 0, is_last: false };
+    let ip = ipv6::Repr { source, destination, protocol, hop_limit, payload_length };
+    let mut bytes = [0; 64];
+    assert_eq!(place.emit_v6(&ip, &mut bytes), 48);
+    // The same behind a header of options that begins with two of padding.
+    let options = [44, 0, 1, 4, 0, 0, 0, 0];
+    let mut extended = [&bytes[..40], &options, &bytes[40..]].concat();
+    (extended[5], extended[6]) = (32, 60);
+    for (bytes, head_length) in [(&bytes[..], 48), (&extended, 56)] {
+        let part = Fragment::of_ipv6(&ipv6::View::new(bytes).unwrap()).unwrap();
+        assert_eq!((part.name.identification, part.offset, part.is_last), (0x1234_5678, 0, false));
+        assert_eq!((part.head.len(), part.payload.len()), (head_length, 16));
+        let mut whole = part.head.to_vec();
+        fragment::complete(&mut whole, 100, true).unwrap();
+        whole.extend([0; 100]);
+        let view = ipv6::View::new(&whole).unwrap();
+        let expected = ipv6::Repr { payload_length: 100, ..ip };
+        assert_eq!((ipv6::Repr::parse(&view), view.ecn()), (Ok(expected), Ecn::Marked));
+        assert!(fragment::complete(&mut part.head.to_vec(), 65_536, false).is_err());
+    }
+    let (source, destination) = (Ipv4Addr::LOCALHOST, Ipv4Addr::LOCALHOST);
+    let ip = ipv4::Repr { source, destination, protocol, hop_limit, payload_length };
+    let place = Place { offset: 64, is_last: true, ..place };
+    let mut bytes = [0; 36];
+    assert_eq!(place.emit_v4(&ip, &mut bytes), 20);
+    let part = Fragment::of_ipv4(&ipv4::View::new(&bytes).unwrap(), true).unwrap();
+    assert_eq!((part.name.identification, part.offset, part.is_last), (0x5678, 64, true));
+    let mut whole = part.head.to_vec();
+    fragment::complete(&mut whole, 100, false).unwrap();
+    whole.extend([0; 100]);
+    let view = ipv4::View::new(&whole).unwrap();
+    assert_eq!(ipv4::Repr::parse(&view, true), Ok(ipv4::Repr { payload_length: 100, ..ip }));
 }
 
 #[test]

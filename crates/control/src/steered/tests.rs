@@ -16,7 +16,7 @@ fn users_leave_kinds_of_patterns_to_each_other_and_to_the_host() {
     let held = |holdings: &Holdings, user| {
         holdings.users.get(&user).map_or(0, |held: &Held| held.masks.0.len())
     };
-    for (user, expected) in [16, 16, 16, 8, 0].into_iter().enumerate() {
+    for (user, expected) in [16, 16, 16, 4, 0].into_iter().enumerate() {
         let user = user as u32;
         for number in 0..20 {
             let wanted = wanted(u64::from(user * 100 + number + 1));

@@ -7,7 +7,7 @@ use clearway_classify::Filter;
 use clearway_classify::registry::{
     self, CheckId, Limits, OwnerId, Registry, Reserved, UserId, VifId,
 };
-use clearway_engine::{Service, VifSpec, entries, ip};
+use clearway_engine::{VifSpec, entries, ip};
 
 use super::{Stage, VifError, VifOwner, VifStep, Vifs};
 
@@ -60,11 +60,8 @@ impl Registered {
 impl Vifs {
     /// The host's own services have what they need on a NIC with these addresses, from now on.
     pub fn reserve(&mut self, nic: usize, interface: &ip::Config, udp_port: u16) {
-        // Datagrams and segments are refused where nobody has them; whoever wants them may have
-        // them.
         let entries = entries(interface, udp_port).into_iter();
-        let entries = entries
-            .filter(|entry| !matches!(entry.service, Service::Datagrams | Service::Segments));
+        let entries = entries.filter(|entry| !entry.service.is_last_resort());
         let reserved = entries.map(|entry| Reserved {
             name: entry.service.name(),
             receive: entry.receive,

@@ -110,7 +110,7 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Gives frames to their owner.
     #[inline]
-    fn hand_over(&mut self, now: Time, owner: Option<Port>, frames: &[&[u8]], via: Via) {
+    pub(super) fn hand_over(&mut self, now: Time, owner: Option<Port>, frames: &[&[u8]], via: Via) {
         let common = &mut self.common;
         match owner {
             Some(Port::Service(Service::Messages)) => {
@@ -132,10 +132,10 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Takes a frame for one of the host's own protocols.
     fn receive_own(&mut self, now: Time, service: Service, frame: &[u8], via: Via) {
-        if let Some(error) = self.common.host.receive(now, service, frame)
-            && !self.hear(now, &error)
-        {
-            self.common.host.count_unsolicited();
+        match self.common.host.receive(now, service, frame) {
+            Ok(Some(error)) if !self.hear(now, &error) => self.common.host.count_unsolicited(),
+            Ok(_) => {}
+            Err(reason) => self.common.refuse(now, frame, reason),
         }
         self.common.share(service, frame, via);
     }
@@ -175,7 +175,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             match via {
                 Via::Queue | Via::Host => self.copy(now, None, frame, digest),
                 Via::Vif(sender) => self.copy(now, Some(sender), frame, digest),
-                Via::Lane | Via::QueueAndLane => {} // the engine that it came to has
+                Via::Lane | Via::QueueAndLane | Via::Assembled => {} // was done where they came
             }
             self.hand_over(now, *owner, &[frame], via);
         }

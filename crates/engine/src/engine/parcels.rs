@@ -2,7 +2,7 @@
 //! this engine itself.
 
 use clearway_base::Time;
-use clearway_nic::{BURST_FRAMES, Queue};
+use clearway_nic::{BURST_FRAMES, HEADER_BYTES_MAX, Queue};
 use clearway_wire::digest::Digest;
 
 use super::Core;
@@ -10,6 +10,7 @@ use crate::common::Via;
 use crate::component::Component;
 use crate::host::Nic;
 use crate::lanes::{Parcel, What};
+use crate::switch::Port;
 
 impl<X: Component<Owner = ()>> Core<X> {
     /// Takes what other engines have handed over, a burst of each.
@@ -113,7 +114,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         false
     }
 
-    /// Takes what this host has sent to itself.
+    /// Takes what this host has sent to itself, and packets that were put together.
     #[inline]
     pub(super) fn receive_looped(&mut self, now: Time) {
         if !self.common.loopback.is_empty() {
@@ -125,8 +126,24 @@ impl<X: Component<Owner = ()>> Core<X> {
     fn receive_all_looped(&mut self, now: Time) {
         let frames = self.common.loopback.take();
         for looped in &frames {
-            self.receive(now, &[&looped.bytes], looped.from.map_or(Via::Host, Via::Vif));
+            match looped.via {
+                Via::Assembled => self.receive_assembled(now, &looped.bytes),
+                via => self.receive(now, &[&looped.bytes], via),
+            }
         }
         self.common.loopback.give_back(frames);
+    }
+
+    /// Takes a packet that was put together. Apps have what the wire carries: one that is longer is
+    /// for the host's own protocols only.
+    fn receive_assembled(&mut self, now: Time, frame: &[u8]) {
+        let owner = self.common.switch.owner(&Digest::of(frame));
+        let frame_bytes_max = usize::from(self.common.host.own().mtu()) + HEADER_BYTES_MAX;
+        match owner {
+            Some(Port::Vif(_) | Port::Sibling(_)) if frame.len() > frame_bytes_max => {
+                self.common.counters.frames_unclaimed += 1;
+            }
+            owner => self.hand_over(now, owner, &[frame], Via::Assembled),
+        }
     }
 }

@@ -120,10 +120,18 @@ fn ipv4(pattern: &SteerPattern, checks: &mut Vec<Check>) {
     addresses(pattern, 3, IPV4_SOURCE, checks);
     let (mask, value) = pattern.of(fields::PROTOCOL);
     checks.extend(Check::new(BPF_B, IPV4_PROTOCOL, mask, value));
-    let Some((mut transport, layer)) = transport(pattern) else { return };
     // RFC 791, 3.1: flags and offset. Only a first or only fragment has a transport header.
-    let whole = pattern.says(fields::FIRST_FRAGMENT) == Some(0);
-    checks.extend(Check::new(BPF_H, IPV4_FRAGMENT, if whole { 0x3fff } else { 0x1fff }, 0));
+    let is_first = pattern.says(fields::FIRST_FRAGMENT);
+    if is_later_fragment(pattern) {
+        let is_whole_or_first = Check::new(BPF_H, IPV4_FRAGMENT, 0x1fff, 0);
+        return checks.extend(is_whole_or_first.map(Check::negated));
+    }
+    if is_first == Some(1) {
+        checks.extend(Check::new(BPF_H, IPV4_FRAGMENT, 0x3fff, 0x2000));
+    }
+    let Some((mut transport, layer)) = transport(pattern) else { return };
+    let is_whole = is_first == Some(0);
+    checks.extend(Check::new(BPF_H, IPV4_FRAGMENT, if is_whole { 0x3fff } else { 0x1fff }, 0));
     transport.load = statement(BPF_LD | layer | BPF_IND, IPV4_HEADER);
     transport.before = Some(statement(BPF_LDX | BPF_B | BPF_MSH, IPV4_HEADER));
     checks.push(transport);
@@ -136,16 +144,19 @@ fn ipv6(pattern: &SteerPattern, checks: &mut Vec<Check>) -> Instructions {
     for word in 0..4 {
         addresses(pattern, 3 + word, IPV6_SOURCE + 8 * word as u32, checks);
     }
+    let mut end = vec![statement(BPF_LD | BPF_B | BPF_ABS, IPV6_NEXT_HEADER)];
+    for extension in EXTENSIONS {
+        end.push(jump(extension, 0, 1));
+        end.extend(everything());
+    }
+    if is_later_fragment(pattern) || pattern.says(fields::FIRST_FRAGMENT) == Some(1) {
+        return end;
+    }
     let Some(protocol) = pattern.says(fields::PROTOCOL) else { return everything() };
     let mut payload = everything();
     if let Some((mut transport, layer)) = transport(pattern) {
         transport.load = statement(BPF_LD | layer | BPF_ABS, IPV6_PAYLOAD);
         payload = transport.then(payload);
-    }
-    let mut end = vec![statement(BPF_LD | BPF_B | BPF_ABS, IPV6_NEXT_HEADER)];
-    for extension in EXTENSIONS {
-        end.push(jump(extension, 0, 1));
-        end.extend(everything());
     }
     end.push(jump(protocol as u32, 0, payload.len() as u8));
     end.extend(payload);
@@ -178,6 +189,10 @@ fn addresses(pattern: &SteerPattern, word: usize, at: u32, checks: &mut Vec<Chec
     checks.extend(Check::new(BPF_W, at + 4, mask & u64::from(u32::MAX), value));
 }
 
+fn is_later_fragment(pattern: &SteerPattern) -> bool {
+    pattern.says(fields::LAYER) == Some(Layer::LaterFragment as u64)
+}
+
 /// What a transport header begins with, if the pattern says that there is one, and the size of
 /// that. Where it is, the caller knows.
 fn transport(pattern: &SteerPattern) -> Option<(Check, u32)> {
@@ -196,6 +211,8 @@ struct Check {
     load: sock_filter,
     mask: u32,
     value: u32,
+    /// They have to differ.
+    is_negated: bool,
 }
 
 impl Check {
@@ -203,7 +220,11 @@ impl Check {
     fn new(size: u32, at: u32, mask: u64, value: u64) -> Option<Check> {
         let (mask, value) = (mask as u32, (value & mask) as u32);
         let load = statement(BPF_LD | size | BPF_ABS, at);
-        (mask != 0).then_some(Check { before: None, load, mask, value })
+        (mask != 0).then_some(Check { before: None, load, mask, value, is_negated: false })
+    }
+
+    fn negated(self) -> Check {
+        Check { is_negated: true, ..self }
     }
 
     /// Runs `body` if the bytes are as they should be, else skips it. A conditional jump reaches
@@ -213,7 +234,8 @@ impl Check {
         let mut program: Instructions = self.before.into_iter().collect();
         program.push(self.load);
         program.push(statement(BPF_ALU | BPF_AND | BPF_K, self.mask));
-        program.push(jump(self.value, 0, skip));
+        let (equal, different) = if self.is_negated { (skip, 0) } else { (0, skip) };
+        program.push(jump(self.value, equal, different));
         program.extend(body);
         program
     }

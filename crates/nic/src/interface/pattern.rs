@@ -112,11 +112,16 @@ impl SteerPattern {
     }
 
     /// What the owner of `address` has to answer: ARP or NDP about it, and ICMP to it. And ARP from
-    /// others who say that they have it.
+    /// others who say that they have it. And all fragments to it, of which only the first says what
+    /// it carries.
     pub(crate) fn of_own(address: IpAddr) -> Vec<SteerPattern> {
+        let first_fragment = to(address).with(fields::FIRST_FRAGMENT, 1);
+        let later_fragment = to(address).with(fields::LAYER, Layer::LaterFragment as u64);
         let IpAddr::V6(address6) = address else {
             let (arp, icmp) = (ANY.of_network(Network::Arp), to(address));
             return vec![
+                first_fragment,
+                later_fragment,
                 arp.with(fields::IPV4_DESTINATION, ipv4_bits(address)),
                 arp.with(fields::ARP_SENDER, ipv4_bits(address)),
                 transport(icmp, protocol::ICMPV4, Layer::Icmp),
@@ -130,6 +135,8 @@ impl SteerPattern {
                 .with(NEIGHBOUR_TARGET, neighbour_target(address6))
         };
         vec![
+            first_fragment,
+            later_fragment,
             transport(to(address), protocol::ICMPV6, Layer::Icmp),
             about(to(solicited_node(address6).into()), 135),
             about(ANY.of_network(Network::Ipv6), 136),
@@ -157,7 +164,7 @@ fn to(address: IpAddr) -> SteerPattern {
     }
 }
 
-/// Whole packets of `protocol`: fragments belong to the kernel, which puts them together.
+/// Whole packets of `protocol`. Fragments are put together by whoever has the address.
 fn transport(pattern: SteerPattern, protocol: u8, layer: Layer) -> SteerPattern {
     pattern
         .with(fields::PROTOCOL, protocol.into())

@@ -7,12 +7,12 @@ use clearway_nic::MacAddress;
 
 use super::{PRIORITY_MAX, Port, Switch, mac_number};
 use crate::frames::VifSpec;
-use crate::services::{Entry, Service};
+use crate::services::Entry;
 
 /// What the host needs for itself comes before all VIFs.
 const PRIORITY_OF_SERVICES: u16 = u16::MAX;
-/// What nobody has is refused last of all.
-const PRIORITY_OF_REFUSALS: u16 = 0;
+/// What nobody has comes last of all.
+const PRIORITY_LAST: u16 = 0;
 const _: () = assert!(PRIORITY_MAX + 1 < PRIORITY_OF_SERVICES);
 
 impl Switch {
@@ -35,12 +35,8 @@ impl Switch {
     }
 
     fn add_service(&mut self, entry: &Entry) -> EntryId {
-        let priority = match entry.service {
-            Service::Datagrams | Service::Segments => PRIORITY_OF_REFUSALS,
-            Service::Messages | Service::Arp | Service::Icmp | Service::Tcp | Service::Extra => {
-                PRIORITY_OF_SERVICES
-            }
-        };
+        let is_last = entry.service.is_last_resort();
+        let priority = if is_last { PRIORITY_LAST } else { PRIORITY_OF_SERVICES };
         let rights = Rights { receive: vec![entry.receive], priority, ..Rights::default() };
         let id = self.directory.insert(rights);
         self.set_port(id, Port::Service(entry.service));

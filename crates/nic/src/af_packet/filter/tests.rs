@@ -103,6 +103,13 @@ fn own_addresses_pass_arp_and_icmp() {
     assert!(!socket.accepts(&over6(OTHER6, 58, &about(135, OTHER6.octets()))));
     assert!(socket.accepts(&over6(OTHER6, 58, &about(136, OURS6.octets()))));
     assert!(!socket.accepts(&over4(OURS4, 17, 0, &udp(7))), "no port is registered");
+    assert!(socket.accepts(&over4(OURS4, 17, 0x2000, &udp(7))), "a first fragment");
+    assert!(socket.accepts(&over4(OURS4, 17, 0x2001, &udp(7))), "a later fragment");
+    assert!(socket.accepts(&over4(OURS4, 17, 1, &udp(7))), "the last fragment");
+    assert!(!socket.accepts(&over4(OTHER4, 17, 1, &udp(7))));
+    assert!(socket.accepts(&over6(OURS6, 44, &[17, 0, 0, 1, 0, 0, 0, 1])));
+    assert!(!socket.accepts(&over6(OTHER6, 44, &[17, 0, 0, 1, 0, 0, 0, 1])));
+    assert!(!socket.accepts(&over6(OURS6, 17, &udp(7))), "a whole packet");
 }
 
 #[test]
