@@ -1,6 +1,7 @@
-# For scripts that try something in a clean system: sourced after background.sh, in a mount namespace
-# of their own. The system is a Debian 12, or what SUITE says, with nothing in it but apt. noble is
-# Ubuntu 24.04, whose keys mmdebstrap wants: package ubuntu-archive-keyring, in Debian since 13.
+# For scripts that try something in a clean system: sourced after background.sh, in a mount
+# namespace of their own. The system is a Debian 12, or what SUITE says, with nothing in it but apt.
+# noble is Ubuntu 24.04, whose keys mmdebstrap wants: package ubuntu-archive-keyring, in Debian
+# since 13.
 suite=${SUITE:-bookworm}
 case $suite in
     noble) components=main,universe ;;
@@ -15,7 +16,8 @@ say() { printf '%s: %s\n' "$name" "$*"; }
 # clean ROOT: makes one. It trusts whom this machine trusts.
 clean() {
     [ -e "$work/clean.tar" ] ||
-        mmdebstrap --quiet --variant=minbase --include=apt --components="$components" "$suite" "$work/clean.tar" \
+        mmdebstrap --quiet --variant=minbase --include=apt \
+            --components="$components" "$suite" "$work/clean.tar" \
             2>"$work/mmdebstrap.log" || fail "mmdebstrap failed"
     mkdir "$1"
     tar -C "$1" -xf "$work/clean.tar"
@@ -32,5 +34,6 @@ in_root() { (become "$@"); }
 become() {
     local root=$1
     shift
-    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive chroot "$root" "$@"
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root DEBIAN_FRONTEND=noninteractive \
+        chroot "$root" "$@"
 }

@@ -36,9 +36,11 @@ answer=$(timeout 10 "$work/hello" client 10.0.0.1 2>"$work/client.log") || fail 
 echo "example: hello.c, built with pkg-config, got: $answer"
 
 # The same as examples/README.md builds it, against the library in this tree.
-line=$(grep '^cc .*target/release' examples/README.md | sed "s|target/release|$target/debug|; s|-o hello|-o '$work/of-tree'|")
+line=$(grep '^cc .*target/release' examples/README.md |
+    sed "s|target/release|$target/debug|; s|-o hello|-o '$work/of-tree'|")
 eval "$line"
-answer=$(timeout 10 env -u LD_LIBRARY_PATH "$work/of-tree" client 10.0.0.1 2>"$work/client.log") || fail "the client of the tree failed"
+answer=$(timeout 10 env -u LD_LIBRARY_PATH "$work/of-tree" client 10.0.0.1 2>"$work/client.log") ||
+    fail "the client of the tree failed"
 [ "$answer" = "hello, Clearway" ] || fail "the client of the tree got: $answer"
 echo "example: hello.c, built as examples/README.md says, got: $answer"
 

@@ -32,9 +32,11 @@ deb() {
     local root=$work/$1 script needed
     mkdir -p "$root/DEBIAN"
     for script in postinst prerm; do
-        [ ! -e "packaging/deb/$1.$script" ] || install -m 755 "packaging/deb/$1.$script" "$root/DEBIAN/$script"
+        [ ! -e "packaging/deb/$1.$script" ] ||
+            install -m 755 "packaging/deb/$1.$script" "$root/DEBIAN/$script"
     done
-    [ ! -e "packaging/deb/$1.triggers" ] || install -m 644 "packaging/deb/$1.triggers" "$root/DEBIAN/triggers"
+    [ ! -e "packaging/deb/$1.triggers" ] ||
+        install -m 644 "packaging/deb/$1.triggers" "$root/DEBIAN/triggers"
     mapfile -t needed < <(find "$root/usr" -type f \( -path '*/bin/*' -o -name '*.so.*' \))
     mkdir -p "$work/debian"
     cp packaging/deb/control "$work/debian/control"
@@ -61,8 +63,10 @@ debs() {
 
 rpms() {
     stage /usr/lib64
-    rpmbuild --quiet -bb --define "_topdir $work/rpm" --define "_rpmdir $out" --define "_rpmfilename %%{NAME}-%%{VERSION}.%%{ARCH}.rpm" \
-        --define "stage $work/stage" --define "version_of_clearway $version" packaging/rpm/clearway.spec
+    rpmbuild --quiet -bb --define "_topdir $work/rpm" --define "_rpmdir $out" \
+        --define "_rpmfilename %%{NAME}-%%{VERSION}.%%{ARCH}.rpm" \
+        --define "stage $work/stage" --define "version_of_clearway $version" \
+        packaging/rpm/clearway.spec
 }
 
 # The files of an image: the daemon and the command, the libraries that it is linked with, and its
@@ -72,7 +76,8 @@ container() {
     for program in clearway clearwayd; do
         install -D "$work/clearway/usr/bin/$program" "$root/usr/bin/$program"
     done
-    ldd "$BUILD/clearway" "$BUILD/clearwayd" | grep -v ':$' | grep -o '/[^ ]*' | while read -r library; do
+    ldd "$BUILD/clearway" "$BUILD/clearwayd" | grep -v ':$' | grep -o '/[^ ]*' |
+        while read -r library; do
         install -D "$library" "$root$library"
     done
     # Users that the policy names are those of this file.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing to build Clearway (`build`), to run its demo (`demo`), to check its style
 # (`lint`), to test it (`test`), to count its instructions (`instructions`) or to make packages
-# (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if that
-# is too old), and explains what to do where it may not install. docs/set-up.md has the whole of it.
+# (`packages`). Says what it does, changes nothing that is there already (but rustup's default, if
+# that is too old), and explains what to do where it may not install. docs/set-up.md has the whole of it.
 set -euo pipefail
 
 RUST_MIN=1.89
@@ -17,12 +17,15 @@ missing_packages() {
     command -v clang >/dev/null || echo clang          # compiles the eBPF program
     command -v pkg-config >/dev/null || echo pkg-config # examples/hello.c
     echo '#include <stdio.h>' | cc -E - >/dev/null 2>&1 || echo libc6-dev
-    [ -e /etc/ssl/certs/ca-certificates.crt ] || ! command -v apt-get >/dev/null || echo ca-certificates # cargo
+    # cargo
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || ! command -v apt-get >/dev/null ||
+        echo ca-certificates
     if [ "$1" = demo ] && [ "$(id -u)" != 0 ]; then return 0; fi # then it does without, if need be
     if [ "$1" = packages ]; then
         command -v dpkg-shlibdeps >/dev/null || echo dpkg-dev
         command -v rpmbuild >/dev/null || echo rpm
-        [ "$(id -u)" != 0 ] || command -v mmdebstrap >/dev/null || echo mmdebstrap # `make test-packages`
+        # `make test-packages`
+        [ "$(id -u)" != 0 ] || command -v mmdebstrap >/dev/null || echo mmdebstrap
     fi
     [ "$1" != instructions ] || command -v valgrind >/dev/null || echo valgrind
     case "$1" in demo | test) ;; *) return 0 ;; esac
@@ -31,7 +34,8 @@ missing_packages() {
     command -v wrk >/dev/null || echo wrk               # measures them
     [ "$1" = test ] || return 0
     command -v ping >/dev/null || echo iputils-ping
-    /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client # reads our metrics
+    # reads our metrics
+    /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
     pkg-config --exists libdpdk 2>/dev/null || echo libdpdk-dev # the driver dpdk
@@ -43,16 +47,19 @@ as_root() {
 
 # May ask for a password, if there is somebody to ask.
 may_be_root() {
-    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }
+    [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null &&
+        { sudo -n true 2>/dev/null || [ -t 0 ]; }; }
 }
 
 install_packages() {
     [ $# -gt 0 ] || return 0
-    command -v apt-get >/dev/null || fail "please install: $* (names as in Debian; this machine has no apt-get)"
+    command -v apt-get >/dev/null ||
+        fail "please install: $* (names as in Debian; this machine has no apt-get)"
     may_be_root || fail "please let root run: apt-get install $*"
     say "installing $*"
     as_root apt-get update -qq
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 
 is_new_enough() {
@@ -77,8 +84,8 @@ suffix_of_rustc() {
     return 1
 }
 
-# Packages that have a toolchain: rustup where there is one (Debian 13, Ubuntu 24.04), or the compiler
-# itself. Nothing if none is new enough.
+# Packages that have a toolchain: rustup where there is one (Debian 13, Ubuntu 24.04), or the
+# compiler itself. Nothing if none is new enough.
 rust_packages() {
     local suffix
     if [ -n "$(candidate rustup)" ]; then echo rustup; return 0; fi
@@ -110,17 +117,20 @@ know_packages() {
 
 install_rust() {
     rust_is_new_enough && return 0
-    command -v rustup >/dev/null || fail "Rust $RUST_MIN or newer is needed, and no package here has it. As any user," \
+    command -v rustup >/dev/null ||
+        fail "Rust $RUST_MIN or newer is needed, and no package here has it. As any user," \
         "install it with rustup: pipx install rustup (pipx is a package), or the line on https://rustup.rs." \
         "Then run this again"
     install_toolchain
-    rust_is_new_enough || fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
+    rust_is_new_enough ||
+        fail "rustc is older than $RUST_MIN even so: is another one first on the PATH?"
 }
 
 install_toolchain() {
     say "installing the stable Rust toolchain with rustup"
     # A rustup that came as a package cannot update itself, and would fail for that.
-    rustup toolchain install stable --no-self-update --profile minimal --component clippy --component rustfmt
+    rustup toolchain install stable --no-self-update --profile minimal \
+        --component clippy --component rustfmt
     rustup default stable
 }
 

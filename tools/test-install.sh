@@ -18,13 +18,17 @@ there() { [ -e "$1" ] || fail "$1 is not there"; }
 # complete ROOT LIBDIR PLUGINS
 complete() {
     local file sections
-    for file in bin/clearway bin/clearwayd lib/systemd/system/clearway.service lib/sysusers.d/clearway.conf include/clearway.h \
+    for file in bin/clearway bin/clearwayd lib/systemd/system/clearway.service \
+        lib/sysusers.d/clearway.conf include/clearway.h \
         share/clearway/{clearway.toml,clearway.lua,grafana.json} \
-        share/man/man{1/clearway.1,1/clearway-ping.1,8/clearwayd.8} share/bash-completion/completions/clearway \
+        share/man/man{1/clearway.1,1/clearway-ping.1,8/clearwayd.8} \
+        share/bash-completion/completions/clearway \
         share/doc/clearway/{README.md,LICENSE,docs/wire.md,examples/hello.c}; do
         there "$1/$file"
     done
-    for file in libclearway.{a,so,"so.${version%%.*}","so.$version"} pkgconfig/clearway.pc; do there "$2/$file"; done
+    for file in libclearway.{a,so,"so.${version%%.*}","so.$version"} pkgconfig/clearway.pc; do
+        there "$2/$file"
+    done
     there "$3/clearway.lua"
     sections=$(readelf -SW "$1/bin/clearway" "$1/bin/clearwayd" "$2/libclearway.so")
     [[ ! $sections =~ \.debug_(info|line) ]] || fail "what is installed is not stripped"
@@ -44,11 +48,14 @@ test_destdir() {
     export DESTDIR=$root PREFIX=/usr LIBDIR=/usr/lib/multi WIRESHARK_PLUGINS=$plugins
     tools/install.sh
     complete "$root/usr" "$root$LIBDIR" "$root$plugins"
-    grep -q "=/usr/bin/clearway" "$root/usr/lib/systemd/system/clearway.service" || fail "DESTDIR is in the unit"
-    PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$root$LIBDIR/pkgconfig LD_LIBRARY_PATH=$root$LIBDIR \
+    grep -q "=/usr/bin/clearway" "$root/usr/lib/systemd/system/clearway.service" ||
+        fail "DESTDIR is in the unit"
+    PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$root$LIBDIR/pkgconfig \
+        LD_LIBRARY_PATH=$root$LIBDIR \
         builds_hello "$root/usr/share/doc/clearway/examples/hello.c"
     tools/uninstall.sh
-    [ ! -e "$root" ] || [ -z "$(find "$root" -mindepth 1)" ] || fail "left below DESTDIR: $(find "$root")"
+    [ ! -e "$root" ] || [ -z "$(find "$root" -mindepth 1)" ] ||
+        fail "left below DESTDIR: $(find "$root")"
     unset DESTDIR PREFIX LIBDIR WIRESHARK_PLUGINS
 }
 
@@ -58,7 +65,8 @@ test_prefix() {
     touch "$PREFIX/lib/of-others"
     find "$work/usr" | sort >"$work/before"
     tools/install.sh >"$work/install.log"
-    grep -q "LD_LIBRARY_PATH=$PREFIX/lib" "$work/install.log" || fail "nothing said about the library's place"
+    grep -q "LD_LIBRARY_PATH=$PREFIX/lib" "$work/install.log" ||
+        fail "nothing said about the library's place"
     # Of another version, a file that is no more.
     touch "$PREFIX/lib/libclearway.so.0.0.9"
     echo "$PREFIX/lib/libclearway.so.0.0.9" >>"$PREFIX/share/clearway/installed"
@@ -69,13 +77,14 @@ test_prefix() {
         builds_hello "$PREFIX/share/doc/clearway/examples/hello.c"
     "$PREFIX/bin/clearway" --version | grep -q "$version" || fail "the command does not start"
     tools/uninstall.sh
-    find "$work/usr" | sort | diff "$work/before" - || fail "something is left, or others' files are gone"
+    find "$work/usr" | sort | diff "$work/before" - ||
+        fail "something is left, or others' files are gone"
     [ ! -e "$WIRESHARK_PLUGINS" ] || fail "the dissector is left"
     unset PREFIX WIRESHARK_PLUGINS
 }
 
-# Below /usr/local, as root: ldconfig is run, and programs find the library without being told. All of
-# it happens in a mount namespace, with a /usr/local and an /etc of its own.
+# Below /usr/local, as root: ldconfig is run, and programs find the library without being told. All
+# of it happens in a mount namespace, with a /usr/local and an /etc of its own.
 test_linker() {
     if [ "$(id -u)" != 0 ]; then
         echo "$name: skipped: needs root to install for everybody"
@@ -89,7 +98,8 @@ test_linker() {
         mount -t overlay none -o "lowerdir=/etc,upperdir=$1/etc/upper,workdir=$1/etc/work" /etc
         tools/install.sh
         # Flags are words of their own.
-        cc examples/hello.c $(env -u PKG_CONFIG_PATH pkg-config --cflags --libs clearway) -o "$1/everybodys"
+        cc examples/hello.c $(env -u PKG_CONFIG_PATH pkg-config --cflags --libs clearway) \
+            -o "$1/everybodys"
         [[ $(env -u LD_LIBRARY_PATH "$1/everybodys" 2>&1) == usage* ]]
         tools/uninstall.sh
         ! ldconfig -p | grep libclearway' bash "$work" >"$work/linker.log" 2>&1 ||
@@ -102,7 +112,8 @@ test_dissector() {
     local found
     export HOME=$work/home PREFIX=$work/home/.local
     mkdir -p "$HOME"
-    WIRESHARK_PLUGINS=$(tshark -G folders 2>/dev/null | sed -n 's/^Personal Lua Plugins:[[:space:]]*//p')
+    WIRESHARK_PLUGINS=$(tshark -G folders 2>/dev/null |
+        sed -n 's/^Personal Lua Plugins:[[:space:]]*//p')
     export WIRESHARK_PLUGINS
     tools/install.sh >/dev/null
     found=$(tshark -G protocols 2>/dev/null | grep -c '^Clearway') || true

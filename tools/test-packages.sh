@@ -26,7 +26,8 @@ role = "$role"
 socket = "/run/clearway/memif.sock"
 addresses = ["$address/24"]
 TOML
-    become "$root" /usr/bin/clearway daemon --config "/run/clearway/$role.toml" 2>"$work/$role.log" &
+    become "$root" /usr/bin/clearway daemon --config "/run/clearway/$role.toml" \
+        2>"$work/$role.log" &
     pids+=($!)
     wait_for test -S "$root/run/clearway/$role.sock" || fail "the daemon of the $role did not start"
 }
@@ -38,11 +39,14 @@ runs() {
     pids=()
     host "$root" server 1
     host "$root" client 2
-    answers() { in_root "$root" /usr/bin/clearway ping --count 1 --socket /run/clearway/client.sock 10.0.0.1; }
+    answers() {
+        in_root "$root" /usr/bin/clearway ping --count 1 --socket /run/clearway/client.sock 10.0.0.1
+    }
     wait_for answers >"$work/ping" || fail "no answer to a ping"
     say "$(head -n 1 "$work/ping")"
     user=$(stat -c %u "/proc/${pids[0]}")
-    [ "$user" = "$(in_root "$root" /usr/bin/id -u clearway 2>/dev/null || echo 997)" ] || fail "the daemon runs as user $user"
+    [ "$user" = "$(in_root "$root" /usr/bin/id -u clearway 2>/dev/null || echo 997)" ] ||
+        fail "the daemon runs as user $user"
     if [ "${2:-}" = hello ]; then hello "$root"; fi
     # An app may have ended by itself, since its daemon has.
     for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
@@ -54,10 +58,12 @@ runs() {
 hello() {
     local root=$1 answer
     in_root "$root" sh -c 'cc /usr/share/doc/clearway/examples/hello.c $(pkg-config --cflags --libs clearway) -o /tmp/hello'
-    become "$root" env CLEARWAY_SOCKET=/run/clearway/server.sock stdbuf -oL /tmp/hello server >"$work/hello.log" 2>&1 &
+    become "$root" env CLEARWAY_SOCKET=/run/clearway/server.sock stdbuf -oL /tmp/hello server \
+        >"$work/hello.log" 2>&1 &
     pids+=($!)
     wait_for grep -q listening "$work/hello.log" || fail "hello does not listen"
-    answer=$(in_root "$root" env CLEARWAY_SOCKET=/run/clearway/client.sock timeout 10 /tmp/hello client 10.0.0.1)
+    answer=$(in_root "$root" env CLEARWAY_SOCKET=/run/clearway/client.sock \
+        timeout 10 /tmp/hello client 10.0.0.1)
     [ "$answer" = "hello, Clearway" ] || fail "hello said: $answer"
     say "hello.c, built against the package, got: $answer"
 }
@@ -92,11 +98,14 @@ test_rpms() {
     local root=$work/rpms
     clean "$root"
     in_root "$root" apt-get update -qq
-    in_root "$root" apt-get install -y -qq --no-install-recommends rpm >"$work/apt.log" 2>&1 || fail "no rpm"
+    in_root "$root" apt-get install -y -qq --no-install-recommends rpm >"$work/apt.log" 2>&1 ||
+        fail "no rpm"
     cp "$packages"/*.rpm "$root/tmp/"
-    in_root "$root" sh -c 'rpm --install --nodeps /tmp/*.rpm' >"$work/rpm.log" 2>&1 || fail "rpm cannot install the packages"
+    in_root "$root" sh -c 'rpm --install --nodeps /tmp/*.rpm' >"$work/rpm.log" 2>&1 ||
+        fail "rpm cannot install the packages"
     runs "$root"
-    in_root "$root" rpm --erase clearway-devel clearway-libs clearway >"$work/rpm.log" 2>&1 || fail "rpm cannot remove them"
+    in_root "$root" rpm --erase clearway-devel clearway-libs clearway >"$work/rpm.log" 2>&1 ||
+        fail "rpm cannot remove them"
     nothing_left "$root"
     say "the .rpm packages were installed, used and removed"
 }

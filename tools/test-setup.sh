@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Walks the paths of tools/setup.sh, each in a clean system: as root; as a user without sudo, with
 # sudo, and with one that asks for a password where nobody is to answer; with a rustup, with an old
-# toolchain, and where no package has Rust. Whatever setup.sh asks for is done to the letter, by whom
-# it asks. Needs root, mmdebstrap, registries, and some twenty minutes; SUITE=noble is Ubuntu 24.04.
+# toolchain, and where no package has Rust. Whatever setup.sh asks for is done to the letter, by
+# whom it asks. Needs root, mmdebstrap, registries, and some twenty minutes; SUITE=noble is Ubuntu
+# 24.04.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # What is mounted here goes away with this process.
@@ -18,7 +19,8 @@ begin() {
     clean "$root"
     in_root "$root" useradd --create-home alice
     mkdir "$root/clearway"
-    git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - | tar -C "$root/clearway" -xf -
+    git ls-files -z --cached --others --exclude-standard | tar --null -T - -cf - |
+        tar -C "$root/clearway" -xf -
     in_root "$root" chown -R alice:alice /clearway
     rm -rf "$work/archives.new"
     [ ! -d "$work/archives" ] || cp -l "$work/archives"/* "$root/var/cache/apt/archives/"
@@ -75,7 +77,8 @@ asks_root() {
 builds() {
     local user=$1
     shift
-    as "$user" env CARGO_TARGET_DIR=/tmp/target CARGO_PROFILE_DEV_DEBUG=0 tools/cargo.sh build --quiet --locked \
+    as "$user" env CARGO_TARGET_DIR=/tmp/target CARGO_PROFILE_DEV_DEBUG=0 \
+        tools/cargo.sh build --quiet --locked \
         "${@/#/--package=}" >"$work/build.log" 2>&1 || fail "$path: $* cannot be built"
     say "$path: $* built by $(as "$user" tools/cargo.sh --version | cut -d ' ' -f 1,2)"
 }
@@ -84,7 +87,8 @@ walk_root() {
     begin root
     for what in build demo lint test packages instructions; do succeeds root "$what"; done
     builds root clearway-cli clearway-capi
-    as root /tmp/target/debug/clearway --version >"$work/version" || fail "$path: clearway does not start"
+    as root /tmp/target/debug/clearway --version >"$work/version" ||
+        fail "$path: clearway does not start"
     say "$path: $(cat "$work/version")"
     end
 }
@@ -116,7 +120,9 @@ walk_with_sudo() {
 rustup_for() {
     as_root_quietly apt-get update
     as_root_quietly apt-get install -y --no-install-recommends ca-certificates
-    if as root apt-get install -y --no-install-recommends rustup >"$work/quiet.log" 2>&1; then return 0; fi
+    if as root apt-get install -y --no-install-recommends rustup >"$work/quiet.log" 2>&1; then
+        return 0
+    fi
     as_root_quietly apt-get install -y --no-install-recommends pipx
     as "$1" pipx install rustup >"$work/quiet.log" 2>&1 || fail "$path: pipx cannot install rustup"
 }
@@ -144,7 +150,8 @@ walk_without_packages() {
     say "$path: root runs tools/setup.sh build"
     ! setup root build || fail "$path: it has found one"
     says
-    grep -q 'pipx install rustup (pipx is a package)' "$work/setup.log" || fail "$path: pipx is not named"
+    grep -q 'pipx install rustup (pipx is a package)' "$work/setup.log" ||
+        fail "$path: pipx is not named"
     as_root_quietly apt-get install -y --no-install-recommends pipx
     as root pipx install rustup >"$work/quiet.log" 2>&1 || fail "$path: pipx cannot install rustup"
     succeeds root build

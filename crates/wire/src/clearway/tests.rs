@@ -82,7 +82,9 @@ proptest! {
 
     /// Random bytes seldom look like frames; these do, and often are cut or wrong.
     #[test]
-    fn no_frames_panic(parts in vec((0..9u8, 0..40u8, vec(prop_oneof![Just(0u8), any::<u8>()], 0..40)), 0..8)) {
+    fn no_frames_panic(
+        parts in vec((0..9u8, 0..40u8, vec(prop_oneof![Just(0u8), any::<u8>()], 0..40)), 0..8),
+    ) {
         let mut body = Vec::new();
         for (octet, second, tail) in parts {
             body.extend_from_slice(&[octet, second]);
@@ -173,14 +175,24 @@ proptest! {
     ) {
         let mut body = vec![0xaa; 400];
         let (versions, cookie) = (&versions[..], &cookie[..]);
-        let syn = Syn { source_flow, port, receive_limit, packet_bytes_max, engines, pass_on, versions, cookie };
+        let syn = Syn {
+            source_flow,
+            port,
+            receive_limit,
+            packet_bytes_max,
+            engines,
+            pass_on,
+            versions,
+            cookie,
+        };
         let length = syn.emit(&mut body);
         prop_assert_eq!(length, syn.length());
         let bytes = control(PacketType::Syn, &body[..length]);
         prop_assert_eq!(Syn::parse(&Packet::new(&bytes).unwrap()), Ok(syn));
         prop_assert!(bytes.len() >= SYN_BYTES_MIN || !cookie.is_empty());
 
-        let accepted = SynAck { source_flow, receive_limit, packet_bytes_max, version: versions[0], port };
+        let version = versions[0];
+        let accepted = SynAck { source_flow, receive_limit, packet_bytes_max, version, port };
         let length = accepted.emit(&mut body);
         let bytes = control(PacketType::SynAck, &body[..length]);
         prop_assert_eq!(SynAck::parse(&Packet::new(&bytes).unwrap()), Ok(accepted));

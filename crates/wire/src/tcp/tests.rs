@@ -52,8 +52,12 @@ proptest! {
             true => (Ipv6Addr::LOCALHOST.into(), Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).into()),
         };
         let addresses = match (from, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
-            (IpAddr::V6(from), IpAddr::V6(to)) => Sum::new().with(&from.octets()).with(&to.octets()),
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                Sum::new().with(&from.octets()).with(&to.octets())
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                Sum::new().with(&from.octets()).with(&to.octets())
+            }
             _ => unreachable!(),
         };
         let mut bytes = vec![0xaa; HEADER_LENGTH_MAX];
