@@ -14,7 +14,7 @@ use crate::host::Host;
 use crate::ip::{DropReason, Interface};
 use crate::lanes::{Lanes, What};
 use crate::loopback::Loopback;
-use crate::switch::{Destination, Switch, VifKey};
+use crate::switch::{Reach, Switch, VifKey};
 
 counters! {
     /// What the engine itself counts.
@@ -171,10 +171,10 @@ impl Common {
         frame: &[u8],
         digest: &Digest,
     ) -> Result<bool, FrameRefusal> {
-        let destination = self.switch.destination(digest);
-        if destination != Destination::Wire {
+        let reach = self.switch.reach(digest);
+        if reach != Reach::Wire {
             let owner = self.switch.owner(digest);
-            if owner.is_none() && destination == Destination::Here {
+            if owner.is_none() && reach == Reach::Here {
                 return Err(FrameRefusal::ToKernel);
             }
             let via = from.map_or(Via::Host, Via::Vif);
@@ -182,7 +182,7 @@ impl Common {
                 self.lanes.counters.lane_frames_dropped += 1;
             }
         }
-        let is_for_wire = destination != Destination::Here;
+        let is_for_wire = reach != Reach::Here;
         let point = if is_for_wire { Point::Wire } else { Point::Delivered };
         self.show(now, &Sighting::sent(frame, digest, point, party));
         Ok(is_for_wire)

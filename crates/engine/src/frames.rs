@@ -22,7 +22,7 @@ use crate::channels::Channels;
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
 use crate::snapshot::VifSnapshot;
-use crate::switch::{Port, Switch, VifKey, VifRefused};
+use crate::switch::{FrameOwner, Switch, VifKey, VifRefused};
 use staging::Staging;
 use vif::{Report, Vif};
 
@@ -132,7 +132,7 @@ impl Frames {
             self.vifs.len() as u32 - 1
         });
         let key = VifKey::new(slot, channel);
-        let entry = switch.open(&spec, Port::Vif(key));
+        let entry = switch.open(&spec, FrameOwner::Vif(key));
         self.keys.insert((channel, id), key);
         self.vifs[slot as usize] = Some(Vif::new(channel, id, spec, entry));
     }

@@ -17,7 +17,7 @@ use crate::ip::NetworkError;
 use crate::lanes::What;
 use crate::messages::payload;
 use crate::services::Service;
-use crate::switch::{Port, VifKey};
+use crate::switch::{FrameOwner, VifKey};
 
 impl<X: Component<Owner = ()>> Core<X> {
     /// Takes a burst that a queue has received, this engine's or that of another, or that comes
@@ -82,8 +82,8 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Has what the burst's packets of messages need fetched from memory.
     #[inline(never)]
-    fn fetch(&self, frames: &[&[u8]], digests: &[Digest], owners: &[Option<Port>]) {
-        let messages = Some(Port::Service(Service::Messages));
+    fn fetch(&self, frames: &[&[u8]], digests: &[Digest], owners: &[Option<FrameOwner>]) {
+        let messages = Some(FrameOwner::Service(Service::Messages));
         let all = frames.iter().zip(digests).zip(owners);
         let payloads = all
             .filter(|(_, owner)| **owner == messages)
@@ -97,7 +97,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         &mut self,
         now: Time,
         mut frames: &[&[u8]],
-        mut owners: &[Option<Port>],
+        mut owners: &[Option<FrameOwner>],
         via: Via,
     ) {
         while let Some(owner) = owners.first().copied() {
@@ -110,19 +110,27 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Gives frames to their owner.
     #[inline]
-    pub(super) fn hand_over(&mut self, now: Time, owner: Option<Port>, frames: &[&[u8]], via: Via) {
+    pub(super) fn hand_over(
+        &mut self,
+        now: Time,
+        owner: Option<FrameOwner>,
+        frames: &[&[u8]],
+        via: Via,
+    ) {
         let common = &mut self.common;
         match owner {
-            Some(Port::Service(Service::Messages)) => {
+            Some(FrameOwner::Service(Service::Messages)) => {
                 self.messages.receive(common, now, (), frames, via);
             }
-            Some(Port::Vif(vif)) => self.frames.receive(common, now, vif, frames, via),
-            Some(Port::Sibling(engine)) => common.hand_frames(engine, frames, via),
-            Some(Port::Service(Service::Tcp | Service::Segments)) => {
+            Some(FrameOwner::Vif(vif)) => self.frames.receive(common, now, vif, frames, via),
+            Some(FrameOwner::Sibling(engine)) => common.hand_frames(engine, frames, via),
+            Some(FrameOwner::Service(Service::Tcp | Service::Segments)) => {
                 self.tcp.receive(common, now, (), frames, via)
             }
-            Some(Port::Service(Service::Extra)) => self.extra.receive(common, now, (), frames, via),
-            Some(Port::Service(service)) => {
+            Some(FrameOwner::Service(Service::Extra)) => {
+                self.extra.receive(common, now, (), frames, via)
+            }
+            Some(FrameOwner::Service(service)) => {
                 frames.iter().for_each(|frame| self.receive_own(now, service, frame, via));
             }
             None if via.is_here() => {} // it came for the sake of copies
@@ -167,7 +175,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         now: Time,
         frames: &[&[u8]],
         digests: &[Digest],
-        owners: &[Option<Port>],
+        owners: &[Option<FrameOwner>],
         via: Via,
     ) {
         for ((frame, digest), owner) in frames.iter().zip(digests).zip(owners) {
@@ -183,7 +191,14 @@ impl<X: Component<Owner = ()>> Core<X> {
 
     /// Shows captures a frame that comes, where it is known whose it is: each once. What this host
     /// has sent was shown when it left, and is seen here by captures of the app that receives it.
-    fn show(&mut self, now: Time, frame: &[u8], digest: &Digest, owner: Option<Port>, via: Via) {
+    fn show(
+        &mut self,
+        now: Time,
+        frame: &[u8],
+        digest: &Digest,
+        owner: Option<FrameOwner>,
+        via: Via,
+    ) {
         if !self.common.captures.any() || self.is_elsewhere(frame, digest, owner) {
             return;
         }
@@ -198,10 +213,10 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// True for what another engine gives to its owner, which then shows it.
-    fn is_elsewhere(&self, frame: &[u8], digest: &Digest, owner: Option<Port>) -> bool {
+    fn is_elsewhere(&self, frame: &[u8], digest: &Digest, owner: Option<FrameOwner>) -> bool {
         match owner {
-            Some(Port::Sibling(_)) => true,
-            Some(Port::Service(Service::Messages)) => {
+            Some(FrameOwner::Sibling(_)) => true,
+            Some(FrameOwner::Service(Service::Messages)) => {
                 payload(frame, digest).is_some_and(|payload| {
                     self.messages.engine_elsewhere(&self.common, payload).is_some()
                 })
@@ -211,13 +226,13 @@ impl<X: Component<Owner = ()>> Core<X> {
     }
 
     /// Whom a frame concerns that is `owner`'s, as far as this engine knows.
-    fn party_of(&self, frame: &[u8], digest: &Digest, owner: Option<Port>) -> Option<Party> {
+    fn party_of(&self, frame: &[u8], digest: &Digest, owner: Option<FrameOwner>) -> Option<Party> {
         match owner? {
-            Port::Vif(vif) => Some(Party::of_vif(vif)),
-            Port::Service(Service::Messages) => {
+            FrameOwner::Vif(vif) => Some(Party::of_vif(vif)),
+            FrameOwner::Service(Service::Messages) => {
                 self.messages.party_of(&self.common.channels, payload(frame, digest)?)
             }
-            Port::Service(_) | Port::Sibling(_) => None,
+            FrameOwner::Service(_) | FrameOwner::Sibling(_) => None,
         }
     }
 
@@ -240,9 +255,11 @@ impl<X: Component<Owner = ()>> Core<X> {
         let mut siblings = 0;
         for port in self.common.switch.copies(from, digest) {
             match port {
-                Port::Vif(key) => self.frames.copy(&mut self.common.channels, now, key, frame),
-                Port::Sibling(engine) => siblings |= 1 << engine,
-                Port::Service(_) => {}
+                FrameOwner::Vif(key) => {
+                    self.frames.copy(&mut self.common.channels, now, key, frame)
+                }
+                FrameOwner::Sibling(engine) => siblings |= 1 << engine,
+                FrameOwner::Service(_) => {}
             }
         }
         siblings
@@ -255,7 +272,7 @@ impl<X: Component<Owner = ()>> Core<X> {
             let digest = Digest::of(frame);
             self.copy(now, None, frame, &digest);
             let owner = self.common.switch.owner(&digest);
-            if let Some(Port::Service(service @ (Service::Arp | Service::Icmp))) = owner {
+            if let Some(FrameOwner::Service(service @ (Service::Arp | Service::Icmp))) = owner {
                 self.overhear(now, Nic::Own, service, frame);
             }
         }
@@ -265,7 +282,7 @@ impl<X: Component<Owner = ()>> Core<X> {
     #[cfg(feature = "unchecked")]
     #[cold]
     fn receive_unchecked(&mut self, now: Time, frames: &[&[u8]]) {
-        let owner = self.frames.first().map(Port::Vif);
+        let owner = self.frames.first().map(FrameOwner::Vif);
         self.hand_over(now, owner, frames, Via::Queue);
     }
 }

@@ -10,7 +10,7 @@ use crate::common::Via;
 use crate::component::Component;
 use crate::host::Nic;
 use crate::lanes::{Parcel, What};
-use crate::switch::Port;
+use crate::switch::FrameOwner;
 
 impl<X: Component<Owner = ()>> Core<X> {
     /// Takes what other engines have handed over, a burst of each.
@@ -140,7 +140,7 @@ impl<X: Component<Owner = ()>> Core<X> {
         let owner = self.common.switch.owner(&Digest::of(frame));
         let frame_bytes_max = usize::from(self.common.host.own().mtu()) + HEADER_BYTES_MAX;
         match owner {
-            Some(Port::Vif(_) | Port::Sibling(_)) if frame.len() > frame_bytes_max => {
+            Some(FrameOwner::Vif(_) | FrameOwner::Sibling(_)) if frame.len() > frame_bytes_max => {
                 self.common.counters.frames_unclaimed += 1;
             }
             owner => self.hand_over(now, owner, &[frame], Via::Assembled),

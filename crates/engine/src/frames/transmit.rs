@@ -15,7 +15,7 @@ use crate::captures::{Party, Sighting};
 use crate::channels::Channels;
 use crate::common::Common;
 use crate::component::Sending;
-use crate::switch::{Destination, Switch, VifKey};
+use crate::switch::{Reach, Switch, VifKey};
 
 /// VIFs in whose row a frame waits for room in the queue, after which no other is looked at in a
 /// turn.
@@ -114,7 +114,7 @@ impl Frames {
         let (mut taken, mut clear_frames, mut clear_bytes) = (0, 0, 0);
         for (frame, digest) in staging.frames() {
             let is_clear = clear >> taken & 1 == 1;
-            if !is_clear && common.switch.destination(digest) == Destination::Here {
+            if !is_clear && common.switch.reach(digest) == Reach::Here {
                 self.judge(common, now, vif, frame, digest);
                 taken += 1;
                 continue;

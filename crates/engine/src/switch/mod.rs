@@ -1,5 +1,5 @@
-//! The switch: the one place where a packet finds its owner. The NIC, the host's services and apps'
-//! virtual interfaces (VIFs) are its ports; its table says who receives what and who may send what.
+//! The switch: the one place where a packet finds its owner, which is a service of the host or an
+//! app's virtual interface (VIF). Its table says who receives what and who may send what.
 //!
 //! ```text
 //!  NIC ──▶ digest ──▶ find ──┬──▶ service (messages, ARP, ICMP, refusals)
@@ -7,7 +7,7 @@
 //!                            ├──▶ a VIF of another engine of the NIC: its lane
 //!                            ├──▶ copies, to those who want them
 //!                            └──▶ nobody: counted
-//!  app ──▶ copy ──▶ digest ──▶ check ──▶ a port of this host, or the NIC, or both (groups)
+//!  app ──▶ copy ──▶ digest ──▶ check ──▶ an owner of this host, or the NIC, or both (groups)
 //! ```
 //!
 //! Where the kernel shares the NIC, what is nobody's here never comes: the NIC's steering leaves it
@@ -20,7 +20,7 @@ mod sibling;
 mod table;
 
 pub use refusal::VifRefused;
-pub(crate) use table::{Destination, Port, Switch};
+pub(crate) use table::{FrameOwner, Reach, Switch};
 pub use table::{PRIORITY_MAX, VifKey};
 
 /// How the owner of a packet is found.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use clearway_base::state::{Invalid, ensure};
 use clearway_classify::directory::EntryId;
 
-use super::table::{Port, Switch};
+use super::table::{FrameOwner, Switch};
 use crate::frames::VifSpec;
 use crate::state::SiblingVifState;
 
@@ -31,7 +31,7 @@ impl Switch {
         id: u32,
         spec: Box<VifSpec>,
     ) {
-        let entry = self.open(&spec, Port::Sibling(engine));
+        let entry = self.open(&spec, FrameOwner::Sibling(engine));
         self.of_siblings.push(SiblingVif { engine, channel, id, spec, entry });
     }
 

@@ -16,9 +16,9 @@ use crate::services::{Entry, Service};
 /// The highest priority that a VIF may declare.
 pub const PRIORITY_MAX: u16 = 60_000;
 
-/// Where a packet goes on this host.
+/// Whose a packet is on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Port {
+pub(crate) enum FrameOwner {
     Service(Service),
     Vif(VifKey),
     /// A VIF that this other engine of the NIC serves.
@@ -47,9 +47,9 @@ impl VifKey {
     }
 }
 
-/// Where a packet of this host may go.
+/// How far a packet of this host goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Destination {
+pub(crate) enum Reach {
     /// Elsewhere.
     Wire,
     /// To this host.
@@ -58,12 +58,12 @@ pub(crate) enum Destination {
     Both,
 }
 
-/// Ports, and the table. See the module.
+/// Owners, and the table. See the module.
 #[derive(Debug)]
 pub(crate) struct Switch {
     directory: Directory<Table>,
     /// By the number of the entry.
-    ports: Vec<Option<Port>>,
+    owners: Vec<Option<FrameOwner>>,
     /// What the host's services have, and its entries.
     services: Vec<(Entry, EntryId)>,
     /// VIFs of the NIC's other engines.
@@ -75,11 +75,11 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// A switch whose only ports are the NIC, at `mac`, and the host's services.
+    /// A switch of the NIC, at `mac`, and the host's services.
     pub(crate) fn new(mac: MacAddress, services: Vec<Entry>) -> Self {
         let mut switch = Self {
             directory: Directory::new(Table::default()),
-            ports: Vec::new(),
+            owners: Vec::new(),
             services: Vec::new(),
             of_siblings: Vec::new(),
             mac: mac_number(mac),
@@ -96,33 +96,33 @@ impl Switch {
 
     /// The owner of each packet, `None` where it is nobody's here.
     #[inline]
-    pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<Port>]) {
+    pub(crate) fn find(&mut self, digests: &[Digest], owners: &mut [Option<FrameOwner>]) {
         if let Some(entry) = self.directory.common_receiver(digests) {
-            return owners.fill(entry.and_then(|entry| self.port(entry)));
+            return owners.fill(entry.and_then(|entry| self.owner_of(entry)));
         }
         let mut entries = [None; clearway_nic::BURST_FRAMES];
         self.directory.receivers(digests, &mut entries[..digests.len()]);
         for (owner, entry) in owners.iter_mut().zip(&entries[..digests.len()]) {
-            *owner = entry.and_then(|entry| self.port(entry));
+            *owner = entry.and_then(|entry| self.owner_of(entry));
         }
     }
 
     /// The owner of one packet.
     #[inline]
-    pub(crate) fn owner(&mut self, digest: &Digest) -> Option<Port> {
+    pub(crate) fn owner(&mut self, digest: &Digest) -> Option<FrameOwner> {
         let entry = self.directory.common_receiver(core::slice::from_ref(digest));
-        entry.flatten().and_then(|entry| self.port(entry))
+        entry.flatten().and_then(|entry| self.owner_of(entry))
     }
 
     /// Where a packet of this host may go, by its Ethernet address.
     #[inline]
-    pub(crate) fn destination(&self, digest: &Digest) -> Destination {
+    pub(crate) fn reach(&self, digest: &Digest) -> Reach {
         if digest.field(fields::MAC_GROUP) == 1 {
-            return Destination::Both;
+            return Reach::Both;
         }
         let mac = digest.field(fields::MAC_DESTINATION);
         let is_here = mac == self.mac || self.place_of_mac(mac).is_ok();
-        if is_here { Destination::Here } else { Destination::Wire }
+        if is_here { Reach::Here } else { Reach::Wire }
     }
 
     /// True if some VIF wants copies.
@@ -142,23 +142,23 @@ impl Switch {
         &self,
         from: Option<VifKey>,
         digest: &Digest,
-    ) -> impl Iterator<Item = Port> {
-        let ports = self.directory.copies(digest).filter_map(|entry| self.port(entry));
-        ports.filter(move |port| from.map(Port::Vif) != Some(*port))
+    ) -> impl Iterator<Item = FrameOwner> {
+        let owners = self.directory.copies(digest).filter_map(|entry| self.owner_of(entry));
+        owners.filter(move |owner| from.map(FrameOwner::Vif) != Some(*owner))
     }
 
-    /// A port is copied as a whole: one that is put together from parts has to be waited for.
+    /// An owner is copied as a whole: one that is put together from parts has to be waited for.
     #[inline]
-    fn port(&self, entry: EntryId) -> Option<Port> {
-        *self.ports.get(entry.0 as usize).unwrap_or(&None)
+    fn owner_of(&self, entry: EntryId) -> Option<FrameOwner> {
+        *self.owners.get(entry.0 as usize).unwrap_or(&None)
     }
 
-    pub(super) fn set_port(&mut self, entry: EntryId, port: Port) {
+    pub(super) fn set_owner(&mut self, entry: EntryId, owner: FrameOwner) {
         let index = entry.0 as usize;
-        if self.ports.len() <= index {
-            self.ports.resize(index + 1, None);
+        if self.owners.len() <= index {
+            self.owners.resize(index + 1, None);
         }
-        self.ports[index] = Some(port);
+        self.owners[index] = Some(owner);
     }
 }
 

@@ -14,7 +14,7 @@ use super::memory::Keeper;
 use crate::common::Common;
 use crate::frames::VifSpec;
 use crate::services::Service;
-use crate::switch::{Port, Switch, VifRefused};
+use crate::switch::{FrameOwner, Switch, VifRefused};
 
 /// A port as the control plane has given it away.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Ports {
         number: u32,
         spec: TcpPortSpec,
     ) {
-        let entry = switch.open(&spec.rights, Port::Service(Service::Tcp));
+        let entry = switch.open(&spec.rights, FrameOwner::Service(Service::Tcp));
         self.places.insert((spec.port, spec.address), number);
         self.ports.insert(number, TcpPort { channel, spec, listener: None, entry });
     }

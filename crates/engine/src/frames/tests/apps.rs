@@ -6,7 +6,7 @@ mod sending;
 use clearway_channel::burst::SentFrame;
 
 use super::*;
-use crate::switch::Destination;
+use crate::switch::Reach;
 use crate::testing::World;
 
 const OWN_MAC: MacAddress = [2, 9, 9, 9, 9, 9];
@@ -59,7 +59,7 @@ impl Rig {
     }
 
     fn is_here(&self, mac: MacAddress) -> bool {
-        self.world.common.switch.destination(&to_mac(mac)) == Destination::Here
+        self.world.common.switch.reach(&to_mac(mac)) == Reach::Here
     }
 
     fn counter(&self, key: VifKey, name: &str) -> u64 {
@@ -224,5 +224,5 @@ fn what_a_vif_had_goes_with_it() {
     assert!(rig.frames.keys.is_empty());
     let again = rig.open(0, 9, OWN_MAC);
     assert!(rig.frames.places() == 4 && rig.is_here(OWN_MAC), "a slot is used again");
-    assert_eq!(rig.world.common.switch.owner(&to_mac(OWN_MAC)), Some(Port::Vif(again)));
+    assert_eq!(rig.world.common.switch.owner(&to_mac(OWN_MAC)), Some(FrameOwner::Vif(again)));
 }

@@ -5,7 +5,7 @@
 use clearway_classify::directory::{EntryId, Rights};
 use clearway_nic::MacAddress;
 
-use super::{PRIORITY_MAX, Port, Switch, mac_number};
+use super::{FrameOwner, PRIORITY_MAX, Switch, mac_number};
 use crate::frames::VifSpec;
 use crate::services::Entry;
 
@@ -39,14 +39,14 @@ impl Switch {
         let priority = if is_last { PRIORITY_LAST } else { PRIORITY_OF_SERVICES };
         let rights = Rights { receive: vec![entry.receive], priority, ..Rights::default() };
         let id = self.directory.insert(rights);
-        self.set_port(id, Port::Service(entry.service));
+        self.set_owner(id, FrameOwner::Service(entry.service));
         id
     }
 
-    /// Enters what a VIF has, which is at `port`.
-    pub(crate) fn open(&mut self, spec: &VifSpec, port: Port) -> EntryId {
+    /// Enters what a VIF has, which is `owner`'s.
+    pub(crate) fn open(&mut self, spec: &VifSpec, owner: FrameOwner) -> EntryId {
         let entry = self.directory.insert(spec.rights());
-        self.set_port(entry, port);
+        self.set_owner(entry, owner);
         self.add_mac(spec.mac);
         entry
     }
@@ -85,9 +85,9 @@ impl Switch {
 
     /// Whether nothing is left in the table but what the host's services have.
     pub(crate) fn audit_rest(&self) -> Result<(), String> {
-        let ports = self.ports.iter().flatten().count();
+        let owners = self.owners.iter().flatten().count();
         let left = [
-            ("ports", ports - self.services.len()),
+            ("owners", owners - self.services.len()),
             ("virtual interfaces of siblings", self.of_siblings.len()),
             ("Ethernet addresses", self.macs.len()),
         ];
@@ -100,9 +100,9 @@ impl Switch {
     /// Nobody has the entry any more.
     fn unregister(&mut self, entry: EntryId) {
         self.directory.remove(entry);
-        self.ports[entry.0 as usize] = None;
-        while let Some(None) = self.ports.last() {
-            self.ports.pop();
+        self.owners[entry.0 as usize] = None;
+        while let Some(None) = self.owners.last() {
+            self.owners.pop();
         }
     }
 }

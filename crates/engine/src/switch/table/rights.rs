@@ -5,7 +5,7 @@ use clearway_classify::directory::EntryId;
 use clearway_wire::digest::Digest;
 
 use super::super::refusal;
-use super::{Destination, Switch};
+use super::{Reach, Switch};
 
 impl Switch {
     /// Whether the VIF with this entry may send a frame with this digest.
@@ -25,7 +25,7 @@ impl Switch {
         let sends = self.directory.sends(entry);
         digests.iter().enumerate().fold(0, |clear, (index, digest)| {
             let is_clear = sends.iter().any(|clause| clause.matches(digest))
-                && self.destination(digest) == Destination::Wire;
+                && self.reach(digest) == Reach::Wire;
             clear | u32::from(is_clear) << index
         })
     }

@@ -38,10 +38,10 @@ fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
         let text = if id == 0 { "udp" } else { &text };
         let spec = VifSpec { receive: vec![filter(text)], ..VifSpec::default() };
         let spec = VifSpec { priority: PRIORITY_MAX, mac: MAC, ..spec };
-        vifs.push(switch.open(&spec, Port::Vif(VifKey::new(id, 1))));
+        vifs.push(switch.open(&spec, FrameOwner::Vif(VifKey::new(id, 1))));
     }
-    let messages = Some(Port::Service(Service::Messages));
-    let refused = Some(Port::Service(Service::Datagrams));
+    let messages = Some(FrameOwner::Service(Service::Messages));
+    let refused = Some(FrameOwner::Service(Service::Datagrams));
     let mut before = vec![v4(1)];
     for round in 0..20 {
         let now: Vec<IpAddr> =
@@ -49,23 +49,23 @@ fn services_stay_while_addresses_come_and_go_and_users_have_all_they_can() {
         for address in before.iter().chain(&now) {
             let expected = if before.contains(address) { messages } else { None };
             let found = switch.owner(&to(*address, MESSAGES));
-            assert_eq!(found.filter(|port| matches!(port, Port::Service(_))), expected);
+            assert_eq!(found.filter(|owner| matches!(owner, FrameOwner::Service(_))), expected);
         }
         switch.set_services(entries(&config(&now), MESSAGES));
         for last in 1..20 {
             let is_own = now.contains(&v4(last));
-            let services = |port: &Port| matches!(port, Port::Service(_));
+            let services = |owner: &FrameOwner| matches!(owner, FrameOwner::Service(_));
             let found = switch.owner(&to(v4(last), MESSAGES)).filter(services);
             assert_eq!(found, messages.filter(|_| is_own), "round {round}, address {last}");
             let found = switch.owner(&to(v4(last), 5)).filter(services);
             assert!(found.is_none() || found == refused && is_own);
         }
-        let ports = switch.ports.iter().flatten().count();
-        assert_eq!(ports, 2048 + switch.services.len(), "as many ports as entries");
+        let owners = switch.owners.iter().flatten().count();
+        assert_eq!(owners, 2048 + switch.services.len(), "as many owners as entries");
         before = now;
     }
     vifs.into_iter().for_each(|entry| switch.close(entry, MAC));
-    assert_eq!(switch.ports.iter().flatten().count(), switch.services.len());
+    assert_eq!(switch.owners.iter().flatten().count(), switch.services.len());
     assert_eq!(switch.owner(&to(before[0], MESSAGES)), messages);
 }
 
@@ -79,7 +79,7 @@ fn addresses_of_vifs_last_as_long_as_one_of_them() {
         let mut frame = mac.to_vec();
         frame.extend([2, 1, 1, 1, 1, 1, 8, 6]);
         frame.resize(60, 0);
-        matches!(switch.destination(&Digest::of(&frame)), Destination::Here)
+        matches!(switch.reach(&Digest::of(&frame)), Reach::Here)
     };
     for last in [7, 3, 5, 3] {
         switch.add_mac(at(last));
@@ -114,9 +114,9 @@ fn vifs_of_other_engines_come_and_go_one_by_one() {
     switch.close_of_sibling(6, 2); // nobody has it
     for gone in 0..=all.len() {
         for (at, (engine, _, last)) in all.into_iter().enumerate() {
-            let expected = (at >= gone).then_some(Port::Sibling(engine));
+            let expected = (at >= gone).then_some(FrameOwner::Sibling(engine));
             assert_eq!(switch.owner(&to(last)), expected);
-            assert_eq!(switch.destination(&to(last)) == Destination::Here, at >= gone);
+            assert_eq!(switch.reach(&to(last)) == Reach::Here, at >= gone);
         }
         if let Some((_, (channel, id), _)) = all.get(gone) {
             switch.close_of_sibling(*channel, *id);
@@ -147,7 +147,7 @@ fn addresses_of_thousands_of_vifs_are_found_at_once() {
         digests.iter().for_each(|digest| assert!(!std::hint::black_box(look(digest))));
         began.elapsed()
     };
-    let find = |digest: &Digest| switch.destination(digest) == Destination::Here;
+    let find = |digest: &Digest| switch.reach(digest) == Reach::Here;
     let scan = |digest: &Digest| {
         let mac = digest.field(fields::MAC_DESTINATION);
         switch.macs.iter().any(|(other, _)| *other == mac)
