@@ -54,11 +54,14 @@ impl Pacer {
         self.tokens_bytes > 0
     }
 
-    /// When the next packets may leave, if [`Pacer::allows`] has just said no.
+    /// When the next packets may leave, if [`Pacer::allows`] has just said no: at that time, and
+    /// with the same speed, it says yes.
     #[must_use]
     pub fn next_allowed(&self, speed: &Speed) -> Time {
-        let missing_bytes = self.burst_bytes / 4 - self.tokens_bytes;
-        self.updated + (missing_bytes.max(1) as f64 / speed.bytes_per_ns()) as u64
+        let missing_bytes = (self.burst_bytes / 4).max(1) - self.tokens_bytes;
+        let wait_ns = (missing_bytes as f64 / speed.bytes_per_ns()).ceil() as u64;
+        let is_short = speed.bytes_in(wait_ns) < missing_bytes; // the quotient was rounded, too
+        self.updated + wait_ns + u64::from(is_short)
     }
 
     /// A packet has left.
@@ -67,7 +70,7 @@ impl Pacer {
     }
 
     fn refill(&mut self, now: Time, speed: &Speed) {
-        let earned_bytes = (now.since(self.updated) as f64 * speed.bytes_per_ns()) as i64;
+        let earned_bytes = speed.bytes_in(now.since(self.updated));
         if earned_bytes == 0 {
             return;
         }
@@ -83,6 +86,11 @@ impl Speed {
     fn bytes_per_ns(&self) -> f64 {
         let factor = if self.is_fractional() { 1.0 } else { 1.25 };
         factor * self.window_bytes.max(1) as f64 / self.rtt_ns.max(1) as f64
+    }
+
+    /// Whole bytes that may leave in so much time.
+    fn bytes_in(&self, time_ns: u64) -> i64 {
+        (time_ns as f64 * self.bytes_per_ns()) as i64
     }
 
     fn burst_bytes(&self) -> i64 {
@@ -115,7 +123,7 @@ mod tests {
                 pacer.on_sent(u64::from(speed.packet_bytes));
                 sent += u64::from(speed.packet_bytes);
             } else {
-                now = now.max(pacer.next_allowed(&speed)) + 1;
+                now = pacer.next_allowed(&speed);
             }
         }
         sent
@@ -135,6 +143,25 @@ mod tests {
         let speed = Speed { window_bytes: 100, rtt_ns: 1_000_000, packet_bytes: 1000, gap_ns: 0 };
         let sent = sent_in(1000, speed);
         assert!((100_000..=120_000).contains(&sent), "{sent}");
+    }
+
+    /// At any speed: a caller that sets a timer for it would come in vain otherwise, and again.
+    #[test]
+    fn at_the_time_that_it_names_it_allows() {
+        for (window_bytes, rtt_ns) in (1..3000).zip((1..).map(|step: u64| step * 7919)) {
+            let speed =
+                Speed { window_bytes: window_bytes * 7, rtt_ns, packet_bytes: 1448, gap_ns: 0 };
+            let (mut now, mut pacer) = (Time::from_ns(123_457), Pacer::new(Time::ZERO, 1448));
+            for _ in 0..50 {
+                if pacer.allows(now, &speed) {
+                    pacer.on_sent(1448);
+                    continue;
+                }
+                let next = pacer.next_allowed(&speed);
+                assert!(next > now && pacer.allows(next, &speed), "{speed:?}");
+                now = next;
+            }
+        }
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Flow {
         if self.pacer.allows(now, &speed) {
             return true;
         }
-        self.paced_until = self.pacer.next_allowed(&speed).max(now + 1);
+        self.paced_until = self.pacer.next_allowed(&speed);
         self.limited_until = self.recovery.next_number();
         false
     }
