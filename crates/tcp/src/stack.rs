@@ -9,7 +9,7 @@
 
 use core::net::{IpAddr, SocketAddr};
 use core::ops::Range;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use clearway_base::{Random, SECOND, Time, TimerWheel, counters};
 use clearway_wire::tcp::{Flags, Options, Repr};
@@ -151,6 +151,12 @@ impl Slot {
             is_forgotten: false,
         }
     }
+
+    /// False if it has surely nothing to send, and is not to be taken away after that.
+    #[inline]
+    const fn is_to_be_polled(&self) -> bool {
+        self.connection.has_output() || self.is_forgotten
+    }
 }
 
 /// Timers of half-open connections have this bit, in the wheel that they share with others.
@@ -165,7 +171,7 @@ pub struct Stack {
     table: HashMap<Tuple, Entry, Hashing>,
     connections: Slab<Slot>,
     listeners: Slab<ListenSocket>,
-    listening: HashMap<(Option<u128>, u16), Key, Hashing>,
+    listening: BTreeMap<(Option<u128>, u16), Key>,
     half_open: Slab<HalfOpen>,
     time_waits: TimeWaits,
     ports: Ports,
@@ -196,14 +202,14 @@ impl Stack {
     /// else's; `seed` need not be secret.
     #[must_use]
     pub fn new(config: Config, now: Time, seed: u64, secret: [u8; 16]) -> Self {
-        let hashing = Hashing { key: secret.map(|byte| byte ^ 0x5a) };
+        let hashing = Hashing::new(secret.map(|byte| byte ^ 0x5a));
         Self {
             secret: Secret::new(secret),
             random: Random::new(seed),
-            table: HashMap::with_hasher(hashing.clone()),
+            table: HashMap::with_hasher(hashing),
             connections: Slab::new(config.connections_max.min(HALF_OPEN - 1)),
             listeners: Slab::new(u32::from(u16::MAX)),
-            listening: HashMap::with_hasher(hashing),
+            listening: BTreeMap::new(),
             half_open: Slab::new(config.half_open_max),
             time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_ns),
             ports: Ports::new(config.ports),
@@ -664,24 +670,35 @@ impl Stack {
             return Some(reply);
         }
         while let Some(key) = self.ready.front().copied() {
-            if let Some(transmit) = self.poll_connection(now, key, most) {
-                self.counters.segments_sent += 1;
-                return Some(transmit);
+            let Some(slot) = self.connections.get_mut(key) else {
+                self.ready.pop_front();
+                continue;
+            };
+            let transmit = slot.connection.poll_transmit(now, key, most);
+            if transmit.is_none() || !slot.is_to_be_polled() {
+                self.ready.pop_front();
+                self.have_polled(key);
             }
-            self.ready.pop_front();
+            if transmit.is_some() {
+                self.counters.segments_sent += 1;
+                return transmit;
+            }
         }
         None
     }
 
-    fn poll_connection(&mut self, now: Time, key: Key, most: u32) -> Option<Transmit> {
-        let slot = self.connections.get_mut(key)?;
-        if let Some(transmit) = slot.connection.poll_transmit(now, most) {
-            return Some(Transmit { connection: Some(key), ..transmit });
-        }
+    /// A connection has nothing to send for now.
+    #[inline]
+    fn have_polled(&mut self, key: Key) {
+        let Some(slot) = self.connections.get_mut(key) else {
+            return;
+        };
         slot.is_ready = false;
-        self.arm(key);
-        self.remove_forgotten(key);
-        None
+        if slot.is_forgotten {
+            self.connections.remove(key);
+        } else {
+            self.arm(key);
+        }
     }
 
     /// Where the bytes `range` of a connection's [`Transmit`] are, in order.
@@ -725,12 +742,15 @@ impl Stack {
             change(&mut slot.connection);
             self.mark_ready(key);
             self.mark_changed(key);
+            self.arm(key);
         }
     }
 
+    /// Has a connection polled that may have something to send.
     #[inline]
     fn mark_ready(&mut self, key: Key) {
         if let Some(slot) = self.connections.get_mut(key)
+            && slot.is_to_be_polled()
             && !core::mem::replace(&mut slot.is_ready, true)
         {
             self.ready.push_back(key);
@@ -790,12 +810,6 @@ impl Stack {
         if let Some(slot) = self.connections.get_mut(key) {
             slot.is_forgotten = true;
             self.mark_ready(key);
-        }
-    }
-
-    fn remove_forgotten(&mut self, key: Key) {
-        if self.connections.get(key).is_some_and(|slot| slot.is_forgotten) {
-            self.connections.remove(key);
         }
     }
 

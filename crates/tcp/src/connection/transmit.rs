@@ -52,11 +52,23 @@ const BLOCKS_MAX: usize = 4;
 const BLOCKS_MAX_WITH_TIMESTAMPS: usize = 3;
 
 impl Connection {
-    /// The next segment, with at most `most` bytes; more than fit into one are given only if `most`
-    /// allows it.
+    /// False if [`Connection::poll_transmit`] has surely nothing.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, now: Time, most: u32) -> Option<Transmit> {
-        let transmit = self.next_transmit(now, most)?;
+    pub(crate) const fn has_output(&self) -> bool {
+        self.snd.has_unsent()
+            || matches!(self.ack.due(), Due::Now)
+            || self.board.has_lost()
+            || self.probe.is_some()
+            || self.syn_due
+            || self.reset_due
+    }
+
+    /// The next segment, with at most `most` bytes; more than fit into one are given only if `most`
+    /// allows it. `key` is the connection's own.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, now: Time, key: Key, most: u32) -> Option<Transmit> {
+        let mut transmit = self.next_transmit(now, most)?;
+        transmit.connection = Some(key);
         self.counters.segments_sent += 1;
         Some(transmit)
     }
@@ -129,8 +141,7 @@ impl Connection {
             return true;
         }
         self.window_filled = self.snd.next();
-        // The pacer rounds down: at that very time it would say no again, and again.
-        self.timers.set(Timer::Pace, self.pacer.next_allowed(&speed) + 1);
+        self.timers.set(Timer::Pace, self.pacer.next_allowed(&speed));
         false
     }
 
