@@ -198,6 +198,19 @@ impl Channel {
         Ok(())
     }
 
+    /// Takes what waits in the ring into the queues; if nothing does, has an embedded engine work.
+    /// False if nothing has come of either.
+    pub(crate) fn take_ring(&mut self) -> Result<bool, Error> {
+        let mut has_come = false;
+        while let Some(told) = self.end.next_told()? {
+            has_come = true;
+            if let Some(arrival) = self.handle(told) {
+                self.queue(arrival);
+            }
+        }
+        Ok(has_come || self.host.turn() || self.nothing_new::<()>()?.is_some())
+    }
+
     /// Takes what waits in the ring into the queues, until `take` finds something there.
     pub(crate) fn gather_until<T>(
         &mut self,

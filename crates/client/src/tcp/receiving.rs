@@ -44,9 +44,10 @@ impl Channel {
             return Ok(0);
         }
         self.wait_for(timeout, Awaited::Bytes, |channel| {
-            channel.gather()?;
-            let copied = channel.tcp_copy(id, buffer)?;
-            if copied > 0 { Ok(Some(copied)) } else { channel.tcp_nothing(id, 0) }
+            if channel.tcp_has_bytes(id)? {
+                return channel.tcp_copy(id, buffer).map(Some);
+            }
+            channel.tcp_nothing(id, 0)
         })
     }
 
@@ -57,11 +58,11 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<Option<TcpBytes>, Error> {
         self.wait_for(timeout, Awaited::Bytes, |channel| {
-            channel.gather()?;
-            let connection = channel.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
-            let Some(granted) = connection.received.pop_front() else {
+            if !channel.tcp_has_bytes(id)? {
                 return channel.tcp_nothing(id, None);
-            };
+            }
+            let connection = channel.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+            let Some(granted) = connection.received.pop_front() else { return Ok(None) };
             let first = std::mem::take(&mut connection.read_bytes) as usize;
             let buffer = channel.end.receive_buffer(granted);
             Ok(Some(Some(TcpBytes { buffer, first })))
@@ -74,10 +75,24 @@ impl Channel {
         self.end.release_buffer(bytes.buffer);
     }
 
+    /// True if bytes of a connection have come. What waits in the ring is only looked at if none
+    /// are known.
+    fn tcp_has_bytes(&mut self, id: TcpId) -> Result<bool, Error> {
+        loop {
+            let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
+            if !connection.received.is_empty() {
+                return Ok(true);
+            }
+            if !self.take_ring()? {
+                return Ok(false);
+            }
+        }
+    }
+
     /// Copies what has come, and releases it.
     fn tcp_copy(&mut self, id: TcpId, buffer: &mut [u8]) -> Result<usize, Error> {
         let connection = self.tcp.find_open(id).ok_or_else(|| is_not_open(id))?;
-        let (mut copied, mut done) = (0, Vec::new());
+        let mut copied = 0;
         while copied < buffer.len()
             && let Some(granted) = connection.received.front()
         {
@@ -90,9 +105,10 @@ impl Channel {
                 break;
             }
             connection.read_bytes = 0;
-            done.extend(connection.received.pop_front());
+            if let Some(granted) = connection.received.pop_front() {
+                self.end.release(granted);
+            }
         }
-        done.into_iter().for_each(|granted| self.end.release(granted));
         Ok(copied)
     }
 
