@@ -332,6 +332,11 @@ fn cell_bytes_log2(length: u32) -> u32 {
     bits.max(CELL_BYTES_LOG2_MIN)
 }
 
+/// What a piece of `length` bytes takes of a pool.
+pub(crate) fn piece_bytes(length: u32) -> u32 {
+    1 << cell_bytes_log2(length)
+}
+
 #[inline]
 fn class_of(cell_bytes_log2: u32) -> usize {
     (cell_bytes_log2 - CELL_BYTES_LOG2_MIN) as usize

@@ -3,7 +3,7 @@
 use clearway_base::state::Invalid;
 
 use super::BufferState;
-use crate::Pool;
+use crate::pool::{self, Pool};
 
 /// A piece of the receive pool. The id of a buffer is its offset in units of 64 bytes, so that
 /// every id the app can name is an index into a table.
@@ -59,9 +59,6 @@ struct Book {
 pub(super) struct Buffers {
     pool: Pool,
     books: Box<[Book]>,
-    /// How many are not free. Low offsets are given out first: who looks for these buffers need not
-    /// look at the books of the whole pool.
-    used: u32,
 }
 
 impl Buffers {
@@ -71,7 +68,7 @@ impl Buffers {
 
     fn of(pool: Pool, pool_bytes: u32) -> Self {
         let book = Book { owner: 0, length: 0, state: State::Free };
-        Self { pool, books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into(), used: 0 }
+        Self { pool, books: vec![book; (pool_bytes >> UNIT_BYTES_LOG2) as usize].into() }
     }
 
     pub(super) fn save(&self) -> Vec<BufferState> {
@@ -91,7 +88,6 @@ impl Buffers {
             let state = if is_granted { State::Granted } else { State::Held };
             buffers.books[(offset >> UNIT_BYTES_LOG2) as usize] = Book { owner, length, state };
         }
-        buffers.used = saved.len() as u32;
         Ok(buffers)
     }
 
@@ -101,9 +97,18 @@ impl Buffers {
         held.map(|(id, book)| Buffer { id, offset: id << UNIT_BYTES_LOG2, length: book.length })
     }
 
+    /// Low offsets are given out first: the books of the rest of the pool are not looked at when
+    /// all that is in use has been found.
     fn in_use(&self) -> impl Iterator<Item = (u32, &Book)> {
-        let books = (0..).zip(&self.books);
-        books.filter(|(_, book)| book.state != State::Free).take(self.used as usize)
+        let mut unseen_bytes = self.pool.used_bytes();
+        let looked_at = (0..).zip(&self.books).take_while(move |(_, book)| {
+            let goes_on = unseen_bytes > 0;
+            if goes_on && book.state != State::Free {
+                unseen_bytes -= pool::piece_bytes(book.length);
+            }
+            goes_on
+        });
+        looked_at.filter(|(_, book)| book.state != State::Free)
     }
 
     #[inline]
@@ -111,7 +116,6 @@ impl Buffers {
         let offset = self.pool.allocate(length)?;
         let id = offset >> UNIT_BYTES_LOG2;
         self.books[id as usize] = Book { owner, length, state: State::Held };
-        self.used += 1;
         Some(Buffer { id, offset, length })
     }
 
@@ -151,7 +155,6 @@ impl Buffers {
     #[inline]
     fn free(&mut self, id: u32) {
         self.books[id as usize].state = State::Free;
-        self.used -= 1;
         self.pool.free(id << UNIT_BYTES_LOG2).expect("the books and the pool agree");
     }
 }
