@@ -29,7 +29,7 @@ impl Bed for World {
 fn set_up(world: &mut World, from: usize, to: usize) -> io::Result<Setup> {
     let packets_before = world.packets();
     let peer = world.listener(to);
-    let begin = world.now();
+    let begin = world.clock();
     world.client.apps[from].connect(peer);
     let passes = pass_until(world, |world| {
         if let Some(code) = world.client.apps[from].failed.take() {
@@ -37,7 +37,7 @@ fn set_up(world: &mut World, from: usize, to: usize) -> io::Result<Setup> {
         }
         Ok(world.client.apps[from].connected.is_some())
     })?;
-    let ns = world.now().since(begin);
+    let ns = world.clock().since(begin);
     pass_until(world, |world| Ok(world.server.apps[to].accepted.is_some()))?;
     settle(world)?;
     let packets = world.packets() - packets_before;

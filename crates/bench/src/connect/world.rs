@@ -1,6 +1,6 @@
 //! Two hosts and the fabric between them, in one thread.
 
-use clearway_base::{Random, Time};
+use clearway_base::{MICROSECOND, Random, Time};
 use clearway_channel::Code;
 use clearway_engine::{Allowance, Clock, Control, Engine, Event, FlowSnapshot, Request};
 use clearway_nic::fabric::{self, Faults, Options, Port, RssOptions};
@@ -15,12 +15,18 @@ use crate::host::engine_config;
 
 /// The service port of the server's first engine; the next one's is one higher.
 const PORT: u16 = 5000;
+/// What a pass takes at most, by the world's time: that the kernel let others run in between is
+/// nothing that the network did, and no reason to send again.
+const PASS_NS_MAX: u64 = 20 * MICROSECOND;
 
 pub(super) struct World {
     pub(super) client: Host,
     pub(super) server: Host,
     fabric: fabric::Handle,
     clock: Clock,
+    /// The world's time, and that of the clock when it was last looked at.
+    now: Time,
+    looked_at: Time,
     /// Frames take time, so the fabric has to know it.
     has_latency: bool,
     /// How long nothing is sent when nothing more will be.
@@ -51,7 +57,10 @@ impl World {
         let (server, client) = (hosts.pop(), hosts.pop());
         let (Some(client), Some(server)) = (client, server) else { unreachable!("two ports") };
         let (has_latency, quiet_ns) = (latency_ns > 0, QUIET_NS + 4 * latency_ns);
-        let mut world = Self { client, server, fabric, clock, has_latency, quiet_ns };
+        let now = clock.now();
+        let looked_at = now;
+        let mut world =
+            Self { client, server, fabric, clock, now, looked_at, has_latency, quiet_ns };
         world.listen()?;
         Ok(world)
     }
@@ -89,7 +98,10 @@ impl World {
 
     /// One turn of each engine and each app, and the time at which it began.
     pub(super) fn pass(&mut self) -> io::Result<Time> {
-        let now = self.clock.now();
+        let at = self.clock.now();
+        self.now = self.now + at.since(self.looked_at).min(PASS_NS_MAX);
+        self.looked_at = at;
+        let now = self.now;
         if self.has_latency {
             self.fabric.set_time(now);
         }
@@ -102,7 +114,13 @@ impl World {
         Ok(now)
     }
 
+    /// The world's time: when the last pass began.
     pub(super) fn now(&self) -> Time {
+        self.now
+    }
+
+    /// The time of this machine, which is what a set-up is measured by.
+    pub(super) fn clock(&self) -> Time {
         self.clock.now()
     }
 
