@@ -209,8 +209,8 @@ pub unsafe extern "C" fn clearway_reattach(
             return Err(pointer::invalid("list is NULL and capacity is not 0"));
         }
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
-        let told = channel.reattach(pointer::timeout(timeout_ns))?;
+        let clearway_channel { channel, calls, .. } = unsafe { pointer::attached(channel) }?;
+        let told = calls.reattach(channel, pointer::timeout(timeout_ns))?;
         for (index, connection) in told.connections.iter().take(capacity).enumerate() {
             let (now, code) = match &connection.now {
                 Ok(now) => (now.as_u64(), 0),

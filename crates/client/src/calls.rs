@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message};
+use crate::{Awaited, Channel, Code, ConnectionId, Ended, Error, Event, Message, Reattached};
 use books::{Books, Entry};
 use header::{HEADER_BYTES, Header, Kind};
 pub use outcome::{Answer, Outcome, Refusal};
@@ -120,14 +120,15 @@ impl Calls {
     ) -> Result<Answer, Error> {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
+        let mut left = timeout;
         let call = loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
             match self.start(channel, connection, method, body, left) {
                 Err(Error::WouldBlock) => {}
                 started => break started?,
             }
             let event = self.advance(channel, deadline).map_err(no_room)?;
             self.kept.push_back(event);
+            left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         };
         loop {
             match self.advance(channel, None)? {
@@ -264,6 +265,19 @@ impl Calls {
         Ok(())
     }
 
+    /// Attaches again by [`Channel::reattach`], whose numbers of connections mean others than
+    /// before: all calls and requests of before are over, and the calls told of as lost
+    /// ([`Code::DaemonGone`]).
+    pub fn reattach(
+        &mut self,
+        channel: &mut Channel,
+        timeout: Option<Duration>,
+    ) -> Result<Reattached, Error> {
+        let reattached = channel.reattach(timeout)?;
+        self.end_all(Code::DaemonGone);
+        Ok(reattached)
+    }
+
     /// The same by [`Channel::abort`].
     pub fn abort(&mut self, channel: &mut Channel, connection: ConnectionId) -> Result<(), Error> {
         channel.abort(connection)?;
@@ -277,13 +291,14 @@ impl Calls {
         channel: &mut Channel,
         deadline: Option<Instant>,
     ) -> Result<CallEvent, Error> {
-        let begun = Instant::now();
+        let mut begun = None;
         loop {
             match self.next_at_once(channel) {
                 Err(Error::WouldBlock) => {}
                 result => return result,
             }
             let now = Instant::now();
+            let begun = *begun.get_or_insert(now);
             if deadline.is_some_and(|deadline| deadline <= now) {
                 let waited = now.saturating_duration_since(begun);
                 return Err(Error::TimedOut { awaited: Awaited::Event, waited });
@@ -469,12 +484,16 @@ impl Calls {
         }
     }
 
+    fn end_all(&mut self, code: Code) {
+        for connection in self.books.connections() {
+            self.end_connection(connection, code);
+        }
+    }
+
     /// An error of the channel: the calls that it ends are told of before.
     fn fail(&mut self, error: Error) -> Result<(), Error> {
         if error.ended() == Ended::Channel {
-            for connection in self.books.connections() {
-                self.end_connection(connection, error.code());
-            }
+            self.end_all(error.code());
         }
         if self.new.is_empty() { Err(error) } else { Ok(()) }
     }

@@ -292,6 +292,25 @@ fn calls_end_with_the_channel_before_it_says_so() {
     assert_eq!(gone.code(), Code::DaemonGone);
 }
 
+/// The next daemon gives connections the numbers of before: nothing of before is taken for theirs.
+#[test]
+fn nothing_of_before_is_left_after_attaching_again() {
+    let mut world = World::new();
+    world.daemon.order(Order::Pause);
+    let call = world.start(b"", None);
+    world.deliver(message(REQUEST, 0, 1, b"of before"));
+    let before = world.next_request();
+    world.daemon.order(Order::Die);
+    world.daemon.restart();
+    let told = world.calls.reattach(&mut world.channel, PATIENCE).unwrap();
+    let now = *told.connections[0].now.as_ref().unwrap();
+    assert_eq!((now, before.id().connection), (world.connection, world.connection));
+    assert!(matches!(world.next_outcome(), (c, Outcome::Lost(Code::DaemonGone)) if c == call));
+    assert!(!world.answer(before.id(), b"of before"));
+    world.deliver(message(REQUEST, 0, 1, b"of now"));
+    assert_eq!(&*world.next_request(), b"of now");
+}
+
 #[test]
 fn who_makes_no_calls_is_cut_off() {
     let twice = vec![message(REQUEST, 0, 1, b""), message(REQUEST, 0, 1, b"")];
