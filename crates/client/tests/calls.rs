@@ -39,6 +39,12 @@ impl World {
         Self { daemon, channel, connection, calls: Calls::new() }
     }
 
+    /// From now on the daemon takes nothing.
+    fn pause(&self) {
+        self.daemon.order(Order::Pause);
+        self.daemon.counters(); // which it tells when it has paused
+    }
+
     fn deliver(&self, bytes: Vec<u8>) {
         self.daemon.order(Order::Deliver { connection: self.connection.as_u64(), bytes });
     }
@@ -130,7 +136,7 @@ fn a_waiting_call_returns_its_answer_and_keeps_the_rest() {
     world.deliver(message(REQUEST, 0, 99, b"from the peer"));
     world.deliver(message(ANSWER, 0, 2, b"not made yet"));
     world.nothing_but_a_request(99);
-    world.daemon.order(Order::Pause);
+    world.pause();
     // The calls to come are 1 and 2.
     let first = world.start(b"", None);
     world.deliver(message(ANSWER, 0, 2, b"second"));
@@ -170,7 +176,7 @@ fn fifty_calls_are_answered_in_any_order() {
 #[test]
 fn a_call_whose_time_is_up_expires_and_its_server_is_told() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let World { channel, connection, calls, .. } = &mut world;
     let patience = Duration::from_millis(5);
     let late = calls.call(channel, *connection, METHOD, b"", Some(patience)).unwrap_err();
@@ -190,8 +196,15 @@ fn a_call_whose_time_is_up_expires_and_its_server_is_told() {
 #[test]
 fn a_request_that_expires_in_the_queue_is_not_told_of() {
     let mut world = World::new();
+    world.pause();
     world.deliver(message(REQUEST, 1, 1, b"one microsecond"));
     world.deliver(message(REQUEST, 0, 2, b"any time"));
+    world.deliver(message(ANSWER, 0, 1, b"to the call below"));
+    let World { channel, connection, calls, .. } = &mut world;
+    calls.call(channel, *connection, METHOD, b"", PATIENCE).unwrap();
+    // Both requests were taken before, and wait.
+    let expired = Instant::now() + Duration::from_micros(1);
+    while Instant::now() < expired {}
     world.nothing_but_a_request(2);
     assert!(!world.answer(RequestId { connection: world.connection, number: 1 }, b""));
 }
@@ -248,7 +261,7 @@ fn too_many_requests_are_refused_as_busy() {
 #[test]
 fn calls_end_with_their_connection() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let calls = [world.start(b"", None), world.start(b"", PATIENCE)];
     world.deliver(message(REQUEST, 0, 1, b""));
     let request = world.next_request();
@@ -272,7 +285,7 @@ fn calls_end_with_their_connection() {
 #[test]
 fn calls_end_when_the_app_closes_their_connection() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let call = world.start(b"", None);
     world.calls.close(&mut world.channel, world.connection).unwrap();
     assert!(matches!(world.next_outcome(), (c, Outcome::Lost(Code::Closed)) if c == call));
@@ -284,7 +297,7 @@ fn calls_end_when_the_app_closes_their_connection() {
 #[test]
 fn calls_end_with_the_channel_before_it_says_so() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let call = world.start(b"", None);
     world.daemon.order(Order::Die);
     assert!(matches!(world.next_outcome(), (c, Outcome::Lost(Code::DaemonGone)) if c == call));
@@ -296,7 +309,7 @@ fn calls_end_with_the_channel_before_it_says_so() {
 #[test]
 fn nothing_of_before_is_left_after_attaching_again() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let call = world.start(b"", None);
     world.deliver(message(REQUEST, 0, 1, b"of before"));
     let before = world.next_request();
@@ -317,7 +330,7 @@ fn who_makes_no_calls_is_cut_off() {
     let unknown = vec![message(9, 0, 1, b"")];
     for (messages, requests) in [(vec![b"hello".to_vec()], 0), (unknown, 0), (twice, 1)] {
         let mut world = World::new();
-        world.daemon.order(Order::Pause);
+        world.pause();
         let call = world.start(b"", None);
         messages.into_iter().for_each(|bytes| world.deliver(bytes));
         if requests == 1 {
@@ -339,7 +352,7 @@ fn who_makes_no_calls_is_cut_off() {
 #[test]
 fn nobody_answers_for_another_connection() {
     let mut world = World::new();
-    world.daemon.order(Order::Pause);
+    world.pause();
     let call = world.start(b"", None);
     world.daemon.order(Order::Resume);
     let other = world.channel.connect(address(ECHO), PATIENCE).unwrap();
@@ -358,8 +371,7 @@ fn answers_that_nobody_takes_wait_and_stop_nobody_else() {
     let other = world.channel.connect(address(ECHO), PATIENCE).unwrap();
     let calls: Vec<_> = (0..60).map(|_| world.start(b"", None)).collect();
     let requests: Vec<_> = calls.iter().map(|_| world.next_request()).collect();
-    world.daemon.order(Order::Pause);
-    world.daemon.counters();
+    world.pause();
     // Twice as much as there is memory to send.
     for request in &requests {
         assert!(world.answer(request.id(), &BODY));
