@@ -2,7 +2,10 @@
 
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
-use crate::endpoint::{Batch, Calls, Clearway, ClearwayTcp};
+use crate::endpoint::{
+    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Deed, Owner, Question,
+    shared_bytes,
+};
 use crate::load::Load;
 use clearway_client::{
     Channel, ConnectionId, Error, Options, Sizes, TcpId, TcpOption, TcpPortId, Waiting,
@@ -18,8 +21,21 @@ use std::time::{Duration, Instant};
 pub(crate) struct AppPlace {
     pub(crate) host: AppHost,
     pub(crate) idle: Idle,
-    /// It speaks TCP.
-    pub(crate) tcp: bool,
+    pub(crate) way: Way,
+}
+
+/// How Clearway's apps exchange what a workload asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Way {
+    /// A message there, and one back.
+    Messages,
+    /// The same by TCP.
+    Tcp,
+    /// A one-sided operation.
+    Operations(Deed),
+    /// A call.
+    Calls(Question),
 }
 
 /// Who serves an app.
@@ -121,19 +137,88 @@ pub(crate) fn connect(
     Ok(Clearway::new(channel, connection, calls, load.answer_bytes(), load.window))
 }
 
+/// An app that shares memory to be worked on.
+pub(crate) fn share(
+    place: &AppPlace,
+    load: &Load,
+    at: SocketAddr,
+    calls: Calls,
+) -> io::Result<Owner> {
+    let mut channel = attach_sharing("bench-server", place, load, shared_bytes(load.size))?;
+    channel.listen(at).map_err(io::Error::other)?;
+    Owner::new(channel, calls)
+}
+
+/// Apps that have connected to that one.
+pub(crate) fn askers(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+    deed: Deed,
+) -> io::Result<Vec<Asker>> {
+    let count = deed.clients();
+    // Of several in one thread none may wait.
+    let calls = if count > 1 { Calls::Polling } else { calls };
+    let asker = |_| {
+        let mut channel = attach("bench-client", place, load)?;
+        let connection = connect_patiently(&mut channel, to)?;
+        Asker::new(channel, connection, calls, deed, (load.size, load.window))
+    };
+    (0..count).map(asker).collect()
+}
+
+/// An app that answers calls.
+pub(crate) fn answerer(
+    place: &AppPlace,
+    load: &Load,
+    at: SocketAddr,
+    calls: Calls,
+    question: Question,
+) -> io::Result<Answerer> {
+    let mut channel = attach("bench-server", place, load)?;
+    channel.listen(at).map_err(io::Error::other)?;
+    Ok(Answerer::new(channel, calls, question))
+}
+
+/// An app that has connected to that one.
+pub(crate) fn caller(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+    question: Question,
+) -> io::Result<Caller> {
+    let mut channel = attach("bench-client", place, load)?;
+    let connection = connect_patiently(&mut channel, to)?;
+    Ok(Caller::new(channel, connection, calls, question, (load.size, load.window)))
+}
+
 /// The link between the hosts may still be coming up.
 fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<ConnectionId> {
     patiently(|| channel.connect(to, Some(PATIENCE)))
 }
 
-/// The daemon's socket exists before the daemon serves it.
 fn attach(name: &str, place: &AppPlace, load: &Load) -> io::Result<Channel> {
+    attach_sharing(name, place, load, 0)
+}
+
+/// The daemon's socket exists before the daemon serves it.
+fn attach_sharing(
+    name: &str,
+    place: &AppPlace,
+    load: &Load,
+    shared_bytes: u32,
+) -> io::Result<Channel> {
+    let socket = match &place.host {
+        AppHost::Daemon(socket) => Some(socket.as_path()),
+        AppHost::Embedded(_) => None,
+    };
+    let mut options = options(name, socket, place.idle, load);
+    options.sizes.shared_bytes = shared_bytes;
     match &place.host {
-        AppHost::Daemon(socket) => {
-            let options = options(name, Some(socket), place.idle, load);
-            patiently(|| Channel::attach(&options))
-        }
-        AppHost::Embedded(host) => host.open(&options(name, None, place.idle, load)),
+        AppHost::Daemon(_) => patiently(|| Channel::attach(&options)),
+        AppHost::Embedded(host) => host.open(&options),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The command line of `clearway bench`, and the checked plan that comes out of it.
 
+use crate::apps::Way;
 use crate::contender::Contender;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
@@ -198,8 +199,10 @@ pub struct Plan {
     pub layout: Layout,
     /// What Clearway's processes do when idle.
     pub idle: Idle,
-    /// Clearway's apps speak TCP.
-    pub tcp: bool,
+    /// What the server's app does when idle.
+    pub(crate) server_idle: Idle,
+    /// How Clearway's apps exchange messages.
+    pub(crate) way: Way,
     /// Which of them is the kernel's.
     pub kernel_end: Option<KernelEnd>,
     /// Largest IP packet on the Clearway wire.
@@ -248,7 +251,8 @@ impl Command {
         self.check()?;
         let Some(workload) = self.workload else {
             let message = "nothing to measure; write rtt, rate, stream, classify, isolation, \
-                           threads, transport, vif, connect or instructions, or --to or --serve";
+                           threads, transport, vif, connect, ops or instructions, or --to or \
+                           --serve";
             return Err(Error::Options(message.into()));
         };
         let size = match self.size[..] {
@@ -268,8 +272,20 @@ impl Command {
         }
         let mtu = self.mtu.unwrap_or(if self.wire.is_veth() { 1500 } else { 9000 });
         let (wire, layout, runs) = (self.wire, self.layout, self.runs.unwrap_or(RUNS));
-        let (tcp, kernel_end) = (self.tcp, self.kernel_end);
-        Ok(Plan { load, wire, layout, idle, tcp, kernel_end, mtu, contenders, runs, notes })
+        let way = if self.tcp { Way::Tcp } else { Way::Messages };
+        Ok(Plan {
+            load,
+            wire,
+            layout,
+            idle,
+            server_idle: idle,
+            way,
+            kernel_end: self.kernel_end,
+            mtu,
+            contenders,
+            runs,
+            notes,
+        })
     }
 
     /// A workload as the command has it.

@@ -130,6 +130,7 @@ fn run_apps(
     let load = plan.load;
     let mut others: Vec<u32> = hosts.processes.iter().map(RoleProcess::id).collect();
     let (client, server) = (place(plan, &hosts.client), place(plan, &hosts.server));
+    let server = AppPlace { idle: plan.server_idle, ..server };
     let to = hosts.server.address;
     if plan.layout == Layout::Paired {
         let part = Part::ClearwayPair { client, server, load, to };
@@ -146,7 +147,7 @@ fn run_apps(
 }
 
 pub(crate) fn place(plan: &Plan, host: &HostFiles) -> AppPlace {
-    AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle, tcp: plan.tcp }
+    AppPlace { host: AppHost::Daemon(host.socket.clone()), idle: plan.idle, way: plan.way }
 }
 
 pub(crate) fn start_server(
@@ -172,8 +173,8 @@ fn run_embedded(
 ) -> Result<Outcome, Error> {
     let [client, server] = [false, true].map(|is| EmbeddedHost::new(directory, is, plan));
     let to = server.address().while_("choosing an address")?;
-    let (idle, tcp) = (plan.idle, plan.tcp);
-    let place = |host| AppPlace { host: AppHost::Embedded(host), idle, tcp };
+    let (idle, way) = (plan.idle, plan.way);
+    let place = |host| AppPlace { host: AppHost::Embedded(host), idle, way };
     let server = start_server(plan, place(server), to, pins, interrupt)?;
     let part = Part::ClearwayClient { client: place(client), load: plan.load, to };
     let role = Role::new(part).on_core(pins.client);

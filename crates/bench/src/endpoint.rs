@@ -1,16 +1,22 @@
 //! What a workload needs from a transport, and the transports behind it.
 
 mod batch;
+mod calling;
 mod clearway;
 mod datagram;
+mod operations;
 mod per_message;
 mod stream;
+mod table;
 
 pub(crate) use batch::Batch;
+pub(crate) use calling::{Answerer, Caller, Question};
 pub(crate) use clearway::{Calls, Clearway, there_is};
 pub(crate) use datagram::Datagram;
+pub(crate) use operations::{Asker, BATCH, Deed, Owner};
 pub(crate) use per_message::PerMessage;
 pub(crate) use stream::{ClearwayTcp, Stream};
+pub(crate) use table::{RECORD_BYTES, shared_bytes};
 
 use std::io;
 

@@ -306,11 +306,6 @@ impl Client {
         self.began_ns = self.now_ns;
     }
 
-    /// What was measured since `begin`.
-    pub(crate) fn sample(&mut self) -> Sample {
-        Self::sample_of(std::slice::from_mut(self))
-    }
-
     /// What clients with the same load have measured together, at least one, since each began.
     pub(crate) fn sample_of(clients: &mut [Self]) -> Sample {
         let (first, others) = clients.split_first_mut().expect("at least one");

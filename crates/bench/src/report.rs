@@ -194,7 +194,7 @@ impl Ratio {
 }
 
 impl Figures {
-    fn of(runs: &[&Outcome]) -> Self {
+    pub(crate) fn of(runs: &[&Outcome]) -> Self {
         let of = |figure: fn(&Outcome) -> f64| Figure::of(runs.iter().map(|run| figure(run)));
         let p50 = of(|run| run.sample.p50_ns as f64);
         let p99 = of(|run| run.sample.p99_ns as f64);

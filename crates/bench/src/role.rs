@@ -3,7 +3,7 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
-use crate::apps::{self, AppPlace, Listening, TcpListening};
+use crate::apps::{self, AppPlace, Listening, TcpListening, Way};
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
@@ -24,6 +24,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr as UnixAddress, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::slice;
 use std::time::{Duration, Instant};
 
 /// A process of a benchmark; started by the benchmark itself, not by people.
@@ -265,23 +266,56 @@ fn is_end(error: &io::Error) -> bool {
 
 /// The client's app on its own: warm-up, measurement, report.
 fn measure<E: Endpoint>(load: Load, endpoint: &mut E) -> io::Result<()> {
-    let mut client = Client::new(load);
-    timetable(&mut client, load, |client| {
-        if client.turn(endpoint)? == 0 {
-            endpoint.idle()?;
+    measure_all(load, slice::from_mut(endpoint))
+}
+
+/// The same with several clients in turn.
+fn measure_all<E: Endpoint>(load: Load, endpoints: &mut [E]) -> io::Result<()> {
+    timetable(load, endpoints, |clients, endpoints| {
+        if turn_all(clients, endpoints)? == 0 {
+            endpoints[0].idle()?;
         }
         Ok(())
     })
 }
 
-fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
-    if place.tcp {
-        let listening = TcpListening::open(place, load, at)?;
-        tell(&Event::Ready(at.to_string()));
-        return answer(load, &mut listening.accept(Calls::Waiting)?).map(drop);
+/// A turn of each client; returns how many answers they got.
+fn turn_all<E: Endpoint>(clients: &mut [Client], endpoints: &mut [E]) -> io::Result<usize> {
+    let mut answers = 0;
+    for (client, endpoint) in clients.iter_mut().zip(endpoints) {
+        answers += client.turn(endpoint)?;
     }
-    let mut listening = Listening::open(place, load, at)?;
-    tell(&Event::Ready(at.to_string()));
+    Ok(answers)
+}
+
+fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Result<()> {
+    let calls = Calls::Waiting;
+    let tell_ready = || tell(&Event::Ready(at.to_string()));
+    match place.way {
+        Way::Messages => {
+            let listening = Listening::open(place, load, at)?;
+            tell_ready();
+            serve_messages(listening, load)
+        }
+        Way::Tcp => {
+            let listening = TcpListening::open(place, load, at)?;
+            tell_ready();
+            answer(load, &mut listening.accept(calls)?).map(drop)
+        }
+        Way::Operations(_) => {
+            let mut owner = apps::share(place, load, at, calls)?;
+            tell_ready();
+            answer(load, &mut owner).map(drop)
+        }
+        Way::Calls(question) => {
+            let mut answerer = apps::answerer(place, load, at, calls, question)?;
+            tell_ready();
+            answer(load, &mut answerer).map(drop)
+        }
+    }
+}
+
+fn serve_messages(mut listening: Listening, load: &Load) -> io::Result<()> {
     loop {
         let mut endpoint = listening.accept(Calls::Waiting)?;
         if answer(load, &mut endpoint)? > 0 {
@@ -292,9 +326,16 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
 }
 
 fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Result<()> {
-    match place.tcp {
-        true => measure(load, &mut apps::connect_tcp(place, &load, to, Calls::Waiting)?),
-        false => measure(load, &mut apps::connect(place, &load, to, Calls::Waiting)?),
+    let calls = Calls::Waiting;
+    match place.way {
+        Way::Messages => measure(load, &mut apps::connect(place, &load, to, calls)?),
+        Way::Tcp => measure(load, &mut apps::connect_tcp(place, &load, to, calls)?),
+        Way::Operations(deed) => {
+            measure_all(load, &mut apps::askers(place, &load, to, calls, deed)?)
+        }
+        Way::Calls(question) => {
+            measure(load, &mut apps::caller(place, &load, to, calls, question)?)
+        }
     }
 }
 
@@ -305,51 +346,65 @@ fn measure_pair(
     load: Load,
     to: InternetAddress,
 ) -> io::Result<()> {
-    if client_place.tcp {
-        let listening = TcpListening::open(server_place, &load, to)?;
-        let mut client_end = apps::connect_tcp(client_place, &load, to, Calls::Polling)?;
-        return take_turns(load, &mut client_end, &mut listening.accept(Calls::Polling)?);
+    let calls = Calls::Polling;
+    match client_place.way {
+        Way::Messages => {
+            let listening = Listening::open(server_place, &load, to)?;
+            let client_end = apps::connect(client_place, &load, to, calls)?;
+            take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
+        }
+        Way::Tcp => {
+            let listening = TcpListening::open(server_place, &load, to)?;
+            let client_end = apps::connect_tcp(client_place, &load, to, calls)?;
+            take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
+        }
+        Way::Operations(deed) => {
+            let mut owner = apps::share(server_place, &load, to, calls)?;
+            let mut askers = apps::askers(client_place, &load, to, calls, deed)?;
+            take_turns(load, &mut askers, &mut owner)
+        }
+        Way::Calls(question) => {
+            let mut answerer = apps::answerer(server_place, &load, to, calls, question)?;
+            let caller = apps::caller(client_place, &load, to, calls, question)?;
+            take_turns(load, &mut [caller], &mut answerer)
+        }
     }
-    let listening = Listening::open(server_place, &load, to)?;
-    let mut client_end = apps::connect(client_place, &load, to, Calls::Polling)?;
-    take_turns(load, &mut client_end, &mut listening.accept(Calls::Polling)?)
 }
 
 fn take_turns(
     load: Load,
-    client_end: &mut impl Endpoint,
+    client_ends: &mut [impl Endpoint],
     server_end: &mut impl Endpoint,
 ) -> io::Result<()> {
-    let mut client = Client::new(load);
     let mut server = Server::new(load.answer_bytes());
-    timetable(&mut client, load, |client| {
-        let work = client.turn(client_end)? + server.turn(server_end)?;
+    timetable(load, client_ends, |clients, client_ends| {
+        let work = turn_all(clients, client_ends)? + server.turn(server_end)?;
         if work == 0 {
-            client_end.idle()?;
+            client_ends[0].idle()?;
         }
         Ok(())
     })
 }
 
-/// Warm-up, measurement, report, around turns that somebody else defines.
-fn timetable(
-    client: &mut Client,
+/// Warm-up, measurement, report, around turns that somebody else defines. At least one client.
+fn timetable<E: Endpoint>(
     load: Load,
-    mut turn: impl FnMut(&mut Client) -> io::Result<()>,
+    endpoints: &mut [E],
+    mut turn: impl FnMut(&mut [Client], &mut [E]) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut until = |client: &mut Client, duration: Duration| {
+    let mut clients: Vec<Client> = endpoints.iter().map(|_| Client::new(load)).collect();
+    let mut until = |clients: &mut [Client], duration: Duration| {
         let end = Instant::now() + duration;
-        while client.now() < end {
-            turn(client)?;
+        while clients[0].now() < end {
+            turn(clients, endpoints)?;
         }
         Ok::<(), io::Error>(())
     };
-    until(client, load.warm_up())?;
+    until(&mut clients, load.warm_up())?;
     tell(&Event::Measuring);
-    client.begin();
-    until(client, load.duration())?;
-    let sample = client.sample();
-    tell(&Event::Finished(sample));
+    clients.iter_mut().for_each(Client::begin);
+    until(&mut clients, load.duration())?;
+    tell(&Event::Finished(Client::sample_of(&mut clients)));
     wait_for_parent();
     Ok(())
 }

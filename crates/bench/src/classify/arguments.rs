@@ -22,6 +22,7 @@ pub(super) enum Special {
     Transport(crate::TransportCommand),
     Vif(crate::VifCommand),
     Connect(crate::ConnectCommand),
+    Ops(crate::OpsCommand),
     Instructions(crate::InstructionsCommand),
 }
 
@@ -41,6 +42,7 @@ impl BenchCommand {
             Some(Special::Transport(command)) => command.execute(),
             Some(Special::Vif(command)) => command.execute(),
             Some(Special::Connect(command)) => command.execute(),
+            Some(Special::Ops(command)) => command.execute(),
             Some(Special::Instructions(command)) => command.execute(),
             None => self.messages.execute(),
         }

@@ -1,0 +1,93 @@
+//! `clearway bench ops`: one-sided operations and calls, each beside what does the same without.
+//!
+//! ```text
+//!  group of cases, round after round:  hosts as in `clearway` ── samples ──▶ medians ──▶ rows
+//!  a client (`endpoint::Asker`, `Caller`, `Clearway`)  ◀── memif ──▶  memory, or an app
+//! ```
+//!
+//! It is *not* a comparison with the kernel, which has nothing of the kind: that is `suite`.
+
+mod cases;
+mod report;
+
+use crate::arguments::Timing;
+use crate::clearway;
+use crate::cpu::Cores;
+use crate::error::Error;
+use crate::interrupt::Interrupt;
+use crate::progress::Progress;
+use crate::samples::Samples;
+use crate::table::print_report;
+use cases::{Case, GROUPS, Group};
+use clap::builder::PossibleValuesParser;
+use report::Report;
+
+/// One-sided operations and calls, beside messages that do the same
+#[derive(clap::Args, Clone, Debug)]
+pub struct OpsCommand {
+    #[command(flatten)]
+    timing: Timing,
+    /// Only these comparisons. [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = names())]
+    only: Vec<String>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+fn names() -> PossibleValuesParser {
+    GROUPS.map(|group| group.name).into()
+}
+
+impl OpsCommand {
+    /// Measures and prints.
+    pub fn execute(&self) -> Result<(), Error> {
+        let report = self.measure(&Interrupt::catch()?)?;
+        print_report(self.json, &report, || report.text())
+    }
+
+    fn measure(&self, interrupt: &Interrupt) -> Result<Report, Error> {
+        let is_wanted = |group: &&Group| {
+            self.only.is_empty() || self.only.iter().any(|name| name == group.name)
+        };
+        let groups: Vec<_> = GROUPS.iter().filter(is_wanted).collect();
+        let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
+        let progress = Progress::new(cases * self.timing.runs);
+        let mut report = Report::new(self.timing);
+        for group in groups {
+            self.measure_group(group, &mut report, interrupt, &progress)?;
+        }
+        Ok(report)
+    }
+
+    /// Round after round, each case once.
+    fn measure_group(
+        &self,
+        group: &Group,
+        report: &mut Report,
+        interrupt: &Interrupt,
+        progress: &Progress,
+    ) -> Result<(), Error> {
+        let cores = Cores::choose();
+        let mut samples = Samples::new(cores, group.cases.iter().copied());
+        for _ in 0..self.timing.runs {
+            for &case in group.cases {
+                progress.next(case.name);
+                samples.take(case, || self.run_once(case, cores, interrupt))?;
+                progress.done();
+            }
+        }
+        report.add(group, &samples);
+        Ok(())
+    }
+
+    fn run_once(
+        &self,
+        case: Case,
+        cores: Cores,
+        interrupt: &Interrupt,
+    ) -> Result<crate::kernel::Outcome, Error> {
+        let plan = case.plan(self.timing.seconds);
+        clearway::run_once(&plan, cores.pins(plan.layout), None, interrupt)
+    }
+}

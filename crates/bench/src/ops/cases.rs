@@ -1,0 +1,254 @@
+//! What is measured, in which comparison, and what is aimed at.
+
+use crate::apps::Way;
+use crate::arguments::{Idle, Layout, Plan, Wire};
+use crate::endpoint::{BATCH, Deed, Question, RECORD_BYTES};
+use crate::load::{Load, Workload};
+use crate::report::Figures;
+
+/// Operations in flight where many are.
+const MANY: usize = 256;
+/// Messages and calls in flight where many are.
+const MANY_MESSAGES: usize = 32;
+/// Large ones in flight, and how large they are.
+const MANY_LARGE: usize = 8;
+const LARGE_BYTES: usize = 1 << 20;
+/// Largest IP packet over memif.
+const MTU: u16 = 9000;
+
+/// One way to get something done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    way: Way,
+    layout: Layout,
+    /// Bytes.
+    size: usize,
+    window: usize,
+    server_sleeps: bool,
+}
+
+/// Cases that are measured in turn, and what is found out by that.
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    pub(super) cases: &'static [Case],
+    pub(super) rows: &'static [Row],
+}
+
+/// A figure of one case, divided by that of another, if there is one.
+pub(super) struct Row {
+    pub(super) what: &'static str,
+    pub(super) figure: Figure,
+    pub(super) ours: Case,
+    pub(super) other: Option<Case>,
+    pub(super) aim: f64,
+}
+
+/// Which figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Figure {
+    /// The median time, in µs: less is better.
+    Time,
+    /// Done per second: more is better.
+    Rate,
+    /// The same.
+    Gbit,
+}
+
+impl Figure {
+    pub(super) fn of(self, case: Case, figures: &Figures) -> f64 {
+        match self {
+            Self::Time => figures.p50_ns as f64 / 1000.0,
+            Self::Rate => figures.rate_per_s * case.units(),
+            Self::Gbit => figures.gbit_per_s,
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Time => "µs",
+            Self::Rate => "per s",
+            Self::Gbit => "Gbit/s",
+        }
+    }
+
+    pub(super) fn is_met(self, is: f64, aim: f64) -> bool {
+        if self == Self::Time { is <= aim } else { is >= aim }
+    }
+}
+
+impl Case {
+    const fn operation(name: &'static str, deed: Deed) -> Self {
+        let (way, size) = (Way::Operations(deed), RECORD_BYTES as usize);
+        Self { name, way, layout: Layout::Paired, size, window: 1, server_sleeps: false }
+    }
+
+    const fn messages(name: &'static str) -> Self {
+        Self { way: Way::Messages, ..Self::operation(name, Deed::Read) }
+    }
+
+    const fn call(name: &'static str, question: Question) -> Self {
+        Self { way: Way::Calls(question), ..Self::operation(name, Deed::Read) }
+    }
+
+    const fn many(self, window: usize) -> Self {
+        Self { window, ..self }
+    }
+
+    const fn large(self) -> Self {
+        Self { size: LARGE_BYTES, window: MANY_LARGE, ..self }
+    }
+
+    const fn asleep(self) -> Self {
+        Self { layout: Layout::Hosts, server_sleeps: true, ..self }
+    }
+
+    const fn embedded(self) -> Self {
+        Self { layout: Layout::Embedded, ..self }
+    }
+
+    /// What is done by an exchange.
+    const fn units(self) -> f64 {
+        if matches!(self.way, Way::Operations(Deed::Batch)) { BATCH as f64 } else { 1.0 }
+    }
+
+    /// How it is run.
+    pub(super) fn plan(self, seconds: f64) -> Plan {
+        let Self { way, layout, size, window, .. } = self;
+        let is_echo = way == Way::Messages && size < LARGE_BYTES;
+        let workload = if is_echo { Workload::Rate } else { Workload::Stream };
+        let idle = if layout == Layout::Hosts { Idle::Adaptive } else { Idle::Spin };
+        Plan {
+            load: Load { workload, size, window, seconds },
+            wire: Wire::Memif,
+            layout,
+            idle,
+            server_idle: if self.server_sleeps { Idle::Block } else { idle },
+            way,
+            kernel_end: None,
+            mtu: MTU,
+            contenders: Vec::new(),
+            runs: 1,
+            notes: Vec::new(),
+        }
+    }
+}
+
+const READ: Case = Case::operation("read", Deed::Read);
+const ECHO: Case = Case::messages("echo");
+const READ_ASLEEP: Case = Case { name: "read_asleep", ..READ }.asleep();
+const ECHO_ASLEEP: Case = Case { name: "echo_asleep", ..ECHO }.asleep();
+const READS: Case = Case { name: "reads", ..READ }.many(MANY);
+const READS_EMBEDDED: Case = Case { name: "reads_embedded", ..READS }.embedded();
+const INDIRECT: Case = Case::operation("indirect", Deed::Indirect);
+const DEPENDENT: Case = Case::operation("dependent", Deed::Dependent);
+const INDIRECTS: Case = Case { name: "indirects", ..INDIRECT }.many(MANY);
+const DEPENDENTS: Case = Case { name: "dependents", ..DEPENDENT }.many(MANY);
+const BATCHES: Case = Case::operation("batches", Deed::Batch).many(MANY / BATCH);
+const SCAN: Case = Case::operation("scan", Deed::Scan);
+const SCAN_CALL: Case = Case::call("scan_call", Question::Scan);
+const SCANS: Case = Case { name: "scans", ..SCAN }.many(MANY_MESSAGES);
+const SCAN_CALLS: Case = Case { name: "scan_calls", ..SCAN_CALL }.many(MANY_MESSAGES);
+const READ_LARGE: Case = Case { name: "read_large", ..READ }.large();
+const MESSAGE_LARGE: Case = Case { name: "message_large", ..ECHO }.large();
+const SWAPS: Case = Case::operation("swaps", Deed::Swap);
+const SWAPS_DONE: Case = Case::operation("swaps_done", Deed::SwapUntilDone);
+const CALLS: Case = Case::call("calls", Question::Echo).many(MANY_MESSAGES);
+const MESSAGES: Case = Case { name: "messages", ..ECHO }.many(MANY_MESSAGES);
+
+const fn row(what: &'static str, figure: Figure, ours: Case, other: Option<Case>, aim: f64) -> Row {
+    Row { what, figure, ours, other, aim }
+}
+
+pub(super) const GROUPS: [Group; 8] = [
+    Group {
+        name: "reads",
+        cases: &[READS, READS_EMBEDDED],
+        rows: &[
+            row("64 B reads, 256 in flight, paired", Figure::Rate, READS, None, 5e6),
+            row("64 B reads, 256 in flight, embedded", Figure::Rate, READS_EMBEDDED, None, 5e6),
+        ],
+    },
+    Group {
+        name: "read",
+        cases: &[READ, ECHO],
+        rows: &[row("64 B read : echo, paired", Figure::Time, READ, Some(ECHO), 0.75)],
+    },
+    Group {
+        name: "asleep",
+        cases: &[READ_ASLEEP, ECHO_ASLEEP],
+        rows: &[row(
+            "64 B read : echo, hosts, server's app asleep",
+            Figure::Time,
+            READ_ASLEEP,
+            Some(ECHO_ASLEEP),
+            0.5,
+        )],
+    },
+    Group {
+        name: "indirect",
+        cases: &[INDIRECT, DEPENDENT, INDIRECTS, DEPENDENTS, BATCHES],
+        rows: &[
+            row("indirect : two reads", Figure::Time, INDIRECT, Some(DEPENDENT), 0.55),
+            row("the same, 256 in flight", Figure::Rate, INDIRECTS, Some(DEPENDENTS), 1.8),
+            row("8 indirect in one : single", Figure::Rate, BATCHES, Some(INDIRECTS), 3.0),
+        ],
+    },
+    Group {
+        name: "scan",
+        cases: &[SCAN, SCAN_CALL, SCANS, SCAN_CALLS],
+        rows: &[
+            row("scan of 64 entries : call", Figure::Time, SCAN, Some(SCAN_CALL), 0.7),
+            row("the same, 32 in flight", Figure::Rate, SCANS, Some(SCAN_CALLS), 1.5),
+        ],
+    },
+    Group {
+        name: "large",
+        cases: &[READ_LARGE, MESSAGE_LARGE],
+        rows: &[row(
+            "1 MiB read : message, 8 in flight",
+            Figure::Gbit,
+            READ_LARGE,
+            Some(MESSAGE_LARGE),
+            1.0,
+        )],
+    },
+    Group {
+        name: "swaps",
+        cases: &[SWAPS, SWAPS_DONE],
+        rows: &[
+            row("compare-and-swap, 8 clients, tries", Figure::Rate, SWAPS, None, 1e6),
+            row("the same, those that succeed", Figure::Rate, SWAPS_DONE, None, 1e6),
+        ],
+    },
+    Group {
+        name: "calls",
+        cases: &[CALLS, MESSAGES],
+        rows: &[row("64 B call : message, 32 in flight", Figure::Rate, CALLS, Some(MESSAGES), 0.8)],
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn cases_have_names_of_their_own_and_rows_have_cases() {
+        let cases = || GROUPS.iter().flat_map(|group| group.cases);
+        let names: BTreeSet<_> = cases().map(|case| case.name).collect();
+        assert_eq!(names.len(), cases().count());
+        for group in &GROUPS {
+            for row in group.rows {
+                let has = |case: &Case| group.cases.contains(case);
+                assert!(has(&row.ours) && row.other.iter().all(has), "{}", row.what);
+            }
+        }
+    }
+
+    #[test]
+    fn less_time_and_more_of_the_rest_is_better() {
+        assert!(Figure::Time.is_met(0.7, 0.75) && !Figure::Time.is_met(0.8, 0.75));
+        assert!(Figure::Rate.is_met(3.1, 3.0) && !Figure::Gbit.is_met(0.9, 1.0));
+    }
+}

@@ -1,0 +1,124 @@
+//! What was measured: medians, ratios, and whether they are as is aimed at.
+
+use super::cases::{Case, Group, Row};
+use crate::arguments::Timing;
+use crate::kernel::Outcome;
+use crate::report::{Figures, significant};
+use crate::samples::{Samples, Summary};
+use crate::table::{microseconds, plain_table, thousands};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The whole result, as `--json` prints it.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    #[serde(flatten)]
+    timing: Timing,
+    groups: BTreeMap<&'static str, Summary<Found>>,
+}
+
+/// What was found in samples of a group that may be compared.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Found {
+    /// Medians of the runs.
+    cases: BTreeMap<&'static str, Figures>,
+    rows: Vec<FoundRow>,
+}
+
+/// A figure, and what it is to be.
+#[derive(Clone, Debug, Serialize)]
+struct FoundRow {
+    what: &'static str,
+    /// `µs`, `per s` or `Gbit/s`.
+    unit: &'static str,
+    ours: f64,
+    other: Option<f64>,
+    /// Ours divided by the other, if there is one.
+    ratio: Option<f64>,
+    /// Of the ratio, if there is one.
+    aim: f64,
+    is_met: bool,
+}
+
+impl Report {
+    pub(super) const fn new(timing: Timing) -> Self {
+        Self { timing, groups: BTreeMap::new() }
+    }
+
+    pub(super) fn add(&mut self, group: &Group, samples: &Samples<Case, Outcome>) {
+        let summary = samples.sum_up(|outcomes| Found::of(group, outcomes));
+        self.groups.insert(group.name, summary);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Timing { seconds, runs } = self.timing;
+        let mut text = String::new();
+        for (name, summary) in &self.groups {
+            text += &format!("{name}\n{}", summary.text(Found::text));
+            for note in &summary.notes {
+                text += &format!("note: {note}\n");
+            }
+        }
+        text + &format!("medians of {runs} runs of {seconds} s, over memif (MTU 9000)\n")
+    }
+}
+
+impl Found {
+    fn of(group: &Group, outcomes: &[(Case, Vec<&Outcome>)]) -> Self {
+        let of = |(case, runs): &(Case, Vec<&Outcome>)| (case.name, Figures::of(runs));
+        let cases: BTreeMap<_, _> = outcomes.iter().map(of).collect();
+        let rows = group.rows.iter().map(|row| FoundRow::of(row, &cases)).collect();
+        Self { cases, rows }
+    }
+
+    fn text(&self) -> String {
+        let mut cases = plain_table(1, ["", "p50 µs", "p99 µs", "per s", "Gbit/s", "CPU s"]);
+        for (name, figures) in &self.cases {
+            cases.add_row([
+                (*name).to_owned(),
+                microseconds(figures.p50_ns),
+                microseconds(figures.p99_ns),
+                thousands(figures.rate_per_s),
+                format!("{:.3}", figures.gbit_per_s),
+                format!("{:.2}", figures.cpu_s),
+            ]);
+        }
+        let mut rows = plain_table(1, ["", "unit", "ours", "other", "ratio", "aim", "met"]);
+        for row in &self.rows {
+            let show = |figure: Option<f64>| figure.map_or_else(String::new, short);
+            rows.add_row([
+                row.what.to_owned(),
+                row.unit.to_owned(),
+                short(row.ours),
+                show(row.other),
+                show(row.ratio),
+                short(row.aim),
+                if row.is_met { "yes" } else { "no" }.to_owned(),
+            ]);
+        }
+        format!("{cases}\n{rows}\n")
+    }
+}
+
+impl FoundRow {
+    fn of(row: &Row, cases: &BTreeMap<&'static str, Figures>) -> Self {
+        let figure = |case: Case| row.figure.of(case, &cases[case.name]);
+        let ours = figure(row.ours);
+        let other = row.other.map(figure);
+        let ratio = other.filter(|other| *other > 0.0).map(|other| significant(ours / other, 3));
+        Self {
+            what: row.what,
+            unit: row.figure.name(),
+            ours,
+            other,
+            ratio,
+            aim: row.aim,
+            is_met: row.figure.is_met(ratio.unwrap_or(ours), row.aim),
+        }
+    }
+}
+
+/// With as many digits as mean something.
+fn short(figure: f64) -> String {
+    if figure < 1000.0 { format!("{figure:.2}") } else { thousands(figure) }
+}

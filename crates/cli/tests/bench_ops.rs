@@ -1,0 +1,46 @@
+//! `clearway bench ops`, small, so that it cannot rot. What it measures here says nothing, and is
+//! only checked for being there.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Seconds of a run. Where others have the cores, nothing may come back in a short one.
+const SECONDS: [&str; 4] = ["0.05", "0.2", "1", "4"];
+
+fn ops(seconds: &str) -> Value {
+    let output = Command::new(env!("CARGO_BIN_EXE_clearway"))
+        .args(["bench", "ops", "--seconds", seconds, "--runs", "1", "--json"])
+        .output()
+        .expect("clearway can be started");
+    let messages = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{messages}");
+    serde_json::from_slice(&output.stdout).expect("a report in JSON")
+}
+
+/// The rows that lack a figure.
+fn missing(report: &Value) -> Vec<String> {
+    let groups = report["groups"].as_object().expect("groups").values();
+    let rows: Vec<_> = groups.flat_map(|group| group["rows"].as_array().expect("rows")).collect();
+    assert_eq!(rows.len(), 13, "{report:#}");
+    let is_whole = |row: &&&Value| {
+        let has_other = row["other"].is_null() || row["ratio"].as_f64() > Some(0.0);
+        row["ours"].as_f64() > Some(0.0) && row["aim"].as_f64() > Some(0.0) && has_other
+    };
+    rows.iter().filter(|row| !is_whole(row)).map(ToString::to_string).collect()
+}
+
+#[test]
+fn every_comparison_is_made() {
+    let mut all = SECONDS.iter().map(|seconds| missing(&ops(seconds)));
+    assert!(all.any(|missing| missing.is_empty()), "figures are missing");
+}
+
+#[test]
+fn one_comparison_can_be_chosen() {
+    let words = ["bench", "ops", "--only", "calls", "--seconds", "0.05", "--runs", "1"];
+    let output = Command::new(env!("CARGO_BIN_EXE_clearway")).args(words).output();
+    let output = output.expect("clearway can be started");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("64 B call : message") && !text.contains("indirect"), "{text}");
+}
