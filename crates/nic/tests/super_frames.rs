@@ -5,8 +5,8 @@
 mod conformance;
 mod veth;
 
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::io::{ErrorKind, Read};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use clearway_nic::interface::{KernelSteering, Namespace, Protocol, SteerPattern, Steering};
@@ -15,6 +15,11 @@ use conformance::Pair;
 use veth::{INTERFACE, IPV4, IPV6, Veth, ends_with, ip, next_frame, wait_for_link};
 
 const PORT: u16 = 7117;
+/// Flags of segments.
+const FIN: u8 = 0x1;
+const SYN: u8 = 0x2;
+const PSH: u8 = 0x8;
+const ACK: u8 = 0x10;
 
 /// An end of the pair.
 type End = (Box<dyn Queue>, Box<dyn Steering>);
@@ -69,10 +74,19 @@ fn receive_all(queue: &mut dyn Queue, count: usize) -> Vec<Vec<u8>> {
     received
 }
 
-/// A frame of UDP to [`PORT`], in a VLAN or not.
+/// A frame to [`PORT`], in a VLAN or not.
 fn is_ours(frame: &[u8]) -> bool {
     let to = PORT.to_be_bytes();
     [34, 38, 54, 58].iter().any(|at| frame.get(at + 2..at + 4) == Some(&to[..]))
+}
+
+/// The Ethernet address of the interface there.
+fn mac_at(space: &Namespace) -> [u8; 6] {
+    let text = ip(space, &format!("-o link show {INTERFACE}"));
+    let mut words = text.split_whitespace().skip_while(|word| *word != "link/ether");
+    let octets = words.nth(1).expect("it has an address").split(':');
+    let octets: Vec<u8> = octets.map(|octet| u8::from_str_radix(octet, 16).expect("hex")).collect();
+    octets.try_into().expect("of six octets")
 }
 
 /// How many packets the interface has taken from the other end, by its own count.
@@ -103,6 +117,62 @@ fn datagrams(macs: [[u8; 6]; 2], tags: &[u16], is_v4: bool, sizes: &[usize]) -> 
         veth::ethernet(macs, tags, 0x86dd, &veth::ipv6(IPV6[0], 17, &udp))
     };
     sizes.iter().enumerate().map(datagram).collect()
+}
+
+/// Where a stream is, at the far end: to which port it goes, what comes next, what was received.
+#[derive(Clone, Copy)]
+struct Stream {
+    to: u16,
+    sequence: u32,
+    acknowledgement: u32,
+}
+
+/// A segment from [`PORT`] of the far end, with a right checksum.
+fn segment(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    is_v4: bool,
+    stream: Stream,
+    flags: u8,
+    payload: &[u8],
+) -> Vec<u8> {
+    let mut tcp = [PORT.to_be_bytes(), stream.to.to_be_bytes()].concat();
+    tcp.extend(stream.sequence.to_be_bytes());
+    tcp.extend(stream.acknowledgement.to_be_bytes());
+    tcp.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+    tcp.extend(payload);
+    let addresses = if is_v4 {
+        [IPV4[1].octets(), IPV4[0].octets()].concat()
+    } else {
+        [IPV6[1].octets(), IPV6[0].octets()].concat()
+    };
+    let length = (tcp.len() as u16).to_be_bytes();
+    let pseudo = [&addresses[..], &length, &[0, 6], &tcp].concat();
+    tcp[16..18].copy_from_slice(&veth::checksum(&pseudo).to_be_bytes());
+    if is_v4 {
+        let packet = veth::ipv4(IPV4[0], 6, &[], 0x4000, &tcp);
+        return veth::ethernet(macs, tags, 0x0800, &packet);
+    }
+    veth::ethernet(macs, tags, 0x86dd, &veth::ipv6(IPV6[0], 6, &tcp))
+}
+
+/// A stream from the far end, in segments of these sizes, of which the last ends it.
+fn segments(
+    macs: [[u8; 6]; 2],
+    tags: &[u16],
+    is_v4: bool,
+    mut stream: Stream,
+    sizes: &[usize],
+) -> Vec<Vec<u8>> {
+    let last = sizes.len() - 1;
+    let next = |(index, size): (usize, &usize)| {
+        let flags = if index == last { ACK | PSH | FIN } else { ACK };
+        let payload: Vec<u8> = (0..*size).map(|at| (index * 31 + at / 7) as u8).collect();
+        let frame = segment(macs, tags, is_v4, stream, flags, &payload);
+        stream.sequence = stream.sequence.wrapping_add(*size as u32);
+        frame
+    };
+    sizes.iter().enumerate().map(next).collect()
 }
 
 #[test]
@@ -149,6 +219,68 @@ fn packets_of_a_flow_go_together_and_come_as_they_were() {
     }
     assert_eq!(near.counters().rx_frames_dropped, 0);
     assert_eq!(far.counters().tx_frames, 4 * 157);
+}
+
+#[test]
+fn segments_of_a_stream_go_together_and_come_as_they_were() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut near, mut steering) = open_packet(&veth.near);
+    let (mut far, _) = open_packet(&veth.far);
+    let macs = [far.info().mac, near.info().mac];
+    let mut sizes = vec![1400; 150];
+    sizes.extend([33, 1400, 77, 77, 77, 1, 1200]);
+    let stream = Stream { to: PORT, sequence: u32::MAX - 9000, acknowledgement: 5 };
+    for (is_v4, here) in [(true, IPV4[0].into()), (false, IPV6[0].into())] {
+        steering.add_pattern(&pattern(6, here, PORT)).expect("there is room");
+        for tags in [&[][..], &[5]] {
+            let frames = segments(macs, tags, is_v4, stream, &sizes);
+            let before = packets_at(&veth.near);
+            send_all(&mut *far, &frames);
+            assert_eq!(receive_all(&mut *near, frames.len()), frames);
+            let packets = packets_at(&veth.near) - before;
+            assert!(packets < 20, "{} frames were {packets} packets", frames.len());
+        }
+    }
+    assert_eq!(near.counters().rx_frames_dropped, 0);
+    assert_eq!(far.counters().tx_frames, 4 * 157);
+}
+
+/// A stream of the far end's packet socket, read by a program at the near end.
+#[test]
+fn the_kernel_takes_a_stream_in_super_frames() {
+    let Some(veth) = Veth::new() else { return };
+    let (mut far, mut steering) = open_packet(&veth.far);
+    for index in [4, 6] {
+        let is_v4 = index == 4;
+        let [here, there]: [IpAddr; 2] =
+            if is_v4 { IPV4.map(IpAddr::V4) } else { IPV6.map(IpAddr::V6) };
+        steering.claim_port(Protocol::Tcp, there, PORT).expect("the port is free");
+        steering.add_pattern(&pattern(6, there, PORT)).expect("there is room");
+        let listener = veth.near.within(|| TcpListener::bind((here, 0))).unwrap().expect("free");
+        let to = listener.local_addr().expect("it is bound").port();
+        let macs = [far.info().mac, mac_at(&veth.near)];
+
+        let asking = Stream { to, sequence: u32::MAX - 20_000, acknowledgement: 0 };
+        send_all(&mut *far, &[segment(macs, &[], is_v4, asking, SYN, &[])]);
+        let at = if is_v4 { 34 } else { 54 };
+        let is_answer = |frame: &[u8]| is_ours(frame) && frame.get(at + 13) == Some(&(SYN | ACK));
+        let answer = next_frame("the kernel accepts", &mut *far, is_answer);
+        let theirs = u32::from_be_bytes(answer[at + 4..at + 8].try_into().expect("of four bytes"));
+
+        let sequence = asking.sequence + 1;
+        let stream = Stream { to, sequence, acknowledgement: theirs.wrapping_add(1) };
+        let sizes = [&[1400; 40][..], &[333]].concat();
+        let frames = segments(macs, &[], is_v4, stream, &sizes);
+        let before = packets_at(&veth.near);
+        send_all(&mut *far, &frames);
+        let (mut reader, _) = listener.accept().expect("it is connected");
+        let mut received = Vec::new();
+        reader.read_to_end(&mut received).expect("the stream has an end");
+        assert!(received.iter().eq(frames.iter().flat_map(|frame| &frame[at + 20..])));
+        let packets = packets_at(&veth.near) - before;
+        assert!(packets < 10, "{} segments were {packets} packets", frames.len());
+        steering.remove_pattern(&pattern(6, there, PORT)).expect("it was added");
+    }
 }
 
 #[test]
@@ -203,8 +335,18 @@ fn packets_go_one_by_one_where_they_cannot_go_together() {
     let frames = datagrams(macs(&*queues[0], &*near), &[], true, &[1000; 100]);
     send_all(&mut *near, &frames);
     assert_eq!(receive_all(&mut *queues[0], 100), frames);
+    steering.add_pattern(&pattern(6, IPV4[0].into(), PORT)).expect("there is room");
+    let stream = Stream { to: PORT, sequence: 1, acknowledgement: 5 };
+    let frames = segments(macs(&*queues[0], &*near), &[], true, stream, &[1000; 400]);
+    for frames in frames.chunks(100) {
+        send_all(&mut *near, frames);
+        assert_eq!(receive_all(&mut *queues[0], 100), frames);
+    }
     let mode = near.info().mode;
-    assert!(mode.contains("one by one, because the way out cannot part UDP"), "{mode}");
+    for kind in ["UDP", "TCP"] {
+        let words = format!("those of {kind} leave one by one, because the way out cannot part");
+        assert!(mode.contains(&words), "{mode}");
+    }
     assert_eq!(near.counters().tx_frames_dropped, 0);
     drop((queues, steering));
 

@@ -1,7 +1,7 @@
 //! Sending: frames collect in buffers of our own and leave together, as few as can be.
 //!
 //! ```text
-//!  frames, in order:  a a a a' b c c c      a: one flow of UDP, one size; a' shorter
+//!  frames, in order:  a a a a' b c c c      a: one flow, one size; a' shorter
 //!  messages:         [a a a a'][b][c c c]   a super-frame each, or a frame; one system call
 //! ```
 //!
@@ -78,7 +78,8 @@ pub(super) struct Sender {
     /// How many of them have left already.
     gone: usize,
     limits: Limits,
-    refusals: Refusals,
+    /// Of UDP, and of TCP: many NICs can part TCP only.
+    refusals: [Refusals; 2],
     heads: Vec<[u8; HEAD_BYTES]>,
     pieces: Vec<libc::iovec>,
 }
@@ -91,6 +92,7 @@ unsafe impl Send for Sender {}
 struct Planned {
     frames: usize,
     pieces: usize,
+    is_tcp: bool,
 }
 
 impl Sender {
@@ -104,7 +106,7 @@ impl Sender {
             lengths: Vec::with_capacity(descriptors),
             gone: 0,
             limits,
-            refusals: Refusals::default(),
+            refusals: [Refusals::default(); 2],
             heads: vec![[0; HEAD_BYTES]; MESSAGES],
             pieces: Vec::with_capacity(descriptors + MESSAGES),
         }
@@ -132,20 +134,25 @@ impl Sender {
 
     /// How frames leave, to be added to a sentence.
     pub(super) fn mode(&self) -> String {
-        match (self.refusals.last, self.limits.segments) {
-            _ if self.descriptors == 0 => String::new(),
-            _ if self.limits == Limits::NONE => {
-                "; packets leave one by one (super_frames = false)".to_owned()
-            }
-            (_, 1) => "; packets leave one by one (gso_max_segs 1)".to_owned(),
-            (None, segments) => format!(
-                "; up to {segments} packets of a flow leave and come as one (PACKET_VNET_HDR)"
-            ),
-            (Some(errno), _) => format!(
-                "; packets leave one by one, because the way out cannot part UDP (`ethtool -k`, \
-                 tx-udp-segmentation: {errno})"
-            ),
+        let Limits { segments, .. } = self.limits;
+        if self.descriptors == 0 {
+            return String::new();
         }
+        if self.limits == Limits::NONE {
+            return "; packets leave one by one (super_frames = false)".to_owned();
+        }
+        if segments == 1 {
+            return "; packets leave one by one (gso_max_segs 1)".to_owned();
+        }
+        let refusals = self.refusals.iter().zip(["UDP", "TCP"]).filter_map(|(refusals, kind)| {
+            let errno = refusals.last?;
+            Some(format!(
+                "; those of {kind} leave one by one, because the way out cannot part them \
+                 (`ethtool -k`, segmentation: {errno})"
+            ))
+        });
+        format!("; up to {segments} packets of a flow leave and come as one (PACKET_VNET_HDR)")
+            + &refusals.collect::<String>()
     }
 
     /// Hands the queued frames to the kernel. What it has no room for now stays queued.
@@ -163,7 +170,9 @@ impl Sender {
                 // The socket's send buffer is full of frames that a NIC has yet to send.
                 Err((Errno::AGAIN, _)) => return sent,
                 Err((Errno::INTR, _)) => {}
-                Err((errno, frames)) if frames > 1 => self.refusals.add(errno),
+                Err((errno, first)) if first.frames > 1 => {
+                    self.refusals[usize::from(first.is_tcp)].add(errno);
+                }
                 // The first one cannot be sent: its NIC is full or down, or it is oversize.
                 Err(_) => {
                     sent.dropped += 1;
@@ -177,8 +186,8 @@ impl Sender {
     }
 
     /// Sends the next frames. Returns how many left, and in how many super-frames; or why the first
-    /// message did not, and how many frames it had.
-    fn send_batch(&mut self, socket: &OwnedFd) -> Result<(usize, u64), (Errno, usize)> {
+    /// message did not, and which that was.
+    fn send_batch(&mut self, socket: &OwnedFd) -> Result<(usize, u64), (Errno, Planned)> {
         let mut planned = [Planned::default(); MESSAGES];
         let (mut count, mut next) = (0, self.gone);
         self.pieces.clear();
@@ -199,11 +208,22 @@ impl Sender {
         // SAFETY: the messages point to pieces, and these to buffers and heads, that live until the
         // call returns.
         let sent = unsafe { batch.send(socket.as_fd()) };
-        let sent = sent.map_err(|errno| (errno, planned[0].frames))?;
+        let sent = sent.map_err(|errno| (errno, planned[0]))?;
         let sent = &planned[..sent];
-        sent.iter().for_each(|message| self.refusals.pass(message.frames));
+        for message in sent {
+            self.pass(message);
+        }
         let super_frames = sent.iter().filter(|message| message.frames > 1).count();
         Ok((sent.iter().map(|message| message.frames).sum(), super_frames as u64))
+    }
+
+    /// A message was taken.
+    #[inline]
+    fn pass(&mut self, message: &Planned) {
+        self.refusals.iter_mut().for_each(|refusals| refusals.pass(message.frames));
+        if message.frames > 1 {
+            self.refusals[usize::from(message.is_tcp)].end();
+        }
     }
 
     /// Adds the pieces of a message that begins with frame `first`.
@@ -215,7 +235,7 @@ impl Sender {
         let start = first * self.stride + HEADROOM - Offload::BYTES;
         // Before the frame, where nobody writes, is the `Offload` of one that needs nothing.
         self.push_piece(start, Offload::BYTES + self.lengths[first]);
-        Planned { frames: 1, pieces: 1 }
+        Planned { frames: 1, pieces: 1, is_tcp: false }
     }
 
     fn plan_super_frame(&mut self, index: usize, first: usize, merge: &Merge) -> Planned {
@@ -231,7 +251,7 @@ impl Sender {
             let start = frame * self.stride + HEADROOM + header_bytes;
             self.push_piece(start, self.lengths[frame] - header_bytes);
         }
-        Planned { frames, pieces: 1 + frames }
+        Planned { frames, pieces: 1 + frames, is_tcp: merge.is_tcp() }
     }
 
     fn push_piece(&mut self, start: usize, length: usize) {
@@ -244,7 +264,7 @@ impl Sender {
     #[inline]
     fn merge(&self, first: usize) -> Option<Merge> {
         let follows = self.lengths.get(first + 1).is_some_and(|next| *next <= self.lengths[first]);
-        if !follows || self.limits.segments == 1 || self.refusals.go_alone(first - self.gone) {
+        if !follows || self.limits.segments == 1 {
             return None;
         }
         let frame_at = |index: usize| {
@@ -253,6 +273,9 @@ impl Sender {
         };
         let Limits { frame_bytes, segments } = self.limits;
         let mut merge = Merge::new(frame_at(first))?;
+        if self.refusals[usize::from(merge.is_tcp())].go_alone(first - self.gone) {
+            return None;
+        }
         (first + 1..self.lengths.len())
             .take_while(|next| merge.add(frame_at(first), frame_at(*next), frame_bytes, segments))
             .for_each(drop);
@@ -285,12 +308,51 @@ impl Refusals {
         self.alone > before
     }
 
-    /// A message of so many frames was taken.
+    /// So many frames were taken.
     #[inline]
     fn pass(&mut self, frames: usize) {
         self.alone = self.alone.saturating_sub(frames);
-        if frames > 1 {
-            (self.last, self.count) = (None, 0);
+    }
+
+    /// A super-frame was taken.
+    #[inline]
+    fn end(&mut self) {
+        (self.last, self.count) = (None, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Limits, Sender};
+    use crate::test_frames;
+    use rustix::io::Errno;
+
+    /// A packet of IPv4 with this transport header and a payload.
+    fn frame(protocol: u8, transport: &[u8]) -> Vec<u8> {
+        let length = 20 + transport.len() as u8 + 10;
+        let ip = [0x45, 0, 0, length, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        test_frames::ethernet(&[], 0x0800, &[&ip[..], transport, &[7; 10]].concat())
+    }
+
+    fn segment(sequence: u8) -> Vec<u8> {
+        let mut header = [0; 20];
+        (header[7], header[12], header[13]) = (sequence, 0x50, 0x10);
+        frame(6, &header)
+    }
+
+    #[test]
+    fn where_udp_is_refused_tcp_goes_together() {
+        let mut sender = Sender::new(8, 1514, Limits::new(1 << 16, 64));
+        let datagram = frame(17, &[0, 1, 0, 2, 0, 18, 0, 0]);
+        for frame in [&datagram, &datagram, &segment(0), &segment(10)] {
+            sender.free_buffer().expect("there are eight")[..frame.len()].copy_from_slice(frame);
+            sender.push(frame.len());
         }
+        let merged = |sender: &Sender, first| sender.merge(first).map(|merge| merge.frames());
+        assert_eq!([merged(&sender, 0), merged(&sender, 2)], [Some(2), Some(2)]);
+        sender.refusals[0].add(Errno::NOBUFS);
+        assert_eq!([merged(&sender, 0), merged(&sender, 2)], [None, Some(2)]);
+        sender.refusals[1].add(Errno::NOBUFS);
+        assert_eq!([merged(&sender, 0), merged(&sender, 2)], [None, None]);
     }
 }

@@ -4,7 +4,7 @@ use clearway_wire::checksum::Sum;
 use clearway_wire::tcp::Flags;
 use clearway_wire::udp;
 
-use super::layout::{HEADERS_MAX, Layout, PACKET_BYTES_MAX, put};
+use super::layout::{FLAGS_AT, HEADERS_MAX, Layout, PACKET_BYTES_MAX, SEQUENCE_AT, put};
 use super::offload::Offload;
 
 /// Where the checksum of SCTP is, which is none of those of the Internet (RFC 9260, section 3).
@@ -12,9 +12,6 @@ const SCTP_CHECKSUM_OFFSET: usize = 8;
 
 /// Where the identification of an IPv4 header is.
 const IDENTIFICATION_AT: usize = 4;
-/// Where TCP has its sequence number, and the low byte of its flags.
-const SEQUENCE_AT: usize = 4;
-const FLAGS_AT: usize = 13;
 
 /// How a super-frame is cut.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +28,7 @@ impl Cut {
     #[must_use]
     pub fn new(offload: &Offload, head: &[u8], frame_bytes: usize) -> Option<Cut> {
         let layout = Layout::of(head)?;
-        let is_right = match offload.kind & !Offload::ECN {
-            Offload::UDP => !layout.is_tcp,
-            Offload::TCP_V4 => layout.is_tcp && layout.is_v4,
-            Offload::TCP_V6 => layout.is_tcp && !layout.is_v4,
-            _ => false,
-        };
+        let is_right = offload.kind & !Offload::ECN == layout.offload_kind();
         let payload_bytes = frame_bytes.checked_sub(layout.payload_at)?;
         let segment_bytes = usize::from(offload.segment_bytes);
         let fits = layout.packet_bytes(payload_bytes) <= PACKET_BYTES_MAX;

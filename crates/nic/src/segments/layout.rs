@@ -6,6 +6,8 @@ use clearway_wire::checksum::{Sum, pseudo_header_v4, pseudo_header_v6};
 use clearway_wire::ethernet::{self, ether_type};
 use clearway_wire::{ipv4, ipv6, protocol, tcp, udp, vlan};
 
+use super::offload::Offload;
+
 /// The longest headers that are parted from a payload; kernels send none that are longer.
 pub const HEADERS_MAX: usize = 256;
 
@@ -20,8 +22,10 @@ pub(super) const PACKET_BYTES_MAX: usize = u16::MAX as usize;
 /// Where the flags of an IPv4 header are, and "don't fragment" of their high byte.
 const FRAGMENT_AT: usize = 6;
 const DO_NOT_FRAGMENT: u8 = 1 << 6;
-/// Where TCP says how long its header is.
+/// Where TCP has its sequence number, how long its header is, and the low byte of its flags.
+pub(super) const SEQUENCE_AT: usize = 4;
 const TCP_DATA_OFFSET_AT: usize = 12;
+pub(super) const FLAGS_AT: usize = 13;
 
 /// The headers of a frame of UDP or TCP that is no fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +90,15 @@ impl Layout {
     /// 4.1).
     pub(super) fn may_be_fragmented(&self, headers: &[u8]) -> bool {
         self.is_v4 && headers[self.ip_at + FRAGMENT_AT] & DO_NOT_FRAGMENT == 0
+    }
+
+    /// As what an [`Offload`] speaks of such frames.
+    pub(super) const fn offload_kind(&self) -> u8 {
+        match (self.is_tcp, self.is_v4) {
+            (false, _) => Offload::UDP,
+            (true, true) => Offload::TCP_V4,
+            (true, false) => Offload::TCP_V6,
+        }
     }
 
     /// Where the checksum of UDP or TCP is, behind `transport_at`.
@@ -172,6 +185,6 @@ pub(super) fn put(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-fn array<const BYTES: usize>(bytes: &[u8], at: usize) -> [u8; BYTES] {
+pub(super) fn array<const BYTES: usize>(bytes: &[u8], at: usize) -> [u8; BYTES] {
     *bytes[at..].first_chunk().expect("a layout is one of headers that are all there")
 }

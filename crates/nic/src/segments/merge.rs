@@ -1,18 +1,30 @@
 //! Frames to super-frames.
 
+use clearway_wire::tcp::{self, Flags};
 use clearway_wire::{ipv4, ipv6, udp};
 
-use super::layout::{HEADERS_MAX, Layout, PACKET_BYTES_MAX, put, u16_at};
+use super::layout::{
+    FLAGS_AT, HEADERS_MAX, Layout, PACKET_BYTES_MAX, SEQUENCE_AT, array, put, u16_at,
+};
 use super::offload::Offload;
 
-/// Frames of UDP in a row that can be one super-frame: their headers say the same, and all have the
-/// same length, but for the last, which may be shorter.
+/// What a segment says that others may follow: acknowledgements, and that its sender has seen
+/// congestion. That it has slowed down (CWR) is said once, and whoever cuts need not know that.
+const REPEATED: Flags = Flags::ACK.union(Flags::ECE);
+/// What the last one may say besides.
+const SAID_LAST: Flags = Flags::PSH.union(Flags::FIN);
+
+/// Frames of UDP or TCP in a row that can be one super-frame: their headers say the same, and all
+/// have the same length, but for the last, which may be shorter. Segments follow each other in the
+/// stream, and only the last may end it, or ask for its bytes to be handed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merge {
     layout: Layout,
     segment_bytes: usize,
     payload_bytes: usize,
     frames: usize,
+    /// What the last segment says, of [`SAID_LAST`].
+    flags_last: Flags,
     is_full: bool,
 }
 
@@ -25,14 +37,16 @@ impl Merge {
         let ip_bytes = layout.transport_at - layout.ip_at;
         let is_plain =
             ip_bytes == if layout.is_v4 { ipv4::HEADER_LENGTH } else { ipv6::HEADER_LENGTH };
-        if layout.is_tcp || !is_plain || payload_bytes == 0 || !says_lengths(&layout, frame) {
+        if !is_plain || payload_bytes == 0 || !says_lengths(&layout, frame) {
             return None;
         }
-        (!layout.may_be_fragmented(frame)).then_some(Merge {
+        let has_more = !layout.is_tcp || flags(&layout, frame).without(REPEATED) == Flags::NONE;
+        (has_more && !layout.may_be_fragmented(frame)).then_some(Merge {
             layout,
             segment_bytes: payload_bytes,
             payload_bytes,
             frames: 1,
+            flags_last: Flags::NONE,
             is_full: false,
         })
     }
@@ -58,9 +72,12 @@ impl Merge {
         if !goes_on || !self.is_alike(first, next) || !says_lengths(&self.layout, next) {
             return false;
         }
+        if self.layout.is_tcp {
+            self.flags_last = flags(&self.layout, next).without(REPEATED);
+        }
         self.payload_bytes = payload_bytes;
         self.frames += 1;
-        self.is_full = more < self.segment_bytes;
+        self.is_full = more < self.segment_bytes || self.flags_last != Flags::NONE;
         true
     }
 
@@ -68,6 +85,12 @@ impl Merge {
     #[must_use]
     pub const fn frames(&self) -> usize {
         self.frames
+    }
+
+    /// They are of TCP; of UDP otherwise.
+    #[must_use]
+    pub const fn is_tcp(&self) -> bool {
+        self.layout.is_tcp
     }
 
     /// The headers of each frame, and of the super-frame.
@@ -87,11 +110,14 @@ impl Merge {
         headers.copy_from_slice(&first[..layout.payload_at]);
         layout.put_lengths(headers, self.payload_bytes);
         layout.put_ip_checksum(headers);
+        if layout.is_tcp {
+            headers[layout.transport_at + FLAGS_AT] |= self.flags_last.bits() as u8;
+        }
         let pseudo = layout.pseudo_header(headers, self.payload_bytes);
         put(headers, layout.checksum_at(), !pseudo.checksum());
         Offload {
             flags: Offload::NEEDS_CHECKSUM,
-            kind: Offload::UDP,
+            kind: layout.offload_kind(),
             header_bytes: layout.payload_at as u16,
             segment_bytes: self.segment_bytes as u16,
             checksum_start: layout.transport_at as u16,
@@ -99,22 +125,50 @@ impl Merge {
         }
     }
 
-    /// The headers of both say the same, but for lengths and checksums. A frame without a checksum
-    /// goes with others without one.
+    /// The headers of both say the same, but for lengths, checksums, and what each segment has of
+    /// its own.
     fn is_alike(&self, first: &[u8], next: &[u8]) -> bool {
-        let Layout { is_v4, ip_at, transport_at, payload_at, .. } = self.layout;
+        let Layout { is_v4, is_tcp, ip_at, transport_at, .. } = self.layout;
         let same = |from: usize, to: usize| first[from..to] == next[from..to];
         let ip_is_alike = if is_v4 {
             same(0, ip_at + ipv4::TOTAL_LENGTH_AT)
                 && same(ip_at + ipv4::TOTAL_LENGTH_AT + 2, ip_at + ipv4::CHECKSUM_AT)
-                && same(ip_at + ipv4::CHECKSUM_AT + 2, transport_at + udp::LENGTH_AT)
+                && same(ip_at + ipv4::CHECKSUM_AT + 2, transport_at)
         } else {
             same(0, ip_at + ipv6::PAYLOAD_LENGTH_AT)
-                && same(ip_at + ipv6::PAYLOAD_LENGTH_AT + 2, transport_at + udp::LENGTH_AT)
+                && same(ip_at + ipv6::PAYLOAD_LENGTH_AT + 2, transport_at)
         };
+        ip_is_alike
+            && if is_tcp {
+                self.is_next_segment(first, next)
+            } else {
+                self.is_datagram(first, next)
+            }
+    }
+
+    /// The ports are the same. A datagram without a checksum goes with others without one.
+    fn is_datagram(&self, first: &[u8], next: &[u8]) -> bool {
+        let Layout { transport_at, payload_at, .. } = self.layout;
+        let ports = transport_at..transport_at + udp::LENGTH_AT;
         let has_checksum =
             |frame: &[u8]| frame[transport_at + udp::CHECKSUM_AT..payload_at] != [0, 0];
-        ip_is_alike && has_checksum(first) == has_checksum(next)
+        first[ports.clone()] == next[ports] && has_checksum(first) == has_checksum(next)
+    }
+
+    /// `next` goes on where the segments so far end.
+    fn is_next_segment(&self, first: &[u8], next: &[u8]) -> bool {
+        let Layout { transport_at: at, payload_at, .. } = self.layout;
+        let same = |from: usize, to: usize| first[from..to] == next[from..to];
+        let sequence = |frame: &[u8]| u32::from_be_bytes(array(frame, at + SEQUENCE_AT));
+        let expected = sequence(first).wrapping_add(self.payload_bytes as u32);
+        let flags_next = flags(&self.layout, next).without(SAID_LAST);
+        // Where flags begin is how long the header is, too.
+        sequence(next) == expected
+            && flags_next == flags(&self.layout, first)
+            && same(at, at + SEQUENCE_AT)
+            && same(at + SEQUENCE_AT + 4, at + FLAGS_AT)
+            && same(at + FLAGS_AT + 1, at + tcp::CHECKSUM_AT)
+            && same(at + tcp::CHECKSUM_AT + 2, payload_at)
     }
 }
 
@@ -128,9 +182,17 @@ fn says_lengths(layout: &Layout, frame: &[u8]) -> bool {
         u16_at(frame, layout.ip_at + ipv6::PAYLOAD_LENGTH_AT)
             .map(|bytes| usize::from(bytes) + ipv6::HEADER_LENGTH)
     };
-    let udp_bytes = u16_at(frame, layout.transport_at + udp::LENGTH_AT).map(usize::from);
-    ip_bytes == Some(packet_bytes) && udp_bytes == Some(udp::HEADER_LENGTH + payload_bytes)
+    let udp_bytes = || u16_at(frame, layout.transport_at + udp::LENGTH_AT).map(usize::from);
+    ip_bytes == Some(packet_bytes)
+        && (layout.is_tcp || udp_bytes() == Some(udp::HEADER_LENGTH + payload_bytes))
+}
+
+/// The flags of a segment.
+fn flags(layout: &Layout, frame: &[u8]) -> Flags {
+    let at = layout.transport_at + FLAGS_AT - 1;
+    let [high, low] = [frame[at], frame[at + 1]];
+    Flags::from_bits(u16::from_be_bytes([high & 0xf, low]))
 }
 
 /// What [`Merge::put_headers`] writes fits.
-const _: () = assert!(HEADERS_MAX >= 14 + 2 * 4 + ipv6::HEADER_LENGTH + udp::HEADER_LENGTH);
+const _: () = assert!(HEADERS_MAX >= 14 + 2 * 4 + ipv6::HEADER_LENGTH + tcp::HEADER_LENGTH_MAX);

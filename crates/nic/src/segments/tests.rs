@@ -16,6 +16,12 @@ const FROM_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 const TO_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
 /// More than any frame of these tests has.
 const NO_LIMIT: usize = 1 << 20;
+/// Flags of segments.
+const FIN: u8 = 0x1;
+const PSH: u8 = 0x8;
+const ACK: u8 = 0x10;
+const ECE: u8 = 0x40;
+const CWR: u8 = 0x80;
 
 /// An IP packet in a frame with these tags, with "don't fragment" and right checksums.
 fn frame(tags: &[(u16, u16)], is_v4: bool, protocol: u8, transport: &[u8]) -> Vec<u8> {
@@ -137,7 +143,7 @@ fn only_what_is_alike_is_merged() {
     for other in [
         changed(20, 0),    // may be fragmented
         changed(20, 0x60), // a fragment
-        changed(23, 6),    // TCP
+        changed(23, 6),    // TCP, but its header
         changed(14, 0x46), // with options
         changed(17, 1),    // of another length than it says
         changed(39, 1),    // the same of UDP
@@ -176,18 +182,16 @@ fn segment(is_v4: bool, flags: u8, sequence: u32, payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn streams_are_cut_where_segments_end() {
-    const ACK: u8 = 0x10;
     for (is_v4, kind) in [(true, Offload::TCP_V4), (false, Offload::TCP_V6)] {
         let payload = random_bytes(&mut Random::new(3), 2500);
         let start = u32::MAX - 1200; // and wraps
-        // CWR, ECE, ACK, PSH, FIN
-        let whole = segment(is_v4, 0xd9, start, &payload);
+        let whole = segment(is_v4, CWR | ECE | ACK | PSH | FIN, start, &payload);
         let offload =
             Offload { kind: kind | Offload::ECN, segment_bytes: 1000, ..Offload::default() };
         let expected = [
-            segment(is_v4, 0xc0 | ACK, start, &payload[..1000]),
-            segment(is_v4, 0x40 | ACK, start.wrapping_add(1000), &payload[1000..2000]),
-            segment(is_v4, 0x40 | ACK | 0x9, start.wrapping_add(2000), &payload[2000..]),
+            segment(is_v4, CWR | ECE | ACK, start, &payload[..1000]),
+            segment(is_v4, ECE | ACK, start.wrapping_add(1000), &payload[1000..2000]),
+            segment(is_v4, ECE | ACK | PSH | FIN, start.wrapping_add(2000), &payload[2000..]),
         ];
         assert_eq!(cut(&offload, &whole), expected);
         let other = if is_v4 { Offload::TCP_V6 } else { Offload::TCP_V4 };
@@ -198,6 +202,72 @@ fn streams_are_cut_where_segments_end() {
         assert_eq!(Cut::new(&of_nothing, &whole, whole.len()), None);
         assert_eq!(Cut::new(&offload, &whole, 70_000), None, "more than a packet has");
     }
+}
+
+#[test]
+fn segments_that_are_merged_come_out_as_they_were() {
+    let mut random = Random::new(9);
+    for round in 0..1000 {
+        let is_v4 = random.chance(1, 2);
+        let size = 1 + random.below(1500) as usize;
+        let count = 2 + random.below(40.min(50_000 / size as u64)) as usize;
+        let (start, flags) = (random.next_u32() | 0xffff_0000, [ACK, ECE | ACK][round % 2]);
+        let at = |index: usize| start.wrapping_add((index * size) as u32);
+        let mut frames: Vec<_> = (0..count - 1)
+            .map(|index| segment(is_v4, flags, at(index), &random_bytes(&mut random, size)))
+            .collect();
+        let last_size = 1 + random.below(size as u64) as usize;
+        let last = random_bytes(&mut random, last_size);
+        let end = random.next_u32() as u8 & (PSH | FIN);
+        frames.push(segment(is_v4, flags | end, at(count - 1), &last));
+        let (offload, bytes, merged) = merged(&frames).expect("they can be merged");
+        assert_eq!(merged, count, "round {round}");
+        assert_eq!(offload.kind, if is_v4 { Offload::TCP_V4 } else { Offload::TCP_V6 });
+        assert_eq!(cut(&offload, &bytes), frames, "round {round}");
+
+        // To somebody who does not cut, it is one large segment with a right checksum.
+        let mut whole = bytes;
+        assert!(complete(&offload, &mut whole, 0));
+        let packet = &whole[18 + if is_v4 { 20 } else { 40 }..];
+        let sum = pseudo_header(is_v4, protocol::TCP, packet.len()).with(packet);
+        assert!(sum.is_right(), "round {round}");
+    }
+}
+
+#[test]
+fn only_segments_that_follow_are_merged() {
+    let first = segment(true, ACK, 500, &[1; 100]);
+    let third = segment(true, ACK, 700, &[1; 100]);
+    let count = |next: &[u8]| {
+        let frames = [first.clone(), next.to_vec(), third.clone()];
+        merged(&frames).map_or(1, |(_, _, frames)| frames)
+    };
+    let next = |flags| segment(true, flags, 600, &[1; 100]);
+    let changed = |at: usize, to: u8| {
+        let mut frame = next(ACK);
+        frame[at] = to;
+        frame
+    };
+    assert_eq!(count(&next(ACK)), 3);
+    assert_eq!(count(&next(ACK | PSH)), 2, "what is to be handed on is the last");
+    assert_eq!(count(&next(ACK | FIN)), 2, "so is the end");
+    for flags in [0, ACK | ECE, ACK | CWR, ACK | 2, ACK | 4, ACK | 0x20] {
+        assert_eq!(count(&next(flags)), 1, "other flags: {flags:x}");
+    }
+    assert_eq!(count(&segment(true, ACK, 601, &[1; 100])), 1, "not what comes next");
+    assert_eq!(count(&segment(true, ACK, 500, &[1; 100])), 1, "again");
+    assert_eq!(count(&changed(41, 81)), 1, "to another port");
+    assert_eq!(count(&changed(49, 9)), 1, "another acknowledgement");
+    assert_eq!(count(&changed(50, 0x81)), 1, "a flag of those that are not spoken of");
+    assert_eq!(count(&changed(50, 0x70)), 1, "a shorter header");
+    assert_eq!(count(&changed(53, 9)), 1, "another window");
+    assert_eq!(count(&changed(57, 9)), 1, "an urgent pointer");
+    assert_eq!(count(&changed(69, 9)), 1, "another option");
+    for flags in [ACK | PSH, ACK | FIN, ACK | CWR, ACK | 2, ACK | 4, ACK | 0x20] {
+        assert_eq!(Merge::new(&next(flags)), None, "{flags:x} is the last, or alone");
+    }
+    assert_eq!(Merge::new(&changed(50, 0x81)), None);
+    assert_eq!(Merge::new(&segment(true, ACK, 600, &[])), None, "an acknowledgement only");
 }
 
 #[test]
