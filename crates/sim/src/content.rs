@@ -27,9 +27,7 @@ impl Name {
 
     /// Writes the message.
     pub(crate) fn fill(self, message: &mut [u8]) {
-        for (place, word) in message.chunks_mut(8).zip(self.words()) {
-            place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
-        }
+        write_words(message, self.words());
         if self.is_hello() && message.len() >= HELLO_BYTES as usize {
             message[..8].copy_from_slice(&self.connection.to_le_bytes());
         }
@@ -37,15 +35,29 @@ impl Name {
 
     /// True if the message is what was sent.
     pub(crate) fn is(self, message: &[u8]) -> bool {
-        let skipped = if self.is_hello() { 8.min(message.len()) } else { 0 };
-        (message.chunks(8).zip(self.words()).skip(skipped / 8))
-            .all(|(bytes, word)| bytes == &word.to_le_bytes()[..bytes.len()])
+        let skipped = usize::from(self.is_hello() && message.len() >= 8);
+        are_words(&message[8 * skipped..], self.words().skip(skipped))
     }
 
     /// The first message that a client sends names the connection.
     fn is_hello(self) -> bool {
         self.direction == 0 && self.sequence == 0
     }
+}
+
+/// Writes as many of the words, least byte first, as there is room for.
+pub(crate) fn write_words(bytes: &mut [u8], words: impl Iterator<Item = u64>) {
+    for (place, word) in bytes.chunks_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
+    }
+}
+
+/// True if the bytes are these words, of the last perhaps only a part. A word is compared as a
+/// number: slices of eight bytes are compared by a call each.
+pub(crate) fn are_words(bytes: &[u8], mut words: impl Iterator<Item = u64>) -> bool {
+    let (whole, last) = bytes.as_chunks::<8>();
+    (whole.iter().zip(&mut words)).all(|(bytes, word)| u64::from_le_bytes(*bytes) == word)
+        && *last == words.next().unwrap_or_default().to_le_bytes()[..last.len()]
 }
 
 /// The shortest first message of a connection.

@@ -3,6 +3,8 @@
 
 use clearway_base::Time;
 
+use crate::content::{are_words, write_words};
+
 /// From one word of a content to the next.
 const STEP: u64 = 0xd6e8_feb8_6659_fd93;
 
@@ -37,9 +39,7 @@ impl Content {
 
     /// Writes what stands at `at` and behind it, a multiple of 8.
     pub(crate) fn fill(self, at: u64, bytes: &mut [u8]) {
-        for (place, word) in bytes.chunks_mut(8).zip(self.words(at / 8)) {
-            place.copy_from_slice(&word.to_le_bytes()[..place.len()]);
-        }
+        write_words(bytes, self.words(at / 8));
     }
 
     /// True if all of these bytes stand at `at` and behind it, wherever that is.
@@ -53,7 +53,7 @@ impl Content {
                 return false;
             }
         }
-        (rest.chunks(8).zip(words)).all(|(bytes, word)| *bytes == word.to_le_bytes()[..bytes.len()])
+        are_words(rest, words)
     }
 }
 
