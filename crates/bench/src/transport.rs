@@ -98,12 +98,13 @@ fn cases(scenario: &str) -> Vec<Case> {
 
 fn goodput() -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
-    for gbit in [1, 10, 25] {
+    for bits_per_s in [GBIT / 10, GBIT, 10 * GBIT, 25 * GBIT] {
         for rtt_ns in [50 * MICROSECOND, MILLISECOND, 20 * MILLISECOND] {
             for loss_ppm in [0, 1_000, 10_000, 50_000] {
                 cases.push(Box::new(move |control| {
                     let (faults, case) = scenarios::random_loss(loss_ppm);
-                    scenarios::goodput(control, path(gbit, rtt_ns), faults, case)
+                    let path = PathShape { bits_per_s, rtt_ns };
+                    scenarios::goodput(control, path, faults, case)
                 }));
             }
         }

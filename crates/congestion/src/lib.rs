@@ -24,6 +24,8 @@ pub struct AckSample {
     pub sent: Time,
     /// Bytes newly acknowledged.
     pub acked_bytes: u64,
+    /// Of the packets newly acknowledged, the size of the largest, in bytes.
+    pub packet_bytes: u32,
     /// The newest round-trip time, without what both hosts say that they held it up.
     pub rtt_ns: u64,
     /// The smoothed round-trip time.

@@ -7,6 +7,8 @@
 //! Where this differs from the paper, because the paths here may be long, and lossy of themselves:
 //!
 //! - The delay is counted above the lowest round trip seen, not above a figure from the topology.
+//!   Full packets have one of their own, since each link takes longer to send them on: two links of
+//!   200 Mbit/s add 0.1 ms to what the handshake took, which is no queue.
 //! - Far below the target the window grows by a part of itself. One packet per round trip would
 //!   take minutes to fill 10 Gbit/s over 20 ms. (Timely's hyperactive increase has the same
 //!   purpose.)
@@ -34,6 +36,8 @@ pub struct Swift {
     delay_target_ns: u64,
     /// The lowest round-trip time of the path: what it takes without any queue.
     base_rtt_ns: u64,
+    /// The same of full packets.
+    full_rtt_ns: u64,
     standing: Standing,
     /// The queue was too long and is being emptied.
     drains: bool,
@@ -51,7 +55,7 @@ pub struct Swift {
     decreased: Option<Time>,
 }
 
-/// The lowest round-trip time of two stretches of half a round trip each.
+/// The lowest delay above the base of two stretches of half a round trip each.
 #[derive(Clone, Copy, Debug)]
 struct Standing {
     since: Time,
@@ -89,6 +93,11 @@ const SCALING_PACKETS_MAX: f64 = 100.0;
 const SCALING_PACKETS_MIN: f64 = 0.1;
 /// A window below this means waiting for a long time between packets, and learning nothing.
 const MIN_PACKETS: f64 = 1.0 / 16.0;
+/// The round trip of full packets may be longer than that of others by this part of it, and so many
+/// delay targets. What is more is a queue. On a short path all of it is: there the few packets in
+/// flight are enough.
+const FULL_EXCESS_PART: u64 = 8;
+const FULL_EXCESS_TARGETS: u64 = 10;
 /// After so long with the smallest window the path is taken for a longer one than before.
 const STARVING_NS: u64 = SECOND;
 /// Loss up to this part of all may be the path's own.
@@ -107,6 +116,7 @@ impl Swift {
             packet_bytes,
             delay_target_ns,
             base_rtt_ns: u64::MAX,
+            full_rtt_ns: u64::MAX,
             standing: Standing { since: Time::ZERO, current_ns: u64::MAX, previous_ns: u64::MAX },
             slow_start: true,
             full_bytes: 0.0,
@@ -132,10 +142,10 @@ impl Swift {
         target_ns
     }
 
-    /// Grows or decreases, as the queue is when round trips take `rtt_ns`.
+    /// Grows or decreases, as the queue is.
     #[inline(never)]
-    fn respond(&mut self, sample: &AckSample, rtt_ns: f64) {
-        let queue_ns = rtt_ns - self.base_rtt_ns as f64;
+    fn respond(&mut self, sample: &AckSample, queue_ns: f64) {
+        let rtt_ns = self.base_rtt_ns as f64 + queue_ns;
         let target_ns = self.target_ns();
         if self.drains {
             self.drain(sample, rtt_ns);
@@ -152,6 +162,18 @@ impl Swift {
         }
     }
 
+    /// How much longer this round trip took than one of such packets without a queue.
+    fn queue_ns(&mut self, sample: &AckSample) -> u64 {
+        self.learn_base(sample.now, sample.rtt_ns);
+        if 2.0 * f64::from(sample.packet_bytes) <= self.packet_bytes {
+            return sample.rtt_ns - self.base_rtt_ns;
+        }
+        let part_ns = self.base_rtt_ns / FULL_EXCESS_PART;
+        let longest_ns = self.base_rtt_ns + part_ns.min(FULL_EXCESS_TARGETS * self.delay_target_ns);
+        self.full_rtt_ns = self.full_rtt_ns.min(sample.rtt_ns).min(longest_ns);
+        sample.rtt_ns - self.full_rtt_ns
+    }
+
     /// Learns how long the path is: the least that was seen, unless even the smallest window has
     /// not brought that back for a second.
     fn learn_base(&mut self, now: Time, rtt_ns: u64) {
@@ -166,7 +188,7 @@ impl Swift {
         let least_ns = least_ns.min(rtt_ns);
         self.starving = Some((since, least_ns));
         if now.since(since) >= STARVING_NS {
-            self.base_rtt_ns = least_ns;
+            (self.base_rtt_ns, self.full_rtt_ns) = (least_ns, u64::MAX);
             self.starving = None;
         }
     }
@@ -248,17 +270,17 @@ impl CongestionControl for Swift {
         if self.base_rtt_ns == u64::MAX {
             self.base_rtt_ns = sample.min_rtt_ns; // the handshake's
         }
-        self.learn_base(sample.now, sample.rtt_ns);
+        let queue_ns = self.queue_ns(sample);
         if self.loss.lost_bytes > 0.0 {
             self.loss.acked_bytes += sample.acked_bytes as f64;
             self.judge_loss(sample.now, sample.sent);
         }
-        let rtt_ns = self.standing.add(sample);
+        let queue_ns = self.standing.add(sample, queue_ns);
         // No target is below this one. Most acknowledgements of a flow with little to send end
         // here.
-        let is_calm = rtt_ns <= self.base_rtt_ns.saturating_add(self.delay_target_ns);
+        let is_calm = queue_ns <= self.delay_target_ns;
         if !is_calm || self.drains | sample.marked | sample.window_limited {
-            self.respond(sample, rtt_ns as f64);
+            self.respond(sample, queue_ns as f64);
         }
     }
 
@@ -306,13 +328,13 @@ impl CongestionControl for Swift {
 }
 
 impl Standing {
-    fn add(&mut self, sample: &AckSample) -> u64 {
+    fn add(&mut self, sample: &AckSample, queue_ns: u64) -> u64 {
         if sample.now.since(self.since) > sample.smoothed_rtt_ns / 2 {
             self.since = sample.now;
             self.previous_ns = self.current_ns;
-            self.current_ns = sample.rtt_ns;
+            self.current_ns = queue_ns;
         } else {
-            self.current_ns = self.current_ns.min(sample.rtt_ns);
+            self.current_ns = self.current_ns.min(queue_ns);
         }
         self.current_ns.min(self.previous_ns)
     }

@@ -13,6 +13,7 @@ fn sample(now_ns: u64, rtt_ns: u64) -> AckSample {
         now: Time::from_ns(now_ns),
         sent: Time::from_ns(now_ns - rtt_ns),
         acked_bytes: PACKET,
+        packet_bytes: PACKET as u32,
         rtt_ns,
         smoothed_rtt_ns: rtt_ns,
         min_rtt_ns: BASE_NS,

@@ -56,7 +56,7 @@ impl PathShape {
     }
 
     fn text(self) -> String {
-        format!("{} Gbit/s, {} ms", self.bits_per_s / GBIT, self.rtt_ns as f64 / 1e6)
+        format!("{} Gbit/s, {} ms", self.bits_per_s as f64 / GBIT as f64, self.rtt_ns as f64 / 1e6)
     }
 }
 

@@ -28,6 +28,14 @@ fn both_fill_a_link_without_faults() {
     }
 }
 
+/// Where a full packet takes longer than the handshake's by more than the queue that is accepted.
+#[test]
+fn the_default_fills_a_slow_and_long_link() {
+    let path = PathShape { bits_per_s: GBIT / 10, rtt_ns: 20 * MILLISECOND };
+    let outcome = scenarios::goodput(Congestion::Swift, path, Faults::default(), String::new());
+    assert!(outcome.figure("of ideal") > 0.9, "{outcome:?}");
+}
+
 #[test]
 fn a_hundred_senders_share_a_link_without_loss() {
     let path = PathShape { bits_per_s: 10 * GBIT, rtt_ns: 20 * MICROSECOND };

@@ -11,6 +11,7 @@ fn ack(now_ns: u64, rtt_ns: u64) -> AckSample {
         now: Time::from_ns(now_ns),
         sent: Time::from_ns(now_ns - rtt_ns),
         acked_bytes: PACKET,
+        packet_bytes: PACKET as u32,
         rtt_ns,
         smoothed_rtt_ns: rtt_ns,
         min_rtt_ns: rtt_ns,

@@ -342,6 +342,7 @@ impl Connection {
             now: seen.now,
             sent: seen.delivered.last_sent,
             acked_bytes: seen.delivered.bytes,
+            packet_bytes: seen.delivered.bytes.min(self.size.bytes().into()) as u32,
             rtt_ns: latest_ns.unwrap_or(self.rto.latest_ns()),
             smoothed_rtt_ns: self.rto.smoothed_ns().unwrap_or(0),
             min_rtt_ns: self.rto.min_ns(),

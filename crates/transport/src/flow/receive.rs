@@ -283,6 +283,7 @@ impl Flow {
                 now,
                 sent: acked.newest_sent,
                 acked_bytes: acked.bytes,
+                packet_bytes: acked.largest_bytes,
                 rtt_ns: self.rtt.network_ns(),
                 smoothed_rtt_ns: self.rtt.smoothed_ns(),
                 min_rtt_ns: self.rtt.min_ns(),
