@@ -3,9 +3,9 @@
 mod support;
 
 use std::collections::HashSet;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use support::{Network, PATIENCE, SMALL, clearway, eventually, signal};
+use support::{Capture, Network, PATIENCE, SMALL, clearway};
 
 const DISSECTOR: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/wireshark/clearway.lua");
@@ -35,22 +35,9 @@ fn dissected(fields: &[&str]) -> Vec<Vec<String>> {
     let network = Network::start();
     let name = format!("clearway-dissected-{}.pcapng", std::process::id());
     let path = std::env::temp_dir().join(name);
-    let capture = Command::new(env!("CARGO_BIN_EXE_clearway"))
-        .args(["vif", "capture", "-w"])
-        .arg(&path)
-        .arg("--socket")
-        .arg(&network.client.socket)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the command starts");
-    eventually("the capture is open", || {
-        let status = network.client.status();
-        status["engines"][0]["captures"].as_array().is_some_and(|list| !list.is_empty())
-    });
+    let capture = Capture::begin(&network.client, &path);
     talk(&network);
-    signal(&capture, "INT");
-    let output = capture.wait_with_output().expect("it ends");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    capture.end();
     let read = Command::new("tshark")
         .args(["-n", "-X", &format!("lua_script:{DISSECTOR}"), "-Y", "clearway", "-T", "fields"])
         .args(fields.iter().flat_map(|field| ["-e", field]))

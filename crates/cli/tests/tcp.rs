@@ -12,107 +12,16 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::thread::JoinHandle;
 
-use clearway_client::{self as client, Code, Event, Options, Sizes, Tcp, TcpId, TcpOption};
-use clearway_nic::interface::Namespace;
-use support::veth::{IPV4, IPV6, Veth};
-use support::{Daemon, Network, PATIENCE, eventually};
+use clearway_client::{self as client, Code, Event, TcpId, TcpOption};
+use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
+use support::veth::{IPV4, IPV6};
+use support::{PATIENCE, eventually};
 
 const AF_PACKET: &str = "driver = \"af_packet\"";
 const AF_XDP: &str = "driver = \"af_xdp\"";
 const PORT: u16 = 8080;
 const BULK_BYTES: usize = 20 << 20;
-
-const SIZES: Sizes = Sizes {
-    submission_entries: 1024,
-    completion_entries: 1024,
-    transmit_pool_bytes: 4 << 20,
-    receive_pool_bytes: 16 << 20,
-    shared_bytes: 0,
-};
-
-/// A daemon with an app on one end of a veth pair; the other end is the kernel's.
-struct World {
-    network: Network,
-    veth: Veth,
-}
-
-impl World {
-    /// `None` where there are no namespaces to be made.
-    fn start(driver: &str) -> Option<Self> {
-        let veth = Veth::new()?;
-        let network = veth.hosts([driver, driver], IPV4.map(IpAddr::V4));
-        Some(Self { network, veth })
-    }
-
-    fn daemon(&self) -> &Daemon {
-        &self.network.server
-    }
-
-    fn tcp(&self) -> Tcp {
-        let socket = self.daemon().socket.clone();
-        Tcp::attach(&Options { socket, sizes: SIZES, ..Options::new("tcp") }).expect("attached")
-    }
-
-    /// The kernel's namespace.
-    fn kernel(&self) -> &Namespace {
-        &self.veth.spaces[0]
-    }
-
-    fn connect(&self, to: SocketAddr) -> std::io::Result<TcpStream> {
-        let connected = self.kernel().within(|| TcpStream::connect_timeout(&to, PATIENCE));
-        let stream = connected.expect("the namespace can be entered")?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
-        Ok(stream)
-    }
-
-    fn listen(&self) -> (TcpListener, SocketAddr) {
-        let listener = self.kernel().within(|| TcpListener::bind((IPV4[0], 0)));
-        let listener = listener.expect("the namespace can be entered").expect("a listener");
-        let address = listener.local_addr().expect("its address");
-        (listener, address)
-    }
-}
-
-fn bytes(count: usize, seed: usize) -> Vec<u8> {
-    (0..count).map(|at| ((at * 31 + seed) ^ (at >> 8) ^ (at >> 16)) as u8).collect()
-}
-
-/// The kernel's end writes all of it and then closes its half.
-fn write_all(stream: &TcpStream, bytes: Vec<u8>) -> JoinHandle<()> {
-    let mut stream = stream.try_clone().expect("another handle");
-    std::thread::spawn(move || {
-        stream.write_all(&bytes).expect("written");
-        stream.shutdown(Shutdown::Write).expect("its half is closed");
-    })
-}
-
-/// The kernel's end reads until the other end closes its half.
-fn read_all(stream: &TcpStream) -> JoinHandle<Vec<u8>> {
-    let mut stream = stream.try_clone().expect("another handle");
-    std::thread::spawn(move || {
-        let mut all = Vec::new();
-        stream.read_to_end(&mut all).expect("read");
-        all
-    })
-}
-
-/// Writes and reads at once, both to the end.
-fn exchange(kernel: &TcpStream, mut app: client::TcpStream, seed: usize) {
-    app.set_timeout(Some(PATIENCE));
-    let (there, back) = (bytes(BULK_BYTES, seed), bytes(BULK_BYTES, seed + 1));
-    let writing = write_all(kernel, there.clone());
-    let mut received = Vec::with_capacity(there.len());
-    app.read_to_end(&mut received).expect("all comes");
-    assert!(received == there, "what the kernel has sent");
-    writing.join().expect("no panic");
-    let reading = read_all(kernel);
-    app.write_all(&back).expect("all goes");
-    app.shutdown(Shutdown::Write).expect("its half is closed");
-    assert!(reading.join().expect("no panic") == back, "what the kernel has received");
-}
 
 fn an_app_serves_the_kernel(driver: &str) {
     let Some(world) = World::start(driver) else { return };
@@ -123,7 +32,7 @@ fn an_app_serves_the_kernel(driver: &str) {
         let kernel = world.connect(SocketAddr::new(address, PORT)).expect("connected");
         let (app, peer) = listener.accept().expect("accepted");
         assert_eq!(peer, kernel.local_addr().expect("an address"));
-        exchange(&kernel, app, round);
+        exchange(&kernel, app, BULK_BYTES, round);
     }
     // The kernel's own TCP goes on beside it.
     world.veth.kernel_goes_on();
@@ -147,7 +56,7 @@ fn an_app_connects_to_the_kernel(driver: &str) {
     let (kernel, peer) = listener.accept().expect("accepted");
     assert_eq!(peer, app.local_addr());
     kernel.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-    exchange(&kernel, app, 7);
+    exchange(&kernel, app, BULK_BYTES, 7);
     // Nobody listens any more.
     drop(listener);
     let refused = tcp.connect(address, Some(PATIENCE)).expect_err("nobody listens");

@@ -3,9 +3,11 @@
 #![allow(dead_code, reason = "each test file that includes this uses a part of it")]
 
 pub(crate) mod app;
+pub(crate) mod bad_wire;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod captive;
 pub(crate) mod fabric;
+pub(crate) mod kernel_peer;
 pub(crate) mod server;
 pub(crate) mod terminal;
 pub(crate) mod traffic;
@@ -369,7 +371,9 @@ impl Daemon {
     }
 
     pub(crate) fn flows(&self) -> usize {
-        self.status()["engines"][0]["flows"].as_array().map_or(0, Vec::len)
+        let status = self.status();
+        let omitted = status["flows_omitted"].as_u64().expect("a count") as usize;
+        status["engines"][0]["flows"].as_array().map_or(0, Vec::len) + omitted
     }
 
     /// Attaches this process.
@@ -451,6 +455,34 @@ pub(crate) fn clearway(arguments: &[&str], daemon: &Daemon) -> Output {
 
 /// The user that owns nothing.
 pub(crate) const NOBODY: u32 = 65534;
+
+/// A capture of what an engine's NICs receive and send, which is open and is written to `path`.
+pub(crate) struct Capture(Child);
+
+impl Capture {
+    pub(crate) fn begin(daemon: &Daemon, path: &Path) -> Self {
+        let capture = Command::new(env!("CARGO_BIN_EXE_clearway"))
+            .args(["vif", "capture", "-w"])
+            .arg(path)
+            .arg("--socket")
+            .arg(&daemon.socket)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        eventually("the capture is open", || {
+            let status = daemon.status();
+            status["engines"][0]["captures"].as_array().is_some_and(|list| !list.is_empty())
+        });
+        Self(capture)
+    }
+
+    /// All of it is in the file.
+    pub(crate) fn end(self) {
+        signal(&self.0, "INT");
+        let output = self.0.wait_with_output().expect("it ends");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
 
 /// Runs the `clearway` command against a daemon as nobody.
 pub(crate) fn as_nobody(daemon: &Daemon, arguments: &[&str]) -> Output {

@@ -31,13 +31,17 @@ impl Veth {
         let there = veth.spaces[1].path();
         let peer = format!("peer name {INTERFACE} netns {}", there.display());
         veth.ip(0, &format!("link add {INTERFACE} type veth {peer}"));
-        for index in [0, 1] {
-            veth.ip(index, "link set lo up");
-            veth.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
-            veth.ip(index, &format!("addr add {}/64 dev {INTERFACE} nodad", IPV6[index]));
-            veth.ip(index, &format!("link set {INTERFACE} up"));
-        }
+        veth.set_up(0);
+        veth.set_up(1);
         Some(veth)
+    }
+
+    /// Gives the interface in one of the namespaces its addresses.
+    pub(super) fn set_up(&self, index: usize) {
+        self.ip(index, "link set lo up");
+        self.ip(index, &format!("addr add {}/24 dev {INTERFACE}", IPV4[index]));
+        self.ip(index, &format!("addr add {}/64 dev {INTERFACE} nodad", IPV6[index]));
+        self.ip(index, &format!("link set {INTERFACE} up"));
     }
 
     /// Another pair, of this name at both ends, up and with the addresses 10.NETWORK.0.1 and 2.
