@@ -292,6 +292,27 @@ impl Channel {
         operation: &Operation<'_>,
         timeout: Option<Duration>,
     ) -> Result<OperationId, Error> {
+        let id = self.put_operation(connection, operation, timeout)?;
+        self.tell();
+        Ok(id)
+    }
+
+    /// The same without waiting, for one that others follow at once: it need not leave before the
+    /// next call that sends, waits or flushes. As [`Channel::send_later`] for messages.
+    pub fn start_later(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+    ) -> Result<OperationId, Error> {
+        self.put_operation(connection, operation, Some(Duration::ZERO))
+    }
+
+    fn put_operation(
+        &mut self,
+        connection: ConnectionId,
+        operation: &Operation<'_>,
+        timeout: Option<Duration>,
+    ) -> Result<OperationId, Error> {
         self.check_open(connection)?;
         operation.check()?;
         let payload = operation.payload();
@@ -309,7 +330,8 @@ impl Channel {
         };
         let place = extent.as_ref().map(|extent| (extent.offset(), extent.length()));
         let token = self.start_operation(extent);
-        self.submit(&operation.command(connection.as_u64(), token, place));
+        let command = operation.command(connection.as_u64(), token, place);
+        self.end.submit(&command).expect("room was made");
         Ok(OperationId(token))
     }
 

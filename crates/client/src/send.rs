@@ -99,8 +99,8 @@ impl Channel {
 
     /// Makes sure that the daemon takes notice of everything that was sent and released, also if
     /// it sleeps. Only needed for messages that were received in place and then dropped, and for
-    /// those of [`Channel::send_later`], before doing something else for long: other sends need no
-    /// flush.
+    /// those of [`Channel::send_later`] and [`Channel::start_later`], before doing something else
+    /// for long: other sends need no flush.
     pub fn flush(&mut self) {
         self.end.flush_releases();
         self.host.turn();
@@ -252,7 +252,7 @@ impl Channel {
 
     /// Wakes the daemon if it sleeps; an embedded engine takes what was submitted at once.
     #[inline]
-    fn tell(&mut self) {
+    pub(crate) fn tell(&mut self) {
         self.end.flush();
         self.host.send();
     }

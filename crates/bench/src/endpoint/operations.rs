@@ -189,7 +189,10 @@ impl Asker {
         is_first_of_two: bool,
         timeout: Duration,
     ) -> io::Result<bool> {
-        let started = self.channel.start_timeout(self.connection, operation, Some(timeout));
+        let started = match timeout {
+            Duration::ZERO => self.channel.start_later(self.connection, operation),
+            timeout => self.channel.start_timeout(self.connection, operation, Some(timeout)),
+        };
         let Some(id) = there_is(started)? else { return Ok(false) };
         self.asked.push_back(Asked { id, sequence, is_first_of_two });
         Ok(true)
@@ -284,6 +287,7 @@ impl Endpoint for Asker {
 
     fn flush(&mut self) -> io::Result<()> {
         self.has_received = false;
+        self.channel.flush();
         Ok(())
     }
 
