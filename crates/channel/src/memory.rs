@@ -265,12 +265,18 @@ impl Bytes {
     /// The word at `offset`, a multiple of 8.
     #[inline]
     fn word(&self, offset: u32) -> &AtomicU64 {
-        let word = self.at(offset, size_of::<u64>()).cast::<AtomicU64>();
-        assert!(word.is_aligned(), "a word at {offset}");
+        &self.words(offset, 1)[0]
+    }
+
+    /// So many words from `offset` on, a multiple of 8.
+    #[inline]
+    fn words(&self, offset: u32, count: usize) -> &[AtomicU64] {
+        let first = self.at(offset, count * size_of::<u64>()).cast::<AtomicU64>();
+        assert!(first.is_aligned(), "a word at {offset}");
         // SAFETY: `at` asserted the range, and alignment was asserted just above; `_memory` keeps
         // the mapping for as long as `self` is borrowed. An `AtomicU64` may be shared with another
         // process.
-        unsafe { word.as_ref() }
+        unsafe { NonNull::slice_from_raw_parts(first, count).as_ref() }
     }
 
     /// Loads a word of shared memory, where anybody may write: pairs with what stores it, the app's
@@ -280,10 +286,26 @@ impl Bytes {
         self.word(offset).load(core::sync::atomic::Ordering::Acquire)
     }
 
+    /// The same for each of several words, in ascending order.
+    pub(crate) fn load_words(&self, offset: u32, into: &mut [[u8; 8]]) {
+        let words = self.words(offset, into.len());
+        for (into, word) in into.iter_mut().zip(words) {
+            *into = word.load(core::sync::atomic::Ordering::Acquire).to_ne_bytes();
+        }
+    }
+
     /// Stores a word: pairs with [`Bytes::load_acquire`], and with loads of the app's code.
     #[inline]
     pub(crate) fn store_release(&self, offset: u32, value: u64) {
         self.word(offset).store(value, core::sync::atomic::Ordering::Release);
+    }
+
+    /// The same for each of several words, in ascending order.
+    pub(crate) fn store_words(&self, offset: u32, words: &[[u8; 8]]) {
+        let places = self.words(offset, words.len());
+        for (word, place) in words.iter().zip(places) {
+            place.store(u64::from_ne_bytes(*word), core::sync::atomic::Ordering::Release);
+        }
     }
 
     /// Adds to a word. Returns what it was.

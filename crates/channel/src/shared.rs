@@ -59,13 +59,10 @@ impl Shared {
             self.bytes.read(offset, into);
             return true;
         }
-        let mut at = offset;
-        for word in into.chunks_mut(8) {
-            match <&mut [u8; 8]>::try_from(&mut *word) {
-                Ok(word) => *word = self.bytes.load_acquire(at).to_ne_bytes(),
-                Err(_) => self.bytes.read(at, word),
-            }
-            at += word.len() as u32;
+        let (words, rest) = into.as_chunks_mut::<8>();
+        self.bytes.load_words(offset, words);
+        if !rest.is_empty() {
+            self.bytes.read(offset + 8 * words.len() as u32, rest);
         }
         true
     }
@@ -80,13 +77,10 @@ impl Shared {
             self.bytes.write(offset, bytes);
             return true;
         }
-        let mut at = offset;
-        for word in bytes.chunks(8) {
-            match <[u8; 8]>::try_from(word) {
-                Ok(word) => self.bytes.store_release(at, u64::from_ne_bytes(word)),
-                Err(_) => self.bytes.write(at, word),
-            }
-            at += word.len() as u32;
+        let (words, rest) = bytes.as_chunks::<8>();
+        self.bytes.store_words(offset, words);
+        if !rest.is_empty() {
+            self.bytes.write(offset + 8 * words.len() as u32, rest);
         }
         true
     }

@@ -13,7 +13,7 @@ use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
 use crate::channels::{Channel, Channels, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
-const SNAPSHOT_BYTES: usize = clearway_channel::WORDS_BYTES_MAX as usize;
+const SNAPSHOT_BYTES: u32 = clearway_channel::WORDS_BYTES_MAX;
 
 impl Channels {
     /// An operation whose turn it is.
@@ -65,7 +65,7 @@ impl Channels {
         else {
             return Operated::Violation;
         };
-        channel.answer(owner.connection, request, &outcome, &gathered);
+        channel.answer(owner.connection, request, &outcome, &mut gathered);
         channel.operations.gathered = gathered;
         channel.operations.regions.count(request, &outcome);
         self.operation_counters.count(request.kind, outcome.status);
@@ -132,35 +132,30 @@ impl Channel {
         Some(place.execute(request, &payload, gathered))
     }
 
-    /// Puts the answer into the line of what the connection's flow is to send.
-    fn answer(&mut self, slot: u32, request: &Request, outcome: &Outcome, gathered: &[u8]) {
+    /// Puts the answer into the line of what the connection's flow is to send. What is short is
+    /// read into `gathered`, in which nothing is but for a batch.
+    fn answer(&mut self, slot: u32, request: &Request, outcome: &Outcome, gathered: &mut Vec<u8>) {
         let Outcome { status, value, extra, data, .. } = *outcome;
         let Request { kind, number, .. } = *request;
         let head = Answer { kind, status, number, value, extra }.emit();
-        let mut short = [0; SNAPSHOT_BYTES];
-        let kept = match data {
-            Data::Nothing => Some(&[][..]),
-            Data::Gathered => Some(gathered),
-            Data::Extent(_, at, length) => short.get_mut(..length as usize).map(|short| {
-                // Bounded when it was carried out.
-                let _ = self.end.shared().read(at, short);
-                &*short
-            }),
-        };
-        let kept_bytes = kept.map_or(0, <[u8]>::len);
+        if let Data::Extent(_, at, length @ 1..=SNAPSHOT_BYTES) = data {
+            gathered.clear();
+            gathered.resize(length as usize, 0);
+            // Bounded when it was carried out.
+            let _ = self.end.shared().read(at, gathered);
+        }
         let Some(exchange) = self.exchange_of(slot) else { return };
-        let sent = match (kept, data) {
-            (None, Data::Extent(region, at, length)) => {
-                Sent::answer(head, Source::Region(region, at), length)
+        let (source, length) = match data {
+            Data::Nothing | Data::Extent(_, _, 0) => (Source::Nothing, 0),
+            Data::Gathered | Data::Extent(_, _, 1..=SNAPSHOT_BYTES) => {
+                (exchange.snapshot(gathered), gathered.len() as u32)
             }
-            (Some(bytes), _) if !bytes.is_empty() => {
-                let source = exchange.snapshot(bytes);
-                Sent::answer(head, source, bytes.len() as u32)
-            }
-            _ => Sent::answer(head, Source::Nothing, 0),
+            Data::Extent(region, at, length) => (Source::Region(region, at), length),
         };
-        exchange.answer(sent);
-        self.operations.snapshot_bytes += kept_bytes;
+        exchange.answer(Sent::answer(head, source, length));
+        if let Source::Snapshot(_) = source {
+            self.operations.snapshot_bytes += length as usize;
+        }
     }
 
     fn take_answer(&mut self, owner: Owner, answer: &Answer, operation: Arrived<'_>) -> Operated {

@@ -128,6 +128,18 @@ impl Sent {
     }
 }
 
+/// Copies what is there from `start` on.
+fn copy(bytes: &VecDeque<u8>, start: usize, into: &mut [u8]) {
+    let (front, back) = bytes.as_slices();
+    let first = front.get(start..).unwrap_or(&[]);
+    let (before, behind) = into.split_at_mut(first.len().min(into.len()));
+    before.copy_from_slice(&first[..before.len()]);
+    if !behind.is_empty() {
+        let from = start.saturating_sub(front.len());
+        behind.copy_from_slice(&back[from..from + behind.len()]);
+    }
+}
+
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Exchange {
@@ -321,8 +333,7 @@ impl Exchange {
             Source::Pool(offset) => channel.end.read(offset + from, into),
             Source::Snapshot(at) => {
                 let start = (at - self.snapshots_gone) as usize + from as usize;
-                let bytes = self.snapshots.range(start..start + into.len());
-                into.iter_mut().zip(bytes).for_each(|(into, byte)| *into = *byte);
+                copy(&self.snapshots, start, into);
             }
             // Both were bounded when the request came; a revoked region has no readers.
             Source::Region(_, place) => _ = channel.end.shared().read(place + from, into),
@@ -342,5 +353,25 @@ impl Exchange {
             Waiting::Message(..) => None,
         });
         asked.chain(waiting)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_copied_may_lie_over_the_end_of_the_ring() {
+        let mut bytes = VecDeque::with_capacity(16);
+        let capacity = bytes.capacity();
+        bytes.extend((0..capacity).map(|at| at as u8));
+        bytes.drain(..capacity / 2);
+        bytes.extend((0..capacity / 4).map(|at| (capacity + at) as u8));
+        assert!(!bytes.as_slices().1.is_empty());
+        for (start, length) in (0..bytes.len()).flat_map(|at| [(at, 1), (at, bytes.len() - at)]) {
+            let mut into = vec![0; length];
+            copy(&bytes, start, &mut into);
+            assert!(into.iter().eq(bytes.range(start..start + length)), "{length} at {start}");
+        }
     }
 }
