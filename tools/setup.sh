@@ -39,6 +39,7 @@ missing_packages() {
     /usr/bin/python3 -c 'import prometheus_client' 2>/dev/null || echo python3-prometheus-client
     command -v tshark >/dev/null || echo tshark         # packaging/wireshark/clearway.lua
     command -v dpdk-testpmd >/dev/null || echo dpdk-dev # memif against DPDK
+    command -v ucx_perftest >/dev/null || echo ucx-utils # bench ops against UCX
     pkg-config --exists libdpdk 2>/dev/null || echo libdpdk-dev # the driver dpdk
 }
 

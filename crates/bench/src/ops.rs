@@ -5,10 +5,12 @@
 //!  a client (`endpoint::Asker`, `Caller`, `Clearway`)  ◀── memif ──▶  memory, or an app
 //! ```
 //!
-//! It is *not* a comparison with the kernel, which has nothing of the kind: that is `suite`.
+//! What is measured beside is of Clearway too, but for UCX (`ucx`). It is *not* a comparison with
+//! the kernel, which has nothing of the kind: that is `suite`.
 
 mod cases;
 mod report;
+mod ucx;
 
 use crate::arguments::Timing;
 use crate::clearway;
@@ -18,11 +20,11 @@ use crate::interrupt::Interrupt;
 use crate::progress::Progress;
 use crate::samples::Samples;
 use crate::table::print_report;
-use cases::{Case, GROUPS, Group};
+use cases::{By, Case, GROUPS, Group, UCX};
 use clap::builder::PossibleValuesParser;
 use report::Report;
 
-/// One-sided operations and calls, beside messages that do the same
+/// One-sided operations and calls, beside messages that do the same, and UCX
 #[derive(clap::Args, Clone, Debug)]
 pub struct OpsCommand {
     #[command(flatten)]
@@ -50,10 +52,15 @@ impl OpsCommand {
         let is_wanted = |group: &&Group| {
             self.only.is_empty() || self.only.iter().any(|name| name == group.name)
         };
-        let groups: Vec<_> = GROUPS.iter().filter(is_wanted).collect();
+        let mut groups: Vec<_> = GROUPS.iter().filter(is_wanted).collect();
+        let mut notes = Vec::new();
+        if groups.iter().any(|group| group.name == UCX) && !ucx::is_installed() {
+            groups.retain(|group| group.name != UCX);
+            notes.push(ucx::HINT);
+        }
         let cases: usize = groups.iter().map(|group| group.cases.len()).sum();
         let progress = Progress::new(cases * self.timing.runs);
-        let mut report = Report::new(self.timing);
+        let mut report = Report::new(self.timing, notes);
         for group in groups {
             self.measure_group(group, &mut report, interrupt, &progress)?;
         }
@@ -87,7 +94,14 @@ impl OpsCommand {
         cores: Cores,
         interrupt: &Interrupt,
     ) -> Result<crate::kernel::Outcome, Error> {
-        let plan = case.plan(self.timing.seconds);
-        clearway::run_once(&plan, cores.pins(plan.layout), None, interrupt)
+        let (seconds, pins) = (self.timing.seconds, case.pins(cores));
+        match case.by {
+            By::Clearway(way) => {
+                clearway::run_once(&case.plan(way, seconds), pins, None, interrupt)
+            }
+            By::Ucx(test) => {
+                ucx::run_once(test, (case.size, case.window), seconds, pins, interrupt)
+            }
+        }
     }
 }

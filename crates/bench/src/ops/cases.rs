@@ -2,9 +2,12 @@
 
 use crate::apps::Way;
 use crate::arguments::{Idle, Layout, Plan, Wire};
+use crate::cpu::{Cores, Pins};
 use crate::endpoint::{BATCH, Deed, Question, RECORD_BYTES};
 use crate::load::{Load, Workload};
 use crate::report::Figures;
+
+use super::ucx::Test;
 
 /// Operations in flight where many are.
 const MANY: usize = 256;
@@ -20,12 +23,21 @@ const MTU: u16 = 9000;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Case {
     pub(super) name: &'static str,
-    way: Way,
+    pub(super) by: By,
     layout: Layout,
     /// Bytes.
-    size: usize,
-    window: usize,
+    pub(super) size: usize,
+    pub(super) window: usize,
     server_sleeps: bool,
+    /// Messages are not sent back.
+    is_one_way: bool,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum By {
+    Clearway(Way),
+    Ucx(Test),
 }
 
 /// Cases that are measured in turn, and what is found out by that.
@@ -79,16 +91,28 @@ impl Figure {
 
 impl Case {
     const fn operation(name: &'static str, deed: Deed) -> Self {
-        let (way, size) = (Way::Operations(deed), RECORD_BYTES as usize);
-        Self { name, way, layout: Layout::Paired, size, window: 1, server_sleeps: false }
+        let (by, size) = (By::Clearway(Way::Operations(deed)), RECORD_BYTES as usize);
+        Self {
+            name,
+            by,
+            layout: Layout::Paired,
+            size,
+            window: 1,
+            server_sleeps: false,
+            is_one_way: false,
+        }
     }
 
     const fn messages(name: &'static str) -> Self {
-        Self { way: Way::Messages, ..Self::operation(name, Deed::Read) }
+        Self { by: By::Clearway(Way::Messages), ..Self::operation(name, Deed::Read) }
     }
 
     const fn call(name: &'static str, question: Question) -> Self {
-        Self { way: Way::Calls(question), ..Self::operation(name, Deed::Read) }
+        Self { by: By::Clearway(Way::Calls(question)), ..Self::operation(name, Deed::Read) }
+    }
+
+    const fn ucx(name: &'static str, test: Test) -> Self {
+        Self { by: By::Ucx(test), ..Self::operation(name, Deed::Read).embedded() }
     }
 
     const fn many(self, window: usize) -> Self {
@@ -96,7 +120,11 @@ impl Case {
     }
 
     const fn large(self) -> Self {
-        Self { size: LARGE_BYTES, window: MANY_LARGE, ..self }
+        Self { size: LARGE_BYTES, window: MANY_LARGE, ..self }.one_way()
+    }
+
+    const fn one_way(self) -> Self {
+        Self { is_one_way: true, ..self }
     }
 
     const fn asleep(self) -> Self {
@@ -109,13 +137,19 @@ impl Case {
 
     /// What is done by an exchange.
     const fn units(self) -> f64 {
-        if matches!(self.way, Way::Operations(Deed::Batch)) { BATCH as f64 } else { 1.0 }
+        let is_batch = matches!(self.by, By::Clearway(Way::Operations(Deed::Batch)));
+        if is_batch { BATCH as f64 } else { 1.0 }
     }
 
-    /// How it is run.
-    pub(super) fn plan(self, seconds: f64) -> Plan {
-        let Self { way, layout, size, window, .. } = self;
-        let is_echo = way == Way::Messages && size < LARGE_BYTES;
+    /// Where its processes run.
+    pub(super) fn pins(self, cores: Cores) -> Pins {
+        cores.pins(self.layout)
+    }
+
+    /// How Clearway is run.
+    pub(super) fn plan(self, way: Way, seconds: f64) -> Plan {
+        let Self { layout, size, window, .. } = self;
+        let is_echo = way == Way::Messages && !self.is_one_way;
         let workload = if is_echo { Workload::Rate } else { Workload::Stream };
         let idle = if layout == Layout::Hosts { Idle::Adaptive } else { Idle::Spin };
         Plan {
@@ -156,11 +190,24 @@ const SWAPS_DONE: Case = Case::operation("swaps_done", Deed::SwapUntilDone);
 const CALLS: Case = Case::call("calls", Question::Echo).many(MANY_MESSAGES);
 const MESSAGES: Case = Case { name: "messages", ..ECHO }.many(MANY_MESSAGES);
 
+/// In two threads with a core each, as UCX's.
+const READ_TWO: Case = Case { name: "read_two", ..READ }.embedded();
+const READS_TWO: Case = Case { name: "reads_two", ..READS }.embedded();
+const ECHO_TWO: Case = Case { name: "echo_two", ..ECHO }.embedded();
+const MESSAGES_TWO: Case = Case { name: "messages_two", ..MESSAGES }.embedded().one_way();
+const UCX_READ: Case = Case::ucx("ucx_read", Test::Read);
+const UCX_READS: Case = Case::ucx("ucx_reads", Test::Read).many(MANY);
+const UCX_ECHO: Case = Case::ucx("ucx_echo", Test::Echo);
+const UCX_MESSAGES: Case = Case::ucx("ucx_messages", Test::Messages).many(MANY_MESSAGES);
+
 const fn row(what: &'static str, figure: Figure, ours: Case, other: Option<Case>, aim: f64) -> Row {
     Row { what, figure, ours, other, aim }
 }
 
-pub(super) const GROUPS: [Group; 8] = [
+/// The name of the group that needs UCX.
+pub(super) const UCX: &str = "ucx";
+
+pub(super) const GROUPS: [Group; 9] = [
     Group {
         name: "reads",
         cases: &[READS, READS_EMBEDDED],
@@ -225,6 +272,31 @@ pub(super) const GROUPS: [Group; 8] = [
         name: "calls",
         cases: &[CALLS, MESSAGES],
         rows: &[row("64 B call : message, 32 in flight", Figure::Rate, CALLS, Some(MESSAGES), 0.8)],
+    },
+    Group {
+        name: UCX,
+        cases: &[
+            READ_TWO,
+            UCX_READ,
+            READS_TWO,
+            UCX_READS,
+            ECHO_TWO,
+            UCX_ECHO,
+            MESSAGES_TWO,
+            UCX_MESSAGES,
+        ],
+        rows: &[
+            row("64 B read : UCX over TCP", Figure::Time, READ_TWO, Some(UCX_READ), 0.3),
+            row("the same, 256 in flight", Figure::Rate, READS_TWO, Some(UCX_READS), 5.0),
+            row("64 B echo : UCX over TCP", Figure::Time, ECHO_TWO, Some(UCX_ECHO), 0.3),
+            row(
+                "64 B messages one way, 32 in flight",
+                Figure::Rate,
+                MESSAGES_TWO,
+                Some(UCX_MESSAGES),
+                5.0,
+            ),
+        ],
     },
 ];
 

@@ -15,6 +15,8 @@ pub(super) struct Report {
     #[serde(flatten)]
     timing: Timing,
     groups: BTreeMap<&'static str, Summary<Found>>,
+    /// What the reader has to know.
+    notes: Vec<&'static str>,
 }
 
 /// What was found in samples of a group that may be compared.
@@ -41,8 +43,8 @@ struct FoundRow {
 }
 
 impl Report {
-    pub(super) const fn new(timing: Timing) -> Self {
-        Self { timing, groups: BTreeMap::new() }
+    pub(super) const fn new(timing: Timing, notes: Vec<&'static str>) -> Self {
+        Self { timing, groups: BTreeMap::new(), notes }
     }
 
     pub(super) fn add(&mut self, group: &Group, samples: &Samples<Case, Outcome>) {
@@ -58,6 +60,9 @@ impl Report {
             for note in &summary.notes {
                 text += &format!("note: {note}\n");
             }
+        }
+        for note in &self.notes {
+            text += &format!("note: {note}\n");
         }
         text + &format!("medians of {runs} runs of {seconds} s, over memif (MTU 9000)\n")
     }

@@ -1,0 +1,136 @@
+//! UCX over TCP beside Clearway: its own `ucx_perftest` between two processes on the loopback
+//! interface, a core each, which spin.
+
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use crate::cpu::Pins;
+use crate::error::{Error, While as _};
+use crate::interrupt::Interrupt;
+use crate::kernel::{Outcome, START_PATIENCE};
+use crate::load::Sample;
+use crate::process::{RoleProcess, helper_output};
+use crate::role::{Part, Role};
+
+const PROGRAM: &str = "ucx_perftest";
+/// Who does not have it is told.
+pub(super) const HINT: &str =
+    "ucx is left out: ucx_perftest is not installed (Debian package ucx-utils)";
+/// No other transport, and no warning about it.
+const SETTINGS: [&str; 3] = ["UCX_TLS=tcp", "UCX_NET_DEVICES=lo", "UCX_WARN_UNUSED_ENV_VARS=n"];
+const RETRY: Duration = Duration::from_millis(10);
+
+/// What it measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Test {
+    /// Reads of the other's memory.
+    Read,
+    /// Messages there and back.
+    Echo,
+    /// Messages one way.
+    Messages,
+}
+
+impl Test {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Read => "ucp_get",
+            Self::Echo => "tag_lat",
+            Self::Messages => "tag_bw",
+        }
+    }
+
+    /// It tells the time of half of the way.
+    const fn ways(self) -> f64 {
+        if matches!(self, Self::Echo) { 2.0 } else { 1.0 }
+    }
+
+    /// So many take about as long as is wanted.
+    fn count(self, seconds: f64) -> u64 {
+        let per_s = if matches!(self, Self::Messages) { 500_000.0 } else { 50_000.0 };
+        (per_s * seconds) as u64
+    }
+}
+
+pub(super) fn is_installed() -> bool {
+    helper_output(PROGRAM, &["-h"]).is_ok()
+}
+
+/// Runs a test once. What it does not tell, of tails and of processor time, is 0.
+pub(super) fn run_once(
+    test: Test,
+    (bytes, window): (usize, usize),
+    seconds: f64,
+    pins: Pins,
+    interrupt: &Interrupt,
+) -> Result<Outcome, Error> {
+    let port = free_port().while_("choosing a port")?.to_string();
+    let program = "env".to_owned();
+    let words = [&SETTINGS[..], &[PROGRAM, "-p", &port]].concat();
+    let arguments = words.into_iter().map(ToOwned::to_owned).collect();
+    let role = Role::new(Part::Become { program, arguments }).on_core(pins.server);
+    let _server = RoleProcess::start("the server of UCX", &role)?;
+    let (bytes, window) = (bytes.to_string(), window.to_string());
+    let (count, core) = (test.count(seconds).to_string(), pins.client.unwrap_or(0).to_string());
+    let options = ["127.0.0.1", "-p", &port, "-t", test.name(), "-s", &bytes, "-O", &window];
+    let more = ["-n", &count, "-w", "1000", "-c", &core, "-f", "-v"];
+    let arguments = [&SETTINGS[..], &[PROGRAM], &options, &more].concat();
+    let output = patiently(&arguments, interrupt)?;
+    let text = String::from_utf8_lossy(&output);
+    sample(&text, test).map(|sample| Outcome { sample, cpu_s: 0.0 }).ok_or_else(|| Error::Role {
+        who: PROGRAM.into(),
+        message: format!("said what is no result: {}", text.trim()),
+    })
+}
+
+/// The server may not listen yet.
+fn patiently(arguments: &[&str], interrupt: &Interrupt) -> Result<Vec<u8>, Error> {
+    let deadline = Instant::now() + START_PATIENCE;
+    loop {
+        match helper_output("env", arguments) {
+            Err(Error::Helper { .. }) if Instant::now() < deadline => {
+                interrupt.check()?;
+                std::thread::sleep(RETRY);
+            }
+            done => return done,
+        }
+    }
+}
+
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// Reads `iterations,p50 µs,average µs,overall µs,MB/s,overall MB/s,per s,overall per s`, which
+/// follows a line of titles.
+fn sample(text: &str, test: Test) -> Option<Sample> {
+    let line = text.lines().rfind(|line| line.starts_with(|c: char| c.is_ascii_digit()))?;
+    let figures: Vec<f64> =
+        line.split(',').map_while(|figure| figure.trim().parse().ok()).collect();
+    let [_, p50_us, _, _, _, megabytes_per_s, _, per_s] = figures[..] else { return None };
+    Some(Sample {
+        p50_ns: (p50_us * test.ways() * 1000.0) as u64,
+        p99_ns: 0,
+        p999_ns: 0,
+        rate_per_s: per_s / test.ways(),
+        gbit_per_s: megabytes_per_s * 8.0 * f64::from(1 << 20) / 1e9,
+        lost: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_read_and_other_words_are_not() {
+        let text = "iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,\
+                    overall_mr\n20000,6.540,23.045,23.045,2.65,2.65,43392,43000\n";
+        let echo = sample(text, Test::Echo).expect("a result");
+        assert_eq!((echo.p50_ns, echo.rate_per_s), (13080, 21500.0));
+        let read = sample(text, Test::Read).expect("a result");
+        assert_eq!((read.p50_ns, read.rate_per_s), (6540, 43000.0));
+        assert_eq!(sample("20000,6.540\n", Test::Read), None);
+        assert_eq!(sample("no device\n", Test::Read), None);
+    }
+}
