@@ -3,7 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use clearway_client::{Channel, ConnectionId, Error as AppError, Event};
+use clearway_client::{
+    Channel, ConnectionId, Description, Error as AppError, Event, Grant, Grantee, Operation,
+    RegionId, Rights,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Ticks;
@@ -33,6 +36,14 @@ pub(crate) enum Case {
     EchoLarge,
     /// Messages of 64 B between two apps of one engine, echoed one at a time.
     Local,
+    /// Reads of 64 B of another host's memory, one at a time: both apps, both engines.
+    Read,
+    /// The same with 32 in flight.
+    Read32,
+    /// The same: what serves them only, which is the engine of whose app the memory is.
+    Serve,
+    /// The same with 32 in flight.
+    Serve32,
     /// Frames of 64 B from the wire to a virtual interface.
     VifReceive,
     /// The other way.
@@ -40,8 +51,18 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Echo, Self::Echo32, Self::EchoLarge, Self::Local, Self::VifReceive, Self::VifSend];
+    pub(super) const ALL: [Self; 10] = [
+        Self::Echo,
+        Self::Echo32,
+        Self::EchoLarge,
+        Self::Local,
+        Self::Read,
+        Self::Read32,
+        Self::Serve,
+        Self::Serve32,
+        Self::VifReceive,
+        Self::VifSend,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
@@ -49,19 +70,23 @@ impl Case {
             Self::Echo32 => "echo-64-32",
             Self::EchoLarge => "echo-32768",
             Self::Local => "local-64",
+            Self::Read => "read-64",
+            Self::Read32 => "read-64-32",
+            Self::Serve => "serve-64",
+            Self::Serve32 => "serve-64-32",
             Self::VifReceive => "wire-to-vif",
             Self::VifSend => "vif-to-wire",
         }
     }
 
-    /// Echoes, messages or frames that are counted.
+    /// Echoes, messages, reads or frames that are counted.
     pub(super) fn units(self) -> u64 {
         ROUNDS
             * match self {
-                Self::Echo | Self::EchoLarge => 1,
+                Self::Echo | Self::EchoLarge | Self::Read | Self::Serve => 1,
                 // An echo is two messages.
                 Self::Local => 2,
-                Self::Echo32 => 32,
+                Self::Echo32 | Self::Read32 | Self::Serve32 => 32,
                 Self::VifReceive | Self::VifSend => CountedFrames::PER_ROUND,
             }
     }
@@ -73,6 +98,10 @@ impl Case {
             Self::Echo32 => self.echo(32, 64),
             Self::EchoLarge => self.echo(1, 32 << 10),
             Self::Local => self.echo(1, 64),
+            Self::Read => read(1),
+            Self::Read32 => read(32),
+            Self::Serve => serve(1),
+            Self::Serve32 => serve(32),
             Self::VifReceive => frames(Direction::Receive),
             Self::VifSend => frames(Direction::Send),
         }
@@ -87,6 +116,27 @@ impl Case {
         }
         counted(|| (0..ROUNDS).try_for_each(|_| echo.round(window)))
     }
+}
+
+fn read(window: usize) -> io::Result<()> {
+    let mut reader = Reader::open()?;
+    for _ in 0..WARM_UP_ROUNDS {
+        reader.round(window, look)?;
+    }
+    counted(|| (0..ROUNDS).try_for_each(|_| reader.round(window, look)))
+}
+
+fn serve(window: usize) -> io::Result<()> {
+    let mut reader = Reader::open()?;
+    for _ in 0..WARM_UP_ROUNDS {
+        reader.round(window, look)?;
+    }
+    (0..ROUNDS).try_for_each(|_| reader.round(window, |owner| counted(|| look(owner))))
+}
+
+/// An app that has nothing to do lets its engine work.
+fn look(app: &mut Channel) -> io::Result<()> {
+    there_is(app.next_event(NOW)).map(drop)
 }
 
 fn frames(direction: Direction) -> io::Result<()> {
@@ -113,19 +163,7 @@ struct Echo {
 
 impl Echo {
     fn open(server: &Host, client: &Host, bytes: usize) -> io::Result<Self> {
-        let at = server.at();
-        let (mut server, mut client) = (server.attach()?, client.attach()?);
-        server.listen(at.port()).map_err(io::Error::other)?;
-        client.start_connect(at).map_err(io::Error::other)?;
-        let connection = patiently(|| {
-            // The server's app has nothing to do but to let its engine work.
-            let _ = there_is(server.next_event(NOW))?;
-            match there_is(client.next_event(NOW))? {
-                Some(Event::Connected { connection, .. }) => Ok(Some(connection)),
-                Some(other) => Err(io::Error::other(format!("not connected: {other:?}"))),
-                None => Ok(None),
-            }
-        })?;
+        let (client, server, connection) = connect(server, client)?;
         Ok(Self { client, server, connection, message: vec![7; bytes], buffer: vec![0; bytes] })
     }
 
@@ -154,6 +192,71 @@ impl Echo {
             Ok(None)
         })
     }
+}
+
+/// An app that reads what another shares.
+struct Reader {
+    client: Channel,
+    owner: Channel,
+    connection: ConnectionId,
+    region: RegionId,
+}
+
+impl Reader {
+    /// Between two hosts.
+    fn open() -> io::Result<Self> {
+        let [server, client] = Host::pair(&Ticks::default())?;
+        let (client, mut owner, connection) = connect(&server, &client)?;
+        let grants = vec![Grant { to: Grantee::Anybody, rights: Rights::READ }];
+        let description = Description { name: Vec::new(), grants };
+        let all = 0..owner.shared().length();
+        let region = owner.share(all, &description, None).map_err(io::Error::other)?;
+        Ok(Self { client, owner, connection, region })
+    }
+
+    /// Starts `window` reads, which leave together, and takes as many. The owner's engine works
+    /// when `look` lets it.
+    fn round(
+        &mut self,
+        window: usize,
+        look: impl Fn(&mut Channel) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (offset, length) = (64, 64);
+        let read = Operation::Read { region: self.region, offset, length };
+        for _ in 1..window {
+            self.client.start_later(self.connection, &read).map_err(io::Error::other)?;
+        }
+        self.client.start(self.connection, &read).map_err(io::Error::other)?;
+        let mut left = window;
+        patiently(|| {
+            look(&mut self.owner)?;
+            while let Some(operated) = there_is(self.client.next_operated(NOW))? {
+                operated.done().map_err(io::Error::other)?;
+                left -= 1;
+                if left == 0 {
+                    return Ok(Some(()));
+                }
+            }
+            Ok(None)
+        })
+    }
+}
+
+/// Apps of both hosts, client and server, and a connection between them.
+fn connect(server: &Host, client: &Host) -> io::Result<(Channel, Channel, ConnectionId)> {
+    let at = server.at();
+    let (mut server, mut client) = (server.attach()?, client.attach()?);
+    server.listen(at.port()).map_err(io::Error::other)?;
+    client.start_connect(at).map_err(io::Error::other)?;
+    let connection = patiently(|| {
+        look(&mut server)?;
+        match there_is(client.next_event(NOW))? {
+            Some(Event::Connected { connection, .. }) => Ok(Some(connection)),
+            Some(other) => Err(io::Error::other(format!("not connected: {other:?}"))),
+            None => Ok(None),
+        }
+    })?;
+    Ok((client, server, connection))
 }
 
 /// Sends a message that as many others as `left` follow.

@@ -23,7 +23,7 @@ const SIZES: Sizes = Sizes {
     completion_entries: 256,
     transmit_pool_bytes: 4 << 20,
     receive_pool_bytes: 4 << 20,
-    shared_bytes: 0,
+    shared_bytes: 4096,
 };
 /// All hosts listen here.
 const PORT: u16 = 4000;
