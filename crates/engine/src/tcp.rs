@@ -13,6 +13,7 @@
 //! | `commands` | what apps ask for |
 //! | `connecting` | attempts to connect whose neighbour is not known yet |
 //! | `events` | what apps are told |
+//! | `runs` | segments that follow each other, as one |
 //! | `memory` | where what is received goes |
 //! | `departures`, `paths` | what leaves, and its headers |
 //! | `state` | all of it as plain data, and back |
@@ -35,6 +36,7 @@ mod events;
 mod memory;
 mod paths;
 mod ports;
+mod runs;
 mod state;
 mod status;
 
@@ -54,6 +56,7 @@ use memory::Keeper;
 use paths::{Paths, Way};
 use ports::Ports;
 pub use ports::TcpPortSpec;
+use runs::Run;
 pub use state::{AttemptState, BookState, TcpPortState, TcpState};
 
 /// Connections of an engine, as many as its tags of buffers can name.
@@ -78,10 +81,24 @@ impl Component for Tcp {
     }
 
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
+        let mut run: Option<Run<'_>> = None;
         for frame in frames {
-            if let Err(reason) = self.receive_frame(common, now, frame, via) {
-                common.refuse(now, frame, reason);
+            let (packet, arrival, payload) = match segment(common, frame, via) {
+                Ok(segment) => segment,
+                Err(reason) => {
+                    common.refuse(now, frame, reason);
+                    continue;
+                }
+            };
+            if run.as_mut().is_some_and(|run| run.takes(&arrival, payload)) {
+                continue;
             }
+            if let Some(before) = run.replace(Run::of(packet, arrival, payload)) {
+                self.receive_run(common, now, &before, via);
+            }
+        }
+        if let Some(last) = run {
+            self.receive_run(common, now, &last, via);
         }
     }
 
@@ -121,32 +138,37 @@ impl Tcp {
         }
     }
 
-    fn receive_frame(
+    fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
+        let answers = self.stack.answers_waiting();
+        let is_taken =
+            run.saves_memory() && self.receive_segment(common, now, &run.arrival, run.payloads());
+        if !is_taken && run.payloads().len() > 1 {
+            for (part, payload) in run.parts() {
+                self.receive_segment(common, now, &part, payload);
+                self.tell(common, now); // then the next is not out of order
+            }
+        }
+        if self.stack.answers_waiting() > answers {
+            let interface = common.host.own();
+            let is_here = !via.is_from_queue() && interface.is_own(run.packet.source);
+            self.paths.prepare(Way { path: interface.path_back(&run.packet), is_here });
+        }
+        self.tell(common, now);
+    }
+
+    /// False if there was no memory for what it carries.
+    fn receive_segment(
         &mut self,
         common: &mut Common,
         now: Time,
-        frame: &[u8],
-        via: Via,
-    ) -> Result<(), DropReason> {
-        let interface = common.host.own();
-        let is_foreign = via.is_from_queue();
-        let packet = match is_foreign {
-            true => interface.packet(frame)?,
-            false => interface.packet_from_anywhere(frame)?,
-        };
-        let (arrival, payload) = segment(&packet)?;
-        let answers = self.stack.answers_waiting();
-        let channel = self.ports.channel_at(arrival.to);
-        let channels = &mut common.channels;
-        let mut keeper = Keeper { channels, books: &self.books, channel, payload };
-        self.stack.handle_segment(now, &arrival, &mut keeper);
-        if self.stack.answers_waiting() > answers {
-            let interface = common.host.own();
-            let is_here = !is_foreign && interface.is_own(packet.source);
-            self.paths.prepare(Way { path: interface.path_back(&packet), is_here });
-        }
-        self.tell(common, now);
-        Ok(())
+        arrival: &Arrival,
+        payloads: &[&[u8]],
+    ) -> bool {
+        let (channels, ports) = (&mut common.channels, &self.ports);
+        let channel = || ports.channel_at(arrival.to);
+        let mut keeper = Keeper::new(channels, &self.books, channel, payloads);
+        self.stack.handle_segment(now, arrival, &mut keeper);
+        !keeper.has_refused
     }
 
     /// Bad news about a packet. False if it is not of TCP.
@@ -184,8 +206,18 @@ fn config() -> Config {
     Config { connections_max: CONNECTIONS_MAX, ..Config::default() }
 }
 
-/// The segment in a packet, and its payload.
-fn segment<'a>(packet: &Packet<'a>) -> Result<(Arrival, &'a [u8]), DropReason> {
+/// The segment in a frame, and its payload.
+#[inline]
+fn segment<'a>(
+    common: &mut Common,
+    frame: &'a [u8],
+    via: Via,
+) -> Result<(Packet<'a>, Arrival, &'a [u8]), DropReason> {
+    let interface = common.host.own();
+    let packet = match via.is_from_queue() {
+        true => interface.packet(frame)?,
+        false => interface.packet_from_anywhere(frame)?,
+    };
     let view = tcp::View::new(packet.payload)?;
     let check = tcp::Check::Addresses(packet.source, packet.destination);
     let repr = tcp::Repr::parse(&view, check)?;
@@ -196,5 +228,5 @@ fn segment<'a>(packet: &Packet<'a>) -> Result<(Arrival, &'a [u8]), DropReason> {
         payload_length: view.payload().len() as u32, // of a packet
         ecn: packet.ecn,
     };
-    Ok((arrival, view.payload()))
+    Ok((packet, arrival, view.payload()))
 }

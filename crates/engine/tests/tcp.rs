@@ -67,6 +67,43 @@ fn bytes_go_both_ways_and_both_ends_close() {
 }
 
 #[test]
+fn segments_that_come_together_share_a_buffer() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let [mut client, mut server] = connected(&mut world, [SIZES; 2]);
+    let sent = bytes(60_000, 2);
+    server.send(&sent);
+    run(&mut world, [&mut client, &mut server], |[client, _]| client.received.len() == 60_000);
+    assert_eq!(client.received, sent);
+    let segments = 60_000_u32.div_ceil(1448);
+    assert!(client.pieces < segments / 2, "{} of {segments}", client.pieces);
+}
+
+/// The pool has two slabs, each cut for one size, and the app keeps a piece of each.
+#[test]
+fn what_finds_no_memory_together_is_taken_one_by_one() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let small = Sizes { receive_pool_bytes: 1 << 17, ..SIZES };
+    let [mut client, mut server] = connected(&mut world, [small, SIZES]);
+    for (length, pieces) in [(1400, 1), (60, 2)] {
+        server.send(&bytes(length, 1));
+        world.turn_until(|_| {
+            client.app.poll();
+            server.poll();
+            client.app.bytes.len() == pieces
+        });
+    }
+    server.send(&bytes(4 * 1448, 3));
+    // Far less than a retransmission would take.
+    for _ in 0..200 {
+        world.turn();
+        client.app.poll();
+    }
+    let lengths =
+        client.app.bytes.iter().map(|told| client.app.end.receive_bytes(&told.bytes).len());
+    assert_eq!(lengths.sum::<usize>(), 1460 + 4 * 1448);
+}
+
+#[test]
 fn streams_are_whole_over_a_bad_wire() {
     let faults = fabric::Faults { loss_ppm: 20_000, ..fabric::Faults::default() };
     for seed in 0..8 {

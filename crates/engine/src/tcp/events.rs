@@ -6,7 +6,7 @@ use clearway_tcp::{End, Event, Key, Listener, Readiness};
 
 use super::Tcp;
 use super::books::{self, Book};
-use super::memory::Keeper;
+use super::memory;
 use crate::channels::Channels;
 use crate::common::Common;
 
@@ -55,18 +55,18 @@ impl Tcp {
         channel: Option<u32>,
     ) {
         self.stack.abort(now, key);
-        let mut keeper = Keeper::idle(channels, &self.books, channel);
-        self.stack.forget(now, key, &mut keeper);
+        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, channel));
     }
 
     fn tell_of(&mut self, channels: &mut Channels, now: Time, key: Key, readiness: Readiness) {
         if readiness.contains(Readiness::OPEN) {
             self.tell_connected(channels, key);
         }
-        self.tell_sent(channels, key);
+        self.count_sent(channels, key);
         if readiness.contains(Readiness::READABLE) {
             self.tell_received(channels, key);
         }
+        self.tell_sent(channels, key);
         if readiness.contains(Readiness::FINISHED) {
             self.tell_finished(channels, key);
         }
@@ -85,8 +85,8 @@ impl Tcp {
         }
     }
 
-    /// Counts sends out that are finished. The app is told at once; what comes next says it, too.
-    fn tell_sent(&mut self, channels: &mut Channels, key: Key) {
+    /// Counts sends out that are finished.
+    fn count_sent(&mut self, channels: &mut Channels, key: Key) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(app) = channels.channel(book.channel) else { return };
         let mut finished = 0;
@@ -95,13 +95,20 @@ impl Tcp {
         }
         if finished > 0 {
             self.paths.confirm(key);
+            app.end.sends_finished(finished);
+            book.sent = book.sent.wrapping_add(finished);
         }
-        app.end.sends_finished(finished);
-        book.sent = book.sent.wrapping_add(finished);
-        if book.sent != book.sent_told && !book.is_closing {
-            book.sent_told = book.sent;
-            app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
+    }
+
+    /// Tells of sends that are finished, if nothing that was received has said so.
+    fn tell_sent(&mut self, channels: &mut Channels, key: Key) {
+        let Some(book) = self.books.get_mut(key) else { return };
+        if book.sent == book.sent_told || book.is_closing {
+            return;
         }
+        let Some(app) = channels.channel(book.channel) else { return };
+        book.sent_told = book.sent;
+        app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
     }
 
     fn tell_received(&mut self, channels: &mut Channels, key: Key) {
@@ -114,6 +121,7 @@ impl Tcp {
                 self.stack.release(key, extent.length.into());
                 continue;
             }
+            book.sent_told = book.sent;
             app.tell(Completion::TcpReceived {
                 connection: books::id(key),
                 offset: extent.offset,
@@ -140,8 +148,7 @@ impl Tcp {
         if is_finished {
             self.tell_finished(channels, key);
         }
-        let mut keeper = Keeper::idle(channels, &self.books, Some(channel));
-        self.stack.forget(now, key, &mut keeper);
+        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, Some(channel)));
         let Some(Book { connecting, submitted, sent, .. }) = self.books.remove(key) else { return };
         let Some(app) = channels.channel(channel) else { return };
         app.end.sends_finished(submitted.wrapping_sub(sent));

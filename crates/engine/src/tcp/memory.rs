@@ -1,5 +1,5 @@
-//! Where what is received goes: each piece of new payload into a buffer of its own in the app's
-//! receive pool, by one copy from the NIC's buffer.
+//! Where what is received goes: each piece of new payload, of one segment or of several that came
+//! together, into a buffer of its own in the app's receive pool, by one copy from the NIC's buffer.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -16,49 +16,89 @@ use crate::channels::Channels;
 const RESERVE_BYTES: u32 = 64 << 10;
 
 /// The memory of all apps, for one segment.
-pub(super) struct Keeper<'a> {
-    pub(super) channels: &'a mut Channels,
-    pub(super) books: &'a Books,
+pub(super) struct Keeper<'a, C> {
+    channels: &'a mut Channels,
+    books: &'a Books,
     /// Whose a connection is that has not been accepted yet.
-    pub(super) channel: Option<u32>,
-    /// The payload of the segment at hand.
-    pub(super) payload: &'a [u8],
+    channel: C,
+    /// The payload of the segment at hand, in pieces.
+    payloads: &'a [&'a [u8]],
+    /// There was no memory for a part of it.
+    pub(super) has_refused: bool,
 }
 
-impl<'a> Keeper<'a> {
-    /// While there is no segment at hand.
-    pub(super) fn idle(channels: &'a mut Channels, books: &'a Books, channel: Option<u32>) -> Self {
-        Self { channels, books, channel, payload: &[] }
+/// While there is no segment at hand.
+pub(super) fn idle<'a>(
+    channels: &'a mut Channels,
+    books: &'a Books,
+    channel: Option<u32>,
+) -> Keeper<'a, impl Fn() -> Option<u32>> {
+    Keeper::new(channels, books, move || channel, &[])
+}
+
+impl<'a, C: Fn() -> Option<u32>> Keeper<'a, C> {
+    pub(super) fn new(
+        channels: &'a mut Channels,
+        books: &'a Books,
+        channel: C,
+        payloads: &'a [&'a [u8]],
+    ) -> Self {
+        Self { channels, books, channel, payloads, has_refused: false }
+    }
+
+    /// The channel of a connection, and what it has been told of.
+    #[inline]
+    fn whose(&self, connection: Key) -> (Option<u32>, u64) {
+        match self.books.get(connection) {
+            Some(book) => (Some(book.channel), book.received),
+            None => ((self.channel)(), 0),
+        }
     }
 
     #[inline]
-    fn channel_of(&self, connection: Key) -> Option<u32> {
-        self.books.get(connection).map(|book| book.channel).or(self.channel)
-    }
-}
-
-impl Memory for Keeper<'_> {
-    #[inline]
-    fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
-        let is_next = position == self.books.get(connection).map_or(0, |book| book.received);
-        let channel = self.channels.channel(self.channel_of(connection)?)?;
+    fn put(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
+        let (channel, received) = self.whose(connection);
+        let is_next = position == received;
+        let channel = self.channels.channel(channel?)?;
         // What comes out of order leaves the rest to what the app can read, and so release.
         if !is_next && !channel.has_half_its_memory() {
             return None;
         }
-        let bytes = &self.payload[part.start as usize..part.end as usize];
-        let buffer = channel.keep(books::tag(connection), bytes)?;
+        let length = part.end - part.start;
+        let pieces = pieces(self.payloads, part);
+        let buffer = channel.keep(books::tag(connection), length, pieces)?;
         // The pool cuts slabs into cells of one size: pieces of different sizes could have a part
         // of each, and what is to be read next, of one more size, would find no room.
         if !is_next && !channel.end.has_room(RESERVE_BYTES) {
             channel.throw_away(buffer.id);
             return None;
         }
-        Some(Extent { region: buffer.id, offset: buffer.offset, length: buffer.length })
+        Some(Extent { region: buffer.id, offset: buffer.offset, length })
+    }
+}
+
+/// The bytes `part` of a payload in pieces.
+#[inline]
+fn pieces<'a>(payloads: &[&'a [u8]], part: Range<u32>) -> impl Iterator<Item = &'a [u8]> {
+    let (part, mut end) = (part.start as usize..part.end as usize, 0);
+    payloads.iter().filter_map(move |payload| {
+        let start = end;
+        end += payload.len();
+        let (from, to) = (part.start.max(start), part.end.min(end));
+        (from < to).then(|| &payload[from - start..to - start])
+    })
+}
+
+impl<C: Fn() -> Option<u32>> Memory for Keeper<'_, C> {
+    #[inline]
+    fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
+        let kept = self.put(connection, position, part);
+        self.has_refused |= kept.is_none();
+        kept
     }
 
     fn discard(&mut self, connection: Key, extent: Extent) {
-        let channel = self.channel_of(connection).and_then(|id| self.channels.channel(id));
+        let channel = self.whose(connection).0.and_then(|id| self.channels.channel(id));
         if let Some(channel) = channel {
             channel.throw_away(extent.region);
         }

@@ -10,7 +10,7 @@ use clearway_classify::directory::EntryId;
 use clearway_tcp::Listener;
 
 use super::Tcp;
-use super::memory::Keeper;
+use super::memory;
 use crate::common::Common;
 use crate::frames::VifSpec;
 use crate::services::Service;
@@ -169,8 +169,11 @@ impl Tcp {
     pub(super) fn unlisten(&mut self, common: &mut Common, now: Time, number: u32) {
         let Some(port) = self.ports.ports.get(&number) else { return };
         let (channel, Some(listener)) = (Some(port.channel), port.listener) else { return };
-        let mut keeper = Keeper::idle(&mut common.channels, &self.books, channel);
-        self.stack.unlisten(now, listener, &mut keeper);
+        self.stack.unlisten(
+            now,
+            listener,
+            &mut memory::idle(&mut common.channels, &self.books, channel),
+        );
         self.ports.set_listener(number, None);
     }
 

@@ -19,6 +19,8 @@ pub struct Peer {
     pub sent: VecDeque<Extent>,
     pub finished: u32,
     pub received: Vec<u8>,
+    /// In so many pieces.
+    pub pieces: u32,
     pub has_heard_all: bool,
     pub end: Option<Code>,
 }
@@ -33,6 +35,7 @@ impl Peer {
             sent: VecDeque::new(),
             finished: 0,
             received: Vec::new(),
+            pieces: 0,
             has_heard_all: false,
             end: None,
         }
@@ -79,6 +82,7 @@ impl Peer {
         while let Some(ReceivedBytes { connection, sent, bytes }) = self.app.bytes.pop_front() {
             assert_eq!(connection, self.id);
             self.received.extend_from_slice(self.app.end.receive_bytes(&bytes));
+            self.pieces += 1;
             self.app.end.release(bytes);
             self.finish(sent);
         }
