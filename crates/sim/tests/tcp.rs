@@ -86,6 +86,7 @@ fn what_has_failed_once() {
              receive pool, and what was to be read next found none",
         ),
         (93, "an attempt to connect lost its timeout by a restore"),
+        (59, "a listener was closed, and who had begun to connect to it was saved without it"),
     ];
     for (seed, what) in seeds {
         let result = run(&short(seed), &mut |_| {});

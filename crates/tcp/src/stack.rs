@@ -350,6 +350,7 @@ impl Stack {
             return;
         };
         self.listening.remove(&(socket.address.map(bits), socket.port));
+        self.drop_half_open_of(listener);
         for key in socket.accepted {
             self.abort(now, key);
             self.forget(now, key, memory);

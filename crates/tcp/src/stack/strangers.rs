@@ -254,6 +254,13 @@ impl Stack {
         self.handle_own(now, key, arrival, memory);
     }
 
+    /// Forgets who has begun to connect to a listener.
+    pub(super) fn drop_half_open_of(&mut self, listener: Listener) {
+        let begun = self.half_open.iter().filter(|(_, begun)| begun.listener == listener.0);
+        let keys: Vec<Key> = begun.map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.drop_half_open(key));
+    }
+
     fn drop_half_open(&mut self, key: Key) {
         if let Some(half_open) = self.half_open.remove(key) {
             self.table.remove(&half_open.tuple);

@@ -120,6 +120,26 @@ fn what_is_no_connection_yet_or_no_longer_is_restored() {
     world.run(400 * SECOND, |world| world.hosts.iter().all(|host| host.stack.waiting() == (0, 0)));
 }
 
+/// Who has begun to connect to a listener that is closed is forgotten with it, and reset when it
+/// goes on. Found by simulation.
+#[test]
+fn a_listener_that_is_closed_leaves_nothing_half_open() {
+    let mut world = World::new(1, Config::default(), Faults::default(), false);
+    let (_, _, listener) = world.open(Settings::default(), Settings::default());
+    let (now, [client, host]) = (world.now, &mut world.hosts);
+    let from = SocketAddr::new(client.address.ip(), 7000);
+    let key = client.stack.connect(now, from, host.address, 1500, Settings::default());
+    client.transmit(now).iter().for_each(|syn| host.receive(now, syn));
+    assert_eq!(host.stack.waiting().0, 1);
+    host.stack.unlisten(now, listener, &mut host.store);
+    assert_eq!(host.stack.waiting().0, 0);
+    restore(host, now);
+    let key = key.expect("room");
+    world.run(100 * SECOND, |world| {
+        world.hosts[0].stack.info(key).is_some_and(|info| info.end.is_some())
+    });
+}
+
 /// A connection that is over and has given back a part of what it did not send is restored. Found
 /// by simulation.
 #[test]
