@@ -1,6 +1,8 @@
 //! One-sided operations: sharing memory, and reading and changing what others share, without their
 //! programs. What each operation does, and what it promises, is in `docs/operations.md`.
 
+mod outstanding;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::{Deref, Range};
 use std::time::Duration;
@@ -11,6 +13,7 @@ use clearway_channel::{
 };
 
 use crate::{Awaited, Channel, ConnectionId, Error};
+use outstanding::Outstanding;
 
 /// Names a region of the app at the other end of a connection, or of this one. It can be sent to
 /// others, as a number.
@@ -213,8 +216,7 @@ pub(crate) struct RawOperated {
 /// What a channel has of operations.
 #[derive(Default)]
 pub(crate) struct Operations {
-    /// What those that are not over take along.
-    outstanding: HashMap<u64, Option<Extent>>,
+    outstanding: Outstanding,
     /// Those that are over and were not taken.
     over: VecDeque<RawOperated>,
     notified: VecDeque<Notified>,
@@ -412,13 +414,11 @@ impl Channel {
     }
 
     fn start_operation(&mut self, extent: Option<Extent>) -> u64 {
-        self.token_next += 1;
-        self.operations.outstanding.insert(self.token_next, extent);
-        self.token_next
+        self.operations.outstanding.begin(extent)
     }
 
     fn end_operation(&mut self, token: u64) {
-        if let Some(extent) = self.operations.outstanding.remove(&token).flatten() {
+        if let Some(extent) = self.operations.outstanding.end(token) {
             self.end.free(extent);
         }
         self.room_is_made();
