@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clearway_client::{
     Channel, ConnectionId, Description, Error as AppError, Event, Grant, Grantee, Operation,
-    RegionId, Rights,
+    RegionId, Rights, TcpId, TcpOption,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,6 +44,10 @@ pub(crate) enum Case {
     Serve,
     /// The same with 32 in flight.
     Serve32,
+    /// Echoes of 64 B over TCP and memif, one at a time: both apps, both engines.
+    Tcp,
+    /// The same with 32 KB.
+    TcpLarge,
     /// Frames of 64 B from the wire to a virtual interface.
     VifReceive,
     /// The other way.
@@ -51,7 +55,7 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 12] = [
         Self::Echo,
         Self::Echo32,
         Self::EchoLarge,
@@ -60,6 +64,8 @@ impl Case {
         Self::Read32,
         Self::Serve,
         Self::Serve32,
+        Self::Tcp,
+        Self::TcpLarge,
         Self::VifReceive,
         Self::VifSend,
     ];
@@ -74,6 +80,8 @@ impl Case {
             Self::Read32 => "read-64-32",
             Self::Serve => "serve-64",
             Self::Serve32 => "serve-64-32",
+            Self::Tcp => "tcp-64",
+            Self::TcpLarge => "tcp-32768",
             Self::VifReceive => "wire-to-vif",
             Self::VifSend => "vif-to-wire",
         }
@@ -84,6 +92,7 @@ impl Case {
         ROUNDS
             * match self {
                 Self::Echo | Self::EchoLarge | Self::Read | Self::Serve => 1,
+                Self::Tcp | Self::TcpLarge => 1,
                 // An echo is two messages.
                 Self::Local => 2,
                 Self::Echo32 | Self::Read32 | Self::Serve32 => 32,
@@ -102,6 +111,8 @@ impl Case {
             Self::Read32 => read(32),
             Self::Serve => serve(1),
             Self::Serve32 => serve(32),
+            Self::Tcp => tcp_echo(64),
+            Self::TcpLarge => tcp_echo(32 << 10),
             Self::VifReceive => frames(Direction::Receive),
             Self::VifSend => frames(Direction::Send),
         }
@@ -116,6 +127,15 @@ impl Case {
         }
         counted(|| (0..ROUNDS).try_for_each(|_| echo.round(window)))
     }
+}
+
+fn tcp_echo(bytes: usize) -> io::Result<()> {
+    let hosts = Host::pair(&Ticks::default())?;
+    let mut echo = TcpEcho::open(&hosts[0], &hosts[1], bytes)?;
+    for _ in 0..WARM_UP_ROUNDS {
+        echo.round()?;
+    }
+    counted(|| (0..ROUNDS).try_for_each(|_| echo.round()))
 }
 
 fn read(window: usize) -> io::Result<()> {
@@ -257,6 +277,70 @@ fn connect(server: &Host, client: &Host) -> io::Result<(Channel, Channel, Connec
         }
     })?;
     Ok((client, server, connection))
+}
+
+/// Two apps with a TCP connection, of which one answers the other.
+struct TcpEcho {
+    client: Channel,
+    server: Channel,
+    /// The connection at the client's end, and at the server's.
+    ends: [TcpId; 2],
+    message: Vec<u8>,
+    buffer: Vec<u8>,
+}
+
+impl TcpEcho {
+    fn open(server: &Host, client: &Host, bytes: usize) -> io::Result<Self> {
+        let at = server.at();
+        let (mut server, mut client) = (server.attach()?, client.attach()?);
+        let port = server.tcp_bind(at.port()).map_err(io::Error::other)?.id;
+        server.tcp_listen(port, 1).map_err(io::Error::other)?;
+        let own_port = client.tcp_bind(at.port()).map_err(io::Error::other)?.id;
+        client.tcp_start_connect(Some(own_port), at).map_err(io::Error::other)?;
+        let (mut near, mut far) = (None, None);
+        let ends = patiently(|| {
+            match there_is(client.next_event(NOW))? {
+                Some(Event::TcpConnected { connection, .. }) => near = Some(connection),
+                Some(Event::TcpConnectFailed { code, .. }) => {
+                    return Err(io::Error::other(format!("not connected: {code}")));
+                }
+                _ => {}
+            }
+            if let Some((accepted, _)) = there_is(server.tcp_accept(port, NOW))? {
+                far = Some(accepted);
+            }
+            Ok(near.zip(far).map(|(near, far)| [near, far]))
+        })?;
+        client.tcp_set(ends[0], TcpOption::NoDelay(true)).map_err(io::Error::other)?;
+        server.tcp_set(ends[1], TcpOption::NoDelay(true)).map_err(io::Error::other)?;
+        Ok(Self { client, server, ends, message: vec![7; bytes], buffer: vec![0; bytes] })
+    }
+
+    /// Sends, has it answered as it comes, and receives the answer.
+    fn round(&mut self) -> io::Result<()> {
+        let Self { client, server, ends: [near, far], message, buffer } = self;
+        tcp_send(client, *near, message)?;
+        let (mut left_to_answer, mut left) = (message.len(), message.len());
+        patiently(|| {
+            if left_to_answer > 0
+                && let Some(count) = there_is(server.tcp_recv(*far, buffer, NOW))?
+            {
+                left_to_answer -= count;
+                tcp_send(server, *far, &buffer[..count])?;
+            }
+            left -= there_is(client.tcp_recv(*near, buffer, NOW))?.unwrap_or(0);
+            Ok((left == 0).then_some(()))
+        })
+    }
+}
+
+/// Sends all bytes of a stream.
+fn tcp_send(app: &mut Channel, connection: TcpId, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let sent = app.tcp_send(connection, bytes, NOW).map_err(io::Error::other)?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
 }
 
 /// Sends a message that as many others as `left` follow.

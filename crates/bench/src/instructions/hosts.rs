@@ -8,11 +8,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use clearway_base::Time;
-use clearway_channel::control::{Listening, Reply, Request as AppRequest};
+use clearway_channel::control::{
+    Listen, Listening, OpenTcpPort, Reply, Request as AppRequest, TcpPortOpened,
+};
 use clearway_channel::{AppEnd, DaemonEnd};
 use clearway_client::{Channel, Code, Embedded, Error, Options, Sizes, Waiting};
-use clearway_engine::{Allowance, Clock, Control, Engine, Event, Group, Idle, Request};
-use clearway_nic::{Queue, memif};
+use clearway_engine::{
+    Allowance, Clock, Control, Engine, Event, Group, Idle, Request, TcpPortSpec, VifSpec,
+};
+use clearway_nic::{MacAddress, Queue, memif};
 
 use crate::host::engine_config;
 
@@ -28,6 +32,7 @@ const SIZES: Sizes = Sizes {
 /// All hosts listen here.
 const PORT: u16 = 4000;
 const LISTENER: u32 = 1;
+const TCP_PORT: u32 = 1;
 
 /// The time of all hosts.
 #[derive(Clone, Default)]
@@ -44,6 +49,7 @@ impl Ticks {
 pub(super) struct Host {
     machine: Arc<Mutex<Machine>>,
     address: IpAddr,
+    mac: MacAddress,
 }
 
 struct Machine {
@@ -70,7 +76,7 @@ impl Host {
             // Its clock is never looked at.
             let group = Group::new(vec![engine], Idle::Spin, Clock::new());
             let machine = Machine { group, control, ticks: ticks.clone(), channels: 0 };
-            Ok(Self { machine: Arc::new(Mutex::new(machine)), address })
+            Ok(Self { machine: Arc::new(Mutex::new(machine)), address, mac })
         };
         Ok([open(memif::Role::Server, 1)?, open(memif::Role::Client, 2)?])
     }
@@ -143,8 +149,20 @@ impl Embedded for App {
     fn sleep(&mut self, _at_most: Option<Duration>) {}
 
     fn request(&mut self, request: &AppRequest) -> Result<Reply, Error> {
-        let refused = |code: Code| Error::Refused { code, message: code.to_string() };
-        let AppRequest::Listen(listen) = request else { return Err(refused(Code::Invalid)) };
+        match request {
+            AppRequest::Listen(listen) => self.listen(listen),
+            AppRequest::OpenTcpPort(open) => self.open_tcp_port(open),
+            _ => Err(refused(Code::Invalid)),
+        }
+    }
+
+    fn check(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl App {
+    fn listen(&self, listen: &Listen) -> Result<Reply, Error> {
         let (channel, listener, port) = (self.channel, LISTENER, listen.port);
         let mut machine = self.host.machine();
         machine.post(Request::Listen { channel, listener, address: None, port });
@@ -157,7 +175,34 @@ impl Embedded for App {
         }
     }
 
-    fn check(&mut self) -> Result<(), Error> {
-        Ok(())
+    fn open_tcp_port(&self, open: &OpenTcpPort) -> Result<Reply, Error> {
+        let (channel, number) = (self.channel, TCP_PORT);
+        let address = SocketAddr::new(self.host.address, open.port);
+        let spec = Box::new(spec(self.host.mac, address));
+        let mut machine = self.host.machine();
+        machine.post(Request::OpenTcpPort { channel, number, spec });
+        match machine.control.next_event() {
+            Some(Event::VifOpened { result: Ok(()), .. }) => {
+                Ok(Reply::TcpPortOpened(TcpPortOpened { number, address }))
+            }
+            _ => Err(refused(Code::AddressInUse)),
+        }
     }
+}
+
+/// What the control plane gives away with a port.
+fn spec(mac: MacAddress, at: SocketAddr) -> TcpPortSpec {
+    let filter = |text: String| vec![text.parse().expect("the filter is valid")];
+    let (address, port) = (at.ip(), at.port());
+    let rights = VifSpec {
+        receive: filter(format!("dst host {address} and tcp dst port {port}")),
+        transmit: filter(format!("src host {address} and tcp src port {port}")),
+        mac,
+        ..VifSpec::default()
+    };
+    TcpPortSpec { address: None, port, rights }
+}
+
+fn refused(code: Code) -> Error {
+    Error::Refused { code, message: code.to_string() }
 }

@@ -47,7 +47,7 @@ fn part_of(file: &str) -> Option<&str> {
     let name = path.split_once("/src/")?.0;
     match name {
         "client" | "capi" => Some("app"),
-        "congestion" => Some("transport"),
+        "congestion" | "tcp" => Some("transport"),
         BENCH => Some(BENCH),
         name => PARTS.into_iter().find(|part| *part == name),
     }
