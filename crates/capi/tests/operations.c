@@ -216,7 +216,7 @@ static void many(const pair *p, int by_events) {
     clearway_operation add = {.kind = CLEARWAY_OPERATION_FETCH_ADD, .region = p->region};
     clearway_operated operated;
     clearway_event event = {0};
-    uint64_t first = 0, token = 0;
+    uint64_t last = 0, token = 0;
     int begun = 0, was_full = 0, is_writable = 0;
     add.offset = 64;
     add.value = 1;
@@ -226,7 +226,7 @@ static void many(const pair *p, int by_events) {
         while (begun < ALL && code == 0) {
             code = clearway_start_operation(p->asker, p->connection, &add, 0, &token);
             CHECK(code == 0 || code == CLEARWAY_WOULD_BLOCK);
-            if (code == 0 && begun++ == 0) first = token;
+            if (code == 0 && begun++ == 0) last = token - 1;
         }
         was_full |= code == CLEARWAY_WOULD_BLOCK;
         if (by_events) {
@@ -237,7 +237,8 @@ static void many(const pair *p, int by_events) {
         int64_t patience = by_events ? 0 : 10 * SECOND;
         CHECK(clearway_next_operated(p->asker, patience, &operated) == 0);
         CHECK(operated.status == CLEARWAY_STATUS_DONE && operated.value == ended);
-        CHECK(operated.token >= first && (!by_events || operated.token == event.token));
+        CHECK(operated.token > last && (!by_events || operated.token == event.token));
+        last = operated.token;
         ended++;
     }
     CHECK(is_writable || !was_full || !by_events);

@@ -8,8 +8,8 @@ use std::ops::{Deref, Range};
 use std::time::Duration;
 
 use clearway_channel::{
-    BATCH_MAX, Command, Completion, Description, Extent, Granted, OUTSTANDING_OPERATIONS_MAX,
-    OperationKind, OperationStatus, REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
+    BATCH_MAX, Command, Completion, Description, Extent, Granted, OperationKind, OperationStatus,
+    REGION_NAME_BYTES_MAX, ReceiveBuffer, Shared,
 };
 
 use crate::{Awaited, Channel, ConnectionId, Error};
@@ -259,7 +259,7 @@ impl Channel {
 
     /// Shares a region no longer. When this returns, nobody reads or changes it any more.
     pub fn unshare(&mut self, region: RegionId, timeout: Option<Duration>) -> Result<(), Error> {
-        self.make_room_for_command()?;
+        self.operation_slot(timeout)?;
         let token = self.start_operation(None);
         self.submit(&Command::Unshare { token, region: region.0 });
         self.take_shared(token, timeout).map(drop)
@@ -406,8 +406,7 @@ impl Channel {
     fn operation_slot(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         self.wait_for(timeout, Awaited::Room, |channel| {
             channel.with_room(|channel| {
-                let outstanding = channel.operations.outstanding.len();
-                let has_room = outstanding < OUTSTANDING_OPERATIONS_MAX as usize;
+                let has_room = channel.operations.outstanding.has_room();
                 (has_room && channel.end.has_room()).then_some(())
             })
         })

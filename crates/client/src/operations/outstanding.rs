@@ -1,21 +1,26 @@
-//! Operations that are not over, found by their tokens without a hash: a token is a place, and
-//! above it how often the place was used before.
+//! Operations that are not over, found by their tokens without a hash: a token is the place of
+//! its operation, and above it the operation's number, so that later tokens are larger.
 
-use clearway_channel::Extent;
+use clearway_channel::{Extent, OUTSTANDING_OPERATIONS_MAX};
+
+/// Bits of a token that say the place.
+const PLACE_BITS: u32 = 16;
+
+const _: () = assert!(OUTSTANDING_OPERATIONS_MAX <= 1 << PLACE_BITS);
 
 /// What each takes along, until the daemon says that it is over.
 #[derive(Default)]
 pub(super) struct Outstanding {
     places: Vec<Place>,
-    free: Vec<u32>,
+    free: Vec<u16>,
+    /// Operations that were begun, ever.
+    begun: u64,
 }
 
-#[derive(Default)]
+/// The last operation that had it, with what it took along if it is not over.
 struct Place {
-    generation: u32,
-    /// Somebody has it.
-    is_taken: bool,
-    payload: Option<Extent>,
+    token: u64,
+    payload: Option<Option<Extent>>,
 }
 
 impl Outstanding {
@@ -23,28 +28,31 @@ impl Outstanding {
         self.places.len() - self.free.len()
     }
 
-    /// One more; its token.
+    pub(super) fn has_room(&self) -> bool {
+        self.len() < OUTSTANDING_OPERATIONS_MAX as usize
+    }
+
+    /// One more, for which there is room; its token.
     pub(super) fn begin(&mut self, payload: Option<Extent>) -> u64 {
-        let at = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place::default());
-            self.places.len() as u32 - 1
-        });
-        let place = &mut self.places[at as usize];
-        place.generation = place.generation.wrapping_add(1);
-        (place.is_taken, place.payload) = (true, payload);
-        u64::from(place.generation) << 32 | u64::from(at)
+        self.begun += 1;
+        let at = self.free.pop().unwrap_or(self.places.len() as u16);
+        let token = self.begun << PLACE_BITS | u64::from(at);
+        let place = Place { token, payload: Some(payload) };
+        match self.places.get_mut(usize::from(at)) {
+            Some(found) => *found = place,
+            None => self.places.push(place),
+        }
+        token
     }
 
     /// It is over; what it took along. A token of none is the daemon's mistake, and changes
     /// nothing.
     pub(super) fn end(&mut self, token: u64) -> Option<Extent> {
-        let place = self.places.get_mut(token as u32 as usize)?;
-        if !place.is_taken || u64::from(place.generation) != token >> 32 {
-            return None;
-        }
-        place.is_taken = false;
-        self.free.push(token as u32);
-        place.payload.take()
+        let at = token as u16;
+        let place = self.places.get_mut(usize::from(at)).filter(|place| place.token == token)?;
+        let payload = place.payload.take()?;
+        self.free.push(at);
+        payload
     }
 }
 
@@ -53,14 +61,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_token_means_another_operation_later() {
+    fn later_tokens_are_larger_and_none_means_two_operations() {
         let mut outstanding = Outstanding::default();
         let first = outstanding.begin(None);
         let second = outstanding.begin(None);
-        assert_eq!((outstanding.len(), first == second), (2, false));
+        assert!(0 < first && first < second);
+        assert_eq!(outstanding.len(), 2);
         outstanding.end(first);
         let third = outstanding.begin(None);
-        assert_eq!(first as u32, third as u32, "the place is used again");
+        assert_eq!(first as u16, third as u16, "the place is used again");
+        assert!(second < third);
         outstanding.end(first);
         assert_eq!(outstanding.len(), 2, "and the old token is nobody's");
         outstanding.end(u64::MAX);
