@@ -451,13 +451,18 @@ impl Calls {
         Ok(true)
     }
 
-    /// Sends answers that have found no room, one of each connection in turn.
+    /// Sends answers that have found no room, one of each connection in turn, until none finds any.
+    /// The channel says when it is worth another try.
     fn send_unsent(&mut self, channel: &mut Channel) {
-        for _ in 0..self.books.line() {
+        let mut without_room = 0;
+        while without_room < self.books.line() {
             let Some((request, answer)) = self.books.next_unsent() else { return };
             let may_send = channel.has_share(request.connection);
             if may_send && channel.try_send_parts(request.connection, answer, &[]).is_ok() {
                 self.books.leave(request);
+                without_room = 0;
+            } else {
+                without_room += 1;
             }
             self.books.stay_in_line(request.connection);
         }

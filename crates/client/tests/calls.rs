@@ -9,7 +9,7 @@ use clearway_client::{
     Awaited, CallEvent, CallId, Calls, Channel, Code, ConnectionId, Error, Event, Outcome, Refusal,
     Request, RequestId,
 };
-use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
+use common::{Daemon, ECHO, NOW, Order, PATIENCE, SINK, address, eventually};
 
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
@@ -393,6 +393,31 @@ fn answers_that_nobody_takes_wait_and_stop_nobody_else() {
             CallEvent::Channel(Event::Writable) => {}
             event => panic!("{event:?}"),
         }
+    }
+}
+
+#[test]
+fn answers_that_wait_leave_as_soon_as_there_is_room() {
+    const COUNT: u64 = 30;
+    let mut world = World::new();
+    world.connection = world.channel.connect(address(SINK), PATIENCE).unwrap();
+    (1..=COUNT).for_each(|number| world.deliver(message(REQUEST, 0, number, b"")));
+    let requests: Vec<_> = (1..=COUNT).map(|_| world.next_request()).collect();
+    world.pause();
+    // More than half of the memory to send, beyond which a connection has its share: some wait.
+    let body = |request: &Request| [request.id().number as u8; 8 << 10];
+    for request in &requests {
+        assert!(world.answer(request.id(), &body(request)));
+    }
+    world.daemon.order(Order::Resume);
+    let last = message(ANSWER, 0, COUNT, &body(&requests[29]));
+    // The daemon takes what was sent between the answers to two orders.
+    while {
+        world.daemon.counters();
+        world.daemon.heard_next() != last
+    } {
+        let event = world.next();
+        assert!(matches!(event, CallEvent::Channel(Event::Writable)), "{event:?}");
     }
 }
 

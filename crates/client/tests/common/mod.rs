@@ -31,6 +31,8 @@ pub(crate) const LATE: u16 = 11;
 pub(crate) const RESET: u16 = 13;
 /// A connection to this port is opened, and then nothing is taken any more, as by `Order::Pause`.
 pub(crate) const PAUSE: u16 = 15;
+/// What is sent to this port is taken, and nothing comes back.
+pub(crate) const SINK: u16 = 17;
 
 /// Longer than anything here takes.
 pub(crate) const PATIENCE: Option<Duration> = Some(Duration::from_secs(20));
@@ -232,6 +234,7 @@ pub(crate) fn eventually(mut condition: impl FnMut() -> bool) {
 
 struct Connection {
     id: u64,
+    is_sink: bool,
     sent: u32,
 }
 
@@ -357,7 +360,7 @@ impl Serving {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Accept { listener, connection } => {
-                self.connections.push(Connection { id: connection, sent: 0 });
+                self.connections.push(Connection { id: connection, is_sink: false, sent: 0 });
                 let peer = address(40_000);
                 self.tell(Completion::Accepted { listener, connection, peer });
             }
@@ -429,7 +432,15 @@ impl Serving {
                 let mut bytes = vec![0; length as usize];
                 self.end.read(offset, &mut bytes);
                 self.heard.clone_from(&bytes);
-                self.waiting.push_back(Waiting { connection, bytes, is_echo: true });
+                match self.find(connection) {
+                    Some(found) if found.is_sink => {
+                        found.sent += 1;
+                        let sent = found.sent;
+                        self.end.sends_finished(1);
+                        self.tell(Completion::Sent { connection, sent });
+                    }
+                    _ => self.waiting.push_back(Waiting { connection, bytes, is_echo: true }),
+                }
             }
             Command::Release { buffers } => {
                 for &id in buffers.as_slice() {
@@ -450,7 +461,7 @@ impl Serving {
     fn open(&mut self, token: u64, port: u16) {
         self.connection_next += 1;
         let id = self.connection_next;
-        self.connections.push(Connection { id, sent: 0 });
+        self.connections.push(Connection { id, is_sink: port == SINK, sent: 0 });
         self.tell(Completion::Connected { token, connection: id, peer: address(port) });
         self.is_paused |= port == PAUSE;
         if port == RESET {
