@@ -195,6 +195,11 @@ impl Calls {
         self.reply(channel, request, Kind::Refusal { reason: reason.0 }, text.as_bytes())
     }
 
+    /// Leaves a request without an answer: its caller hears nothing. False if it was over before.
+    pub fn drop_request(&mut self, request: RequestId) -> bool {
+        self.books.leave(request)
+    }
+
     /// Answers all requests, one after the other, by what `handler` makes of them, until the
     /// channel ends. What else happens on the channel is dropped. An answer that is larger than can
     /// be sent becomes [`Refusal::FAILED`].

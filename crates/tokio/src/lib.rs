@@ -1,4 +1,4 @@
-//! TCP of Clearway for programs on tokio: streams with `AsyncRead` and `AsyncWrite`, and listeners.
+//! Clearway for programs on tokio. TCP: streams with `AsyncRead` and `AsyncWrite`, and listeners.
 //! What is served on `tokio::net::TcpStream` is served on these unchanged, hyper for instance
 //! (`examples/http.rs`).
 //!
@@ -28,13 +28,19 @@
 //!                   ◀── wakes ── who waits for what                  the channel's descriptor
 //! ```
 //!
+//! [`Calls`] are requests and answers between apps of Clearway, in the same way.
+//!
 //! *Not* here: messages, frames and one-sided operations; use a channel of their own for these.
 
 #![forbid(unsafe_code)]
 
+mod attempts;
+mod calls;
 mod driver;
+mod lent;
 mod listener;
 mod shared;
+mod sockets;
 mod stream;
 
 use std::future::poll_fn;
@@ -44,14 +50,17 @@ use std::sync::Arc;
 
 use clearway_client::{Channel, ListenAddress, Options, Token};
 
+pub use calls::Calls;
+pub use lent::Lent;
 pub use listener::TcpListener;
 use shared::Shared;
+use sockets::Sockets;
 pub use stream::TcpStream;
 
 /// TCP over one channel. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Tcp {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Sockets>>,
 }
 
 impl Tcp {
@@ -63,7 +72,7 @@ impl Tcp {
     /// # Panics
     /// Outside of a runtime of tokio's, or if that has no I/O.
     pub fn attach(options: &Options) -> io::Result<Self> {
-        let shared = Shared::new(Channel::attach(options)?);
+        let shared = Shared::new(Sockets::new(Channel::attach(options)?));
         driver::spawn(&shared)?;
         Ok(Self { shared })
     }
@@ -92,7 +101,7 @@ impl Tcp {
 
 /// An attempt to connect, which is given up when it is dropped.
 struct Attempt<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<Shared<Sockets>>,
     token: Token,
 }
 

@@ -10,6 +10,7 @@ use clearway_client::{ListenAddress, TcpPort};
 
 use crate::TcpStream;
 use crate::shared::Shared;
+use crate::sockets::Sockets;
 
 /// Connections that may wait for the engine.
 const BACKLOG: u32 = 1024;
@@ -18,12 +19,12 @@ const BACKLOG: u32 = 1024;
 /// port back unless connections are left there.
 #[derive(Debug)]
 pub struct TcpListener {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Sockets>>,
     port: TcpPort,
 }
 
 impl TcpListener {
-    pub(crate) fn open(shared: &Arc<Shared>, address: ListenAddress) -> io::Result<Self> {
+    pub(crate) fn open(shared: &Arc<Shared<Sockets>>, address: ListenAddress) -> io::Result<Self> {
         let mut state = shared.enter();
         let port = state.channel.tcp_bind(address)?;
         state.add_port(port.id);

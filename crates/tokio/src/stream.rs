@@ -9,21 +9,23 @@ use std::task::{Context, Poll};
 use clearway_client::{TcpBytes, TcpId, TcpOption};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::lent::Lent;
 use crate::shared::{AT_ONCE, Shared};
+use crate::sockets::Sockets;
 
 /// A connection. Dropping it closes it: what was written still arrives.
 ///
 /// One task at a time reads, and one writes (`tokio::io::split`).
 #[derive(Debug)]
 pub struct TcpStream {
-    shared: Arc<Shared>,
+    shared: Arc<Shared<Sockets>>,
     id: TcpId,
     local: SocketAddr,
     peer: SocketAddr,
 }
 
 impl TcpStream {
-    pub(crate) fn new(shared: &Arc<Shared>, id: TcpId) -> io::Result<Self> {
+    pub(crate) fn new(shared: &Arc<Shared<Sockets>>, id: TcpId) -> io::Result<Self> {
         let addresses = shared.enter().channel.tcp_addresses(id);
         let (local, peer) = addresses.ok_or(io::ErrorKind::NotConnected)?;
         Ok(Self { shared: Arc::clone(shared), id, local, peer })
@@ -54,12 +56,13 @@ impl TcpStream {
     ///
     /// # Errors
     /// If the connection has ended, but in good order.
-    pub async fn recv_buffer(&mut self) -> io::Result<Option<TcpBytes>> {
+    pub async fn recv_buffer(&mut self) -> io::Result<Option<Lent<TcpBytes>>> {
         let receive = |context: &mut Context<'_>| {
             let mut state = self.shared.enter();
             state.poll(self.id, true, context, |channel| channel.tcp_recv_buffer(self.id, AT_ONCE))
         };
-        std::future::poll_fn(receive).await
+        let received = std::future::poll_fn(receive).await?;
+        Ok(received.map(|bytes| Lent::new(bytes, &self.shared)))
     }
 
     /// Gives the connection up: the peer gets a reset.

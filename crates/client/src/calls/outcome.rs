@@ -79,8 +79,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The answer, or what stands for it in a call that waited since `begun`.
-    pub(super) fn into_answer(
+    /// The answer, or the error that stands for it in a call by this connection that waited since
+    /// `begun`: as [`Calls::call`](crate::Calls::call) has it.
+    pub fn into_answer(
         self,
         channel: &mut Channel,
         connection: ConnectionId,
