@@ -23,6 +23,7 @@ use crate::operations::{Exchange, OperationCounters};
 pub(crate) use channel::Channel;
 pub(crate) use connection::{Connection, Link, Local, Stage};
 use parking::Attention;
+pub(crate) use slots::SlotQueue;
 pub(crate) use state::Ends;
 
 /// Connections whose apps are told, in a turn without other work, of sends that no message has told
@@ -66,6 +67,8 @@ pub(crate) struct Channels {
     channels: Vec<Option<Channel>>,
     /// Which of them are looked at in each turn.
     attention: Attention,
+    /// Those for whose apps something is being copied, the next first.
+    pub(crate) copying: SlotQueue,
     pub(crate) counters: AppCounters,
     pub(crate) operation_counters: OperationCounters,
     /// Apps that broke the contract since the control plane was last told.
@@ -98,6 +101,7 @@ impl Channels {
     pub(crate) fn remove(&mut self, id: u32) -> Option<Channel> {
         self.channel(id)?; // a parked one is polled again
         self.attention.polled.retain(|other| *other != id);
+        self.copying.remove(id);
         self.channels[id as usize].take()
     }
 

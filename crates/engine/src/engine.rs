@@ -375,6 +375,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let is_asked = self.core.common.channels.any_asks();
         let commands = if is_asked { self.core.take_commands(now) } else { 0 };
         work += commands;
+        if self.core.common.channels.has_copies() {
+            work += self.core.common.channels.copy_some();
+        }
         let mut is_empty = false;
         if self.looks.are_due(commands) {
             self.core.messages.endpoint.begin_turn(now, core::mem::take(&mut self.has_rested));

@@ -61,7 +61,8 @@ pub use host::{HostState, Nic};
 pub use idle::Idle;
 pub use messages::{NeighbourState, NextHop, ResolvingState, Settled, Target, Waiting};
 pub use operations::{
-    AskedState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState, WaitingState,
+    AskedState, CopyingState, ExchangeState, REGIONS_MAX, RegionState, SentState, SourceState,
+    WaitingState,
 };
 pub use services::{Entry, Service, entries};
 pub use snapshot::{

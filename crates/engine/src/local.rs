@@ -17,6 +17,8 @@ pub(crate) enum Blocked {
     Window,
     /// There is no room in that app's pool, or somebody else has a claim to it.
     Memory,
+    /// It is long, and is copied in other turns; or something else is, that it has to wait for.
+    Copying,
 }
 
 /// What came of trying the next message of a sender.
@@ -31,7 +33,7 @@ enum Tried {
 }
 
 fn link(peer: Owner) -> Link {
-    Link::Local(Local { peer, waiting: VecDeque::new(), held: 0, closing: false })
+    Link::Local(Local { peer, waiting: VecDeque::new(), held: 0, closing: false, ending: None })
 }
 
 impl Channels {
@@ -174,7 +176,7 @@ impl Channels {
         match self.copy(sender, receiver, offset, length) {
             Ok(()) => self.go_on(sender),
             Err(Blocked::Memory) => Tried::Refused,
-            Err(Blocked::Window) => Tried::Done,
+            Err(Blocked::Window | Blocked::Copying) => Tried::Done,
         }
     }
 
@@ -187,7 +189,18 @@ impl Channels {
                 Some(if is_over { Tried::Done } else { Tried::Sent })
             }
             Err(Blocked::Memory) => Some(Tried::Refused),
-            Err(Blocked::Window) => Some(Tried::Done),
+            Err(Blocked::Window | Blocked::Copying) => Some(Tried::Done),
+        }
+    }
+
+    /// A connection goes on that has waited for a copy.
+    pub(crate) fn go_on_local(&mut self, asker: Owner) {
+        if !self.end_closed(asker)
+            && self.retry_operation(asker) == Some(Tried::Sent)
+            && let Some(channel) = self.channel(asker.channel)
+            && channel.is_waiting(asker.connection)
+        {
+            channel.try_soon(asker.connection);
         }
     }
 
@@ -225,15 +238,47 @@ impl Channels {
         }
     }
 
-    /// Ends both sides now. The app of `owner` is told that it closed, its peer `code`.
+    /// Ends both sides now, or as soon as what they are writing is written. The app of `owner` is
+    /// told that it closed, its peer `code`.
     pub(crate) fn end_local(&mut self, owner: Owner, code: Code) {
-        let Some(local) = self.local(owner) else { return };
-        let peer = local.peer;
+        let Some(peer) = self.peer_of(owner) else { return };
+        if self.is_writing(owner) || self.is_writing(peer) {
+            if let Some(local) = self.local(owner) {
+                local.ending.get_or_insert(code);
+            }
+            return;
+        }
         if let Some(channel) = self.channel(owner.channel) {
             channel.close(owner.connection, Code::Closed);
         }
         if let Some(channel) = self.channel(peer.channel) {
             channel.close(peer.connection, code);
+        }
+    }
+
+    /// True if a connection has been ended, and waits for what is being written.
+    pub(crate) fn is_ending(&self, owner: Owner) -> bool {
+        let near = self.peek_local(owner);
+        let far = near.and_then(|near| self.peek_local(near.peer));
+        [near, far].into_iter().flatten().any(|local| local.ending.is_some())
+    }
+
+    /// The other end of a connection within this host.
+    pub(crate) fn peer_of(&self, owner: Owner) -> Option<Owner> {
+        self.peek_local(owner).map(|local| local.peer)
+    }
+
+    fn peek_local(&self, owner: Owner) -> Option<&Local> {
+        self.peek(owner.channel)?.peek_connection(owner.connection)?.link.local()
+    }
+
+    /// A write is over: its connection ends now if it has been ended meanwhile.
+    pub(crate) fn end_late(&mut self, asker: Owner) {
+        let Some(peer) = self.peer_of(asker) else { return };
+        for owner in [asker, peer] {
+            if let Some(code) = self.local(owner).and_then(|local| local.ending) {
+                self.end_local(owner, code);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@
 //! | `regions` | what an app shares, and with whom |
 //! | `exchange` | the operations of one connection, in both directions |
 //! | `execute` | what an operation does to shared memory |
+//! | `copying` | long reads and writes within the engine, a slice in each turn |
 //! | `ask` | what apps ask for, and connections within the engine |
 //! | `arrived` | requests and answers of peers |
 //! | `counters` | what was done, and what was refused |
@@ -21,6 +22,7 @@
 
 mod arrived;
 mod ask;
+mod copying;
 mod counters;
 mod exchange;
 mod execute;
@@ -32,16 +34,19 @@ use clearway_channel::{
 };
 use clearway_transport::{FlowKey, Outbound, Owner, Reason};
 
-use crate::channels::{Channel, Channels};
+use crate::channels::{Channel, Channels, SlotQueue};
 use crate::common::Common;
 use crate::control::Allowance;
 use crate::messages::Messages;
 pub(crate) use ask::Asking;
+use copying::Copying;
 pub(crate) use counters::OperationCounters;
 pub(crate) use exchange::Exchange;
 pub use regions::REGIONS_MAX;
 pub(crate) use regions::Regions;
-pub use state::{AskedState, ExchangeState, RegionState, SentState, SourceState, WaitingState};
+pub use state::{
+    AskedState, CopyingState, ExchangeState, RegionState, SentState, SourceState, WaitingState,
+};
 
 /// Bytes of short answers that are kept for the peers of one app, until they have arrived.
 const SNAPSHOT_BYTES_MAX: usize = 16 << 20;
@@ -63,6 +68,13 @@ pub(crate) struct Operations {
     snapshot_bytes: usize,
     /// What a batch reads; kept for its memory.
     gathered: Vec<u8>,
+    /// A long read or write of an app of this engine that it has asked for.
+    copying: Option<Copying>,
+    /// Connections of which the next is such a one, while that is under way.
+    to_copy: SlotQueue,
+    /// Regions that it has revoked and that are still being written to: it is told when they are
+    /// not. By its names for that.
+    unsharing: Vec<(u64, u64)>,
 }
 
 impl Operations {
@@ -73,11 +85,19 @@ impl Operations {
             outstanding: 0,
             snapshot_bytes: 0,
             gathered: Vec::new(),
+            copying: None,
+            to_copy: SlotQueue::default(),
+            unsharing: Vec::new(),
         }
     }
 
     pub(crate) const fn outstanding(&self) -> u32 {
         self.outstanding
+    }
+
+    /// True if something is to be copied.
+    pub(crate) const fn has_copies(&self) -> bool {
+        self.copying.is_some() || !self.to_copy.is_empty()
     }
 }
 
@@ -174,7 +194,7 @@ impl Messages {
     }
 
     /// The app shares a region no longer. Nothing more of it is read; who waits for a long answer
-    /// out of it loses the connection.
+    /// out of it loses the connection. The app is told when what is being written is written.
     pub(crate) fn unshare(&mut self, common: &mut Common, id: u32, token: u64, region: u64) {
         let Some(channel) = common.channels.channel(id) else { return };
         let status = if channel.operations.regions.unshare(region) {
@@ -188,7 +208,11 @@ impl Messages {
                 channel.close(slot, clearway_channel::Code::Reset);
             }
         }
-        if let Some(channel) = common.channels.channel(id) {
+        let is_written = common.channels.end_reads(id, region);
+        let Some(channel) = common.channels.channel(id) else { return };
+        if is_written && status == OperationStatus::Done {
+            channel.operations.unsharing.push((token, region));
+        } else {
             channel.tell(Completion::Unshared { status: status as u8, token });
         }
     }

@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 pub use clearway_base::state::Invalid;
-use clearway_channel::{Completion, DaemonEndState};
+use clearway_channel::{Code, Completion, DaemonEndState};
 use clearway_classify::Filter;
 use clearway_nic::MacAddress;
 use clearway_transport::{EndpointState, Owner};
@@ -19,12 +19,12 @@ use serde::{Deserialize, Serialize};
 use crate::frames::VifTexts;
 use crate::host::HostState;
 use crate::messages::ResolvingState;
-use crate::operations::{ExchangeState, RegionState};
+use crate::operations::{CopyingState, ExchangeState, RegionState};
 use crate::tcp::TcpState;
 
 /// The version of [`State`] that this crate writes and reads. Any change of what the state is made
 /// of is another version.
-pub const STATE_VERSION: u32 = 7;
+pub const STATE_VERSION: u32 = 8;
 
 /// An engine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,6 +138,13 @@ pub struct ChannelState {
     pub regions_max: u32,
     /// It may ask for operations.
     pub may_ask: bool,
+    /// What is being copied for it, the connections that stand in line for that, and what it has
+    /// revoked that is still being written to.
+    pub copying: Option<CopyingState>,
+    /// See `copying`.
+    pub to_copy: Vec<u32>,
+    /// See `copying`.
+    pub unsharing: Vec<(u64, u64)>,
 }
 
 /// A place for a connection.
@@ -193,6 +200,8 @@ pub enum LinkState {
         held: u64,
         /// It ends when nothing waits.
         is_closing: bool,
+        /// It ends when what is being written is written, and this is what the peer is told.
+        ending: Option<Code>,
     },
 }
 

@@ -7,6 +7,7 @@ impl Channels {
     pub(crate) fn audit(&self, others_of: impl Fn(u32) -> u32) -> Result<(), String> {
         for (id, channel) in self.iter() {
             channel.audit(others_of(id)).map_err(|what| format!("channel {id}: {what}"))?;
+            self.check_copies(id, channel).map_err(|what| format!("channel {id}: {what}"))?;
         }
         let parked = self.iter().filter(|(_, channel)| channel.is_parked).count();
         let (all, polled) = (self.iter().count(), self.polled_count());

@@ -196,6 +196,7 @@ impl Channel {
         let connection = self.connections.remove(slot)?;
         debug_assert_eq!(connection.unfinished, 0, "its flow is to give back its buffers first");
         self.has_freed |= self.line.forget(slot);
+        self.forget_copies(slot);
         self.end.sends_finished(connection.outstanding());
         if let Some(exchange) = &connection.exchange {
             self.forget_exchange(exchange);

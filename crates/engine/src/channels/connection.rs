@@ -6,6 +6,7 @@ mod state;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use clearway_channel::Code;
 use clearway_transport::{FlowKey, Owner, Shares};
 
 use crate::operations::Exchange;
@@ -38,6 +39,14 @@ impl Link {
             Self::Local(_) | Self::Resolving => None,
         }
     }
+
+    /// The end of a connection within this host, if it is one.
+    pub(crate) const fn local(&self) -> Option<&Local> {
+        match self {
+            Self::Local(local) => Some(local),
+            Self::Flow(_) | Self::Resolving => None,
+        }
+    }
 }
 
 /// One end of a connection between two apps of this host.
@@ -50,6 +59,8 @@ pub(crate) struct Local {
     pub(crate) held: u64,
     /// This end has closed and ends when `waiting` is empty.
     pub(crate) closing: bool,
+    /// It has been ended, and ends once what is being written is written: what the peer is told.
+    pub(crate) ending: Option<Code>,
 }
 
 /// Where a connection is in its life: what becomes of a message that its app sends.

@@ -7,7 +7,7 @@ const NONE: u32 = u32::MAX;
 
 /// A queue of slots, with something to remember for each.
 #[derive(Debug)]
-pub(super) struct SlotQueue<T = ()> {
+pub(crate) struct SlotQueue<T = ()> {
     /// By slot.
     links: Vec<Option<Link<T>>>,
     first: u32,
@@ -30,25 +30,25 @@ impl<T> Default for SlotQueue<T> {
 
 impl<T: Copy> SlotQueue<T> {
     #[inline]
-    pub(super) const fn is_empty(&self) -> bool {
+    pub(crate) const fn is_empty(&self) -> bool {
         self.first == NONE
     }
 
-    pub(super) const fn count(&self) -> usize {
+    pub(crate) const fn count(&self) -> usize {
         self.count
     }
 
-    pub(super) fn contains(&self, slot: u32) -> bool {
+    pub(crate) fn contains(&self, slot: u32) -> bool {
         self.link(slot).is_some()
     }
 
     /// Who came first.
-    pub(super) fn first(&self) -> Option<(u32, T)> {
+    pub(crate) fn first(&self) -> Option<(u32, T)> {
         Some((self.first, self.link(self.first)?.content))
     }
 
     /// The last from now on, unless it is there already.
-    pub(super) fn push(&mut self, slot: u32, content: T) {
+    pub(crate) fn push(&mut self, slot: u32, content: T) {
         if self.contains(slot) {
             return;
         }
@@ -66,7 +66,7 @@ impl<T: Copy> SlotQueue<T> {
     }
 
     /// Takes it out, wherever it stands. False if it was not there.
-    pub(super) fn remove(&mut self, slot: u32) -> bool {
+    pub(crate) fn remove(&mut self, slot: u32) -> bool {
         let Some(link) = self.links.get_mut(slot as usize).and_then(Option::take) else {
             return false;
         };
@@ -83,12 +83,12 @@ impl<T: Copy> SlotQueue<T> {
     }
 
     /// All with what is remembered of each, the first first.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, T)> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, T)> + '_ {
         self.slots().filter_map(|slot| Some((slot, self.link(slot)?.content)))
     }
 
     /// All, the first first.
-    pub(super) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         let next = |slot: &u32| self.link(*slot).map(|link| link.next);
         std::iter::successors(Some(self.first), next).filter(|slot| *slot != NONE)
     }

@@ -49,6 +49,9 @@ impl Channels {
             let end = ends.remove(&id).ok_or(Invalid("a channel whose memory is not there"))?;
             let channel = Channel::restore(saved, end)?;
             let is_parked = channel.is_parked;
+            if channel.operations.has_copies() {
+                channels.copying.push(id, ());
+            }
             channels.insert(id, channel);
             if is_parked {
                 channels.attention.park_last();
@@ -80,6 +83,7 @@ impl Channels {
                 self.check_connection(owner, connection, matched.contains(&owner))?;
             }
             channel.check_held(claimed.remove(&id).unwrap_or_default())?;
+            self.check_copies(id, channel).map_err(Invalid)?;
         }
         Ok(())
     }

@@ -146,7 +146,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let Some(&channel) = self.leaving.front() else { return 0 };
         let (common, most) = (&mut self.core.common, CONNECTIONS_ENDED_PER_TURN);
         let ended = self.core.messages.end_connections(common, channel, most);
-        if ended == CONNECTIONS_ENDED_PER_TURN {
+        let leaving = common.channels.peek(channel);
+        let are_ending = leaving.is_some_and(|leaving| !leaving.open_slots(1).is_empty());
+        if are_ending || ended == CONNECTIONS_ENDED_PER_TURN {
             return ended;
         }
         let most = most - ended;
@@ -169,7 +171,9 @@ impl<X: Component<Owner = ()>> Engine<X> {
         for channel in self.core.common.channels.ids() {
             self.remove_channel(now, channel);
         }
-        while self.go_on_leaving(now) > 0 {}
+        while self.go_on_leaving(now) > 0 {
+            self.core.common.channels.copy_some();
+        }
         self.end_by = Some(now + FAREWELL_NS);
     }
 

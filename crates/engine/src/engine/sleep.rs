@@ -49,6 +49,7 @@ impl<X: Component<Owner = ()>> Engine<X> {
         let mut queues = self.queues.iter_mut().chain(&mut self.copies);
         let queues = queues.all(|queue| queue.wait_fd().is_some() && queue.arm());
         queues
+            && !self.core.common.channels.has_copies()
             && self.core.common.channels.arm()
             && self.core.common.lanes.arm()
             && self.mailbox.is_empty()

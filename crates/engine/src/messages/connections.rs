@@ -111,7 +111,8 @@ impl Messages {
         }
     }
 
-    /// Resets connections of a channel whose app is gone, so many at most. Returns how many.
+    /// Resets connections of a channel whose app is gone, so many at most. Returns how many, with
+    /// those that end when what is being written is written.
     pub(crate) fn end_connections(
         &mut self,
         common: &mut Common,
@@ -125,7 +126,12 @@ impl Messages {
             let Some(connection) = common.channels.connection(owner) else { continue };
             match connection.link {
                 Link::Flow(key) => self.endpoint.abort(key, Reason::Reset, &mut common.channels),
-                Link::Local(_) => common.channels.end_local(owner, Code::Reset),
+                Link::Local(_) => {
+                    common.channels.end_local(owner, Code::Reset);
+                    if common.channels.is_ending(owner) {
+                        continue;
+                    }
+                }
                 Link::Resolving => {
                     let service_port = connection.peer.port();
                     self.resolving.remove(&Waiting::Connect { channel: id, slot, service_port });

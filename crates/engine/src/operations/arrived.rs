@@ -13,7 +13,7 @@ use super::{NOTIFICATIONS_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_PARTS, operated};
 use crate::channels::{Channel, Channels, to_channel};
 
 /// Up to so many bytes are read in the turn of the request; more than that when they are sent.
-const SNAPSHOT_BYTES: u32 = clearway_channel::WORDS_BYTES_MAX;
+const SNAPSHOT_BYTES: u32 = super::copying::AT_ONCE_BYTES_MAX;
 
 impl Channels {
     /// An operation whose turn it is.
@@ -67,16 +67,30 @@ impl Channels {
         };
         channel.answer(owner.connection, request, &outcome, &mut gathered);
         channel.operations.gathered = gathered;
-        channel.operations.regions.count(request, &outcome);
-        self.operation_counters.count(request.kind, outcome.status);
-        if outcome.notifies {
-            self.notify(owner, request, operation.length() - REQUEST_LENGTH as u32);
-        }
+        self.settle(owner, request, &outcome, operation.length() - REQUEST_LENGTH as u32);
         Operated::Over
     }
 
+    /// An operation was carried out, or refused: it is counted, and its owner told, of so many
+    /// bytes, if that was asked for.
+    pub(super) fn settle(
+        &mut self,
+        owner: Owner,
+        request: &Request,
+        outcome: &Outcome,
+        bytes: u32,
+    ) {
+        if let Some(channel) = self.channel(owner.channel) {
+            channel.operations.regions.count(request, outcome);
+        }
+        self.operation_counters.count(request.kind, outcome.status);
+        if outcome.notifies {
+            self.notify(owner, request, bytes);
+        }
+    }
+
     /// The owner is told of what was written.
-    pub(super) fn notify(&mut self, owner: Owner, request: &Request, bytes: u32) {
+    fn notify(&mut self, owner: Owner, request: &Request, bytes: u32) {
         let Some(channel) = self.channel(owner.channel) else { return };
         let connection = channel.id(owner.connection);
         let Request { region, offset: place, operand: value, .. } = *request;
@@ -112,24 +126,30 @@ impl Channel {
         let mut short = [0; PAYLOAD_BYTES_MAX];
         let short = short.get_mut(..length as usize).unwrap_or(&mut []);
         copy(self, operation, REQUEST_LENGTH, short);
-        let payload = Payload {
-            length,
-            short,
-            write: &|shared, at| match operation {
-                Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
-                Arrived::Pool(buffer) => {
-                    let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
-                    self.end.share_received(buffer, from, length, shared, at)
-                }
-            },
-        };
+        let payload = Payload { length, short };
         let place = Place {
             regions: &self.operations.regions,
             shared: self.end.shared(),
             asker: (self.peer(slot)?.ip(), None),
             may_notify: self.may_be_notified(),
         };
-        Some(place.execute(request, &payload, gathered))
+        let outcome = place.execute(request, &payload, gathered);
+        if let Data::Place(_, at) = outcome.data {
+            self.write_arrived(operation, at);
+        }
+        Some(outcome)
+    }
+
+    /// Writes what came with a request to its place, which was bounded.
+    fn write_arrived(&self, operation: Arrived<'_>, at: u32) {
+        let shared = self.end.shared();
+        let _ = match operation {
+            Arrived::Packet(bytes) => shared.write(at, &bytes[REQUEST_LENGTH..]),
+            Arrived::Pool(buffer) => {
+                let (buffer, from) = (to_channel(buffer), REQUEST_LENGTH as u32);
+                self.end.share_received(buffer, from, buffer.length - from, shared, at)
+            }
+        };
     }
 
     /// Puts the answer into the line of what the connection's flow is to send. What is short is
@@ -146,7 +166,7 @@ impl Channel {
         }
         let Some(exchange) = self.exchange_of(slot) else { return };
         let (source, length) = match data {
-            Data::Nothing | Data::Extent(_, _, 0) => (Source::Nothing, 0),
+            Data::Nothing | Data::Place(..) | Data::Extent(_, _, 0) => (Source::Nothing, 0),
             Data::Gathered | Data::Extent(_, _, 1..=SNAPSHOT_BYTES) => {
                 (exchange.snapshot(gathered), gathered.len() as u32)
             }

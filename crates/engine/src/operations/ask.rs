@@ -9,6 +9,7 @@ use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
 };
 
+use super::copying::Way;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
 use super::operated;
@@ -208,7 +209,7 @@ impl Channel {
     }
 
     /// It has been carried out.
-    fn operated_local(&mut self, slot: u32, told: Completion) {
+    pub(super) fn operated_local(&mut self, slot: u32, told: Completion) {
         if let Some(exchange) = self.exchange_of(slot) {
             exchange.waiting.pop_front();
             self.operations.outstanding -= 1;
@@ -218,7 +219,7 @@ impl Channel {
     }
 
     /// It is refused, or nobody hears what came of it, or it is a message, which is returned.
-    fn pass_waiting(&mut self, slot: u32) -> Option<(u32, u32)> {
+    pub(super) fn pass_waiting(&mut self, slot: u32) -> Option<(u32, u32)> {
         let message = self.exchange_of(slot).and_then(Exchange::pass_waiting);
         self.tell_refused(slot);
         self.note_waiting(slot);
@@ -237,6 +238,9 @@ impl Channel {
 impl Channels {
     /// Does the next thing that waits on a connection within the engine.
     pub(crate) fn advance_local(&mut self, asker: Owner) -> Result<(), Blocked> {
+        if self.is_copying(asker) || self.is_ending(asker) {
+            return Err(Blocked::Copying);
+        }
         let Some(channel) = self.channel(asker.channel) else { return Ok(()) };
         let Some((next, has_closed)) = channel.next_waiting(asker.connection) else {
             return Ok(());
@@ -245,10 +249,8 @@ impl Channels {
             && (!has_closed || asked.has_effect())
         {
             let told = self.operate_local(asker, &asked)?;
-            if let Some(channel) = self.channel(asker.channel).filter(|_| !has_closed) {
-                channel.operated_local(asker.connection, told);
-                return Ok(());
-            }
+            self.end_waiting(asker, told);
+            return Ok(());
         }
         if let Some(channel) = self.channel(asker.channel)
             && let Some((offset, length)) = channel.pass_waiting(asker.connection)
@@ -273,15 +275,9 @@ impl Channels {
         };
         if let Some(channel) = self.channel(owner.channel) {
             channel.operations.gathered = gathered;
-            if let (Some(outcome), Ok(_)) = (&outcome, &told) {
-                channel.operations.regions.count(&asked.request, outcome);
-            }
         }
         if let (Some(outcome), Ok(_)) = (&outcome, &told) {
-            self.operation_counters.count(asked.request.kind, outcome.status);
-            if outcome.notifies {
-                self.notify(owner, &asked.request, asked.payload.1);
-            }
+            self.settle(owner, &asked.request, outcome, asked.payload.1);
         }
         told
     }
@@ -299,11 +295,7 @@ impl Channels {
         let mut short = [0; PAYLOAD_BYTES_MAX];
         let short = short.get_mut(..length as usize).unwrap_or(&mut []);
         near.end.read(offset, short);
-        let payload = Payload {
-            length,
-            short,
-            write: &|shared, at| near.end.share_sent(offset, length, shared, at),
-        };
+        let payload = Payload { length, short };
         let place = Place {
             regions: &far.operations.regions,
             shared,
@@ -313,7 +305,8 @@ impl Channels {
         Some(place.execute(&asked.request, &payload, gathered))
     }
 
-    /// What the asker is told, and what was read put into its memory.
+    /// What the asker is told, once what is read or written is copied. What is long is copied in
+    /// other turns.
     fn local_answer(
         &mut self,
         asker: Owner,
@@ -324,26 +317,42 @@ impl Channels {
     ) -> Result<Completion, Blocked> {
         let status = OperationStatus::of(outcome.status as u8);
         let without = operated(asked.token, status, outcome.value, outcome.extra);
-        let length = match outcome.data {
-            Data::Nothing | Data::Extent(_, _, 0) => return Ok(without),
-            Data::Extent(_, _, length) => length,
-            Data::Gathered => gathered.len() as u32,
-        };
-        let positions = MESSAGE_OVERHEAD + u64::from(length);
+        match outcome.data {
+            Data::Nothing | Data::Extent(_, _, 0) => Ok(without),
+            Data::Gathered => {
+                let buffer = self.room_for(asker, gathered.len() as u32)?;
+                if let Some(channel) = self.channel(asker.channel) {
+                    channel.end.write(to_channel(buffer), 0, gathered);
+                }
+                Ok(read(asked.token, outcome.value, buffer, 0))
+            }
+            Data::Extent(region, at, length) => {
+                self.may_copy(asker, length)?;
+                let buffer = self.room_for(asker, length)?;
+                let (way, extent) = (Way::Read(buffer), (region, at, length));
+                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, way))?;
+                Ok(read(asked.token, outcome.value, buffer, 0))
+            }
+            Data::Place(region, at) => {
+                let (offset, length) = asked.payload;
+                self.may_copy(asker, length)?;
+                let (way, extent) = (Way::Write(offset), (region, at, length));
+                self.copy_shared(asker, shared, asked.copying(asker, outcome, extent, way))?;
+                Ok(without)
+            }
+        }
+    }
+
+    /// Room for what is read.
+    fn room_for(&mut self, asker: Owner, length: u32) -> Result<Buffer, Blocked> {
         let channel = self.channel(asker.channel).ok_or(Blocked::Window)?;
         // As between hosts: what may begin may also end, however large.
         channel.has_credit(asker.connection, MESSAGE_OVERHEAD)?;
         let buffer = channel.allocate(asker.connection, length).ok_or(Blocked::Memory)?;
         if let Some(local) = channel.local(asker.connection) {
-            local.held += positions; // until it is released
+            local.held += MESSAGE_OVERHEAD + u64::from(length); // until it is released
         }
-        match outcome.data {
-            Data::Extent(_, at, length) => {
-                channel.end.write_shared(to_channel(buffer), shared, at, length);
-            }
-            Data::Gathered | Data::Nothing => channel.end.write(to_channel(buffer), 0, gathered),
-        }
-        Ok(read(asked.token, outcome.value, buffer, 0))
+        Ok(buffer)
     }
 }
 

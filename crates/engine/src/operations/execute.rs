@@ -39,8 +39,6 @@ pub(super) struct Payload<'a> {
     pub(super) length: u32,
     /// A copy, if it is not longer than [`PAYLOAD_BYTES_MAX`].
     pub(super) short: &'a [u8],
-    /// Copies it to a place in shared memory.
-    pub(super) write: &'a dyn Fn(&Shared, u32) -> bool,
 }
 
 /// What an answer says.
@@ -54,14 +52,16 @@ pub(super) struct Outcome {
     pub(super) notifies: bool,
 }
 
-/// What an answer carries.
+/// What is still to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     Nothing,
-    /// Bytes of shared memory: the region's handle, where, and how many.
+    /// The answer carries bytes of shared memory: the region's handle, where, and how many.
     Extent(u64, u32, u32),
-    /// What was gathered.
+    /// The answer carries what was gathered.
     Gathered,
+    /// The payload goes to this place of the shared memory, which is one of this region.
+    Place(u64, u32),
 }
 
 impl Outcome {
@@ -69,7 +69,7 @@ impl Outcome {
         Self { status, value: 0, extra: 0, data: Data::Nothing, notifies: false }
     }
 
-    const fn done(value: u64) -> Self {
+    pub(super) const fn done(value: u64) -> Self {
         Self { value, ..Self::of(Status::Done) }
     }
 }
@@ -81,7 +81,8 @@ impl From<Status> for Outcome {
 }
 
 impl Place<'_> {
-    /// Carries a request out. What a batch reads goes into `gathered`.
+    /// Carries a request out, but for the copy that it may come to. What a batch reads goes into
+    /// `gathered`.
     pub(super) fn execute(
         &self,
         request: &Request,
@@ -121,8 +122,7 @@ impl Place<'_> {
     fn write(&self, request: &Request, payload: &Payload<'_>) -> Result<Outcome, Status> {
         let region = self.region(request.region, Rights::WRITE)?;
         let at = region.place(request.offset, payload.length.into())?;
-        let is_written = (payload.write)(self.shared, at);
-        if is_written { Ok(Outcome::done(0)) } else { Err(Status::OutOfBounds) }
+        Ok(Outcome { data: Data::Place(request.region, at), ..Outcome::done(0) })
     }
 
     fn write_notify(&self, request: &Request, payload: &Payload<'_>) -> Result<Outcome, Status> {

@@ -129,6 +129,7 @@ impl Regions {
         let is_find = request.kind == Kind::Find as u8;
         let handle = if is_find { outcome.value } else { request.region };
         let slot = self.slots.get_mut(handle as u32 as usize);
+        let slot = slot.filter(|slot| u64::from(slot.generation) == handle >> 32);
         if let Some(region) = slot.and_then(|slot| slot.region.as_mut()) {
             region.served += 1;
         }

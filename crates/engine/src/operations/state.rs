@@ -2,11 +2,12 @@
 
 use clearway_base::state::{Invalid, ensure};
 use clearway_channel::{DaemonEnd, Description, OUTSTANDING_OPERATIONS_MAX, OperationStatus};
-use clearway_transport::{OPERATION_NAMES, Operation};
+use clearway_transport::{Buffer, OPERATION_NAMES, Operation};
 use clearway_wire::clearway::operation::{REQUEST_LENGTH, Request};
 use serde::{Deserialize, Serialize};
 
 use super::Operations;
+use super::copying::{Copying, Way};
 use super::exchange::{ANSWERS_LIMIT, Asked, Exchange, Sent, Source, Waiting};
 use super::regions::{Region, Regions, Slot};
 use crate::control::Allowance;
@@ -55,6 +56,29 @@ pub struct AskedState {
     pub payload: (u32, u32),
     /// The status that its app is to be told, if it is refused.
     pub refused: Option<u8>,
+}
+
+/// A long read or write that is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyingState {
+    /// The slot of its connection.
+    pub slot: u32,
+    /// The head of the request.
+    pub request: Vec<u8>,
+    /// What its completion says.
+    pub value: u64,
+    /// The region, where in the shared memory, how many bytes, and how many of them are copied.
+    pub region: u64,
+    /// See `region`.
+    pub at: u32,
+    /// See `region`.
+    pub length: u32,
+    /// See `region`.
+    pub done: u32,
+    /// The buffer that a read goes to.
+    pub buffer: Option<Buffer>,
+    /// Where in the transmit pool a write comes from.
+    pub offset: u32,
 }
 
 /// What waits for its turn to be sent.
@@ -123,6 +147,46 @@ impl Operations {
         let regions = Regions::of_slots(slots, allowance.regions_max);
         let regions = regions.ok_or(Invalid("two regions of one name"))?;
         Ok(Self { regions, ..Self::new(allowance) })
+    }
+
+    pub(crate) fn save_copying(&self) -> Option<CopyingState> {
+        self.copying.as_ref().map(Copying::save)
+    }
+
+    /// The connections that stand in line.
+    pub(crate) fn to_copy(&self) -> Vec<u32> {
+        self.to_copy.slots().collect()
+    }
+
+    /// What was revoked and is still being written to.
+    pub(crate) fn unsharing(&self) -> Vec<(u64, u64)> {
+        self.unsharing.clone()
+    }
+
+    /// What was under way. What of it makes sense is seen when all channels are there.
+    pub(crate) fn restore_copies(
+        &mut self,
+        copying: Option<CopyingState>,
+        to_copy: Vec<u32>,
+        unsharing: Vec<(u64, u64)>,
+        slots: u32,
+    ) -> Result<(), Invalid> {
+        ensure(
+            to_copy.iter().all(|slot| *slot < slots),
+            "what is of no connection stands in line",
+        )?;
+        self.copying = copying.map(Copying::restore).transpose()?;
+        to_copy.into_iter().for_each(|slot| self.to_copy.push(slot, ()));
+        self.unsharing = unsharing;
+        Ok(())
+    }
+
+    /// The memory that is being read into.
+    pub(crate) fn read_buffer(&self) -> Option<Buffer> {
+        match self.copying.as_ref()?.way {
+            Way::Read(buffer) => Some(buffer),
+            Way::Write(_) => None,
+        }
     }
 
     /// A connection has these operations.
@@ -251,6 +315,26 @@ impl Exchange {
             is_answer: sent.is_answer,
         });
         ensure(named.eq(operations.iter().copied()), "operations that are not those of the flow")
+    }
+}
+
+impl Copying {
+    fn save(&self) -> CopyingState {
+        let Self { slot, request, value, region, at, length, way, done } = *self;
+        let request = request.emit().to_vec();
+        let (buffer, offset) = match way {
+            Way::Read(buffer) => (Some(buffer), 0),
+            Way::Write(offset) => (None, offset),
+        };
+        CopyingState { slot, request, value, region, at, length, done, buffer, offset }
+    }
+
+    fn restore(saved: CopyingState) -> Result<Self, Invalid> {
+        let CopyingState { slot, value, region, at, length, done, buffer, offset, .. } = saved;
+        let request =
+            Request::parse(&saved.request).map_err(|_| Invalid("a copy without its request"))?;
+        let way = buffer.map_or(Way::Write(offset), Way::Read);
+        Ok(Self { slot, request, value, region, at, length, way, done })
     }
 }
 

@@ -265,8 +265,8 @@ impl Estate {
 
     // ---- what is there ----
 
-    /// The owner looks at all that it shares.
-    pub(crate) fn look(&mut self, shared: &Shared, now: Time) -> Result<(), String> {
+    /// The owner looks at all that it shares. Once all `is_over`, no write is half done.
+    pub(crate) fn look(&mut self, shared: &Shared, now: Time, is_over: bool) -> Result<(), String> {
         if self.is_tainted {
             return Ok(());
         }
@@ -287,7 +287,7 @@ impl Estate {
             let place = self.layout.block(index);
             let found = bytes(shared, place.start, place.len());
             block
-                .read_part(now, 0, &found, true)
+                .read_part(now, 0, &found, is_over)
                 .map_err(|what| format!("block {index}: {what}"))?;
         }
         Ok(())

@@ -4,6 +4,7 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_channel::{Completion, DaemonEnd, NO_BUFFER};
 use clearway_transport::{Buffer, Order};
 
+use super::super::to_channel;
 use super::{Channel, Connections, Line};
 use crate::control::Allowance;
 use crate::operations::Operations;
@@ -35,6 +36,9 @@ impl Channel {
             regions: self.operations.save(),
             regions_max: self.operations.regions.max(),
             may_ask: self.operations.may_ask,
+            copying: self.operations.save_copying(),
+            to_copy: self.operations.to_copy(),
+            unsharing: self.operations.unsharing(),
         }
     }
 
@@ -60,6 +64,8 @@ impl Channel {
             exchange.check_memory(&end)?;
             operations.count(exchange)?;
         }
+        let slots = connections.places() as u32;
+        operations.restore_copies(saved.copying, saved.to_copy, saved.unsharing, slots)?;
         let ports = saved.ports.into_iter().map(|(id, port, only)| ((id, port), only));
         Ok(Self {
             connections,
@@ -103,6 +109,7 @@ impl Channel {
         &self,
         mut claimed: Vec<clearway_channel::Buffer>,
     ) -> Result<(), Invalid> {
+        claimed.extend(self.operations.read_buffer().map(to_channel));
         for completion in &self.pending {
             if let Completion::Received { offset, length, buffer: id, .. }
             | Completion::Frames { offset, length, buffer: id, .. }

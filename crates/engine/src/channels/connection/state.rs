@@ -56,6 +56,7 @@ impl Connection {
                     waiting: local.waiting.iter().copied().collect(),
                     held: local.held,
                     is_closing: local.closing,
+                    ending: local.ending,
                 },
             },
             connecting: self.connecting(),
@@ -75,9 +76,9 @@ impl Connection {
         let link = match saved.link {
             LinkState::Resolving => Link::Resolving,
             LinkState::Flow(id) => Link::Flow(FlowKey::of_id(id)),
-            LinkState::Local { peer, waiting, held, is_closing: closing } => {
+            LinkState::Local { peer, waiting, held, is_closing: closing, ending } => {
                 ensure(held <= COUNT_MAX, "more memory than there is")?;
-                Link::Local(Local { peer, waiting: waiting.into(), held, closing })
+                Link::Local(Local { peer, waiting: waiting.into(), held, closing, ending })
             }
         };
         let mut connection = Self {

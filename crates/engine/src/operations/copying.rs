@@ -1,0 +1,373 @@
+//! Long reads and writes between apps of one engine are copied in slices, so that no turn is held
+//! up by one of them. An app that asks has one copy under way at a time, what else it asks for
+//! stands in line, and apps take turns:
+//!
+//! ```text
+//!  Channels.copying ─▶ a channel ─▶ Operations.copying ─▶ a slice ─▶ behind the other channels
+//!                                   Operations.to_copy ─▶ the next, once that is over
+//! ```
+//!
+//! A read that is under way can be given up. A write cannot: it comes as a whole or not at all. So
+//! whatever would end it waits until it is over: its connection's end, the end of either app, and
+//! the news that its region is not shared any more.
+
+use clearway_channel::{Completion, NO_BUFFER, OperationStatus, Shared};
+use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Owner};
+use clearway_wire::clearway::operation::{Kind, Request, Status};
+
+use super::ask::read;
+use super::exchange::{Asked, Exchange, Waiting};
+use super::execute::Outcome;
+use super::operated;
+use crate::channels::{Channel, Channels, Connection, Local, to_channel};
+use crate::local::Blocked;
+
+/// What is longer is copied in slices.
+pub(super) const AT_ONCE_BYTES_MAX: u32 = clearway_channel::WORDS_BYTES_MAX;
+/// So many bytes of slices are copied in a turn: some ten microseconds.
+const COPIED_PER_TURN: u32 = 64 << 10;
+
+/// A read or write that is under way: the first of what waits on its connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Copying {
+    /// The slot of its connection, of the app that asks.
+    pub(super) slot: u32,
+    pub(super) request: Request,
+    /// What its completion says.
+    pub(super) value: u64,
+    /// The region that is read or written.
+    pub(super) region: u64,
+    /// Where in the shared memory of the other app, and how many bytes.
+    pub(super) at: u32,
+    pub(super) length: u32,
+    pub(super) way: Way,
+    /// So many bytes have been copied.
+    pub(super) done: u32,
+}
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Into this buffer of the app that asks.
+    Read(Buffer),
+    /// From this offset of its transmit pool.
+    Write(u32),
+}
+
+impl Copying {
+    pub(super) const fn is_write(&self) -> bool {
+        matches!(self.way, Way::Write(_))
+    }
+
+    /// It is over.
+    const fn outcome(&self) -> Outcome {
+        let notifies = self.request.kind == Kind::WriteNotify as u8;
+        Outcome { notifies, ..Outcome::done(self.value) }
+    }
+
+    fn told(&self, token: u64) -> Completion {
+        match self.way {
+            Way::Read(buffer) => read(token, self.value, buffer, 0),
+            Way::Write(_) => operated(token, OperationStatus::Done, self.value, 0),
+        }
+    }
+}
+
+impl Asked {
+    /// What is to be copied for it: so many bytes of, or into, a region, at a place of the shared
+    /// memory.
+    pub(super) fn copying(
+        &self,
+        asker: Owner,
+        outcome: &Outcome,
+        (region, at, length): (u64, u32, u32),
+        way: Way,
+    ) -> Copying {
+        let (slot, request, value) = (asker.connection, self.request, outcome.value);
+        Copying { slot, request, value, region, at, length, way, done: 0 }
+    }
+}
+
+impl Channel {
+    /// The connection that has the next turn to copy.
+    fn next_to_copy(&mut self) -> Option<u32> {
+        let (slot, ()) = self.operations.to_copy.first()?;
+        let is_free = self.operations.copying.is_none();
+        (is_free && self.operations.to_copy.remove(slot)).then_some(slot)
+    }
+
+    /// What is under way on a connection.
+    pub(super) fn copying_of(&self, slot: u32) -> Option<&Copying> {
+        self.operations.copying.as_ref().filter(|copying| copying.slot == slot)
+    }
+
+    /// The connection is over: what was read for it is given back.
+    pub(crate) fn forget_copies(&mut self, slot: u32) {
+        self.operations.to_copy.remove(slot);
+        if let Some(copying) = self.operations.copying.take_if(|copying| copying.slot == slot)
+            && let Way::Read(buffer) = copying.way
+        {
+            self.free_spare(buffer);
+        }
+    }
+
+    /// A read is given up, and with it its claim to room.
+    fn give_up_read(&mut self, slot: u32) -> Option<Copying> {
+        let copying = self.copying_of(slot).filter(|copying| !copying.is_write()).copied()?;
+        self.forget_copies(slot);
+        let positions = MESSAGE_OVERHEAD + u64::from(copying.length);
+        if let Some(local) = self.local(slot) {
+            local.held = local.held.saturating_sub(positions);
+        }
+        Some(copying)
+    }
+
+    fn first_token(&self, slot: u32) -> Option<u64> {
+        match self.exchange(slot)?.waiting.front()? {
+            Waiting::Operation(asked) => Some(asked.token),
+            Waiting::Message(..) => None,
+        }
+    }
+
+    /// Copies the next `length` bytes. Both ends were bounded when it began, and the memory does
+    /// not shrink.
+    fn copy(&mut self, copying: &Copying, shared: &Shared, length: u32) {
+        let Copying { at, done, way, .. } = *copying;
+        let _ = match way {
+            Way::Read(buffer) => {
+                let slice = Buffer { offset: buffer.offset + done, length, ..buffer };
+                self.end.write_shared(to_channel(slice), shared, at + done, length)
+            }
+            Way::Write(offset) => self.end.share_sent(offset + done, length, shared, at + done),
+        };
+    }
+}
+
+impl Channels {
+    /// True if something is being copied.
+    #[inline]
+    pub(crate) fn has_copies(&self) -> bool {
+        !self.copying.is_empty()
+    }
+
+    /// Copies a turn's worth. Returns how much was done.
+    #[cold]
+    pub(crate) fn copy_some(&mut self) -> usize {
+        let (mut left, mut work) = (COPIED_PER_TURN, 0);
+        while left > 0
+            && let Some((id, ())) = self.copying.first()
+        {
+            self.copying.remove(id);
+            left -= self.copy_for(id, left);
+            if self.peek(id).is_some_and(|channel| channel.operations.copying.is_some()) {
+                self.copying.push(id, ());
+            }
+            work += 1;
+        }
+        work
+    }
+
+    /// Copies up to `most` bytes for the app of a channel. Returns how many.
+    fn copy_for(&mut self, id: u32, most: u32) -> u32 {
+        let Some(copying) = self.peek(id).and_then(|channel| channel.operations.copying) else {
+            // Its connection has ended.
+            self.begin_next_copy(id);
+            return 0;
+        };
+        let asker = Owner { channel: id, connection: copying.slot };
+        let owner = self.peer_of(asker);
+        let shared = owner.and_then(|owner| Some(self.peek(owner.channel)?.end.shared().clone()));
+        let length = most.min(copying.length - copying.done);
+        let done = copying.done + length;
+        if let (Some(channel), Some(shared)) = (self.channel(id), shared) {
+            channel.copy(&copying, &shared, length);
+            channel.operations.copying = Some(Copying { done, ..copying });
+        }
+        if done == copying.length {
+            self.end_copy(asker);
+        }
+        length
+    }
+
+    /// Whether so many bytes may be copied for a connection now. If not, it stands in line.
+    pub(super) fn may_copy(&mut self, asker: Owner, length: u32) -> Result<(), Blocked> {
+        let channel = self.channel(asker.channel).ok_or(Blocked::Copying)?;
+        if length <= AT_ONCE_BYTES_MAX || channel.operations.copying.is_none() {
+            return Ok(());
+        }
+        channel.operations.to_copy.push(asker.connection, ());
+        Err(Blocked::Copying)
+    }
+
+    /// Copies what is short, and begins with what is not.
+    pub(super) fn copy_shared(
+        &mut self,
+        asker: Owner,
+        shared: &Shared,
+        copying: Copying,
+    ) -> Result<(), Blocked> {
+        let channel = self.channel(asker.channel).ok_or(Blocked::Copying)?;
+        if copying.length <= AT_ONCE_BYTES_MAX {
+            channel.copy(&copying, shared, copying.length);
+            return Ok(());
+        }
+        channel.operations.copying = Some(copying);
+        self.copying.push(asker.channel, ());
+        Err(Blocked::Copying)
+    }
+
+    /// All is copied.
+    fn end_copy(&mut self, asker: Owner) {
+        let Some(channel) = self.channel(asker.channel) else { return };
+        let token = channel.first_token(asker.connection);
+        let Some((copying, token)) = channel.operations.copying.take().zip(token) else { return };
+        if let Some(owner) = self.peer_of(asker) {
+            self.settle(owner, &copying.request, &copying.outcome(), copying.length);
+            self.end_waiting(asker, copying.told(token));
+            self.tell_unshared(owner.channel);
+            self.end_late(asker);
+        }
+        self.go_on_after_copy(asker);
+    }
+
+    /// Those who stand in line go on, and then the connection that had its turn.
+    fn go_on_after_copy(&mut self, last: Owner) {
+        self.begin_next_copy(last.channel);
+        self.go_on_local(last);
+    }
+
+    fn begin_next_copy(&mut self, id: u32) {
+        while let Some(slot) = self.channel(id).and_then(Channel::next_to_copy) {
+            self.go_on_local(Owner { channel: id, connection: slot });
+        }
+    }
+
+    /// The first that waits has been carried out. An app that has closed is told with the others,
+    /// when the connection ends.
+    pub(super) fn end_waiting(&mut self, asker: Owner, told: Completion) {
+        let Some(channel) = self.channel(asker.channel) else { return };
+        let slot = asker.connection;
+        if !channel.peek_connection(slot).is_some_and(Connection::is_closing) {
+            return channel.operated_local(slot, told);
+        }
+        if let Completion::Operated { buffer, .. } = told
+            && buffer != NO_BUFFER
+        {
+            channel.throw_away(buffer);
+        }
+        channel.pass_waiting(slot);
+    }
+
+    /// True if the app of this end has a write under way there.
+    pub(crate) fn is_writing(&self, asker: Owner) -> bool {
+        let copying = self.peek(asker.channel).and_then(|it| it.copying_of(asker.connection));
+        copying.is_some_and(Copying::is_write)
+    }
+
+    /// True if what comes next on a connection has to wait for a copy.
+    pub(super) fn is_copying(&self, asker: Owner) -> bool {
+        self.peek(asker.channel).is_some_and(|it| it.copying_of(asker.connection).is_some())
+    }
+
+    /// Copies out of, or into, a region: who has asked for them.
+    fn copies_of(&self, owner: u32, region: u64) -> impl Iterator<Item = (Owner, bool)> {
+        let connections = self.peek(owner).into_iter().flat_map(Channel::iter_connections);
+        let askers = connections.filter_map(|(_, connection)| Some(connection.link.local()?.peer));
+        askers.filter_map(move |asker| {
+            let copying = self.peek(asker.channel)?.copying_of(asker.connection)?;
+            (copying.region == region).then_some((asker, copying.is_write()))
+        })
+    }
+
+    /// The region is shared no longer: reads are given up. True if it is still being written to.
+    pub(super) fn end_reads(&mut self, owner: u32, region: u64) -> bool {
+        let copies: Vec<(Owner, bool)> = self.copies_of(owner, region).collect();
+        for (asker, _) in copies.iter().filter(|(_, is_write)| !is_write) {
+            let Some(channel) = self.channel(asker.channel) else { continue };
+            let token = channel.first_token(asker.connection);
+            let given_up = channel.give_up_read(asker.connection);
+            let Some((copying, token)) = given_up.zip(token) else { continue };
+            self.operation_counters.count(copying.request.kind, Status::NoRegion);
+            self.end_waiting(*asker, operated(token, OperationStatus::NoRegion, 0, 0));
+            self.go_on_after_copy(*asker);
+        }
+        copies.iter().any(|(_, is_write)| *is_write)
+    }
+
+    /// A write is over: an app is told of regions that nobody writes to any more.
+    fn tell_unshared(&mut self, owner: u32) {
+        let Some(channel) = self.channel(owner) else { return };
+        let unsharing = core::mem::take(&mut channel.operations.unsharing);
+        let is_written =
+            |region| self.copies_of(owner, region).any(|(_, is_write): (Owner, bool)| is_write);
+        let (written, over): (Vec<_>, Vec<_>) =
+            unsharing.into_iter().partition(|(_, region)| is_written(*region));
+        let Some(channel) = self.channel(owner) else { return };
+        channel.operations.unsharing = written;
+        for (token, _) in over {
+            channel.tell(Completion::Unshared { status: OperationStatus::Done as u8, token });
+        }
+    }
+}
+
+impl Exchange {
+    /// What waits first is what is being copied.
+    fn is_first(&self, copying: &Copying) -> bool {
+        let Some(Waiting::Operation(asked)) = self.waiting.front() else { return false };
+        let is_same = match copying.way {
+            Way::Read(_) => asked.data_max() >= copying.length,
+            Way::Write(offset) => asked.payload == (offset, copying.length),
+        };
+        is_same && asked.refused.is_none() && asked.request == copying.request
+    }
+}
+
+impl Channels {
+    /// Holds what is said of copies, and of what waits for them, against connections and memory.
+    /// What is wrong, if anything.
+    pub(crate) fn check_copies(&self, id: u32, channel: &Channel) -> Result<(), &'static str> {
+        let operations = &channel.operations;
+        let is_in_line = |slot: u32| self.is_local(id, slot) && channel.is_waiting(slot);
+        let is_seen = self.copying.contains(id) || !operations.has_copies();
+        let is_asked = |copying: &Copying| self.is_asked_for(id, channel, copying);
+        let is_right = is_seen
+            && operations.to_copy.slots().all(is_in_line)
+            && operations.copying.as_ref().is_none_or(is_asked);
+        let is_written = |region: u64| self.copies_of(id, region).any(|(_, is_write)| is_write);
+        let is_late = |slot: u32, local: &Local| {
+            self.is_writing(Owner { channel: id, connection: slot }) || self.is_writing(local.peer)
+        };
+        let waits_for_nothing = |(slot, connection): (u32, &Connection)| {
+            let local = connection.link.local().filter(|local| local.ending.is_some());
+            local.is_some_and(|local| !is_late(slot, local))
+        };
+        if !is_right {
+            Err("a copy that was not asked for, or some stand in line for none")
+        } else if !operations.unsharing.iter().all(|(_, region)| is_written(*region)) {
+            Err("an app is not told that it shares a region no longer")
+        } else if channel.iter_connections().any(waits_for_nothing) {
+            Err("a connection that was ended goes on")
+        } else {
+            Ok(())
+        }
+    }
+
+    fn is_local(&self, channel: u32, slot: u32) -> bool {
+        let connection = self.peek(channel).and_then(|channel| channel.peek_connection(slot));
+        connection.is_some_and(|connection| connection.link.local().is_some())
+    }
+
+    /// Whether the first that waits on the connection is what is being copied, and memory is there.
+    fn is_asked_for(&self, id: u32, channel: &Channel, copying: &Copying) -> bool {
+        let is_first = channel.exchange(copying.slot).is_some_and(|it| it.is_first(copying));
+        let near = Owner { channel: id, connection: copying.slot };
+        let peer = self.peer_of(near).and_then(|far| self.peek(far.channel));
+        let shared_bytes = peer.map_or(0, |peer| peer.end.shared().length());
+        let end = u64::from(copying.at) + u64::from(copying.length);
+        let fits = match copying.way {
+            Way::Read(buffer) => buffer.length == copying.length,
+            Way::Write(_) => true,
+        };
+        is_first && fits && end <= shared_bytes.into() && copying.done < copying.length
+    }
+}

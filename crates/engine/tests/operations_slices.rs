@@ -1,0 +1,299 @@
+//! Long operations within an engine: a slice in each turn, and whatever happens in between, a write
+//! comes as a whole or not at all.
+
+mod world;
+
+use clearway_channel::{Command, Completion, OperationKind as Kind, OperationStatus as Status};
+use clearway_engine::{Event, Request};
+use world::pair::{PORT, Pair, SHARED_BYTES, at, pattern, restore, some};
+use world::{App, Operated, SIZES};
+
+/// What an engine copies in a turn.
+const SLICE: usize = 64 << 10;
+const LONG: usize = SHARED_BYTES as usize;
+/// Turns that a copy takes, and some.
+const TURNS: usize = LONG / SLICE + 4;
+
+fn pair() -> (Pair, u64) {
+    let mut pair = Pair::new(0);
+    let region = pair.share_all();
+    (pair, region)
+}
+
+impl Pair {
+    /// Begins with a long write, some slices of which are there.
+    fn begin_to_write(&mut self, kind: Kind, region: u64) -> u64 {
+        let token = self.start_with(kind, region, at(0), &pattern(LONG));
+        (0..3).for_each(|_| self.world.turn());
+        assert!(self.written() > 0 && self.written() < LONG);
+        token
+    }
+
+    /// The same with a long read.
+    fn begin_to_read(&mut self, region: u64) -> u64 {
+        let token = self.start(Kind::Read, region, some(0, SHARED_BYTES));
+        (0..3).for_each(|_| self.world.turn());
+        self.asker.poll();
+        assert!(self.asker.operated.is_empty());
+        token
+    }
+
+    /// How many bytes of the pattern are in the owner's memory, from the start on.
+    fn written(&self) -> usize {
+        let (owned, pattern) = (self.owned(0, LONG), pattern(LONG));
+        owned.iter().zip(&pattern).take_while(|(a, b)| a == b).count()
+    }
+
+    /// Whole, or nothing.
+    fn is_whole(&self) -> bool {
+        self.written() == LONG
+    }
+
+    fn ended(&mut self) -> Vec<Operated> {
+        self.asker.poll();
+        self.asker.operated.drain(..).collect()
+    }
+
+    /// What the engine has of the apps' memory is somebody's.
+    fn audit(&mut self) {
+        self.world.audit();
+        restore(&mut self.world, 0);
+        self.world.audit();
+    }
+
+    /// Whether the engine has given a channel up.
+    fn has_left(&self, app: &App) -> bool {
+        self.world.hosts[0].events.iter().any(|event| match event {
+            Event::ChannelRemoved { channel, .. } => *channel == app.channel,
+            _ => false,
+        })
+    }
+}
+
+/// Others that ask meanwhile get their answers in the same turn.
+#[test]
+fn a_turn_copies_a_slice_whatever_is_asked() {
+    let (mut pair, region) = pair();
+    let mut other = pair.world.attach(0, SIZES);
+    let (near, _) = pair.world.connect(&mut other, &mut pair.owner, PORT);
+    for kind in [Kind::Write, Kind::Read] {
+        let bytes = pattern(LONG);
+        let token = match kind {
+            Kind::Write => pair.start_with(kind, region, at(0), &bytes),
+            _ => pair.start(kind, region, some(0, SHARED_BYTES)),
+        };
+        for turn in 1..LONG / SLICE {
+            other.submit(&read(near, region, 8));
+            pair.world.turn();
+            other.poll();
+            assert_eq!(other.operated.drain(..).count(), 1, "turn {turn}");
+            assert!(pair.ended().is_empty());
+            if kind == Kind::Write {
+                assert!(pair.owned(0, turn * SLICE) == bytes[..turn * SLICE]);
+                assert!(pair.owned((turn * SLICE) as u32, 64) == [0; 64], "turn {turn}");
+            }
+        }
+        pair.world.turn();
+        let ended = pair.ended();
+        assert_eq!((ended.len(), ended[0].token, ended[0].status), (1, token, Status::Done));
+        assert!(kind == Kind::Write || ended[0].read == bytes);
+    }
+    assert!(pair.is_whole());
+    pair.audit();
+}
+
+fn read(connection: u64, region: u64, bytes: u32) -> Command {
+    let (kind, stride, token, place, count) = (Kind::Read as u8, 0, 1, 0, 0);
+    let (operand, second) = (0, 0);
+    Command::Ask { kind, stride, connection, token, region, place, bytes, count, operand, second }
+}
+
+/// However many an app begins at once, another's is done as if there were one of its.
+#[test]
+fn apps_have_their_turns() {
+    let (mut pair, region) = pair();
+    let mut other = pair.world.attach(0, SIZES);
+    let (near, _) = pair.world.connect(&mut other, &mut pair.owner, PORT);
+    let mut connections = vec![pair.near];
+    for _ in 0..2 {
+        connections.push(pair.world.connect(&mut pair.asker, &mut pair.owner, PORT).0);
+    }
+    for connection in &connections {
+        pair.asker.submit(&read(*connection, region, SHARED_BYTES));
+    }
+    other.submit(&read(near, region, SHARED_BYTES));
+    let (mut ended, mut other_ended) = (vec![], 0);
+    for turn in 1.. {
+        pair.world.turn();
+        ended.extend(pair.ended().iter().map(|_| turn));
+        other.poll();
+        if other.operated.pop_front().is_some() {
+            other_ended = turn;
+        }
+        if ended.len() == 3 && other_ended > 0 {
+            break;
+        }
+        assert!(turn < 100 * TURNS, "stuck: {ended:?}");
+    }
+    assert!(other_ended <= 2 * TURNS, "ended in turn {other_ended}, the others in {ended:?}");
+    assert!(ended[2] <= 4 * TURNS, "ended in {ended:?}");
+    pair.audit();
+}
+
+/// In each turn a new engine goes on with it.
+#[test]
+fn order_is_kept_whichever_engine_is_made_again() {
+    for restores in [false, true] {
+        let (mut pair, region) = pair();
+        let bytes = pattern(LONG);
+        let write = pair.start_with(Kind::WriteNotify, region, at(0), &bytes);
+        let first = pair.start(Kind::Read, region, some(SHARED_BYTES as u64 - 8, 8));
+        let all = pair.start(Kind::Read, region, some(0, SHARED_BYTES));
+        assert!(pair.asker.send(pair.near, b"behind"));
+        let (mut ended, mut told, mut heard) = (vec![], 0, 0);
+        for _ in 0..2 * TURNS {
+            pair.world.turn();
+            pair.owner.poll();
+            told += pair.owner.told.drain(..).count();
+            heard += pair.owner.received.len();
+            pair.owner.received.clear();
+            assert!((told == 0 && heard == 0) || pair.is_whole());
+            ended.extend(pair.ended());
+            assert!(heard == 0 || ended.len() == 3, "a message came first");
+            if restores {
+                restore(&mut pair.world, 0);
+                pair.world.audit();
+            }
+        }
+        let tokens: Vec<u64> = ended.iter().map(|operated| operated.token).collect();
+        assert_eq!((tokens, told, heard), (vec![write, first, all], 1, 1), "{restores}");
+        assert!(ended.iter().all(|operated| operated.status == Status::Done));
+        assert!(ended[1].read == bytes[LONG - 8..] && ended[2].read == bytes);
+    }
+}
+
+/// The owner is told when nobody writes any more.
+#[test]
+fn what_is_revoked_is_written_as_a_whole_and_read_no_further() {
+    for restores in [false, true] {
+        let (mut pair, region) = pair();
+        let write = pair.begin_to_write(Kind::Write, region);
+        pair.owner.submit(&Command::Unshare { token: 6, region });
+        let late = pair.start(Kind::FetchAdd, region, at(0));
+        pair.world.turn();
+        pair.owner.poll();
+        assert!(pair.owner.told.is_empty() && !pair.is_whole());
+        if restores {
+            pair.audit();
+        }
+        let told = pair.owner_is_told();
+        assert_eq!(told, Completion::Unshared { status: Status::Done as u8, token: 6 });
+        assert!(pair.is_whole());
+        assert_eq!(pair.end(write).status, Status::Done);
+        assert_eq!(pair.end(late).status, Status::NoRegion);
+
+        let again = pair.share_all();
+        let read = pair.begin_to_read(again);
+        let late = pair.start(Kind::Read, again, some(0, 8));
+        if restores {
+            pair.audit();
+        }
+        assert_eq!(pair.unshare(again), Status::Done);
+        let read = pair.end(read);
+        assert_eq!((read.status, read.read.len()), (Status::NoRegion, 0));
+        assert_eq!(pair.end(late).status, Status::NoRegion);
+        pair.audit();
+        let third = pair.share_all();
+        assert!(pair.ask(Kind::Read, third, some(0, SHARED_BYTES)).read == pattern(LONG));
+        pair.audit();
+    }
+}
+
+/// By either side, aborted or in order.
+#[test]
+fn a_connection_ends_when_what_is_written_is_whole() {
+    for (by_owner, abort) in [(false, false), (false, true), (true, false), (true, true)] {
+        let (mut pair, region) = pair();
+        let write = pair.begin_to_write(Kind::Write, region);
+        let behind = pair.start_with(Kind::Write, region, at(0), &[1; 8]);
+        pair.world.turn();
+        let (app, connection) = match by_owner {
+            true => (&mut pair.owner, pair.far),
+            false => (&mut pair.asker, pair.near),
+        };
+        app.submit(&Command::Close { connection, abort });
+        pair.world.turn();
+        pair.audit();
+        assert!(pair.ended().is_empty() && !pair.is_whole());
+        let first = pair.end(write).status;
+        let second = pair.end(behind).status;
+        let is_in_order = !by_owner && !abort;
+        let first_is = if by_owner { Status::Done } else { Status::Unknown };
+        let second_is = if is_in_order { Status::Unknown } else { Status::Failed };
+        assert_eq!((first, second), (first_is, second_is), "{by_owner} {abort}");
+        assert!(if is_in_order { pair.written() < 8 } else { pair.is_whole() });
+        pair.world.turn_until(|_| {
+            pair.asker.poll();
+            pair.owner.poll();
+            !pair.asker.closed.is_empty() && !pair.owner.closed.is_empty()
+        });
+        pair.audit();
+    }
+}
+
+/// Its memory is there until then.
+#[test]
+fn an_app_that_ends_has_its_write_come_as_a_whole() {
+    for owner_ends in [false, true] {
+        let (mut pair, region) = pair();
+        let write = pair.begin_to_write(Kind::Write, region);
+        let channel = if owner_ends { pair.owner.channel } else { pair.asker.channel };
+        pair.world.post(0, Request::RemoveChannel { channel });
+        assert!(!pair.is_whole());
+        pair.audit();
+        (0..TURNS).for_each(|_| pair.world.turn());
+        assert!(pair.is_whole());
+        assert!(pair.has_left(if owner_ends { &pair.owner } else { &pair.asker }));
+        if owner_ends {
+            assert_eq!(pair.end(write).status, Status::Done);
+        }
+        pair.audit();
+    }
+}
+
+#[test]
+fn a_read_ends_with_its_connection_or_either_app() {
+    for case in 0..4 {
+        let (mut pair, region) = pair();
+        let read = pair.begin_to_read(region);
+        let (asker, owner) = (pair.asker.channel, pair.owner.channel);
+        match case {
+            0 => pair.asker.submit(&Command::Close { connection: pair.near, abort: true }),
+            1 => pair.owner.submit(&Command::Close { connection: pair.far, abort: false }),
+            2 => pair.world.post(0, Request::RemoveChannel { channel: owner }),
+            _ => pair.world.post(0, Request::RemoveChannel { channel: asker }),
+        }
+        pair.world.turn();
+        if case < 3 {
+            let ended = pair.end(read);
+            assert_eq!((ended.status, ended.read.len()), (Status::Failed, 0), "{case}");
+        }
+        pair.audit();
+    }
+}
+
+/// The first connection's app aborts while it copies, and others stand in line.
+#[test]
+fn those_in_line_go_on_when_the_first_has_ended() {
+    let (mut pair, region) = pair();
+    let second = pair.world.connect(&mut pair.asker, &mut pair.owner, PORT).0;
+    pair.begin_to_read(region);
+    pair.asker.submit(&read(second, region, SHARED_BYTES));
+    pair.world.turn();
+    pair.asker.submit(&Command::Close { connection: pair.near, abort: true });
+    pair.world.turn();
+    pair.audit();
+    (0..TURNS).for_each(|_| pair.world.turn());
+    let statuses: Vec<Status> = pair.ended().iter().map(|operated| operated.status).collect();
+    assert_eq!(statuses, [Status::Failed, Status::Done]);
+}
