@@ -19,15 +19,19 @@ impl Sum {
     /// as if a zero followed.
     #[inline]
     pub fn with(self, bytes: &[u8]) -> Self {
-        // Two independent 32-bit halves summed into 64 bits: no carry to catch for any slice that
-        // fits into memory, and a loop that the compiler turns into vector instructions.
+        // Two 32-bit halves, each summed into 64 bits: no carry to catch for any slice that fits
+        // into memory, and a loop that the compiler turns into vector instructions. What the low
+        // halves add up to is what is left of the whole words without the high ones: to take it out
+        // of each word would be one instruction more. A chain of additions with carry would have
+        // half as many, and take twice as long.
         let (eights, rest) = bytes.as_chunks::<8>();
-        let (mut low, mut high) = (0u64, 0u64);
+        let (mut whole, mut high) = (0u64, 0u64);
         for eight in eights {
             let word = u64::from_ne_bytes(*eight);
-            low += word & 0xffff_ffff;
+            whole = whole.wrapping_add(word);
             high += word >> 32;
         }
+        let low = whole.wrapping_sub(high << 32);
         Self(self.0 + low + high).add_fewer_than_eight(rest)
     }
 
