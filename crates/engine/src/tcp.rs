@@ -49,7 +49,7 @@ use clearway_wire::{protocol, tcp};
 
 use crate::common::{Common, Via};
 use crate::component::{Component, Outlet, Sending};
-use crate::ip::{DropReason, NetworkError, NetworkErrorKind, Packet};
+use crate::ip::{DropReason, Interface, NetworkError, NetworkErrorKind, Packet};
 use books::Books;
 use connecting::Attempt;
 use memory::Keeper;
@@ -81,25 +81,21 @@ impl Component for Tcp {
     }
 
     fn receive(&mut self, common: &mut Common, now: Time, (): (), frames: &[&[u8]], via: Via) {
-        let mut run: Option<Run<'_>> = None;
+        let mut run = Run::default();
         for frame in frames {
-            let (packet, arrival, payload) = match segment(common, frame, via) {
+            let (arrival, payload) = match segment(common, frame, via) {
                 Ok(segment) => segment,
                 Err(reason) => {
                     common.refuse(now, frame, reason);
                     continue;
                 }
             };
-            if run.as_mut().is_some_and(|run| run.takes(&arrival, payload)) {
-                continue;
-            }
-            if let Some(before) = run.replace(Run::of(packet, arrival, payload)) {
-                self.receive_run(common, now, &before, via);
+            if !run.takes(&arrival, payload) {
+                self.receive_run(common, now, &run, via);
+                run.begin(frame, &arrival, payload);
             }
         }
-        if let Some(last) = run {
-            self.receive_run(common, now, &last, via);
-        }
+        self.receive_run(common, now, &run, via);
     }
 
     fn next_timeout(&self) -> Option<Time> {
@@ -139,9 +135,10 @@ impl Tcp {
     }
 
     fn receive_run(&mut self, common: &mut Common, now: Time, run: &Run<'_>, via: Via) {
+        let Some(arrival) = run.arrival() else { return };
         let answers = self.stack.answers_waiting();
         let is_taken =
-            run.saves_memory() && self.receive_segment(common, now, &run.arrival, run.payloads());
+            run.saves_memory() && self.receive_segment(common, now, arrival, run.payloads());
         if !is_taken && run.payloads().len() > 1 {
             for (part, payload) in run.parts() {
                 self.receive_segment(common, now, &part, payload);
@@ -149,11 +146,18 @@ impl Tcp {
             }
         }
         if self.stack.answers_waiting() > answers {
-            let interface = common.host.own();
-            let is_here = !via.is_from_queue() && interface.is_own(run.packet.source);
-            self.paths.prepare(Way { path: interface.path_back(&run.packet), is_here });
+            self.prepare_answer(common.host.own(), run.frame(), via);
         }
         self.tell(common, now);
+    }
+
+    /// What a frame brought is answered, though it is of no connection.
+    #[cold]
+    fn prepare_answer(&mut self, interface: &Interface, frame: &[u8], via: Via) {
+        if let Ok(packet) = packet(interface, frame, via) {
+            let is_here = !via.is_from_queue() && interface.is_own(packet.source);
+            self.paths.prepare(Way { path: interface.path_back(&packet), is_here });
+        }
     }
 
     /// False if there was no memory for what it carries.
@@ -206,18 +210,23 @@ fn config() -> Config {
     Config { connections_max: CONNECTIONS_MAX, ..Config::default() }
 }
 
+/// The packet in a frame.
+#[inline]
+fn packet<'a>(interface: &Interface, frame: &'a [u8], via: Via) -> Result<Packet<'a>, DropReason> {
+    match via.is_from_queue() {
+        true => interface.packet(frame),
+        false => interface.packet_from_anywhere(frame),
+    }
+}
+
 /// The segment in a frame, and its payload.
 #[inline]
 fn segment<'a>(
-    common: &mut Common,
+    common: &Common,
     frame: &'a [u8],
     via: Via,
-) -> Result<(Packet<'a>, Arrival, &'a [u8]), DropReason> {
-    let interface = common.host.own();
-    let packet = match via.is_from_queue() {
-        true => interface.packet(frame)?,
-        false => interface.packet_from_anywhere(frame)?,
-    };
+) -> Result<(Arrival, &'a [u8]), DropReason> {
+    let packet = packet(common.host.own(), frame, via)?;
     let view = tcp::View::new(packet.payload)?;
     let check = tcp::Check::Addresses(packet.source, packet.destination);
     let repr = tcp::Repr::parse(&view, check)?;
@@ -228,5 +237,5 @@ fn segment<'a>(
         payload_length: view.payload().len() as u32, // of a packet
         ecn: packet.ecn,
     };
-    Ok((packet, arrival, view.payload()))
+    Ok((arrival, view.payload()))
 }

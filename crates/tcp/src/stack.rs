@@ -152,6 +152,32 @@ impl Slot {
         }
     }
 
+    /// Has it polled if it may have something to send.
+    #[inline]
+    fn mark_ready(&mut self, key: Key, ready: &mut VecDeque<Key>) {
+        if self.is_to_be_polled() && !core::mem::replace(&mut self.is_ready, true) {
+            ready.push_back(key);
+        }
+    }
+
+    /// Has its owner told if there is something to tell.
+    #[inline]
+    fn mark_changed(&mut self, key: Key, changed: &mut VecDeque<Key>) {
+        let is_changed = !self.connection.readiness().is_empty();
+        if is_changed && !core::mem::replace(&mut self.is_changed, true) {
+            changed.push_back(key);
+        }
+    }
+
+    /// Sets the wheel if the next deadline is earlier than what it is set to.
+    #[inline]
+    fn arm(&mut self, key: Key, wheel: &mut TimerWheel) {
+        let deadline = self.connection.next_timeout();
+        if deadline < self.armed {
+            self.armed = wheel.set(key.index, deadline);
+        }
+    }
+
     /// False if it has surely nothing to send, and is not to be taken away after that.
     #[inline]
     const fn is_to_be_polled(&self) -> bool {
@@ -394,7 +420,7 @@ impl Stack {
             Refused::Closed => Error::Closed,
             Refused::Full => Error::Full,
         })?;
-        self.mark_ready(key);
+        slot.mark_ready(key, &mut self.ready);
         Ok(())
     }
 
@@ -584,7 +610,11 @@ impl Stack {
             return;
         };
         let reply = slot.connection.handle_segment(now, key, arrival, memory);
-        self.mark_ready(key);
+        slot.mark_ready(key, &mut self.ready);
+        if reply == Reply::Nothing && !slot.connection.state().is_over() {
+            slot.mark_changed(key, &mut self.changed);
+            return slot.arm(key, &mut self.wheel);
+        }
         if reply == Reply::Reset {
             self.reply_reset(now, arrival);
         }
@@ -678,7 +708,12 @@ impl Stack {
             let transmit = slot.connection.poll_transmit(now, key, most);
             if transmit.is_none() || !slot.is_to_be_polled() {
                 self.ready.pop_front();
-                self.have_polled(key);
+                slot.is_ready = false;
+                if slot.is_forgotten {
+                    self.connections.remove(key);
+                } else {
+                    slot.arm(key, &mut self.wheel);
+                }
             }
             if transmit.is_some() {
                 self.counters.segments_sent += 1;
@@ -688,24 +723,17 @@ impl Stack {
         None
     }
 
-    /// A connection has nothing to send for now.
-    #[inline]
-    fn have_polled(&mut self, key: Key) {
-        let Some(slot) = self.connections.get_mut(key) else {
-            return;
-        };
-        slot.is_ready = false;
-        if slot.is_forgotten {
-            self.connections.remove(key);
-        } else {
-            self.arm(key);
-        }
-    }
-
     /// Where the bytes `range` of a connection's [`Transmit`] are, in order.
     pub fn extents(&self, key: Key, range: Range<u64>) -> impl Iterator<Item = Extent> + '_ {
         let slot = self.connections.get(key);
         slot.into_iter().flat_map(move |slot| slot.connection.extents(range.clone()))
+    }
+
+    /// False if [`Stack::poll_event`] has surely nothing.
+    #[inline]
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.changed.is_empty() || !self.acceptable.is_empty()
     }
 
     /// Something that has happened.
@@ -741,44 +769,34 @@ impl Stack {
     fn change(&mut self, key: Key, change: impl FnOnce(&mut Connection)) {
         if let Some(slot) = self.connections.get_mut(key) {
             change(&mut slot.connection);
-            self.mark_ready(key);
-            self.mark_changed(key);
-            self.arm(key);
+            slot.mark_ready(key, &mut self.ready);
+            slot.mark_changed(key, &mut self.changed);
+            slot.arm(key, &mut self.wheel);
         }
     }
 
-    /// Has a connection polled that may have something to send.
-    #[inline]
     fn mark_ready(&mut self, key: Key) {
-        if let Some(slot) = self.connections.get_mut(key)
-            && slot.is_to_be_polled()
-            && !core::mem::replace(&mut slot.is_ready, true)
-        {
-            self.ready.push_back(key);
+        if let Some(slot) = self.connections.get_mut(key) {
+            slot.mark_ready(key, &mut self.ready);
         }
     }
 
-    #[inline]
     fn mark_changed(&mut self, key: Key) {
-        if let Some(slot) = self.connections.get_mut(key)
-            && !slot.connection.readiness().is_empty()
-            && !core::mem::replace(&mut slot.is_changed, true)
-        {
-            self.changed.push_back(key);
+        if let Some(slot) = self.connections.get_mut(key) {
+            slot.mark_changed(key, &mut self.changed);
         }
     }
 
     /// After something has happened to a connection: tells of it, and takes it from the table if it
     /// is over.
-    #[inline]
     fn settle(&mut self, now: Time, key: Key) {
-        self.mark_changed(key);
-        let Some(slot) = self.connections.get(key) else {
+        let Some(slot) = self.connections.get_mut(key) else {
             return;
         };
+        slot.mark_changed(key, &mut self.changed);
         let connection = &slot.connection;
         if !connection.state().is_over() {
-            return self.arm(key);
+            return slot.arm(key, &mut self.wheel);
         }
         let tuple = Tuple::new(connection.local(), connection.remote());
         if self.table.get(&tuple) != Some(&Entry::Connection(key)) {
@@ -792,17 +810,6 @@ impl Stack {
                 self.counters.time_wait_dropped += 1;
             }
             self.table.insert(tuple, Entry::TimeWait(waiting));
-        }
-    }
-
-    /// Sets the wheel if a connection's next deadline is earlier than what it is set to.
-    #[inline]
-    fn arm(&mut self, key: Key) {
-        if let Some(slot) = self.connections.get_mut(key) {
-            let deadline = slot.connection.next_timeout();
-            if deadline < slot.armed {
-                slot.armed = self.wheel.set(key.index, deadline);
-            }
         }
     }
 

@@ -31,9 +31,9 @@ impl Tcp {
         while sending.taken < outlet.budget && self.stack.has_output() {
             let mut was_there = false;
             let sent = common.send(now, outlet.queue, |common, frame| {
-                let Some(transmit) = self.stack.poll_transmit(now, PAYLOAD_BYTES) else { return 0 };
-                was_there = true;
-                self.emit(common, now, &transmit, frame)
+                let transmit = self.stack.poll_transmit(now, PAYLOAD_BYTES);
+                was_there = transmit.is_some();
+                transmit.as_ref().map_or(0, |transmit| self.emit(common, now, transmit, frame))
             });
             match sent {
                 Sent::Queued => sending.queued += 1,

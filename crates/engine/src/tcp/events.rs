@@ -2,18 +2,24 @@
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion};
-use clearway_tcp::{End, Event, Key, Listener, Readiness};
+use clearway_tcp::{End, Event, Key, Listener, Readiness, Stack};
 
 use super::Tcp;
 use super::books::{self, Book};
 use super::memory;
-use crate::channels::Channels;
+use crate::channels::{Channel, Channels};
 use crate::common::Common;
 
 impl Tcp {
     /// Tells of all that has happened to the stack.
     #[inline]
     pub(super) fn tell(&mut self, common: &mut Common, now: Time) {
+        if self.stack.has_events() {
+            self.tell_events(common, now);
+        }
+    }
+
+    fn tell_events(&mut self, common: &mut Common, now: Time) {
         while let Some(event) = self.stack.poll_event() {
             match event {
                 Event::Acceptable(listener) => self.accept(&mut common.channels, now, listener),
@@ -62,11 +68,7 @@ impl Tcp {
         if readiness.contains(Readiness::OPEN) {
             self.tell_connected(channels, key);
         }
-        self.count_sent(channels, key);
-        if readiness.contains(Readiness::READABLE) {
-            self.tell_received(channels, key);
-        }
-        self.tell_sent(channels, key);
+        self.tell_moved(channels, key, readiness.contains(Readiness::READABLE));
         if readiness.contains(Readiness::FINISHED) {
             self.tell_finished(channels, key);
         }
@@ -85,8 +87,8 @@ impl Tcp {
         }
     }
 
-    /// Counts sends out that are finished.
-    fn count_sent(&mut self, channels: &mut Channels, key: Key) {
+    /// Tells of bytes that have come, if there are some, and of sends that are finished.
+    fn tell_moved(&mut self, channels: &mut Channels, key: Key, has_received: bool) {
         let Some(book) = self.books.get_mut(key) else { return };
         let Some(app) = channels.channel(book.channel) else { return };
         let mut finished = 0;
@@ -98,37 +100,13 @@ impl Tcp {
             app.end.sends_finished(finished);
             book.sent = book.sent.wrapping_add(finished);
         }
-    }
-
-    /// Tells of sends that are finished, if nothing that was received has said so.
-    fn tell_sent(&mut self, channels: &mut Channels, key: Key) {
-        let Some(book) = self.books.get_mut(key) else { return };
-        if book.sent == book.sent_told || book.is_closing {
-            return;
+        if has_received {
+            tell_received(&mut self.stack, book, app);
         }
-        let Some(app) = channels.channel(book.channel) else { return };
-        book.sent_told = book.sent;
-        app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
-    }
-
-    fn tell_received(&mut self, channels: &mut Channels, key: Key) {
-        let Some(book) = self.books.get_mut(key) else { return };
-        let Some(app) = channels.channel(book.channel) else { return };
-        while let Some(extent) = self.stack.recv(key) {
-            book.received += u64::from(extent.length);
-            if book.is_closing {
-                app.throw_away(extent.region);
-                self.stack.release(key, extent.length.into());
-                continue;
-            }
+        // What was received has said so, too.
+        if book.sent != book.sent_told && !book.is_closing {
             book.sent_told = book.sent;
-            app.tell(Completion::TcpReceived {
-                connection: books::id(key),
-                offset: extent.offset,
-                length: extent.length,
-                buffer: extent.region,
-                sent: book.sent,
-            });
+            app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
         }
     }
 
@@ -155,6 +133,26 @@ impl Tcp {
         app.tell(match connecting {
             Some(token) => Completion::TcpConnectFailed { token, code },
             None => Completion::TcpClosed { connection: books::id(key), code, sent },
+        });
+    }
+}
+
+#[inline]
+fn tell_received(stack: &mut Stack, book: &mut Book, app: &mut Channel) {
+    while let Some(extent) = stack.recv(book.key) {
+        book.received += u64::from(extent.length);
+        if book.is_closing {
+            app.throw_away(extent.region);
+            stack.release(book.key, extent.length.into());
+            continue;
+        }
+        book.sent_told = book.sent;
+        app.tell(Completion::TcpReceived {
+            connection: books::id(book.key),
+            offset: extent.offset,
+            length: extent.length,
+            buffer: extent.region,
+            sent: book.sent,
         });
     }
 }

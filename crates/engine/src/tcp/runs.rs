@@ -4,20 +4,19 @@
 use clearway_tcp::Arrival;
 use clearway_wire::tcp::Flags;
 
-use crate::ip::Packet;
-
 /// Eleven of 1448 bytes are 15,928 of a piece of 16,384.
 const SEGMENTS_MAX: usize = 11;
 
 /// What segments that are taken as one say in their flags.
 const PLAIN: Flags = Flags::from_bits(Flags::ACK.bits() | Flags::PSH.bits());
 
-/// One segment, or several as one.
+/// One segment, or several as one; none at first.
+#[derive(Default)]
 pub(super) struct Run<'a> {
-    /// That of the first.
-    pub(super) packet: Packet<'a>,
     /// All of them: of the first, what is not the same for all.
-    pub(super) arrival: Arrival,
+    arrival: Option<Arrival>,
+    /// That of the first.
+    frame: &'a [u8],
     payloads: [&'a [u8]; SEGMENTS_MAX],
     count: usize,
     /// What their payloads would take of a pool one by one.
@@ -25,11 +24,23 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    pub(super) fn of(packet: Packet<'a>, arrival: Arrival, payload: &'a [u8]) -> Self {
-        let mut payloads: [&[u8]; SEGMENTS_MAX] = [&[]; SEGMENTS_MAX];
-        payloads[0] = payload;
-        let pool_bytes = payload.len().next_power_of_two();
-        Self { packet, arrival, payloads, count: 1, pool_bytes }
+    /// Forgets what it was, and begins with this segment.
+    #[inline]
+    pub(super) fn begin(&mut self, frame: &'a [u8], arrival: &Arrival, payload: &'a [u8]) {
+        self.arrival = Some(*arrival);
+        self.frame = frame;
+        self.payloads[0] = payload;
+        self.count = 1;
+        self.pool_bytes = payload.len().next_power_of_two();
+    }
+
+    #[inline]
+    pub(super) fn arrival(&self) -> Option<&Arrival> {
+        self.arrival.as_ref()
+    }
+
+    pub(super) fn frame(&self) -> &'a [u8] {
+        self.frame
     }
 
     pub(super) fn payloads(&self) -> &[&'a [u8]] {
@@ -38,8 +49,10 @@ impl<'a> Run<'a> {
 
     /// Takes a segment that has what comes next, and nothing else that is new. False if it is
     /// another.
+    #[inline]
     pub(super) fn takes(&mut self, arrival: &Arrival, payload: &'a [u8]) -> bool {
-        let (all, repr) = (&mut self.arrival, &arrival.repr);
+        let Some(all) = &mut self.arrival else { return false };
+        let repr = &arrival.repr;
         let is_next = repr.sequence == all.repr.sequence.wrapping_add(all.payload_length)
             && all.payload_length > 0
             && !payload.is_empty()
@@ -63,18 +76,19 @@ impl<'a> Run<'a> {
     /// True if their payloads take no more of a pool together than one by one: its pieces have
     /// powers of two.
     pub(super) fn saves_memory(&self) -> bool {
-        (self.arrival.payload_length as usize).next_power_of_two() <= self.pool_bytes
+        let bytes = self.arrival.map_or(0, |all| all.payload_length as usize);
+        bytes.next_power_of_two() <= self.pool_bytes
     }
 
     /// The segments one by one.
     pub(super) fn parts(&self) -> impl Iterator<Item = (Arrival, &[&'a [u8]])> {
-        let mut sequence = self.arrival.repr.sequence;
-        self.payloads().chunks(1).map(move |payload| {
-            let mut part = self.arrival;
-            part.repr.sequence = sequence;
+        let (mut payloads, mut at) = (self.payloads().chunks(1), 0);
+        core::iter::from_fn(move || {
+            let (mut part, payload) = (self.arrival?, payloads.next()?);
+            part.repr.sequence = part.repr.sequence.wrapping_add(at);
             part.payload_length = payload[0].len() as u32; // of a packet
-            sequence = sequence.wrapping_add(part.payload_length);
-            (part, payload)
+            at += part.payload_length;
+            Some((part, payload))
         })
     }
 }
@@ -82,10 +96,9 @@ impl<'a> Run<'a> {
 #[cfg(test)]
 mod tests {
     use super::{Run, SEGMENTS_MAX};
-    use crate::ip::Packet;
     use clearway_tcp::Arrival;
+    use clearway_wire::Ecn;
     use clearway_wire::tcp::{Flags, Repr, Timestamps};
-    use clearway_wire::{Ecn, protocol};
     use std::net::{IpAddr, SocketAddr};
 
     const BYTES: [u8; 1448] = [0; 1448];
@@ -98,16 +111,16 @@ mod tests {
     }
 
     fn run(sequence: u32, length: usize) -> Run<'static> {
-        let packet = Packet {
-            source: PEER.ip(),
-            destination: PEER.ip(),
-            protocol: protocol::TCP,
-            payload: &[],
-            ecn: Ecn::NotCapable,
-            source_mac: [0; 6],
-            bytes: &[],
-        };
-        Run::of(packet, arrival(sequence, length), &BYTES[..length])
+        let mut run = Run::default();
+        run.begin(&[], &arrival(sequence, length), &BYTES[..length]);
+        run
+    }
+
+    #[test]
+    fn is_none_until_it_begins() {
+        let mut none = Run::default();
+        assert!(!none.takes(&arrival(1, 1), &BYTES[..1]));
+        assert!(none.arrival().is_none() && none.parts().next().is_none());
     }
 
     #[test]
@@ -137,7 +150,7 @@ mod tests {
         let mut run = run(10, 1448);
         let more = (1..).take_while(|at| run.takes(&arrival(10 + at * 1448, 1448), &BYTES)).count();
         assert_eq!((1 + more, run.payloads().len()), (SEGMENTS_MAX, SEGMENTS_MAX));
-        assert_eq!(run.arrival.payload_length, 11 * 1448);
+        assert_eq!(run.arrival().unwrap().payload_length, 11 * 1448);
         let parts = run.parts().map(|(part, payload)| {
             assert_eq!((part.payload_length, payload), (1448, &[&BYTES[..]][..]));
             part.repr.sequence

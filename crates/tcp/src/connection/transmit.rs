@@ -67,10 +67,12 @@ impl Connection {
     /// allows it. `key` is the connection's own.
     #[inline]
     pub(crate) fn poll_transmit(&mut self, now: Time, key: Key, most: u32) -> Option<Transmit> {
-        let mut transmit = self.next_transmit(now, most)?;
-        transmit.connection = Some(key);
-        self.counters.segments_sent += 1;
-        Some(transmit)
+        let mut transmit = self.next_transmit(now, most);
+        if let Some(transmit) = &mut transmit {
+            transmit.connection = Some(key);
+            self.counters.segments_sent += 1;
+        }
+        transmit
     }
 
     #[inline]
@@ -237,9 +239,10 @@ impl Connection {
     /// RFC 5681, section 4.1: "if TCP has not sent data in an interval exceeding the retransmission
     /// timeout".
     fn decay_if_idle(&mut self, now: Time) {
-        let timeouts = now.since(self.data_sent) / self.rto.timeout_ns(&self.settings).max(1);
-        if timeouts > 0 {
-            self.control.on_idle(u32::try_from(timeouts).unwrap_or(u32::MAX));
+        let (idle_ns, timeout_ns) =
+            (now.since(self.data_sent), self.rto.timeout_ns(&self.settings).max(1));
+        if idle_ns >= timeout_ns {
+            self.control.on_idle(u32::try_from(idle_ns / timeout_ns).unwrap_or(u32::MAX));
             self.data_sent = now;
         }
     }

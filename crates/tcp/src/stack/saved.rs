@@ -102,9 +102,7 @@ impl Stack {
                 let tuple = Tuple::new(slot.connection.local(), slot.connection.remote());
                 self.name(tuple, Entry::Connection(key))?;
             }
-            self.mark_ready(key);
-            self.mark_changed(key);
-            self.arm(key);
+            self.change(key, |_| ());
         }
         Ok(())
     }
