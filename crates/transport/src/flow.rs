@@ -18,11 +18,10 @@ use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::ecn::Marking;
 use crate::endpoint::Arrival;
-use crate::incoming::Incoming;
 use crate::mtu::PathMtu;
-use crate::outgoing::Outgoing;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
+use crate::stream::Stream;
 
 mod arrivals;
 #[cfg(test)]
@@ -123,12 +122,8 @@ pub(crate) struct Flow {
     /// The id that packets to us carry.
     local_id: u64,
     state: State,
-    owner: Owner,
-    limit_due: bool,
-    close_due: bool,
     /// The app has closed, and operations that it has asked for before are still to be sent.
     close_waits: bool,
-    close_acknowledged: bool,
     /// Both ends know one-sided operations.
     takes_operations: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
@@ -142,8 +137,7 @@ pub(crate) struct Flow {
     /// How long this host last left its packets alone, which a burst may make up for.
     gap_ns: u64,
     acks: Acks,
-    incoming: Incoming,
-    outgoing: Outgoing,
+    main: Stream,
     recovery: Recovery,
     rtt: RttEstimator,
     marking: Marking,
@@ -152,9 +146,6 @@ pub(crate) struct Flow {
     window_bytes: u64,
     /// Packets with numbers below this were sent when window or pacer, not the app, set the pace.
     limited_until: u64,
-    /// The peer ends after this many messages.
-    peer_close: Option<u32>,
-    messages_sent: u64,
     /// Pacing holds data back until then; `Time::ZERO` if it does not.
     paced_until: Time,
     pacer: Pacer,
@@ -194,7 +185,6 @@ pub(crate) struct Parameters {
 impl Flow {
     fn new(now: Time, config: &Config, p: Parameters, state: State) -> Self {
         Self {
-            owner: p.owner,
             local_id: p.local_id,
             peer_id: 0,
             local: p.local,
@@ -203,8 +193,7 @@ impl Flow {
             state,
             mtu: PathMtu::new(config.packet_bytes_max),
             marking: Marking::new(),
-            outgoing: Outgoing::new(0),
-            incoming: Incoming::new(p.window),
+            main: Stream::new(p.owner, p.window),
             acks: Acks::new(),
             recovery: Recovery::new(),
             rtt: RttEstimator::new(),
@@ -215,19 +204,14 @@ impl Flow {
             limited_until: 0,
             unasked_bytes: 0,
             gap_ns: 0,
-            limit_due: false,
-            close_due: false,
             close_waits: false,
-            close_acknowledged: false,
             takes_operations: false,
             probe_due: false,
             silence_ns: config.idle_timeout_ns,
             keep_alive_ns: timers::keep_alive_ns(config, config.idle_timeout_ns),
-            peer_close: None,
             last_received: now,
             asked: now,
             keep_alive_at: Time::MAX,
-            messages_sent: 0,
             packets_lost: 0,
             ports: Ports::new(p.seed),
             arrivals: Arrivals::new(now),
@@ -247,7 +231,7 @@ impl Flow {
     }
 
     pub(crate) const fn owner(&self) -> Owner {
-        self.owner
+        self.main.owner
     }
 
     pub(crate) const fn local_id(&self) -> u64 {
@@ -298,7 +282,7 @@ impl Flow {
 
     pub(crate) fn info(&self) -> FlowInfo {
         FlowInfo {
-            owner: self.owner,
+            owner: self.main.owner,
             has_app: self.has_app(),
             remote: self.remote,
             local: self.local,
@@ -313,8 +297,8 @@ impl Flow {
             packet_bytes: self.mtu.bytes(),
             ecn: self.marking.name(),
             in_flight_bytes: self.recovery.in_flight_bytes(),
-            messages_sent: self.messages_sent,
-            messages_received: self.incoming.messages_delivered(),
+            messages_sent: self.main.messages_sent,
+            messages_received: self.main.incoming.messages_delivered(),
             packets_lost: self.packets_lost,
             detour: !self.is_connecting() && (!self.ports.is_direct() || self.arrivals.is_detour()),
             setup_packets: self.setup_packets,
@@ -327,7 +311,7 @@ impl Flow {
     /// Appends a message whose bytes stand at `offset` of the app's transmit pool.
     pub(crate) fn send(&mut self, offset: u32, length: u32) {
         debug_assert!(matches!(self.state, State::Open | State::Connecting(_)));
-        self.outgoing.push(offset, length);
+        self.main.outgoing.push(offset, length);
     }
 
     pub(crate) const fn probe_timeouts(&self) -> u32 {
@@ -341,14 +325,12 @@ impl Flow {
     /// The app has released so many received messages, of so many bytes in all. True if the peer is
     /// to be told.
     pub(crate) fn release(&mut self, messages: u32, bytes: u64) -> bool {
-        self.incoming.release(messages, bytes);
-        self.limit_due |= self.incoming.is_starved() || self.incoming.limit_is_worth_telling();
-        self.limit_due
+        self.main.release(messages, bytes)
     }
 
     /// The app has memory again, from whatever connection.
     pub(crate) fn memory_freed(&mut self) {
-        self.limit_due |= self.incoming.is_starved();
+        self.main.memory_freed();
     }
 
     /// The app has closed the connection: deliver what it sent, then end.
@@ -356,15 +338,15 @@ impl Flow {
         match self.state {
             State::Connecting(_) => Outcome::Ended(Reason::Closed),
             State::Open => {
-                self.incoming.discard(app, self.owner);
+                self.main.incoming.discard(app, self.main.owner);
                 self.state = State::Closing;
                 self.close_waits = self.takes_operations;
-                self.close_due = !self.takes_operations;
+                self.main.close_due = !self.takes_operations;
                 self.push_operations(app);
                 if self.close_waits {
                     // Its peer goes on only if it can get rid of its answers.
-                    self.incoming.lift_limit();
-                    self.limit_due = true;
+                    self.main.incoming.lift_limit();
+                    self.main.limit_due = true;
                 }
                 Outcome::Continue
             }
@@ -375,7 +357,7 @@ impl Flow {
     /// Gives back the app's memory; the flow is about to be removed.
     pub(crate) fn discard(&mut self, app: &mut impl App) {
         if self.has_app() {
-            self.incoming.discard(app, self.owner);
+            self.main.incoming.discard(app, self.main.owner);
         }
     }
 }

@@ -27,6 +27,7 @@ mod recovery;
 mod rtt;
 mod shares;
 mod state;
+mod stream;
 #[cfg(test)]
 mod tests;
 mod unfinished;

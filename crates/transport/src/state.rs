@@ -65,8 +65,8 @@ pub struct FlowState {
     pub local_id: u64,
     /// See `local_id`.
     pub peer_id: u64,
-    /// The connection that it carries.
-    pub owner: Owner,
+    /// The messages of its connection.
+    pub main: StreamState,
     /// This end and the peer's daemon.
     pub local: SocketAddr,
     /// See `local`.
@@ -81,10 +81,6 @@ pub struct FlowState {
     pub takes_operations: bool,
     /// What the next packets are to carry.
     pub due: DueState,
-    /// The close frame has been acknowledged.
-    pub close_acknowledged: bool,
-    /// The peer ends after this many messages.
-    pub peer_close: Option<u32>,
     /// When the peer was last heard, and when keep-alive is due.
     pub last_received: Time,
     /// See `last_received`.
@@ -93,10 +89,6 @@ pub struct FlowState {
     pub silence_ms: u32,
     /// What has been received and is to be acknowledged.
     pub acks: AcksState,
-    /// Messages on their way in, and out.
-    pub incoming: IncomingState,
-    /// See `incoming`.
-    pub outgoing: OutgoingState,
     /// Packets in flight.
     pub recovery: RecoveryState,
     /// Round-trip times.
@@ -117,14 +109,33 @@ pub struct FlowState {
     pub arrivals: ArrivalsState,
     /// See `arrivals`.
     pub ports: PortsState,
-    /// For `status`: messages sent, packets lost, packets of the set-up and its retries.
-    pub messages_sent: u64,
-    /// See `messages_sent`.
+    /// For `status`: packets lost, packets of the set-up and its retries.
     pub packets_lost: u64,
-    /// See `messages_sent`.
+    /// See `packets_lost`.
     pub setup_packets: u32,
-    /// See `messages_sent`.
+    /// See `packets_lost`.
     pub setup_retries: u32,
+}
+
+/// The messages of one connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamState {
+    /// The connection.
+    pub owner: Owner,
+    /// The next packet is to carry a limit frame, or the close frame.
+    pub limit_due: bool,
+    /// See `limit_due`.
+    pub close_due: bool,
+    /// The close frame has been acknowledged.
+    pub close_acknowledged: bool,
+    /// The peer ends after this many messages.
+    pub peer_close: Option<u32>,
+    /// Messages on their way in, and out.
+    pub incoming: IncomingState,
+    /// See `incoming`.
+    pub outgoing: OutgoingState,
+    /// For `status`: messages sent.
+    pub messages_sent: u64,
 }
 
 /// Where a flow is in its life.
@@ -176,10 +187,6 @@ pub struct RequestState {
 /// What the next packets of a flow are to carry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueState {
-    /// A limit frame.
-    pub limit: bool,
-    /// The close frame.
-    pub close: bool,
     /// The close frame, when all operations have been sent.
     pub close_waits: bool,
     /// Something that has to be acknowledged, whatever the window says.

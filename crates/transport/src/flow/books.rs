@@ -44,12 +44,12 @@ pub struct FlowBooks {
 
 impl Flow {
     pub(crate) fn books(&self) -> FlowBooks {
-        let (outgoing, incoming) = (self.outgoing.books(), self.incoming.books());
+        let (outgoing, incoming) = (self.main.outgoing.books(), self.main.incoming.books());
         FlowBooks {
-            owner: self.owner,
+            owner: self.main.owner,
             local_id: self.local_id,
             peer_id: self.peer_id,
-            is_open: matches!(self.state, State::Open) && self.peer_close.is_none(),
+            is_open: matches!(self.state, State::Open) && self.main.peer_close.is_none(),
             congestion_window_bytes: self.window_bytes,
             in_flight_bytes: self.recovery.in_flight_bytes(),
             submitted: outgoing.end,

@@ -162,7 +162,7 @@ impl Flow {
     }
 
     fn learn_peer(&mut self, now: Time, config: &Config, limit: u64, packet_bytes_max: u16) {
-        self.outgoing.raise_limit(limit);
+        self.main.outgoing.raise_limit(limit);
         let packet_bytes = config.packet_bytes_max.min(packet_bytes_max);
         self.mtu = PathMtu::new(packet_bytes);
         self.congestion = config.congestion.control(packet_bytes, config.delay_target_ns);
@@ -263,7 +263,7 @@ impl Flow {
         let syn = Syn {
             source_flow: self.local_id,
             port: self.service_port,
-            receive_limit: self.incoming.announced_limit(),
+            receive_limit: self.main.incoming.announced_limit(),
             packet_bytes_max: config.packet_bytes_max,
             engines,
             pass_on,
@@ -278,7 +278,7 @@ impl Flow {
         let Some(Request { token, port, version, .. }) = self.request else { return 0 };
         let syn_ack = SynAck {
             source_flow: self.local_id,
-            receive_limit: self.incoming.announced_limit(),
+            receive_limit: self.main.incoming.announced_limit(),
             packet_bytes_max: config.packet_bytes_max,
             version,
             port,

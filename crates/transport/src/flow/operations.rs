@@ -16,7 +16,7 @@ impl Flow {
 
     /// Those that are to be sent and have not arrived.
     pub(crate) fn operations(&self) -> impl Iterator<Item = Operation> + '_ {
-        self.outgoing.operations()
+        self.main.outgoing.operations()
     }
 
     /// Appends what the engine has to send. If that was all, a flow that its app has closed ends.
@@ -24,14 +24,14 @@ impl Flow {
         if !matches!(self.state, State::Open | State::Closing) || !self.takes_operations {
             return;
         }
-        while let Some(next) = app.next_outbound(self.owner) {
+        while let Some(next) = app.next_outbound(self.main.owner) {
             match next {
-                Outbound::Operation(operation) => self.outgoing.push_operation(operation),
-                Outbound::Message(offset, length) => self.outgoing.push(offset, length),
+                Outbound::Operation(operation) => self.main.outgoing.push_operation(operation),
+                Outbound::Message(offset, length) => self.main.outgoing.push(offset, length),
             }
         }
-        if self.close_waits && !app.has_outbound(self.owner) {
-            (self.close_waits, self.close_due) = (false, true);
+        if self.close_waits && !app.has_outbound(self.main.owner) {
+            (self.close_waits, self.main.close_due) = (false, true);
         }
     }
 
@@ -42,8 +42,8 @@ impl Flow {
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
         self.check_operation(operation.stream)?;
-        self.incoming.operation(app, self.owner, operation.sequence, operation.bytes)?;
-        self.limit_due |= self.incoming.limit_is_worth_telling();
+        self.main.incoming.operation(app, self.main.owner, operation.sequence, operation.bytes)?;
+        self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
         Ok(Outcome::Continue)
     }
 
@@ -54,8 +54,15 @@ impl Flow {
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
         self.check_operation(part.stream)?;
-        self.incoming.part(app, self.owner, part.sequence, part.total, part.offset, part.bytes)?;
-        self.limit_due |= self.incoming.limit_is_worth_telling();
+        self.main.incoming.part(
+            app,
+            self.main.owner,
+            part.sequence,
+            part.total,
+            part.offset,
+            part.bytes,
+        )?;
+        self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
         Ok(Outcome::Continue)
     }
 
@@ -68,7 +75,7 @@ impl Flow {
     /// it refused.
     #[cold]
     pub(super) fn operations_arrived(&mut self, count: u32, app: &mut impl App) {
-        app.operations_sent(self.owner, count);
+        app.operations_sent(self.main.owner, count);
         self.memory_freed();
         self.push_operations(app);
     }

@@ -84,12 +84,12 @@ impl Flow {
         let eliciting = match only {
             Some(message) if matches!(self.state, State::Open) => {
                 self.take_message(&message, app)?;
-                self.limit_due |= self.incoming.limit_is_worth_telling();
+                self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
                 true
             }
             _ => self.take_frames(now, config, reception, &mut frames, app, &mut outcome)?,
         };
-        if self.incoming.take_operated() {
+        if self.main.incoming.take_operated() {
             self.push_operations(app);
             if outcome == Outcome::Received {
                 outcome = Outcome::Continue;
@@ -105,7 +105,9 @@ impl Flow {
             if header.ack_requested | is_marked { 0 } else { config.ack_delay_ns },
         );
         self.arrivals.end(now, self.rtt.smoothed_ns());
-        if self.peer_close.is_some() && matches!(outcome, Outcome::Continue | Outcome::Received) {
+        if self.main.peer_close.is_some()
+            && matches!(outcome, Outcome::Continue | Outcome::Received)
+        {
             self.check_peer_close(now, config, app);
             outcome = Outcome::Continue;
         }
@@ -150,7 +152,7 @@ impl Flow {
             any = true;
         }
         if any {
-            self.limit_due |= self.incoming.limit_is_worth_telling();
+            self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
         }
         Ok(any)
     }
@@ -158,7 +160,7 @@ impl Flow {
     #[inline]
     fn take_message(&mut self, message: &Message<'_>, app: &mut impl App) -> Result<(), Refused> {
         check_stream(message.stream)?;
-        self.incoming.message(app, self.owner, message.sequence, message.bytes)
+        self.main.incoming.message(app, self.main.owner, message.sequence, message.bytes)
     }
 
     fn handle_frame(
@@ -173,8 +175,15 @@ impl Flow {
         match frame {
             Frame::Fragment(f) if receives => {
                 check_stream(f.stream)?;
-                self.incoming.fragment(app, self.owner, f.sequence, f.total, f.offset, f.bytes)?;
-                self.limit_due |= self.incoming.limit_is_worth_telling();
+                self.main.incoming.fragment(
+                    app,
+                    self.main.owner,
+                    f.sequence,
+                    f.total,
+                    f.offset,
+                    f.bytes,
+                )?;
+                self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
                 Ok(Outcome::Received)
             }
             Frame::Ack(ack) => self.handle_ack(now, config, reception, ack, app),
@@ -224,17 +233,17 @@ impl Flow {
     }
 
     fn handle_close(&mut self, messages: u32) -> Result<(), Refused> {
-        let missing = messages.wrapping_sub(self.incoming.messages_delivered() as u32) as i32;
+        let missing = messages.wrapping_sub(self.main.incoming.messages_delivered() as u32) as i32;
         let is_too_few = missing < 0 && matches!(self.state, State::Open);
-        if is_too_few || self.peer_close.is_some_and(|before| before != messages) {
+        if is_too_few || self.main.peer_close.is_some_and(|before| before != messages) {
             return Err(Refused::Violation);
         }
-        self.peer_close = Some(messages);
+        self.main.peer_close = Some(messages);
         Ok(())
     }
 
     fn handle_limit(&mut self, now: Time, limit: u64) {
-        self.outgoing.raise_limit(limit);
+        self.main.outgoing.raise_limit(limit);
         if self.recovery.expedite(now)
             && let Some(content) = self.recovery.on_probe_timeout(now)
         {
@@ -257,7 +266,8 @@ impl Flow {
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
         let window_limited = ack.largest < self.limited_until;
-        let (outgoing, close_acknowledged) = (&mut self.outgoing, &mut self.close_acknowledged);
+        let (outgoing, close_acknowledged) =
+            (&mut self.main.outgoing, &mut self.main.close_acknowledged);
         let mut done = Done::default();
         let acked = self.recovery.on_ack(ack, |content| {
             done += outgoing.acknowledge(content.range.clone());
@@ -299,8 +309,8 @@ impl Flow {
             self.detect_losses(now, config);
         }
         if done.messages > 0 && self.has_app() {
-            self.messages_sent += u64::from(done.messages);
-            app.sent(self.owner, done.messages);
+            self.main.messages_sent += u64::from(done.messages);
+            app.sent(self.main.owner, done.messages);
         }
         if done.operations > 0 && self.has_app() {
             self.operations_arrived(done.operations, app);
@@ -314,8 +324,8 @@ impl Flow {
     /// An orderly close is complete when the peer has everything, the close frame included.
     fn check_closed(&self) -> Outcome {
         let closed = matches!(self.state, State::Closing)
-            && self.close_acknowledged
-            && self.outgoing.is_done();
+            && self.main.close_acknowledged
+            && self.main.outgoing.is_done();
         if closed { Outcome::Ended(Reason::Closed) } else { Outcome::Received }
     }
 
@@ -328,31 +338,31 @@ impl Flow {
         if !matches!(self.state, State::Closing) || self.close_waits {
             return Outcome::Ended(Reason::Reset); // nobody closed it
         }
-        let messages =
-            self.outgoing.messages_open() as u32 - self.outgoing.operations().count() as u32;
-        self.messages_sent += u64::from(messages);
-        app.sent(self.owner, messages);
+        let messages = self.main.outgoing.messages_open() as u32
+            - self.main.outgoing.operations().count() as u32;
+        self.main.messages_sent += u64::from(messages);
+        app.sent(self.main.owner, messages);
         Outcome::Ended(Reason::Closed)
     }
 
     /// Tells the app that the peer has closed, once everything before that is delivered.
     fn check_peer_close(&mut self, now: Time, config: &Config, app: &mut impl App) {
-        let Some(messages) = self.peer_close else { return };
-        let delivered = self.incoming.messages_delivered() as u32 == messages;
+        let Some(messages) = self.main.peer_close else { return };
+        let delivered = self.main.incoming.messages_delivered() as u32 == messages;
         if !self.has_app() || (matches!(self.state, State::Open) && !delivered) {
             return;
         }
-        self.incoming.discard(app, self.owner);
-        app.closed(self.owner, Reason::Closed);
+        self.main.incoming.discard(app, self.main.owner);
+        app.closed(self.main.owner, Reason::Closed);
         // RFC 9000, 10.2: "These states SHOULD persist for at least three times the current PTO".
         let wait_ns =
             3 * self.rtt.probe_timeout_ns(config.timer_granularity_ns, config.ack_delay_ns);
         self.state = State::Drained { until: now + wait_ns.max(config.probe_timeout_max_ns) };
-        (self.limit_due, self.probe_due) = (false, false);
-        (self.close_due, self.close_waits) = (false, false);
+        (self.main.limit_due, self.probe_due) = (false, false);
+        (self.main.close_due, self.close_waits) = (false, false);
         self.ports.stop();
         self.arrivals.stop();
-        self.outgoing = Outgoing::new(0);
+        self.main.outgoing = Outgoing::new(0);
         self.recovery = Recovery::at(self.recovery.next_number());
         self.acks.record_duplicate(now); // acknowledge the close at once
     }

@@ -10,19 +10,18 @@ use crate::acks::Acks;
 use crate::app::{Buffer, Order};
 use crate::config::{Config, SILENCE_MS};
 use crate::ecn::Marking;
-use crate::incoming::Incoming;
 use crate::mtu::PathMtu;
-use crate::outgoing::Outgoing;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
 use crate::state::{DueState, FlowState, POSITIONS_MAX, Phase};
+use crate::stream::Stream;
 
 impl Flow {
     pub(crate) fn save(&self) -> FlowState {
         FlowState {
             local_id: self.local_id,
             peer_id: self.peer_id,
-            owner: self.owner,
+            main: self.main.save(),
             local: self.local,
             remote: self.remote,
             service_port: self.service_port,
@@ -34,20 +33,11 @@ impl Flow {
             },
             request: self.request.as_ref().map(Request::save),
             takes_operations: self.takes_operations,
-            due: DueState {
-                limit: self.limit_due,
-                close: self.close_due,
-                close_waits: self.close_waits,
-                probe: self.probe_due,
-            },
-            close_acknowledged: self.close_acknowledged,
-            peer_close: self.peer_close,
+            due: DueState { close_waits: self.close_waits, probe: self.probe_due },
             last_received: self.last_received,
             keep_alive_at: self.keep_alive_at,
             silence_ms: (self.silence_ns / MILLISECOND) as u32,
             acks: self.acks.save(),
-            incoming: self.incoming.save(),
-            outgoing: self.outgoing.save(),
             recovery: self.recovery.save(),
             rtt: self.rtt.save(),
             ecn: self.marking.save(),
@@ -58,7 +48,6 @@ impl Flow {
             asked: self.asked,
             arrivals: self.arrivals.save(),
             ports: self.ports.save(),
-            messages_sent: self.messages_sent,
             packets_lost: self.packets_lost,
             setup_packets: self.setup_packets,
             setup_retries: self.setup_retries,
@@ -71,13 +60,13 @@ impl Flow {
             saved.local.is_ipv4() == saved.remote.is_ipv4(),
             "a flow between two families of addresses",
         )?;
-        let counts = [saved.messages_sent, saved.packets_lost, saved.unasked_bytes];
+        let counts = [saved.packets_lost, saved.unasked_bytes];
         ensure(counts.iter().all(|count| *count <= POSITIONS_MAX), "more than can be counted")?;
         ensure(SILENCE_MS.contains(&saved.silence_ms), "a silence that nobody may wait for")?;
         let silence_ns = u64::from(saved.silence_ms) * MILLISECOND;
         let recovery = Recovery::restore(saved.recovery)?;
         let parameters = Parameters {
-            owner: saved.owner,
+            owner: saved.main.owner,
             local_id: saved.local_id,
             local: saved.local,
             remote: saved.remote,
@@ -89,19 +78,14 @@ impl Flow {
             service_port: saved.service_port,
             request: saved.request.as_ref().map(Request::restore).transpose()?,
             takes_operations: saved.takes_operations,
-            limit_due: saved.due.limit,
-            close_due: saved.due.close,
             close_waits: saved.due.close_waits,
             probe_due: saved.due.probe,
-            close_acknowledged: saved.close_acknowledged,
-            peer_close: saved.peer_close,
             last_received: saved.last_received.min(now),
             keep_alive_at: saved.keep_alive_at,
             silence_ns,
             keep_alive_ns: keep_alive_ns(config, silence_ns),
             acks: Acks::restore(saved.acks)?,
-            incoming: Incoming::restore(saved.incoming)?,
-            outgoing: Outgoing::restore(saved.outgoing, recovery.positions())?,
+            main: Stream::restore(saved.main, recovery.positions())?,
             recovery,
             rtt: RttEstimator::restore(saved.rtt)?,
             marking: Marking::restore(saved.ecn),
@@ -111,7 +95,6 @@ impl Flow {
             asked: saved.asked,
             arrivals: Arrivals::restore(now, &saved.arrivals),
             ports: Ports::restore(&saved.ports)?,
-            messages_sent: saved.messages_sent,
             packets_lost: saved.packets_lost,
             setup_packets: saved.setup_packets.min(u32::MAX / 2),
             setup_retries: saved.setup_retries.min(u32::MAX / 2),
@@ -124,7 +107,7 @@ impl Flow {
 
     /// What is not asked for in each phase must not be there.
     fn check(&self) -> Result<(), Invalid> {
-        let may_wait = matches!(self.state, State::Closing) && !self.close_due;
+        let may_wait = matches!(self.state, State::Closing) && !self.main.close_due;
         ensure(may_wait || !self.close_waits, "a close that waits for nothing")?;
         let has_peer = self.peer_id != 0;
         match self.state {
@@ -135,7 +118,7 @@ impl Flow {
             }
             State::Open => ensure(has_peer, "a flow without a peer"),
             State::Closing | State::Drained { .. } => {
-                let holds_memory = self.incoming.buffers().next().is_some();
+                let holds_memory = self.main.incoming.buffers().next().is_some();
                 ensure(has_peer && !holds_memory, "a flow that is over and takes messages")
             }
         }
@@ -158,7 +141,7 @@ impl Flow {
     pub(crate) fn memory(
         &self,
     ) -> (impl Iterator<Item = (Buffer, Order)> + '_, impl Iterator<Item = (u32, u32)> + '_) {
-        (self.incoming.buffers(), self.outgoing.extents())
+        (self.main.incoming.buffers(), self.main.outgoing.extents())
     }
 }
 

@@ -137,7 +137,7 @@ impl Flow {
     pub(super) fn detect_losses(&mut self, now: Time, config: &Config) {
         let patience_ns = self.persistence_ns(config);
         let (outgoing, limit_due, close_due) =
-            (&mut self.outgoing, &mut self.limit_due, &mut self.close_due);
+            (&mut self.main.outgoing, &mut self.main.limit_due, &mut self.main.close_due);
         let arrivals = &mut self.arrivals;
         let (mtu, mut is_black_hole) = (&mut self.mtu, false);
         let granularity_ns = config.timer_granularity_ns;
@@ -199,7 +199,7 @@ impl Flow {
             return false;
         }
         for content in self.recovery.give_up_larger(self.mtu.bytes()) {
-            self.outgoing.send_again(content.range.clone());
+            self.main.outgoing.send_again(content.range.clone());
             self.send_frames_again(&content);
         }
         self.follow_packet_bytes();
@@ -211,14 +211,14 @@ impl Flow {
     /// the oldest packet in flight, would be sent and turned away for ever, while the first ones,
     /// in a later packet that was lost, are never missed.
     pub(super) fn probe_with(&mut self, oldest: &Content) {
-        self.outgoing.send_first_again(self.mtu.bytes().into());
+        self.main.outgoing.send_first_again(self.mtu.bytes().into());
         self.send_frames_again(oldest);
     }
 
     /// All but messages.
     fn send_frames_again(&mut self, content: &Content) {
-        self.limit_due |= content.limit;
-        self.close_due |= content.close;
+        self.main.limit_due |= content.limit;
+        self.main.close_due |= content.close;
         if content.path {
             self.arrivals.tell_path_again();
         }

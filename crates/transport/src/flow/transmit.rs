@@ -1,19 +1,15 @@
 //! How a flow builds its packets, just in time: acknowledgement, limit, then as many messages as
 //! wait and fit.
 
-use core::ops::Range;
-
 use clearway_base::Time;
 use clearway_congestion::Speed;
 use clearway_wire::clearway::{
-    self, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
-    MESSAGE_FRAME_LENGTH,
+    self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
 };
 
 use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::outgoing::Carried;
 use crate::recovery::Content;
 
 /// Room for an acknowledgement is kept to this, so that data still fits beside it.
@@ -37,7 +33,7 @@ impl Flow {
         if self.is_unusual() {
             return self.wants_unusual(now).then_some(Wants::Unusual);
         }
-        let wants = if self.outgoing.has_data() && self.may_send_data(now) {
+        let wants = if self.main.outgoing.has_data() && self.may_send_data(now) {
             Some(Wants::Messages)
         } else {
             self.ack_is_due(now).then_some(Wants::Acknowledgement)
@@ -51,7 +47,7 @@ impl Flow {
     /// True if it has surely nothing to send, and needs not be asked what.
     #[inline]
     pub(crate) fn is_done(&self, now: Time) -> bool {
-        !self.is_unusual() && !self.ack_is_due(now) && !self.outgoing.has_data()
+        !self.is_unusual() && !self.ack_is_due(now) && !self.main.outgoing.has_data()
     }
 
     /// False if there may be acknowledgements and messages to send, and surely nothing else. Asked
@@ -59,8 +55,8 @@ impl Flow {
     #[inline]
     fn is_unusual(&self) -> bool {
         !matches!(self.state, State::Open)
-            | self.limit_due
-            | self.close_due
+            | self.main.limit_due
+            | self.main.close_due
             | self.probe_due
             | self.arrivals.has_news()
             | self.ports.is_spraying()
@@ -78,7 +74,7 @@ impl Flow {
                     || self.has_control()
                     || self.probe_due
                     || self.may_close()
-                    || (self.outgoing.has_data() && self.may_send_data(now))
+                    || (self.main.outgoing.has_data() && self.may_send_data(now))
                     || (self.mtu.probe_bytes().is_some() && self.may_send_data(now))
             }
         }
@@ -86,7 +82,7 @@ impl Flow {
 
     /// True if limits or paths are to be told, and may be.
     fn has_control(&self) -> bool {
-        (self.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
+        (self.main.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
     }
 
     fn ack_is_due(&self, now: Time) -> bool {
@@ -94,7 +90,7 @@ impl Flow {
     }
 
     fn may_close(&self) -> bool {
-        self.close_due && self.outgoing.is_sent() && !self.recovery.is_full()
+        self.main.close_due && self.main.outgoing.is_sent() && !self.recovery.is_full()
     }
 
     /// One packet may always be in flight; if the window is less than that, the pacer sees to it.
@@ -142,7 +138,7 @@ impl Flow {
         let frames_start = self.emit_ack(now, bytes);
         let (mut at, mut content) = (frames_start, Content::default());
         if wants == Wants::Messages {
-            at = self.emit_messages(bytes, at, &mut content.range, app);
+            at = self.main.emit_messages(bytes, at, &mut content.range, app);
         }
         if at == HEADER_LENGTH {
             return 0;
@@ -179,13 +175,13 @@ impl Flow {
             (frames_start, at) = self.emit_control(bytes, at, &mut content);
         }
         let probe = core::mem::take(&mut self.probe_due);
-        if probe || (self.outgoing.has_data() && self.may_send_data(now)) {
-            at = self.emit_messages(bytes, at, &mut content.range, app);
+        if probe || (self.main.outgoing.has_data() && self.may_send_data(now)) {
+            at = self.main.emit_messages(bytes, at, &mut content.range, app);
         }
         if self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
-            self.close_due = false;
+            self.main.close_due = false;
             content.close = true;
-            let messages = self.outgoing.messages_pushed();
+            let messages = self.main.outgoing.messages_pushed();
             at += clearway::emit_close(&mut bytes[at..], Reason::Closed.code(), messages);
         }
         if probe && at == frames_start {
@@ -226,10 +222,10 @@ impl Flow {
         if self.arrivals.has_news() {
             (start, at) = self.emit_news(bytes, at, content);
         }
-        if self.limit_due {
-            self.limit_due = false;
+        if self.main.limit_due {
+            self.main.limit_due = false;
             content.limit = true;
-            let limit = self.incoming.announce_limit();
+            let limit = self.main.incoming.announce_limit();
             at += clearway::emit_limit(&mut bytes[at..at + LIMIT_FRAME_LENGTH], limit);
         }
         (start, at)
@@ -266,84 +262,6 @@ impl Flow {
         bytes.len()
     }
 
-    /// Writes message frames from `at` on; returns where they end.
-    fn emit_messages(
-        &mut self,
-        bytes: &mut [u8],
-        at: usize,
-        sent: &mut Range<u64>,
-        app: &impl App,
-    ) -> usize {
-        let Some(mut range) = self.outgoing.next_range() else { return at };
-        let start = range.start;
-        let cursor = self.outgoing.cursor(start);
-        if self.outgoing.has_operations()
-            && self.outgoing.cut_to_kind(&mut range, cursor) == Carried::Operations
-        {
-            return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
-        }
-        self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
-    }
-
-    /// Writes frames of messages, or of operations, in `range`, whose first is at `cursor`.
-    #[inline(always)]
-    fn emit_pieces<const OPERATIONS: bool>(
-        &mut self,
-        bytes: &mut [u8],
-        mut at: usize,
-        mut range: Range<u64>,
-        mut cursor: usize,
-        sent: &mut Range<u64>,
-        app: &impl App,
-    ) -> usize {
-        let start = range.start;
-        while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
-            let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
-            let (before, head) = (cursor, at);
-            let Some(mut piece) = self.outgoing.piece(&range, &mut cursor, whole_room) else {
-                break;
-            };
-            if piece.is_whole() {
-                at += clearway::emit_message(&mut bytes[at..], 0, piece.sequence, piece.length);
-            } else if range.start > start {
-                // A message is not cut only to fill up a packet that has others in it.
-                cursor = before;
-                break;
-            } else {
-                let Some(room) =
-                    whole_room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)
-                else {
-                    break;
-                };
-                cursor = before;
-                let Some(cut) = self.outgoing.piece(&range, &mut cursor, room) else { break };
-                piece = cut;
-                at += clearway::emit_fragment(
-                    &mut bytes[at..],
-                    0,
-                    piece.sequence,
-                    piece.length,
-                    piece.total,
-                    piece.at,
-                );
-            }
-            let end = at + piece.length as usize;
-            if OPERATIONS {
-                clearway::carry_operation(&mut bytes[head..]);
-                app.read_operation(self.owner, piece.operation(), piece.at, &mut bytes[at..end]);
-            } else {
-                app.read(self.owner, piece.offset, &mut bytes[at..end]);
-            }
-            at = end;
-            range.start = piece.end;
-        }
-        if range.start > start {
-            *sent = start..range.start;
-            self.outgoing.sent(sent.clone(), cursor);
-        }
-        at
-    }
-
     fn finish(
         &mut self,
         now: Time,
@@ -369,7 +287,7 @@ impl Flow {
                 || is_close
                 || self.unasked_bytes >= self.window_bytes / 4
                 || self.is_window_full()
-                || self.outgoing.is_limited());
+                || self.main.outgoing.is_limited());
         if urgent {
             self.unasked_bytes = 0;
         }

@@ -383,9 +383,9 @@ fn flows_that_are_open() {
     check_flow(
         &saved(false),
         &[
-            |s| (s.due.limit, s.due.close, s.due.probe) = (true, true, true),
-            |s| (s.close_acknowledged, s.peer_close) = (true, Some(77)),
-            |s| (s.messages_sent, s.packets_lost) = (POSITIONS_MAX, POSITIONS_MAX),
+            |s| (s.main.limit_due, s.main.close_due, s.due.probe) = (true, true, true),
+            |s| (s.main.close_acknowledged, s.main.peer_close) = (true, Some(77)),
+            |s| (s.main.messages_sent, s.packets_lost) = (POSITIONS_MAX, POSITIONS_MAX),
             |s| (s.unasked_bytes, s.limited_until) = (POSITIONS_MAX, 55),
             |s| (s.asked, s.last_received) = (Time::from_ns(3), Time::from_ns(4)),
             |s| s.keep_alive_at = Time::from_ns(5),
@@ -398,7 +398,7 @@ fn flows_that_are_open() {
             |s| s.phase = Phase::Drained { until: Time::from_ns(9) },
         ],
         &[
-            |s| s.messages_sent = POSITIONS_MAX + 1,
+            |s| s.main.messages_sent = POSITIONS_MAX + 1,
             |s| s.packets_lost = POSITIONS_MAX + 1,
             |s| s.unasked_bytes = POSITIONS_MAX + 1,
             |s| s.silence_ms = *SILENCE_MS.start() - 1,
@@ -408,8 +408,8 @@ fn flows_that_are_open() {
             |s| s.peer_id = 0,
             |s| (s.peer_id, s.phase) = (0, Phase::Closing),
             |s| {
-                s.incoming.partial.push(partial(0, 0, 9, Order::Due));
-                (s.incoming.received, s.phase) = (64, Phase::Closing);
+                s.main.incoming.partial.push(partial(0, 0, 9, Order::Due));
+                (s.main.incoming.received, s.phase) = (64, Phase::Closing);
             },
             |s| s.local_id ^= 1 << 18,
         ],
@@ -473,7 +473,7 @@ fn what_an_endpoint_remembers_of_others() {
     let mut state = saved(false);
     state.closed = vec![3, 1, 2];
     state.elsewhere = vec![5, 6];
-    state.listeners = vec![(7, state.flows[0].owner), (8, state.flows[0].owner)];
+    state.listeners = vec![(7, state.flows[0].main.owner), (8, state.flows[0].main.owner)];
     (state.replies, state.farewells) = (vec![reply()], vec![reply(), reply()]);
     state.pings = vec![(1, 2, Time::from_ns(3))];
     state.peers = vec![(state.flows[0].remote.ip(), 64, DURATION_NS_MAX)];
@@ -519,5 +519,5 @@ fn whose_flow_it_is_is_known_again() {
     host.endpoint.abort(keys[1], Reason::Reset, &mut host.app);
     host.endpoint.audit().expect("its share is given back");
     let state = network.hosts[0].endpoint.save();
-    assert_eq!((state.flows[0].incoming.window, state.flows.len()), (WINDOW, 1));
+    assert_eq!((state.flows[0].main.incoming.window, state.flows.len()), (WINDOW, 1));
 }

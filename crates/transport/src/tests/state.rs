@@ -130,17 +130,17 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         &mut flow.window_bytes,
         &mut flow.limited_until,
         &mut flow.unasked_bytes,
-        &mut flow.messages_sent,
+        &mut flow.main.messages_sent,
         &mut flow.acks.floor,
-        &mut flow.incoming.next,
-        &mut flow.incoming.received,
-        &mut flow.incoming.released,
-        &mut flow.incoming.window,
-        &mut flow.incoming.announced,
-        &mut flow.outgoing.start,
-        &mut flow.outgoing.next,
-        &mut flow.outgoing.acknowledged,
-        &mut flow.outgoing.limit,
+        &mut flow.main.incoming.next,
+        &mut flow.main.incoming.received,
+        &mut flow.main.incoming.released,
+        &mut flow.main.incoming.window,
+        &mut flow.main.incoming.announced,
+        &mut flow.main.outgoing.start,
+        &mut flow.main.outgoing.next,
+        &mut flow.main.outgoing.acknowledged,
+        &mut flow.main.outgoing.limit,
         &mut flow.recovery.next_number,
         &mut flow.recovery.acked_end,
         &mut flow.recovery.patience.0,
@@ -153,11 +153,11 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         &mut flow.ports.rest_fruitless_ns,
     ];
     numbers.extend(flow.acks.received.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
-    for partial in &mut flow.incoming.partial {
+    for partial in &mut flow.main.incoming.partial {
         numbers.push(&mut partial.sequence);
         numbers.extend(partial.received.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
     }
-    for ranges in [&mut flow.outgoing.lost, &mut flow.outgoing.acknowledged_above] {
+    for ranges in [&mut flow.main.outgoing.lost, &mut flow.main.outgoing.acknowledged_above] {
         numbers.extend(ranges.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
     }
     for packet in &mut flow.recovery.packets {
@@ -168,9 +168,9 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
     **number = any_number(random, **number);
     match random.below(12) {
         0 => drop(flow.recovery.packets.pop()),
-        1 => drop(flow.outgoing.messages.pop()),
-        2 => flow.outgoing.messages.extend([(u32::MAX, 1), (5, u32::MAX)]),
-        3 => flow.incoming.partial.reverse(),
+        1 => drop(flow.main.outgoing.messages.pop()),
+        2 => flow.main.outgoing.messages.extend([(u32::MAX, 1), (5, u32::MAX)]),
+        3 => flow.main.incoming.partial.reverse(),
         4 => flow.phase = Phase::Closing,
         5 => flow.ports.peer_engines = random.next_u32() as u8,
         6 => flow.packet_bytes.0 = random.next_u32() as u16,
