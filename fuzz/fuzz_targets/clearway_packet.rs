@@ -8,8 +8,8 @@ use clearway_wire::clearway::operation::{
 };
 use clearway_wire::clearway::{
     ACK_FRAME_LENGTH, Challenge, Frame, Frames, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
-    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_path, emit_probe,
-    emit_stray, seal,
+    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_open, emit_path, emit_probe,
+    emit_stray, emit_stream, seal,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -143,6 +143,8 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
         Frame::Path { port, round } => again_frame(frame, |bytes| emit_path(bytes, *port, *round)),
         Frame::Stray { port } => again_frame(frame, |bytes| emit_stray(bytes, *port)),
         Frame::Probe { round } => again_frame(frame, |bytes| emit_probe(bytes, *round)),
+        Frame::Stream(stream) => again_frame(frame, |bytes| emit_stream(bytes, *stream)),
+        Frame::Open { limit } => again_frame(frame, |bytes| emit_open(bytes, *limit)),
         _ => {}
     }
     Ok(())
@@ -150,7 +152,7 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
 
 /// Emits the frame anew and reads it again.
 fn again_frame(frame: &Frame<'_>, emit: impl FnOnce(&mut [u8]) -> usize) {
-    let mut bytes = [0; 8];
+    let mut bytes = [0; 16];
     let length = emit(&mut bytes);
     assert_eq!(Frames::new(&bytes[..length]).next(), Some(Ok(*frame)));
 }

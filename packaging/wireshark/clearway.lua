@@ -32,6 +32,7 @@ local packet_types = {
 local frame_types = {
     [0] = "padding", "ping", "ack", "limit", "message", "fragment", "close", "reset", "path",
     "stray", "probe", [0x24] = "operation", [0x25] = "operation part",
+    [0x30] = "stream", [0x31] = "open",
 }
 -- What an operation does, and what came of it: docs/operations.md.
 local operations = {
@@ -94,7 +95,7 @@ local f = {
     ack_length = ProtoField.uint32("clearway.ack.length", "Length"),
     ack_range = ProtoField.string("clearway.ack.range", "Received"),
     frame_flags = ProtoField.uint8("clearway.frame.flags", "Flags", base.HEX),
-    stream = ProtoField.uint16("clearway.stream", "Stream"),
+    stream = ProtoField.uint32("clearway.stream", "Stream"),
     sequence = ProtoField.uint32("clearway.sequence", "Sequence"),
     length = ProtoField.uint32("clearway.length", "Length"),
     total = ProtoField.uint32("clearway.total", "Length of the message"),
@@ -341,6 +342,7 @@ end
 local PADDING, PING, ACK, LIMIT, MESSAGE, FRAGMENT = 0, 1, 2, 3, 4, 5
 local CLOSE, RESET, PATH, STRAY, PROBE = 6, 7, 8, 9, 10
 local OPERATION, OPERATION_PART = 0x24, 0x25
+local STREAM, OPEN = 0x30, 0x31
 
 frames[PADDING] = function(context, tree, at)
     local first, past = at, context.tvb:len()
@@ -407,7 +409,6 @@ end
 local function show_place(context, tree, at)
     local tvb = context.tvb
     tree:add(f.frame_flags, tvb(at + 1, 1))
-    tree:add(f.stream, tvb(at + 2, 2))
     tree:add(f.sequence, tvb(at + 4, 4))
     tree:add(f.length, tvb(at + 8, 4))
     return tvb(at + 4, 4):uint(), tvb(at + 8, 4):uint()
@@ -437,7 +438,7 @@ frames[FRAGMENT] = function(context, tree, at)
     tree:add(f.payload, tvb(past, length))
     context.say("message %d, bytes %d-%d of %d", sequence, offset, offset + length - 1, total)
     -- Flow, stream, sequence.
-    local key = tvb:raw(8, 8) .. tvb:raw(at + 2, 6)
+    local key = tvb:raw(8, 8) .. context.stream .. "/" .. tvb:raw(at + 4, 4)
     reassemble(context, tree, key, total, offset, tvb(past, length))
     return past + length
 end
@@ -541,6 +542,22 @@ frames[PROBE] = function(context, tree, at)
     local past = fixed(context, tree, at, 4)
     tree:add(f.round, context.tvb(at + 2, 2))
     context.say("probe of round %d", context.tvb(at + 2, 2):uint())
+    return past
+end
+
+-- What follows in the packet is of this stream.
+frames[STREAM] = function(context, tree, at)
+    local past = fixed(context, tree, at, 8)
+    context.stream = context.tvb(at + 4, 4):uint()
+    tree:add(f.stream, context.tvb(at + 4, 4))
+    context.say("stream %d", context.stream)
+    return past
+end
+
+frames[OPEN] = function(context, tree, at)
+    local past = fixed(context, tree, at, 16)
+    tree:add(f.limit, context.tvb(at + 8, 8))
+    context.say("open, limit %s", tostring(context.tvb(at + 8, 8):uint64()))
     return past
 end
 
@@ -727,6 +744,8 @@ local function new_context(tvb, pinfo, root)
         tree = root:add(clearway, tvb()),
         -- Of the info column; the first says what the packet is.
         words = {},
+        -- What its next frames are of.
+        stream = 0,
         -- Messages that were shown as whole.
         shown = {},
         -- Its CRC is right, or not checked.

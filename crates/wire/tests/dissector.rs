@@ -121,12 +121,13 @@ fn verdict(bytes: &[u8]) -> Result<(), Malformed> {
 }
 
 /// What the dissector is to show: why a packet is malformed, and what its frames say.
-const SHOWN: [&str; 5] = [
+const SHOWN: [&str; 6] = [
     "clearway.malformed",
     "clearway.ack.range",
     "clearway.sequence",
     "clearway.offset",
     "clearway.round",
+    "clearway.stream",
 ];
 
 fn expected(bytes: &[u8]) -> Vec<String> {
@@ -156,8 +157,10 @@ fn expect_frame(shown: &mut [Vec<String>], frame: &Frame<'_>) {
             shown[3].push(fragment.offset.to_string());
         }
         Frame::Path { round, .. } | Frame::Probe { round } => shown[4].push(round.to_string()),
+        Frame::Stream(stream) => shown[5].push(stream.to_string()),
         Frame::Ping
         | Frame::Limit(_)
+        | Frame::Open { .. }
         | Frame::Close { .. }
         | Frame::Reset { .. }
         | Frame::Stray { .. } => {}
@@ -250,6 +253,7 @@ fn vectors_are_told_in_short_words() {
         ("fragment", "message 258, bytes 4-6 of 10"),
         ("limit", "limit 4294967296"),
         ("message", "message 2 (5 bytes)"),
+        ("open", "open, limit 65536"),
         ("operation-answer", "operation 4 (24 bytes): answer 1 to fetch-and-add: done"),
         ("operation-part", "operation 258, bytes 4-6 of 10"),
         ("operation-request", "operation 3 (48 bytes): request 1, fetch-and-add"),
@@ -258,6 +262,7 @@ fn vectors_are_told_in_short_words() {
         ("probe", "probe of round 2"),
         ("reset", "reset: aborted, or the flow is not known (any more)"),
         ("stray", "port 50000 comes by a detour"),
+        ("stream", "stream 5"),
     ];
     let expected = expected.map(|(name, line)| (name, format!("data 9: {line}")));
     assert_eq!(told("frame", |frame| data(&frame)), expected);

@@ -8,7 +8,8 @@ use clearway_wire::clearway::operation::{Answer, Kind, Request, Status};
 use clearway_wire::clearway::{
     Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
     SynAck, Versions, carry_operation, emit_ack, emit_close, emit_fragment, emit_limit,
-    emit_message, emit_path, emit_ping, emit_probe, emit_reset, emit_stray, seal,
+    emit_message, emit_open, emit_path, emit_ping, emit_probe, emit_reset, emit_stray, emit_stream,
+    seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -149,6 +150,8 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("operation-request", operation(3, &REQUEST.emit())),
         ("operation-answer", operation(4, &ANSWER.emit())),
         ("operation-part", frame(with_tail(b"abc", emit_operation_part))),
+        ("stream", frame(|bytes| emit_stream(bytes, 5))),
+        ("open", frame(|bytes| emit_open(bytes, 1 << 16))),
         ("close", frame(|bytes| emit_close(bytes, 0, 3))),
         ("reset", frame(|bytes| emit_reset(bytes, 1))),
         ("path", frame(|bytes| emit_path(bytes, PORT, 2))),
@@ -182,7 +185,7 @@ fn frames_are_emitted_as_documented() {
 fn what_version_1_sends_stays_as_it_was() {
     let recorded = include_str!("version-1.txt").lines().filter(|line| !line.starts_with('#'));
     let recorded: Vec<&str> = recorded.collect();
-    let later = ["operation-request", "operation-answer", "operation-part"];
+    let later = ["operation-request", "operation-answer", "operation-part", "stream", "open"];
     let documented = vectors("packet").len() + vectors("frame").len();
     assert_eq!(recorded.len() + later.len(), documented);
     for line in recorded {
@@ -247,6 +250,8 @@ fn frames_say_what_is_documented() {
                 let bytes = b"abc";
                 assert_eq!(*part, Fragment { stream, sequence, total, offset, bytes });
             }
+            ("stream", frame) => assert_eq!(*frame, Frame::Stream(5)),
+            ("open", frame) => assert_eq!(*frame, Frame::Open { limit: 1 << 16 }),
             ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
             ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),
             ("path", frame) => assert_eq!(*frame, Frame::Path { port: PORT, round: 2 }),

@@ -4,8 +4,8 @@
 
 use super::{
     CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
-    MESSAGE_FRAME_LENGTH, PATH_FRAME_LENGTH, PING_FRAME_LENGTH, PROBE_FRAME_LENGTH,
-    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, frame_type,
+    MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PING_FRAME_LENGTH,
+    PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, frame_type,
 };
 use crate::bytes::{head_mut, put};
 
@@ -108,6 +108,24 @@ pub fn emit_probe(bytes: &mut [u8], round: u16) -> usize {
     put(head, 0, [frame_type::PROBE, 0]);
     put(head, 2, round.to_be_bytes());
     PROBE_FRAME_LENGTH
+}
+
+/// Writes a stream frame: what follows is of `stream`.
+#[inline]
+pub fn emit_stream(bytes: &mut [u8], stream: u32) -> usize {
+    let head: &mut [u8; STREAM_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::STREAM, 0, 0, 0]);
+    put(head, 4, stream.to_be_bytes());
+    STREAM_FRAME_LENGTH
+}
+
+/// Writes an open frame: the other side may use the stream's positions up to `limit`.
+#[inline]
+pub fn emit_open(bytes: &mut [u8], limit: u64) -> usize {
+    let head: &mut [u8; OPEN_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::OPEN, 0, 0, 0, 0, 0, 0, 0]);
+    put(head, 8, limit.to_be_bytes());
+    OPEN_FRAME_LENGTH
 }
 
 /// Writes a ping frame, which elicits an acknowledgement and says nothing else.

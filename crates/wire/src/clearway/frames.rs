@@ -2,8 +2,8 @@
 
 use super::{
     Ack, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
-    MESSAGE_FRAME_LENGTH, PATH_FRAME_LENGTH, PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH,
-    STRAY_FRAME_LENGTH, frame_type,
+    MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PROBE_FRAME_LENGTH,
+    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, frame_type,
 };
 use crate::Malformed;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -29,7 +29,7 @@ pub enum Frame<'a> {
     Close {
         /// Why.
         reason: u16,
-        /// How many messages of stream 0 come before the end.
+        /// How many messages of the stream come before the end.
         messages: u32,
     },
     /// Abort.
@@ -54,12 +54,19 @@ pub enum Frame<'a> {
         /// Which search this is, of those that its sender has made for the flow.
         round: u16,
     },
+    /// The frames behind it are of this stream.
+    Stream(u32),
+    /// The stream begins.
+    Open {
+        /// The highest position that the other side may use in it.
+        limit: u64,
+    },
 }
 
 /// A message that came in one frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
-    /// The stream it belongs to.
+    /// Must be zero.
     pub stream: u16,
     /// Which message of the stream this is.
     pub sequence: u32,
@@ -70,7 +77,7 @@ pub struct Message<'a> {
 /// A part of a message. `offset + bytes.len() <= total <= MESSAGE_BYTES_MAX`, and it is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
-    /// The stream that the message belongs to.
+    /// Must be zero.
     pub stream: u16,
     /// Which message of the stream this is a part of.
     pub sequence: u32,
@@ -227,6 +234,14 @@ fn split_rare_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malfo
         }
         frame_type::OPERATION_PART => {
             split_fragment(bytes).map(|(part, rest)| (Frame::OperationPart(part), rest))
+        }
+        frame_type::STREAM => {
+            let (head, rest) = split_head::<STREAM_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Stream(u32_at(head, 4)), rest))
+        }
+        frame_type::OPEN => {
+            let (head, rest) = split_head::<OPEN_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Open { limit: u64_at(head, 8) }, rest))
         }
         _ => Err(Malformed::FrameType),
     }

@@ -24,8 +24,8 @@ mod tests;
 
 pub use ack::{Ack, AckRanges, EcnReport, emit_ack};
 pub use emit::{
-    carry_operation, emit_close, emit_fragment, emit_limit, emit_message, emit_padding, emit_path,
-    emit_ping, emit_probe, emit_reset, emit_stray,
+    carry_operation, emit_close, emit_fragment, emit_limit, emit_message, emit_open, emit_padding,
+    emit_path, emit_ping, emit_probe, emit_reset, emit_stray, emit_stream,
 };
 pub use frames::{Fragment, Frame, Frames, Message};
 pub use handshake::{Challenge, Reset, Syn, SynAck, Versions};
@@ -36,6 +36,8 @@ pub const VERSION: u8 = 1;
 /// The version of the protocol with one-sided operations, which the hosts of a flow may agree on.
 /// Its packets look like those of [`VERSION`], and may have frames that those have not.
 pub const VERSION_OPERATIONS: u8 = 2;
+/// The same with streams.
+pub const VERSION_STREAMS: u8 = 3;
 /// The version octet of version negotiation, which every version understands.
 pub const VERSION_NEGOTIATION: u8 = 0;
 /// The header that every packet starts with.
@@ -60,6 +62,10 @@ pub const PATH_FRAME_LENGTH: usize = 6;
 pub const STRAY_FRAME_LENGTH: usize = 4;
 /// A probe frame.
 pub const PROBE_FRAME_LENGTH: usize = 4;
+/// A stream frame.
+pub const STREAM_FRAME_LENGTH: usize = 8;
+/// An open frame.
+pub const OPEN_FRAME_LENGTH: usize = 16;
 /// A ping frame.
 pub const PING_FRAME_LENGTH: usize = 1;
 /// The largest message, in bytes.
@@ -95,4 +101,6 @@ mod frame_type {
     pub(super) const CARRIES_OPERATION: u8 = 0x20;
     pub(super) const OPERATION: u8 = CARRIES_OPERATION | MESSAGE;
     pub(super) const OPERATION_PART: u8 = CARRIES_OPERATION | FRAGMENT;
+    pub(super) const STREAM: u8 = 0x30;
+    pub(super) const OPEN: u8 = 0x31;
 }
