@@ -8,8 +8,8 @@ use clearway_wire::clearway::operation::{
 };
 use clearway_wire::clearway::{
     ACK_FRAME_LENGTH, Challenge, Frame, Frames, HEADER_LENGTH, Header, MESSAGE_BYTES_MAX, Packet,
-    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_open, emit_path, emit_probe,
-    emit_stray, emit_stream, seal,
+    PacketType, Reset, Syn, SynAck, Versions, emit_ack, emit_fragment, emit_open, emit_path,
+    emit_probe, emit_stray, emit_stream, seal,
 };
 use libfuzzer_sys::fuzz_target;
 

@@ -7,6 +7,8 @@
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Streams    A connection may have streams (clearway_open_stream): connections that share its way
+ *            to the peer and nothing else, so that none waits for another's messages.
  * TCP        Connections to any peer, by a stack that is the daemon's: clearway_tcp_listen and
  *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)
@@ -223,11 +225,12 @@ typedef enum clearway_event_kind {
    */
   CLEARWAY_EVENT_ACCEPTED = 1,
   /**
-   * clearway_start_connect has succeeded: `connection`, `token`, `peer`.
+   * clearway_start_connect or clearway_start_open_stream has succeeded: `connection`, `token`,
+   * `peer`.
    */
   CLEARWAY_EVENT_CONNECTED = 2,
   /**
-   * clearway_start_connect has failed: `token`, `code`.
+   * clearway_start_connect or clearway_start_open_stream has failed: `token`, `code`.
    */
   CLEARWAY_EVENT_CONNECT_FAILED = 3,
   /**
@@ -283,6 +286,10 @@ typedef enum clearway_event_kind {
    * `code`.
    */
   CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
+  /**
+   * A peer has opened a stream: `connection`, `parent`.
+   */
+  CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
 } clearway_event_kind;
 
 /**
@@ -959,7 +966,7 @@ typedef struct clearway_event {
    */
   uint64_t connection;
   /**
-   * From clearway_start_connect or clearway_start_operation.
+   * From clearway_start_connect, clearway_start_open_stream or clearway_start_operation.
    */
   uint64_t token;
   /**
@@ -986,6 +993,10 @@ typedef struct clearway_event {
    * Bits of `enum clearway_tcp_ready_bits`.
    */
   uint32_t ready;
+  /**
+   * The connection of which it is a stream.
+   */
+  uint64_t parent;
 } clearway_event;
 
 /**
@@ -1154,6 +1165,43 @@ int clearway_close(struct clearway_channel *channel, uint64_t connection);
  * Closes a connection at once; what is on its way is lost. Returns 0 or a negative error code.
  */
 int clearway_abort(struct clearway_channel *channel, uint64_t connection);
+
+/**
+ * Opens a stream of a connection: another connection to the same app, with messages, order, credit
+ * and an end of its own, for all calls that take a connection but one-sided operations. Up to 1024
+ * of a connection; they end with it at the latest. The peer has to take streams
+ * (clearway_take_streams), or this one is closed with CLEARWAY_REFUSED. A stream has none itself
+ * (CLEARWAY_INVALID), and a peer of an older release takes none (CLEARWAY_VERSION_UNKNOWN). Waits
+ * up to `timeout_ns` for the daemon, not for the peer. Returns 0 and stores the stream, or a
+ * negative error code.
+ */
+int clearway_open_stream(struct clearway_channel *channel,
+                         uint64_t connection,
+                         int64_t timeout_ns,
+                         uint64_t *stream);
+
+/**
+ * Begins to open a stream and returns at once; clearway_next_event tells the outcome, with the
+ * token that is stored here. Returns 0 or a negative error code.
+ */
+int clearway_start_open_stream(struct clearway_channel *channel,
+                               uint64_t connection,
+                               uint64_t *token);
+
+/**
+ * Lets peers open streams of this channel's connections (1), or not (0, as at first): call it
+ * before clearway_listen and clearway_connect. Returns 0 or a negative error code.
+ */
+int clearway_take_streams(struct clearway_channel *channel, int are_taken);
+
+/**
+ * Waits for the next stream that a peer opened. Stores it, and the connection of which it is
+ * unless `parent` is NULL. Returns 0 or a negative error code.
+ */
+int clearway_accept_stream(struct clearway_channel *channel,
+                           int64_t timeout_ns,
+                           uint64_t *stream,
+                           uint64_t *parent);
 
 /**
  * Sends `length` bytes (at most 8 MiB). Waits up to `timeout_ns` nanoseconds while there is no

@@ -20,9 +20,10 @@ use crate::vif::clearway_frames;
 pub enum clearway_event_kind {
     /// A peer has connected: `connection`, `listener`, `peer`.
     CLEARWAY_EVENT_ACCEPTED = 1,
-    /// clearway_start_connect has succeeded: `connection`, `token`, `peer`.
+    /// clearway_start_connect or clearway_start_open_stream has succeeded: `connection`, `token`,
+    /// `peer`.
     CLEARWAY_EVENT_CONNECTED = 2,
-    /// clearway_start_connect has failed: `token`, `code`.
+    /// clearway_start_connect or clearway_start_open_stream has failed: `token`, `code`.
     CLEARWAY_EVENT_CONNECT_FAILED = 3,
     /// A message has come: `connection`, `message`, which must be released.
     CLEARWAY_EVENT_MESSAGE = 4,
@@ -53,6 +54,8 @@ pub enum clearway_event_kind {
     /// The daemon has taken a TCP port away, and nobody can connect there any more: `listener`,
     /// `code`.
     CLEARWAY_EVENT_TCP_PORT_CLOSED = 15,
+    /// A peer has opened a stream: `connection`, `parent`.
+    CLEARWAY_EVENT_STREAM_ACCEPTED = 16,
 }
 
 /// Something that happened. Fields that its kind does not name are zero.
@@ -65,7 +68,7 @@ pub struct clearway_event {
     pub code: c_int,
     /// The connection.
     pub connection: u64,
-    /// From clearway_start_connect or clearway_start_operation.
+    /// From clearway_start_connect, clearway_start_open_stream or clearway_start_operation.
     pub token: u64,
     /// From clearway_listen, or the TCP port from clearway_tcp_listen.
     pub listener: u32,
@@ -79,6 +82,8 @@ pub struct clearway_event {
     pub frames: clearway_frames,
     /// Bits of `enum clearway_tcp_ready_bits`.
     pub ready: u32,
+    /// The connection of which it is a stream.
+    pub parent: u64,
 }
 
 /// Waits for whatever happens next on the channel, and stores it. Returns 0 or a negative error
@@ -120,6 +125,7 @@ impl clearway_event {
             vif: 0,
             frames: clearway_frames::empty(0),
             ready: 0,
+            parent: 0,
         }
     }
 
@@ -132,6 +138,11 @@ impl clearway_event {
                 told.listener = accepted.listener.as_u32();
                 told.peer = accepted.peer.into();
                 Kind::CLEARWAY_EVENT_ACCEPTED
+            }
+            Event::StreamAccepted(accepted) => {
+                told.connection = accepted.connection.as_u64();
+                told.parent = accepted.parent.as_u64();
+                Kind::CLEARWAY_EVENT_STREAM_ACCEPTED
             }
             Event::Connected { token, connection, peer } => {
                 (told.token, told.connection) = (token.as_u64(), connection.as_u64());

@@ -19,6 +19,7 @@ mod held;
 mod message;
 mod operation;
 mod pointer;
+mod streams;
 mod tcp;
 mod vif;
 
@@ -51,6 +52,9 @@ pub use operation::{
     clearway_operated, clearway_operated_release, clearway_operation, clearway_operation_kind,
     clearway_region_options, clearway_right, clearway_share, clearway_shared_memory,
     clearway_start_operation, clearway_status_text, clearway_unshare,
+};
+pub use streams::{
+    clearway_accept_stream, clearway_open_stream, clearway_start_open_stream, clearway_take_streams,
 };
 pub use tcp::{
     clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,

@@ -11,8 +11,18 @@ use std::path::Path;
 use cbindgen::Style;
 use clearway_client::{BURST_FRAMES_MAX, Code, FrameRefusal, OperationStatus};
 
-const SOURCES: [&str; 9] =
-    ["attach", "connect", "message", "tcp", "vif", "operation", "event", "calls", "failure"];
+const SOURCES: [&str; 10] = [
+    "attach",
+    "connect",
+    "streams",
+    "message",
+    "tcp",
+    "vif",
+    "operation",
+    "event",
+    "calls",
+    "failure",
+];
 
 const INTRODUCTION: &str = "\
 /* Clearway: reliable messages between apps on different hosts (or on one), through the daemon of
@@ -24,6 +34,8 @@ const INTRODUCTION: &str = "\
  * Times      Timeouts are in nanoseconds. 0 does not wait (CLEARWAY_WOULD_BLOCK); a negative one,
  *            CLEARWAY_FOREVER, waits as long as it takes.
  * Sizes      In bytes. A message has 0 to 8 MiB, arrives once, complete, and in order.
+ * Streams    A connection may have streams (clearway_open_stream): connections that share its way
+ *            to the peer and nothing else, so that none waits for another's messages.
  * TCP        Connections to any peer, by a stack that is the daemon's: clearway_tcp_listen and
  *            clearway_tcp_connect, bytes instead of messages.
  * Frames     A program that brings its own protocol opens a virtual interface (clearway_vif_open)

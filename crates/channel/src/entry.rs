@@ -37,7 +37,7 @@ entries! {
         /// Sends a message that lies in the transmit pool.
         SEND = 2 => Send {
             stream {
-                /// The ordering domain inside the connection; 0 so far.
+                /// Must be 0: a stream is a connection of its own.
                 stream: u16
             }
             1 {
@@ -284,6 +284,27 @@ entries! {
                 second: u64
             }
         } [check_send(offset, length)]
+        /// Opens a stream: another connection to the same app, which needs no packets of its own to
+        /// be opened and ends with this one. `Connected` or `ConnectFailed` answers with the same
+        /// token.
+        OPEN_STREAM = 17 => OpenStream {
+            1 {
+                /// The app's name for the attempt.
+                token: u64
+            }
+            2 {
+                /// The connection, which is no stream itself.
+                connection: u64
+            }
+        }
+        /// Whether peers may open streams of this channel's connections: `StreamAccepted` tells of
+        /// them. Before this is sent they may not.
+        TAKE_STREAMS = 18 => TakeStreams {
+            flags {
+                /// They may.
+                are_taken: bool
+            }
+        }
     }
 }
 
@@ -336,7 +357,7 @@ entries! {
         /// A message has arrived.
         RECEIVED = 4 => Received {
             stream {
-                /// The ordering domain inside the connection.
+                /// 0: a stream is a connection of its own.
                 stream: u16
             }
             1 {
@@ -599,6 +620,17 @@ entries! {
             5 {
                 /// What the peer says.
                 value: u64
+            }
+        }
+        /// A peer has opened a stream.
+        STREAM_ACCEPTED = 21 => StreamAccepted {
+            1 {
+                /// The new connection.
+                connection: u64
+            }
+            2 {
+                /// The one of which it is a stream.
+                parent: u64
             }
         }
     }

@@ -66,6 +66,18 @@ fn every_operation_can_be_had_in_c() {
     }
 }
 
+/// Between two hosts, and within one.
+#[test]
+fn streams_can_be_had_in_c() {
+    let Some(program) = build("streams", "crates/capi/tests/streams.c") else { return };
+    let network = Network::start();
+    let server = &network.server;
+    for client in [&network.client, server] {
+        let sockets = [&server.socket, &client.socket];
+        run(program.command().args(sockets).arg(server.address.to_string()));
+    }
+}
+
 /// Clients of both hosts read and change a table whose server sleeps, many at once.
 #[test]
 fn a_table_is_read_and_changed_while_its_server_sleeps() {

@@ -19,7 +19,9 @@ use crate::session::{Session, gone, unexpected};
 use crate::tcp::Sockets;
 use crate::vif::Vifs;
 use crate::wait::{Habits, LifeCheck};
-use crate::{Accepted, Awaited, ConnectionId, Error, ListenerId, Options, Token, Waiting};
+use crate::{
+    Accepted, AcceptedStream, Awaited, ConnectionId, Error, ListenerId, Options, Token, Waiting,
+};
 
 /// An app's access to one engine of the daemon. For one thread at a time: `Send`, not `Sync`.
 ///
@@ -42,6 +44,8 @@ pub struct Channel {
     pub(crate) gone: Option<(Code, String)>,
     /// Arrived while something else was waited for: connections opened by peers,
     pub(crate) accepted: VecDeque<Accepted>,
+    /// streams that they opened,
+    pub(crate) accepted_streams: VecDeque<AcceptedStream>,
     /// messages and ends of connections,
     pub(crate) inbox: VecDeque<Arrival>,
     /// frames and ends of virtual interfaces,
@@ -65,6 +69,7 @@ pub struct Channel {
     /// What it was attached with, for attaching again.
     pub(crate) options: Options,
     pub(crate) listeners: Vec<OpenListener>,
+    pub(crate) takes_streams: bool,
 }
 
 /// A port that is open, as it was asked for and as it is.
@@ -79,6 +84,8 @@ pub(crate) struct Attempt {
     pub(crate) peer: SocketAddr,
     /// Nobody waits for it any more.
     pub(crate) is_abandoned: bool,
+    /// It is to be a stream of another connection, not one of its own.
+    pub(crate) is_stream: bool,
 }
 
 /// An open port.
@@ -125,6 +132,7 @@ impl Channel {
             habits: Habits::new(),
             gone: None,
             accepted: VecDeque::new(),
+            accepted_streams: VecDeque::new(),
             inbox: VecDeque::new(),
             frames: VecDeque::new(),
             connected: VecDeque::new(),
@@ -139,6 +147,7 @@ impl Channel {
             linger: options.linger,
             options: options.clone(),
             listeners: Vec::new(),
+            takes_streams: false,
         })
     }
 
@@ -204,6 +213,17 @@ impl Channel {
     ) -> Result<ConnectionId, Error> {
         let begun = Instant::now();
         let token = self.start_connect(peer)?;
+        self.wait_connected(token, peer, begun, timeout)
+    }
+
+    /// Waits for the outcome of an attempt that was `begun` then.
+    pub(crate) fn wait_connected(
+        &mut self,
+        token: Token,
+        peer: SocketAddr,
+        begun: Instant,
+        timeout: Option<Duration>,
+    ) -> Result<ConnectionId, Error> {
         let answer = self.wait_for(timeout, Awaited::Connection(peer), |channel| {
             channel.gather_until(|channel| channel.take_answer(token))
         });
@@ -224,11 +244,21 @@ impl Channel {
     /// Begins to open a connection; [`next_event`](Self::next_event) tells of the outcome.
     pub fn start_connect(&mut self, peer: SocketAddr) -> Result<Token, Error> {
         self.make_room_for_command()?;
-        self.token_next += 1;
-        let token = Token::from_u64(self.token_next);
-        self.submit(&Command::Connect { token: self.token_next, peer });
-        self.connecting.insert(token, Attempt { peer, is_abandoned: false });
+        let token = self.next_token();
+        self.submit(&Command::Connect { token: token.as_u64(), peer });
+        self.connecting.insert(token, Attempt { peer, is_abandoned: false, is_stream: false });
         Ok(token)
+    }
+
+    pub(crate) fn next_token(&mut self) -> Token {
+        self.token_next += 1;
+        Token::from_u64(self.token_next)
+    }
+
+    /// The other end of an open connection.
+    pub(crate) fn peer_of(&mut self, connection: ConnectionId) -> Result<SocketAddr, Error> {
+        self.check_open(connection)?;
+        Ok(self.connections.find(connection).expect("it is open").peer)
     }
 
     /// Gives a connection up, as lost ([`Code::Lost`]), after another silence of its peer's host
@@ -285,6 +315,7 @@ impl Channel {
         self.submit_bursts();
         let is_ring_full = self.is_ring_full();
         let queues_empty = self.accepted.is_empty()
+            && self.accepted_streams.is_empty()
             && self.connected.is_empty()
             && self.inbox.is_empty()
             && self.frames.is_empty()

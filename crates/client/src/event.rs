@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use clearway_channel::{Code, Granted};
 
 use crate::operations::RawOperated;
+use crate::streams::AcceptedStream;
 use crate::{Frames, Message, Notified, Operated, TcpId, TcpPortId, TcpReady, VifId};
 
 /// Names a connection of a channel. Never used again for another one while the channel lives.
@@ -86,7 +87,9 @@ pub struct Accepted {
 pub enum Event {
     /// A peer has connected.
     Accepted(Accepted),
-    /// An attempt to connect has succeeded.
+    /// A peer has opened a stream.
+    StreamAccepted(AcceptedStream),
+    /// An attempt to connect, or to open a stream, has succeeded.
     Connected {
         /// The attempt.
         token: Token,
@@ -95,7 +98,7 @@ pub enum Event {
         /// Its other end.
         peer: SocketAddr,
     },
-    /// An attempt to connect has failed.
+    /// An attempt to connect, or to open a stream, has failed.
     ConnectFailed {
         /// The attempt.
         token: Token,
@@ -170,6 +173,7 @@ pub enum Event {
 #[derive(Debug)]
 pub(crate) enum Arrival {
     Accepted(Accepted),
+    StreamAccepted(AcceptedStream),
     Connected { token: Token, connection: ConnectionId, peer: SocketAddr },
     ConnectFailed { token: Token, code: Code },
     Message(RawMessage),

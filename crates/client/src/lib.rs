@@ -85,6 +85,7 @@ mod reattach;
 mod receive;
 mod send;
 mod session;
+mod streams;
 mod tcp;
 mod vif;
 mod wait;
@@ -110,6 +111,7 @@ pub use host::Embedded;
 pub use operations::{Notified, Operated, Operation, OperationId, RegionId};
 pub use options::{Options, Waiting};
 pub use reattach::{Reattached, Reconnected};
+pub use streams::AcceptedStream;
 pub use tcp::{
     Tcp, TcpBytes, TcpId, TcpListener, TcpOption, TcpPort, TcpPortId, TcpReady, TcpStream,
 };

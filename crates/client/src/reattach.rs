@@ -42,7 +42,7 @@ pub struct Reconnected {
     /// Its other end.
     pub peer: SocketAddr,
     /// Its id of now; or why there is none. One that a peer had opened is that peer's to open
-    /// again.
+    /// again, and streams are opened again by those who need them.
     pub now: Result<ConnectionId, Error>,
     /// Messages that were sent and not acknowledged. Each of them may have arrived or not.
     pub messages_unacknowledged: usize,
@@ -59,6 +59,9 @@ impl Channel {
         }
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut fresh = self.attach_again(timeout, deadline)?;
+        if self.takes_streams {
+            fresh.take_streams(true)?;
+        }
         let mut told = Reattached::default();
         for listener in &self.listeners {
             let again = fresh.listen(ListenAddress {

@@ -7,8 +7,8 @@ use clearway_channel::{Command, Completion, FrameRefusal, Received, Told};
 
 use crate::event::{Arrival, RawFrames, RawMessage};
 use crate::{
-    Accepted, Awaited, Channel, Code, ConnectionId, Error, Event, FramesSent, ListenerId, Message,
-    Notified, RegionId, Token, VifId,
+    Accepted, AcceptedStream, Awaited, Channel, Code, ConnectionId, Error, Event, FramesSent,
+    ListenerId, Message, Notified, RegionId, Token, VifId,
 };
 
 impl Channel {
@@ -88,6 +88,7 @@ impl Channel {
     fn event_of(&mut self, arrival: Arrival) -> Result<Event, Error> {
         Ok(match arrival {
             Arrival::Accepted(accepted) => Event::Accepted(accepted),
+            Arrival::StreamAccepted(accepted) => Event::StreamAccepted(accepted),
             Arrival::Connected { token, connection, peer } => {
                 Event::Connected { token, connection, peer }
             }
@@ -110,6 +111,9 @@ impl Channel {
     fn next_of_all(&mut self) -> Result<Option<Arrival>, Error> {
         if let Some(accepted) = self.accepted.pop_front() {
             return Ok(Some(Arrival::Accepted(accepted)));
+        }
+        if let Some(accepted) = self.accepted_streams.pop_front() {
+            return Ok(Some(Arrival::StreamAccepted(accepted)));
         }
         let queues = [&mut self.connected, &mut self.inbox, &mut self.frames];
         let kept = queues.into_iter().find_map(VecDeque::pop_front);
@@ -230,6 +234,7 @@ impl Channel {
     pub(crate) fn queue(&mut self, arrival: Arrival) {
         match arrival {
             Arrival::Accepted(accepted) => self.accepted.push_back(accepted),
+            Arrival::StreamAccepted(accepted) => self.accepted_streams.push_back(accepted),
             Arrival::Connected { .. } | Arrival::ConnectFailed { .. } => {
                 self.connected.push_back(arrival);
             }
@@ -335,6 +340,13 @@ impl Channel {
                 self.connections.insert(connection, peer, false);
                 Some(Arrival::Accepted(Accepted { listener, connection, peer }))
             }
+            Completion::StreamAccepted { connection, parent } => {
+                let (connection, parent) =
+                    (ConnectionId::from_u64(connection), ConnectionId::from_u64(parent));
+                let peer = self.connections.find(parent)?.peer;
+                self.connections.insert(connection, peer, false);
+                Some(Arrival::StreamAccepted(AcceptedStream { connection, parent }))
+            }
             Completion::Closed { connection, code, .. } => {
                 self.closed(ConnectionId::from_u64(connection), code)
             }
@@ -372,7 +384,8 @@ impl Channel {
     ) -> Option<Arrival> {
         let attempt = self.connecting.remove(&token);
         let dialled = attempt.map_or(peer, |attempt| attempt.peer);
-        self.connections.insert(connection, dialled, true);
+        let is_own = attempt.is_some_and(|attempt| !attempt.is_stream);
+        self.connections.insert(connection, dialled, is_own);
         if attempt.is_some_and(|attempt| !attempt.is_abandoned) {
             return Some(Arrival::Connected { token, connection, peer });
         }

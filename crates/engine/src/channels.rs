@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 use clearway_base::{Time, counters};
 use clearway_channel::{Code, Completion, Violation};
 use clearway_transport::{
-    App, Arrived, Buffer, FlowKey, Operated, Order, Outbound, Owner, Reason, Undelivered,
+    App, Arrived, Buffer, FlowKey, Operated, Order, Outbound, Owner, Reason, StreamKey, Undelivered,
 };
 
 use crate::control::PingFailure;
@@ -331,7 +331,7 @@ impl App for Channels {
             return None;
         }
         let channel = self.channel(listener.channel)?;
-        let Some(slot) = channel.accept(peer, Link::Flow(flow)) else {
+        let Some(slot) = channel.accept(peer, Link::Flow(flow.into())) else {
             self.counters.connections_refused += 1;
             return None;
         };
@@ -339,6 +339,18 @@ impl App for Channels {
         let connection = channel.id(slot);
         channel.tell(Completion::Accepted { listener: listener.connection, connection, peer });
         Some((Owner { channel: listener.channel, connection: slot }, window))
+    }
+
+    fn accept_stream(&mut self, parent: Owner, stream: StreamKey) -> Option<(Owner, u64)> {
+        let channel = self.channel(parent.channel).filter(|channel| channel.takes_streams)?;
+        let peer = channel.peer(parent.connection)?;
+        let Some(slot) = channel.accept(peer, Link::Flow(stream)) else {
+            self.counters.connections_refused += 1;
+            return None;
+        };
+        let window = channel.window();
+        channel.tell_of_stream(slot, parent.connection);
+        Some((Owner { channel: parent.channel, connection: slot }, window))
     }
 
     fn connected(&mut self, owner: Owner) {

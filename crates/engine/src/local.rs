@@ -2,7 +2,6 @@
 //! control is the same as on the wire: what the receiving app has not released is bounded by its
 //! window, and what is beyond that waits in the sender's own pool.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_channel::{Code, Completion};
@@ -32,10 +31,6 @@ enum Tried {
     Done,
 }
 
-fn link(peer: Owner) -> Link {
-    Link::Local(Local { peer, waiting: VecDeque::new(), held: 0, closing: false, ending: None })
-}
-
 impl Channels {
     /// Connects `channel` to the app that listens as `listener`. The answer goes to both apps. The
     /// client comes from the address that it has called, as over the kernel, but from no port.
@@ -46,43 +41,83 @@ impl Channels {
         listener: Owner,
         peer: SocketAddr,
     ) {
-        let refuse = |channels: &mut Self, code| {
-            if let Some(channel) = channels.channel(channel) {
-                channel.tell(Completion::ConnectFailed { token, code });
-            }
-        };
-        if !self.listens_at(listener, peer.ip()) {
-            return refuse(self, Code::Refused);
-        }
         let client = SocketAddr::new(peer.ip(), 0);
-        let nobody = Owner { channel: u32::MAX, connection: 0 };
-        let Some(near) = self.channel(channel).and_then(|c| c.open(peer, link(nobody), None))
-        else {
-            self.counters.connections_refused += 1;
-            return refuse(self, Code::Limit);
+        let ends = if self.listens_at(listener, peer.ip()) {
+            self.join((channel, peer, None), (listener.channel, client, None))
+        } else {
+            Err(Code::Refused)
         };
-        let near_owner = Owner { channel, connection: near };
-        let far =
-            self.channel(listener.channel).and_then(|c| c.open(client, link(near_owner), None));
-        let Some(far) = far else {
-            self.counters.connections_refused += 1;
-            if let Some(channel) = self.channel(channel) {
-                channel.remove(near);
+        let told = match ends {
+            Ok([near, far]) => {
+                if let Some(server) = self.channel(listener.channel) {
+                    let (listener, connection) = (listener.connection, server.id(far));
+                    server.tell(Completion::Accepted { listener, connection, peer: client });
+                }
+                let connection = self.peek(channel).map_or(0, |client| client.id(near));
+                Completion::Connected { token, connection, peer }
             }
-            return refuse(self, Code::Refused);
+            Err(code) => Completion::ConnectFailed { token, code },
         };
-        if let Some(local) = self.local(near_owner) {
-            local.peer = Owner { channel: listener.channel, connection: far };
+        self.channel(channel).into_iter().for_each(|client| client.tell(told));
+    }
+
+    /// Opens a stream of a connection to an app of this host: another connection to it, which ends
+    /// with this one. The answer goes to both apps.
+    pub(crate) fn open_local_stream(
+        &mut self,
+        channel: u32,
+        token: u64,
+        parent: u32,
+    ) -> Result<(), Code> {
+        let near = Owner { channel, connection: parent };
+        let far = self.local(near).ok_or(Code::Closed)?.peer;
+        let open_to = |channels: &Self, owner: Owner| {
+            let connection = channels.peek(owner.channel)?.peek_connection(owner.connection)?;
+            (!connection.is_closing()).then_some(connection.peer)
+        };
+        let peers = open_to(self, near).zip(open_to(self, far)).ok_or(Code::Closed)?;
+        self.peek(far.channel).filter(|it| it.takes_streams).ok_or(Code::Refused)?;
+        let ends = self.join(
+            (near.channel, peers.0, Some(near.connection)),
+            (far.channel, peers.1, Some(far.connection)),
+        );
+        let [near_slot, far_slot] = ends?;
+        for owner in [near, far] {
+            self.local(owner).into_iter().for_each(|parent| parent.streams += 1);
         }
-        if let Some(server) = self.channel(listener.channel) {
-            let connection = server.id(far);
-            let listener = listener.connection;
-            server.tell(Completion::Accepted { listener, connection, peer: client });
+        if let Some(server) = self.channel(far.channel) {
+            server.tell_of_stream(far_slot, far.connection);
         }
         if let Some(client) = self.channel(channel) {
-            let connection = client.id(near);
-            client.tell(Completion::Connected { token, connection, peer });
+            let connection = client.id(near_slot);
+            client.tell(Completion::Connected { token, connection, peer: peers.0 });
         }
+        Ok(())
+    }
+
+    /// Makes both ends of a connection, each of a channel, with its peer's address, and a stream of
+    /// this slot's connection if one is given. Returns their slots.
+    fn join(
+        &mut self,
+        near: (u32, SocketAddr, Option<u32>),
+        far: (u32, SocketAddr, Option<u32>),
+    ) -> Result<[u32; 2], Code> {
+        let nobody = Owner { channel: u32::MAX, connection: 0 };
+        let mut open = |(channel, peer, parent), other| {
+            let link = Link::Local(Local::to(other, parent));
+            let slot = self.channel(channel).and_then(|it| it.open(peer, link, None));
+            self.counters.connections_refused += u64::from(slot.is_none());
+            Some(Owner { channel, connection: slot? })
+        };
+        let near_owner = open(near, nobody).ok_or(Code::Limit)?;
+        let Some(far_owner) = open(far, near_owner) else {
+            if let Some(channel) = self.channel(near_owner.channel) {
+                channel.remove(near_owner.connection);
+            }
+            return Err(Code::Refused);
+        };
+        self.local(near_owner).into_iter().for_each(|local| local.peer = far_owner);
+        Ok([near_owner.connection, far_owner.connection])
     }
 
     pub(crate) fn local(&mut self, owner: Owner) -> Option<&mut Local> {
@@ -218,16 +253,23 @@ impl Channels {
     /// Ends both sides if the app of `owner` has closed, and nothing waits any more.
     fn end_closed(&mut self, owner: Owner) -> bool {
         let asks = self.peek(owner.channel).is_some_and(|it| it.is_waiting(owner.connection));
-        let is_over =
-            self.local(owner).is_some_and(|local| local.closing && local.waiting.is_empty());
+        let is_over = self
+            .local(owner)
+            .is_some_and(|local| local.closing && local.waiting.is_empty() && local.streams == 0);
         if is_over && !asks {
             self.end_local(owner, Code::Closed);
         }
         is_over && !asks
     }
 
-    /// Closes in order: what was sent before still arrives.
+    /// Closes in order: what was sent before still arrives, also by its streams.
     pub(crate) fn close_local(&mut self, owner: Owner) {
+        for stream in self.streams_of(owner) {
+            if let Some(channel) = self.channel(stream.channel) {
+                channel.begin_close(stream.connection);
+            }
+            self.close_local(stream);
+        }
         let Some(local) = self.local(owner) else { return };
         local.closing = true;
         if !self.end_closed(owner)
@@ -238,8 +280,8 @@ impl Channels {
         }
     }
 
-    /// Ends both sides now, or as soon as what they are writing is written. The app of `owner` is
-    /// told that it closed, its peer `code`.
+    /// Ends both sides with all streams, now or as soon as what they are writing is written. The
+    /// app of `owner` is told that it closed, its peer `code`.
     pub(crate) fn end_local(&mut self, owner: Owner, code: Code) {
         let Some(peer) = self.peer_of(owner) else { return };
         if self.is_writing(owner) || self.is_writing(peer) {
@@ -248,12 +290,42 @@ impl Channels {
             }
             return;
         }
-        if let Some(channel) = self.channel(owner.channel) {
-            channel.close(owner.connection, Code::Closed);
+        for stream in self.streams_of(owner) {
+            self.end_pair(stream, Code::Reset, code);
         }
-        if let Some(channel) = self.channel(peer.channel) {
-            channel.close(peer.connection, code);
+        self.end_pair(owner, Code::Closed, code);
+    }
+
+    fn streams_of(&mut self, parent: Owner) -> Vec<Owner> {
+        if self.local(parent).is_none_or(|local| local.streams == 0) {
+            return Vec::new();
         }
+        let Some(channel) = self.peek(parent.channel) else { return Vec::new() };
+        let is_its =
+            |link: &Link| link.local().is_some_and(|local| local.parent == Some(parent.connection));
+        let streams = channel.slots_of(is_its);
+        streams.map(|connection| Owner { connection, ..parent }).collect()
+    }
+
+    /// Ends both sides of a connection without streams. The app of `owner` is told one code, its
+    /// peer's the other. A connection that has waited for the end of its streams ends with the
+    /// last.
+    fn end_pair(&mut self, owner: Owner, near: Code, far: Code) {
+        let Some(local) = self.local(owner) else { return };
+        let ends = [(owner, near), (local.peer, far)];
+        let mut parents = [None; 2];
+        for ((end, code), parent) in ends.into_iter().zip(&mut parents) {
+            let Some(local) = self.local(end) else { continue };
+            *parent = local.parent.map(|connection| Owner { connection, ..end });
+            if let Some(channel) = self.channel(end.channel) {
+                channel.close(end.connection, code);
+            }
+        }
+        let parents = parents.into_iter().flatten();
+        for parent in parents.clone() {
+            self.local(parent).into_iter().for_each(|local| local.streams -= 1);
+        }
+        parents.for_each(|parent| _ = self.end_closed(parent));
     }
 
     /// True if a connection has been ended, and waits for what is being written.

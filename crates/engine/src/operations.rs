@@ -32,7 +32,7 @@ mod state;
 use clearway_channel::{
     Completion, DESCRIPTION_BYTES_MAX, Description, NO_BUFFER, OperationStatus, Violation,
 };
-use clearway_transport::{FlowKey, Outbound, Owner, Reason};
+use clearway_transport::{Outbound, Owner, Reason, StreamKey};
 
 use crate::channels::{Channel, Channels, SlotQueue};
 use crate::common::Common;
@@ -220,7 +220,7 @@ impl Messages {
 
 impl Channel {
     /// Connections that an answer is being sent on, out of a region.
-    fn readers_of(&self, region: u64) -> Vec<(u32, FlowKey)> {
+    fn readers_of(&self, region: u64) -> Vec<(u32, StreamKey)> {
         let readers = self.iter_connections().filter(|(_, connection)| {
             connection.exchange.as_ref().is_some_and(|exchange| exchange.reads(region))
         });

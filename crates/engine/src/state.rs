@@ -116,6 +116,8 @@ pub struct ChannelState {
     pub is_condemned: bool,
     /// The app has left in good order.
     pub has_left: bool,
+    /// It takes streams that peers open.
+    pub takes_streams: bool,
     /// It is not looked at until its app rings, which the engine hears.
     pub is_parked: bool,
     /// See `is_parked`.
@@ -188,8 +190,8 @@ pub struct ConnectionState {
 pub enum LinkState {
     /// The neighbour is being asked for.
     Resolving,
-    /// Over the flow with this id.
-    Flow(u64),
+    /// Over the flow with this id, and which stream of it.
+    Flow(u64, u32),
     /// To another connection on this host.
     Local {
         /// That one.
@@ -202,6 +204,8 @@ pub enum LinkState {
         is_closing: bool,
         /// It ends when what is being written is written, and this is what the peer is told.
         ending: Option<Code>,
+        /// The slot of the connection of which it is a stream.
+        parent: Option<u32>,
     },
 }
 

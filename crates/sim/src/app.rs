@@ -329,7 +329,9 @@ impl App {
                     radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
-            Completion::VifClosed { .. }
+            // It takes no streams.
+            Completion::StreamAccepted { .. }
+            | Completion::VifClosed { .. }
             | Completion::Received { .. }
             | Completion::Operated { .. }
             | Completion::Frames { .. } => {}

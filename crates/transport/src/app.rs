@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::endpoint::FlowKey;
+use crate::endpoint::{FlowKey, StreamKey};
 
 /// Names a connection for the engine; the transport only passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -216,6 +216,12 @@ pub trait App {
         local: SocketAddr,
         peer: SocketAddr,
     ) -> Option<(Owner, u64)>;
+
+    /// The peer opens a stream of this connection. The engine names the new connection, and says
+    /// how many positions its peer may use, or refuses.
+    fn accept_stream(&mut self, _owner: Owner, _stream: StreamKey) -> Option<(Owner, u64)> {
+        None
+    }
 
     /// A connection that was begun here is established.
     fn connected(&mut self, owner: Owner);

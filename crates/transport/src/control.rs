@@ -1,9 +1,11 @@
 //! Packets of any type but data: how they are written, and the versions that they may be of.
 
-use clearway_wire::clearway::{self, Header, PacketType, VERSION, VERSION_OPERATIONS};
+use clearway_wire::clearway::{
+    self, Header, PacketType, VERSION, VERSION_OPERATIONS, VERSION_STREAMS,
+};
 
 /// The versions that this host speaks, best first.
-pub(crate) const VERSIONS: &[u8] = &[VERSION_OPERATIONS, VERSION];
+pub(crate) const VERSIONS: &[u8] = &[VERSION_STREAMS, VERSION_OPERATIONS, VERSION];
 
 /// The best that is spoken here as well as there.
 pub(crate) fn common_version(theirs: &[u8]) -> Option<u8> {

@@ -18,7 +18,7 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowBooks, FlowInfo, Parameters, Wants};
+use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Wants};
 use crate::shares::Shares;
 
 mod audit;
@@ -105,6 +105,22 @@ impl FlowKey {
     #[must_use]
     pub const fn engine(self) -> u8 {
         (self.0 >> SLOT_BITS) as u8 & (ENGINES_MAX - 1)
+    }
+}
+
+/// Names a connection: its flow, and which of the flow's streams it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StreamKey {
+    /// The flow.
+    pub flow: FlowKey,
+    /// The stream's number; 0 for the connection that has opened the flow.
+    pub stream: u32,
+}
+
+impl From<FlowKey> for StreamKey {
+    #[inline]
+    fn from(flow: FlowKey) -> Self {
+        Self { flow, stream: 0 }
     }
 }
 
@@ -258,9 +274,9 @@ impl Endpoint {
         self.slots.get(place)?.flow.as_deref().map(Flow::info)
     }
 
-    /// What every flow says of its positions and credit.
+    /// What every connection says of its positions and credit.
     pub fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
-        self.slots.iter().filter_map(|slot| slot.flow.as_deref().map(Flow::books))
+        self.slots.iter().filter_map(|slot| slot.flow.as_deref()).flat_map(Flow::books)
     }
 
     /// Whose flow this is, if there still is one.
@@ -377,10 +393,26 @@ impl Endpoint {
     /// Sends a message whose bytes stand at `offset` of the app's transmit pool, where they stay
     /// until [`App::sent`].
     #[inline]
-    pub fn send(&mut self, now: Time, key: FlowKey, offset: u32, length: u32) {
+    pub fn send(&mut self, now: Time, to: impl Into<StreamKey>, offset: u32, length: u32) {
+        let StreamKey { flow: key, stream } = to.into();
         let Some(flow) = self.flow(key) else { return };
-        flow.send(offset, length);
+        flow.send(stream, offset, length);
         self.queue(now, key.slot());
+    }
+
+    /// Opens a stream of an open flow, for another connection of the same app; its peer may use
+    /// `window` positions. Messages can be sent at once.
+    pub fn open_stream(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        owner: Owner,
+        window: u64,
+    ) -> Result<StreamKey, NoStream> {
+        let flow = self.flow(key).ok_or(NoStream::NotOpen)?;
+        let stream = flow.open_stream(owner, window)?;
+        self.queue(now, key.slot());
+        Ok(StreamKey { flow: key, stream })
     }
 
     /// True if the other end of an open flow knows one-sided operations.
@@ -395,18 +427,20 @@ impl Endpoint {
         self.queue(now, key.slot());
     }
 
-    /// The app has released so many messages that it got from this flow, of so many bytes in all.
-    pub fn release(&mut self, now: Time, key: FlowKey, messages: u32, bytes: u64) {
-        if self.flow(key).is_some_and(|flow| flow.release(messages, bytes)) {
+    /// The app has released so many messages of this connection, of so many bytes in all.
+    pub fn release(&mut self, now: Time, of: impl Into<StreamKey>, messages: u32, bytes: u64) {
+        let StreamKey { flow: key, stream } = of.into();
+        if self.flow(key).is_some_and(|flow| flow.release(stream, messages, bytes)) {
             self.update(now, key.slot());
         }
     }
 
-    /// Memory of the flow's app has become free: a peer that was turned away for want of it is
-    /// told.
-    pub fn memory_freed(&mut self, now: Time, key: FlowKey) {
+    /// Memory of the connection's app has become free: a peer that was turned away for want of it
+    /// is told.
+    pub fn memory_freed(&mut self, now: Time, of: impl Into<StreamKey>) {
+        let StreamKey { flow: key, stream } = of.into();
         if let Some(flow) = self.flow(key) {
-            flow.memory_freed();
+            flow.memory_freed(stream);
             self.update(now, key.slot());
         }
     }
@@ -431,20 +465,28 @@ impl Endpoint {
         }
     }
 
-    /// Ends a flow in order: what was sent arrives first.
-    pub fn close(&mut self, now: Time, key: FlowKey, app: &mut impl App) {
+    /// Ends a connection in order: what was sent arrives first. That which has opened the flow
+    /// takes all others along.
+    pub fn close(&mut self, now: Time, of: impl Into<StreamKey>, app: &mut impl App) {
+        let StreamKey { flow: key, stream } = of.into();
         if let Some(flow) = self.flow(key) {
-            let outcome = flow.close(app);
+            let outcome = flow.close(stream, app);
             self.conclude(now, key.slot(), outcome, app);
         }
     }
 
-    /// Ends a flow at once. The app is told nothing, the peer the reason.
-    pub fn abort(&mut self, key: FlowKey, reason: Reason, app: &mut impl App) {
-        if self.flow(key).is_some() {
-            self.tell_aborted(key.slot(), reason);
-            self.remove(key.slot(), app);
+    /// Ends a connection at once. Its app is told nothing, the peer the reason. That which has
+    /// opened the flow takes all others along, whose app is told.
+    pub fn abort(&mut self, of: impl Into<StreamKey>, reason: Reason, app: &mut impl App) {
+        let StreamKey { flow: key, stream } = of.into();
+        let Some(flow) = self.flow(key) else { return };
+        if stream != 0 {
+            flow.abort_stream(stream, reason, app);
+            return self.queue(self.turn.began, key.slot());
         }
+        flow.end_streams(app);
+        self.tell_aborted(key.slot(), reason);
+        self.remove(key.slot(), app);
     }
 }
 

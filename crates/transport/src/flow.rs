@@ -33,6 +33,7 @@ mod ports;
 mod receive;
 mod spray;
 mod state;
+mod streams;
 mod timers;
 mod transmit;
 
@@ -44,6 +45,8 @@ use ports::Ports;
 pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
+use streams::Streams;
+pub use streams::{NoStream, STREAMS_MAX};
 pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.
@@ -122,12 +125,15 @@ pub(crate) struct Flow {
     /// The id that packets to us carry.
     local_id: u64,
     state: State,
-    /// The app has closed, and operations that it has asked for before are still to be sent.
+    /// The app has closed; operations that it has asked for before are still to be sent, or streams
+    /// that an app has have not ended.
     close_waits: bool,
     /// Both ends know one-sided operations.
     takes_operations: bool,
     /// Send an ack-eliciting packet whatever the congestion window says.
     probe_due: bool,
+    /// Other streams have something to send.
+    streams_due: bool,
     /// Silence, despite questions, after which this flow is given up.
     silence_ns: u64,
     /// Silence after which the peer is asked whether it is there; 0 if it is not asked.
@@ -160,6 +166,8 @@ pub(crate) struct Flow {
     arrivals: Arrivals,
     ports: Ports,
     congestion: Control,
+    /// Those besides `main`, if both ends know streams.
+    streams: Option<Box<Streams>>,
     packets_lost: u64,
     /// The syn that opened the flow, if it is the peer's.
     request: Option<Request>,
@@ -207,6 +215,8 @@ impl Flow {
             close_waits: false,
             takes_operations: false,
             probe_due: false,
+            streams_due: false,
+            streams: None,
             silence_ns: config.idle_timeout_ns,
             keep_alive_ns: timers::keep_alive_ns(config, config.idle_timeout_ns),
             last_received: now,
@@ -232,6 +242,12 @@ impl Flow {
 
     pub(crate) const fn owner(&self) -> Owner {
         self.main.owner
+    }
+
+    /// Those whose connections end with the flow, if they have not ended.
+    pub(crate) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
+        let main = self.has_app().then_some(self.main.owner);
+        main.into_iter().chain(self.streams.iter().flat_map(|all| all.owners()))
     }
 
     pub(crate) const fn local_id(&self) -> u64 {
@@ -309,7 +325,11 @@ impl Flow {
     // ---- from the app ----
 
     /// Appends a message whose bytes stand at `offset` of the app's transmit pool.
-    pub(crate) fn send(&mut self, offset: u32, length: u32) {
+    #[inline]
+    pub(crate) fn send(&mut self, stream: u32, offset: u32, length: u32) {
+        if stream != 0 {
+            return self.send_on(stream, offset, length);
+        }
         debug_assert!(matches!(self.state, State::Open | State::Connecting(_)));
         self.main.outgoing.push(offset, length);
     }
@@ -324,22 +344,35 @@ impl Flow {
 
     /// The app has released so many received messages, of so many bytes in all. True if the peer is
     /// to be told.
-    pub(crate) fn release(&mut self, messages: u32, bytes: u64) -> bool {
+    pub(crate) fn release(&mut self, stream: u32, messages: u32, bytes: u64) -> bool {
+        if stream != 0 {
+            return self.with_streams(|all| all.release(stream, messages, bytes)) == Some(true);
+        }
         self.main.release(messages, bytes)
     }
 
     /// The app has memory again, from whatever connection.
-    pub(crate) fn memory_freed(&mut self) {
-        self.main.memory_freed();
+    pub(crate) fn memory_freed(&mut self, stream: u32) {
+        if stream == 0 {
+            self.main.memory_freed();
+        } else {
+            self.with_streams(|all| all.memory_freed(stream));
+        }
     }
 
-    /// The app has closed the connection: deliver what it sent, then end.
-    pub(crate) fn close(&mut self, app: &mut impl App) -> Outcome {
+    /// The app has closed the connection: deliver what it sent, then end. The flow's own takes all
+    /// others along.
+    pub(crate) fn close(&mut self, stream: u32, app: &mut impl App) -> Outcome {
+        if stream != 0 {
+            self.with_streams(|all| all.close(stream, app));
+            return Outcome::Continue;
+        }
         match self.state {
             State::Connecting(_) => Outcome::Ended(Reason::Closed),
             State::Open => {
                 self.main.incoming.discard(app, self.main.owner);
                 self.state = State::Closing;
+                self.with_streams(|all| all.close_all(app));
                 self.close_waits = self.takes_operations;
                 self.main.close_due = !self.takes_operations;
                 self.push_operations(app);
@@ -348,6 +381,7 @@ impl Flow {
                     self.main.incoming.lift_limit();
                     self.main.limit_due = true;
                 }
+                self.main.let_peer_end();
                 Outcome::Continue
             }
             State::Closing | State::Drained { .. } => Outcome::Continue,
@@ -359,5 +393,6 @@ impl Flow {
         if self.has_app() {
             self.main.incoming.discard(app, self.main.owner);
         }
+        self.with_streams(|all| all.discard(app));
     }
 }

@@ -39,8 +39,10 @@ pub use app::{
 pub use clearway_congestion::{AckSample, Congestion, CongestionControl, Cubic, LossSample, Swift};
 pub use clearway_wire::clearway::ENGINES_MAX;
 pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX, SILENCE_MS};
-pub use endpoint::{Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse};
-pub use flow::{FlowBooks, FlowInfo, SOURCE_PORT_MIN};
+pub use endpoint::{
+    Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse, StreamKey,
+};
+pub use flow::{FlowBooks, FlowInfo, NoStream, SOURCE_PORT_MIN, STREAMS_MAX};
 pub use shares::Shares;
 pub use state::*;
 pub use unfinished::Unfinished;

@@ -166,6 +166,11 @@ impl Outgoing {
         self.limit < self.end && self.next < self.end && self.next_range().is_none()
     }
 
+    /// The receiver's limit does not allow for all messages.
+    pub(crate) const fn wants_credit(&self) -> bool {
+        self.limit < self.end
+    }
+
     /// The piece that begins at `range.start`, of at most `room` bytes of payload and within
     /// `range`. `None` if not even one byte fits (an empty message always does).
     pub(crate) fn piece(

@@ -30,12 +30,18 @@ const NUMBERS_MAX: u64 = 1 << 30;
 /// What a packet carried, so that it can be sent again.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Content {
+    /// The stream that all else is of; 0 is the flow's own connection.
+    pub(crate) stream: u32,
     /// Positions of the sequence space.
     pub(crate) range: Range<u64>,
+    /// An open frame.
+    pub(crate) open: bool,
     /// A limit frame.
     pub(crate) limit: bool,
     /// The close frame.
     pub(crate) close: bool,
+    /// The close frame of a stream that was aborted.
+    pub(crate) abort: bool,
     /// A path frame.
     pub(crate) path: bool,
     /// Nothing but its own size, to see whether that passes.
@@ -55,8 +61,11 @@ struct SentPacket {
     bytes: u32,
     /// So many packets from this one on are done, at least; 0 while it is not.
     done: u32,
+    stream: u32,
+    open: bool,
     limit: bool,
     close: bool,
+    abort: bool,
     path: bool,
     is_size_probe: bool,
     /// One that asked for nothing, between this packet and the one before, was acknowledged.
@@ -72,8 +81,11 @@ impl SentPacket {
             number: number as u32,
             bytes: bytes as u32,
             done: 0,
+            stream: content.stream,
+            open: content.open,
             limit: content.limit,
             close: content.close,
+            abort: content.abort,
             path: content.path,
             is_size_probe: content.is_size_probe,
             follows_acknowledged: false,
@@ -82,9 +94,12 @@ impl SentPacket {
 
     fn content(&self) -> Content {
         Content {
+            stream: self.stream,
             range: self.start..self.start + u64::from(self.length),
+            open: self.open,
             limit: self.limit,
             close: self.close,
+            abort: self.abort,
             path: self.path,
             is_size_probe: self.is_size_probe,
         }

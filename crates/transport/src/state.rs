@@ -79,6 +79,8 @@ pub struct FlowState {
     pub request: Option<RequestState>,
     /// Both ends know one-sided operations.
     pub takes_operations: bool,
+    /// Both ends know streams: these are the others.
+    pub streams: Option<StreamsState>,
     /// What the next packets are to carry.
     pub due: DueState,
     /// When the peer was last heard, and when keep-alive is due.
@@ -136,6 +138,45 @@ pub struct StreamState {
     pub outgoing: OutgoingState,
     /// For `status`: messages sent.
     pub messages_sent: u64,
+}
+
+/// The streams of a flow besides its own connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StreamsState {
+    /// Those that have not ended.
+    pub sides: Vec<SideState>,
+    /// This side has opened the flow.
+    pub is_client: bool,
+    /// How many streams were opened here.
+    pub opened: u32,
+    /// Which of the peer's were.
+    pub seen: Vec<Range<u64>>,
+}
+
+/// This end of a stream.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SideState {
+    /// Its number.
+    pub id: u32,
+    /// Its messages.
+    pub stream: StreamState,
+    /// Where it is in its life.
+    pub stage: StreamStage,
+    /// An open frame is to be sent.
+    pub open_due: bool,
+    /// The peer is known to have seen one.
+    pub is_known: bool,
+}
+
+/// Where a stream is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamStage {
+    /// Messages go both ways.
+    Open,
+    /// This side's app has closed.
+    Closing,
+    /// It has ended here, for the reason of this code.
+    Aborted(u16),
 }
 
 /// Where a flow is in its life.
@@ -300,12 +341,18 @@ pub struct PacketState {
     pub sent: Time,
     /// Its size.
     pub bytes: u32,
+    /// The stream that all else is of.
+    pub stream: u32,
     /// The positions that it carried.
     pub range: Range<u64>,
+    /// It carried an open frame.
+    pub open: bool,
     /// It carried a limit frame.
     pub limit: bool,
     /// It carried the close frame.
     pub close: bool,
+    /// It carried the close frame of a stream that was aborted.
+    pub abort: bool,
     /// It carried a path frame.
     pub path: bool,
     /// It carried nothing but its own size.

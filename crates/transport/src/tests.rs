@@ -10,7 +10,8 @@ use clearway_wire::Ecn;
 
 use crate::incoming::Incoming;
 use crate::{
-    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, Undelivered, Unfinished,
+    App, Arrival, Buffer, Config, Endpoint, FlowKey, Order, Owner, Reason, StreamKey, Undelivered,
+    Unfinished,
 };
 
 #[expect(clippy::single_range_in_vec_init, reason = "sets of one range")]
@@ -23,6 +24,7 @@ mod packets;
 mod paths;
 mod spray;
 mod state;
+mod streams;
 mod timers;
 mod wraps;
 
@@ -56,6 +58,10 @@ pub(crate) struct TestApp {
     accepted: Vec<FlowKey>,
     connected: u32,
     closed: Vec<Reason>,
+    /// The same of all connections, with whose they are.
+    ended: Vec<(Owner, Reason)>,
+    /// Streams that were accepted.
+    streams: Vec<(Owner, StreamKey)>,
     pongs: Vec<u64>,
     undelivered: Vec<Undelivered>,
 }
@@ -78,6 +84,8 @@ impl TestApp {
             accepted: Vec::new(),
             connected: 0,
             closed: Vec::new(),
+            ended: Vec::new(),
+            streams: Vec::new(),
             pongs: Vec::new(),
             undelivered: Vec::new(),
         }
@@ -174,8 +182,22 @@ impl App for TestApp {
         self.connected += 1;
     }
 
-    fn closed(&mut self, _: Owner, reason: Reason) {
-        self.closed.push(reason);
+    fn accept_stream(&mut self, parent: Owner, stream: StreamKey) -> Option<(Owner, u64)> {
+        if self.refuses {
+            return None;
+        }
+        let connection = FIRST_STREAM + self.streams.len() as u32;
+        let owner = Owner { channel: parent.channel, connection };
+        self.peers.insert(owner, self.peer(parent));
+        self.streams.push((owner, stream));
+        Some((owner, self.window))
+    }
+
+    fn closed(&mut self, owner: Owner, reason: Reason) {
+        if owner.connection < FIRST_STREAM {
+            self.closed.push(reason);
+        }
+        self.ended.push((owner, reason));
     }
 
     fn pong(&mut self, _: u64, result: Result<u64, Undelivered>) {
@@ -188,6 +210,8 @@ impl App for TestApp {
 
 const WINDOW: u64 = 256 * 1024;
 const PORT: u16 = 7000;
+/// Connections of at least this number are streams of others.
+const FIRST_STREAM: u32 = 1 << 16;
 const LISTENER: Owner = Owner { channel: 0, connection: 0 };
 
 struct Host {

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion, DaemonEnd, NO_BUFFER};
-use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Order, Unfinished};
+use clearway_transport::{Buffer, MESSAGE_OVERHEAD, Order, StreamKey, Unfinished};
 
 use super::connection::{Connection, Connections, Link, Local, Stage};
 use super::early::Early;
@@ -52,6 +52,8 @@ pub(crate) struct Channel {
     pub(crate) is_condemned: bool,
     /// The app has ended; what it sent is still to be delivered, and nobody reads what it is told.
     pub(crate) has_left: bool,
+    /// It takes streams that peers open.
+    pub(crate) takes_streams: bool,
     /// It is not looked at until its app rings or it is told something.
     pub(super) is_parked: bool,
     /// The engine hears its doorbell.
@@ -84,6 +86,7 @@ impl Channel {
             ports: BTreeMap::new(),
             is_condemned: false,
             has_left: false,
+            takes_streams: false,
             is_parked: false,
             can_park: true,
             busy_at: Time::ZERO,
@@ -129,6 +132,12 @@ impl Channel {
             return None;
         }
         self.connections.accept(peer, link)
+    }
+
+    /// A peer has opened a stream, of another connection of the app's.
+    pub(crate) fn tell_of_stream(&mut self, slot: u32, parent: u32) {
+        let (connection, parent) = (self.id(slot), self.id(parent));
+        self.tell(Completion::StreamAccepted { connection, parent });
     }
 
     /// The id by which the app names the connection in this slot.
@@ -231,7 +240,7 @@ impl Channel {
     /// Counts a message in that the app submitted: the slot of its connection, and its flow if it
     /// goes there at once. `None` if the connection is not open.
     #[inline]
-    pub(crate) fn take_submitted(&mut self, connection: u64) -> Option<(u32, Option<FlowKey>)> {
+    pub(crate) fn take_submitted(&mut self, connection: u64) -> Option<(u32, Option<StreamKey>)> {
         let slot = self.connections.find(connection)?;
         let found = self.connections.at(slot)?;
         let flow = match found.stage {
@@ -428,7 +437,7 @@ impl Channel {
     /// The slot of the connection that a released buffer belonged to, if it lives on, and its flow
     /// if it goes over the wire.
     #[inline]
-    pub(crate) fn released_of(&self, tag: u32) -> Option<(u32, Option<FlowKey>)> {
+    pub(crate) fn released_of(&self, tag: u32) -> Option<(u32, Option<StreamKey>)> {
         let (slot, connection) = self.connections.find_tag(tag)?;
         Some((slot, connection.link.flow()))
     }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use clearway_channel::Code;
-use clearway_transport::{FlowKey, Owner, Shares};
+use clearway_transport::{Owner, Shares, StreamKey};
 
 use crate::operations::Exchange;
 
@@ -25,15 +25,15 @@ pub(crate) enum Link {
     /// The peer's Ethernet address is being looked up; nothing has been sent yet.
     Resolving,
     /// Over the wire.
-    Flow(FlowKey),
+    Flow(StreamKey),
     /// To another connection on this host.
     Local(Local),
 }
 
 impl Link {
-    /// The flow, if it goes over the wire.
+    /// The flow, if it goes over the wire, and its stream.
     #[inline]
-    pub(crate) const fn flow(&self) -> Option<FlowKey> {
+    pub(crate) const fn flow(&self) -> Option<StreamKey> {
         match self {
             Self::Flow(key) => Some(*key),
             Self::Local(_) | Self::Resolving => None,
@@ -57,10 +57,28 @@ pub(crate) struct Local {
     pub(crate) waiting: VecDeque<(u32, u32)>,
     /// Positions that this end's app has been given and has not released.
     pub(crate) held: u64,
-    /// This end has closed and ends when `waiting` is empty.
+    /// This end has closed and ends when `waiting` is empty, and all its streams have ended.
     pub(crate) closing: bool,
     /// It has been ended, and ends once what is being written is written: what the peer is told.
     pub(crate) ending: Option<Code>,
+    /// The connection of the same app of which it is a stream.
+    pub(crate) parent: Option<u32>,
+    /// Streams that it has.
+    pub(crate) streams: u32,
+}
+
+impl Local {
+    pub(crate) const fn to(peer: Owner, parent: Option<u32>) -> Self {
+        Self {
+            peer,
+            waiting: VecDeque::new(),
+            held: 0,
+            closing: false,
+            ending: None,
+            parent,
+            streams: 0,
+        }
+    }
 }
 
 /// Where a connection is in its life: what becomes of a message that its app sends.

@@ -98,6 +98,8 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::Unshare { .. }
             | Command::Ask { .. }
             | Command::AskWith { .. }
+            | Command::OpenStream { .. }
+            | Command::TakeStreams { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
             Command::TcpListen { .. }
             | Command::TcpConnect { .. }

@@ -53,8 +53,7 @@ impl Messages {
         command: Command,
     ) {
         match command {
-            // One on the first stream does not come here, see `take_submitted`. Taken as such a one
-            // it would mean something else once there are streams.
+            // What is as it must be does not come here, see `take_submitted`.
             Command::Send { stream, .. } => {
                 common.channels.condemn(channel, Violation::Stream(stream));
             }
@@ -67,6 +66,18 @@ impl Messages {
                     && let Some(channel) = common.channels.channel(channel)
                 {
                     channel.tell(Completion::ConnectFailed { token, code });
+                }
+            }
+            Command::OpenStream { token, connection } => {
+                if let Err(code) = self.open_stream(common, now, channel, token, connection)
+                    && let Some(channel) = common.channels.channel(channel)
+                {
+                    channel.tell(Completion::ConnectFailed { token, code });
+                }
+            }
+            Command::TakeStreams { are_taken } => {
+                if let Some(channel) = common.channels.channel(channel) {
+                    channel.takes_streams = are_taken;
                 }
             }
             Command::Close { connection, abort } => {
@@ -114,7 +125,7 @@ impl Messages {
             (taken, next) = (taken + 1, None);
             match channel.take_submitted(connection) {
                 Some((_, Some(key))) => {
-                    self.fetch_flow(key);
+                    self.fetch_flow(key.flow);
                     self.endpoint.send(now, key, offset, length);
                 }
                 Some((slot, None)) => {

@@ -4,12 +4,12 @@
 use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
-use clearway_channel::Code;
-use clearway_transport::{Owner, Reason};
+use clearway_channel::{Code, Completion};
+use clearway_transport::{NoStream, Owner, Reason, StreamKey};
 
 use super::Messages;
 use super::resolving::Waiting;
-use crate::channels::{Link, code_of};
+use crate::channels::{Link, Local, Stage, code_of};
 use crate::common::Common;
 use crate::control::PingFailure;
 use crate::engine::headers_bytes;
@@ -41,6 +41,49 @@ impl Messages {
         let waiting = Waiting::Connect { channel: id, slot, service_port: peer.port() };
         self.resolve(common, now, waiting, target);
         Ok(())
+    }
+
+    /// Opens a stream of a connection: one with a flow has it opened there, one to an app of this
+    /// host is another such connection.
+    pub(super) fn open_stream(
+        &mut self,
+        common: &mut Common,
+        now: Time,
+        id: u32,
+        token: u64,
+        connection: u64,
+    ) -> Result<(), Code> {
+        let channel = common.channels.channel(id).ok_or(Code::Internal)?;
+        let parent = channel.find(connection).ok_or(Code::Closed)?;
+        let (window, found) = (channel.window(), channel.connection(parent).ok_or(Code::Closed)?);
+        if !matches!(found.stage, Stage::Open | Stage::Behind) {
+            return Err(Code::Closed);
+        }
+        let (peer, flow) = match &found.link {
+            Link::Flow(StreamKey { flow, stream: 0 }) => (found.peer, *flow),
+            Link::Local(Local { parent: None, .. }) => {
+                return common.channels.open_local_stream(id, token, parent);
+            }
+            Link::Flow(_) | Link::Local(_) | Link::Resolving => return Err(Code::Invalid),
+        };
+        let slot = channel.open(peer, Link::Resolving, None).ok_or(Code::Limit)?;
+        let owner = Owner { channel: id, connection: slot };
+        match self.endpoint.open_stream(now, flow, owner, window) {
+            Ok(stream) => {
+                let connection = channel.id(slot);
+                channel.connection(slot).into_iter().for_each(|it| it.link = Link::Flow(stream));
+                channel.tell(Completion::Connected { token, connection, peer });
+                Ok(())
+            }
+            Err(why) => {
+                channel.remove(slot);
+                Err(match why {
+                    NoStream::Unknown => Code::VersionUnknown,
+                    NoStream::TooMany => Code::Limit,
+                    NoStream::NotOpen => Code::Closed,
+                })
+            }
+        }
     }
 
     pub(crate) fn ping(
@@ -75,7 +118,7 @@ impl Messages {
         let Some(channel) = common.channels.channel(id) else { return };
         let found = channel.find(connection).and_then(|slot| channel.connection(slot));
         if let Some(Link::Flow(key)) = found.map(|found| &found.link) {
-            self.endpoint.set_silence(now, *key, silence_ms);
+            self.endpoint.set_silence(now, key.flow, silence_ms);
         }
     }
 

@@ -258,7 +258,7 @@ impl Messages {
                 let window = channel.window();
                 let Some(connection) = channel.connection(slot) else { return };
                 match self.endpoint.connect(now, owner, local, peer, service_port, window) {
-                    Some(key) => connection.link = Link::Flow(key),
+                    Some(key) => connection.link = Link::Flow(key.into()),
                     None => drop(channel.close(slot, Code::Limit)),
                 }
             }

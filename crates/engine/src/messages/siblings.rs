@@ -59,7 +59,7 @@ impl Messages {
         let flow = self.endpoint.connect(now, owner, daemon, daemon, peer.port(), window);
         let Some(connection) = channel.connection(slot) else { return Ok(()) };
         match flow {
-            Some(key) => connection.link = Link::Flow(key),
+            Some(key) => connection.link = Link::Flow(key.into()),
             None => drop(channel.close(slot, Code::Limit)),
         }
         Ok(())

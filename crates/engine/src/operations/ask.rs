@@ -3,7 +3,7 @@
 use clearway_base::Time;
 use clearway_channel::{Command, Completion, NO_BUFFER, OUTSTANDING_OPERATIONS_MAX};
 use clearway_channel::{OperationStatus, Shared, Violation};
-use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Owner};
+use clearway_transport::{Buffer, FlowKey, MESSAGE_OVERHEAD, Owner, StreamKey};
 use clearway_wire::clearway::MESSAGE_BYTES_MAX;
 use clearway_wire::clearway::operation::{
     ANSWER_LENGTH, BATCH_MAX, Kind, NAME_BYTES_MAX, REQUEST_LENGTH, Request, Status,
@@ -13,7 +13,7 @@ use super::copying::Way;
 use super::exchange::{Asked, Exchange, Waiting};
 use super::execute::{Data, Outcome, PAYLOAD_BYTES_MAX, Payload, Place};
 use super::operated;
-use crate::channels::{Channel, Channels, Connection, Link, Stage, to_channel};
+use crate::channels::{Channel, Channels, Connection, Link, Local, Stage, to_channel};
 use crate::common::Common;
 use crate::local::Blocked;
 use crate::messages::Messages;
@@ -142,6 +142,7 @@ impl Messages {
             Route::Flow { key, .. } if !self.endpoint.takes_operations(key) => {
                 Some(OperationStatus::Unsupported)
             }
+            Route::Stream => Some(OperationStatus::Unsupported),
             Route::Flow { .. } | Route::Local => None,
         };
         // With something in front of it, also what is refused comes in its turn.
@@ -158,7 +159,7 @@ impl Messages {
                     let _ = common.channels.advance_local(Owner { channel: id, connection: slot });
                 }
             }
-            (_, Route::None) | (None, _) => {
+            (_, Route::None | Route::Stream) | (None, _) => {
                 let status = refused.unwrap_or(OperationStatus::NoConnection);
                 channel.tell(operated(asked.token, status, 0, 0));
             }
@@ -175,6 +176,8 @@ enum Route {
     },
     /// To an app that this engine serves.
     Local,
+    /// Nowhere: a stream has messages only.
+    Stream,
     /// Nowhere.
     None,
 }
@@ -183,8 +186,10 @@ impl Route {
     fn of(connection: &Connection) -> Self {
         let is_open = matches!(connection.stage, Stage::Open | Stage::Behind);
         match &connection.link {
-            Link::Flow(key) => Self::Flow { key: *key, is_open },
-            Link::Local(_) if is_open => Self::Local,
+            Link::Flow(StreamKey { flow, stream: 0 }) => Self::Flow { key: *flow, is_open },
+            Link::Local(Local { parent: None, .. }) if is_open => Self::Local,
+            Link::Flow(_) | Link::Local(_) if is_open => Self::Stream,
+            Link::Flow(_) => Self::None,
             Link::Local(_) | Link::Resolving => Self::None,
         }
     }

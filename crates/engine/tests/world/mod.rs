@@ -288,6 +288,8 @@ pub struct App {
     pub failed: Vec<Code>,
     pub closed: Vec<(u64, Code)>,
     pub received: VecDeque<Received>,
+    /// Streams that peers have opened, with the connections of which they are.
+    pub streams: VecDeque<(u64, u64)>,
     /// Frames, with the interface and what the engine says of them.
     pub frames: VecDeque<(u32, FrameInfo, Vec<u8>)>,
     /// Bursts that were sent and are not finished.
@@ -355,6 +357,7 @@ impl App {
             failed: Vec::new(),
             closed: Vec::new(),
             received: VecDeque::new(),
+            streams: VecDeque::new(),
             frames: VecDeque::new(),
             bursts: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -419,6 +422,9 @@ impl App {
             match completion {
                 Completion::Connected { connection, .. } => self.connected.push_back(connection),
                 Completion::Accepted { connection, .. } => self.accepted.push_back(connection),
+                Completion::StreamAccepted { connection, parent } => {
+                    self.streams.push_back((connection, parent));
+                }
                 Completion::ConnectFailed { code, .. } => self.failed.push(code),
                 Completion::Closed { connection, code, .. } => self.closed.push((connection, code)),
                 Completion::FramesSent { vif, bursts, sent, rejected, reason } => {

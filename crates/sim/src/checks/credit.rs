@@ -137,6 +137,7 @@ mod tests {
         FlowBooks {
             owner: clearway_engine::Owner { channel: 0, connection: 0 },
             local_id,
+            stream: 0,
             peer_id,
             is_open: true,
             congestion_window_bytes: 10_000,

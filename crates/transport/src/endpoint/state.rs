@@ -10,18 +10,18 @@ use clearway_wire::clearway::ENGINES_MAX;
 use super::closed::CLOSED_MAX;
 use super::peers::PEERS_MAX;
 use super::strangers::{Addresses, PINGS_MAX, Ping, REPLIES_MAX, Reply};
-use super::{Counters, Endpoint, FLOWS_MAX, FlowKey, Slot, Turn};
+use super::{Counters, Endpoint, FLOWS_MAX, FlowKey, Slot, StreamKey, Turn};
 use crate::app::{Buffer, Operation, Order, Owner};
 use crate::config::Config;
 use crate::cookie::Secrets;
 use crate::flow::{Flow, Known};
 use crate::state::{DURATION_NS_MAX, EndpointState, FlowState, ReplyState};
 
-/// What a flow has of its app's memory.
+/// What a connection has of its app's memory.
 #[derive(Clone, Debug)]
 pub struct FlowMemory {
-    /// The flow.
-    pub key: FlowKey,
+    /// The flow, and which of its streams.
+    pub key: StreamKey,
     /// Whose it is.
     pub owner: Owner,
     /// No app has it any more.
@@ -151,23 +151,10 @@ impl Endpoint {
         replies.collect()
     }
 
-    /// What each flow has of its app's memory: whoever restores an endpoint has to see that it is
-    /// the app's, and nobody else's.
+    /// What each connection has of its app's memory: whoever restores an endpoint has to see that
+    /// it is the app's, and nobody else's.
     pub fn memory(&self) -> impl Iterator<Item = FlowMemory> + '_ {
-        self.slots.iter().filter_map(|slot| {
-            let flow = slot.flow.as_ref()?;
-            let (buffers, extents) = flow.memory();
-            Some(FlowMemory {
-                key: FlowKey(flow.local_id()),
-                owner: flow.owner(),
-                is_drained: !flow.has_app(),
-                is_connecting: flow.is_connecting(),
-                was_accepted: flow.was_accepted(),
-                buffers: buffers.collect(),
-                extents: extents.collect(),
-                operations: flow.operations().collect(),
-            })
-        })
+        self.slots.iter().filter_map(|slot| slot.flow.as_ref()).flat_map(|flow| flow.memory())
     }
 }
 

@@ -9,7 +9,7 @@ use siphasher::sip::SipHasher13;
 
 use super::strangers::Addresses;
 use super::{ENGINE_BITS, Endpoint, FLOWS_MAX, FlowKey, SLOT_BITS};
-use crate::app::{App, Reason};
+use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::flow::{Flow, Outcome};
 
@@ -302,14 +302,12 @@ impl Endpoint {
         }
     }
 
-    /// Removes a flow and tells its app.
+    /// Removes a flow and tells its apps.
     fn end(&mut self, slot: usize, reason: Reason, app: &mut impl App) {
-        let owner =
-            self.slots[slot].flow.as_ref().filter(|flow| flow.has_app()).map(|flow| flow.owner());
+        let flow = self.slots[slot].flow.as_ref();
+        let owners: Vec<Owner> = flow.map(|flow| flow.owners().collect()).unwrap_or_default();
         self.remove(slot, app);
-        if let Some(owner) = owner {
-            app.closed(owner, reason);
-        }
+        owners.into_iter().for_each(|owner| app.closed(owner, reason));
     }
 
     pub(super) fn tell_aborted(&mut self, slot: usize, reason: Reason) {

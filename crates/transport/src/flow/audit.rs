@@ -2,15 +2,27 @@
 
 use super::Flow;
 use crate::recovery::Recovery;
+use crate::stream::Stream;
+use clearway_base::RangeSet;
 use clearway_congestion::CongestionControl;
 
 impl Flow {
     /// Counts again what a flow counts.
     pub(crate) fn audit(&self) {
-        self.main.outgoing.audit(self.recovery.audit());
+        self.recovery.audit();
+        let mut in_flight = self.recovery.positions();
+        Self::audit_stream(&self.main, in_flight.remove(&0).unwrap_or_default());
+        self.streams.iter().for_each(|all| all.audit());
+        for (id, stream, _) in self.streams.iter().flat_map(|all| all.iter()) {
+            Self::audit_stream(stream, in_flight.remove(&id).unwrap_or_default());
+        }
         self.acks.audit();
         assert!(self.is_connecting() || self.window_bytes == self.congestion.window_bytes());
-        let books = self.main.incoming.books();
+    }
+
+    fn audit_stream(stream: &Stream, in_flight: RangeSet) {
+        stream.outgoing.audit(in_flight);
+        let books = stream.incoming.books();
         assert!(books.unfinished + books.released <= books.received);
         assert!(books.received <= books.announced);
     }

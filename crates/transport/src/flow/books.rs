@@ -4,10 +4,11 @@
 
 use super::{Flow, State};
 use crate::app::Owner;
+use crate::stream::Stream;
 
-/// The books of one flow at one moment. All but ids and windows are positions of the sequence space
-/// of one direction (`docs/wire.md`): a message takes [`crate::MESSAGE_OVERHEAD`] of them, and one
-/// for each byte.
+/// The books of one connection at one moment. All but ids and windows are positions of the sequence
+/// space of one direction (`docs/wire.md`): a message takes [`crate::MESSAGE_OVERHEAD`] of them,
+/// and one for each byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowBooks {
     /// The connection that it carries.
@@ -16,6 +17,8 @@ pub struct FlowBooks {
     pub local_id: u64,
     /// The id that packets to the peer carry; 0 before there is one.
     pub peer_id: u64,
+    /// Which of the flow's streams it is; 0 for the connection that has opened the flow.
+    pub stream: u32,
     /// Messages go both ways: neither side has closed.
     pub is_open: bool,
     /// Congestion window, in bytes.
@@ -43,13 +46,24 @@ pub struct FlowBooks {
 }
 
 impl Flow {
-    pub(crate) fn books(&self) -> FlowBooks {
-        let (outgoing, incoming) = (self.main.outgoing.books(), self.main.incoming.books());
+    /// Those of its own connection, and of each stream.
+    pub(crate) fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
+        let others = self.streams.iter().flat_map(|all| all.iter());
+        let others = others.map(|(id, stream, _)| self.books_of(id, stream));
+        core::iter::once(self.books_of(0, &self.main)).chain(others)
+    }
+
+    fn books_of(&self, id: u32, stream: &Stream) -> FlowBooks {
+        let (outgoing, incoming) = (stream.outgoing.books(), stream.incoming.books());
+        let is_closing = stream.close_due || stream.close_acknowledged;
         FlowBooks {
-            owner: self.main.owner,
+            owner: stream.owner,
             local_id: self.local_id,
             peer_id: self.peer_id,
-            is_open: matches!(self.state, State::Open) && self.main.peer_close.is_none(),
+            stream: id,
+            is_open: matches!(self.state, State::Open)
+                && stream.peer_close.is_none()
+                && !is_closing,
             congestion_window_bytes: self.window_bytes,
             in_flight_bytes: self.recovery.in_flight_bytes(),
             submitted: outgoing.end,

@@ -7,10 +7,10 @@ use clearway_base::state::{Invalid, ensure};
 use clearway_congestion::{CongestionControl, Pacer};
 use clearway_wire::clearway::{
     self, COOKIE_BYTES_MAX, Challenge, ENGINES_MAX, HEADER_LENGTH, Header, PacketType, Syn, SynAck,
-    VERSION_OPERATIONS,
+    VERSION_OPERATIONS, VERSION_STREAMS,
 };
 
-use super::{Flow, Known, Outcome, Parameters, State};
+use super::{Flow, Known, Outcome, Parameters, State, Streams};
 use crate::app::Reason;
 use crate::config::Config;
 use crate::control::{VERSIONS, emit_control};
@@ -147,7 +147,7 @@ impl Flow {
         flow.peer_id = syn.source_flow;
         flow.learn_peer(now, config, syn.receive_limit, syn.packet_bytes_max);
         flow.request = Some(*request);
-        flow.takes_operations = request.version >= VERSION_OPERATIONS;
+        flow.agree_on(request.version, false);
         if request.arrival == Arrival::Lane {
             flow.arrivals.complain_soon();
         }
@@ -169,6 +169,12 @@ impl Flow {
         self.window_bytes = self.congestion.window_bytes();
         self.pacer = Pacer::new(now, packet_bytes);
         self.touch(now);
+    }
+
+    fn agree_on(&mut self, version: u8, is_client: bool) {
+        self.takes_operations = version >= VERSION_OPERATIONS;
+        let streams = || Box::new(Streams::new(is_client));
+        self.streams = (version >= VERSION_STREAMS).then(streams);
     }
 
     /// Takes the challenge to our syn: the next one carries its cookie, and is sent from the port
@@ -213,7 +219,7 @@ impl Flow {
         self.peer_id = syn_ack.source_flow;
         self.learn_peer(now, config, syn_ack.receive_limit, syn_ack.packet_bytes_max);
         self.state = State::Open;
-        self.takes_operations = syn_ack.version >= VERSION_OPERATIONS;
+        self.agree_on(syn_ack.version, true);
         self.ports.on_accepted(engines, syn_ack.port);
         self.note_syn_ack(config, syn_ack);
         true

@@ -3,7 +3,7 @@
 
 use clearway_wire::clearway::{Fragment, Message};
 
-use super::receive::check_stream;
+use super::receive::check_reserved;
 use super::{Flow, Outcome, State};
 use crate::app::{App, Operation, Outbound};
 use crate::incoming::Refused;
@@ -30,7 +30,12 @@ impl Flow {
                 Outbound::Message(offset, length) => self.main.outgoing.push(offset, length),
             }
         }
-        if self.close_waits && !app.has_outbound(self.main.owner) {
+        self.settle_close(app);
+    }
+
+    /// A flow that its app has closed ends when nothing else is to be sent.
+    pub(super) fn settle_close(&mut self, app: &mut impl App) {
+        if self.close_waits && !self.has_streams() && !app.has_outbound(self.main.owner) {
             (self.close_waits, self.main.close_due) = (false, true);
         }
     }
@@ -67,7 +72,7 @@ impl Flow {
     }
 
     fn check_operation(&self, stream: u16) -> Result<(), Refused> {
-        check_stream(stream)?;
+        check_reserved(stream)?;
         if self.takes_operations { Ok(()) } else { Err(Refused::Violation) }
     }
 
@@ -76,7 +81,7 @@ impl Flow {
     #[cold]
     pub(super) fn operations_arrived(&mut self, count: u32, app: &mut impl App) {
         app.operations_sent(self.main.owner, count);
-        self.memory_freed();
+        self.main.memory_freed();
         self.push_operations(app);
     }
 }

@@ -104,6 +104,9 @@ impl Flow {
             eliciting,
             if header.ack_requested | is_marked { 0 } else { config.ack_delay_ns },
         );
+        if self.close_waits {
+            self.settle_close(app);
+        }
         self.arrivals.end(now, self.rtt.smoothed_ns());
         if self.main.peer_close.is_some()
             && matches!(outcome, Outcome::Continue | Outcome::Received)
@@ -130,6 +133,15 @@ impl Flow {
                 eliciting |= self.take_messages(frames, app)?;
             }
             let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
+            if let Frame::Stream(stream) = frame {
+                if self.take_streams(stream, frames, app)? {
+                    self.expedite(now);
+                }
+                if *outcome == Outcome::Received {
+                    *outcome = Outcome::Continue;
+                }
+                return Ok(true);
+            }
             eliciting |=
                 !matches!(frame, Frame::Ack(_) | Frame::Stray { .. } | Frame::Probe { .. });
             match (*outcome, self.handle_frame(now, config, reception, &frame, app)?) {
@@ -159,7 +171,7 @@ impl Flow {
 
     #[inline]
     fn take_message(&mut self, message: &Message<'_>, app: &mut impl App) -> Result<(), Refused> {
-        check_stream(message.stream)?;
+        check_reserved(message.stream)?;
         self.main.incoming.message(app, self.main.owner, message.sequence, message.bytes)
     }
 
@@ -174,7 +186,7 @@ impl Flow {
         let receives = matches!(self.state, State::Open);
         match frame {
             Frame::Fragment(f) if receives => {
-                check_stream(f.stream)?;
+                check_reserved(f.stream)?;
                 self.main.incoming.fragment(
                     app,
                     self.main.owner,
@@ -210,12 +222,15 @@ impl Flow {
             | Frame::Ping
             | Frame::Ack(_) => {}
             Frame::Limit(limit) => self.handle_limit(now, *limit),
-            Frame::Close { messages, .. } => self.handle_close(*messages)?,
+            Frame::Close { messages, .. } => {
+                self.main.take_close(*messages, matches!(self.state, State::Open))?;
+            }
             Frame::Path { port, round } => self.ports.on_path(*port, *round),
             Frame::Stray { port } => {
                 self.ports.on_stray(now, config, *port, self.rtt.smoothed_ns());
             }
             Frame::Probe { round } => self.arrivals.on_probe(*round),
+            Frame::Stream(_) | Frame::Open { .. } => return Err(Refused::Violation),
             Frame::Reset { reason } => return Ok(Outcome::Ended(Reason::from_code(*reason))),
         }
         Ok(Outcome::Continue)
@@ -232,18 +247,13 @@ impl Flow {
         }
     }
 
-    fn handle_close(&mut self, messages: u32) -> Result<(), Refused> {
-        let missing = messages.wrapping_sub(self.main.incoming.messages_delivered() as u32) as i32;
-        let is_too_few = missing < 0 && matches!(self.state, State::Open);
-        if is_too_few || self.main.peer_close.is_some_and(|before| before != messages) {
-            return Err(Refused::Violation);
-        }
-        self.main.peer_close = Some(messages);
-        Ok(())
-    }
-
     fn handle_limit(&mut self, now: Time, limit: u64) {
         self.main.outgoing.raise_limit(limit);
+        self.expedite(now);
+    }
+
+    /// The peer, which has had to drop something, may have room for it now.
+    fn expedite(&mut self, now: Time) {
         if self.recovery.expedite(now)
             && let Some(content) = self.recovery.on_probe_timeout(now)
         {
@@ -266,13 +276,18 @@ impl Flow {
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
         let window_limited = ack.largest < self.limited_until;
+        let mut streams = self.streams.as_deref_mut();
         let (outgoing, close_acknowledged) =
             (&mut self.main.outgoing, &mut self.main.close_acknowledged);
         let mut done = Done::default();
         let acked = self.recovery.on_ack(ack, |content| {
+            if content.stream != 0 {
+                return streams.iter_mut().for_each(|all| all.acknowledge(content, app));
+            }
             done += outgoing.acknowledge(content.range.clone());
             *close_acknowledged |= content.close;
         });
+        self.with_streams(|_| ());
         let acked = acked.ok_or(Refused::Violation)?;
         if self.recovery.in_flight_bytes() == 0 {
             // Nothing is left to ask for. Else every few messages of a flow that has one under way
@@ -352,6 +367,7 @@ impl Flow {
         if !self.has_app() || (matches!(self.state, State::Open) && !delivered) {
             return;
         }
+        self.end_streams(app);
         self.main.incoming.discard(app, self.main.owner);
         app.closed(self.main.owner, Reason::Closed);
         // RFC 9000, 10.2: "These states SHOULD persist for at least three times the current PTO".
@@ -368,7 +384,7 @@ impl Flow {
     }
 }
 
-/// Streams other than the first come with a later version of this program.
-pub(super) fn check_stream(stream: u16) -> Result<(), Refused> {
-    if stream == 0 { Ok(()) } else { Err(Refused::Violation) }
+/// What is sent as zero would mean something else in a later version.
+pub(super) fn check_reserved(field: u16) -> Result<(), Refused> {
+    if field == 0 { Ok(()) } else { Err(Refused::Violation) }
 }

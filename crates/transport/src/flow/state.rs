@@ -5,11 +5,11 @@ use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::{CongestionControl, Pacer};
 
 use super::timers::keep_alive_ns;
-use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State};
+use super::{Arrivals, Connecting, Flow, Parameters, Ports, Request, State, Streams};
 use crate::acks::Acks;
-use crate::app::{Buffer, Order};
 use crate::config::{Config, SILENCE_MS};
 use crate::ecn::Marking;
+use crate::endpoint::{FlowKey, FlowMemory, StreamKey};
 use crate::mtu::PathMtu;
 use crate::recovery::Recovery;
 use crate::rtt::RttEstimator;
@@ -33,6 +33,7 @@ impl Flow {
             },
             request: self.request.as_ref().map(Request::save),
             takes_operations: self.takes_operations,
+            streams: self.streams.as_ref().map(|all| all.save()),
             due: DueState { close_waits: self.close_waits, probe: self.probe_due },
             last_received: self.last_received,
             keep_alive_at: self.keep_alive_at,
@@ -65,6 +66,8 @@ impl Flow {
         ensure(SILENCE_MS.contains(&saved.silence_ms), "a silence that nobody may wait for")?;
         let silence_ns = u64::from(saved.silence_ms) * MILLISECOND;
         let recovery = Recovery::restore(saved.recovery)?;
+        let mut in_flight = recovery.positions();
+        let mut in_flight = |stream| in_flight.remove(&stream).unwrap_or_default();
         let parameters = Parameters {
             owner: saved.main.owner,
             local_id: saved.local_id,
@@ -85,7 +88,11 @@ impl Flow {
             silence_ns,
             keep_alive_ns: keep_alive_ns(config, silence_ns),
             acks: Acks::restore(saved.acks)?,
-            main: Stream::restore(saved.main, recovery.positions())?,
+            main: Stream::restore(saved.main, in_flight(0))?,
+            streams: saved
+                .streams
+                .map(|all| Streams::restore(all, &mut in_flight).map(Box::new))
+                .transpose()?,
             recovery,
             rtt: RttEstimator::restore(saved.rtt)?,
             marking: Marking::restore(saved.ecn),
@@ -100,6 +107,7 @@ impl Flow {
             setup_retries: saved.setup_retries.min(u32::MAX / 2),
             ..Self::new(now, config, parameters, restore_phase(saved.phase)?)
         };
+        flow.with_streams(|_| ());
         flow.check()?;
         flow.resume(now, config, saved.window_bytes);
         Ok(flow)
@@ -110,6 +118,8 @@ impl Flow {
         let may_wait = matches!(self.state, State::Closing) && !self.main.close_due;
         ensure(may_wait || !self.close_waits, "a close that waits for nothing")?;
         let has_peer = self.peer_id != 0;
+        let may_have_streams = matches!(self.state, State::Open | State::Closing);
+        ensure(may_have_streams || self.streams.is_none(), "streams of a flow that is not open")?;
         match self.state {
             State::Connecting(_) => {
                 let is_begun =
@@ -136,12 +146,31 @@ impl Flow {
         self.pacer = Pacer::new(now, packet_bytes);
     }
 
-    /// Where the bytes of its messages are: in the app's receive pool, and, by offset and length,
-    /// in its transmit pool.
-    pub(crate) fn memory(
-        &self,
-    ) -> (impl Iterator<Item = (Buffer, Order)> + '_, impl Iterator<Item = (u32, u32)> + '_) {
-        (self.main.incoming.buffers(), self.main.outgoing.extents())
+    /// What each of its connections has of its app's memory.
+    pub(crate) fn memory(&self) -> impl Iterator<Item = FlowMemory> + '_ {
+        let flow = FlowKey::of_id(self.local_id);
+        let main = FlowMemory {
+            key: StreamKey { flow, stream: 0 },
+            owner: self.main.owner,
+            is_drained: !self.has_app(),
+            is_connecting: self.is_connecting(),
+            was_accepted: self.was_accepted(),
+            buffers: self.main.incoming.buffers().collect(),
+            extents: self.main.outgoing.extents().collect(),
+            operations: self.operations().collect(),
+        };
+        let others = self.streams.iter().flat_map(|all| all.iter());
+        let others = others.map(move |(id, stream, was_accepted)| FlowMemory {
+            key: StreamKey { flow, stream: id },
+            owner: stream.owner,
+            is_drained: false,
+            is_connecting: false,
+            was_accepted,
+            buffers: stream.incoming.buffers().collect(),
+            extents: stream.outgoing.extents().collect(),
+            operations: Vec::new(),
+        });
+        std::iter::once(main).chain(others)
     }
 }
 

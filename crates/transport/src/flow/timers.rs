@@ -136,8 +136,7 @@ impl Flow {
 
     pub(super) fn detect_losses(&mut self, now: Time, config: &Config) {
         let patience_ns = self.persistence_ns(config);
-        let (outgoing, limit_due, close_due) =
-            (&mut self.main.outgoing, &mut self.main.limit_due, &mut self.main.close_due);
+        let (main, mut streams) = (&mut self.main, self.streams.as_deref_mut());
         let arrivals = &mut self.arrivals;
         let (mtu, mut is_black_hole) = (&mut self.mtu, false);
         let granularity_ns = config.timer_granularity_ns;
@@ -146,13 +145,16 @@ impl Flow {
                 return mtu.on_probe_lost(now);
             }
             is_black_hole |= mtu.on_lost(now, bytes, patience_ns);
-            outgoing.send_again(content.range.clone());
-            *limit_due |= content.limit;
-            *close_due |= content.close;
             if content.path {
                 arrivals.tell_path_again();
             }
+            if content.stream == 0 {
+                main.send_again(content);
+            } else if let Some(all) = &mut streams {
+                all.send_again(content);
+            }
         });
+        self.with_streams(|_| ());
         self.packets_lost += lost.packets;
         if is_black_hole {
             self.follow_packet_bytes();
@@ -199,8 +201,7 @@ impl Flow {
             return false;
         }
         for content in self.recovery.give_up_larger(self.mtu.bytes()) {
-            self.main.outgoing.send_again(content.range.clone());
-            self.send_frames_again(&content);
+            self.send_again(&content);
         }
         self.follow_packet_bytes();
         true
@@ -209,18 +210,22 @@ impl Flow {
     /// The probe is to carry what the peer can surely take: the first bytes that it has not
     /// acknowledged. It may turn away all others for want of memory, and then those of `oldest`,
     /// the oldest packet in flight, would be sent and turned away for ever, while the first ones,
-    /// in a later packet that was lost, are never missed.
+    /// in a later packet that was lost, are never missed. Streams take turns for the same reason.
     pub(super) fn probe_with(&mut self, oldest: &Content) {
-        self.main.outgoing.send_first_again(self.mtu.bytes().into());
-        self.send_frames_again(oldest);
+        let bytes = self.mtu.bytes().into();
+        self.main.outgoing.send_first_again(bytes);
+        self.with_streams(|all| all.send_first_again(bytes));
+        self.send_again(&Content { range: 0..0, ..oldest.clone() });
     }
 
-    /// All but messages.
-    fn send_frames_again(&mut self, content: &Content) {
-        self.main.limit_due |= content.limit;
-        self.main.close_due |= content.close;
+    fn send_again(&mut self, content: &Content) {
         if content.path {
             self.arrivals.tell_path_again();
+        }
+        if content.stream == 0 {
+            self.main.send_again(content);
+        } else {
+            self.with_streams(|all| all.send_again(content));
         }
     }
 }

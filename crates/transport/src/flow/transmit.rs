@@ -58,6 +58,7 @@ impl Flow {
             | self.main.limit_due
             | self.main.close_due
             | self.probe_due
+            | self.streams_due
             | self.arrivals.has_news()
             | self.ports.is_spraying()
             | self.mtu.probe_bytes().is_some()
@@ -74,7 +75,8 @@ impl Flow {
                     || self.has_control()
                     || self.probe_due
                     || self.may_close()
-                    || (self.main.outgoing.has_data() && self.may_send_data(now))
+                    || self.has_stream_news()
+                    || (self.has_messages() && self.may_send_data(now))
                     || (self.mtu.probe_bytes().is_some() && self.may_send_data(now))
             }
         }
@@ -83,6 +85,17 @@ impl Flow {
     /// True if limits or paths are to be told, and may be.
     fn has_control(&self) -> bool {
         (self.main.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
+    }
+
+    /// The same of streams.
+    fn has_stream_news(&self) -> bool {
+        let has_news = self.streams.as_ref().is_some_and(|all| all.has_news());
+        has_news && self.recovery.takes_control()
+    }
+
+    fn has_messages(&self) -> bool {
+        let streams = self.streams.as_ref();
+        self.main.outgoing.has_data() || streams.is_some_and(|all| all.has_messages())
     }
 
     fn ack_is_due(&self, now: Time) -> bool {
@@ -143,7 +156,8 @@ impl Flow {
         if at == HEADER_LENGTH {
             return 0;
         }
-        self.finish(now, &mut bytes[..at], at > frames_start, false, content);
+        let is_limited = self.main.outgoing.is_limited();
+        self.finish(now, &mut bytes[..at], at > frames_start, is_limited, content);
         at
     }
 
@@ -171,14 +185,18 @@ impl Flow {
         let mut at = self.emit_ack(now, bytes);
         let mut frames_start = at;
         let mut content = Content::default();
+        let probe = core::mem::take(&mut self.probe_due);
+        let mut is_urgent = probe;
         if self.has_control() {
             (frames_start, at) = self.emit_control(bytes, at, &mut content);
+        } else if self.has_stream_news() {
+            at = self.emit_stream_news(bytes, at, &mut content);
         }
-        let probe = core::mem::take(&mut self.probe_due);
-        if probe || (self.main.outgoing.has_data() && self.may_send_data(now)) {
-            at = self.main.emit_messages(bytes, at, &mut content.range, app);
+        if content.stream == 0 && (probe || (self.has_messages() && self.may_send_data(now))) {
+            let (end, is_limited) = self.emit_in_turn(bytes, at, &mut content, app);
+            (at, is_urgent) = (end, probe | is_limited);
         }
-        if self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
+        if content.stream == 0 && self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
             self.main.close_due = false;
             content.close = true;
             let messages = self.main.outgoing.messages_pushed();
@@ -190,9 +208,37 @@ impl Flow {
         if at == HEADER_LENGTH {
             return 0;
         }
-        let eliciting = at > frames_start;
-        self.finish(now, &mut bytes[..at], eliciting, probe, content);
+        self.finish(now, &mut bytes[..at], at > frames_start, is_urgent, content);
         at
+    }
+
+    /// Writes messages of whose turn it is, from `at` on; returns where they end, and whether only
+    /// the peer's limit keeps their sender from going on.
+    fn emit_in_turn(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+        content: &mut Content,
+        app: &impl App,
+    ) -> (usize, bool) {
+        let has_own = self.main.outgoing.has_data();
+        // What is told of the flow's own connection has begun the packet: it goes on with that.
+        let is_own = content.limit || !self.streams_due;
+        let is_theirs = !is_own
+            && self
+                .with_streams(|all| all.has_messages() && (all.is_their_turn() || !has_own))
+                .unwrap_or(false);
+        if is_theirs {
+            return self
+                .with_streams(|all| all.emit_messages(bytes, at, content, app))
+                .unwrap_or((at, false));
+        }
+        let end = self.main.emit_messages(bytes, at, &mut content.range, app);
+        (end, self.main.outgoing.is_limited())
+    }
+
+    fn emit_stream_news(&mut self, bytes: &mut [u8], at: usize, content: &mut Content) -> usize {
+        self.with_streams(|all| all.emit_news(bytes, at, content)).unwrap_or(at)
     }
 
     /// Writes an acknowledgement behind the header, if there is something to acknowledge; returns
@@ -262,16 +308,17 @@ impl Flow {
         bytes.len()
     }
 
+    /// Seals a packet. What `is_urgent` is to be acknowledged at once.
     fn finish(
         &mut self,
         now: Time,
         packet: &mut [u8],
         eliciting: bool,
-        probe: bool,
+        is_urgent: bool,
         content: Content,
     ) {
         let number = self.recovery.next_number();
-        let is_close = content.close;
+        let is_close = content.close | content.abort;
         if eliciting && self.recovery.in_flight_bytes() == 0 {
             self.asked = now;
         }
@@ -283,11 +330,10 @@ impl Flow {
         // quarter of the window, or a small window would be sent, and waited for, as a whole.
         self.unasked_bytes += packet.len() as u64;
         let urgent = eliciting
-            && (probe
+            && (is_urgent
                 || is_close
                 || self.unasked_bytes >= self.window_bytes / 4
-                || self.is_window_full()
-                || self.main.outgoing.is_limited());
+                || self.is_window_full());
         if urgent {
             self.unasked_bytes = 0;
         }

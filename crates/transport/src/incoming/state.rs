@@ -78,6 +78,11 @@ impl Incoming {
         ensure(first.is_none_or(|first| !first.is_complete()), "a message that was not delivered")
     }
 
+    /// One-sided operations are among what is not delivered.
+    pub(crate) fn has_operations(&self) -> bool {
+        self.partial.values().any(|partial| partial.is_operation)
+    }
+
     /// The memory of messages that are not delivered.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = (Buffer, Order)> + '_ {
         self.partial.values().map(|partial| (partial.buffer, partial.order))

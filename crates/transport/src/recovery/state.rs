@@ -1,7 +1,7 @@
 //! Packets in flight as plain data, and back. What is done, acknowledged or lost, is not in it: an
 //! acknowledgement that comes for it finds nothing, as it would else.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
@@ -42,14 +42,18 @@ impl Recovery {
     }
 
     fn save_packet(&self, packet: &SentPacket, is_behind_done: bool) -> PacketState {
-        let Content { range, limit, close, path, is_size_probe } = packet.content();
+        let Content { stream, range, open, limit, close, abort, path, is_size_probe } =
+            packet.content();
         PacketState {
             number: number_of(packet, self.first),
             sent: packet.sent,
             bytes: packet.bytes,
+            stream,
             range,
+            open,
             limit,
             close,
+            abort,
             path,
             is_size_probe,
             follows_acknowledged: packet.follows_acknowledged || is_behind_done,
@@ -94,9 +98,12 @@ impl Recovery {
         ensure(is_one, "a packet of positions that there are not")?;
         ensure((1..=u32::from(u16::MAX)).contains(&state.bytes), "a packet of no size")?;
         let content = Content {
+            stream: state.stream,
             range,
+            open: state.open,
             limit: state.limit,
             close: state.close,
+            abort: state.abort,
             path: state.path,
             is_size_probe: state.is_size_probe,
         };
@@ -108,11 +115,13 @@ impl Recovery {
         Ok(())
     }
 
-    /// The positions that packets in flight have carried.
-    pub(crate) fn positions(&self) -> RangeSet {
-        let mut positions = RangeSet::new();
+    /// The positions that packets in flight have carried, of each stream of which there are any.
+    pub(crate) fn positions(&self) -> HashMap<u32, RangeSet> {
+        let mut positions = HashMap::new();
         for packet in self.packets.iter().filter(|packet| packet.is_outstanding()) {
-            positions.insert(packet.content().range);
+            let content = packet.content();
+            let of_stream: &mut RangeSet = positions.entry(content.stream).or_default();
+            of_stream.insert(content.range);
         }
         positions
     }

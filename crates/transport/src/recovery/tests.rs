@@ -7,7 +7,7 @@ use super::{
 };
 use crate::config::Config;
 use crate::rtt::{HostDelay, RttEstimator};
-use clearway_base::{RangeSet, Time};
+use clearway_base::Time;
 use clearway_wire::clearway::{self, Frame, Frames};
 use core::ops::Range;
 
@@ -19,8 +19,8 @@ impl Recovery {
         self.packets.len()
     }
 
-    /// Counts everything again that has a counter. Returns the positions in flight.
-    pub(crate) fn audit(&self) -> RangeSet {
+    /// Counts everything again that has a counter.
+    pub(crate) fn audit(&self) {
         let kept: Vec<&SentPacket> = self.packets.iter().collect();
         assert!(kept.len() < PACKETS_IN_FLIGHT_MAX + PROBES_MAX);
         let numbers: Vec<u64> = kept.iter().map(|packet| number_of(packet, self.first)).collect();
@@ -41,9 +41,6 @@ impl Recovery {
         let control = outstanding().filter(|packet| packet.length == 0).count();
         assert_eq!(control as u32, self.control_packets);
         assert!(self.reordering.as_ref().is_none_or(|r| r.lost.len() <= LOST_MAX));
-        let mut positions = RangeSet::new();
-        outstanding().for_each(|packet| _ = positions.insert(packet.content().range));
-        positions
     }
 }
 

@@ -205,9 +205,12 @@ fn packet(number: u64) -> PacketState {
         number,
         sent: Time::from_ns(number),
         bytes: 1000,
+        stream: 0,
         range: 100 * number..100 * number + 50,
+        open: number.is_multiple_of(11),
         limit: number.is_multiple_of(2),
         close: number.is_multiple_of(3),
+        abort: number.is_multiple_of(13),
         path: number.is_multiple_of(5),
         is_size_probe: number.is_multiple_of(7),
         follows_acknowledged: number.is_multiple_of(4),
@@ -395,7 +398,7 @@ fn flows_that_are_open() {
             |s| s.service_port = 9,
             |s| s.window_bytes = 77_777,
             |s| s.phase = Phase::Closing,
-            |s| s.phase = Phase::Drained { until: Time::from_ns(9) },
+            |s| (s.phase, s.streams) = (Phase::Drained { until: Time::from_ns(9) }, None),
         ],
         &[
             |s| s.main.messages_sent = POSITIONS_MAX + 1,
@@ -407,6 +410,7 @@ fn flows_that_are_open() {
             |s| s.local = "[fd00::1]:20707".parse().expect("an address"),
             |s| s.peer_id = 0,
             |s| (s.peer_id, s.phase) = (0, Phase::Closing),
+            |s| s.phase = Phase::Drained { until: Time::from_ns(9) },
             |s| {
                 s.main.incoming.partial.push(partial(0, 0, 9, Order::Due));
                 (s.main.incoming.received, s.phase) = (64, Phase::Closing);
@@ -434,6 +438,7 @@ fn flows_that_are_not_open_yet() {
         &[
             |s| s.peer_id = 5,
             |s| (s.recovery.next_number, s.recovery.acked_end) = (1, 0),
+            |s| s.streams = saved(false).flows.remove(0).streams,
             |s| {
                 s.request = Some(crate::state::RequestState {
                     token: 1,

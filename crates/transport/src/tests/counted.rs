@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use clearway_base::MILLISECOND;
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
-    Challenge, HEADER_LENGTH, Header, Packet, PacketType, Reset, SynAck, VERSION,
-    VERSION_OPERATIONS, Versions, emit_ping, seal,
+    Challenge, HEADER_LENGTH, Header, Packet, PacketType, Reset, SynAck, VERSION, VERSION_STREAMS,
+    Versions, emit_ping, seal,
 };
 
 use super::{Faults, Network, PORT, WINDOW, transfer};
@@ -157,7 +157,7 @@ fn reset(flow: u64, token: u64, reason: Reason) -> Vec<u8> {
 }
 
 fn versions(flow: u64, token: u64) -> Vec<u8> {
-    let versions = Versions { versions: &[VERSION_OPERATIONS + 1] };
+    let versions = Versions { versions: &[VERSION_STREAMS + 1] };
     control(PacketType::Version, flow, token, &|body| versions.emit(body))
 }
 

@@ -7,11 +7,11 @@ use clearway_base::{MICROSECOND, MILLISECOND, SECOND};
 use clearway_wire::Ecn;
 use clearway_wire::clearway::{
     Frame, HEADER_LENGTH, Header, Packet, PacketType, Syn, SynAck, VERSION, VERSION_OPERATIONS,
-    Versions, emit_ping, seal,
+    VERSION_STREAMS, Versions, emit_ping, seal,
 };
 
 use super::{Faults, Network, PORT, transfer};
-use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, Reason};
+use crate::{Arrival, Config, Endpoint, FlowInfo, FlowKey, NoStream, Owner, Reason};
 
 /// Two hosts of which neither has anything to say.
 fn settled(config: &Config) -> (Network, [FlowKey; 2]) {
@@ -286,25 +286,25 @@ fn who_speaks_other_versions_is_told_which_there_are() {
             assert_eq!((header.packet_type, header.number), (PacketType::Version, token));
             assert_eq!(header.flow.to_be_bytes(), flow[..]);
             let versions = Versions::parse(&answer).expect("sound").versions;
-            assert_eq!(versions, [VERSION_OPERATIONS, VERSION]);
+            assert_eq!(versions, [VERSION_STREAMS, VERSION_OPERATIONS, VERSION]);
         }
     }
     assert_eq!(network.hosts[1].endpoint.counters().dropped_version, 3);
 }
 
-/// A host of the next release offers what it speaks, best first; one of the last release does not
-/// know operations.
+/// A host of the next release offers what it speaks, best first; older ones do not know streams, or
+/// operations.
 #[test]
 fn the_best_version_that_both_hosts_speak_is_taken() {
-    let newer = [VERSION_OPERATIONS + 1, VERSION_OPERATIONS, VERSION];
-    connect_offering(&newer, VERSION_OPERATIONS);
+    let newer = [VERSION_STREAMS + 1, VERSION_STREAMS, VERSION_OPERATIONS, VERSION];
+    connect_offering(&newer, VERSION_STREAMS);
     connect_offering(&[VERSION, VERSION_OPERATIONS], VERSION_OPERATIONS);
     connect_offering(&[VERSION], VERSION);
 }
 
 fn connect_offering(offered: &[u8], taken: u8) {
     let mut network = Network::new(66, &Config::default(), Faults::default(), 1 << 20);
-    network.connect();
+    let key = network.connect();
     for expected in [PacketType::Challenge, PacketType::SynAck] {
         let (source, syn) = only_packet(&mut network, 1);
         hand_over(&mut network, 1, source, &offering(&syn, offered));
@@ -318,6 +318,12 @@ fn connect_offering(offered: &[u8], taken: u8) {
     }
     assert_eq!(flow(&network).state, "open");
     assert_eq!(network.hosts[1].endpoint.counters().flows_accepted, 1);
+    let expected = if taken < VERSION_STREAMS { Some(NoStream::Unknown) } else { None };
+    let owner = Owner { channel: 1, connection: 2 };
+    for (host, key) in [key, network.hosts[1].app.accepted[0]].into_iter().enumerate() {
+        let endpoint = &mut network.hosts[host].endpoint;
+        assert_eq!(endpoint.open_stream(network.now, key, owner, 1000).err(), expected);
+    }
 }
 
 /// A syn that offers other versions.

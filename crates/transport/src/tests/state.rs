@@ -4,7 +4,8 @@
 use clearway_base::{MILLISECOND, Random, Time};
 
 use super::*;
-use crate::{Congestion, EndpointState, Phase};
+use crate::state::{FlowState, StreamState};
+use crate::{Congestion, EndpointState, Phase, StreamStage};
 
 /// Saves an endpoint, drops it, and makes it again.
 fn restore(host: &mut Host, config: &Config, now: Time) {
@@ -89,8 +90,10 @@ fn some_states(seed: u64) -> Vec<EndpointState> {
     let key = network.connect();
     network.hosts[0].app.transmit_pool = content(0, 60_000);
     let mut states = Vec::new();
+    let mut streams = Vec::new();
     for step in 0..200 {
         network.step();
+        use_streams(&mut network, &mut random, key, &mut streams);
         if step == 150 {
             let (host, now) = (&mut network.hosts[0], network.now);
             host.endpoint.close(now, key, &mut host.app);
@@ -103,6 +106,24 @@ fn some_states(seed: u64) -> Vec<EndpointState> {
         }
     }
     states
+}
+
+/// Opens, ends, or sends on, a stream of host 0, or does nothing.
+fn use_streams(
+    network: &mut Network,
+    random: &mut Random,
+    key: FlowKey,
+    streams: &mut Vec<StreamKey>,
+) {
+    let (now, Host { endpoint, app, .. }) = (network.now, &mut network.hosts[0]);
+    let owner = Owner { channel: 1, connection: 2 * FIRST_STREAM + streams.len() as u32 };
+    let at = random.below(10) as usize;
+    match streams.get(at).copied() {
+        None => streams.extend(endpoint.open_stream(now, key, owner, WINDOW)),
+        Some(stream) if random.chance(1, 20) => endpoint.abort(stream, Reason::Reset, app),
+        Some(stream) if random.chance(1, 20) => endpoint.close(now, stream, app),
+        Some(stream) => endpoint.send(now, stream, 0, random.below(20_000) as u32),
+    }
 }
 
 /// What a number may become: near a bound of something, or another one of the state.
@@ -130,17 +151,7 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         &mut flow.window_bytes,
         &mut flow.limited_until,
         &mut flow.unasked_bytes,
-        &mut flow.main.messages_sent,
         &mut flow.acks.floor,
-        &mut flow.main.incoming.next,
-        &mut flow.main.incoming.received,
-        &mut flow.main.incoming.released,
-        &mut flow.main.incoming.window,
-        &mut flow.main.incoming.announced,
-        &mut flow.main.outgoing.start,
-        &mut flow.main.outgoing.next,
-        &mut flow.main.outgoing.acknowledged,
-        &mut flow.main.outgoing.limit,
         &mut flow.recovery.next_number,
         &mut flow.recovery.acked_end,
         &mut flow.recovery.patience.0,
@@ -153,12 +164,10 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         &mut flow.ports.rest_fruitless_ns,
     ];
     numbers.extend(flow.acks.received.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
-    for partial in &mut flow.main.incoming.partial {
-        numbers.push(&mut partial.sequence);
-        numbers.extend(partial.received.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
-    }
-    for ranges in [&mut flow.main.outgoing.lost, &mut flow.main.outgoing.acknowledged_above] {
-        numbers.extend(ranges.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
+    add_numbers(&mut numbers, &mut flow.main);
+    if let Some(streams) = &mut flow.streams {
+        numbers.extend(streams.seen.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
+        streams.sides.iter_mut().for_each(|side| add_numbers(&mut numbers, &mut side.stream));
     }
     for packet in &mut flow.recovery.packets {
         numbers.extend([&mut packet.number, &mut packet.range.start, &mut packet.range.end]);
@@ -166,6 +175,7 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
     let count = numbers.len() as u64;
     let number = &mut numbers[random.below(count) as usize];
     **number = any_number(random, **number);
+    tamper_streams(random, flow);
     match random.below(12) {
         0 => drop(flow.recovery.packets.pop()),
         1 => drop(flow.main.outgoing.messages.pop()),
@@ -178,6 +188,57 @@ fn tamper(random: &mut Random, state: &mut EndpointState) {
         8 => flow.silence_ms = random.next_u32(),
         9 => flow.recovery.packets.iter_mut().for_each(|packet| packet.bytes = 0),
         _ => {}
+    }
+}
+
+/// All that are in one stream's state.
+fn add_numbers<'a>(numbers: &mut Vec<&'a mut u64>, stream: &'a mut StreamState) {
+    let (incoming, outgoing) = (&mut stream.incoming, &mut stream.outgoing);
+    numbers.extend([
+        &mut stream.messages_sent,
+        &mut incoming.next,
+        &mut incoming.received,
+        &mut incoming.released,
+        &mut incoming.window,
+        &mut incoming.announced,
+        &mut outgoing.start,
+        &mut outgoing.next,
+        &mut outgoing.acknowledged,
+        &mut outgoing.limit,
+    ]);
+    for partial in &mut incoming.partial {
+        numbers.push(&mut partial.sequence);
+        numbers.extend(partial.received.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
+    }
+    for ranges in [&mut outgoing.lost, &mut outgoing.acknowledged_above] {
+        numbers.extend(ranges.iter_mut().flat_map(|r| [&mut r.start, &mut r.end]));
+    }
+}
+
+/// Changes one thing of its streams, or nothing.
+fn tamper_streams(random: &mut Random, flow: &mut FlowState) {
+    if let Some(packet) = flow.recovery.packets.last_mut() {
+        packet.stream ^= u32::from(random.chance(1, 10));
+    }
+    let Some(streams) = &mut flow.streams else { return };
+    let count = streams.sides.len() as u64;
+    if let Some(side) = streams.sides.get_mut(random.below(count.max(1)) as usize) {
+        match random.below(30) {
+            0 => side.id = random.below(20) as u32,
+            1 => side.stage = StreamStage::Open,
+            2 => side.stage = StreamStage::Closing,
+            3 => side.stage = StreamStage::Aborted(random.below(8) as u16),
+            4 => side.is_known ^= true,
+            5 => side.open_due ^= true,
+            6 => side.stream.close_due ^= true,
+            7 => side.stream.limit_due ^= true,
+            8 => side.stream.outgoing.messages.push((1 << 31, 5)),
+            9 => drop(streams.sides.pop()),
+            10 => streams.is_client ^= true,
+            11 => streams.opened = random.next_u32(),
+            12 => flow.streams = None,
+            _ => {}
+        }
     }
 }
 

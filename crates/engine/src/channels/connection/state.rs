@@ -1,7 +1,7 @@
 //! Connections as plain data, and back.
 
 use clearway_base::state::{Invalid, ensure};
-use clearway_transport::FlowKey;
+use clearway_transport::{FlowKey, StreamKey};
 
 use super::{CONNECTIONS_MAX, Connection, Connections, Link, Local, Slot, Stage};
 use crate::operations::Exchange;
@@ -40,7 +40,27 @@ impl Connections {
             connections.count += u32::from(connection.is_some());
             connections.slots.push(Slot { generation, connection });
         }
+        connections.count_streams()?;
         Ok(connections)
+    }
+
+    fn count_streams(&mut self) -> Result<(), Invalid> {
+        let parents: Vec<u32> = self
+            .iter()
+            .filter_map(|(_, connection)| match &connection.link {
+                Link::Local(local) => local.parent,
+                Link::Flow(_) | Link::Resolving => None,
+            })
+            .collect();
+        for parent in parents {
+            let nobody = Invalid("a stream of no connection");
+            let Link::Local(parent) = &mut self.at(parent).ok_or(nobody)?.link else {
+                return Err(nobody);
+            };
+            ensure(parent.parent.is_none(), "a stream of a stream")?;
+            parent.streams += 1;
+        }
+        Ok(())
     }
 }
 
@@ -50,13 +70,14 @@ impl Connection {
             peer: self.peer,
             link: match &self.link {
                 Link::Resolving => LinkState::Resolving,
-                Link::Flow(key) => LinkState::Flow(key.id()),
+                Link::Flow(key) => LinkState::Flow(key.flow.id(), key.stream),
                 Link::Local(local) => LinkState::Local {
                     peer: local.peer,
                     waiting: local.waiting.iter().copied().collect(),
                     held: local.held,
                     is_closing: local.closing,
                     ending: local.ending,
+                    parent: local.parent,
                 },
             },
             connecting: self.connecting(),
@@ -75,10 +96,13 @@ impl Connection {
         ensure(saved.received <= COUNT_MAX, "more messages than can be counted")?;
         let link = match saved.link {
             LinkState::Resolving => Link::Resolving,
-            LinkState::Flow(id) => Link::Flow(FlowKey::of_id(id)),
-            LinkState::Local { peer, waiting, held, is_closing: closing, ending } => {
+            LinkState::Flow(id, stream) => {
+                Link::Flow(StreamKey { flow: FlowKey::of_id(id), stream })
+            }
+            LinkState::Local { peer, waiting, held, is_closing: closing, ending, parent } => {
                 ensure(held <= COUNT_MAX, "more memory than there is")?;
-                Link::Local(Local { peer, waiting: waiting.into(), held, closing, ending })
+                let local = Local::to(peer, parent);
+                Link::Local(Local { waiting: waiting.into(), held, closing, ending, ..local })
             }
         };
         let mut connection = Self {

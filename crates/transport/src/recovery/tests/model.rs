@@ -223,9 +223,12 @@ impl Pair {
         let length = if random.chance(1, 3) { 0 } else { 1 + random.below(1000) };
         let is_size_probe = length == 0 && random.chance(1, 10);
         let content = Content {
+            stream: random.below(3) as u32,
             range: number * 1000..number * 1000 + length,
+            open: random.chance(1, 5),
             limit: random.chance(1, 5),
             close: random.chance(1, 5),
+            abort: random.chance(1, 5),
             path: random.chance(1, 5),
             is_size_probe,
         };

@@ -1,0 +1,100 @@
+//! Streams: connections that share what another connection has.
+
+use core::ffi::c_int;
+
+use clearway_client::ConnectionId;
+
+use crate::attach::clearway_channel;
+use crate::failure::call_int;
+use crate::pointer;
+
+/// Opens a stream of a connection: another connection to the same app, with messages, order, credit
+/// and an end of its own, for all calls that take a connection but one-sided operations. Up to 1024
+/// of a connection; they end with it at the latest. The peer has to take streams
+/// (clearway_take_streams), or this one is closed with CLEARWAY_REFUSED. A stream has none itself
+/// (CLEARWAY_INVALID), and a peer of an older release takes none (CLEARWAY_VERSION_UNKNOWN). Waits
+/// up to `timeout_ns` for the daemon, not for the peer. Returns 0 and stores the stream, or a
+/// negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_open_stream(
+    channel: *mut clearway_channel,
+    connection: u64,
+    timeout_ns: i64,
+    stream: *mut u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let connection = ConnectionId::from_u64(connection);
+        let opened = channel.open_stream(connection, pointer::timeout(timeout_ns))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(stream, opened.as_u64()) };
+        Ok(())
+    })
+}
+
+/// Begins to open a stream and returns at once; clearway_next_event tells the outcome, with the
+/// token that is stored here. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_start_open_stream(
+    channel: *mut clearway_channel,
+    connection: u64,
+    token: *mut u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let begun = channel.start_open_stream(ConnectionId::from_u64(connection))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(token, begun.as_u64()) };
+        Ok(())
+    })
+}
+
+/// Lets peers open streams of this channel's connections (1), or not (0, as at first): call it
+/// before clearway_listen and clearway_connect. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_take_streams(
+    channel: *mut clearway_channel,
+    are_taken: c_int,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.take_streams(are_taken != 0)?;
+        Ok(())
+    })
+}
+
+/// Waits for the next stream that a peer opened. Stores it, and the connection of which it is
+/// unless `parent` is NULL. Returns 0 or a negative error code.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_accept_stream(
+    channel: *mut clearway_channel,
+    timeout_ns: i64,
+    stream: *mut u64,
+    parent: *mut u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        let accepted = channel.accept_stream(pointer::timeout(timeout_ns))?;
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(stream, accepted.connection.as_u64()) };
+        // SAFETY: the caller's promise.
+        unsafe { pointer::store(parent, accepted.parent.as_u64()) };
+        Ok(())
+    })
+}

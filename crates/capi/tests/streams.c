@@ -1,0 +1,100 @@
+/* Streams through the C API, with real daemons: the sockets of two, or of one twice, and the
+ * address of the first, where the server is. */
+#include <clearway.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const int64_t SECOND = 1000000000;
+
+#define CHECK(condition)                                                                     \
+    do {                                                                                     \
+        if (!(condition)) {                                                                  \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, clearway_last_error()); \
+            exit(1);                                                                         \
+        }                                                                                    \
+    } while (0)
+
+static clearway_channel *attach(const char *socket) {
+    clearway_options options = {0};
+    options.size = sizeof options;
+    options.socket = socket;
+    clearway_channel *channel = NULL;
+    CHECK(clearway_attach("streams", &options, &channel) == 0);
+    return channel;
+}
+
+static void next(clearway_channel *channel, uint32_t kind, clearway_event *event) {
+    CHECK(clearway_next_event(channel, 10 * SECOND, event) == 0);
+    CHECK(event->kind == kind);
+}
+
+static void say(clearway_channel *from, uint64_t connection, const char *words,
+                clearway_channel *to, uint64_t at) {
+    clearway_event event;
+    CHECK(clearway_send(from, connection, words, strlen(words), SECOND) == 0);
+    next(to, CLEARWAY_EVENT_MESSAGE, &event);
+    CHECK(event.connection == at && event.message.length == strlen(words));
+    CHECK(!memcmp(event.message.data, words, strlen(words)));
+    clearway_release(to, &event.message);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 4);
+    clearway_channel *server = attach(arguments[1]), *client = attach(arguments[2]);
+    uint64_t near = 0, far = 0, stream = 0, accepted = 0, parent = 0, token = 0;
+    clearway_event event;
+    CHECK(clearway_take_streams(server, 1) == 0);
+    CHECK(clearway_take_streams(NULL, 1) == CLEARWAY_INVALID);
+    CHECK(clearway_listen(server, NULL, 4000, NULL, NULL) == 0);
+    CHECK(clearway_connect(client, arguments[3], 4000, 10 * SECOND, &near) == 0);
+    CHECK(clearway_accept(server, 10 * SECOND, &far, NULL) == 0);
+    CHECK(clearway_accept_stream(server, 0, &accepted, &parent) == CLEARWAY_WOULD_BLOCK);
+
+    /* One that is waited for, and one by events. */
+    CHECK(clearway_open_stream(client, near, 10 * SECOND, &stream) == 0 && stream != near);
+    CHECK(clearway_accept_stream(server, 10 * SECOND, &accepted, &parent) == 0);
+    CHECK(parent == far && accepted != far);
+    say(client, stream, "there", server, accepted);
+    say(server, accepted, "and back", client, stream);
+    CHECK(clearway_start_open_stream(client, near, &token) == 0);
+    next(client, CLEARWAY_EVENT_CONNECTED, &event);
+    CHECK(event.token == token && event.connection != stream);
+    uint64_t second = event.connection;
+    next(server, CLEARWAY_EVENT_STREAM_ACCEPTED, &event);
+    CHECK(event.parent == far && event.connection != accepted);
+    say(client, second, "by the second", server, event.connection);
+    say(client, near, "by the connection", server, far);
+
+    /* What cannot be. */
+    CHECK(clearway_open_stream(client, stream, SECOND, NULL) == CLEARWAY_INVALID);
+    CHECK(clearway_open_stream(client, near + 77, SECOND, NULL) == CLEARWAY_CLOSED);
+    CHECK(clearway_start_open_stream(client, near + 77, NULL) == CLEARWAY_CLOSED);
+    clearway_operation operation = {.kind = CLEARWAY_OPERATION_READ, .length = 8};
+    clearway_operated operated;
+    CHECK(clearway_operate(client, stream, &operation, 10 * SECOND, &operated) < 0);
+    CHECK(operated.status == CLEARWAY_STATUS_UNSUPPORTED);
+
+    /* The client takes none: what the server opens is refused at once, or closed. */
+    int code = clearway_open_stream(server, far, 10 * SECOND, &accepted);
+    if (code == 0) {
+        next(server, CLEARWAY_EVENT_CLOSED, &event);
+        CHECK(event.connection == accepted);
+        code = event.code;
+    }
+    CHECK(code == CLEARWAY_REFUSED);
+
+    /* A stream ends alone, and the connection with what it has left. */
+    CHECK(clearway_close(client, second) == 0);
+    next(server, CLEARWAY_EVENT_CLOSED, &event);
+    CHECK(event.code == CLEARWAY_CLOSED);
+    CHECK(clearway_close(client, near) == 0);
+    next(client, CLEARWAY_EVENT_CLOSED, &event);
+    CHECK(event.connection == stream && event.code == CLEARWAY_CLOSED);
+    next(server, CLEARWAY_EVENT_CLOSED, &event);
+    next(server, CLEARWAY_EVENT_CLOSED, &event);
+    CHECK(event.connection == far && event.code == CLEARWAY_CLOSED);
+    CHECK(clearway_detach(client, 10 * SECOND) == 0);
+    CHECK(clearway_detach(server, 10 * SECOND) == 0);
+    return 0;
+}

@@ -1,0 +1,709 @@
+//! The streams of a flow besides its own connection: connections that share its packets, and have
+//! messages, credit and an end of their own. Either side opens them, without waiting for the other.
+//!
+//! ```text
+//!   opened here                       opened by the peer
+//!   open ──▶ known ──▶ ended          accepted ──▶ ended        closed by an app, in order
+//!              └─▶ aborted ──▶ ended     └─▶ aborted ──▶ ended  at once, or refused
+//! ```
+//! *Known*: the peer is known to have seen the open frame, without which it makes nothing of the
+//! others. What comes of a stream that has ended is ignored.
+
+use core::ops::Bound;
+use std::collections::{BTreeMap, BTreeSet};
+
+use clearway_base::RangeSet;
+use clearway_base::state::{Invalid, ensure};
+use clearway_wire::clearway::{
+    self, CLOSE_FRAME_LENGTH, Frame, Frames, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH,
+    STREAM_FRAME_LENGTH,
+};
+
+use super::receive::check_reserved;
+use super::{Flow, State};
+use crate::app::{App, Owner, Reason};
+use crate::endpoint::{FlowKey, StreamKey};
+use crate::incoming::Refused;
+use crate::recovery::Content;
+use crate::state::{SideState, StreamStage, StreamsState};
+use crate::stream::Stream;
+
+/// Streams of a flow that have not ended, of either side, at most.
+pub const STREAMS_MAX: usize = 1024;
+/// The same with those that no app has, and of whose end the peer has yet to be told.
+const SIDES_MAX: usize = STREAMS_MAX + 64;
+/// Gaps in the numbers of the peer's streams: each is a packet that is under way, or was lost.
+const GAPS_MAX: usize = 64;
+/// What is told of a stream in one packet, at most.
+const TOLD_BYTES_MAX: usize =
+    STREAM_FRAME_LENGTH + OPEN_FRAME_LENGTH + LIMIT_FRAME_LENGTH + CLOSE_FRAME_LENGTH;
+
+/// Why no stream can be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoStream {
+    /// The peer's daemon is too old to know streams.
+    Unknown,
+    /// There are as many as there may be.
+    TooMany,
+    /// The connection has ended, or is not open yet.
+    NotOpen,
+}
+
+/// What becomes of a stream at this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Messages go both ways.
+    Open,
+    /// This side's app has closed; what it sent before is still on its way.
+    Closing,
+    /// No app has it (any more); the peer is to be told why.
+    Aborted(Reason),
+}
+
+/// A stream at this end.
+#[derive(Debug)]
+struct Side {
+    stream: Stream,
+    stage: Stage,
+    /// The peer is to be told that there is one.
+    open_due: bool,
+    is_known: bool,
+}
+
+impl Side {
+    const fn new(stream: Stream, stage: Stage) -> Self {
+        Self { stream, stage, open_due: false, is_known: true }
+    }
+
+    const fn has_app(&self) -> bool {
+        !matches!(self.stage, Stage::Aborted(_))
+    }
+
+    /// The close frame may leave.
+    fn may_close(&self) -> bool {
+        self.stream.close_due && self.is_known && self.stream.outgoing.is_sent()
+    }
+
+    /// A limit frame may leave.
+    const fn may_tell_limit(&self) -> bool {
+        self.stream.limit_due && self.is_known
+    }
+
+    fn has_news(&self) -> bool {
+        self.open_due || self.may_tell_limit() || self.may_close()
+    }
+
+    fn has_messages(&self) -> bool {
+        self.stream.outgoing.has_data()
+    }
+
+    /// Whether that is the close frame which is to be told now: one that was in order says nothing
+    /// any more once the stream is aborted.
+    const fn is_its_close(&self, content: &Content) -> bool {
+        if self.has_app() { content.close } else { content.abort }
+    }
+
+    fn has_ended(&self) -> bool {
+        match self.stage {
+            Stage::Open => false,
+            Stage::Closing => self.stream.close_acknowledged && self.stream.outgoing.is_done(),
+            Stage::Aborted(_) => self.stream.close_acknowledged,
+        }
+    }
+
+    /// The peer has closed, and its messages are delivered, or nobody takes them any more.
+    fn was_closed_by_peer(&self) -> bool {
+        self.stream.peer_close.is_some_and(|messages| match self.stage {
+            Stage::Open => self.stream.incoming.messages_delivered() as u32 == messages,
+            Stage::Closing => true,
+            Stage::Aborted(_) => false,
+        })
+    }
+
+    /// What is not asked for in each stage must not be there.
+    fn check(&self) -> Result<(), Invalid> {
+        let (incoming, outgoing) = (&self.stream.incoming, &self.stream.outgoing);
+        let holds_memory = incoming.buffers().next().is_some();
+        ensure(
+            self.stage == Stage::Open || !holds_memory,
+            "a stream that is over and takes messages",
+        )?;
+        ensure(self.has_app() || outgoing.is_done(), "a stream that nobody has and sends")?;
+        let is_in_order = self.stage == Stage::Aborted(Reason::Closed);
+        ensure(!is_in_order, "a stream that is aborted in order")?;
+        let has_operations = incoming.has_operations() || outgoing.has_operations();
+        ensure(!has_operations, "operations in a stream")
+    }
+
+    fn abort(&mut self, reason: Reason, app: &mut impl App) {
+        let owner = self.stream.owner;
+        self.stream.incoming.discard(app, owner);
+        self.stream = Stream { close_due: true, ..Stream::new(owner, 0) };
+        self.stage = Stage::Aborted(reason);
+    }
+}
+
+/// Streams that wait for the same, and have their turns.
+#[derive(Debug, Default)]
+struct Line {
+    ids: BTreeSet<u32>,
+    /// The one that had its turn last.
+    last: u32,
+}
+
+impl Line {
+    fn set(&mut self, id: u32, waits: bool) {
+        if waits {
+            self.ids.insert(id);
+        } else {
+            self.ids.remove(&id);
+        }
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        let behind = self.ids.range((Bound::Excluded(self.last), Bound::Unbounded)).next();
+        self.last = *behind.or(self.ids.first())?;
+        Some(self.last)
+    }
+}
+
+/// All streams of a flow but its own connection.
+#[derive(Debug)]
+pub(super) struct Streams {
+    sides: BTreeMap<u32, Side>,
+    /// How many of them an app has.
+    with_app: usize,
+    /// 1 if those that are opened here have odd numbers, else 0.
+    own_parity: u32,
+    /// How many were opened here, ever.
+    opened: u32,
+    /// Which of the peer's were, counted from 0 on.
+    seen: RangeSet,
+    /// Those of which something is to be told, and those with messages to send, in turn.
+    telling: Line,
+    sending: Line,
+    /// Packets of theirs since the flow's own messages had a turn.
+    turns: usize,
+}
+
+impl Streams {
+    /// None yet, of the side that has opened the flow or of the other.
+    pub(super) fn new(is_client: bool) -> Self {
+        Self {
+            sides: BTreeMap::new(),
+            with_app: 0,
+            own_parity: is_client.into(),
+            opened: 0,
+            seen: RangeSet::new(),
+            telling: Line::default(),
+            sending: Line::default(),
+            turns: 0,
+        }
+    }
+
+    /// Which one of its side's a stream is, from 0 on.
+    const fn place(id: u32) -> u64 {
+        ((id - 1) / 2) as u64
+    }
+
+    const fn is_own(&self, id: u32) -> bool {
+        id % 2 == self.own_parity
+    }
+
+    /// An app has one still.
+    pub(super) const fn has_app(&self) -> bool {
+        self.with_app > 0
+    }
+
+    /// Room for one more that an app has, and for what is left of others until the peer knows.
+    fn has_room(&self) -> bool {
+        self.with_app < STREAMS_MAX && self.sides.len() < SIDES_MAX
+    }
+
+    // ---- from apps ----
+
+    /// Opens one, whose peer may use `window` positions.
+    pub(super) fn open(&mut self, owner: Owner, window: u64) -> Result<u32, NoStream> {
+        if !self.has_room() || self.opened >= u32::MAX / 2 {
+            return Err(NoStream::TooMany);
+        }
+        let id = 2 * self.opened + 2 - self.own_parity;
+        self.opened += 1;
+        let side = Side::new(Stream::new(owner, window), Stage::Open);
+        self.insert(id, Side { open_due: true, is_known: false, ..side });
+        Ok(id)
+    }
+
+    pub(super) fn send(&mut self, id: u32, offset: u32, length: u32) {
+        let Some(side) = self.sides.get_mut(&id).filter(|side| side.stage == Stage::Open) else {
+            return;
+        };
+        side.stream.outgoing.push(offset, length);
+        self.note(id);
+    }
+
+    pub(super) fn release(&mut self, id: u32, messages: u32, bytes: u64) -> bool {
+        let Some(side) = self.sides.get_mut(&id).filter(|side| side.has_app()) else {
+            return false;
+        };
+        let is_due = side.stream.release(messages, bytes);
+        self.note(id);
+        is_due
+    }
+
+    pub(super) fn memory_freed(&mut self, id: u32) {
+        if let Some(side) = self.sides.get_mut(&id) {
+            side.stream.memory_freed();
+            self.note(id);
+        }
+    }
+
+    /// The app has closed: what it has sent arrives first.
+    pub(super) fn close(&mut self, id: u32, app: &mut impl App) {
+        let Some(side) = self.sides.get_mut(&id).filter(|side| side.stage == Stage::Open) else {
+            return;
+        };
+        side.stream.incoming.discard(app, side.stream.owner);
+        side.stream.let_peer_end();
+        (side.stage, side.stream.close_due) = (Stage::Closing, true);
+        self.note(id);
+    }
+
+    pub(super) fn close_all(&mut self, app: &mut impl App) {
+        let ids: Vec<u32> = self.sides.keys().copied().collect();
+        ids.into_iter().for_each(|id| self.close(id, app));
+    }
+
+    /// The app wants it no more; it is told nothing.
+    pub(super) fn abort(&mut self, id: u32, reason: Reason, app: &mut impl App) {
+        if let Some(side) = self.sides.get_mut(&id).filter(|side| side.has_app()) {
+            side.abort(reason, app);
+            self.with_app -= 1;
+            self.note(id);
+        }
+    }
+
+    // ---- from the peer ----
+
+    /// Takes a frame of a stream.
+    pub(super) fn take(
+        &mut self,
+        id: u32,
+        frame: &Frame<'_>,
+        parent: Parent,
+        app: &mut impl App,
+    ) -> Result<(), Refused> {
+        if let Frame::Open { limit } = frame {
+            return self.accept(id, *limit, parent, app);
+        }
+        let Some(side) = self.sides.get_mut(&id) else {
+            return if self.was_opened(id) { Ok(()) } else { Err(Refused::Violation) };
+        };
+        side.is_known = true;
+        let is_over = take_frame(side, frame, app)?;
+        let owner = side.stream.owner;
+        if let Some(reason) = is_over.or(side.was_closed_by_peer().then_some(Reason::Closed)) {
+            side.stream.incoming.discard(app, owner);
+            self.remove(id);
+            app.closed(owner, reason);
+        } else {
+            self.note(id);
+        }
+        Ok(())
+    }
+
+    /// The peer has opened one.
+    fn accept(
+        &mut self,
+        id: u32,
+        limit: u64,
+        parent: Parent,
+        app: &mut impl App,
+    ) -> Result<(), Refused> {
+        if self.is_own(id) {
+            return Err(Refused::Violation);
+        }
+        let place = Self::place(id)..Self::place(id) + 1;
+        if self.seen.insert(place.clone()) == 0 {
+            return Ok(()); // told again by a peer that did not know
+        }
+        if self.seen.len() > GAPS_MAX || self.sides.len() >= SIDES_MAX {
+            self.seen.remove(place);
+            return Err(Refused::NoBuffer);
+        }
+        let stream = StreamKey { flow: parent.flow, stream: id };
+        let is_welcome = parent.is_open && self.has_room();
+        let accepted = if is_welcome { app.accept_stream(parent.owner, stream) } else { None };
+        let side = if let Some((owner, window)) = accepted {
+            let mut stream = Stream::new(owner, window);
+            stream.outgoing.raise_limit(limit);
+            stream.limit_due = true;
+            Side::new(stream, Stage::Open)
+        } else {
+            let stream = Stream { close_due: true, ..Stream::new(parent.owner, 0) };
+            Side::new(stream, Stage::Aborted(Reason::Refused))
+        };
+        self.insert(id, side);
+        Ok(())
+    }
+
+    /// What a packet of a stream carried has arrived.
+    pub(super) fn acknowledge(&mut self, content: &Content, app: &mut impl App) {
+        let id = content.stream;
+        let Some(side) = self.sides.get_mut(&id) else { return };
+        side.is_known |= content.open;
+        side.stream.close_acknowledged |= side.is_its_close(content);
+        let owner = side.stream.owner;
+        if side.has_app() {
+            let done = side.stream.outgoing.acknowledge(content.range.clone());
+            side.stream.messages_sent += u64::from(done.messages);
+            if done.messages > 0 {
+                app.sent(owner, done.messages);
+            }
+        }
+        if !side.has_ended() {
+            return self.note(id);
+        }
+        let had_app = side.has_app();
+        self.remove(id);
+        if had_app {
+            app.closed(owner, Reason::Closed);
+        }
+    }
+
+    /// What a packet of a stream carried is to be sent again.
+    pub(super) fn send_again(&mut self, content: &Content) {
+        let Some(side) = self.sides.get_mut(&content.stream) else { return };
+        side.stream.close_due |= side.is_its_close(content);
+        if side.has_app() {
+            side.stream.outgoing.send_again(content.range.clone());
+            side.stream.limit_due |= content.limit;
+        }
+        side.open_due |= content.open && !side.is_known;
+        self.note(content.stream);
+    }
+
+    /// A probe is to carry the first bytes of one of them: see [`super::Flow::probe_with`].
+    pub(super) fn send_first_again(&mut self, bytes: u64) {
+        let ids: Vec<u32> = self.sides.keys().copied().collect();
+        for id in ids {
+            if let Some(side) = self.sides.get_mut(&id).filter(|side| side.has_app()) {
+                side.stream.outgoing.send_first_again(bytes);
+                self.note(id);
+            }
+        }
+    }
+
+    // ---- to the peer ----
+
+    /// Puts a stream in line for what it has to say.
+    fn note(&mut self, id: u32) {
+        let Some(side) = self.sides.get(&id) else { return };
+        self.telling.set(id, side.has_news());
+        self.sending.set(id, side.has_messages());
+    }
+
+    fn insert(&mut self, id: u32, side: Side) {
+        self.with_app += usize::from(side.has_app());
+        self.sides.insert(id, side);
+        self.note(id);
+    }
+
+    fn remove(&mut self, id: u32) {
+        let Some(side) = self.sides.remove(&id) else { return };
+        self.with_app -= usize::from(side.has_app());
+        self.telling.set(id, false);
+        self.sending.set(id, false);
+    }
+
+    /// Something is to be told.
+    pub(super) fn has_news(&self) -> bool {
+        !self.telling.ids.is_empty()
+    }
+
+    /// Messages are to be sent.
+    pub(super) fn has_messages(&self) -> bool {
+        !self.sending.ids.is_empty()
+    }
+
+    /// Whether it is the turn of a stream's messages, if the flow's own wait, too.
+    pub(super) fn is_their_turn(&mut self) -> bool {
+        let is_theirs = self.turns < self.sending.ids.len();
+        if !is_theirs {
+            self.turns = 0;
+        }
+        is_theirs
+    }
+
+    /// Writes what is to be told of the next stream from `at` on; returns where it ends.
+    pub(super) fn emit_news(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        content: &mut Content,
+    ) -> usize {
+        if bytes.len() - at < TOLD_BYTES_MAX {
+            return at;
+        }
+        let Some(id) = self.telling.next() else { return at };
+        let Some(side) = self.sides.get_mut(&id) else { return at };
+        content.stream = id;
+        at += clearway::emit_stream(&mut bytes[at..], id);
+        if core::mem::take(&mut side.open_due) {
+            content.open = true;
+            at += clearway::emit_open(&mut bytes[at..], side.stream.incoming.announced_limit());
+        }
+        if side.may_tell_limit() {
+            side.stream.limit_due = false;
+            content.limit = true;
+            at += clearway::emit_limit(&mut bytes[at..], side.stream.incoming.announce_limit());
+        }
+        if side.may_close() {
+            side.stream.close_due = false;
+            let reason = match side.stage {
+                Stage::Aborted(reason) => reason,
+                Stage::Open | Stage::Closing => Reason::Closed,
+            };
+            (content.close, content.abort) = (side.has_app(), !side.has_app());
+            let messages = side.stream.outgoing.messages_pushed();
+            at += clearway::emit_close(&mut bytes[at..], reason.code(), messages);
+        }
+        self.note(id);
+        at
+    }
+
+    /// Writes messages of the next stream from `at` on; returns where they end, and whether only
+    /// the peer's limit keeps it from sending more.
+    pub(super) fn emit_messages(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+        content: &mut Content,
+        app: &impl App,
+    ) -> (usize, bool) {
+        let Some(id) = self.sending.next() else { return (at, false) };
+        let Some(side) = self.sides.get_mut(&id) else { return (at, false) };
+        self.turns += 1;
+        content.stream = id;
+        let start = at + clearway::emit_stream(&mut bytes[at..], id);
+        let end = side.stream.emit_messages(bytes, start, &mut content.range, app);
+        let is_limited = side.stream.outgoing.is_limited();
+        self.note(id);
+        (if end == start { at } else { end }, is_limited)
+    }
+
+    // ---- the end ----
+
+    /// Those whose apps have them still.
+    pub(super) fn owners(&self) -> impl Iterator<Item = Owner> + '_ {
+        let with_app = self.sides.values().filter(|side| side.has_app());
+        with_app.map(|side| side.stream.owner)
+    }
+
+    /// Gives back the apps' memory.
+    pub(super) fn discard(&mut self, app: &mut impl App) {
+        for side in self.sides.values_mut().filter(|side| side.has_app()) {
+            side.stream.incoming.discard(app, side.stream.owner);
+        }
+    }
+
+    // ---- as plain data ----
+
+    /// Those that an app has, with their numbers, and whether the peer has opened them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Stream, bool)> {
+        let with_app = self.sides.iter().filter(|(_, side)| side.has_app());
+        with_app.map(|(id, side)| (*id, &side.stream, !self.is_own(*id)))
+    }
+
+    pub(super) fn save(&self) -> StreamsState {
+        let sides = self.sides.iter().map(|(id, side)| SideState {
+            id: *id,
+            stream: side.stream.save(),
+            stage: match side.stage {
+                Stage::Open => StreamStage::Open,
+                Stage::Closing => StreamStage::Closing,
+                Stage::Aborted(reason) => StreamStage::Aborted(reason.code()),
+            },
+            open_due: side.open_due,
+            is_known: side.is_known,
+        });
+        StreamsState {
+            sides: sides.collect(),
+            is_client: self.own_parity == 1,
+            opened: self.opened,
+            seen: self.seen.save(),
+        }
+    }
+
+    /// `in_flight`: the positions of a stream that packets in flight have carried.
+    pub(super) fn restore(
+        saved: StreamsState,
+        mut in_flight: impl FnMut(u32) -> RangeSet,
+    ) -> Result<Self, Invalid> {
+        let mut streams = Self::new(saved.is_client);
+        ensure(saved.opened <= u32::MAX / 2, "more streams than there are numbers")?;
+        ensure(saved.sides.len() <= SIDES_MAX, "too many streams")?;
+        streams.opened = saved.opened;
+        streams.seen = RangeSet::restore(saved.seen, GAPS_MAX)?;
+        for SideState { id, stream, stage, open_due, is_known } in saved.sides {
+            ensure(id > 0 && streams.was_opened(id), "a stream that nobody has opened")?;
+            let stage = match stage {
+                StreamStage::Open => Stage::Open,
+                StreamStage::Closing => Stage::Closing,
+                StreamStage::Aborted(code) => Stage::Aborted(Reason::from_code(code)),
+            };
+            let positions = match stage {
+                Stage::Open | Stage::Closing => in_flight(id),
+                Stage::Aborted(_) => RangeSet::new(),
+            };
+            let side = Side {
+                open_due,
+                is_known,
+                ..Side::new(Stream::restore(stream, positions)?, stage)
+            };
+            side.check()?;
+            ensure(!streams.sides.contains_key(&id), "two streams of one number")?;
+            streams.insert(id, side);
+        }
+        ensure(streams.with_app <= STREAMS_MAX, "too many streams of apps")?;
+        Ok(streams)
+    }
+
+    fn was_opened(&self, id: u32) -> bool {
+        if self.is_own(id) {
+            Self::place(id) < u64::from(self.opened)
+        } else {
+            self.seen.contains(Self::place(id))
+        }
+    }
+}
+
+/// The connection whose flow it is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Parent {
+    pub(super) flow: FlowKey,
+    pub(super) owner: Owner,
+    /// Its app takes streams.
+    pub(super) is_open: bool,
+}
+
+/// Returns why the stream is over, if it is.
+fn take_frame(
+    side: &mut Side,
+    frame: &Frame<'_>,
+    app: &mut impl App,
+) -> Result<Option<Reason>, Refused> {
+    let (has_app, receives) = (side.has_app(), side.stage == Stage::Open);
+    let stream = &mut side.stream;
+    match frame {
+        Frame::Message(message) => {
+            check_reserved(message.stream)?;
+            if receives {
+                stream.incoming.message(app, stream.owner, message.sequence, message.bytes)?;
+            }
+        }
+        Frame::Fragment(part) => {
+            check_reserved(part.stream)?;
+            if receives {
+                let (sequence, total, at) = (part.sequence, part.total, part.offset);
+                stream.incoming.fragment(app, stream.owner, sequence, total, at, part.bytes)?;
+            }
+        }
+        Frame::Limit(limit) if has_app => _ = stream.outgoing.raise_limit(*limit),
+        Frame::Close { reason: 0, messages } if has_app => {
+            stream.take_close(*messages, receives)?;
+        }
+        Frame::Close { reason, .. } if has_app => return Ok(Some(Reason::from_code(*reason))),
+        Frame::Limit(_) | Frame::Close { .. } => {}
+        _ => return Err(Refused::Violation),
+    }
+    if receives {
+        stream.limit_due |= stream.incoming.limit_is_worth_telling();
+    }
+    Ok(None)
+}
+
+impl Flow {
+    /// Does something with its streams, if there may be any.
+    pub(super) fn with_streams<T>(&mut self, act: impl FnOnce(&mut Streams) -> T) -> Option<T> {
+        let streams = self.streams.as_deref_mut()?;
+        let result = act(streams);
+        self.streams_due = streams.has_news() || streams.has_messages();
+        Some(result)
+    }
+
+    /// An app has one of them.
+    pub(super) fn has_streams(&self) -> bool {
+        self.streams.as_ref().is_some_and(|all| all.has_app())
+    }
+
+    /// Opens a stream, whose peer may use `window` positions; its number.
+    pub(crate) fn open_stream(&mut self, owner: Owner, window: u64) -> Result<u32, NoStream> {
+        if !matches!(self.state, State::Open) {
+            return Err(NoStream::NotOpen);
+        }
+        self.with_streams(|all| all.open(owner, window)).unwrap_or(Err(NoStream::Unknown))
+    }
+
+    #[inline(never)]
+    pub(super) fn send_on(&mut self, stream: u32, offset: u32, length: u32) {
+        self.with_streams(|all| all.send(stream, offset, length));
+    }
+
+    /// Ends a stream at once; its app is told nothing.
+    pub(crate) fn abort_stream(&mut self, stream: u32, reason: Reason, app: &mut impl App) {
+        self.with_streams(|all| all.abort(stream, reason, app));
+    }
+
+    /// Takes the frames of streams, which are the rest of a packet: the first are of `stream`. True
+    /// if there is credit among them.
+    pub(super) fn take_streams(
+        &mut self,
+        mut stream: u32,
+        frames: &mut Frames<'_>,
+        app: &mut impl App,
+    ) -> Result<bool, Refused> {
+        if !self.has_app() {
+            return Ok(false);
+        }
+        let (owner, is_open) = (self.main.owner, matches!(self.state, State::Open));
+        let parent = Parent { flow: FlowKey::of_id(self.local_id), owner, is_open };
+        let mut has_credit = false;
+        let taken = self.with_streams(|all| {
+            while let Some(Ok(frame)) = frames.next() {
+                match frame {
+                    Frame::Stream(next) => stream = next,
+                    _ if stream == 0 => return Err(Refused::Violation),
+                    _ => all.take(stream, &frame, parent, app)?,
+                }
+                has_credit |= matches!(frame, Frame::Limit(_));
+            }
+            Ok(())
+        });
+        taken.unwrap_or(Err(Refused::Violation))?;
+        Ok(has_credit)
+    }
+
+    /// All of them end, since the flow does.
+    pub(crate) fn end_streams(&mut self, app: &mut impl App) {
+        self.streams_due = false;
+        let Some(mut all) = self.streams.take() else { return };
+        all.discard(app);
+        all.owners().for_each(|owner| app.closed(owner, Reason::Reset));
+    }
+}
+
+#[cfg(test)]
+impl Streams {
+    /// Who has something to say stands in line for it, once; and those that apps have are counted.
+    pub(super) fn audit(&self) {
+        let ids = |is_it: fn(&Side) -> bool| -> Vec<u32> {
+            self.sides.iter().filter(|(_, side)| is_it(side)).map(|(id, _)| *id).collect()
+        };
+        assert!(self.telling.ids.iter().copied().eq(ids(Side::has_news)));
+        assert!(self.sending.ids.iter().copied().eq(ids(Side::has_messages)));
+        assert_eq!(self.with_app, ids(Side::has_app).len());
+        assert!(self.with_app <= STREAMS_MAX && self.sides.len() <= SIDES_MAX);
+        assert!(self.seen.len() <= GAPS_MAX);
+    }
+}

@@ -1,0 +1,193 @@
+//! The messages of one connection, both ways: in order, and with credit of their own.
+
+use core::ops::Range;
+
+use clearway_base::RangeSet;
+use clearway_base::state::{Invalid, ensure};
+use clearway_wire::clearway::{self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH};
+
+use crate::app::{App, Owner};
+use crate::incoming::{Incoming, Refused};
+use crate::outgoing::{Carried, Outgoing};
+use crate::recovery::Content;
+use crate::state::{POSITIONS_MAX, StreamState};
+
+/// One stream of a flow. What packets carry of it stands together: see [`crate::flow::Flow`].
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Stream {
+    /// The connection that it carries.
+    pub(crate) owner: Owner,
+    /// The peer is to be told of credit.
+    pub(crate) limit_due: bool,
+    /// The peer is to be told that there is no more.
+    pub(crate) close_due: bool,
+    pub(crate) close_acknowledged: bool,
+    pub(crate) incoming: Incoming,
+    pub(crate) outgoing: Outgoing,
+    /// The peer ends after this many messages.
+    pub(crate) peer_close: Option<u32>,
+    pub(crate) messages_sent: u64,
+}
+
+impl Stream {
+    /// One whose peer may use `window` positions, and which may use none yet.
+    pub(crate) fn new(owner: Owner, window: u64) -> Self {
+        Self {
+            owner,
+            limit_due: false,
+            close_due: false,
+            close_acknowledged: false,
+            incoming: Incoming::new(window),
+            outgoing: Outgoing::new(0),
+            peer_close: None,
+            messages_sent: 0,
+        }
+    }
+
+    /// Writes message frames from `at` on; returns where they end.
+    pub(crate) fn emit_messages(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+        sent: &mut Range<u64>,
+        app: &impl App,
+    ) -> usize {
+        let Some(mut range) = self.outgoing.next_range() else { return at };
+        let start = range.start;
+        let cursor = self.outgoing.cursor(start);
+        if self.outgoing.has_operations()
+            && self.outgoing.cut_to_kind(&mut range, cursor) == Carried::Operations
+        {
+            return self.emit_pieces::<true>(bytes, at, range, cursor, sent, app);
+        }
+        self.emit_pieces::<false>(bytes, at, range, cursor, sent, app)
+    }
+
+    /// Writes frames of messages, or of operations, in `range`, whose first is at `cursor`.
+    #[inline(always)]
+    fn emit_pieces<const OPERATIONS: bool>(
+        &mut self,
+        bytes: &mut [u8],
+        mut at: usize,
+        mut range: Range<u64>,
+        mut cursor: usize,
+        sent: &mut Range<u64>,
+        app: &impl App,
+    ) -> usize {
+        let start = range.start;
+        while !range.is_empty() && at + MESSAGE_FRAME_LENGTH <= bytes.len() {
+            let whole_room = bytes.len() - at - MESSAGE_FRAME_LENGTH;
+            let (before, head) = (cursor, at);
+            let Some(mut piece) = self.outgoing.piece(&range, &mut cursor, whole_room) else {
+                break;
+            };
+            if piece.is_whole() {
+                at += clearway::emit_message(&mut bytes[at..], 0, piece.sequence, piece.length);
+            } else if range.start > start {
+                // A message is not cut only to fill up a packet that has others in it.
+                cursor = before;
+                break;
+            } else {
+                let Some(room) =
+                    whole_room.checked_sub(FRAGMENT_FRAME_LENGTH - MESSAGE_FRAME_LENGTH)
+                else {
+                    break;
+                };
+                cursor = before;
+                let Some(cut) = self.outgoing.piece(&range, &mut cursor, room) else { break };
+                piece = cut;
+                at += clearway::emit_fragment(
+                    &mut bytes[at..],
+                    0,
+                    piece.sequence,
+                    piece.length,
+                    piece.total,
+                    piece.at,
+                );
+            }
+            let end = at + piece.length as usize;
+            if OPERATIONS {
+                clearway::carry_operation(&mut bytes[head..]);
+                app.read_operation(self.owner, piece.operation(), piece.at, &mut bytes[at..end]);
+            } else {
+                app.read(self.owner, piece.offset, &mut bytes[at..end]);
+            }
+            at = end;
+            range.start = piece.end;
+        }
+        if range.start > start {
+            *sent = start..range.start;
+            self.outgoing.sent(sent.clone(), cursor);
+        }
+        at
+    }
+
+    /// The app has released so many received messages, of so many bytes in all. True if the peer is
+    /// to be told.
+    pub(crate) fn release(&mut self, messages: u32, bytes: u64) -> bool {
+        self.incoming.release(messages, bytes);
+        self.limit_due |= self.incoming.is_starved() || self.incoming.limit_is_worth_telling();
+        self.limit_due
+    }
+
+    /// The app has closed. What it has sent may want credit that the peer's app gives only when it
+    /// has got rid of its own messages, all the more if that closes, too: these are thrown away.
+    pub(crate) fn let_peer_end(&mut self) {
+        if self.outgoing.wants_credit() {
+            self.incoming.lift_limit();
+            self.limit_due = true;
+        }
+    }
+
+    /// The app has memory again, from whatever connection.
+    pub(crate) fn memory_freed(&mut self) {
+        self.limit_due |= self.incoming.is_starved();
+    }
+
+    /// What a packet carried is to be sent again.
+    pub(crate) fn send_again(&mut self, content: &Content) {
+        self.outgoing.send_again(content.range.clone());
+        self.limit_due |= content.limit;
+        self.close_due |= content.close;
+    }
+
+    /// The peer ends after so many messages.
+    pub(crate) fn take_close(&mut self, messages: u32, is_open: bool) -> Result<(), Refused> {
+        let missing = messages.wrapping_sub(self.incoming.messages_delivered() as u32) as i32;
+        let is_too_few = missing < 0 && is_open;
+        if is_too_few || self.peer_close.is_some_and(|before| before != messages) {
+            return Err(Refused::Violation);
+        }
+        self.peer_close = Some(messages);
+        Ok(())
+    }
+
+    pub(crate) fn save(&self) -> StreamState {
+        StreamState {
+            owner: self.owner,
+            limit_due: self.limit_due,
+            close_due: self.close_due,
+            close_acknowledged: self.close_acknowledged,
+            peer_close: self.peer_close,
+            incoming: self.incoming.save(),
+            outgoing: self.outgoing.save(),
+            messages_sent: self.messages_sent,
+        }
+    }
+
+    /// `in_flight`: the positions that packets in flight have carried.
+    pub(crate) fn restore(saved: StreamState, in_flight: RangeSet) -> Result<Self, Invalid> {
+        ensure(saved.messages_sent <= POSITIONS_MAX, "more than can be counted")?;
+        Ok(Self {
+            owner: saved.owner,
+            limit_due: saved.limit_due,
+            close_due: saved.close_due,
+            close_acknowledged: saved.close_acknowledged,
+            incoming: Incoming::restore(saved.incoming)?,
+            outgoing: Outgoing::restore(saved.outgoing, in_flight)?,
+            peer_close: saved.peer_close,
+            messages_sent: saved.messages_sent,
+        })
+    }
+}
