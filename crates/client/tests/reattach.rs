@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use clearway_client::{Awaited, Code, Ended, Error, Event};
-use common::{Daemon, ECHO, NOW, Order, PATIENCE, address};
+use common::{Daemon, ECHO, NOW, Order, PATIENCE, address, eventually};
 
 #[test]
 fn a_channel_begins_anew_with_the_next_daemon() {
@@ -47,6 +47,23 @@ fn a_channel_begins_anew_with_the_next_daemon() {
     let Event::Message(message) = channel.next_event(PATIENCE).unwrap() else { panic!() };
     assert_eq!((message.connection(), &*message), (again, &b"hello"[..]));
     assert!(matches!(channel.next_event(NOW), Err(Error::WouldBlock)));
+}
+
+/// The next daemon has to be told, too.
+#[test]
+fn a_channel_that_takes_streams_goes_on_to_take_them() {
+    let mut daemon = Daemon::start();
+    let mut channel = daemon.attach();
+    channel.take_streams(true).unwrap();
+    assert_eq!(daemon.heard_next(), b"streams true");
+    daemon.order(Order::Die);
+    channel.next_event(PATIENCE).unwrap_err();
+    let waiting = std::thread::spawn(move || (channel.reattach(PATIENCE).unwrap(), channel));
+    daemon.restart();
+    let (_, mut channel) = waiting.join().unwrap();
+    assert_eq!(daemon.heard_next(), b"streams true");
+    channel.take_streams(false).unwrap();
+    eventually(|| daemon.heard_next() == b"streams false");
 }
 
 /// A daemon that refuses is not waited for.

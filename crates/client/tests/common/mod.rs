@@ -454,6 +454,9 @@ impl Serving {
             Command::SendFrames { vif, offset, length, count } => {
                 self.send_frames(vif, offset, length, count);
             }
+            Command::TakeStreams { are_taken } => {
+                self.heard = format!("streams {are_taken}").into_bytes();
+            }
             other => panic!("{other:?}, and this daemon has neither TCP nor operations"),
         }
     }

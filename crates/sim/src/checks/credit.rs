@@ -43,18 +43,20 @@ pub(crate) struct Entry {
 /// Looks at all flows, time and again.
 #[derive(Debug, Default)]
 pub(crate) struct Auditor {
-    /// What each flow had received and released at the last look.
-    last: BTreeMap<u64, (u64, u64)>,
+    /// What each connection had received and released at the last look, by its flow's id and its
+    /// stream.
+    last: BTreeMap<(u64, u32), (u64, u64)>,
 }
 
 impl Auditor {
     /// Looks at all flows of all hosts at the same moment.
     pub(crate) fn audit(&mut self, entries: &[Entry]) -> Result<(), Finding> {
-        let by_id: BTreeMap<u64, &Entry> =
-            entries.iter().map(|entry| (entry.books.local_id, entry)).collect();
+        let name = |books: &FlowBooks| (books.local_id, books.stream);
+        let by_id: BTreeMap<(u64, u32), &Entry> =
+            entries.iter().map(|entry| (name(&entry.books), entry)).collect();
         for entry in entries.iter().filter(|entry| entry.books.is_open) {
             let peer = by_id
-                .get(&entry.books.peer_id)
+                .get(&(entry.books.peer_id, entry.books.stream))
                 .filter(|peer| peer.books.is_open && peer.books.peer_id == entry.books.local_id);
             if let Some(peer) = peer {
                 between(entry, peer)?;
@@ -62,20 +64,20 @@ impl Auditor {
             self.with_app(entry)?;
         }
         let moved =
-            |entry: &Entry| (entry.books.local_id, (entry.books.received, entry.books.released));
+            |entry: &Entry| (name(&entry.books), (entry.books.received, entry.books.released));
         self.last = entries.iter().map(moved).collect();
         Ok(())
     }
 
     fn with_app(&self, entry: &Entry) -> Result<(), Finding> {
         let Some(app) = entry.app else { return Ok(()) };
-        let FlowBooks { local_id, received, released, unfinished, .. } = entry.books;
+        let FlowBooks { local_id, stream, received, released, unfinished, .. } = entry.books;
         let outstanding = received - released - unfinished;
         if app.held > outstanding {
             let text = format!("the app has {} positions, of {outstanding} given to it", app.held);
             return found(entry, &text);
         }
-        let has_moved = self.last.get(&local_id) != Some(&(received, released));
+        let has_moved = self.last.get(&(local_id, stream)) != Some(&(received, released));
         if app.is_at_ease && !has_moved && app.held < outstanding {
             let text =
                 format!("the app has {} positions; {outstanding} are not released", app.held);

@@ -26,6 +26,8 @@ struct World {
     names: [HashMap<Owner, StreamKey>; 2],
     /// Messages by stream that host 0, or 1, has got.
     got: [HashMap<u32, Vec<Vec<u8>>>; 2],
+    /// Streams of the messages that have come, in the order in which they did.
+    order: Vec<u32>,
 }
 
 impl World {
@@ -39,6 +41,7 @@ impl World {
             opened: [0; 2],
             names: [HashMap::new(), HashMap::new()],
             got: [HashMap::new(), HashMap::new()],
+            order: Vec::new(),
         }
     }
 
@@ -91,6 +94,7 @@ impl World {
             }
             let message = at.app.release(buffer);
             at.endpoint.release(now, key, 1, u64::from(buffer.length));
+            self.order.push(key.stream);
             self.got[host].entry(key.stream).or_default().push(message);
         }
         at.app.delivered = kept;
@@ -251,6 +255,27 @@ fn a_large_message_holds_up_nobody_else() {
     world.run_until(|world| world.count(1, small) == 10 && world.count(1, own) == 10);
     assert_eq!(world.count(1, large), 0, "the first is still under way");
     world.run_until(|world| world.count(1, large) == 8);
+}
+
+/// Who has much to send has one turn as everybody else: streams, and the flow's own connection.
+#[test]
+fn all_have_their_turns() {
+    let mut world = World::new(2, Faults::default());
+    let (busy, calm) = (world.open(0), world.open(0));
+    let own = StreamKey::from(world.keys[0]);
+    world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
+    for all in [[busy, own, calm], [own, busy, calm]] {
+        world.order.clear();
+        (0..150).for_each(|_| world.send(0, all[0], 0, 1200));
+        for stream in &all[1..] {
+            (0..20).for_each(|_| world.send(0, *stream, 0, 1200));
+        }
+        world.run_until(|world| world.order.len() == 190);
+        let is_busy = |id: &&u32| **id == all[0].stream;
+        let last = world.order.iter().rposition(|id| *id != all[0].stream).expect("forty came");
+        let came = world.order[..last].iter().filter(is_busy).count();
+        assert!((15..25).contains(&came), "{came} of who has most to send");
+    }
 }
 
 #[test]
