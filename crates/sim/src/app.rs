@@ -183,6 +183,8 @@ pub(crate) struct App {
     pub(crate) streams: Option<Streams>,
     /// What it has of one-sided operations, if it shares.
     operations: Option<Operations>,
+    /// It opens streams of its connections.
+    has_streams: bool,
     wishes: Wishes,
 }
 
@@ -191,11 +193,15 @@ impl App {
         id: u32,
         character: Character,
         channel: u32,
-        end: AppEnd,
+        mut end: AppEnd,
         memory: File,
         seed: u64,
         radio: Option<Radio>,
     ) -> Self {
+        if matches!(character.role, Role::Server { .. }) {
+            end.submit(&Command::TakeStreams { are_taken: true }).expect("the ring is empty");
+            end.flush();
+        }
         let speaks_tcp =
             matches!(character.role, Role::StreamServer { .. } | Role::StreamClient { .. });
         Self {
@@ -219,6 +225,7 @@ impl App {
             next_attempt: Time::ZERO,
             held: VecDeque::new(),
             radio,
+            has_streams: Random::new(seed ^ 0x5).chance(1, 2),
             wishes: Wishes::default(),
         }
     }
@@ -312,7 +319,11 @@ impl App {
             }
             Completion::Accepted { connection, .. } => {
                 scene.trace.add(&[3, self.id.into(), connection]);
-                self.talks.insert(connection, Talk::accepted());
+                self.talks.insert(connection, Talk::accepted(None));
+            }
+            Completion::StreamAccepted { connection, parent } => {
+                scene.trace.add(&[13, self.id.into(), connection, parent]);
+                self.talks.insert(connection, Talk::accepted(Some(parent)));
             }
             Completion::Sent { connection, sent } => {
                 scene.trace.add(&[5, self.id.into(), connection, sent.into()]);
@@ -329,9 +340,7 @@ impl App {
                     radio.finished(&mut self.end, vif, bursts, rejected)?;
                 }
             }
-            // It takes no streams.
-            Completion::StreamAccepted { .. }
-            | Completion::VifClosed { .. }
+            Completion::VifClosed { .. }
             | Completion::Received { .. }
             | Completion::Operated { .. }
             | Completion::Frames { .. } => {}

@@ -86,6 +86,8 @@ struct Pair {
     is_broken: bool,
     /// One of its apps lies.
     is_tainted: bool,
+    /// The connection of which it is a stream.
+    parent: Option<u64>,
 }
 
 /// All connections that are not over.
@@ -102,6 +104,8 @@ clearway_base::tally! {
     pub(crate) struct Counts {
         /// Connection attempts.
         connections_attempted,
+        /// Of these, streams of others.
+        streams_attempted,
         /// Of these, connections opened.
         connections_opened,
         /// Connections whose app left in good order.
@@ -144,9 +148,26 @@ impl Ledger {
             started: now,
             is_broken: false,
             is_tainted,
+            parent: None,
         };
         self.pairs.insert(self.next, pair);
         self.next
+    }
+
+    /// The same for a stream of another connection of the client's.
+    pub(crate) fn attempt_stream(&mut self, now: Time, parent: u64) -> Option<u64> {
+        let pair = self.pairs.get(&parent)?;
+        let (client, server, is_tainted) = (pair.ends[0]?, pair.server, pair.is_tainted);
+        let number = self.attempt(now, client, server, is_tainted);
+        self.pairs.get_mut(&number)?.parent = Some(parent);
+        self.counts.streams_attempted += 1;
+        Some(number)
+    }
+
+    /// It is a stream of a connection that has ended or may end.
+    fn has_troubled_parent(&self, pair: &Pair) -> bool {
+        let is_sound = |parent: &Pair| !parent.is_broken && parent.stages == [Stage::Open; 2];
+        pair.parent.is_some_and(|parent| self.pairs.get(&parent).is_none_or(|it| !is_sound(it)))
     }
 
     /// The client has its connection.
@@ -172,6 +193,7 @@ impl Ledger {
                 self.lately(&excuses, &hosts, now, AFTERMATH_NS)
             }
             Code::Limit => true,
+            Code::Closed => self.has_troubled_parent(&pair),
             _ => false,
         };
         if is_fair || pair.is_tainted {
@@ -312,12 +334,14 @@ impl Ledger {
         code: Code,
     ) -> Result<(), Finding> {
         self.count_end(code);
+        let Some(pair) = self.pairs.get(&number) else { return Ok(()) };
+        let (is_stream, was_taken_along) = (pair.parent.is_some(), self.has_troubled_parent(pair));
         let Some(pair) = self.pairs.get_mut(&number) else { return Ok(()) };
         let (own, other) = (pair.stages[side], pair.stages[1 - side]);
         pair.stages[side] = Stage::Ended;
         let missing = pair.ways[1 - side].waiting.len();
         let is_tainted = pair.is_tainted;
-        let is_broken = pair.is_broken;
+        let is_broken = pair.is_broken || was_taken_along;
         let mut hosts: Vec<u32> = pair.ends.iter().flatten().map(|end| end.host).collect();
         hosts.push(pair.server);
         if code != Code::Closed {
@@ -338,6 +362,8 @@ impl Ledger {
             }
             Code::Reset => is_broken || was_silent,
             Code::Lost | Code::Unreachable => was_silent,
+            // Its peer's app has no room for it.
+            Code::Refused => is_stream && other == Stage::None,
             _ => false,
         };
         if !is_fair {

@@ -79,6 +79,8 @@ pub(super) struct Talk {
     pause_until: Time,
     is_large: bool,
     is_closing: bool,
+    /// The connection of which it is a stream.
+    parent: Option<u64>,
 }
 
 impl Talk {
@@ -94,12 +96,13 @@ impl Talk {
             pause_until: Time::ZERO,
             is_large,
             is_closing: false,
+            parent: None,
         }
     }
 
-    /// A connection that a server does not know anything of yet.
-    pub(super) fn accepted() -> Self {
-        Self::new(None, 1, None, false)
+    /// A connection that a server does not know anything of yet, but whose stream it is.
+    pub(super) fn accepted(parent: Option<u64>) -> Self {
+        Self { parent, ..Self::new(None, 1, None, false) }
     }
 
     /// Now it does.
@@ -121,9 +124,9 @@ impl Talk {
         (!self.is_closing && self.manner.is_some() && waits).then_some(self.pause_until)
     }
 
-    /// Its number, as long as there is something to be said on it.
+    /// Its number, as long as operations may be asked for on it.
     pub(super) fn open_number(&self) -> Option<u64> {
-        self.number.filter(|_| !self.is_closing)
+        self.number.filter(|_| !self.is_closing && self.parent.is_none())
     }
 
     /// True if a message is due, but for pauses.
@@ -186,8 +189,7 @@ impl App {
                 talk.pause_until = scene.now + self.pause();
             }
         }
-        let is_kept = self.operations.as_ref().is_some_and(|it| it.keeps(connection, scene));
-        if talk.is_done(scene) && !is_kept {
+        if talk.is_done(scene) && !self.is_kept(connection, scene) {
             self.close(scene, connection, &mut talk);
         }
         self.talks.insert(connection, talk);
@@ -196,7 +198,14 @@ impl App {
     /// Nothing is to be said any more on a connection, but there is something to be asked.
     pub(super) fn waits(&self, connection: u64, scene: &Scene<'_>) -> bool {
         let is_done = || self.talks.get(&connection).is_some_and(|talk| talk.is_done(scene));
-        self.operations.as_ref().is_some_and(|it| it.keeps(connection, scene)) && is_done()
+        self.is_kept(connection, scene) && is_done()
+    }
+
+    /// There is something to be asked on a connection, or it has streams: these would end with it.
+    fn is_kept(&self, connection: u64, scene: &Scene<'_>) -> bool {
+        let mut talks = self.talks.values().chain(self.attempts.values());
+        talks.any(|talk| talk.parent == Some(connection))
+            || self.operations.as_ref().is_some_and(|it| it.keeps(connection, scene))
     }
 
     fn close(&mut self, scene: &mut Scene<'_>, connection: u64, talk: &mut Talk) {
@@ -247,7 +256,31 @@ impl App {
             return;
         }
         let place = places[self.random.below(places.len() as u64) as usize];
-        self.connect_to(scene, place);
+        if !self.open_stream(scene) {
+            self.connect_to(scene, place);
+        }
+    }
+
+    /// Begins to open a stream of a connection, now and then. False if it does not.
+    fn open_stream(&mut self, scene: &mut Scene<'_>) -> bool {
+        let is_open = |talk: &Talk| talk.side == 0 && !talk.is_closing && talk.parent.is_none();
+        let parents = self.talks.iter().filter(|(_, talk)| is_open(talk));
+        let parents: Vec<u64> = parents.map(|(connection, _)| *connection).collect();
+        if !self.has_streams || parents.is_empty() || self.random.chance(1, 2) {
+            return false;
+        }
+        let connection = parents[self.random.below(parents.len() as u64) as usize];
+        let Some(parent) = self.talks.get(&connection) else { return false };
+        let is_large = parent.is_large;
+        let number = parent.number.and_then(|it| scene.ledger.attempt_stream(scene.now, it));
+        let Some(number) = number else { return false };
+        self.tokens += 1;
+        let talk = Talk::new(Some(number), 0, Some(Manner::of(number)), is_large);
+        if self.submit(&Command::OpenStream { token: self.tokens, connection }) {
+            scene.trace.add(&[12, self.id.into(), number]);
+            self.attempts.insert(self.tokens, Talk { parent: Some(connection), ..talk });
+        }
+        true
     }
 
     /// Begins to connect to a server, if both speak the same version of IP.

@@ -1,6 +1,7 @@
 //! What tests look at, and count again when they end.
 
 use super::Flow;
+use super::streams::View;
 use crate::recovery::Recovery;
 use crate::stream::Stream;
 use clearway_base::RangeSet;
@@ -13,7 +14,7 @@ impl Flow {
         let mut in_flight = self.recovery.positions();
         Self::audit_stream(&self.main, in_flight.remove(&0).unwrap_or_default());
         self.streams.iter().for_each(|all| all.audit());
-        for (id, stream, _) in self.streams.iter().flat_map(|all| all.iter()) {
+        for View { id, stream, .. } in self.streams.iter().flat_map(|all| all.iter()) {
             Self::audit_stream(stream, in_flight.remove(&id).unwrap_or_default());
         }
         self.acks.audit();

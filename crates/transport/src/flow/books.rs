@@ -49,21 +49,18 @@ impl Flow {
     /// Those of its own connection, and of each stream.
     pub(crate) fn books(&self) -> impl Iterator<Item = FlowBooks> + '_ {
         let others = self.streams.iter().flat_map(|all| all.iter());
-        let others = others.map(|(id, stream, _)| self.books_of(id, stream));
-        core::iter::once(self.books_of(0, &self.main)).chain(others)
+        let others = others.map(|view| self.books_of(view.id, view.stream, view.is_open));
+        core::iter::once(self.books_of(0, &self.main, true)).chain(others)
     }
 
-    fn books_of(&self, id: u32, stream: &Stream) -> FlowBooks {
+    fn books_of(&self, id: u32, stream: &Stream, is_open: bool) -> FlowBooks {
         let (outgoing, incoming) = (stream.outgoing.books(), stream.incoming.books());
-        let is_closing = stream.close_due || stream.close_acknowledged;
         FlowBooks {
             owner: stream.owner,
             local_id: self.local_id,
             peer_id: self.peer_id,
             stream: id,
-            is_open: matches!(self.state, State::Open)
-                && stream.peer_close.is_none()
-                && !is_closing,
+            is_open: matches!(self.state, State::Open) && stream.peer_close.is_none() && is_open,
             congestion_window_bytes: self.window_bytes,
             in_flight_bytes: self.recovery.in_flight_bytes(),
             submitted: outgoing.end,

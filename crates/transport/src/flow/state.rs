@@ -160,14 +160,14 @@ impl Flow {
             operations: self.operations().collect(),
         };
         let others = self.streams.iter().flat_map(|all| all.iter());
-        let others = others.map(move |(id, stream, was_accepted)| FlowMemory {
-            key: StreamKey { flow, stream: id },
-            owner: stream.owner,
+        let others = others.map(move |view| FlowMemory {
+            key: StreamKey { flow, stream: view.id },
+            owner: view.stream.owner,
             is_drained: false,
             is_connecting: false,
-            was_accepted,
-            buffers: stream.incoming.buffers().collect(),
-            extents: stream.outgoing.extents().collect(),
+            was_accepted: view.was_accepted,
+            buffers: view.stream.incoming.buffers().collect(),
+            extents: view.stream.outgoing.extents().collect(),
             operations: Vec::new(),
         });
         std::iter::once(main).chain(others)

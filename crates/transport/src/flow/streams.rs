@@ -509,10 +509,15 @@ impl Streams {
 
     // ---- as plain data ----
 
-    /// Those that an app has, with their numbers, and whether the peer has opened them.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Stream, bool)> {
+    /// Those that an app has.
+    pub(super) fn iter(&self) -> impl Iterator<Item = View<'_>> {
         let with_app = self.sides.iter().filter(|(_, side)| side.has_app());
-        with_app.map(|(id, side)| (*id, &side.stream, !self.is_own(*id)))
+        with_app.map(|(id, side)| View {
+            id: *id,
+            stream: &side.stream,
+            is_open: side.stage == Stage::Open,
+            was_accepted: !self.is_own(*id),
+        })
     }
 
     pub(super) fn save(&self) -> StreamsState {
@@ -576,6 +581,16 @@ impl Streams {
             self.seen.contains(Self::place(id))
         }
     }
+}
+
+/// A stream that an app has.
+pub(super) struct View<'a> {
+    pub(super) id: u32,
+    pub(super) stream: &'a Stream,
+    /// This side's app has not closed it.
+    pub(super) is_open: bool,
+    /// The peer has opened it.
+    pub(super) was_accepted: bool,
 }
 
 /// The connection whose flow it is.
