@@ -12,16 +12,18 @@ const DISSECTOR: &str =
 /// Longer than a packet.
 const LARGE: usize = 20_000;
 
-/// One of each: ping, connection, message, message in fragments, close.
+/// One of each: ping, connection, message, message in fragments, the same in a stream, close.
 fn talk(network: &Network) {
     let mut server = network.server.attach("server");
     let mut client = network.client.attach("client");
+    server.take_streams(true).expect("room");
     server.listen(4000).expect("listening");
     assert!(clearway(&["ping", "--count", "1", "10.8.0.2"], &network.client).status.success());
     let connection = client.connect(network.server.at(4000), Some(PATIENCE)).expect("a connection");
+    let stream = client.open_stream(connection, Some(PATIENCE)).expect("a stream");
     let mut buffer = vec![0; SMALL.receive_pool_bytes as usize];
-    for length in [5, LARGE] {
-        client.send(connection, &vec![7; length]).expect("sent");
+    for (to, length, content) in [(connection, 5, 7), (connection, LARGE, 7), (stream, LARGE, 8)] {
+        client.send(to, &vec![content; length]).expect("sent");
         let (from, received) = server.recv(&mut buffer, Some(PATIENCE)).expect("a message");
         server.send(from, &buffer[..received]).expect("sent");
         client.recv(&mut buffer, Some(PATIENCE)).expect("an answer");
@@ -73,10 +75,13 @@ fn two_hosts_that_talk() {
         "syn: to port 4000",
         "with cookie",
         "challenge: ",
-        "syn-ack: version 2",
+        "syn-ack: version 3",
         "ack ",
         "message 0 (5 bytes)",
         "bytes 0-",
+        "stream 1, open, limit ",
+        "stream 1, message 0, bytes 0-",
+        "close after 1 messages: closed in order",
         "close after 2 messages: closed in order",
     ];
     for words in wanted {
@@ -87,7 +92,9 @@ fn two_hosts_that_talk() {
         assert!(seen.insert(&packet[4..]), "shown twice: {packet:?}");
     }
     // There and back.
-    let hex_of_large = "07".repeat(LARGE);
-    let whole = packets.iter().filter(|packet| packet[3].contains(&hex_of_large)).count();
-    assert_eq!(whole, 2, "messages of {LARGE} bytes");
+    for content in ["07", "08"] {
+        let hex_of_large = content.repeat(LARGE);
+        let whole = packets.iter().filter(|packet| packet[3].contains(&hex_of_large)).count();
+        assert_eq!(whole, 2, "messages of {LARGE} bytes of {content}");
+    }
 }
