@@ -99,8 +99,15 @@ impl Way {
             self.counts.lost += 1;
             return None;
         }
-        fate.arrival = self.take_slow_path(fate.arrival, frame)?;
-        fate.arrival = self.wait_for_rate(fate.arrival, frame)?;
+        let forwarded = self.take_slow_path(now, frame)?;
+        let is_slow = forwarded > now;
+        fate.arrival = if is_slow {
+            // It holds up nobody who comes to the rate limit before it. Few are slow: it is taken
+            // to find the wire free, and is not counted.
+            forwarded + self.transmission_ns(frame)
+        } else {
+            self.wait_for_rate(now, frame)?
+        };
         if roll(random, faults.corruption_ppm, &mut self.counts.corrupted) {
             flip_bits(random, frame);
         }
@@ -110,7 +117,7 @@ impl Way {
         if roll(random, faults.reordering_ppm, &mut self.counts.reordered) {
             fate.overtaken_by = 1 + random.below(faults.reordering_frames_max.into()) as u16;
         }
-        fate.arrival = self.travel(fate.arrival, random);
+        fate.arrival = self.travel(fate.arrival, is_slow, random);
         Some(fate)
     }
 
@@ -161,18 +168,29 @@ impl Way {
         if mark_bytes > 0 && waiting_bytes > mark_bytes && super::ecn::mark(frame) {
             self.counts.marked += 1;
         }
-        let bits = (frame.len() as u64 + ETHERNET_OVERHEAD_BYTES) * 8;
-        self.busy_until = self.busy_until.max(now) + mul_div(bits, SECOND, bits_per_s);
+        self.busy_until = self.busy_until.max(now) + self.transmission_ns(frame);
         Some(self.busy_until)
     }
 
+    /// What a frame takes at the rate limit.
+    fn transmission_ns(&self, frame: &[u8]) -> u64 {
+        let bits = (frame.len() as u64 + ETHERNET_OVERHEAD_BYTES) * 8;
+        match self.faults.rate.bits_per_s {
+            0 => 0,
+            bits_per_s => mul_div(bits, SECOND, bits_per_s),
+        }
+    }
+
     /// When a frame that sets out at `now` is there.
-    fn travel(&mut self, now: Time, random: &mut Random) -> Time {
+    fn travel(&mut self, now: Time, is_slow: bool, random: &mut Random) -> Time {
         let Faults { latency_ns, jitter_ns, delay_ppm, delay_ns_max, .. } = self.faults;
         let mut arrival = now + latency_ns;
         if jitter_ns > 0 {
-            arrival = (arrival + random.below(jitter_ns + 1)).max(self.last_arrival);
-            self.last_arrival = arrival;
+            arrival = arrival + random.below(jitter_ns + 1);
+            if !is_slow {
+                arrival = arrival.max(self.last_arrival);
+                self.last_arrival = arrival;
+            }
         }
         if roll(random, delay_ppm, &mut self.counts.delayed) {
             arrival = arrival + random.below(delay_ns_max) + 1;

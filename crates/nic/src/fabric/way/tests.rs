@@ -90,6 +90,29 @@ fn the_slow_path_is_for_new_connections_only() {
     assert_eq!(at(2_000_000, ethernet(&[], 0x0806, &[0; 46])), Some(0), "no connection, no policy");
 }
 
+/// Found by the simulator: a frame that had to wait for the slow path kept the wire taken until its
+/// turn came, and all others behind it.
+#[test]
+fn who_takes_the_slow_path_holds_up_nobody_else() {
+    let slow_path = SlowPath {
+        frames_per_s: 100,
+        latency_ns: MILLISECOND,
+        queue_frames: 100,
+        connections_max: 1000,
+    };
+    let rate = Rate { bits_per_s: 1_000_000_000, queue_bytes: 10_000, mark_bytes: 0 };
+    let faults = Faults { slow_path, rate, jitter_ns: 10, ..Faults::default() };
+    let (mut way, mut random) = (Way::new(faults), Random::new(1));
+    let mut at = |ns, port| {
+        let fate = way.enter(Time::from_ns(ns), &mut frame(port), &mut random);
+        fate.expect("not lost").arrival.as_ns() - ns
+    };
+    assert!((11_008_192..=11_008_202).contains(&at(0, 1)));
+    assert!((8_192..=8_202).contains(&at(11_000_000, 1)), "its connection is known");
+    assert!(at(11_000_000, 2) > 10 * MILLISECOND);
+    assert!((16_384..=16_394).contains(&at(11_000_000, 1)), "behind one of its own");
+}
+
 #[test]
 fn faults_can_change_under_way() {
     let (mut way, mut random) = (Way::new(Faults::partition()), Random::new(1));
