@@ -34,6 +34,14 @@ pub(crate) struct Content {
     pub(crate) stream: u32,
     /// Positions of the sequence space.
     pub(crate) range: Range<u64>,
+    /// Frames besides messages.
+    pub(crate) told: Told,
+}
+
+/// Which frames a packet carried besides messages. Copied as one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(align(8))]
+pub(crate) struct Told {
     /// An open frame.
     pub(crate) open: bool,
     /// A limit frame.
@@ -62,12 +70,7 @@ struct SentPacket {
     /// So many packets from this one on are done, at least; 0 while it is not.
     done: u32,
     stream: u32,
-    open: bool,
-    limit: bool,
-    close: bool,
-    abort: bool,
-    path: bool,
-    is_size_probe: bool,
+    told: Told,
     /// One that asked for nothing, between this packet and the one before, was acknowledged.
     follows_acknowledged: bool,
 }
@@ -82,12 +85,7 @@ impl SentPacket {
             bytes: bytes as u32,
             done: 0,
             stream: content.stream,
-            open: content.open,
-            limit: content.limit,
-            close: content.close,
-            abort: content.abort,
-            path: content.path,
-            is_size_probe: content.is_size_probe,
+            told: content.told,
             follows_acknowledged: false,
         }
     }
@@ -96,12 +94,7 @@ impl SentPacket {
         Content {
             stream: self.stream,
             range: self.start..self.start + u64::from(self.length),
-            open: self.open,
-            limit: self.limit,
-            close: self.close,
-            abort: self.abort,
-            path: self.path,
-            is_size_probe: self.is_size_probe,
+            told: self.told,
         }
     }
 
@@ -499,7 +492,7 @@ impl Recovery {
             }
             let bytes = self.give_up_first();
             lost.packets += 1;
-            if !content.is_size_probe {
+            if !content.told.is_size_probe {
                 lost.bytes += u64::from(bytes);
                 lost.last_sent = sent;
                 // RFC 9002, 7.6.2: persistent congestion takes two packets that are lost, and "a

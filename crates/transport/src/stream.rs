@@ -148,8 +148,8 @@ impl Stream {
     /// What a packet carried is to be sent again.
     pub(crate) fn send_again(&mut self, content: &Content) {
         self.outgoing.send_again(content.range.clone());
-        self.limit_due |= content.limit;
-        self.close_due |= content.close;
+        self.limit_due |= content.told.limit;
+        self.close_due |= content.told.close;
     }
 
     /// The peer ends after so many messages.

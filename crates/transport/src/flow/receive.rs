@@ -279,15 +279,18 @@ impl Flow {
         let mut streams = self.streams.as_deref_mut();
         let (outgoing, close_acknowledged) =
             (&mut self.main.outgoing, &mut self.main.close_acknowledged);
-        let mut done = Done::default();
+        let (mut done, mut any_of_streams) = (Done::default(), false);
         let acked = self.recovery.on_ack(ack, |content| {
             if content.stream != 0 {
+                any_of_streams = true;
                 return streams.iter_mut().for_each(|all| all.acknowledge(content, app));
             }
             done += outgoing.acknowledge(content.range.clone());
-            *close_acknowledged |= content.close;
+            *close_acknowledged |= content.told.close;
         });
-        self.with_streams(|_| ());
+        if any_of_streams {
+            self.with_streams(|_| ());
+        }
         let acked = acked.ok_or(Refused::Violation)?;
         if self.recovery.in_flight_bytes() == 0 {
             // Nothing is left to ask for. Else every few messages of a flow that has one under way

@@ -100,7 +100,7 @@ impl Side {
     /// Whether that is the close frame which is to be told now: one that was in order says nothing
     /// any more once the stream is aborted.
     const fn is_its_close(&self, content: &Content) -> bool {
-        if self.has_app() { content.close } else { content.abort }
+        if self.has_app() { content.told.close } else { content.told.abort }
     }
 
     fn has_ended(&self) -> bool {
@@ -351,7 +351,7 @@ impl Streams {
     pub(super) fn acknowledge(&mut self, content: &Content, app: &mut impl App) {
         let id = content.stream;
         let Some(side) = self.sides.get_mut(&id) else { return };
-        side.is_known |= content.open;
+        side.is_known |= content.told.open;
         side.stream.close_acknowledged |= side.is_its_close(content);
         let owner = side.stream.owner;
         if side.has_app() {
@@ -377,9 +377,9 @@ impl Streams {
         side.stream.close_due |= side.is_its_close(content);
         if side.has_app() {
             side.stream.outgoing.send_again(content.range.clone());
-            side.stream.limit_due |= content.limit;
+            side.stream.limit_due |= content.told.limit;
         }
-        side.open_due |= content.open && !side.is_known;
+        side.open_due |= content.told.open && !side.is_known;
         self.note(content.stream);
     }
 
@@ -450,12 +450,12 @@ impl Streams {
         content.stream = id;
         at += clearway::emit_stream(&mut bytes[at..], id);
         if core::mem::take(&mut side.open_due) {
-            content.open = true;
+            content.told.open = true;
             at += clearway::emit_open(&mut bytes[at..], side.stream.incoming.announced_limit());
         }
         if side.may_tell_limit() {
             side.stream.limit_due = false;
-            content.limit = true;
+            content.told.limit = true;
             at += clearway::emit_limit(&mut bytes[at..], side.stream.incoming.announce_limit());
         }
         if side.may_close() {
@@ -464,7 +464,7 @@ impl Streams {
                 Stage::Aborted(reason) => reason,
                 Stage::Open | Stage::Closing => Reason::Closed,
             };
-            (content.close, content.abort) = (side.has_app(), !side.has_app());
+            (content.told.close, content.told.abort) = (side.has_app(), !side.has_app());
             let messages = side.stream.outgoing.messages_pushed();
             at += clearway::emit_close(&mut bytes[at..], reason.code(), messages);
         }

@@ -141,11 +141,11 @@ impl Flow {
         let (mtu, mut is_black_hole) = (&mut self.mtu, false);
         let granularity_ns = config.timer_granularity_ns;
         let lost = self.recovery.detect_losses(now, &self.rtt, granularity_ns, |content, bytes| {
-            if content.is_size_probe {
+            if content.told.is_size_probe {
                 return mtu.on_probe_lost(now);
             }
             is_black_hole |= mtu.on_lost(now, bytes, patience_ns);
-            if content.path {
+            if content.told.path {
                 arrivals.tell_path_again();
             }
             if content.stream == 0 {
@@ -219,7 +219,7 @@ impl Flow {
     }
 
     fn send_again(&mut self, content: &Content) {
-        if content.path {
+        if content.told.path {
             self.arrivals.tell_path_again();
         }
         if content.stream == 0 {

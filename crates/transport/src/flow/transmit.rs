@@ -10,7 +10,7 @@ use clearway_wire::clearway::{
 use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
-use crate::recovery::Content;
+use crate::recovery::{Content, Told};
 
 /// Room for an acknowledgement is kept to this, so that data still fits beside it.
 const ACK_BYTES_MAX: usize = clearway::ACK_FRAME_LENGTH + 8 * clearway::ACK_RANGE_LENGTH;
@@ -198,7 +198,7 @@ impl Flow {
         }
         if content.stream == 0 && self.may_close() && at + CLOSE_FRAME_LENGTH <= bytes.len() {
             self.main.close_due = false;
-            content.close = true;
+            content.told.close = true;
             let messages = self.main.outgoing.messages_pushed();
             at += clearway::emit_close(&mut bytes[at..], Reason::Closed.code(), messages);
         }
@@ -223,7 +223,7 @@ impl Flow {
     ) -> (usize, bool) {
         let has_own = self.main.outgoing.has_data();
         // What is told of the flow's own connection has begun the packet: it goes on with that.
-        let is_own = content.limit || !self.streams_due;
+        let is_own = content.told.limit || !self.streams_due;
         let is_theirs = !is_own
             && self
                 .with_streams(|all| all.has_messages() && (all.is_their_turn() || !has_own))
@@ -270,7 +270,7 @@ impl Flow {
         }
         if self.main.limit_due {
             self.main.limit_due = false;
-            content.limit = true;
+            content.told.limit = true;
             let limit = self.main.incoming.announce_limit();
             at += clearway::emit_limit(&mut bytes[at..at + LIMIT_FRAME_LENGTH], limit);
         }
@@ -290,7 +290,7 @@ impl Flow {
         }
         let start = at;
         if let Some(path) = self.arrivals.take_path() {
-            content.path = true;
+            content.told.path = true;
             self.setup_packets += u32::from(path.round == 0);
             at += clearway::emit_path(&mut bytes[at..], path.port, path.round);
         }
@@ -303,7 +303,8 @@ impl Flow {
         self.mtu.on_probe_sent();
         let at = HEADER_LENGTH + clearway::emit_ping(&mut bytes[HEADER_LENGTH..]);
         clearway::emit_padding(&mut bytes[at..]);
-        let content = Content { is_size_probe: true, ..Content::default() };
+        let content =
+            Content { told: Told { is_size_probe: true, ..Told::default() }, ..Content::default() };
         self.finish(now, bytes, true, true, content);
         bytes.len()
     }
@@ -318,7 +319,7 @@ impl Flow {
         content: Content,
     ) {
         let number = self.recovery.next_number();
-        let is_close = content.close | content.abort;
+        let is_close = content.told.close | content.told.abort;
         if eliciting && self.recovery.in_flight_bytes() == 0 {
             self.asked = now;
         }

@@ -8,7 +8,7 @@ use clearway_base::state::{Invalid, ensure};
 
 use super::{
     CONTROL_PACKETS_MAX, Content, EIGHTHS, EIGHTHS_MAX, NUMBERS_MAX, PACKET_THRESHOLD,
-    PACKET_THRESHOLD_MAX, PROBES_MAX, Recovery, Reordering, SentPacket, number_of,
+    PACKET_THRESHOLD_MAX, PROBES_MAX, Recovery, Reordering, SentPacket, Told, number_of,
 };
 use crate::config::PACKETS_IN_FLIGHT_MAX;
 use crate::state::{POSITIONS_MAX, PacketState, RecoveryState};
@@ -42,8 +42,8 @@ impl Recovery {
     }
 
     fn save_packet(&self, packet: &SentPacket, is_behind_done: bool) -> PacketState {
-        let Content { stream, range, open, limit, close, abort, path, is_size_probe } =
-            packet.content();
+        let Content { stream, range, told } = packet.content();
+        let Told { open, limit, close, abort, path, is_size_probe } = told;
         PacketState {
             number: number_of(packet, self.first),
             sent: packet.sent,
@@ -100,12 +100,14 @@ impl Recovery {
         let content = Content {
             stream: state.stream,
             range,
-            open: state.open,
-            limit: state.limit,
-            close: state.close,
-            abort: state.abort,
-            path: state.path,
-            is_size_probe: state.is_size_probe,
+            told: Told {
+                open: state.open,
+                limit: state.limit,
+                close: state.close,
+                abort: state.abort,
+                path: state.path,
+                is_size_probe: state.is_size_probe,
+            },
         };
         self.next_number = state.number;
         self.on_sent(state.sent, state.bytes as usize, true, &content);

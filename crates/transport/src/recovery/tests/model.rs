@@ -3,7 +3,7 @@
 
 use super::{Content, Recovery, acknowledge_with, detect_with};
 use crate::config::Config;
-use crate::recovery::{Acked, Lost};
+use crate::recovery::{Acked, Lost, Told};
 use crate::rtt::{HostDelay, RttEstimator};
 use clearway_base::{Random, Time};
 use core::ops::Range;
@@ -175,7 +175,7 @@ impl Model {
             packet.fate = Fate::Lost;
             lost.packets += 1;
             contents.push(packet.content.clone());
-            if packet.content.is_size_probe {
+            if packet.content.told.is_size_probe {
                 continue;
             }
             lost.bytes += u64::from(packet.bytes);
@@ -225,12 +225,14 @@ impl Pair {
         let content = Content {
             stream: random.below(3) as u32,
             range: number * 1000..number * 1000 + length,
-            open: random.chance(1, 5),
-            limit: random.chance(1, 5),
-            close: random.chance(1, 5),
-            abort: random.chance(1, 5),
-            path: random.chance(1, 5),
-            is_size_probe,
+            told: Told {
+                open: random.chance(1, 5),
+                limit: random.chance(1, 5),
+                close: random.chance(1, 5),
+                abort: random.chance(1, 5),
+                path: random.chance(1, 5),
+                is_size_probe,
+            },
         };
         let packet = Packet {
             sent: self.now,
