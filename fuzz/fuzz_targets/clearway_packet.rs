@@ -123,10 +123,9 @@ fn walk_frame(frame: &Frame<'_>) -> Result<(), Malformed> {
             let length = fragment.bytes.len() as u32;
             assert!(length > 0 && fragment.total <= MESSAGE_BYTES_MAX);
             assert!(fragment.offset + length <= fragment.total);
-            let (stream, sequence) = (fragment.stream, fragment.sequence);
             let (total, offset) = (fragment.total, fragment.offset);
             let mut bytes = [0; 20];
-            emit_fragment(&mut bytes, stream, sequence, length, total, offset);
+            emit_fragment(&mut bytes, fragment.sequence, length, total, offset);
         }
         Frame::Operation(operation) => match operation.bytes.first() {
             Some(&first) if is_answer(first) => {

@@ -83,7 +83,7 @@ impl Stream {
                 break;
             };
             if piece.is_whole() {
-                at += clearway::emit_message(&mut bytes[at..], 0, piece.sequence, piece.length);
+                at += clearway::emit_message(&mut bytes[at..], piece.sequence, piece.length);
             } else if range.start > start {
                 // A message is not cut only to fill up a packet that has others in it.
                 cursor = before;
@@ -99,7 +99,6 @@ impl Stream {
                 piece = cut;
                 at += clearway::emit_fragment(
                     &mut bytes[at..],
-                    0,
                     piece.sequence,
                     piece.length,
                     piece.total,

@@ -289,7 +289,7 @@ fn packets_of_a_connection_belong_together() {
     let message: Vec<u8> = (0..100).collect();
     let part = |offset: u32, length: u32| {
         let mut frame = vec![0; 100];
-        let head = emit_fragment(&mut frame, 0, 1, length, 100, offset);
+        let head = emit_fragment(&mut frame, 1, length, 100, offset);
         frame.truncate(head);
         data(&[&frame[..], &message[offset as usize..][..length as usize]].concat())
     };

@@ -79,7 +79,7 @@ const CHALLENGE: Challenge<'_> = Challenge { engines: 8, port: PORT, cookie: COO
 const RESET: Reset = Reset { reason: 1, quoted_flow: SERVER };
 const VERSIONS: Versions<'_> = Versions { versions: &[1] };
 const ECHOED: &[u8] = b"any bytes";
-const HELLO: Message<'_> = Message { stream: 0, sequence: 2, bytes: b"hello" };
+const HELLO: Message<'_> = Message { reserved: 0, sequence: 2, bytes: b"hello" };
 const ACKED: [Range<u64>; 3] = [90..101, 80..85, 7..8];
 
 const REQUEST: Request = Request {
@@ -99,7 +99,7 @@ const ANSWER: Answer =
 /// An operation in one frame.
 fn operation(sequence: u32, head: &[u8]) -> Vec<u8> {
     frame(|bytes| {
-        let at = emit_message(bytes, 0, sequence, head.len() as u32);
+        let at = emit_message(bytes, sequence, head.len() as u32);
         carry_operation(bytes);
         bytes[at..at + head.len()].copy_from_slice(head);
         at + head.len()
@@ -107,13 +107,13 @@ fn operation(sequence: u32, head: &[u8]) -> Vec<u8> {
 }
 
 fn emit_operation_part(bytes: &mut [u8]) -> usize {
-    let at = emit_fragment(bytes, 0, 258, 3, 10, 4);
+    let at = emit_fragment(bytes, 258, 3, 10, 4);
     carry_operation(bytes);
     at
 }
 
 fn emit_hello(bytes: &mut [u8]) -> usize {
-    with_tail(HELLO.bytes, |bytes| emit_message(bytes, HELLO.stream, HELLO.sequence, 5))(bytes)
+    with_tail(HELLO.bytes, |bytes| emit_message(bytes, HELLO.sequence, 5))(bytes)
 }
 
 /// The packets of the document as the code makes them.
@@ -146,7 +146,7 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("ack", frame(|bytes| emit_ack(bytes, 50_000, EcnReport::default(), ACKED))),
         ("limit", frame(|bytes| emit_limit(bytes, 1 << 32))),
         ("message", frame(emit_hello)),
-        ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 0, 258, 3, 10, 4)))),
+        ("fragment", frame(with_tail(b"abc", |bytes| emit_fragment(bytes, 258, 3, 10, 4)))),
         ("operation-request", operation(3, &REQUEST.emit())),
         ("operation-answer", operation(4, &ANSWER.emit())),
         ("operation-part", frame(with_tail(b"abc", emit_operation_part))),
@@ -233,22 +233,22 @@ fn frames_say_what_is_documented() {
             ("limit", Frame::Limit(limit)) => assert_eq!(*limit, 1 << 32),
             ("message", Frame::Message(message)) => assert_eq!(*message, HELLO),
             ("fragment", Frame::Fragment(fragment)) => {
-                let (stream, sequence, total, offset) = (0, 258, 10, 4);
+                let (reserved, sequence, total, offset) = (0, 258, 10, 4);
                 let bytes = b"abc";
-                assert_eq!(*fragment, Fragment { stream, sequence, total, offset, bytes });
+                assert_eq!(*fragment, Fragment { reserved, sequence, total, offset, bytes });
             }
             ("operation-request", Frame::Operation(operation)) => {
-                assert_eq!((operation.stream, operation.sequence), (0, 3));
+                assert_eq!((operation.reserved, operation.sequence), (0, 3));
                 assert_eq!(Request::parse(operation.bytes), Ok(REQUEST));
             }
             ("operation-answer", Frame::Operation(operation)) => {
-                assert_eq!((operation.stream, operation.sequence), (0, 4));
+                assert_eq!((operation.reserved, operation.sequence), (0, 4));
                 assert_eq!(Answer::parse(operation.bytes), Ok(ANSWER));
             }
             ("operation-part", Frame::OperationPart(part)) => {
-                let (stream, sequence, total, offset) = (0, 258, 10, 4);
+                let (reserved, sequence, total, offset) = (0, 258, 10, 4);
                 let bytes = b"abc";
-                assert_eq!(*part, Fragment { stream, sequence, total, offset, bytes });
+                assert_eq!(*part, Fragment { reserved, sequence, total, offset, bytes });
             }
             ("stream", frame) => assert_eq!(*frame, Frame::Stream(5)),
             ("open", frame) => assert_eq!(*frame, Frame::Open { limit: 1 << 16 }),

@@ -126,7 +126,7 @@ impl HostilePeer {
     /// Sends a whole operation as the message of this sequence number.
     pub fn send_operation_as(&mut self, world: &mut ManyWorld, sequence: u32, bytes: &[u8]) {
         let mut frame = [0; 12];
-        clearway::emit_message(&mut frame, 0, sequence, bytes.len() as u32);
+        clearway::emit_message(&mut frame, sequence, bytes.len() as u32);
         clearway::carry_operation(&mut frame);
         self.send(world, &[&frame, bytes].concat());
     }
@@ -149,7 +149,7 @@ impl HostilePeer {
         bytes: &[u8],
     ) {
         let mut frame = [0; 20];
-        clearway::emit_fragment(&mut frame, 0, sequence, bytes.len() as u32, total, at);
+        clearway::emit_fragment(&mut frame, sequence, bytes.len() as u32, total, at);
         if is_operation {
             clearway::carry_operation(&mut frame);
         }

@@ -46,7 +46,7 @@ impl Flow {
         operation: &Message<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
-        self.check_operation(operation.stream)?;
+        self.check_operation(operation.reserved)?;
         self.main.incoming.operation(app, self.main.owner, operation.sequence, operation.bytes)?;
         self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
         Ok(Outcome::Continue)
@@ -58,7 +58,7 @@ impl Flow {
         part: &Fragment<'_>,
         app: &mut impl App,
     ) -> Result<Outcome, Refused> {
-        self.check_operation(part.stream)?;
+        self.check_operation(part.reserved)?;
         self.main.incoming.part(
             app,
             self.main.owner,
@@ -71,8 +71,8 @@ impl Flow {
         Ok(Outcome::Continue)
     }
 
-    fn check_operation(&self, stream: u16) -> Result<(), Refused> {
-        check_reserved(stream)?;
+    fn check_operation(&self, reserved: u16) -> Result<(), Refused> {
+        check_reserved(reserved)?;
         if self.takes_operations { Ok(()) } else { Err(Refused::Violation) }
     }
 

@@ -171,7 +171,7 @@ impl Flow {
 
     #[inline]
     fn take_message(&mut self, message: &Message<'_>, app: &mut impl App) -> Result<(), Refused> {
-        check_reserved(message.stream)?;
+        check_reserved(message.reserved)?;
         self.main.incoming.message(app, self.main.owner, message.sequence, message.bytes)
     }
 
@@ -186,7 +186,7 @@ impl Flow {
         let receives = matches!(self.state, State::Open);
         match frame {
             Frame::Fragment(f) if receives => {
-                check_reserved(f.stream)?;
+                check_reserved(f.reserved)?;
                 self.main.incoming.fragment(
                     app,
                     self.main.owner,

@@ -612,13 +612,13 @@ fn take_frame(
     let stream = &mut side.stream;
     match frame {
         Frame::Message(message) => {
-            check_reserved(message.stream)?;
+            check_reserved(message.reserved)?;
             if receives {
                 stream.incoming.message(app, stream.owner, message.sequence, message.bytes)?;
             }
         }
         Frame::Fragment(part) => {
-            check_reserved(part.stream)?;
+            check_reserved(part.reserved)?;
             if receives {
                 let (sequence, total, at) = (part.sequence, part.total, part.offset);
                 stream.incoming.fragment(app, stream.owner, sequence, total, at, part.bytes)?;

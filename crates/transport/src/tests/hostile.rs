@@ -108,7 +108,7 @@ impl Hostile {
     fn fragment(&mut self, sequence: u32, total: u32, offset: u32, bytes: &[u8]) -> Vec<u8> {
         self.packet(|frames| {
             let length = bytes.len() as u32;
-            let head = clearway::emit_fragment(frames, 0, sequence, length, total, offset);
+            let head = clearway::emit_fragment(frames, sequence, length, total, offset);
             frames[head..head + bytes.len()].copy_from_slice(bytes);
             head + bytes.len()
         })
@@ -317,7 +317,7 @@ fn more_than_the_limit_ends_the_flow() {
     while scene.server.app.closed.is_empty() {
         // Never released, so the limit stays.
         let packet = scene.hostile.packet(|frames| {
-            let head = clearway::emit_message(frames, 0, sequence, 1000);
+            let head = clearway::emit_message(frames, sequence, 1000);
             head + 1000
         });
         scene.attack(&packet);
@@ -327,17 +327,24 @@ fn more_than_the_limit_ends_the_flow() {
     assert_eq!(scene.server.app.closed, [Reason::Protocol]);
 }
 
-/// `docs/wire.md`: streams other than the first are for a later version.
+/// `docs/wire.md`: both are 0.
 #[test]
-fn a_stream_that_there_is_not_ends_the_flow() {
-    let mut scene = Scene::new(1 << 20);
-    let packet = scene.hostile.packet(|frames| clearway::emit_message(frames, 1, 0, 0));
-    scene.attack(&packet);
-    scene.assert_ended();
-    let mut scene = Scene::new(1 << 20);
-    let packet = scene.hostile.packet(|frames| clearway::emit_fragment(frames, 1, 0, 1, 10, 0) + 1);
-    scene.attack(&packet);
-    scene.assert_ended();
+fn what_is_reserved_in_messages_ends_the_flow() {
+    for emit in [
+        |frames: &mut [u8]| clearway::emit_message(frames, 0, 0),
+        |frames: &mut [u8]| clearway::emit_fragment(frames, 0, 1, 10, 0) + 1,
+    ] {
+        for octet in [2, 3] {
+            let mut scene = Scene::new(1 << 20);
+            let packet = scene.hostile.packet(|frames| {
+                let length = emit(frames);
+                frames[octet] = 1;
+                length
+            });
+            scene.attack(&packet);
+            scene.assert_ended();
+        }
+    }
 }
 
 /// Its app has closed and wants no more; what the peer sent is acknowledged all the same.
@@ -349,7 +356,7 @@ fn nothing_is_taken_for_an_app_that_has_closed() {
     server.endpoint.close(scene.now, key, &mut server.app);
     let part = scene.hostile.fragment(1, 1000, 0, &[1; 10]);
     scene.attack(&part);
-    let whole = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0, 0));
+    let whole = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0));
     scene.attack(&whole);
     let app = &scene.server.app;
     assert!(app.buffers.is_empty() && app.delivered.is_empty() && app.closed.is_empty());
@@ -403,7 +410,7 @@ fn a_packet_of_which_a_part_cannot_be_read_is_dropped_whole() {
     let mut scene = Scene::new(1 << 20);
     let message_and = |garbage: u8| {
         move |frames: &mut [u8]| {
-            let head = clearway::emit_message(frames, 0, 0, 5);
+            let head = clearway::emit_message(frames, 0, 5);
             frames[head..head + 5].copy_from_slice(b"hello");
             frames[head + 5] = garbage;
             head + 6
@@ -426,7 +433,7 @@ fn messages_are_taken_wherever_they_stand_in_a_packet() {
         let mut at = 0;
         for sequence in 0..3 {
             at += clearway::emit_padding(&mut frames[at..at + 3]);
-            at += clearway::emit_message(&mut frames[at..], 0, sequence, 1) + 1;
+            at += clearway::emit_message(&mut frames[at..], sequence, 1) + 1;
             at += clearway::emit_ping(&mut frames[at..]);
         }
         at
@@ -468,7 +475,7 @@ fn closes_that_contradict_each_other_or_what_was_sent_end_the_flow() {
     }
     scene.assert_ended();
     let mut scene = Scene::new(1 << 20);
-    let message = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0, 0));
+    let message = scene.hostile.packet(|frames| clearway::emit_message(frames, 0, 0));
     scene.attack(&message);
     let close = scene.hostile.packet(|frames| clearway::emit_close(frames, 0, 0));
     scene.attack(&close);
@@ -546,11 +553,7 @@ fn one_that_acknowledges_nothing_and_provokes_more_is_kept_few_books_of() {
             end += clearway::emit_probe(&mut frames[end..], nth as u16);
             end += clearway::emit_limit(&mut frames[end..], u64::from(at) + WINDOW);
             // Its credit is what it was: limits are not told without end either.
-            if nth < 4000 {
-                end + clearway::emit_message(&mut frames[end..], 0, nth, 0)
-            } else {
-                end
-            }
+            if nth < 4000 { end + clearway::emit_message(&mut frames[end..], nth, 0) } else { end }
         });
         scene.attack(&packet);
         while let Some((_, buffer)) = scene.server.app.delivered.pop_front() {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use clearway_base::{MILLISECOND, Random, SECOND};
 use clearway_wire::clearway::{
-    Header, emit_close, emit_fragment, emit_limit, emit_message, emit_open, emit_ping, emit_stream,
-    seal,
+    Header, STREAM_FRAME_LENGTH, emit_close, emit_fragment, emit_limit, emit_message, emit_open,
+    emit_ping, emit_stream, seal,
 };
 
 use super::{FIRST_STREAM, Faults, Network, WINDOW, content};
@@ -538,7 +538,7 @@ fn a_peer_may_not_invent_streams() {
             at + frame(&mut bytes[at..])
         }
     };
-    let message = |bytes: &mut [u8]| emit_message(bytes, 0, 0, 0);
+    let message = |bytes: &mut [u8]| emit_message(bytes, 0, 0);
     let open = |bytes: &mut [u8]| emit_open(bytes, WINDOW);
     for (id, frame) in [
         (0, message as fn(&mut [u8]) -> usize),
@@ -554,12 +554,17 @@ fn a_peer_may_not_invent_streams() {
         assert_eq!(world.ends(1), [Reason::Protocol]);
     }
     for reserved in [
-        |bytes: &mut [u8]| emit_message(bytes, 1, 0, 0),
-        |bytes: &mut [u8]| emit_fragment(bytes, 1, 0, 1, 2, 0) + 1,
+        |bytes: &mut [u8]| emit_message(bytes, 0, 0),
+        |bytes: &mut [u8]| emit_fragment(bytes, 0, 1, 2, 0) + 1,
     ] {
         let mut world = World::new(17, Faults::default());
         assert!(world.inject(50, stream(1, open)));
-        assert!(!world.inject(51, stream(1, reserved)));
+        let reserved = stream(1, reserved);
+        assert!(!world.inject(51, |bytes| {
+            let length = reserved(bytes);
+            bytes[STREAM_FRAME_LENGTH + 3] = 1;
+            length
+        }));
     }
     let mut world = World::new(18, Faults::default());
     let own = world.keys[0];

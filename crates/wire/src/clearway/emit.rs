@@ -12,9 +12,9 @@ use crate::bytes::{head_mut, put};
 /// Writes the head of a whole-message frame; the caller puts the `length` bytes of the message
 /// behind it.
 #[inline]
-pub fn emit_message(bytes: &mut [u8], stream: u16, sequence: u32, length: u32) -> usize {
+pub fn emit_message(bytes: &mut [u8], sequence: u32, length: u32) -> usize {
     let head: &mut [u8; MESSAGE_FRAME_LENGTH] = head_mut(bytes);
-    put_message_fields(head, frame_type::MESSAGE, stream, sequence, length);
+    put_message_fields(head, frame_type::MESSAGE, sequence, length);
     MESSAGE_FRAME_LENGTH
 }
 
@@ -23,7 +23,6 @@ pub fn emit_message(bytes: &mut [u8], stream: u16, sequence: u32, length: u32) -
 #[inline]
 pub fn emit_fragment(
     bytes: &mut [u8],
-    stream: u16,
     sequence: u32,
     length: u32,
     total: u32,
@@ -31,7 +30,7 @@ pub fn emit_fragment(
 ) -> usize {
     debug_assert!(length > 0 && total <= MESSAGE_BYTES_MAX && offset + length <= total);
     let head: &mut [u8; FRAGMENT_FRAME_LENGTH] = head_mut(bytes);
-    put_message_fields(head, frame_type::FRAGMENT, stream, sequence, length);
+    put_message_fields(head, frame_type::FRAGMENT, sequence, length);
     put(head, 12, total.to_be_bytes());
     put(head, 16, offset.to_be_bytes());
     FRAGMENT_FRAME_LENGTH
@@ -46,9 +45,8 @@ pub fn carry_operation(bytes: &mut [u8]) {
 
 /// What the heads of whole messages and of fragments have in common.
 #[inline]
-fn put_message_fields(head: &mut [u8], octet: u8, stream: u16, sequence: u32, length: u32) {
-    put(head, 0, [octet, 0]);
-    put(head, 2, stream.to_be_bytes());
+fn put_message_fields(head: &mut [u8], octet: u8, sequence: u32, length: u32) {
+    put(head, 0, [octet, 0, 0, 0]);
     put(head, 4, sequence.to_be_bytes());
     put(head, 8, length.to_be_bytes());
 }

@@ -67,7 +67,7 @@ pub enum Frame<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<'a> {
     /// Must be zero.
-    pub stream: u16,
+    pub reserved: u16,
     /// Which message of the stream this is.
     pub sequence: u32,
     /// The message.
@@ -78,7 +78,7 @@ pub struct Message<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
     /// Must be zero.
-    pub stream: u16,
+    pub reserved: u16,
     /// Which message of the stream this is a part of.
     pub sequence: u32,
     /// The length of the whole message.
@@ -123,7 +123,7 @@ impl<'a> Frames<'a> {
     pub fn only_message(&self) -> Option<Message<'a>> {
         let (head, bytes) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
         let is_all = head[0] == frame_type::MESSAGE && u32_at(head, 8) as usize == bytes.len();
-        is_all.then(|| Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+        is_all.then(|| Message { reserved: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
     }
 
     /// The next frame if it is a whole message, as most are: a short way around the iterator,
@@ -137,7 +137,7 @@ impl<'a> Frames<'a> {
         let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
         let (bytes, rest) = split_payload(rest, u32_at(head, 8)).ok()?;
         self.rest = rest;
-        Some(Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+        Some(Message { reserved: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
     }
 
     #[inline]
@@ -251,7 +251,7 @@ fn split_rare_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malfo
 fn split_message(bytes: &[u8]) -> Result<(Message<'_>, &[u8]), Malformed> {
     let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(bytes)?;
     let (bytes, rest) = split_payload(rest, u32_at(head, 8))?;
-    Ok((Message { stream: u16_at(head, 2), sequence: u32_at(head, 4), bytes }, rest))
+    Ok((Message { reserved: u16_at(head, 2), sequence: u32_at(head, 4), bytes }, rest))
 }
 
 #[inline]
@@ -262,8 +262,8 @@ fn split_fragment(bytes: &[u8]) -> Result<(Fragment<'_>, &[u8]), Malformed> {
         return Err(Malformed::FragmentExtent);
     }
     let (bytes, rest) = split_payload(rest, length)?;
-    let (stream, sequence) = (u16_at(head, 2), u32_at(head, 4));
-    Ok((Fragment { stream, sequence, total, offset, bytes }, rest))
+    let (reserved, sequence) = (u16_at(head, 2), u32_at(head, 4));
+    Ok((Fragment { reserved, sequence, total, offset, bytes }, rest))
 }
 
 #[inline]

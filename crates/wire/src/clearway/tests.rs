@@ -104,7 +104,7 @@ proptest! {
 
     #[test]
     fn message_and_fragment_round_trip(
-        stream in any::<u16>(),
+        reserved in any::<u16>(),
         sequence in any::<u32>(),
         bytes in vec(any::<u8>(), 1..100),
         before in 0..1000u32,
@@ -113,22 +113,24 @@ proptest! {
         let length = bytes.len() as u32;
         let mut body = vec![0xaa; 64];
         let padding = emit_padding(&mut body[..3]);
-        let mut at = padding + emit_message(&mut body[padding..], stream, sequence, length);
+        let mut at = padding + emit_message(&mut body[padding..], sequence, length);
+        body[padding + 2..padding + 4].copy_from_slice(&reserved.to_be_bytes());
         body.truncate(at);
         body.extend_from_slice(&bytes);
         at = body.len();
         body.resize(at + FRAGMENT_FRAME_LENGTH, 0xaa);
         let total = before + length + after;
-        emit_fragment(&mut body[at..], stream, sequence, length, total, before);
+        emit_fragment(&mut body[at..], sequence, length, total, before);
+        body[at + 2..at + 4].copy_from_slice(&reserved.to_be_bytes());
         body.extend_from_slice(&bytes);
 
         let mut frames = Frames::new(&body);
         let bytes = &bytes[..];
         prop_assert_eq!(
             frames.next(),
-            Some(Ok(Frame::Message(Message { stream, sequence, bytes })))
+            Some(Ok(Frame::Message(Message { reserved, sequence, bytes })))
         );
-        let fragment = Fragment { stream, sequence, total, offset: before, bytes };
+        let fragment = Fragment { reserved, sequence, total, offset: before, bytes };
         prop_assert_eq!(frames.next(), Some(Ok(Frame::Fragment(fragment))));
         prop_assert_eq!(frames.next(), None);
     }
@@ -302,7 +304,7 @@ fn a_second_ack_in_a_packet_is_malformed() {
 #[test]
 fn a_message_is_all_there_is_where_no_other_way_of_reading_finds_more() {
     let mut bytes = [0; 64];
-    let end = emit_message(&mut bytes, 0, 7, 5) + 5;
+    let end = emit_message(&mut bytes, 7, 5) + 5;
     for length in 0..bytes.len() {
         let frames = Frames::new(&bytes[..length]);
         let all = frames.clone().map(|frame| frame.ok()).collect::<Vec<_>>();
@@ -332,7 +334,7 @@ fn ack_ranges_beyond_32_bits_are_cut() {
 #[test]
 fn wrong_messages_and_fragments_are_malformed() {
     let mut bytes = [0; 64];
-    let length = emit_message(&mut bytes, 0, 0, 5);
+    let length = emit_message(&mut bytes, 0, 5);
     assert_eq!(only_frame(&bytes[..length + 4]), Err(Malformed::MessageLength));
     assert!(only_frame(&bytes[..length + 5]).is_ok());
 
@@ -434,7 +436,7 @@ fn checking_frames_says_the_same_as_reading_them() {
                 0 => emit_padding(&mut body[at..at + 3]),
                 1 => emit_ping(&mut body[at..]),
                 2 => emit_close(&mut body[at..], 0, 1),
-                3 => emit_message(&mut body[at..], 0, 1, random.below(9) as u32),
+                3 => emit_message(&mut body[at..], 1, random.below(9) as u32),
                 4 => emit_limit(&mut body[at..], 5),
                 5 => emit_ack(&mut body[at..], 0, EcnReport::default(), core::iter::once(3..4)),
                 6 => emit_reset(&mut body[at..], 1),
