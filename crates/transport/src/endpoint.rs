@@ -482,6 +482,7 @@ impl Endpoint {
         let Some(flow) = self.flow(key) else { return };
         if stream != 0 {
             flow.abort_stream(stream, reason, app);
+            // No time is told here: an alarm counts from this turn's.
             return self.queue(self.turn.began, key.slot());
         }
         flow.end_streams(app);

@@ -45,8 +45,10 @@ use ports::Ports;
 pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
+pub use streams::NoStream;
+#[cfg(test)]
+pub(crate) use streams::STREAMS_MAX;
 use streams::Streams;
-pub use streams::{NoStream, STREAMS_MAX};
 pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.

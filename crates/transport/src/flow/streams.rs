@@ -9,6 +9,8 @@
 //! *Known*: the peer is known to have seen the open frame, without which it makes nothing of the
 //! others. What comes of a stream that has ended is ignored.
 
+mod side;
+
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +21,6 @@ use clearway_wire::clearway::{
     STREAM_FRAME_LENGTH,
 };
 
-use super::receive::check_reserved;
 use super::{Flow, State};
 use crate::app::{App, Owner, Reason};
 use crate::endpoint::{FlowKey, StreamKey};
@@ -27,9 +28,10 @@ use crate::incoming::Refused;
 use crate::recovery::Content;
 use crate::state::{SideState, StreamStage, StreamsState};
 use crate::stream::Stream;
+use side::{Side, Stage};
 
 /// Streams of a flow that have not ended, of either side, at most.
-pub const STREAMS_MAX: usize = 1024;
+pub(crate) const STREAMS_MAX: usize = 1024;
 /// The same with those that no app has, and of whose end the peer has yet to be told.
 const SIDES_MAX: usize = STREAMS_MAX + 64;
 /// Gaps in the numbers of the peer's streams: each is a packet that is under way, or was lost.
@@ -47,100 +49,6 @@ pub enum NoStream {
     TooMany,
     /// The connection has ended, or is not open yet.
     NotOpen,
-}
-
-/// What becomes of a stream at this end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Messages go both ways.
-    Open,
-    /// This side's app has closed; what it sent before is still on its way.
-    Closing,
-    /// No app has it (any more); the peer is to be told why.
-    Aborted(Reason),
-}
-
-/// A stream at this end.
-#[derive(Debug)]
-struct Side {
-    stream: Stream,
-    stage: Stage,
-    /// The peer is to be told that there is one.
-    open_due: bool,
-    is_known: bool,
-}
-
-impl Side {
-    const fn new(stream: Stream, stage: Stage) -> Self {
-        Self { stream, stage, open_due: false, is_known: true }
-    }
-
-    const fn has_app(&self) -> bool {
-        !matches!(self.stage, Stage::Aborted(_))
-    }
-
-    /// The close frame may leave.
-    fn may_close(&self) -> bool {
-        self.stream.close_due && self.is_known && self.stream.outgoing.is_sent()
-    }
-
-    /// A limit frame may leave.
-    const fn may_tell_limit(&self) -> bool {
-        self.stream.limit_due && self.is_known
-    }
-
-    fn has_news(&self) -> bool {
-        self.open_due || self.may_tell_limit() || self.may_close()
-    }
-
-    fn has_messages(&self) -> bool {
-        self.stream.outgoing.has_data()
-    }
-
-    /// Whether that is the close frame which is to be told now: one that was in order says nothing
-    /// any more once the stream is aborted.
-    const fn is_its_close(&self, content: &Content) -> bool {
-        if self.has_app() { content.told.close } else { content.told.abort }
-    }
-
-    fn has_ended(&self) -> bool {
-        match self.stage {
-            Stage::Open => false,
-            Stage::Closing => self.stream.close_acknowledged && self.stream.outgoing.is_done(),
-            Stage::Aborted(_) => self.stream.close_acknowledged,
-        }
-    }
-
-    /// The peer has closed, and its messages are delivered, or nobody takes them any more.
-    fn was_closed_by_peer(&self) -> bool {
-        self.stream.peer_close.is_some_and(|messages| match self.stage {
-            Stage::Open => self.stream.incoming.messages_delivered() as u32 == messages,
-            Stage::Closing => true,
-            Stage::Aborted(_) => false,
-        })
-    }
-
-    /// What is not asked for in each stage must not be there.
-    fn check(&self) -> Result<(), Invalid> {
-        let (incoming, outgoing) = (&self.stream.incoming, &self.stream.outgoing);
-        let holds_memory = incoming.buffers().next().is_some();
-        ensure(
-            self.stage == Stage::Open || !holds_memory,
-            "a stream that is over and takes messages",
-        )?;
-        ensure(self.has_app() || outgoing.is_done(), "a stream that nobody has and sends")?;
-        let is_in_order = self.stage == Stage::Aborted(Reason::Closed);
-        ensure(!is_in_order, "a stream that is aborted in order")?;
-        let has_operations = incoming.has_operations() || outgoing.has_operations();
-        ensure(!has_operations, "operations in a stream")
-    }
-
-    fn abort(&mut self, reason: Reason, app: &mut impl App) {
-        let owner = self.stream.owner;
-        self.stream.incoming.discard(app, owner);
-        self.stream = Stream { close_due: true, ..Stream::new(owner, 0) };
-        self.stage = Stage::Aborted(reason);
-    }
 }
 
 /// Streams that wait for the same, and have their turns.
@@ -300,7 +208,7 @@ impl Streams {
             return if self.was_opened(id) { Ok(()) } else { Err(Refused::Violation) };
         };
         side.is_known = true;
-        let is_over = take_frame(side, frame, app)?;
+        let is_over = side.take(frame, app)?;
         let owner = side.stream.owner;
         if let Some(reason) = is_over.or(side.was_closed_by_peer().then_some(Reason::Closed)) {
             side.stream.incoming.discard(app, owner);
@@ -426,15 +334,6 @@ impl Streams {
         !self.sending.ids.is_empty()
     }
 
-    /// Whether it is the turn of a stream's messages, if the flow's own wait, too.
-    pub(super) fn is_their_turn(&mut self) -> bool {
-        let is_theirs = self.turns < self.sending.ids.len();
-        if !is_theirs {
-            self.turns = 0;
-        }
-        is_theirs
-    }
-
     /// Writes what is to be told of the next stream from `at` on; returns where it ends.
     pub(super) fn emit_news(
         &mut self,
@@ -473,23 +372,29 @@ impl Streams {
     }
 
     /// Writes messages of the next stream from `at` on; returns where they end, and whether only
-    /// the peer's limit keeps it from sending more.
+    /// the peer's limit keeps it from sending more. Nothing if it is the flow's own turn, which
+    /// `has_own` to send, too: it has one when each of them has had one.
     pub(super) fn emit_messages(
         &mut self,
+        has_own: bool,
         bytes: &mut [u8],
         at: usize,
         content: &mut Content,
         app: &impl App,
-    ) -> (usize, bool) {
-        let Some(id) = self.sending.next() else { return (at, false) };
-        let Some(side) = self.sides.get_mut(&id) else { return (at, false) };
+    ) -> Option<(usize, bool)> {
+        if has_own && self.turns >= self.sending.ids.len() {
+            self.turns = 0;
+            return None;
+        }
+        let id = self.sending.next()?;
+        let side = self.sides.get_mut(&id)?;
         self.turns += 1;
         content.stream = id;
         let start = at + clearway::emit_stream(&mut bytes[at..], id);
         let end = side.stream.emit_messages(bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
         self.note(id);
-        (if end == start { at } else { end }, is_limited)
+        Some((if end == start { at } else { end }, is_limited))
     }
 
     // ---- the end ----
@@ -600,42 +505,6 @@ pub(super) struct Parent {
     pub(super) owner: Owner,
     /// Its app takes streams.
     pub(super) is_open: bool,
-}
-
-/// Returns why the stream is over, if it is.
-fn take_frame(
-    side: &mut Side,
-    frame: &Frame<'_>,
-    app: &mut impl App,
-) -> Result<Option<Reason>, Refused> {
-    let (has_app, receives) = (side.has_app(), side.stage == Stage::Open);
-    let stream = &mut side.stream;
-    match frame {
-        Frame::Message(message) => {
-            check_reserved(message.reserved)?;
-            if receives {
-                stream.incoming.message(app, stream.owner, message.sequence, message.bytes)?;
-            }
-        }
-        Frame::Fragment(part) => {
-            check_reserved(part.reserved)?;
-            if receives {
-                let (sequence, total, at) = (part.sequence, part.total, part.offset);
-                stream.incoming.fragment(app, stream.owner, sequence, total, at, part.bytes)?;
-            }
-        }
-        Frame::Limit(limit) if has_app => _ = stream.outgoing.raise_limit(*limit),
-        Frame::Close { reason: 0, messages } if has_app => {
-            stream.take_close(*messages, receives)?;
-        }
-        Frame::Close { reason, .. } if has_app => return Ok(Some(Reason::from_code(*reason))),
-        Frame::Limit(_) | Frame::Close { .. } => {}
-        _ => return Err(Refused::Violation),
-    }
-    if receives {
-        stream.limit_due |= stream.incoming.limit_is_worth_telling();
-    }
-    Ok(None)
 }
 
 impl Flow {

@@ -7,7 +7,7 @@ use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
 };
 
-use super::{Flow, State};
+use super::{Flow, State, Streams};
 use crate::app::{App, Reason};
 use crate::config::Config;
 use crate::recovery::{Content, Told};
@@ -190,7 +190,8 @@ impl Flow {
         if self.has_control() {
             (frames_start, at) = self.emit_control(bytes, at, &mut content);
         } else if self.has_stream_news() {
-            at = self.emit_stream_news(bytes, at, &mut content);
+            let end = self.with_streams(|all| all.emit_news(bytes, at, &mut content));
+            at = end.unwrap_or(at);
         }
         if content.stream == 0 && (probe || (self.has_messages() && self.may_send_data(now))) {
             let (end, is_limited) = self.emit_in_turn(bytes, at, &mut content, app);
@@ -223,22 +224,14 @@ impl Flow {
     ) -> (usize, bool) {
         let has_own = self.main.outgoing.has_data();
         // What is told of the flow's own connection has begun the packet: it goes on with that.
-        let is_own = content.told.limit || !self.streams_due;
-        let is_theirs = !is_own
-            && self
-                .with_streams(|all| all.has_messages() && (all.is_their_turn() || !has_own))
-                .unwrap_or(false);
-        if is_theirs {
-            return self
-                .with_streams(|all| all.emit_messages(bytes, at, content, app))
-                .unwrap_or((at, false));
+        if self.streams_due && !content.told.limit {
+            let act = |all: &mut Streams| all.emit_messages(has_own, bytes, at, content, app);
+            if let Some(emitted) = self.with_streams(act).flatten() {
+                return emitted;
+            }
         }
         let end = self.main.emit_messages(bytes, at, &mut content.range, app);
         (end, self.main.outgoing.is_limited())
-    }
-
-    fn emit_stream_news(&mut self, bytes: &mut [u8], at: usize, content: &mut Content) -> usize {
-        self.with_streams(|all| all.emit_news(bytes, at, content)).unwrap_or(at)
     }
 
     /// Writes an acknowledgement behind the header, if there is something to acknowledge; returns

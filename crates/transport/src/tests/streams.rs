@@ -9,10 +9,11 @@ use clearway_wire::clearway::{
 };
 
 use super::{FIRST_STREAM, Faults, Network, WINDOW, content};
+use crate::flow::STREAMS_MAX;
 use crate::state::{PartialState, SideState};
 use crate::{
     Arrival, Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase,
-    Reason, STREAMS_MAX, StreamKey, StreamStage,
+    Reason, StreamKey, StreamStage,
 };
 
 /// Streams that a test opens have owners from here on.
