@@ -19,7 +19,6 @@ const NOTED: &[(i32, i32)] = &[
     (libc::SOL_SOCKET, libc::SO_MARK),
     (libc::SOL_SOCKET, libc::SO_OOBINLINE),
     (libc::SOL_SOCKET, libc::SO_PRIORITY),
-    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
     (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
     (libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT),
@@ -113,6 +112,7 @@ fn set_socket_option(options: &mut SocketOptions, name: i32, value: i32) -> Resu
     let bytes = value.clamp(BUFFER_BYTES_MIN, BUFFER_BYTES_MAX) as u32;
     match name {
         libc::SO_REUSEADDR => options.reuse_address = value != 0,
+        libc::SO_REUSEPORT => options.reuse_port = value != 0,
         libc::SO_KEEPALIVE => options.keeps_alive = value != 0,
         libc::SO_RCVLOWAT => options.receive_bytes_min = value.max(1) as u32,
         libc::SO_RCVBUF | SO_RCVBUFFORCE => {
@@ -256,6 +256,7 @@ fn socket_option(
         },
         libc::SO_ACCEPTCONN => state.sockets.is_listening(socket).into(),
         libc::SO_REUSEADDR => options.reuse_address.into(),
+        libc::SO_REUSEPORT => options.reuse_port.into(),
         libc::SO_KEEPALIVE => options.keeps_alive.into(),
         libc::SO_RCVLOWAT => options.receive_bytes_min as i32,
         libc::SO_SNDLOWAT => 1,

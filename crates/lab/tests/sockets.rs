@@ -3,7 +3,15 @@
 
 mod script;
 
-use script::{blocking, cases, established, host, host_v6, listening};
+use script::{Script, blocking, cases, established, host, host_v6, listening};
+
+/// One with two listeners that share port 80, descriptors 3 and 4; calls do not wait.
+fn sharing() -> Script {
+    host().play(
+        "socket = 3; nonblock 3 = 0; option 3 reuseport 1 = 0; bind 3 80 = 0; listen 3 5 = 0
+         socket = 4; nonblock 4 = 0; option 4 reuseport 1 = 0; bind 4 80 = 0; listen 4 5 = 0",
+    )
+}
 
 cases! {
     // Opening.
@@ -256,6 +264,46 @@ cases! {
         option 4 reuseaddr 1 = 0; bind 4 80 = 0
         listen 3 1 = 0; listen 4 1 = EADDRINUSE
         socket = 5; option 5 reuseaddr 1 = 0; bind 5 80 = EADDRINUSE";
+
+    /// socket(7), SO_REUSEPORT: "Permits multiple AF_INET or AF_INET6 sockets to be bound to an
+    /// identical socket address. This option must be set on each socket (including the first
+    /// socket) prior to calling bind(2) on the socket."
+    a_port_is_shared_by_listeners_that_want_it: host() => "
+        socket = 3; option 3 reuseport 1 = 0; get_option 3 reuseport = 1
+        bind 3 80 = 0; listen 3 1 = 0
+        socket = 4; bind 4 80 = EADDRINUSE
+        option 4 reuseport 1 = 0; bind 4 80 = 0; listen 4 1 = 0
+        socket = 5; option 5 reuseaddr 1 = 0; bind 5 80 = EADDRINUSE
+        close 3 = 0
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1";
+
+    /// tcp_migrate_req of Linux, which is off there: a connection that is half-open at a listener
+    /// that closes, or not accepted, is another's of its port. Whichever of the two had it.
+    a_listener_leaves_what_waits_to_another: sharing() => "
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1
+        close 3 = 0
+        < . 1:1(0) ack 1; accept 4 = 3";
+    another_listener_leaves_what_waits: sharing() => "
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1
+        close 4 = 0
+        < . 1:1(0) ack 1; accept 3 = 4";
+    a_listener_leaves_what_nobody_accepted_to_another: sharing() => "
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
+        close 3 = 0; accept 4 = 3";
+    another_listener_leaves_what_nobody_accepted: sharing() => "
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
+        close 4 = 0; accept 3 = 4";
+
+    /// What a SYN-ACK has said of the window would not hold at a listener with another buffer.
+    what_waits_is_not_left_to_one_that_is_set_otherwise: sharing() => "
+        option 3 rcvbuf 5000 = 0
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
+        peer 5001
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
+        peer 5002
+        < S 0:0(0) win 1000; > S. 0:0(0) ack 1; < . 1:1(0) ack 1
+        accept 4 = 5; accept 4 = 6; accept 4 = EAGAIN
+        close 3 = 0; > R. 1:1(0) ack 1";
 
     /// bind(2), 0: "the port number is chosen".
     a_port_is_chosen: host() => "

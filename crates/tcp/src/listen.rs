@@ -14,7 +14,7 @@ use clearway_wire::tcp::{Flags, Options, Repr, Timestamps};
 use crate::config::Settings;
 use crate::connection::{Accepted, Arrival, Connecting, Transmit};
 use crate::isn::{Secret, Use};
-use crate::table::{Key, Tuple};
+use crate::table::{Key, Tuple, bits};
 use crate::{ecn, mtu, rcv};
 
 /// A port that connections may be opened to.
@@ -58,6 +58,23 @@ pub(crate) struct Offer {
     /// The peer's clock.
     pub(crate) timestamp: Option<u32>,
     pub(crate) ecn: bool,
+}
+
+impl ListenSocket {
+    /// Where it is.
+    pub(crate) fn place(&self) -> (Option<u128>, u16) {
+        (self.address.map(bits), self.port)
+    }
+
+    /// True if no more can wait to be accepted.
+    pub(crate) fn is_full(&self) -> bool {
+        self.accepted.len() >= self.backlog as usize
+    }
+
+    /// True if what it has answered can be another's: what peers have been told holds there, too.
+    pub(crate) fn is_set_as(&self, other: &Self) -> bool {
+        (self.mtu, self.settings) == (other.mtu, other.settings)
+    }
 }
 
 impl Offer {

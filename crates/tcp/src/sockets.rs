@@ -127,6 +127,7 @@ impl Entry {
         Claim {
             place: self.place(),
             shares: self.options.reuse_address,
+            shares_with_listeners: self.options.reuse_port,
             listens: matches!(self.phase, Phase::Listening(..)),
         }
     }
@@ -224,7 +225,7 @@ impl Sockets {
             0 => self.free_port(local.ip(), local, &claim)?,
             port => port,
         };
-        let is_guarded = !claim.shares && self.stack.is_guarded(local.ip(), port);
+        let is_guarded = !claim.is_shared() && self.stack.is_guarded(local.ip(), port);
         if is_guarded || self.is_taken(socket, port, &claim) {
             return Err(Fault::InUse);
         }
@@ -260,7 +261,11 @@ impl Sockets {
         }
         let settings = self.entry(socket)?.options.of_listener();
         let address = claim.place.address();
-        let listener = self.stack.listen(address, port, backlog, network.mtu(), settings);
+        let beside = self.stack.listeners_on(address, port).next();
+        let listener = match beside {
+            Some(other) => self.stack.listen_beside(other, backlog, settings),
+            None => self.stack.listen(address, port, backlog, network.mtu(), settings),
+        };
         let listener = listener.map_err(|_| Fault::InUse)?;
         note(&mut self.of_listener, listener.0, Some(socket));
         self.entry_mut(socket)?.phase = Phase::Listening(listener, backlog);

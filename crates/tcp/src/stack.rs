@@ -185,6 +185,9 @@ impl Slot {
     }
 }
 
+/// Where a listener is: one address or several, and a port.
+type Place = (Option<u128>, u16);
+
 /// Timers of half-open connections have this bit, in the wheel that they share with others.
 const HALF_OPEN: u32 = 1 << 31;
 
@@ -197,7 +200,8 @@ pub struct Stack {
     table: HashMap<Tuple, Entry, Hashing>,
     connections: Slab<Slot>,
     listeners: Slab<ListenSocket>,
-    listening: BTreeMap<(Option<u128>, u16), Key>,
+    /// Those of one place share what comes to it; in order.
+    listening: BTreeMap<Place, Vec<Key>>,
     half_open: Slab<HalfOpen>,
     time_waits: TimeWaits,
     ports: Ports,
@@ -351,11 +355,10 @@ impl Stack {
         mtu: u16,
         settings: Settings,
     ) -> Result<Listener, Error> {
-        let place = (address.map(bits), port);
-        if self.listening.contains_key(&place) {
+        if self.listening.contains_key(&(address.map(bits), port)) {
             return Err(Error::InUse);
         }
-        let socket = ListenSocket {
+        self.insert_listener(ListenSocket {
             address,
             port,
             mtu,
@@ -364,23 +367,83 @@ impl Stack {
             accepted: VecDeque::new(),
             half_open: 0,
             cookies_until: Time::ZERO,
-        };
+        })
+    }
+
+    /// Listens beside another listener, at its place: each connection comes to one of those that
+    /// are there, by a hash of its addresses and ports (SO_REUSEPORT).
+    pub fn listen_beside(
+        &mut self,
+        listener: Listener,
+        backlog: u32,
+        settings: Settings,
+    ) -> Result<Listener, Error> {
+        let socket = self.listeners.get(listener.0).ok_or(Error::Unknown)?;
+        let cookies_until = socket.cookies_until; // theirs may come back to this one
+        let (address, port, mtu) = (socket.address, socket.port, socket.mtu);
+        self.insert_listener(ListenSocket {
+            address,
+            port,
+            mtu,
+            settings,
+            backlog: backlog.max(1),
+            accepted: VecDeque::new(),
+            half_open: 0,
+            cookies_until,
+        })
+    }
+
+    fn insert_listener(&mut self, socket: ListenSocket) -> Result<Listener, Error> {
+        let place = socket.place();
         let key = self.listeners.insert(socket).ok_or(Error::InUse)?;
-        self.listening.insert(place, key);
+        let group = self.listening.entry(place).or_default();
+        let at = group.partition_point(|other| *other < key);
+        group.insert(at, key);
         Ok(Listener(key))
     }
 
-    /// Ends a listener. Connections that nobody has accepted are reset.
+    /// Ends a listener. What waits there, half-open or not accepted, is another's of the same
+    /// place, if one there is set the same and has room; else it is reset.
     pub fn unlisten(&mut self, now: Time, listener: Listener, memory: &mut impl Memory) {
         let Some(socket) = self.listeners.remove(listener.0) else {
             return;
         };
-        self.listening.remove(&(socket.address.map(bits), socket.port));
-        self.drop_half_open_of(listener);
-        for key in socket.accepted {
-            self.abort(now, key);
-            self.forget(now, key, memory);
+        self.leave(&socket.place(), listener.0);
+        self.bequeath_half_open(listener, &socket);
+        for key in socket.accepted.iter().copied() {
+            if !self.bequeath(key, &socket) {
+                self.abort(now, key);
+                self.forget(now, key, memory);
+            }
         }
+    }
+
+    fn leave(&mut self, place: &Place, listener: Key) {
+        let Some(group) = self.listening.get_mut(place) else { return };
+        group.retain(|other| *other != listener);
+        if group.is_empty() {
+            self.listening.remove(place);
+        }
+    }
+
+    /// Gives a connection that waits at a listener that has ended to another one. False if none can
+    /// have it.
+    fn bequeath(&mut self, key: Key, socket: &ListenSocket) -> bool {
+        let Some(slot) = self.connections.get(key) else { return false };
+        let tuple = Tuple::new(slot.connection.local(), slot.connection.remote());
+        self.heir(socket, &tuple).is_some_and(|heir| self.offer(heir, key))
+    }
+
+    /// Has a connection wait at a listener, if that has room.
+    fn offer(&mut self, listener: Key, key: Key) -> bool {
+        let Some(socket) = self.listeners.get_mut(listener).filter(|it| !it.is_full()) else {
+            return false;
+        };
+        socket.accepted.push_back(key);
+        if socket.accepted.len() == 1 {
+            self.acceptable.push_back(Listener(listener));
+        }
+        true
     }
 
     /// What is set for a listener: for the connections that it accepts from now on.
@@ -541,10 +604,14 @@ impl Stack {
         slot.into_iter().flat_map(|slot| slot.connection.outstanding())
     }
 
-    /// The listener at a port of an address, or of all.
-    #[must_use]
-    pub fn listener_on(&self, address: Option<IpAddr>, port: u16) -> Option<Listener> {
-        self.listening.get(&(address.map(bits), port)).map(|key| Listener(*key))
+    /// The listeners at a port of exactly these addresses, as [`Stack::listen`] has them.
+    pub fn listeners_on(
+        &self,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> impl Iterator<Item = Listener> + '_ {
+        let group = self.listening.get(&(address.map(bits), port));
+        group.into_iter().flatten().copied().map(Listener)
     }
 
     /// How many listeners there are.

@@ -13,6 +13,7 @@ mod rfc9293;
 mod saved;
 mod scoreboard;
 mod script;
+mod sharing;
 mod transfer;
 mod windows;
 mod world;

@@ -191,7 +191,7 @@ impl Ports {
             ensure(ports.is_free(number, address, port), "a TCP port that is there twice")?;
             let spec = TcpPortSpec { address, port, rights: rights.restore()? };
             ports.insert(switch, channel, number, spec);
-            if let Some(listener) = stack.listener_on(address, port) {
+            if let Some(listener) = stack.listeners_on(address, port).next() {
                 ports.set_listener(number, Some(listener));
                 listening += 1;
             }

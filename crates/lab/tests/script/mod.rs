@@ -619,6 +619,7 @@ fn event(word: &str) -> u32 {
 fn option(word: &str) -> (i32, i32) {
     let socket = [
         ("reuseaddr", libc::SO_REUSEADDR),
+        ("reuseport", libc::SO_REUSEPORT),
         ("keepalive", libc::SO_KEEPALIVE),
         ("linger", libc::SO_LINGER),
         ("rcvbuf", libc::SO_RCVBUF),

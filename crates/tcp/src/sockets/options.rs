@@ -17,6 +17,9 @@ pub struct SocketOptions {
     /// The port may be had by others, too, that say so and do not listen, and by connections that
     /// are over: SO_REUSEADDR.
     pub reuse_address: bool,
+    /// The port may be had by others, too, that say so, listeners among them, which then share what
+    /// comes to it: SO_REUSEPORT.
+    pub reuse_port: bool,
     /// IPv4 is for others: IPV6_V6ONLY.
     pub v6_only: bool,
     /// How long closing waits until all is acknowledged: SO_LINGER. With 0, what is not sent is
@@ -38,6 +41,7 @@ impl Default for SocketOptions {
             keep_alive: KeepAlive::default(),
             accepts_ecn: true,
             reuse_address: false,
+            reuse_port: false,
             v6_only: false,
             linger_ns: None,
             receive_bytes_min: 1,

@@ -48,19 +48,26 @@ impl Place {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) place: Place,
-    /// It may be had by others that say the same.
+    /// It may be had by others that say the same and do not listen.
     pub(super) shares: bool,
+    /// It may be had by others that say the same.
+    pub(super) shares_with_listeners: bool,
     pub(super) listens: bool,
 }
 
 impl Claim {
-    /// True if the two cannot have the same port: but for those that share it, of which one at most
-    /// listens, nobody has a port of an address of another one.
+    /// True if it may be had by others.
+    pub(super) fn is_shared(&self) -> bool {
+        self.shares || self.shares_with_listeners
+    }
+
+    /// True if the two cannot have the same port: but for those that share it nobody has a port of
+    /// an address of another one.
     pub(super) fn excludes(&self, other: &Self) -> bool {
-        let can_share = self.shares && other.shares;
-        let may = can_share && !(other.listens && self.listens);
         // Who is about to be bound next to a listener could only connect: Linux refuses it.
-        self.place.overlaps(&other.place) && (!may || other.listens)
+        let may = self.shares && other.shares && !other.listens;
+        let may_listen = self.shares_with_listeners && other.shares_with_listeners;
+        self.place.overlaps(&other.place) && !may && !may_listen
     }
 }
 
@@ -94,12 +101,32 @@ mod tests {
 
     #[test]
     fn a_port_is_shared_by_those_who_both_want_it_and_never_with_a_listener() {
-        let claim = |shares, listens| Claim { place: Place::Every, shares, listens };
+        let claim = |shares, listens| Claim {
+            place: Place::Every,
+            shares,
+            shares_with_listeners: false,
+            listens,
+        };
         assert!(!claim(true, false).excludes(&claim(true, false)));
         assert!(claim(true, false).excludes(&claim(false, false)));
         assert!(claim(false, false).excludes(&claim(true, false)));
         assert!(claim(true, false).excludes(&claim(true, true)));
         assert!(!claim(true, true).excludes(&claim(true, false)));
         assert!(claim(true, true).excludes(&claim(true, true)));
+    }
+
+    #[test]
+    fn listeners_share_a_port_if_all_want_it() {
+        let claim = |shares_with_listeners, listens| Claim {
+            place: Place::Every,
+            shares: false,
+            shares_with_listeners,
+            listens,
+        };
+        for listens in [false, true] {
+            assert!(!claim(true, listens).excludes(&claim(true, true)));
+            assert!(claim(true, listens).excludes(&claim(false, true)));
+            assert!(claim(false, listens).excludes(&claim(true, true)));
+        }
     }
 }

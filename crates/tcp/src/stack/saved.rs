@@ -9,7 +9,7 @@ use crate::listen::{HalfOpen, ListenSocket, Offer};
 use crate::saved::{
     Invalid, SAVED_VERSION, Saved, SavedConnection, SavedHalfOpen, SavedListener, ensure,
 };
-use crate::table::{Key, Slab, Tuple, bits};
+use crate::table::{Key, Slab, Tuple};
 
 impl Stack {
     /// All that another stack needs to go on. Segments and events that wait to be polled are not in
@@ -73,8 +73,7 @@ impl Stack {
         let listeners = Slab::restore(u32::from(u16::MAX), 0, sockets.collect());
         self.listeners = listeners.ok_or(Invalid("two listeners have one place"))?;
         for (key, socket) in self.listeners.iter() {
-            let place = (socket.address.map(bits), socket.port);
-            ensure(self.listening.insert(place, key).is_none(), "two listeners have one port")?;
+            self.listening.entry(socket.place()).or_default().push(key);
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Segments without a connection: those that want to open one, those of one that is over, and all
 //! others.
 
+use core::hash::BuildHasher;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use clearway_base::Time;
@@ -10,7 +11,7 @@ use super::{Entry, HALF_OPEN, Listener, Stack};
 use crate::config::Cookies;
 use crate::connection::{Arrival, Connection};
 use crate::extent::Memory;
-use crate::listen::{HalfOpen, Offer, cookie, from_cookie};
+use crate::listen::{HalfOpen, ListenSocket, Offer, cookie, from_cookie};
 use crate::table::{Key, Tuple, bits, is_of_one_host};
 use crate::time_wait::Verdict;
 use crate::timestamps::Timestamps;
@@ -34,7 +35,7 @@ impl Stack {
         if flags.contains(Flags::RST) {
             return; // "An incoming segment containing a RST is discarded."
         }
-        let Some(listener) = self.listener_at(arrival.to) else {
+        let Some(listener) = self.listener_for(arrival.to, &tuple) else {
             self.counters.segments_unknown += 1;
             return self.reply_reset(now, arrival);
         };
@@ -48,13 +49,30 @@ impl Stack {
         // would have been discarded".
     }
 
-    fn listener_at(&self, to: SocketAddr) -> Option<Key> {
+    /// The listener for a connection: of those at the place that says most of the address, always
+    /// the same one, as long as no other comes or goes.
+    fn listener_for(&self, to: SocketAddr, tuple: &Tuple) -> Option<Key> {
         let every = match to.ip() {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
         };
         let places = [Some(bits(to.ip())), Some(bits(every)), None];
-        places.into_iter().find_map(|place| self.listening.get(&(place, to.port()))).copied()
+        let group = places.into_iter().find_map(|place| self.listening.get(&(place, to.port())));
+        self.choose(group?, tuple)
+    }
+
+    fn choose(&self, group: &[Key], tuple: &Tuple) -> Option<Key> {
+        if group.len() < 2 {
+            return group.first().copied();
+        }
+        let share = u128::from(self.table.hasher().hash_one(tuple)) * group.len() as u128;
+        group.get((share >> 64) as usize).copied()
+    }
+
+    /// The listener that has what a connection was to one that has ended.
+    pub(super) fn heir(&self, gone: &ListenSocket, tuple: &Tuple) -> Option<Key> {
+        let heir = self.choose(self.listening.get(&gone.place())?, tuple)?;
+        self.listeners.get(heir).filter(|socket| socket.is_set_as(gone)).map(|_| heir)
     }
 
     /// A SYN for a listener; `isn` if it is a certain one.
@@ -69,7 +87,7 @@ impl Stack {
         let Some(socket) = self.listeners.get_mut(listener) else {
             return;
         };
-        if socket.accepted.len() >= socket.backlog as usize {
+        if socket.is_full() {
             self.counters.backlog_dropped += 1;
             return; // the peer will try again
         }
@@ -232,7 +250,7 @@ impl Stack {
             key.into_iter().for_each(|key| self.drop_half_open(key));
             return self.reply_reset(now, arrival);
         };
-        if socket.accepted.len() >= socket.backlog as usize || self.connections.is_full() {
+        if socket.is_full() || self.connections.is_full() {
             self.counters.backlog_dropped += 1;
             return; // the SYN-ACK will be sent again, and so will this
         }
@@ -245,20 +263,30 @@ impl Stack {
         if let Some(slot) = self.connections.get_mut(key) {
             slot.is_offered = true;
         }
-        if let Some(socket) = self.listeners.get_mut(half_open.listener) {
-            socket.accepted.push_back(key);
-            if socket.accepted.len() == 1 {
-                self.acceptable.push_back(Listener(half_open.listener));
-            }
-        }
+        self.offer(half_open.listener, key);
         self.handle_own(now, key, arrival, memory);
     }
 
-    /// Forgets who has begun to connect to a listener.
-    pub(super) fn drop_half_open_of(&mut self, listener: Listener) {
+    /// Gives those who have begun to connect to a listener that has ended to others at its place,
+    /// or forgets them.
+    pub(super) fn bequeath_half_open(&mut self, listener: Listener, gone: &ListenSocket) {
         let begun = self.half_open.iter().filter(|(_, begun)| begun.listener == listener.0);
-        let keys: Vec<Key> = begun.map(|(key, _)| key).collect();
-        keys.into_iter().for_each(|key| self.drop_half_open(key));
+        let begun: Vec<_> = begun.map(|(key, begun)| (key, begun.tuple)).collect();
+        for (key, tuple) in begun {
+            match self.heir(gone, &tuple) {
+                Some(heir) => self.move_half_open(key, heir),
+                None => self.drop_half_open(key),
+            }
+        }
+    }
+
+    fn move_half_open(&mut self, key: Key, heir: Key) {
+        if let (Some(half_open), Some(socket)) =
+            (self.half_open.get_mut(key), self.listeners.get_mut(heir))
+        {
+            half_open.listener = heir;
+            socket.half_open += 1;
+        }
     }
 
     fn drop_half_open(&mut self, key: Key) {
@@ -325,11 +353,11 @@ impl Stack {
 
     /// A segment of a connection that is over.
     pub(super) fn handle_time_wait(&mut self, now: Time, key: Key, arrival: &Arrival) {
-        let listener = self.listener_at(arrival.to);
+        let tuple = Tuple::new(arrival.to, arrival.from);
+        let listener = self.listener_for(arrival.to, &tuple);
         let Some(entry) = self.time_waits.get_mut(key) else {
             return;
         };
-        let tuple = entry.tuple;
         let verdict = entry.judge(now, arrival, listener.is_some());
         match verdict {
             Verdict::Drop => {}

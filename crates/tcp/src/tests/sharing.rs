@@ -1,0 +1,131 @@
+//! Listeners that share a port.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use clearway_base::{SECOND, Time};
+use clearway_wire::Ecn;
+use clearway_wire::tcp::{Flags, Options, Repr};
+
+use super::world::Host;
+use crate::*;
+
+const NOW: Time = Time::from_ns(1000 * SECOND);
+
+/// A host at whose port 80 there are so many listeners, each of which has room for a thousand.
+fn host(count: usize) -> (Host, Vec<Listener>) {
+    let mut host = Host::new(Config::default(), "10.0.0.1:80".parse().expect("address"), NOW);
+    let settings = Settings::default();
+    let first = host.stack.listen(None, 80, 1000, 1500, settings).expect("free");
+    let beside = |_| host.stack.listen_beside(first, 1000, settings).expect("there");
+    let others: Vec<Listener> = (1..count).map(beside).collect();
+    (host, [vec![first], others].concat())
+}
+
+fn arrival(host: &Host, from: u16, flags: Flags, numbers: (u32, u32)) -> Arrival {
+    let repr = Repr {
+        source_port: from,
+        destination_port: 80,
+        sequence: numbers.0,
+        acknowledgement: numbers.1,
+        flags,
+        window: 1000,
+        urgent: 0,
+        options: Options::default(),
+    };
+    let from = SocketAddr::from(([10, 0, 0, 2], from));
+    Arrival { from, to: host.address, repr, payload_length: 0, ecn: Ecn::NotCapable }
+}
+
+/// The first two segments of a handshake, and the number of the third.
+fn begin(host: &mut Host, from: u16) -> u32 {
+    let syn = arrival(host, from, Flags::SYN, (0, 0));
+    host.stack.handle_segment(NOW, &syn, &mut host.store);
+    let answer = host.stack.poll_transmit(NOW, 1).expect("an answer");
+    answer.repr.sequence.wrapping_add(1)
+}
+
+fn finish(host: &mut Host, from: u16, number: u32) {
+    let ack = arrival(host, from, Flags::ACK, (1, number));
+    host.stack.handle_segment(NOW, &ack, &mut host.store);
+}
+
+/// Who has accepted which ports.
+fn accept(host: &mut Host, listeners: &[Listener]) -> HashMap<u16, Listener> {
+    let mut had = HashMap::new();
+    for listener in listeners {
+        while let Some(key) = host.stack.accept(*listener) {
+            let port = host.stack.info(key).expect("open").remote.port();
+            assert_eq!(had.insert(port, *listener), None);
+            host.stack.abort(NOW, key);
+            host.stack.forget(NOW, key, &mut host.store);
+        }
+    }
+    while host.stack.poll_transmit(NOW, 1).is_some() {}
+    had
+}
+
+/// Each has about its share; and the same connection comes to the same one, after a restore, too.
+#[test]
+fn connections_are_shared_by_a_hash() {
+    let (mut host, listeners) = host(3);
+    let connect = |host: &mut Host| {
+        for port in 1000..1600 {
+            let number = begin(host, port);
+            finish(host, port, number);
+        }
+        accept(host, &listeners)
+    };
+    let had = connect(&mut host);
+    assert_eq!(had.len(), 600);
+    for listener in &listeners {
+        let share = had.values().filter(|it| *it == listener).count();
+        assert!((140..260).contains(&share), "{share} of 600");
+    }
+    host.stack = Stack::restore(host.stack.save(), Config::default(), NOW).expect("as it was");
+    assert!(connect(&mut host) == had, "all came where they had come before");
+    assert_eq!(host.stack.listeners_on(None, 80).count(), 3);
+}
+
+/// Nobody who has begun to connect, or whom nobody has accepted, is turned away because one of
+/// several listeners has ended; those who wait at others stay there.
+#[test]
+fn what_waits_at_one_that_ends_is_the_others() {
+    let (mut host, listeners) = host(3);
+    for port in 1000..1200 {
+        let number = begin(&mut host, port);
+        finish(&mut host, port, number);
+    }
+    let begun: Vec<_> = (1200..1400).map(|port| (port, begin(&mut host, port))).collect();
+    host.stack.unlisten(NOW, listeners[1], &mut host.store);
+    for (port, number) in begun {
+        finish(&mut host, port, number);
+    }
+    assert_eq!(host.stack.poll_transmit(NOW, 1).map(|it| it.repr), None, "nobody is reset");
+    let had = accept(&mut host, &listeners);
+    assert_eq!(had.len(), 400);
+    assert_eq!(host.stack.waiting().0, 0);
+    // The last one takes its place with it.
+    host.stack.unlisten(NOW, listeners[0], &mut host.store);
+    host.stack.unlisten(NOW, listeners[2], &mut host.store);
+    assert_eq!(host.stack.listeners_on(None, 80).count(), 0);
+    assert_eq!(host.stack.listeners(), 0);
+}
+
+/// What one that ends has for another is no more than that has room for.
+#[test]
+fn what_another_has_no_room_for_is_reset() {
+    let (mut host, listeners) = host(2);
+    for port in 1000..1400 {
+        let number = begin(&mut host, port);
+        finish(&mut host, port, number);
+    }
+    let at_first = host.stack.acceptable(listeners[0]);
+    let room = 10;
+    let backlog = u32::try_from(at_first + room).expect("few");
+    host.stack.set_listener(listeners[0], backlog, Settings::default());
+    host.stack.unlisten(NOW, listeners[1], &mut host.store);
+    assert_eq!(host.stack.acceptable(listeners[0]), at_first + room);
+    let resets = core::iter::from_fn(|| host.stack.poll_transmit(NOW, 1)).count();
+    assert_eq!(resets, 400 - at_first - room);
+}
