@@ -1195,6 +1195,25 @@ int clearway_start_open_stream(struct clearway_channel *channel,
 int clearway_take_streams(struct clearway_channel *channel, int are_taken);
 
 /**
+ * Says what a connection may send beside its streams, and each stream beside the others: of those
+ * that have something to send, the ones of the lowest `urgency` (0 to 7, at first 3) share what
+ * the network takes, each by its `weight` (1 to 256, at first 16); others wait. Holds for this
+ * side only, and for the network: between apps of one host nobody waits for another. Returns 0 or
+ * a negative error code, CLEARWAY_INVALID if one of them is out of its range.
+ */
+int clearway_set_priority(struct clearway_channel *channel,
+                          uint64_t connection,
+                          uint8_t urgency,
+                          uint16_t weight);
+
+/**
+ * From now on messages that come by a connection are delivered as they become whole: one that is
+ * lost on its way, or large, holds up none behind it. What was sent in order may then come in any.
+ * For the rest of the connection, and for this direction only. Returns 0 or a negative error code.
+ */
+int clearway_set_unordered(struct clearway_channel *channel, uint64_t connection);
+
+/**
  * Waits for the next stream that a peer opened. Stores it, and the connection of which it is
  * unless `parent` is NULL. Returns 0 or a negative error code.
  */

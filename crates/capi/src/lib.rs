@@ -54,7 +54,8 @@ pub use operation::{
     clearway_start_operation, clearway_status_text, clearway_unshare,
 };
 pub use streams::{
-    clearway_accept_stream, clearway_open_stream, clearway_start_open_stream, clearway_take_streams,
+    clearway_accept_stream, clearway_open_stream, clearway_set_priority, clearway_set_unordered,
+    clearway_start_open_stream, clearway_take_streams,
 };
 pub use tcp::{
     clearway_tcp_abort, clearway_tcp_accept, clearway_tcp_addresses, clearway_tcp_close,

@@ -75,6 +75,46 @@ pub unsafe extern "C" fn clearway_take_streams(
     })
 }
 
+/// Says what a connection may send beside its streams, and each stream beside the others: of those
+/// that have something to send, the ones of the lowest `urgency` (0 to 7, at first 3) share what
+/// the network takes, each by its `weight` (1 to 256, at first 16); others wait. Holds for this
+/// side only, and for the network: between apps of one host nobody waits for another. Returns 0 or
+/// a negative error code, CLEARWAY_INVALID if one of them is out of its range.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_set_priority(
+    channel: *mut clearway_channel,
+    connection: u64,
+    urgency: u8,
+    weight: u16,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.set_priority(ConnectionId::from_u64(connection), urgency, weight)
+    })
+}
+
+/// From now on messages that come by a connection are delivered as they become whole: one that is
+/// lost on its way, or large, holds up none behind it. What was sent in order may then come in any.
+/// For the rest of the connection, and for this direction only. Returns 0 or a negative error code.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_set_unordered(
+    channel: *mut clearway_channel,
+    connection: u64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.set_unordered(ConnectionId::from_u64(connection))
+    })
+}
+
 /// Waits for the next stream that a peer opened. Stores it, and the connection of which it is
 /// unless `parent` is NULL. Returns 0 or a negative error code.
 ///

@@ -66,6 +66,20 @@ int main(int count, char **arguments) {
     say(client, second, "by the second", server, event.connection);
     say(client, near, "by the connection", server, far);
 
+    /* Priorities, and messages in whatever order. */
+    CHECK(clearway_set_priority(client, stream, 0, 256) == 0);
+    CHECK(clearway_set_priority(client, near, 7, 1) == 0);
+    CHECK(clearway_set_unordered(server, accepted) == 0);
+    say(client, stream, "first", server, accepted);
+    say(client, near, "last", server, far);
+    CHECK(clearway_set_priority(client, near, 8, 1) == CLEARWAY_INVALID);
+    CHECK(strstr(clearway_last_error(), "0 to 7") != NULL);
+    CHECK(clearway_set_priority(client, near, 0, 0) == CLEARWAY_INVALID);
+    CHECK(clearway_set_priority(client, near, 0, 257) == CLEARWAY_INVALID);
+    CHECK(clearway_set_priority(client, near + 77, 0, 1) == CLEARWAY_CLOSED);
+    CHECK(clearway_set_unordered(client, near + 77) == CLEARWAY_CLOSED);
+    CHECK(clearway_set_unordered(NULL, near) == CLEARWAY_INVALID);
+
     /* What cannot be. */
     CHECK(clearway_open_stream(client, stream, SECOND, NULL) == CLEARWAY_INVALID);
     CHECK(clearway_open_stream(client, near + 77, SECOND, NULL) == CLEARWAY_CLOSED);

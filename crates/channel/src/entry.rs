@@ -305,6 +305,29 @@ entries! {
                 are_taken: bool
             }
         }
+        /// What a connection may send beside its streams, and each of these beside the others.
+        SET_PRIORITY = 19 => SetPriority {
+            flags {
+                /// From 0, which goes first, to 7.
+                urgency: u8
+            }
+            stream {
+                /// Its part among those of the same urgency, from 1 to 256.
+                weight: u16
+            }
+            1 {
+                /// The connection.
+                connection: u64
+            }
+        }
+        /// From now on messages of a connection are delivered as they become whole, in whatever
+        /// order.
+        SET_UNORDERED = 20 => SetUnordered {
+            1 {
+                /// The connection.
+                connection: u64
+            }
+        }
     }
 }
 

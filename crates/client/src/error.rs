@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clearway_channel::{Code, Corrupt, OpenError};
 
+use crate::streams::{URGENCY_MAX, WEIGHT_MAX};
 use crate::{Awaited, ConnectionId, Ended, OperationStatus, Refusal, VifId};
 
 /// Why a call did not do what it was asked to.
@@ -127,6 +128,17 @@ pub enum Error {
         /// Why, in the daemon's words.
         message: String,
     },
+    /// A connection's priority is out of its ranges.
+    #[error(
+        "a priority has an urgency of 0 to {URGENCY_MAX} and a weight of 1 to {WEIGHT_MAX}, \
+         not {urgency} and {weight}"
+    )]
+    Priority {
+        /// Its urgency.
+        urgency: u8,
+        /// Its weight.
+        weight: u16,
+    },
     /// There is no daemon.
     #[error(
         "no daemon answers at {} ({cause}); start one with `clearway daemon`, or set \
@@ -204,7 +216,9 @@ impl Error {
             Self::CallRefused { .. } => Code::CallRefused,
             Self::TooLarge { .. } | Self::BufferTooSmall { .. } => Code::TooLarge,
             Self::FrameLength { length, limit } if length > limit => Code::TooLarge,
-            Self::FrameLength { .. } | Self::UnknownHost { .. } => Code::Invalid,
+            Self::FrameLength { .. } | Self::UnknownHost { .. } | Self::Priority { .. } => {
+                Code::Invalid
+            }
             Self::NoDaemon { .. } | Self::WrongDaemon { .. } => Code::NoDaemon,
             Self::Answer(_) | Self::Open(OpenError::Mismatch) => Code::Mismatch,
             Self::Open(OpenError::Io(_)) => Code::OutOfMemory,

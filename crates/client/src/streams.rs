@@ -8,6 +8,11 @@ use clearway_channel::Command;
 use crate::channel::Attempt;
 use crate::{Awaited, Channel, ConnectionId, Error, Token};
 
+/// The last to have a turn.
+pub(crate) const URGENCY_MAX: u8 = 7;
+/// The largest part of what those of an urgency may send.
+pub(crate) const WEIGHT_MAX: u16 = 256;
+
 /// A stream that a peer opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptedStream {
@@ -51,6 +56,36 @@ impl Channel {
         self.make_room_for_command()?;
         self.submit(&Command::TakeStreams { are_taken });
         self.takes_streams = are_taken;
+        Ok(())
+    }
+
+    /// What a connection may send beside its streams, and each stream beside the others: of those
+    /// that have something to send, the ones of the lowest `urgency` (0 to 7, at first 3) share
+    /// what the network takes, each by its `weight` (1 to 256, at first 16); others wait. Holds for
+    /// this side only, and for the network: between apps of one host nobody waits for another.
+    pub fn set_priority(
+        &mut self,
+        connection: ConnectionId,
+        urgency: u8,
+        weight: u16,
+    ) -> Result<(), Error> {
+        if urgency > URGENCY_MAX || weight == 0 || weight > WEIGHT_MAX {
+            return Err(Error::Priority { urgency, weight });
+        }
+        self.check_open(connection)?;
+        self.make_room_for_command()?;
+        let connection = connection.as_u64();
+        self.submit(&Command::SetPriority { connection, urgency, weight });
+        Ok(())
+    }
+
+    /// From now on messages that come by a connection are delivered as they become whole: one that
+    /// is lost on its way, or large, holds up none behind it. What was sent in order may then come
+    /// in any. For the rest of the connection, and for this direction only.
+    pub fn set_unordered(&mut self, connection: ConnectionId) -> Result<(), Error> {
+        self.check_open(connection)?;
+        self.make_room_for_command()?;
+        self.submit(&Command::SetUnordered { connection: connection.as_u64() });
         Ok(())
     }
 

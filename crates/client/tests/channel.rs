@@ -333,6 +333,30 @@ fn a_lost_peer_is_not_a_timeout() {
 }
 
 #[test]
+fn priorities_and_order_may_be_set_for_a_connection() {
+    let daemon = Daemon::start();
+    let (mut channel, connection) = daemon.echo();
+    for (urgency, weight) in [(8, 16), (3, 0), (3, 257)] {
+        let error = channel.set_priority(connection, urgency, weight).unwrap_err();
+        assert_eq!((error.code(), error.ended()), (Code::Invalid, Ended::Nothing));
+        let wanted = format!(
+            "a priority has an urgency of 0 to 7 and a weight of 1 to 256, \
+             not {urgency} and {weight}"
+        );
+        assert_eq!(error.to_string(), wanted);
+    }
+    channel.set_priority(connection, 7, 256).unwrap();
+    let wanted = format!("priority {} 7 256", connection.as_u64());
+    eventually(|| daemon.heard_next() == wanted.as_bytes());
+    channel.set_unordered(connection).unwrap();
+    let wanted = format!("unordered {}", connection.as_u64());
+    eventually(|| daemon.heard_next() == wanted.as_bytes());
+    channel.close(connection).unwrap();
+    assert_eq!(channel.set_priority(connection, 0, 1).unwrap_err().code(), Code::Closed);
+    assert_eq!(channel.set_unordered(connection).unwrap_err().code(), Code::Closed);
+}
+
+#[test]
 fn silence_may_be_set_for_a_connection() {
     let daemon = Daemon::start();
     let (mut channel, connection) = daemon.echo();

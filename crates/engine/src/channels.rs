@@ -190,6 +190,16 @@ impl Channels {
         self.released_bytes.pop()
     }
 
+    /// The flow and stream of a connection that an app names, if it has one over the network.
+    pub(crate) fn flow_of(&mut self, channel: u32, connection: u64) -> Option<StreamKey> {
+        let channel = self.channel(channel)?;
+        let slot = channel.find(connection)?;
+        match &channel.connection(slot)?.link {
+            Link::Flow(key) => Some(*key),
+            Link::Local(_) | Link::Resolving => None,
+        }
+    }
+
     pub(crate) fn connection(&mut self, owner: Owner) -> Option<&mut Connection> {
         self.channel(owner.channel)?.connection(owner.connection)
     }

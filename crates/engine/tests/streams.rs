@@ -251,6 +251,65 @@ fn a_large_message_holds_up_no_other_stream() {
     assert_eq!((second.connection, pair.server.bytes(&second).len()), (large.1, 8 << 20));
 }
 
+/// What is urgent overtakes what was sent before it, and the rest goes by weight.
+#[test]
+fn streams_have_priorities() {
+    let mut pair = Pair::new(1, 12, Faults::default());
+    let (calm, urgent) = (pair.open(), pair.open());
+    for (connection, urgency, weight) in
+        [(calm.0, 3, 48), (urgent.0, 0, 1), (calm.0, 8, 1), (urgent.0, 7, 0), (77 << 32, 0, 1)]
+    {
+        pair.client.submit(&Command::SetPriority { connection, urgency, weight });
+    }
+    for (connection, messages) in [(pair.parent.0, 30), (calm.0, 30), (urgent.0, 20)] {
+        assert!((0..messages).all(|_| pair.client.send(connection, &of(1))));
+    }
+    pair.turn_until(|_, server| server.received.len() == 80);
+    let came: Vec<u64> = pair.server.received.iter().map(|message| message.connection).collect();
+    let last = |id: u64| came.iter().rposition(|other| *other == id).expect("it came");
+    assert!(last(urgent.1) < 30, "but for what left before it was submitted");
+    let of_parent = came[..last(calm.1)].iter().filter(|id| **id == pair.parent.1).count();
+    assert!((8..16).contains(&of_parent), "{of_parent}: a third of 30");
+}
+
+/// Messages of an app that takes them as they come, over a bad wire and through engines that are
+/// saved and restored: each once, and some before others. Within a host they come in order.
+#[test]
+fn messages_may_come_in_any_order() {
+    let mut overtakings = 0;
+    for (seed, server_host) in (0..20).flat_map(|seed| [(seed, 1), (seed, 0)]) {
+        let faults = Faults { loss_ppm: 50_000, ..Faults::default() };
+        let mut pair = Pair::new(server_host, seed, faults);
+        for connection in [pair.parent.1, 77 << 32] {
+            pair.server.submit(&Command::SetUnordered { connection });
+        }
+        pair.world.turn();
+        for nth in 0..60_u32 {
+            let bytes = nth.to_be_bytes().repeat(1 + 500 * (nth as usize % 2));
+            assert!(pair.client.send(pair.parent.0, &bytes));
+            if nth % 20 == 0 {
+                restore(&mut pair.world, nth as usize / 20 % 2);
+            }
+            pair.world.turn();
+        }
+        let mut came = Vec::new();
+        pair.turn_until(|_, server| {
+            while let Some(message) = server.received.pop_front() {
+                let bytes = server.bytes(&message);
+                came.push(u32::from_be_bytes(bytes[..4].try_into().expect("four bytes")));
+                assert!(bytes.chunks(4).all(|part| part == &bytes[..4]));
+                server.release(message);
+            }
+            came.len() == 60
+        });
+        overtakings += usize::from(!came.is_sorted());
+        assert!(server_host == 1 || came.is_sorted());
+        came.sort_unstable();
+        assert!(came.into_iter().eq(0..60), "seed {seed}");
+    }
+    assert!(overtakings > 5, "{overtakings}");
+}
+
 /// Engines are saved and restored while streams are opened, used and closed, on bad wires.
 #[test]
 fn streams_live_on_in_other_engines() {

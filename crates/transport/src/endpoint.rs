@@ -18,7 +18,7 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Wants};
+use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Priority, Wants};
 use crate::shares::Shares;
 
 mod audit;
@@ -413,6 +413,23 @@ impl Endpoint {
         let stream = flow.open_stream(owner, window)?;
         self.queue(now, key.slot());
         Ok(StreamKey { flow: key, stream })
+    }
+
+    /// What a connection may send beside others of its flow. Ignored if it is out of its ranges:
+    /// see [`Priority::is_valid`].
+    pub fn set_priority(&mut self, of: impl Into<StreamKey>, priority: Priority) {
+        let StreamKey { flow: key, stream } = of.into();
+        if let Some(flow) = self.flow(key).filter(|_| priority.is_valid()) {
+            flow.set_priority(stream, priority);
+        }
+    }
+
+    /// From now on messages of a connection are delivered as they become whole, in whatever order.
+    pub fn set_unordered(&mut self, of: impl Into<StreamKey>, app: &mut impl App) {
+        let StreamKey { flow: key, stream } = of.into();
+        if let Some(flow) = self.flow(key) {
+            flow.set_unordered(stream, app);
+        }
     }
 
     /// True if the other end of an open flow knows one-sided operations.

@@ -45,10 +45,10 @@ use ports::Ports;
 pub(crate) use receive::{Dropped, Reception};
 pub(crate) use spray::Known;
 pub use spray::SOURCE_PORT_MIN;
-pub use streams::NoStream;
 #[cfg(test)]
 pub(crate) use streams::STREAMS_MAX;
 use streams::Streams;
+pub use streams::{NoStream, Priority};
 pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.
@@ -359,6 +359,15 @@ impl Flow {
             self.main.memory_freed();
         } else {
             self.with_streams(|all| all.memory_freed(stream));
+        }
+    }
+
+    /// Messages of a connection are delivered as they become whole.
+    pub(crate) fn set_unordered(&mut self, stream: u32, app: &mut impl App) {
+        if stream != 0 {
+            self.with_streams(|all| all.set_unordered(stream, app));
+        } else if matches!(self.state, State::Open) {
+            self.main.incoming.set_unordered(app, self.main.owner);
         }
     }
 

@@ -5,6 +5,7 @@
 mod largest;
 mod operations;
 mod state;
+mod unordered;
 
 use std::collections::BTreeMap;
 
@@ -96,6 +97,8 @@ pub(crate) struct Incoming {
     window: u64,
     /// The limit that was last announced.
     announced: u64,
+    /// Messages that were delivered before `next`, if they may be: see `unordered.rs`.
+    ahead: Option<Box<RangeSet>>,
     /// Gaps in all of `partial`, at most [`GAPS_MAX`].
     gaps: u32,
     /// A message was refused for want of memory: the sender must be told when there is some.
@@ -124,6 +127,7 @@ impl Incoming {
             largest: Largest::default(),
             window,
             announced: window,
+            ahead: None,
             gaps: 0,
             starved: false,
             operated: false,
@@ -152,7 +156,7 @@ impl Incoming {
         }
         self.received += positions;
         self.next += 1;
-        if !self.partial.is_empty() {
+        if !self.partial.is_empty() || self.ahead.is_some() {
             self.deliver_ready(app, owner)?;
         }
         Ok(())
@@ -184,8 +188,8 @@ impl Incoming {
         is_operation: bool,
     ) -> Result<(), Refused> {
         let sequence = self.unwrap_sequence(sequence).ok_or(Refused::Violation)?;
-        if sequence < self.next {
-            return Ok(()); // delivered already: sent again by a sender that did not know
+        if sequence < self.next || self.was_delivered_ahead(sequence) {
+            return Ok(()); // sent again by a sender that did not know
         }
         if !self.partial.contains_key(&sequence) {
             self.begin(app, owner, sequence, total, bytes.len(), is_operation)?;
@@ -204,8 +208,12 @@ impl Incoming {
         if self.received > self.announced {
             return Err(Refused::Violation);
         }
-        if partial.is_complete() && sequence == self.next {
-            self.deliver_ready(app, owner)?;
+        if partial.is_complete() {
+            if sequence == self.next {
+                self.deliver_ready(app, owner)?;
+            } else if self.ahead.is_some() {
+                self.deliver_ahead(app, owner, sequence);
+            }
         }
         Ok(())
     }
@@ -237,15 +245,16 @@ impl Incoming {
     }
 
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) -> Result<(), Refused> {
+        self.pass_delivered();
         while let Some(entry) = self.partial.first_entry() {
             if *entry.key() != self.next || !entry.get().is_complete() {
                 break;
             }
-            let (sequence, partial) = entry.remove_entry();
-            let is_last = self.partial.is_empty();
-            self.largest.end(sequence, partial.positions(), self.window, is_last);
+            let sequence = *entry.key();
+            let partial = entry.remove();
             self.next += 1;
-            app.finish(owner, partial.buffer, partial.order);
+            self.pass_delivered();
+            self.take_out(app, owner, sequence, &partial);
             if partial.is_operation {
                 self.operate_ready(app, owner, partial.buffer)?;
             } else {
@@ -253,6 +262,13 @@ impl Incoming {
             }
         }
         Ok(())
+    }
+
+    /// A message is complete, and no longer among those that are not.
+    fn take_out(&mut self, app: &mut impl App, owner: Owner, sequence: u64, partial: &Partial) {
+        let is_last = self.partial.is_empty();
+        self.largest.end(sequence, partial.positions(), self.window, is_last);
+        app.finish(owner, partial.buffer, partial.order);
     }
 
     fn expect_buffer(&mut self, buffer: Option<Buffer>) -> Result<Buffer, Refused> {

@@ -14,6 +14,7 @@ use clearway_base::Time;
 use serde::{Deserialize, Serialize};
 
 use crate::app::{Buffer, Order, Owner};
+use crate::flow::Priority;
 
 /// All flows of an engine, and what it remembers of others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -151,6 +152,8 @@ pub struct StreamsState {
     pub opened: u32,
     /// Which of the peer's were.
     pub seen: Vec<Range<u64>>,
+    /// What the flow's own connection may send beside them.
+    pub priority: Priority,
 }
 
 /// This end of a stream.
@@ -166,6 +169,8 @@ pub struct SideState {
     pub open_due: bool,
     /// The peer is known to have seen one.
     pub is_known: bool,
+    /// What it may send beside the others.
+    pub priority: Priority,
 }
 
 /// Where a stream is in its life.
@@ -268,6 +273,8 @@ pub struct IncomingState {
     pub announced: u64,
     /// A message was refused for want of memory since then.
     pub starved: bool,
+    /// Messages that were delivered before their turn, if they may be.
+    pub ahead: Option<Vec<Range<u64>>>,
 }
 
 /// A message of which not all has come, or whose turn has not.

@@ -98,6 +98,16 @@ impl TestApp {
         assert!(self.delivered.iter().all(|(_, buffer)| self.buffers.contains_key(&buffer.id)));
     }
 
+    /// The lengths of messages that were delivered and not released, in order.
+    pub(crate) fn lengths(&self) -> Vec<u32> {
+        self.delivered.iter().map(|(_, buffer)| buffer.length).collect()
+    }
+
+    /// No message has begun and not been finished.
+    pub(crate) fn is_all_finished(&self) -> bool {
+        self.unfinished.is_empty()
+    }
+
     fn peer(&self, owner: Owner) -> IpAddr {
         self.peers.get(&owner).copied().unwrap_or(IpAddr::from([10, 0, 0, 2]))
     }

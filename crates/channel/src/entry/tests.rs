@@ -49,6 +49,19 @@ fn command() -> impl Strategy<Value = Command> {
         }),
         tcp_command(),
         operation_command(),
+        stream_command(),
+    ]
+}
+
+fn stream_command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        any::<(u64, u64)>()
+            .prop_map(|(token, connection)| Command::OpenStream { token, connection }),
+        any::<bool>().prop_map(|are_taken| Command::TakeStreams { are_taken }),
+        any::<(u64, u8, u16)>().prop_map(|(connection, urgency, weight)| {
+            Command::SetPriority { connection, urgency, weight }
+        }),
+        any::<u64>().prop_map(|connection| Command::SetUnordered { connection }),
     ]
 }
 

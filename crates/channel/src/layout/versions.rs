@@ -18,11 +18,12 @@ use serde::{Deserialize, Serialize};
 use super::LAYOUT;
 
 /// The layouts that this build knows, by version. The first was known by its hash alone.
-const LAYOUTS: [(u32, u64); 4] = [
+const LAYOUTS: [(u32, u64); 5] = [
     (1, 0x9644_cc96_68d6_5243),
     (2, 0xf0e4_ff18_e5c6_fc86),
     (3, 0x022d_7df8_f472_7615),
-    (4, LAYOUT),
+    (4, 0x9acc_60d4_0c0c_19b6),
+    (5, LAYOUT),
 ];
 
 /// A range of versions of the channel, both ends included.
@@ -37,9 +38,9 @@ pub struct Versions {
 
 impl Versions {
     /// What this build's app library understands.
-    pub const APP: Self = Self { min: 4, max: 4 };
+    pub const APP: Self = Self { min: 5, max: 5 };
     /// What this build's daemon understands.
-    pub const DAEMON: Self = Self { min: 1, max: 4 };
+    pub const DAEMON: Self = Self { min: 1, max: 5 };
 
     /// Whether `version` is one of them.
     #[must_use]

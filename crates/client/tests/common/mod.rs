@@ -457,6 +457,12 @@ impl Serving {
             Command::TakeStreams { are_taken } => {
                 self.heard = format!("streams {are_taken}").into_bytes();
             }
+            Command::SetPriority { connection, urgency, weight } => {
+                self.heard = format!("priority {connection} {urgency} {weight}").into_bytes();
+            }
+            Command::SetUnordered { connection } => {
+                self.heard = format!("unordered {connection}").into_bytes();
+            }
             other => panic!("{other:?}, and this daemon has neither TCP nor operations"),
         }
     }

@@ -100,6 +100,8 @@ impl<X: Component<Owner = ()>> Core<X> {
             | Command::AskWith { .. }
             | Command::OpenStream { .. }
             | Command::TakeStreams { .. }
+            | Command::SetPriority { .. }
+            | Command::SetUnordered { .. }
             | Command::Close { .. } => self.messages.command(&mut self.common, now, id, command),
             Command::TcpListen { .. }
             | Command::TcpConnect { .. }

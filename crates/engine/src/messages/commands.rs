@@ -2,7 +2,7 @@
 
 use clearway_base::Time;
 use clearway_channel::{Command, Completion, Next, Submitted, Violation};
-use clearway_transport::Owner;
+use clearway_transport::{Owner, Priority};
 
 use super::Messages;
 use crate::channels::{Channel, Channels, Link, ReleasedBytes};
@@ -85,6 +85,16 @@ impl Messages {
             }
             Command::SetSilence { connection, silence_ms } => {
                 self.set_silence(common, now, channel, connection, silence_ms);
+            }
+            Command::SetPriority { connection, urgency, weight } => {
+                if let Some(key) = common.channels.flow_of(channel, connection) {
+                    self.endpoint.set_priority(key, Priority { urgency, weight });
+                }
+            }
+            Command::SetUnordered { connection } => {
+                if let Some(key) = common.channels.flow_of(channel, connection) {
+                    self.endpoint.set_unordered(key, &mut common.channels);
+                }
             }
             Command::Share { token, offset, length, start, bytes } => {
                 let (description, extent) = ((offset, length), (start, bytes));

@@ -115,9 +115,7 @@ impl Messages {
         connection: u64,
         silence_ms: u32,
     ) {
-        let Some(channel) = common.channels.channel(id) else { return };
-        let found = channel.find(connection).and_then(|slot| channel.connection(slot));
-        if let Some(Link::Flow(key)) = found.map(|found| &found.link) {
+        if let Some(key) = common.channels.flow_of(id, connection) {
             self.endpoint.set_silence(now, key.flow, silence_ms);
         }
     }

@@ -10,6 +10,7 @@
 //! others. What comes of a stream that has ended is ignored.
 
 mod side;
+mod turns;
 
 use core::ops::Bound;
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,6 +30,8 @@ use crate::recovery::Content;
 use crate::state::{SideState, StreamStage, StreamsState};
 use crate::stream::Stream;
 use side::{Side, Stage};
+pub use turns::Priority;
+use turns::{Place, Turns};
 
 /// Streams of a flow that have not ended, of either side, at most.
 pub(crate) const STREAMS_MAX: usize = 1024;
@@ -87,11 +90,11 @@ pub(super) struct Streams {
     opened: u32,
     /// Which of the peer's were, counted from 0 on.
     seen: RangeSet,
-    /// Those of which something is to be told, and those with messages to send, in turn.
+    /// Those of which something is to be told, in turn, and those with messages to send.
     telling: Line,
-    sending: Line,
-    /// Packets of theirs since the flow's own messages had a turn.
-    turns: usize,
+    sending: Turns,
+    /// The place of the flow's own messages among these.
+    own: Place,
 }
 
 impl Streams {
@@ -104,8 +107,8 @@ impl Streams {
             opened: 0,
             seen: RangeSet::new(),
             telling: Line::default(),
-            sending: Line::default(),
-            turns: 0,
+            sending: Turns::default(),
+            own: Place::default(),
         }
     }
 
@@ -163,6 +166,22 @@ impl Streams {
         if let Some(side) = self.sides.get_mut(&id) {
             side.stream.memory_freed();
             self.note(id);
+        }
+    }
+
+    /// Its messages are delivered as they become whole.
+    pub(super) fn set_unordered(&mut self, id: u32, app: &mut impl App) {
+        if let Some(side) = self.sides.get_mut(&id).filter(|side| side.stage == Stage::Open) {
+            side.stream.incoming.set_unordered(app, side.stream.owner);
+        }
+    }
+
+    /// What it may send beside the others; 0 for the flow's own connection.
+    pub(super) fn set_priority(&mut self, id: u32, priority: Priority) {
+        if id == 0 {
+            self.sending.set_priority(id, &mut self.own, priority);
+        } else if let Some(side) = self.sides.get_mut(&id).filter(|side| side.has_app()) {
+            self.sending.set_priority(id, &mut side.place, priority);
         }
     }
 
@@ -306,9 +325,10 @@ impl Streams {
 
     /// Puts a stream in line for what it has to say.
     fn note(&mut self, id: u32) {
-        let Some(side) = self.sides.get(&id) else { return };
+        let Some(side) = self.sides.get_mut(&id) else { return };
         self.telling.set(id, side.has_news());
-        self.sending.set(id, side.has_messages());
+        let has_messages = side.has_messages();
+        self.sending.set(id, &mut side.place, has_messages);
     }
 
     fn insert(&mut self, id: u32, side: Side) {
@@ -318,10 +338,10 @@ impl Streams {
     }
 
     fn remove(&mut self, id: u32) {
-        let Some(side) = self.sides.remove(&id) else { return };
+        let Some(mut side) = self.sides.remove(&id) else { return };
         self.with_app -= usize::from(side.has_app());
         self.telling.set(id, false);
-        self.sending.set(id, false);
+        self.sending.set(id, &mut side.place, false);
     }
 
     /// Something is to be told.
@@ -331,7 +351,7 @@ impl Streams {
 
     /// Messages are to be sent.
     pub(super) fn has_messages(&self) -> bool {
-        !self.sending.ids.is_empty()
+        !self.sending.is_empty()
     }
 
     /// Writes what is to be told of the next stream from `at` on; returns where it ends.
@@ -371,30 +391,35 @@ impl Streams {
         at
     }
 
-    /// Writes messages of the next stream from `at` on; returns where they end, and whether only
-    /// the peer's limit keeps it from sending more. Nothing if it is the flow's own turn, which
-    /// `has_own` to send, too: it has one when each of them has had one.
+    /// The stream whose messages are next; `None` if it is the flow's own turn, which `has_own` to
+    /// send.
+    pub(super) fn next_sender(&mut self, has_own: bool) -> Option<u32> {
+        self.sending.next(has_own.then_some(&mut self.own))
+    }
+
+    /// Writes messages of a stream from `at` on; returns where they end, and whether only the
+    /// peer's limit keeps it from sending more.
     pub(super) fn emit_messages(
         &mut self,
-        has_own: bool,
+        id: u32,
         bytes: &mut [u8],
         at: usize,
         content: &mut Content,
         app: &impl App,
-    ) -> Option<(usize, bool)> {
-        if has_own && self.turns >= self.sending.ids.len() {
-            self.turns = 0;
-            return None;
-        }
-        let id = self.sending.next()?;
-        let side = self.sides.get_mut(&id)?;
-        self.turns += 1;
+    ) -> (usize, bool) {
+        let Some(side) = self.sides.get_mut(&id) else { return (at, false) };
         content.stream = id;
         let start = at + clearway::emit_stream(&mut bytes[at..], id);
         let end = side.stream.emit_messages(bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
+        self.sending.sent(id, &mut side.place, end - at);
         self.note(id);
-        Some((if end == start { at } else { end }, is_limited))
+        (if end == start { at } else { end }, is_limited)
+    }
+
+    /// The flow's own messages have had their turn.
+    pub(super) fn own_sent(&mut self, bytes: usize) {
+        self.sending.sent(0, &mut self.own, bytes);
     }
 
     // ---- the end ----
@@ -436,12 +461,14 @@ impl Streams {
             },
             open_due: side.open_due,
             is_known: side.is_known,
+            priority: side.place.priority,
         });
         StreamsState {
             sides: sides.collect(),
             is_client: self.own_parity == 1,
             opened: self.opened,
             seen: self.seen.save(),
+            priority: self.own.priority,
         }
     }
 
@@ -454,8 +481,9 @@ impl Streams {
         ensure(saved.opened <= u32::MAX / 2, "more streams than there are numbers")?;
         ensure(saved.sides.len() <= SIDES_MAX, "too many streams")?;
         streams.opened = saved.opened;
+        streams.own = Place::restore(saved.priority)?;
         streams.seen = RangeSet::restore(saved.seen, GAPS_MAX)?;
-        for SideState { id, stream, stage, open_due, is_known } in saved.sides {
+        for SideState { id, stream, stage, open_due, is_known, priority } in saved.sides {
             ensure(id > 0 && streams.was_opened(id), "a stream that nobody has opened")?;
             let stage = match stage {
                 StreamStage::Open => Stage::Open,
@@ -469,6 +497,7 @@ impl Streams {
             let side = Side {
                 open_due,
                 is_known,
+                place: Place::restore(priority)?,
                 ..Side::new(Stream::restore(stream, positions)?, stage)
             };
             side.check()?;
@@ -534,6 +563,11 @@ impl Flow {
         self.with_streams(|all| all.send(stream, offset, length));
     }
 
+    /// What a connection may send beside the others of the flow. Without streams there are none.
+    pub(crate) fn set_priority(&mut self, stream: u32, priority: Priority) {
+        self.with_streams(|all| all.set_priority(stream, priority));
+    }
+
     /// Ends a stream at once; its app is told nothing.
     pub(crate) fn abort_stream(&mut self, stream: u32, reason: Reason, app: &mut impl App) {
         self.with_streams(|all| all.abort(stream, reason, app));
@@ -585,7 +619,7 @@ impl Streams {
             self.sides.iter().filter(|(_, side)| is_it(side)).map(|(id, _)| *id).collect()
         };
         assert!(self.telling.ids.iter().copied().eq(ids(Side::has_news)));
-        assert!(self.sending.ids.iter().copied().eq(ids(Side::has_messages)));
+        assert_eq!(self.sending.ids(), ids(Side::has_messages));
         assert_eq!(self.with_app, ids(Side::has_app).len());
         assert!(self.with_app <= STREAMS_MAX && self.sides.len() <= SIDES_MAX);
         assert!(self.seen.len() <= GAPS_MAX);

@@ -7,7 +7,7 @@ use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
 };
 
-use super::{Flow, State, Streams};
+use super::{Flow, State};
 use crate::app::{App, Reason};
 use crate::config::Config;
 use crate::recovery::{Content, Told};
@@ -224,13 +224,15 @@ impl Flow {
     ) -> (usize, bool) {
         let has_own = self.main.outgoing.has_data();
         // What is told of the flow's own connection has begun the packet: it goes on with that.
-        if self.streams_due && !content.told.limit {
-            let act = |all: &mut Streams| all.emit_messages(has_own, bytes, at, content, app);
-            if let Some(emitted) = self.with_streams(act).flatten() {
-                return emitted;
-            }
+        if self.streams_due
+            && !content.told.limit
+            && let Some(id) = self.with_streams(|all| all.next_sender(has_own)).flatten()
+        {
+            let emitted = self.with_streams(|all| all.emit_messages(id, bytes, at, content, app));
+            return emitted.unwrap_or((at, false));
         }
         let end = self.main.emit_messages(bytes, at, &mut content.range, app);
+        self.with_streams(|all| all.own_sent(end - at));
         (end, self.main.outgoing.is_limited())
     }
 

@@ -1,8 +1,11 @@
 //! The receiving half as plain data, and back.
 
+use core::ops::Range;
+
 use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
 
+use super::unordered::AHEAD_MAX;
 use super::{GAPS_MAX, Incoming, Partial};
 use crate::app::{Buffer, Order};
 use crate::config::MESSAGE_OVERHEAD;
@@ -25,6 +28,7 @@ impl Incoming {
             window: self.window,
             announced: self.announced,
             starved: self.starved,
+            ahead: self.ahead.as_ref().map(|ahead| ahead.save()),
         }
     }
 
@@ -39,10 +43,16 @@ impl Incoming {
             starved: state.starved,
             ..Self::new(state.window)
         };
+        incoming.ahead = match state.ahead {
+            Some(ahead) => Some(Box::new(RangeSet::restore(ahead, AHEAD_MAX)?)),
+            None => None,
+        };
         let mut before = None;
         for partial in state.partial {
             let sequence = partial.sequence;
-            let is_in_order = sequence >= state.next && before.is_none_or(|b| b < sequence);
+            let is_in_order = sequence >= state.next
+                && before.is_none_or(|b| b < sequence)
+                && !incoming.was_delivered_ahead(sequence);
             ensure(is_in_order, "messages that were delivered, or come twice")?;
             before = Some(sequence);
             incoming.restore_partial(partial)?;
@@ -70,6 +80,11 @@ impl Incoming {
 
     fn check(&self) -> Result<(), Invalid> {
         ensure(self.gaps <= GAPS_MAX, "too many gaps")?;
+        let ahead = self.ahead.as_ref().and_then(|ahead| Some((ahead.first()?, ahead.last()?)));
+        let is_beyond = |(first, last): (Range<u64>, Range<u64>)| {
+            first.start > self.next && last.end <= self.announced / MESSAGE_OVERHEAD + 1
+        };
+        ensure(ahead.is_none_or(is_beyond), "delivered messages that were not sent")?;
         let books = self.books();
         let is_sum = books.unfinished.saturating_add(books.released) <= books.received
             && books.received <= books.announced;

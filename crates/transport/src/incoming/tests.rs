@@ -2,8 +2,10 @@
 
 use core::cell::Cell;
 
+use super::unordered::AHEAD_MAX;
 use super::{Incoming, MESSAGE_OVERHEAD, Refused};
 use crate::app::Owner;
+use crate::state::IncomingState;
 use crate::tests::TestApp;
 
 thread_local! {
@@ -91,4 +93,66 @@ fn a_limit_is_worth_telling_when_it_has_grown_by_a_quarter() {
     incoming.release(1, 50);
     assert_eq!(incoming.announce_limit(), 1364);
     assert_eq!((incoming.announced_limit(), incoming.messages_delivered()), (1364, 1));
+}
+
+/// Delivered one by one as they become whole, each once; what is due goes on behind them.
+#[test]
+fn unordered_messages_are_delivered_as_they_are_whole() {
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(WINDOW));
+    assert_eq!(incoming.message(&mut app, OWNER, 2, &[0; 2]), Ok(()));
+    assert_eq!(incoming.fragment(&mut app, OWNER, 1, 10, 0, &[0; 5]), Ok(()));
+    assert!(app.lengths().is_empty());
+    incoming.set_unordered(&mut app, OWNER);
+    assert_eq!(app.lengths(), [2], "it was whole before");
+    for sequence in [4, 2, 4] {
+        assert_eq!(
+            incoming.message(&mut app, OWNER, sequence, &[0; 4][..sequence as usize]),
+            Ok(())
+        );
+    }
+    assert_eq!(app.lengths(), [2, 4], "once");
+    let saved = incoming.save();
+    let mut incoming = Incoming::restore(saved.clone()).expect("just saved");
+    assert_eq!(incoming.save(), saved);
+    assert_eq!(incoming.fragment(&mut app, OWNER, 1, 10, 5, &[0; 5]), Ok(()));
+    assert_eq!((app.lengths(), incoming.messages_delivered()), (vec![2, 4, 10], 0));
+    assert_eq!(incoming.message(&mut app, OWNER, 0, &[]), Ok(()));
+    assert_eq!((app.lengths(), incoming.messages_delivered()), (vec![2, 4, 10, 0], 3));
+    assert_eq!(incoming.message(&mut app, OWNER, 3, &[0; 3]), Ok(()));
+    assert_eq!((app.lengths(), incoming.messages_delivered()), (vec![2, 4, 10, 0, 3], 5));
+    assert!(app.is_all_finished());
+}
+
+/// A peer that leaves out every other message has bounded books, and gets nothing delivered twice.
+#[test]
+fn what_is_delivered_ahead_is_bounded() {
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(POOL_BYTES));
+    incoming.set_unordered(&mut app, OWNER);
+    let places = 2 * AHEAD_MAX as u32;
+    for sequence in (1..places + 40).step_by(2) {
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()));
+    }
+    assert_eq!(app.lengths().len(), AHEAD_MAX, "the others wait for their turn");
+    assert_eq!(incoming.save().ahead.map(|ahead| ahead.len()), Some(AHEAD_MAX));
+    assert_eq!(incoming.message(&mut app, OWNER, 2, &[1]), Ok(()));
+    assert_eq!(app.lengths().len(), AHEAD_MAX + 1, "it fills a gap");
+    for sequence in (0..places + 40).step_by(2) {
+        assert_eq!(incoming.message(&mut app, OWNER, sequence, &[1]), Ok(()));
+    }
+    assert_eq!(app.lengths().len() as u32, places + 40);
+    assert_eq!(incoming.messages_delivered(), u64::from(places) + 40);
+}
+
+#[test]
+fn what_is_delivered_ahead_is_checked_when_restored() {
+    let (mut app, mut incoming) = (TestApp::new(POOL_BYTES), Incoming::new(WINDOW));
+    incoming.set_unordered(&mut app, OWNER);
+    assert_eq!(incoming.fragment(&mut app, OWNER, 2, 10, 0, &[0; 5]), Ok(()));
+    assert_eq!(incoming.message(&mut app, OWNER, 4, &[]), Ok(()));
+    let saved = incoming.save();
+    assert!(saved.ahead.iter().flatten().eq([&(4..5)]));
+    for ahead in [[0..1, 4..5], [2..3, 4..5], [4..4, 5..6], [4..5, 6..WINDOW], [6..7, 4..5]] {
+        let state = IncomingState { ahead: Some(ahead.to_vec()), ..saved.clone() };
+        assert!(Incoming::restore(state).is_err(), "{ahead:?}");
+    }
 }

@@ -69,6 +69,7 @@ fn messages_on_their_way_in() {
         window: 2000,
         announced: received,
         starved: true,
+        ahead: None,
     };
     let restore = |state| Incoming::restore(state).ok().map(|incoming| incoming.save());
     check(

@@ -13,7 +13,7 @@ use crate::flow::STREAMS_MAX;
 use crate::state::{PartialState, SideState};
 use crate::{
     Arrival, Buffer, Config, Endpoint, EndpointState, FlowKey, NoStream, Order, Owner, Phase,
-    Reason, StreamKey, StreamStage,
+    Priority, Reason, StreamKey, StreamStage,
 };
 
 /// Streams that a test opens have owners from here on.
@@ -277,6 +277,82 @@ fn all_have_their_turns() {
         let came = world.order[..last].iter().filter(is_busy).count();
         assert!((15..25).contains(&came), "{came} of who has most to send");
     }
+}
+
+/// Of the most urgent all goes first; of two of the same urgency one has three times the other's.
+#[test]
+fn turns_are_by_urgency_and_weight() {
+    let mut world = World::new(4, Faults::default());
+    let (urgent, heavy, light) = (world.open(0), world.open(0), world.open(0));
+    let own = StreamKey::from(world.keys[0]);
+    world.run_until(|world| world.network.hosts[0].endpoint.books().all(|all| all.limit > 0));
+    for (stream, urgency, weight) in [(urgent, 0, 1), (heavy, 3, 48), (own, 7, 256)] {
+        world.network.hosts[0].endpoint.set_priority(stream, Priority { urgency, weight });
+    }
+    for (urgency, weight) in [(8, 16), (0, 0), (0, 257)] {
+        world.network.hosts[0].endpoint.set_priority(light, Priority { urgency, weight });
+    }
+    world.move_on();
+    for stream in [own, light, heavy, urgent] {
+        (0..60).for_each(|_| world.send(0, stream, 0, 1200));
+    }
+    world.run_until(|world| world.order.len() == 240);
+    let last = |id: u32| world.order.iter().rposition(|other| *other == id).expect("it came");
+    let first = |id: u32| world.order.iter().position(|other| *other == id).expect("it came");
+    assert!(last(urgent.stream) < 70, "but for what left before");
+    assert!(first(own.stream) > 170, "but for what is on its way");
+    let of_light = world.order[..last(heavy.stream)].iter().filter(|id| **id == light.stream);
+    assert!((17..=24).contains(&of_light.count()), "a third of 60");
+}
+
+/// Messages come once and whole over bad links, whatever order, while endpoints are saved and
+/// restored; and some do come before others.
+#[test]
+fn unordered_messages_come_once_and_whole() {
+    let mut overtakings = 0;
+    for seed in 0..30 {
+        let mut random = Random::new(seed);
+        let faults = Faults { loss: 100, duplication: 50, reordering: 100, corruption: 0 };
+        let mut world = World::new(seed, faults);
+        let streams = [world.keys[0].into(), world.open(0)];
+        world.run_until(|world| world.network.hosts[1].app.streams.len() == 1);
+        let mut lengths = [Vec::new(), Vec::new()];
+        for _ in 0..200 {
+            match random.below(10) {
+                0 => world.move_on(),
+                1..=3 => world.step(),
+                4 => {
+                    let stream = world.at(1, streams[random.below(2) as usize]);
+                    let host = &mut world.network.hosts[1];
+                    host.endpoint.set_unordered(stream, &mut host.app);
+                }
+                _ => {
+                    let of = random.below(2) as usize;
+                    // Its length is its name.
+                    let length = 100 * lengths[of].len() as u32;
+                    lengths[of].push(length);
+                    world.send(0, streams[of], length, length);
+                }
+            }
+        }
+        world.run_until(|world| (0..2).all(|of| world.count(1, streams[of]) == lengths[of].len()));
+        let all = content(0, 1 << 20);
+        for (stream, sent) in streams.iter().zip(&lengths) {
+            let got = &world.got[1][&stream.stream];
+            assert!(got.iter().all(|message| {
+                let length = message.len();
+                message == &all[length..2 * length]
+            }));
+            let mut came: Vec<u32> = got.iter().map(|message| message.len() as u32).collect();
+            overtakings += usize::from(!came.is_sorted());
+            came.sort_unstable();
+            assert_eq!(&came, sent, "seed {seed}");
+        }
+        world.close(0, world.keys[0]);
+        world.run_until(|world| (0..2).all(|host| world.ends(host) == [Reason::Closed; 2]));
+        assert!(world.network.hosts[1].app.is_all_finished());
+    }
+    assert!(overtakings > 10, "{overtakings}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use clearway_base::state::{Invalid, ensure};
 use clearway_wire::clearway::Frame;
 
+use super::turns::Place;
 use crate::app::{App, Reason};
 use crate::flow::receive::check_reserved;
 use crate::incoming::Refused;
@@ -28,11 +29,13 @@ pub(super) struct Side {
     /// The peer is to be told that there is one.
     pub(super) open_due: bool,
     pub(super) is_known: bool,
+    /// Where it stands among those that have messages to send.
+    pub(super) place: Place,
 }
 
 impl Side {
-    pub(super) const fn new(stream: Stream, stage: Stage) -> Self {
-        Self { stream, stage, open_due: false, is_known: true }
+    pub(super) fn new(stream: Stream, stage: Stage) -> Self {
+        Self { stream, stage, open_due: false, is_known: true, place: Place::default() }
     }
 
     pub(super) const fn has_app(&self) -> bool {
