@@ -1317,6 +1317,19 @@ int clearway_tcp_listen(struct clearway_channel *channel,
                         struct clearway_address *bound);
 
 /**
+ * The same at a port that other channels of this user may have besides, if they take it by this
+ * call, too (SO_REUSEPORT): each connection that comes is for one of those that listen, by a hash
+ * of its addresses and ports. They have to be at one engine (clearway_options.engine):
+ * CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+ */
+int clearway_tcp_listen_shared(struct clearway_channel *channel,
+                               const char *address,
+                               uint16_t port,
+                               uint32_t backlog,
+                               uint32_t *tcp_port,
+                               struct clearway_address *bound);
+
+/**
  * Stops accepting at a TCP port, and gives it back. Connections that nobody has accepted are
  * reset; others go on, and then the port stays the app's for them until clearway_tcp_close_port.
  * Returns 0 or a negative error code.

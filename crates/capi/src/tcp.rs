@@ -64,20 +64,60 @@ pub unsafe extern "C" fn clearway_tcp_listen(
 ) -> c_int {
     call_int(|| {
         // SAFETY: the caller's promise.
-        let channel = unsafe { pointer::channel(channel) }?;
-        // SAFETY: the caller's promise.
-        let address = match unsafe { pointer::text(address, "address") }? {
-            None => ListenAddress::from(port),
-            Some(text) => ListenAddress::from((text, port).to_peers()?[0]),
-        };
-        let opened = channel.tcp_bind(address)?;
-        channel.tcp_listen(opened.id, if backlog == 0 { BACKLOG } else { backlog })?;
-        // SAFETY: the caller's promise.
-        unsafe { pointer::store(tcp_port, opened.id.as_u32()) };
-        // SAFETY: the caller's promise.
-        unsafe { pointer::store(bound, opened.address.into()) };
-        Ok(())
+        unsafe { listen(channel, address, port, backlog, tcp_port, bound, false) }
     })
+}
+
+/// The same at a port that other channels of this user may have besides, if they take it by this
+/// call, too (SO_REUSEPORT): each connection that comes is for one of those that listen, by a hash
+/// of its addresses and ports. They have to be at one engine (clearway_options.engine):
+/// CLEARWAY_ADDRESS_IN_USE says that the others are at another, or do not share.
+///
+/// # Safety
+/// Pointers are NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_tcp_listen_shared(
+    channel: *mut clearway_channel,
+    address: *const c_char,
+    port: u16,
+    backlog: u32,
+    tcp_port: *mut u32,
+    bound: *mut clearway_address,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        unsafe { listen(channel, address, port, backlog, tcp_port, bound, true) }
+    })
+}
+
+/// # Safety
+/// Pointers are NULL or valid.
+unsafe fn listen(
+    channel: *mut clearway_channel,
+    address: *const c_char,
+    port: u16,
+    backlog: u32,
+    tcp_port: *mut u32,
+    bound: *mut clearway_address,
+    is_shared: bool,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let channel = unsafe { pointer::channel(channel) }?;
+    // SAFETY: the caller's promise.
+    let address = match unsafe { pointer::text(address, "address") }? {
+        None => ListenAddress::from(port),
+        Some(text) => ListenAddress::from((text, port).to_peers()?[0]),
+    };
+    let opened = match is_shared {
+        true => channel.tcp_bind_shared(address),
+        false => channel.tcp_bind(address),
+    }?;
+    channel.tcp_listen(opened.id, if backlog == 0 { BACKLOG } else { backlog })?;
+    // SAFETY: the caller's promise.
+    unsafe { pointer::store(tcp_port, opened.id.as_u32()) };
+    // SAFETY: the caller's promise.
+    unsafe { pointer::store(bound, opened.address.into()) };
+    Ok(())
 }
 
 /// Connections that may wait for the engine, of a listener that says nothing else.

@@ -13,6 +13,7 @@
 enum { BULK_BYTES = 3 << 20, PIECE = 40000, CONNECTIONS = 64 };
 
 static clearway_channel *channel;
+static const char *socket_path;
 
 static void fail(int line, const char *what) {
     fprintf(stderr, "tcp.c:%d: %s; last error: %s\n", line, what, clearway_last_error());
@@ -179,6 +180,18 @@ static void events_tell_of_attempts(const char *host, uint16_t port, uint16_t cl
     CHECK(clearway_tcp_ready(channel, connection) == CLEARWAY_CLOSED);
 }
 
+/* Two channels that both want it have one port. */
+static void port_is_shared(uint16_t port) {
+    uint32_t listener, other;
+    clearway_options options = {.size = sizeof options, .socket = socket_path};
+    clearway_channel *second;
+    CHECK(clearway_attach("second", &options, &second) == 0);
+    CHECK(clearway_tcp_listen_shared(channel, NULL, port, 16, &listener, NULL) == 0);
+    CHECK(clearway_tcp_listen_shared(second, NULL, port, 16, &other, NULL) == 0);
+    CHECK(clearway_tcp_unlisten(channel, listener) == 0);
+    CHECK(clearway_detach(second, SECONDS(20)) == 0);
+}
+
 static void run_client(const char *host, uint16_t port, uint16_t closed) {
     clearway_address local, peer;
     uint64_t connection = connect_to(host, port);
@@ -212,17 +225,21 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(clearway_tcp_listen(channel, NULL, 0, 16, &listener, &bound) == 0 && bound.port != 0);
     CHECK(clearway_tcp_listen(channel, NULL, bound.port, 16, &other, NULL)
           == CLEARWAY_ADDRESS_IN_USE);
+    CHECK(clearway_tcp_listen_shared(channel, NULL, bound.port, 16, &other, NULL)
+          == CLEARWAY_ADDRESS_IN_USE);
     CHECK(clearway_tcp_accept(channel, listener, 0, &connection, NULL) == CLEARWAY_WOULD_BLOCK);
     CHECK(clearway_tcp_close_port(channel, listener) == 0);
     CHECK(clearway_tcp_accept(channel, listener, 0, &connection, NULL) == CLEARWAY_CLOSED);
     CHECK(clearway_tcp_listen(channel, NULL, bound.port, 16, &other, NULL) == 0);
     CHECK(clearway_tcp_unlisten(channel, other) == 0);
     CHECK(clearway_tcp_close_port(channel, other) < 0);
+    port_is_shared(bound.port);
 }
 
 int main(int argc, char **words) {
     CHECK(argc >= 4);
-    clearway_options options = {.size = sizeof options, .socket = words[1]};
+    socket_path = words[1];
+    clearway_options options = {.size = sizeof options, .socket = socket_path};
     options.transmit_pool_bytes = options.receive_pool_bytes = 1 << 20;
     CHECK(clearway_attach("tcp", &options, &channel) == 0);
     if (!strcmp(words[2], "serve")) run_server((uint16_t)atoi(words[3]));

@@ -12,6 +12,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use clearway_client::{self as client, Code, Event, TcpId, TcpOption};
 use support::kernel_peer::{SIZES, World, bytes, exchange, read_all, write_all};
@@ -106,7 +107,7 @@ fn connections_end_in_all_ways(driver: &str) {
     // The kernel gives it up.
     let (kernel, mut app) = pair();
     let linger = rustix::net::sockopt::set_socket_linger;
-    linger(&kernel, Some(std::time::Duration::ZERO)).expect("no lingering");
+    linger(&kernel, Some(Duration::ZERO)).expect("no lingering");
     drop(kernel);
     let error = app.read(&mut [0; 1]).expect_err("a reset");
     assert_eq!(error.kind(), ErrorKind::ConnectionReset);
@@ -185,6 +186,40 @@ fn ports_are_taken_from_everybody_else() {
     assert_eq!(elsewhere.expect_err("no address").code(), client::Code::AddressUnavailable);
 }
 
+/// Connections of the kernel's are shared by the listeners of a port that all want that; when one
+/// goes, the others have all that come.
+#[test]
+fn listeners_share_a_port() {
+    const CONNECTIONS: usize = 24;
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let apps = [world.tcp(), world.tcp(), world.tcp()];
+    let mut listeners: Vec<_> =
+        apps[..2].iter().map(|app| app.listen_shared(PORT).expect("a listener")).collect();
+    let refused = apps[2].listen(PORT).expect_err("it does not share");
+    assert_eq!(refused.code(), client::Code::AddressInUse);
+    listeners.iter_mut().for_each(|listener| listener.set_timeout(Some(Duration::ZERO)));
+    let accept = |listeners: &[client::TcpListener], number: usize| {
+        let mut kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+        let at = |which: usize| Some((which, listeners[which].accept().ok()?.0));
+        let mut accepted = None;
+        eventually("one of them accepts", || {
+            accepted = (0..listeners.len()).find_map(at);
+            accepted.is_some()
+        });
+        let (which, mut app) = accepted.expect("it has");
+        app.set_timeout(Some(PATIENCE));
+        kernel.write_all(&[number as u8]).expect("written");
+        let mut place = [0];
+        app.read_exact(&mut place).expect("read");
+        assert_eq!(place, [number as u8]);
+        which
+    };
+    let which: Vec<usize> = (0..CONNECTIONS).map(|number| accept(&listeners, number)).collect();
+    assert!(which.contains(&0) && which.contains(&1), "{which:?}");
+    listeners.remove(0);
+    assert!((0..CONNECTIONS).all(|number| accept(&listeners, number) == 0), "there is one");
+}
+
 /// What an app has sent before it ends in good order arrives, and then its port is free.
 #[test]
 fn who_leaves_is_heard_to_the_end() {
@@ -247,7 +282,7 @@ fn one_loop_hears_of_everything() {
     let mut bytes = [0; 10];
     assert_eq!(channel.tcp_recv(accepted[0], &mut bytes, Some(PATIENCE)).expect("bytes"), 5);
     eventually("the second has more to read", || {
-        let _ = channel.tcp_recv(accepted[0], &mut bytes, Some(std::time::Duration::ZERO));
+        let _ = channel.tcp_recv(accepted[0], &mut bytes, Some(Duration::ZERO));
         channel.tcp_ready(accepted[1]).is_some_and(|ready| ready.is_readable) && !channel.arm() && {
             channel.disarm();
             true
@@ -281,7 +316,7 @@ fn a_peer_that_does_not_read_stops_nobody_else() {
     let (unread, _) = listener.accept().expect("accepted");
     let mut other = tcp.connect(address, Some(PATIENCE)).expect("connected");
     let (mut read, _) = listener.accept().expect("accepted");
-    deaf.set_timeout(Some(std::time::Duration::ZERO));
+    deaf.set_timeout(Some(Duration::ZERO));
     other.set_timeout(Some(PATIENCE));
     let piece = bytes(64 << 10, 1);
     // More than the kernel takes for a program that does not read.

@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use clearway_channel::Code;
 use clearway_channel::control::Refusal;
-use clearway_classify::registry::{self, CheckId, Limits, VifId};
+use clearway_classify::registry::{self, CheckId, Limits, OwnerId, VifId};
 use clearway_engine::{CaptureSpec, Request, TcpPortSpec, VifRefused, VifSpec};
 
 use registered::Registered;
@@ -101,6 +101,8 @@ pub enum VifError {
     Captures(usize),
     /// The app has this TCP port already.
     TcpPort(u16),
+    /// Those who share this TCP port are at this engine.
+    TcpPortElsewhere(u16, usize),
     /// The kernel or the NIC does not let it have its ports or its frames.
     Nic(Refusal),
     /// An engine does not take it.
@@ -121,9 +123,14 @@ struct Vif {
     owner: VifOwner,
     spec: Spec,
     stage: Stage,
+    /// As whose it is registered, with others who share its TCP port.
+    group: Option<OwnerId>,
     /// In the registry.
     registered: Option<VifId>,
 }
+
+/// Owners from here on are groups of those who share a TCP port; those below are channels.
+const GROUPS: u32 = 1 << 31;
 
 #[derive(Clone, Debug)]
 enum Spec {
@@ -180,37 +187,73 @@ impl Vifs {
     pub fn open(&mut self, owner: VifOwner, spec: VifSpec) -> Result<u32, VifError> {
         let nic = self.nic_of(owner.engine)?;
         let number = self.unused_number();
-        let check = self.nics[nic].registered.begin(number, owner, &spec);
+        let check = self.nics[nic].registered.begin(number, OwnerId(owner.channel), owner, &spec);
         let stage = Stage::Checking(check.map_err(VifError::Registry)?);
         self.insert(
             number,
-            Vif { nic, owner, spec: Spec::Vif(Box::new(spec)), stage, registered: None },
+            Vif {
+                nic,
+                owner,
+                spec: Spec::Vif(Box::new(spec)),
+                stage,
+                group: None,
+                registered: None,
+            },
         );
         Ok(number)
     }
 
     /// The same for a TCP port: whose it is, who may send from it and where its frames go is as with
-    /// an interface of the same filters; but it is the engine's TCP that has it.
+    /// an interface of the same filters; but it is the engine's TCP that has it. If it `is_shared`,
+    /// other apps of the same user, which say so, too, can have it besides, at the same engine.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_tcp_port(&mut self, owner: VifOwner, spec: TcpPortSpec) -> Result<u32, VifError> {
+    /// As [`open`](Self::open); and if others share it at another engine.
+    pub fn open_tcp_port(
+        &mut self,
+        owner: VifOwner,
+        spec: TcpPortSpec,
+        is_shared: bool,
+    ) -> Result<u32, VifError> {
         let nic = self.nic_of(owner.engine)?;
         // To others it is refused by the registry, where an owner's own filters may overlap.
-        let place = |port: &TcpPortSpec| (port.port, port.address);
-        let is_it = |vif: &Vif| match &vif.spec {
-            Spec::TcpPort(had) => vif.owner == owner && place(had) == place(&spec),
-            _ => false,
-        };
-        if self.table.values().any(is_it) {
+        if self.ports_at(&spec).any(|vif| vif.owner == owner) {
             return Err(VifError::TcpPort(spec.port));
         }
+        let group = if is_shared { Some(self.group(nic, owner, &spec)?) } else { None };
         let number = self.unused_number();
-        let check = self.nics[nic].registered.begin(number, owner, &spec.rights);
+        let registered_as = group.unwrap_or(OwnerId(owner.channel));
+        let check = self.nics[nic].registered.begin(number, registered_as, owner, &spec.rights);
         let stage = Stage::Checking(check.map_err(VifError::Registry)?);
         let spec = Spec::TcpPort(Box::new(spec));
-        self.insert(number, Vif { nic, owner, spec, stage, registered: None });
+        self.insert(number, Vif { nic, owner, spec, stage, group, registered: None });
         Ok(number)
+    }
+
+    /// The TCP ports at the place of `port`.
+    fn ports_at(&self, port: &TcpPortSpec) -> impl Iterator<Item = &Vif> {
+        let place = (port.port, port.address);
+        self.table.values().filter(move |vif| match &vif.spec {
+            Spec::TcpPort(had) => (had.port, had.address) == place,
+            _ => false,
+        })
+    }
+
+    /// Those of a user who share a TCP port of a NIC, a new group if nobody does.
+    fn group(&self, nic: usize, owner: VifOwner, port: &TcpPortSpec) -> Result<OwnerId, VifError> {
+        let is_there =
+            |vif: &&Vif| vif.nic == nic && vif.owner.user == owner.user && !vif.is_closing();
+        let mut there = self.ports_at(port).filter(is_there);
+        let Some((found, group)) = there.find_map(|vif| Some((vif, vif.group?))) else {
+            let used: BTreeSet<u32> =
+                self.table.values().filter_map(|vif| Some(vif.group?.0)).collect();
+            let unused = (GROUPS..=u32::MAX).find(|group| !used.contains(group));
+            return Ok(OwnerId(unused.expect("there are not so many interfaces")));
+        };
+        match found.owner.engine {
+            engine if engine == owner.engine => Ok(group),
+            engine => Err(VifError::TcpPortElsewhere(port.port, engine)),
+        }
     }
 
     /// The same for a capture.
@@ -226,7 +269,7 @@ impl Vifs {
         let number = self.unused_number();
         let stage = Stage::Opening(BTreeSet::new());
         let spec = Spec::Capture(Box::new(spec));
-        self.insert(number, Vif { nic, owner, spec, stage, registered: None });
+        self.insert(number, Vif { nic, owner, spec, stage, group: None, registered: None });
         self.ask_to_open(number);
         Ok(number)
     }
@@ -422,6 +465,13 @@ impl Vifs {
         self.table.get(&number).map(|vif| vif.owner)
     }
 
+    /// An interface, or a TCP port, that is registered as this owner's.
+    #[must_use]
+    pub fn number_of(&self, registered_as: OwnerId) -> Option<u32> {
+        let is_its = |vif: &Vif| vif.group.unwrap_or(OwnerId(vif.owner.channel)) == registered_as;
+        self.table.iter().find(|(_, vif)| is_its(vif)).map(|(number, _)| *number)
+    }
+
     /// True if it is open.
     #[must_use]
     pub fn is_open(&self, number: u32) -> bool {
@@ -449,6 +499,10 @@ impl Vifs {
 }
 
 impl Vif {
+    const fn is_closing(&self) -> bool {
+        matches!(self.stage, Stage::Closing(_))
+    }
+
     fn is_capture(&self) -> bool {
         matches!(self.spec, Spec::Capture(_))
     }

@@ -168,9 +168,7 @@ impl Tcp {
         arrival: &Arrival,
         payloads: &[&[u8]],
     ) -> bool {
-        let (channels, ports) = (&mut common.channels, &self.ports);
-        let channel = || ports.channel_at(arrival.to);
-        let mut keeper = Keeper::new(channels, &self.books, channel, payloads);
+        let mut keeper = Keeper::new(&mut common.channels, &self.books, &self.ports, payloads);
         self.stack.handle_segment(now, arrival, &mut keeper);
         !keeper.has_refused
     }

@@ -240,6 +240,23 @@ fn an_engine_is_made_again_under_a_connection() {
     assert!(server.received == bytes(200_000, 4));
 }
 
+/// Which of two listeners of a port is whose, the next engine knows, too.
+#[test]
+fn an_engine_is_made_again_under_listeners_of_one_port() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let mut servers = [0, 1].map(|_| port(&mut world, 1, SERVER_PORT, SIZES));
+    for server in servers.iter_mut().rev() {
+        server.listen();
+        world.turn();
+    }
+    remake(&mut world, 1);
+    let [first, second] = &mut servers;
+    first.app.submit(&Command::TcpListen { port: first.port, backlog: 0 });
+    let mut client = port(&mut world, 0, CLIENT_PORT, SIZES);
+    connect(&mut client);
+    run(&mut world, [&mut client, second], |[client, server]| client.id != 0 && server.id != 0);
+}
+
 /// Saves an engine, and goes on with another.
 fn remake(world: &mut World, host: usize) {
     let Host { mac, engine, control, events } = world.hosts.remove(host);

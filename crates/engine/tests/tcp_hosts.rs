@@ -4,19 +4,19 @@
 mod world;
 
 use std::cell::Cell;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use clearway_channel::Code;
+use clearway_channel::{Code, Command, Completion, ReceivedBytes};
 use clearway_engine::Request;
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
 use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
 use clearway_wire::{checksum::Sum, ethernet, icmpv4, ipv4, protocol};
 use world::many::{ManyWorld, Place};
 use world::tcp::{Peer, bytes, spec};
-use world::{SIZES, World, address, events};
+use world::{App, SIZES, World, address, events};
 
 const SERVER_PORT: u16 = 8080;
 const CLIENT_PORT: u16 = 40_000;
@@ -135,6 +135,68 @@ fn nobody_listens_on_this_host() {
         client.end.is_some()
     });
     assert_eq!(client.end, Some(Code::Invalid), "with itself");
+}
+
+// ---- a port of several apps ----
+
+/// What an app has got, by connections; those that have heard all are closed.
+fn serve(app: &mut App, streams: &mut BTreeMap<u64, Vec<u8>>) {
+    app.poll();
+    while let Some(ReceivedBytes { connection, bytes, .. }) = app.bytes.pop_front() {
+        streams.entry(connection).or_default().extend(app.end.receive_bytes(&bytes));
+        app.end.release(bytes);
+    }
+    app.end.flush_releases();
+    while let Some(told) = app.tcp.pop_front() {
+        if let Completion::TcpFinished { connection } = told {
+            app.submit(&Command::TcpClose { connection, abort: false });
+        }
+    }
+}
+
+/// Each of many connections is one app's, with its bytes in that one's memory, whichever queue its
+/// segments come to; and all are the other's when one has given the port up.
+#[test]
+fn apps_of_one_host_share_a_port() {
+    const CLIENTS: u16 = 16;
+    let mut world = ManyWorld::new(7, &[1, 2]);
+    let (here, there) = (Place { host: 0, engine: 0 }, Place { host: 1, engine: 1 });
+    let mut servers = [0, 1].map(|_| port(&mut world, there, SERVER_PORT));
+    servers.iter_mut().for_each(Peer::listen);
+    let mut clients: Vec<Peer> =
+        (0..CLIENTS).map(|client| port(&mut world, here, CLIENT_PORT + client)).collect();
+    let mut had = [(); 2].map(|()| BTreeMap::new());
+    let mut talk = |world: &mut ManyWorld, clients: &mut [Peer], servers: &mut [Peer]| {
+        let to = SocketAddr::new(address(1), SERVER_PORT);
+        clients.iter_mut().for_each(|client| client.connect(to));
+        world.turn_until(|_| {
+            for (server, streams) in servers.iter_mut().zip(&mut had) {
+                serve(&mut server.app, streams);
+            }
+            for (number, client) in clients.iter_mut().enumerate() {
+                let was_open = client.id != 0;
+                client.poll();
+                if client.id != 0 && !was_open {
+                    client.send(&bytes(5000, number));
+                    client.shutdown();
+                }
+            }
+            clients.iter().all(|client| client.end.is_some())
+        });
+        had.each_mut().map(std::mem::take)
+    };
+    let had = talk(&mut world, &mut clients, &mut servers);
+    assert!(had.iter().all(|had| had.len() > 2), "{:?}", had.each_ref().map(BTreeMap::len));
+    let mut streams: Vec<_> = had.into_iter().flat_map(BTreeMap::into_values).collect();
+    let mut expected: Vec<_> = (0..CLIENTS.into()).map(|number| bytes(5000, number)).collect();
+    streams.sort_unstable();
+    expected.sort_unstable();
+    assert!(streams == expected, "each stream, as it was sent, once");
+    world.close_vif(there, &servers[0].app, servers[0].port);
+    let mut later: Vec<Peer> =
+        (0..4).map(|client| port(&mut world, here, CLIENT_PORT + 100 + client)).collect();
+    let had = talk(&mut world, &mut later, &mut servers);
+    assert_eq!(had.each_ref().map(BTreeMap::len), [0, 4]);
 }
 
 // ---- networks ----

@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use crate::Key;
+use crate::{Key, Listener};
 
 /// Bytes of somebody else's memory. The core never looks at them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -45,6 +45,12 @@ pub trait Memory {
     /// in the NIC's buffer, or copied to where the app wants them. The extent has as many bytes as
     /// `part`. `None` if there is no room: then they count as never received.
     fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent>;
+
+    /// A connection has come to `listener`, and no owner has its key yet: what is kept for it
+    /// meanwhile is for whoever accepts there.
+    fn offered(&mut self, connection: Key, listener: Listener) {
+        let _ = (connection, listener);
+    }
 
     /// Takes back what nobody will read.
     fn discard(&mut self, connection: Key, extent: Extent);

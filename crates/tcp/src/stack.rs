@@ -34,6 +34,14 @@ mod strangers;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Listener(pub(crate) Key);
 
+impl Listener {
+    /// It as one number.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0.bits()
+    }
+}
+
 /// Something that has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {

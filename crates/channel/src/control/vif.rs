@@ -48,6 +48,10 @@ pub struct OpenTcpPort {
     pub address: Option<IpAddr>,
     /// The port.
     pub port: u16,
+    /// Other channels of the same user that say so, too, may have it besides (SO_REUSEPORT): those
+    /// that listen share the connections that come.
+    #[serde(default, skip_serializing_if = "super::is_false")]
+    pub shared: bool,
 }
 
 /// The TCP port that the app has.

@@ -20,9 +20,22 @@ impl Channel {
     /// Takes a TCP port: nobody else on this host has it until it is closed. Port 0 stands for any
     /// that is free.
     pub fn tcp_bind(&mut self, address: impl Into<ListenAddress>) -> Result<TcpPort, Error> {
-        let ListenAddress { address, port } = address.into();
+        self.tcp_bind_at(address.into(), false)
+    }
+
+    /// Takes a TCP port that other channels of this user may have besides, if they take it by this
+    /// call, too (SO_REUSEPORT): those that listen share the connections that come, each by a hash
+    /// of its addresses and ports. They have to be at one engine ([`Options::engine`]).
+    ///
+    /// [`Options::engine`]: crate::Options::engine
+    pub fn tcp_bind_shared(&mut self, address: impl Into<ListenAddress>) -> Result<TcpPort, Error> {
+        self.tcp_bind_at(address.into(), true)
+    }
+
+    fn tcp_bind_at(&mut self, at: ListenAddress, shared: bool) -> Result<TcpPort, Error> {
+        let ListenAddress { address, port } = at;
         if port != 0 {
-            return self.tcp_open_port(OpenTcpPort { address, port });
+            return self.tcp_open_port(OpenTcpPort { address, port, shared });
         }
         // RFC 6056, section 3.3.1: simple port randomization.
         let (first, count) = (*DYNAMIC_PORTS.start(), DYNAMIC_PORTS.len() as u64);
@@ -30,7 +43,7 @@ impl Channel {
         let mut result = Err(Error::WouldBlock);
         for attempt in 0..PORTS_TRIED {
             let port = first + (random.hash_one(attempt) % count) as u16;
-            result = self.tcp_open_port(OpenTcpPort { address, port });
+            result = self.tcp_open_port(OpenTcpPort { address, port, shared });
             let is_taken = |code| matches!(code, Code::AddressInUse | Code::Refused);
             if !matches!(&result, Err(Error::Refused { code, .. }) if is_taken(*code)) {
                 break;

@@ -63,10 +63,19 @@ impl Tcp {
     /// Accepts connections from now on: at a port of all addresses of the host (`8080`), or of one
     /// (a `SocketAddr`).
     pub fn listen(&self, address: impl Into<ListenAddress>) -> Result<TcpListener, Error> {
-        let mut channel = self.channel();
-        let port = channel.tcp_bind(address)?;
-        channel.tcp_listen(port.id, BACKLOG)?;
-        drop(channel);
+        let port = self.channel().tcp_bind(address)?;
+        self.listen_at(port)
+    }
+
+    /// The same at a port that other channels of this user share
+    /// ([`Channel::tcp_bind_shared`]).
+    pub fn listen_shared(&self, address: impl Into<ListenAddress>) -> Result<TcpListener, Error> {
+        let port = self.channel().tcp_bind_shared(address)?;
+        self.listen_at(port)
+    }
+
+    fn listen_at(&self, port: TcpPort) -> Result<TcpListener, Error> {
+        self.channel().tcp_listen(port.id, BACKLOG)?;
         Ok(TcpListener { tcp: self.clone(), port, timeout: None })
     }
 

@@ -70,7 +70,7 @@ impl Plane {
         let granted = self.granted(asks)?;
         let nic = &self.nics[granted.nic];
         nic.may_have_vifs()?;
-        let OpenTcpPort { address, port } = open;
+        let OpenTcpPort { address, port, shared } = open;
         if let Some(address) = address.filter(|one| nic.addresses().all(|own| own != *one)) {
             let text = format!("NIC {} does not have the address {address}", nic.name);
             return Err(refusal(Code::AddressUnavailable, text));
@@ -82,7 +82,8 @@ impl Plane {
         self.accounts.open_vif(&asks.peer)?;
         let rights = grant.spec();
         let texts = Arc::clone(&rights.texts);
-        let opening = self.vifs.open_tcp_port(granted.owner, TcpPortSpec { address, port, rights });
+        let spec = TcpPortSpec { address, port, rights };
+        let opening = self.vifs.open_tcp_port(granted.owner, spec, shared);
         let every = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         let tcp = Some(SocketAddr::new(address.unwrap_or(every), port));
         self.begin_opening(session, opening, Granted { grant: Some(grant), texts, tcp, ..granted })
@@ -263,6 +264,14 @@ impl Plane {
                 let text = format!("the app has TCP port {port} already; close that, or use it");
                 refusal(Code::AddressInUse, text)
             }
+            VifError::TcpPortElsewhere(port, engine) => {
+                let engine = &self.engines[engine].name;
+                let text = format!(
+                    "those who share TCP port {port} are at engine {engine}; attach to that one \
+                     (`engine` in the options)"
+                );
+                refusal(Code::AddressInUse, text)
+            }
             VifError::Nic(refusal) => refusal,
             VifError::Engine(refused) => {
                 let code = match refused {
@@ -298,9 +307,11 @@ impl Plane {
 
     /// What the app of a channel that has interfaces is called.
     fn name_of(&self, owner: OwnerId) -> String {
-        let mut of_owner = self.grants.values().filter(|vif| vif.owner.channel == owner.0);
-        let app = of_owner.next().map_or("?", |vif| vif.app.as_str());
-        format!("app {app} (channel {})", owner.0)
+        let found = self.vifs.number_of(owner).and_then(|number| self.grants.get(&number));
+        match found {
+            Some(vif) => format!("app {} (channel {})", vif.app, vif.owner.channel),
+            None => "an app that has gone".to_owned(),
+        }
     }
 
     /// What the policy has to know of a NIC, and of the host.

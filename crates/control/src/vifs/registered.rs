@@ -28,6 +28,7 @@ impl Registered {
     pub(super) fn begin(
         &mut self,
         number: u32,
+        registered_as: OwnerId,
         owner: VifOwner,
         spec: &VifSpec,
     ) -> Result<CheckId, registry::Refusal> {
@@ -35,7 +36,7 @@ impl Registered {
             Filter::of(filters.iter().flat_map(|filter| filter.clauses().to_vec()).collect())
         };
         let check = self.registry.begin(registry::Vif {
-            owner: OwnerId(owner.channel),
+            owner: registered_as,
             user: UserId(owner.user),
             send: all(&spec.transmit),
             receive: all(&spec.receive),

@@ -394,7 +394,7 @@ fn an_app_has_a_tcp_port_once() {
     let mut host = Host::new();
     let mut open = |channel, address, port| {
         let spec = TcpPortSpec { address, port, rights: spec(port) };
-        host.vifs.open_tcp_port(owner(0, channel), spec)
+        host.vifs.open_tcp_port(owner(0, channel), spec, false)
     };
     let address = Some(std::net::IpAddr::from([10, 0, 0, 1]));
     open(1, None, 80).expect("it is free");
@@ -404,6 +404,52 @@ fn an_app_has_a_tcp_port_once() {
     }
     assert_eq!(open(1, address, 80), Err(VifError::TcpPort(80)));
     open(2, None, 80).expect("for the registry to decide");
+}
+
+/// What comes of asking for a port, as far as the registry has to do with it.
+fn ask_for_port(vifs: &mut Vifs, owner: VifOwner, is_shared: bool) -> Result<u32, VifError> {
+    let spec = TcpPortSpec { address: None, port: 80, rights: spec(80) };
+    core::iter::from_fn(|| vifs.poll_step()).for_each(drop);
+    vifs.open_tcp_port(owner, spec, is_shared)?;
+    while vifs.is_checking() {
+        vifs.advance(1000);
+    }
+    let steps: Vec<VifStep> = core::iter::from_fn(|| vifs.poll_step()).collect();
+    match steps.into_iter().next() {
+        Some(VifStep::Claim(number)) => Ok(number),
+        Some(VifStep::Refused(_, why)) => Err(why),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Those of one user at one engine, if all want it. Others get nothing of it, also when the first
+/// one has gone.
+#[test]
+fn apps_of_a_user_share_a_tcp_port() {
+    let vifs = &mut Host::new().vifs;
+    let is_taken = |result: Result<u32, VifError>| {
+        let Err(VifError::Registry(registry::Refusal::Send { owner, .. })) = result else {
+            panic!("{result:?}")
+        };
+        owner
+    };
+    let stranger = VifOwner { user: USER + 1, ..owner(0, 3) };
+    let first = ask_for_port(vifs, owner(0, 1), true).expect("it is free");
+    ask_for_port(vifs, owner(0, 2), true).expect("both want it");
+    assert_eq!(ask_for_port(vifs, owner(0, 2), true), Err(VifError::TcpPort(80)));
+    assert_eq!(ask_for_port(vifs, owner(1, 4), true), Err(VifError::TcpPortElsewhere(80, 0)));
+    ask_for_port(vifs, owner(3, 5), true).expect("another NIC");
+    let had_by = is_taken(ask_for_port(vifs, owner(0, 3), false));
+    assert_eq!(vifs.number_of(had_by), Some(first), "for people");
+    is_taken(ask_for_port(vifs, stranger, true));
+    vifs.forget(0, 1);
+    is_taken(ask_for_port(vifs, stranger, true));
+    is_taken(ask_for_port(vifs, owner(0, 1), false));
+    ask_for_port(vifs, owner(0, 1), true).expect("it is shared still");
+    vifs.forget(0, 1);
+    vifs.forget(0, 2);
+    ask_for_port(vifs, stranger, true).expect("it is free");
+    is_taken(ask_for_port(vifs, owner(1, 4), true));
 }
 
 #[test]

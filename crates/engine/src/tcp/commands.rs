@@ -69,7 +69,11 @@ impl Tcp {
             None => {
                 let (address, port) = (port.spec.address, port.spec.port);
                 let mtu = common.host.own().mtu();
-                let listener = self.stack.listen(address, port, backlog, mtu, settings);
+                let beside = self.stack.listeners_on(address, port).next();
+                let listener = match beside {
+                    Some(other) => self.stack.listen_beside(other, backlog, settings),
+                    None => self.stack.listen(address, port, backlog, mtu, settings),
+                };
                 self.ports.set_listener(number, listener.ok());
             }
         }

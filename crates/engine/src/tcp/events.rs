@@ -61,7 +61,7 @@ impl Tcp {
         channel: Option<u32>,
     ) {
         self.stack.abort(now, key);
-        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, channel));
+        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, &self.ports, channel));
     }
 
     fn tell_of(&mut self, channels: &mut Channels, now: Time, key: Key, readiness: Readiness) {
@@ -126,7 +126,8 @@ impl Tcp {
         if is_finished {
             self.tell_finished(channels, key);
         }
-        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, Some(channel)));
+        let memory = &mut memory::idle(channels, &self.books, &self.ports, Some(channel));
+        self.stack.forget(now, key, memory);
         let Some(Book { connecting, submitted, sent, .. }) = self.books.remove(key) else { return };
         let Some(app) = channels.channel(channel) else { return };
         app.end.sends_finished(submitted.wrapping_sub(sent));

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use clearway_channel::Buffer;
-use clearway_tcp::{Extent, Key, Memory};
+use clearway_tcp::{Extent, Key, Listener, Memory};
 
 use super::Tcp;
 use super::books::{self, Books};
+use super::ports::Ports;
 use crate::channels::Channels;
 
 /// What comes out of order leaves so much of a pool: a slab of it, which has room for what is to be
@@ -16,11 +17,12 @@ use crate::channels::Channels;
 const RESERVE_BYTES: u32 = 64 << 10;
 
 /// The memory of all apps, for one segment.
-pub(super) struct Keeper<'a, C> {
+pub(super) struct Keeper<'a> {
     channels: &'a mut Channels,
     books: &'a Books,
+    ports: &'a Ports,
     /// Whose a connection is that has not been accepted yet.
-    channel: C,
+    channel: Option<u32>,
     /// The payload of the segment at hand, in pieces.
     payloads: &'a [&'a [u8]],
     /// There was no memory for a part of it.
@@ -31,19 +33,20 @@ pub(super) struct Keeper<'a, C> {
 pub(super) fn idle<'a>(
     channels: &'a mut Channels,
     books: &'a Books,
+    ports: &'a Ports,
     channel: Option<u32>,
-) -> Keeper<'a, impl Fn() -> Option<u32>> {
-    Keeper::new(channels, books, move || channel, &[])
+) -> Keeper<'a> {
+    Keeper { channel, ..Keeper::new(channels, books, ports, &[]) }
 }
 
-impl<'a, C: Fn() -> Option<u32>> Keeper<'a, C> {
+impl<'a> Keeper<'a> {
     pub(super) fn new(
         channels: &'a mut Channels,
         books: &'a Books,
-        channel: C,
+        ports: &'a Ports,
         payloads: &'a [&'a [u8]],
     ) -> Self {
-        Self { channels, books, channel, payloads, has_refused: false }
+        Self { channels, books, ports, channel: None, payloads, has_refused: false }
     }
 
     /// The channel of a connection, and what it has been told of.
@@ -51,7 +54,7 @@ impl<'a, C: Fn() -> Option<u32>> Keeper<'a, C> {
     fn whose(&self, connection: Key) -> (Option<u32>, u64) {
         match self.books.get(connection) {
             Some(book) => (Some(book.channel), book.received),
-            None => ((self.channel)(), 0),
+            None => (self.channel, 0),
         }
     }
 
@@ -89,12 +92,16 @@ fn pieces<'a>(payloads: &[&'a [u8]], part: Range<u32>) -> impl Iterator<Item = &
     })
 }
 
-impl<C: Fn() -> Option<u32>> Memory for Keeper<'_, C> {
+impl Memory for Keeper<'_> {
     #[inline]
     fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
         let kept = self.put(connection, position, part);
         self.has_refused |= kept.is_none();
         kept
+    }
+
+    fn offered(&mut self, _: Key, listener: Listener) {
+        self.channel = self.ports.of_listener(listener).map(|(channel, _)| channel);
     }
 
     fn discard(&mut self, connection: Key, extent: Extent) {

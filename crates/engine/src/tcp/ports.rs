@@ -1,8 +1,8 @@
 //! The TCP ports of apps. Each has what a virtual interface has in the switch's table, and its
-//! owner there is TCP.
+//! owner there is TCP. Several apps may have one place: those of them that listen share what comes.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use clearway_base::Time;
 use clearway_channel::{Code, Completion};
@@ -41,7 +41,6 @@ pub(super) struct TcpPort {
 pub(super) struct Ports {
     /// By the number that the control plane has given it.
     ports: HashMap<u32, TcpPort>,
-    places: HashMap<(u16, Option<IpAddr>), u32>,
     of_listeners: HashMap<Listener, u32>,
 }
 
@@ -56,9 +55,14 @@ impl Ports {
         self.ports.get(&number).is_some_and(|port| port.channel == channel)
     }
 
-    /// True if there is neither a port of this number nor one at this place.
-    pub(super) fn is_free(&self, number: u32, address: Option<IpAddr>, port: u16) -> bool {
-        !self.ports.contains_key(&number) && !self.places.contains_key(&(port, address))
+    /// True if there is no port of this number.
+    pub(super) fn is_free(&self, number: u32) -> bool {
+        !self.ports.contains_key(&number)
+    }
+
+    /// How many listeners there are.
+    pub(super) fn listeners(&self) -> usize {
+        self.of_listeners.len()
     }
 
     /// All of them, with their numbers.
@@ -74,15 +78,7 @@ impl Ports {
         spec: TcpPortSpec,
     ) {
         let entry = switch.open(&spec.rights, FrameOwner::Service(Service::Tcp));
-        self.places.insert((spec.port, spec.address), number);
         self.ports.insert(number, TcpPort { channel, spec, listener: None, entry });
-    }
-
-    /// The app that has the port at `to`.
-    pub(super) fn channel_at(&self, to: SocketAddr) -> Option<u32> {
-        let places = [Some(to.ip()), None].map(|address| (to.port(), address));
-        let number = places.iter().find_map(|place| self.places.get(place))?;
-        self.ports.get(number).map(|port| port.channel)
     }
 
     /// Whose a listener is: the channel, and the number of its port.
@@ -137,7 +133,6 @@ impl Tcp {
         self.attempts.retain(|attempt| attempt.port != number);
         self.tell(common, now);
         if let Some(port) = self.ports.ports.remove(&number) {
-            self.ports.places.remove(&(port.spec.port, port.spec.address));
             common.switch.close(port.entry, port.spec.rights.mac);
         }
         if let (Some(code), Some(app)) = (told, common.channels.channel(channel)) {
@@ -169,11 +164,9 @@ impl Tcp {
     pub(super) fn unlisten(&mut self, common: &mut Common, now: Time, number: u32) {
         let Some(port) = self.ports.ports.get(&number) else { return };
         let (channel, Some(listener)) = (Some(port.channel), port.listener) else { return };
-        self.stack.unlisten(
-            now,
-            listener,
-            &mut memory::idle(&mut common.channels, &self.books, channel),
-        );
+        let channels = &mut common.channels;
+        let memory = &mut memory::idle(channels, &self.books, &self.ports, channel);
+        self.stack.unlisten(now, listener, memory);
         self.ports.set_listener(number, None);
     }
 

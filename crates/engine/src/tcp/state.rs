@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::Time;
 use clearway_base::state::{Invalid, ensure};
-use clearway_tcp::{Counters, Key, Saved, Stack};
+use clearway_tcp::{Counters, Key, Listener, Saved, Stack};
 use serde::{Deserialize, Serialize};
 
 use super::books::{Book, Books};
@@ -44,6 +44,8 @@ pub struct TcpPortState {
     pub address: Option<IpAddr>,
     /// See `address`.
     pub port: u16,
+    /// Its listener's key, as a number, if the app listens.
+    pub listener: Option<u64>,
     /// What is received there, and what may be sent from there.
     pub rights: VifSpecState,
 }
@@ -170,6 +172,7 @@ impl Ports {
                 channel: port.channel,
                 address: port.spec.address,
                 port: port.spec.port,
+                listener: port.listener.map(Listener::bits),
                 rights: port.spec.rights.save(),
             })
             .collect();
@@ -184,19 +187,19 @@ impl Ports {
         switch: &mut Switch,
     ) -> Result<Self, Invalid> {
         let mut ports = Self::default();
-        let mut listening = 0;
         for saved in saved {
-            let TcpPortState { number, channel, address, port, rights } = saved;
+            let TcpPortState { number, channel, address, port, listener, rights } = saved;
             ensure(channels.peek(channel).is_some(), "a TCP port of nobody")?;
-            ensure(ports.is_free(number, address, port), "a TCP port that is there twice")?;
+            ensure(ports.is_free(number), "a TCP port that is there twice")?;
             let spec = TcpPortSpec { address, port, rights: rights.restore()? };
             ports.insert(switch, channel, number, spec);
-            if let Some(listener) = stack.listeners_on(address, port).next() {
-                ports.set_listener(number, Some(listener));
-                listening += 1;
-            }
+            let Some(bits) = listener else { continue };
+            let found = stack.listeners_on(address, port).find(|one| one.bits() == bits);
+            let listener = found.ok_or(Invalid("a port of a listener that is not there"))?;
+            ensure(ports.of_listener(listener).is_none(), "a listener at two ports")?;
+            ports.set_listener(number, Some(listener));
         }
-        ensure(listening == stack.listeners(), "a listener at nobody's port")?;
+        ensure(ports.listeners() == stack.listeners(), "a listener at nobody's port")?;
         Ok(ports)
     }
 }

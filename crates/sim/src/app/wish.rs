@@ -139,11 +139,15 @@ impl App {
                 }))
             }
             (Wish::OpenTcpPort, Role::StreamServer { port }) if self.wants_port() => {
-                Some(Request::OpenTcpPort(OpenTcpPort { address: None, port: *port }))
+                Some(Request::OpenTcpPort(OpenTcpPort {
+                    address: None,
+                    port: *port,
+                    shared: false,
+                }))
             }
             (Wish::OpenTcpPort, Role::StreamClient { .. }) if self.wants_port() => {
                 let port = 10_000 + (self.id % 50_000) as u16;
-                Some(Request::OpenTcpPort(OpenTcpPort { address: None, port }))
+                Some(Request::OpenTcpPort(OpenTcpPort { address: None, port, shared: false }))
             }
             (Wish::OpenVif, Role::Capture) if self.vif.is_none() => {
                 Some(Request::OpenCapture(OpenCapture::default()))

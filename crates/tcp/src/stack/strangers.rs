@@ -264,6 +264,7 @@ impl Stack {
             slot.is_offered = true;
         }
         self.offer(half_open.listener, key);
+        memory.offered(key, Listener(half_open.listener));
         self.handle_own(now, key, arrival, memory);
     }
 
