@@ -7,7 +7,7 @@ mod world;
 use std::net::SocketAddr;
 
 use clearway_base::SECOND;
-use clearway_channel::{Code, Command, Sizes};
+use clearway_channel::{Code, Command, Completion, Sizes};
 use clearway_engine::{Engine, Request, State};
 use clearway_nic::fabric;
 use world::tcp::{Peer, bytes};
@@ -222,6 +222,33 @@ fn status_shows_connections() {
     assert_eq!((flow.path, flow.state, flow.connection), ("tcp", "open", client.id));
     assert_eq!(flow.peer, SocketAddr::new(address(1), SERVER_PORT));
     assert_eq!((flow.channel, flow.packet_bytes), (client.app.channel, 1448));
+}
+
+/// Attempts that wait for a host that does not answer leave room for other apps'.
+#[test]
+fn attempts_to_connect_are_shared() {
+    let mut world = World::new(1, fabric::Faults::default());
+    let mut apps = [0, 1].map(|number| {
+        let at = SocketAddr::new(address(0), CLIENT_PORT + number);
+        let app = world.attach_with(0, SIZES, 1000);
+        Peer::with_port(&mut world, 0, at, app)
+    });
+    let nobody = std::net::IpAddr::from([10, 7, 0, 77]);
+    let refused = |peer: &mut Peer, world: &mut World, count: u64| {
+        for token in 0..count {
+            let (port, peer_address) = (peer.port, SocketAddr::new(nobody, 1000 + token as u16));
+            peer.app.submit(&Command::TcpConnect { token, port, peer: peer_address });
+        }
+        (0..20).for_each(|_| world.turn());
+        peer.app.poll();
+        let told = peer.app.tcp.drain(..);
+        let is_limit = |told: &Completion| {
+            matches!(told, Completion::TcpConnectFailed { code: Code::Limit, .. })
+        };
+        told.filter(is_limit).count()
+    };
+    assert_eq!(refused(&mut apps[0], &mut world, 200), 72, "half of 256 are one app's");
+    assert_eq!(refused(&mut apps[1], &mut world, 10), 0);
 }
 
 #[test]

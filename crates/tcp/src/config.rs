@@ -12,7 +12,7 @@ pub struct Config {
     pub connections_max: u32,
     /// Connections that strangers have begun to open; what comes beyond that gets a cookie.
     pub half_open_max: u32,
-    /// Connections in TIME-WAIT; beyond that the oldest ones are forgotten.
+    /// Connections in TIME-WAIT; beyond that the oldest ones of an account are forgotten.
     pub time_wait_max: u32,
     /// How long TIME-WAIT lasts: twice the longest that a segment may be in the network.
     /// RFC 9293, section 3.4.2, has 4 minutes; all that are in use have one.
@@ -48,8 +48,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             connections_max: 1 << 17,
-            half_open_max: 4096,
-            time_wait_max: 1 << 15,
+            half_open_max: 8192,
+            time_wait_max: 1 << 16,
             time_wait_ns: 60 * SECOND,
             syn_ack_retries: 5,
             cookies: Cookies::UnderFlood,
@@ -64,6 +64,9 @@ impl Default for Config {
 /// What is set for a connection, or for those that a listener accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
+    /// On whose account it goes, in the tables that all share: of those that are half open, and of
+    /// those in TIME-WAIT, nobody has more than are left for others.
+    pub account: u32,
     /// The window that the peer gets, at first: bytes received and not released.
     pub receive_buffer_bytes: u32,
     /// The same when the app takes so much in a round trip that it is worth it. Not more than at
@@ -165,6 +168,7 @@ impl Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            account: 0,
             receive_buffer_bytes: 1 << 17,
             receive_buffer_bytes_max: 6 << 20,
             send_extents_max: 1024,

@@ -443,6 +443,7 @@ impl Connection {
             rcv_scale: self.rcv.scale(),
             timestamps: self.timestamps.clone(),
             ip: self.settings.ip,
+            account: self.settings.account,
         }
     }
 
@@ -465,6 +466,7 @@ pub(crate) struct Remains {
     pub(crate) rcv_scale: u8,
     pub(crate) timestamps: Option<Timestamps>,
     pub(crate) ip: IpFields,
+    pub(crate) account: u32,
 }
 
 /// Queueing delay that the delay-based congestion control accepts: on the Internet there is more of

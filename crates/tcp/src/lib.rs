@@ -45,6 +45,7 @@ mod saved;
 mod scoreboard;
 mod search;
 mod seq;
+mod shares;
 mod snd;
 mod sockets;
 mod stack;

@@ -35,6 +35,8 @@ pub(crate) struct ListenSocket {
 /// What is kept of a stranger that has sent a SYN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HalfOpen {
+    /// Its listener's, if it is kept.
+    pub(crate) account: u32,
     pub(crate) tuple: Tuple,
     pub(crate) listener: Key,
     pub(crate) local: SocketAddr,
@@ -73,7 +75,8 @@ impl ListenSocket {
 
     /// True if what it has answered can be another's: what peers have been told holds there, too.
     pub(crate) fn is_set_as(&self, other: &Self) -> bool {
-        (self.mtu, self.settings) == (other.mtu, other.settings)
+        let account = self.settings.account;
+        (self.mtu, self.settings) == (other.mtu, Settings { account, ..other.settings })
     }
 }
 
@@ -273,6 +276,7 @@ pub(crate) fn from_cookie(
         None => Offer::default(),
     };
     HalfOpen {
+        account: 0,
         tuple,
         listener,
         local: arrival.to,

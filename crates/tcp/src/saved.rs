@@ -23,7 +23,7 @@ use crate::extent::Extent;
 use crate::state::State;
 
 /// The version of [`Saved`] that this crate writes and reads.
-pub const SAVED_VERSION: u32 = 4;
+pub const SAVED_VERSION: u32 = 5;
 
 /// A whole stack.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -123,6 +123,8 @@ pub struct SavedTimeWait {
     pub timestamps: Option<SavedTimestamps>,
     /// What its IP headers say.
     pub ip: IpFields,
+    /// On whose account it goes.
+    pub account: u32,
     /// When it ends.
     pub until: Time,
 }

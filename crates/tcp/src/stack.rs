@@ -23,6 +23,7 @@ use crate::extent::{Extent, Memory};
 use crate::isn::Secret;
 use crate::listen::{HalfOpen, ListenSocket};
 use crate::ports::Ports;
+use crate::shares::Shares;
 use crate::state::State;
 use crate::table::{Hashing, Key, Slab, Tuple, bits, is_of_one_host};
 use crate::time_wait::TimeWaits;
@@ -118,7 +119,8 @@ counters! {
         backlog_dropped: Connections,
             "when an app does not accept as fast as peers connect",
             "accept faster, or raise the backlog";
-        /// Connections in TIME-WAIT forgotten before their time, because there were too many.
+        /// Connections in TIME-WAIT forgotten before their time, because there were too many of
+        /// their app's.
         time_wait_dropped: Connections,
             "when this host closes more connections in a minute than it remembers",
             "nothing, unless peers report resets: then have the peers close first";
@@ -211,6 +213,7 @@ pub struct Stack {
     /// Those of one place share what comes to it; in order.
     listening: BTreeMap<Place, Vec<Key>>,
     half_open: Slab<HalfOpen>,
+    half_open_shares: Shares,
     time_waits: TimeWaits,
     ports: Ports,
     wheel: TimerWheel,
@@ -249,6 +252,7 @@ impl Stack {
             listeners: Slab::new(u32::from(u16::MAX)),
             listening: BTreeMap::new(),
             half_open: Slab::new(config.half_open_max),
+            half_open_shares: Shares::default(),
             time_waits: TimeWaits::new(config.time_wait_max, config.time_wait_ns),
             ports: Ports::new(config.ports),
             wheel: TimerWheel::new(now),

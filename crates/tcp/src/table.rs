@@ -229,7 +229,12 @@ impl<T> Slab<T> {
     }
 
     pub(crate) fn is_full(&self) -> bool {
-        self.len() >= self.max as usize
+        self.room() == 0
+    }
+
+    /// How many more there may be.
+    pub(crate) fn room(&self) -> usize {
+        (self.max as usize).saturating_sub(self.len())
     }
 
     /// Puts `entry` where there is room.

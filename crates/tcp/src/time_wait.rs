@@ -1,7 +1,7 @@
 //! TIME-WAIT: what guards the ports of a connection that is over, so that what is left of it in the
 //! network is not taken for a part of the next one. Far smaller than a connection.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use clearway_base::Time;
 use clearway_wire::tcp::{Flags, Options, Repr};
@@ -9,6 +9,7 @@ use clearway_wire::tcp::{Flags, Options, Repr};
 use crate::connection::{Arrival, Challenges, Remains, Transmit};
 use crate::saved::{self, Invalid, SavedTimeWait, ensure};
 use crate::seq;
+use crate::shares::Shares;
 use crate::table::{Key, Slab, Tuple};
 use crate::timestamps::{Timestamps, is_before};
 
@@ -45,6 +46,7 @@ impl TimeWait {
             rcv_scale: remains.rcv_scale,
             timestamps: remains.timestamps.as_ref().map(Timestamps::save),
             ip: remains.ip,
+            account: remains.account,
             until: self.until,
         }
     }
@@ -134,12 +136,21 @@ const NEXT_ISN: u32 = 0x0010_0000;
 pub(crate) struct TimeWaits {
     slab: Slab<TimeWait>,
     order: VecDeque<(Time, Key)>,
+    shares: Shares,
+    /// Those of each account, the first to come first; some are gone.
+    of_accounts: BTreeMap<u32, VecDeque<Key>>,
     duration_ns: u64,
 }
 
 impl TimeWaits {
     pub(crate) fn new(max: u32, duration_ns: u64) -> Self {
-        Self { slab: Slab::new(max.max(1)), order: VecDeque::new(), duration_ns }
+        Self {
+            slab: Slab::new(max.max(1)),
+            order: VecDeque::new(),
+            shares: Shares::default(),
+            of_accounts: BTreeMap::new(),
+            duration_ns,
+        }
     }
 
     pub(crate) const fn set_duration(&mut self, duration_ns: u64) {
@@ -154,24 +165,24 @@ impl TimeWaits {
         self.slab.get_mut(key)
     }
 
-    /// Adds one. If there are too many, the oldest has to go: it is returned.
+    /// Adds one. If its account has too many, the oldest of those has to go: it is returned.
     pub(crate) fn insert(
         &mut self,
         now: Time,
         tuple: Tuple,
         remains: Remains,
     ) -> (Key, Option<Tuple>) {
-        let gone = if self.slab.is_full() { self.pop_oldest() } else { None };
+        let gone = self.make_room(remains.account);
         let until = now + self.duration_ns;
         let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };
-        let key = self.slab.insert(entry).expect("one has just gone if there was none");
-        self.order.push_back((until, key));
+        let key = self.push(entry).expect("one has just gone if there was none");
         (key, gone.map(|gone| gone.tuple))
     }
 
     /// All of them, in the order in which they end.
     pub(crate) fn save(&self) -> Vec<SavedTimeWait> {
-        let mut saved: Vec<_> = self.iter().map(TimeWait::save).collect();
+        let entries = self.order.iter().filter_map(|(_, key)| self.slab.get(*key));
+        let mut saved: Vec<_> = entries.map(TimeWait::save).collect();
         saved.sort_by_key(|entry| entry.until);
         saved
     }
@@ -198,14 +209,11 @@ impl TimeWaits {
             rcv_scale: saved.rcv_scale,
             timestamps: saved.timestamps.map(Timestamps::restore),
             ip: saved.ip,
+            account: saved.account,
         };
         let until = saved.until.min(now + self.duration_ns);
         let entry = TimeWait { tuple, remains, until, challenges: Challenges::default() };
-        let key = self.slab.insert(entry);
-        Ok(key.map(|key| {
-            self.order.push_back((until, key));
-            (key, tuple)
-        }))
+        Ok(self.push(entry).map(|key| (key, tuple)))
     }
 
     /// The peer's FIN has come again: "Restart the 2 MSL time-wait timeout."
@@ -216,16 +224,41 @@ impl TimeWaits {
     }
 
     pub(crate) fn remove(&mut self, key: Key) -> Option<TimeWait> {
-        self.slab.remove(key)
+        let entry = self.slab.remove(key)?;
+        let account = entry.remains.account;
+        self.shares.leave(account);
+        if self.shares.count(account) == 0 {
+            self.of_accounts.remove(&account);
+        }
+        Some(entry)
     }
 
-    fn pop_oldest(&mut self) -> Option<TimeWait> {
-        loop {
-            let (_, key) = self.order.pop_front()?;
-            if let Some(entry) = self.slab.remove(key) {
-                return Some(entry);
-            }
+    fn push(&mut self, entry: TimeWait) -> Option<Key> {
+        let (account, until) = (entry.remains.account, entry.until);
+        let key = self.slab.insert(entry)?;
+        self.order.push_back((until, key));
+        self.shares.enter(account);
+        let of_account = self.of_accounts.entry(account).or_default();
+        of_account.push_back(key);
+        if of_account.len() > 2 * self.shares.count(account) {
+            of_account.retain(|key| self.slab.get(*key).is_some());
         }
+        Some(key)
+    }
+
+    /// Has one go if an account may not have more; if it has none, and others have all, it is
+    /// anybody's oldest.
+    fn make_room(&mut self, account: u32) -> Option<TimeWait> {
+        if self.shares.may_enter(account, self.slab.room()) {
+            return None;
+        }
+        let oldest = match self.of_accounts.get_mut(&account) {
+            Some(own) => own.iter().copied().find(|key| self.slab.get(*key).is_some()),
+            None => {
+                self.order.iter().map(|(_, key)| *key).find(|key| self.slab.get(*key).is_some())
+            }
+        };
+        self.remove(oldest?)
     }
 
     /// One that has waited long enough.
@@ -240,7 +273,7 @@ impl TimeWaits {
                 self.order.push_back((again, key)); // a little out of order, and so a little late
                 continue;
             }
-            return self.slab.remove(key).map(|entry| entry.tuple);
+            return self.remove(key).map(|entry| entry.tuple);
         }
         None
     }

@@ -58,7 +58,7 @@ impl Tcp {
     /// An app whose port was taken away meanwhile is told of that elsewhere.
     fn listen(&mut self, common: &mut Common, now: Time, channel: u32, number: u32, backlog: u32) {
         let app = common.channels.peek(channel).filter(|app| !app.has_left);
-        let settings = app.map(settings_of);
+        let settings = app.map(|app| settings_of(channel, app));
         let (Some(settings), Some(port)) = (settings, self.ports.of(channel, number)) else {
             return;
         };
@@ -179,11 +179,12 @@ impl Tcp {
     }
 }
 
-/// What is set for the connections of an app.
-pub(super) fn settings_of(channel: &Channel) -> Settings {
-    let pool_bytes = channel.end.sizes().receive_pool_bytes;
+/// What is set for the connections of the app of a channel.
+pub(super) fn settings_of(channel: u32, app: &Channel) -> Settings {
+    let pool_bytes = app.end.sizes().receive_pool_bytes;
     let usual = Settings::default();
     Settings {
+        account: channel,
         receive_buffer_bytes: usual.receive_buffer_bytes.min(pool_bytes / WINDOW_PARTS),
         receive_buffer_bytes_max: usual.receive_buffer_bytes_max.min(pool_bytes / WINDOW_PARTS_MIN),
         send_extents_max: OUTSTANDING_SENDS_MAX,

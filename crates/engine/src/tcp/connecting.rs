@@ -12,7 +12,7 @@ use super::commands::settings_of;
 use crate::common::Common;
 use crate::ip::Resolution;
 
-/// Attempts of an engine that wait for a neighbour.
+/// Attempts of an engine that wait for a neighbour. No app has more of them than are left.
 pub(super) const ATTEMPTS_MAX: usize = 256;
 /// How long; the IP layer gives up before.
 pub(super) const PATIENCE_NS: u64 = 10 * SECOND;
@@ -90,7 +90,7 @@ impl Tcp {
         match here.map_or_else(there, Resolution::Known) {
             Resolution::Unreachable => return Err(Code::Unreachable),
             Resolution::Pending if now >= attempt.until => return Err(Code::Unreachable),
-            Resolution::Pending if self.attempts.len() >= ATTEMPTS_MAX => return Err(Code::Limit),
+            Resolution::Pending if !self.may_wait(channel) => return Err(Code::Limit),
             Resolution::Pending => {
                 self.attempts.push(attempt);
                 return Ok(());
@@ -98,7 +98,8 @@ impl Tcp {
             Resolution::Known(_) => {}
         }
         let mtu = interface.mtu();
-        let settings = common.channels.peek(channel).map(settings_of).ok_or(Code::DaemonGone)?;
+        let app = common.channels.peek(channel).ok_or(Code::DaemonGone)?;
+        let settings = settings_of(channel, app);
         let connected = self.stack.connect(now, local, remote, mtu, settings);
         let key = connected.map_err(|error| match error {
             clearway_tcp::Error::InUse => Code::AddressInUse,
@@ -119,6 +120,10 @@ impl Tcp {
             }
         }
         before - self.attempts.len()
+    }
+
+    fn may_wait(&self, channel: u32) -> bool {
+        self.attempts_of(channel) < ATTEMPTS_MAX.saturating_sub(self.attempts.len())
     }
 
     pub(super) fn attempts_of(&self, channel: u32) -> usize {

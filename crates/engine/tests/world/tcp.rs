@@ -44,6 +44,11 @@ impl Peer {
     /// An app of a host, and its port at an address.
     pub fn at(world: &mut World, host: usize, at: SocketAddr, sizes: Sizes) -> Self {
         let app = world.attach(host, sizes);
+        Self::with_port(world, host, at, app)
+    }
+
+    /// The same of an app that is there.
+    pub fn with_port(world: &mut World, host: usize, at: SocketAddr, app: App) -> Self {
         let (channel, number) = (app.channel, app.channel + 1);
         let spec = Box::new(spec(world.hosts[host].mac, None, at));
         world.post(host, Request::OpenTcpPort { channel, number, spec });

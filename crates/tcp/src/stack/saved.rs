@@ -122,10 +122,12 @@ impl Stack {
     }
 
     fn restore_half_open(&mut self, saved: SavedHalfOpen) -> Result<(), Invalid> {
-        let half_open = HalfOpen::restore(self, &saved)?;
+        let mut half_open = HalfOpen::restore(self, &saved)?;
         let socket = self.listeners.get_mut(half_open.listener);
         let socket = socket.ok_or(Invalid("a listener is not there"))?;
         socket.half_open += 1;
+        half_open.account = socket.settings.account;
+        self.half_open_shares.enter(half_open.account);
         let timeout = half_open.timeout(&socket.settings);
         let key = self.half_open.insert(half_open).ok_or(Invalid("too many are half open"))?;
         self.wheel.set(HALF_OPEN | key.index, timeout);
@@ -175,6 +177,7 @@ impl HalfOpen {
         ensure(saved.window_scale.is_none_or(|scale| scale <= 14), "a scale of more than 14")?;
         let tuple = Tuple::new(local, remote);
         Ok(Self {
+            account: 0,
             tuple,
             listener: Key::restored(saved.listener),
             local,

@@ -94,7 +94,8 @@ impl Stack {
         let repr = &arrival.repr;
         let offer = Offer::of(repr, &socket.settings);
         let settings = socket.settings;
-        let is_full = self.half_open.is_full() || socket.half_open >= socket.backlog.max(16);
+        let has_room = self.half_open_shares.may_enter(settings.account, self.half_open.room());
+        let is_full = !has_room || socket.half_open >= socket.backlog.max(16);
         let has_cookie = match self.config.cookies {
             Cookies::Never if is_full => {
                 self.counters.backlog_dropped += 1;
@@ -113,6 +114,7 @@ impl Stack {
             false => self.isn(now, &tuple),
         });
         let half_open = HalfOpen {
+            account: settings.account,
             tuple,
             listener,
             local: arrival.to,
@@ -138,6 +140,7 @@ impl Stack {
         let reply = half_open.syn_ack(socket, clock);
         socket.half_open += 1;
         if let Some(key) = self.half_open.insert(half_open) {
+            self.half_open_shares.enter(half_open.account);
             self.table.insert(tuple, Entry::HalfOpen(key));
             self.wheel.set(HALF_OPEN | key.index, half_open.timeout(&settings));
             self.reply(reply);
@@ -285,6 +288,9 @@ impl Stack {
         if let (Some(half_open), Some(socket)) =
             (self.half_open.get_mut(key), self.listeners.get_mut(heir))
         {
+            self.half_open_shares.leave(half_open.account);
+            half_open.account = socket.settings.account;
+            self.half_open_shares.enter(half_open.account);
             half_open.listener = heir;
             socket.half_open += 1;
         }
@@ -293,6 +299,7 @@ impl Stack {
     fn drop_half_open(&mut self, key: Key) {
         if let Some(half_open) = self.half_open.remove(key) {
             self.table.remove(&half_open.tuple);
+            self.half_open_shares.leave(half_open.account);
             if let Some(socket) = self.listeners.get_mut(half_open.listener) {
                 socket.half_open -= 1;
             }

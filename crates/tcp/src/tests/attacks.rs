@@ -1,6 +1,6 @@
 //! Hostile peers, and strangers: bounded memory, bounded work, and nobody else is hurt.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use clearway_base::{SECOND, Time};
 use clearway_wire::Ecn;
@@ -208,36 +208,96 @@ fn single_bytes_do_not_make_the_window_grow() {
     }
 }
 
-/// TIME-WAIT has a bound, beyond which the oldest go.
+/// A stranger connects, and this end closes first.
+fn open_and_close(host: &mut Host, now: Time, stranger: u32) {
+    segment(host, now, stranger, Flags::SYN, (7, 0), Options::default());
+    let syn_ack = host.stack.poll_transmit(now, 1).expect("an answer").repr;
+    let ack = syn_ack.sequence.wrapping_add(1);
+    segment(host, now, stranger, Flags::ACK, (8, ack), Options::default());
+    let key = host.stack.connections().last().expect("open");
+    host.stack.close(now, key);
+    host.transmit(now);
+    let fin = Flags::FIN | Flags::ACK;
+    segment(host, now, stranger, fin, (8, ack.wrapping_add(1)), Options::default());
+    host.transmit(now);
+    assert_eq!(host.stack.info(key).expect("ours").state, State::TimeWait);
+    host.stack.forget(now, key, &mut host.store);
+    host.transmit(now);
+}
+
+/// From now on what comes goes on another account.
+fn change_account(host: &mut Host, account: u32) {
+    let listener = host.stack.listeners_on(None, 80).next().expect("it is there");
+    host.stack.set_listener(listener, 4096, Settings { account, ..Settings::default() });
+}
+
+/// Connections in TIME-WAIT of each account, and the last four bytes of the peers' addresses.
+fn in_time_wait(host: &Host, account: u32) -> Vec<u32> {
+    let waiting = host.stack.save().time_waits.into_iter();
+    let own = waiting.filter(|entry| entry.account == account);
+    let number = |address: IpAddr| match address {
+        IpAddr::V4(address) => address.to_bits() & 0xff,
+        IpAddr::V6(_) => 0,
+    };
+    own.map(|entry| number(entry.ends.1.ip())).collect()
+}
+
+/// TIME-WAIT has a bound, beyond which the oldest go of who has more than are left for others.
 #[test]
 fn time_wait_is_bounded() {
-    let config = Config { time_wait_max: 5, ..Config::default() };
+    let config = Config { time_wait_max: 10, ..Config::default() };
     let (mut host, now) = host(config, Settings::default());
-    let mut ports = 0;
     for stranger in 0..20 {
-        segment(&mut host, now, stranger, Flags::SYN, (7, 0), Options::default());
-        let syn_ack = host.stack.poll_transmit(now, 1).expect("an answer").repr;
-        let ack = syn_ack.sequence.wrapping_add(1);
-        segment(&mut host, now, stranger, Flags::ACK, (8, ack), Options::default());
-        let key = host.stack.connections().last().expect("open");
-        host.stack.close(now, key);
-        host.transmit(now);
-        segment(
-            &mut host,
-            now,
-            stranger,
-            Flags::FIN | Flags::ACK,
-            (8, ack.wrapping_add(1)),
-            Options::default(),
-        );
-        host.transmit(now);
-        assert_eq!(host.stack.info(key).expect("ours").state, State::TimeWait);
-        host.stack.forget(now, key, &mut host.store);
-        host.transmit(now);
-        ports += 1;
+        open_and_close(&mut host, now, stranger);
     }
-    assert_eq!((ports, host.stack.waiting().1, host.stack.connections().count()), (20, 5, 0));
+    assert_eq!((host.stack.waiting().1, host.stack.connections().count()), (5, 0));
     assert_eq!(host.stack.counters().time_wait_dropped, 15);
+    change_account(&mut host, 1);
+    for stranger in 20..40 {
+        open_and_close(&mut host, now, stranger);
+    }
+    let shares = |host: &Host| [0, 1].map(|account| in_time_wait(host, account));
+    let expected = [vec![15, 16, 17, 18, 19], vec![37, 38, 39]];
+    assert_eq!(shares(&host), expected, "nobody takes another's");
+    host.stack = Stack::restore(host.stack.save(), config, now).expect("as it was");
+    open_and_close(&mut host, now, 40);
+    assert_eq!(shares(&host)[0], expected[0]);
+    assert_eq!(shares(&host)[1], [38, 39, 40]);
+    // What has waited long enough is nobody's.
+    let late = now + 61 * SECOND;
+    host.stack.handle_timeouts(late);
+    assert_eq!(host.stack.waiting().1, 0);
+    for stranger in 40..60 {
+        open_and_close(&mut host, late, stranger);
+    }
+    assert_eq!(in_time_wait(&host, 1).len(), 5);
+}
+
+/// A flood of one account's listener leaves room for those of others, which need no cookies.
+#[test]
+fn half_open_connections_are_shared() {
+    let config = Config { half_open_max: 100, ..Config::default() };
+    let (mut host, now) = host(config, Settings::default());
+    change_account(&mut host, 1);
+    let flood = |host: &mut Host, strangers: core::ops::Range<u32>| {
+        for stranger in strangers {
+            segment(host, now, stranger, Flags::SYN, (7, 0), Options::default());
+            host.stack.poll_transmit(now, 1).expect("an answer");
+        }
+        (host.stack.waiting().0, host.stack.counters().cookies_sent)
+    };
+    assert_eq!(flood(&mut host, 0..1000), (50, 950));
+    change_account(&mut host, 2);
+    assert_eq!(flood(&mut host, 1000..1010), (60, 950));
+    change_account(&mut host, 1);
+    assert_eq!(flood(&mut host, 1010..1020), (60, 960));
+    host.stack = Stack::restore(host.stack.save(), config, now).expect("as it was");
+    assert_eq!(flood(&mut host, 1020..1030), (60, 10));
+    // Resets of the peers leave room again.
+    for stranger in 0..50 {
+        segment(&mut host, now, stranger, Flags::RST, (8, 0), Options::default());
+    }
+    assert_eq!(flood(&mut host, 1030..1040), (20, 10));
 }
 
 /// An idle connection takes less than 2 KB.
