@@ -214,7 +214,8 @@ fn open_and_close(host: &mut Host, now: Time, stranger: u32) {
     let syn_ack = host.stack.poll_transmit(now, 1).expect("an answer").repr;
     let ack = syn_ack.sequence.wrapping_add(1);
     segment(host, now, stranger, Flags::ACK, (8, ack), Options::default());
-    let key = host.stack.connections().last().expect("open");
+    let listener = host.stack.listeners_on(None, 80).next().expect("it is there");
+    let key = host.stack.accept(listener).expect("open");
     host.stack.close(now, key);
     host.transmit(now);
     let fin = Flags::FIN | Flags::ACK;
