@@ -168,9 +168,13 @@ impl Tcp {
         arrival: &Arrival,
         payloads: &[&[u8]],
     ) -> bool {
-        let mut keeper = Keeper::new(&mut common.channels, &self.books, &self.ports, payloads);
+        let mut keeper = Keeper::new(&mut common.channels, &mut self.books, &self.ports, payloads);
         self.stack.handle_segment(now, arrival, &mut keeper);
-        !keeper.has_refused
+        let refused = keeper.refused;
+        if let Some(refused) = refused {
+            self.share_what_is_ahead(&mut common.channels, refused);
+        }
+        refused.is_none()
     }
 
     /// Bad news about a packet. False if it is not of TCP.

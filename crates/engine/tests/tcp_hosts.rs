@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use clearway_channel::{Code, Command, Completion, ReceivedBytes};
+use clearway_channel::{Code, Command, Completion, ReceivedBytes, Sizes};
 use clearway_engine::Request;
 use clearway_nic::{Capabilities, Counters, Info, MacAddress, Queue, Transmit, fabric};
 use clearway_wire::tcp::{Check, Flags, Options, Repr, View, fill_checksum};
@@ -274,6 +274,10 @@ struct Between {
     injected: VecDeque<Vec<u8>>,
     /// TCP segments of at least this length are refused by "port unreachable".
     refuses: bool,
+    /// The first segment with data of each port is lost, however often it is sent.
+    withholds: bool,
+    /// The numbers of those, by ports.
+    firsts: BTreeMap<u16, u32>,
 }
 
 struct Tampered {
@@ -296,6 +300,9 @@ impl Between {
         let own = ipv4::Repr::parse(&view, true).expect("a packet");
         if own.protocol != protocol::TCP {
             return true;
+        }
+        if self.withholds && !self.passes(view.payload()) {
+            return false;
         }
         let quote = &packet[..28];
         let bad_news = match self.mtu {
@@ -322,6 +329,14 @@ impl Between {
         bad_news.emit(&mut answer[34..]);
         self.injected.push_back(answer);
         false
+    }
+
+    /// False for the first segment with data.
+    fn passes(&mut self, segment: &[u8]) -> bool {
+        let view = View::new(segment).expect("a segment");
+        let port = u16::from_be_bytes([segment[0], segment[1]]);
+        let sequence = u32::from_be_bytes([segment[4], segment[5], segment[6], segment[7]]);
+        view.payload().is_empty() || *self.firsts.entry(port).or_insert(sequence) != sequence
     }
 }
 
@@ -431,6 +446,50 @@ fn a_router_says_that_nobody_is_there() {
     lock(&between[0]).refuses = false;
     run(&mut world, &mut peers, |peers| peers[1].received == b"anybody there?");
     assert_eq!(peers[0].end, None);
+}
+
+/// However many connections of an app wait for their first bytes, each has something of the memory
+/// for what comes before its turn.
+#[test]
+fn what_comes_out_of_order_is_shared() {
+    const COUNT: usize = 60_000;
+    let (mut world, between) = tampered_world();
+    let small = Sizes { transmit_pool_bytes: 1 << 20, receive_pool_bytes: 1 << 20, ..SIZES };
+    let to = SocketAddr::new(address(1), SERVER_PORT);
+    let mut server = Peer::at(&mut world, 1, to, small);
+    server.listen();
+    let mut streams = BTreeMap::new();
+    lock(&between[0]).withholds = true;
+    let mut clients: Vec<Peer> = Vec::new();
+    for number in 0..12 {
+        let from = SocketAddr::new(address(0), CLIENT_PORT + number);
+        let mut client = Peer::at(&mut world, 0, from, small);
+        client.connect(to);
+        world.turn_until(|_| {
+            serve(&mut server.app, &mut streams);
+            client.poll();
+            client.id != 0
+        });
+        client.send(&bytes(COUNT, number.into()));
+        (0..1000).for_each(|_| world.turn());
+        clients.push(client);
+    }
+    let connections = world.hosts[1].engine.save().tcp.stack.connections;
+    let ahead = connections.iter().map(|connection| {
+        connection.rcv.ahead.iter().map(|(_, extent)| extent.length).sum::<u32>()
+    });
+    let ahead: Vec<u32> = ahead.collect();
+    assert!(ahead.len() == 12 && ahead.iter().all(|bytes| *bytes > 0), "{ahead:?}");
+    lock(&between[0]).withholds = false;
+    world.turn_until(|_| {
+        serve(&mut server.app, &mut streams);
+        streams.len() == 12 && streams.values().all(|stream| stream.len() == COUNT)
+    });
+    let mut received: Vec<_> = streams.into_values().collect();
+    let mut expected: Vec<_> = (0..12).map(|number| bytes(COUNT, number)).collect();
+    received.sort_unstable();
+    expected.sort_unstable();
+    assert!(received == expected);
 }
 
 /// A SYN from anybody.

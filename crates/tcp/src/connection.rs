@@ -376,6 +376,16 @@ impl Connection {
         self.snd.outstanding()
     }
 
+    /// Bytes that have come out of order.
+    pub(crate) fn ahead_bytes(&self) -> u64 {
+        self.rcv.ahead_bytes()
+    }
+
+    /// Gives up half of what has come out of order.
+    pub(crate) fn renege(&mut self, discard: impl FnMut(Extent)) {
+        self.rcv.renege(discard);
+    }
+
     /// Gives back all that has been received and not been taken.
     pub(crate) fn drain(&mut self, discard: impl FnMut(Extent)) {
         self.rcv.drain(discard);

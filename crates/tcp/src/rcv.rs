@@ -432,6 +432,11 @@ impl Receive {
         self.data_end() - self.first
     }
 
+    /// Gives up half of what has come out of order.
+    pub(crate) fn renege(&mut self, discard: impl FnMut(Extent)) {
+        self.queue.renege(discard);
+    }
+
     pub(crate) fn drain(&mut self, discard: impl FnMut(Extent)) {
         self.queue.drain(discard);
     }

@@ -180,6 +180,22 @@ impl Reassembly {
         self.ranges.iter().map(|range| range.end - range.start).sum()
     }
 
+    /// Gives up half of what is out of order, that which stands farthest behind: RFC 2018, section
+    /// 8, "the data receiver is permitted to discard data in its queue that has not been
+    /// acknowledged to the data sender, even if the data has already been reported in a SACK
+    /// option".
+    pub(crate) fn renege(&mut self, mut discard: impl FnMut(Extent)) {
+        let bytes = self.ahead_bytes();
+        let mut left = bytes;
+        while left > bytes / 2
+            && let Some(piece) = self.ahead.pop_back()
+        {
+            left -= u64::from(piece.extent.length);
+            self.ranges.remove(piece.start..piece.end());
+            discard(piece.extent);
+        }
+    }
+
     /// Gives up everything.
     pub(crate) fn drain(&mut self, mut discard: impl FnMut(Extent)) {
         while let Some(extent) = self.take() {

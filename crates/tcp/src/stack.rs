@@ -119,6 +119,10 @@ counters! {
         backlog_dropped: Connections,
             "when an app does not accept as fast as peers connect",
             "accept faster, or raise the backlog";
+        /// Pieces that had come out of order and were given up, for others of their app.
+        pieces_given_up: Segments,
+            "when an app's receive pool is short and a connection has much of it out of order",
+            "raise the app's receive_pool_bytes if it is often; see who loses packets";
         /// Connections in TIME-WAIT forgotten before their time, because there were too many of
         /// their app's.
         time_wait_dropped: Connections,
@@ -527,6 +531,23 @@ impl Stack {
     pub fn received(&self, key: Key) -> impl Iterator<Item = Extent> + '_ {
         let slot = self.connections.get(key);
         slot.into_iter().flat_map(|slot| slot.connection.received())
+    }
+
+    /// Bytes that have come out of order.
+    #[must_use]
+    pub fn ahead_bytes(&self, key: Key) -> u64 {
+        self.connections.get(key).map_or(0, |slot| slot.connection.ahead_bytes())
+    }
+
+    /// Gives half of what a connection has out of order back to `memory`, for others: its peer
+    /// sends that again.
+    pub fn renege(&mut self, key: Key, memory: &mut impl Memory) {
+        let Some(slot) = self.connections.get_mut(key) else { return };
+        let counters = &mut self.counters;
+        slot.connection.renege(|extent| {
+            counters.pieces_given_up += 1;
+            memory.discard(key, extent);
+        });
     }
 
     /// The caller is done with so many bytes of what it got from [`Stack::recv`].

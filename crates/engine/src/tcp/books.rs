@@ -26,6 +26,8 @@ pub(super) struct Book {
     pub(super) sent_told: u32,
     /// Bytes that the app has been told of: what comes next is at this position.
     pub(super) received: u64,
+    /// Bytes that have come out of order, and are in its app's memory.
+    ahead_bytes: u64,
     /// The app knows that its peer has finished.
     pub(super) is_finished: bool,
     /// The app has let go of it.
@@ -39,6 +41,8 @@ pub(super) struct Books {
     books: Vec<Option<Book>>,
     /// The places of each channel's.
     channels: HashMap<u32, BTreeSet<u32>>,
+    /// Of each channel's that have something out of order, how much that is, and the places.
+    ahead: HashMap<u32, BTreeSet<(u64, u32)>>,
 }
 
 /// The id by which an app names a connection; none is 0.
@@ -62,6 +66,7 @@ impl Books {
             sent: 0,
             sent_told: 0,
             received: 0,
+            ahead_bytes: 0,
             is_finished: false,
             is_closing: false,
         });
@@ -77,6 +82,7 @@ impl Books {
     }
 
     pub(super) fn remove(&mut self, key: Key) -> Option<Book> {
+        self.set_ahead(key, 0);
         let place = self.books.get_mut(key.index() as usize)?;
         let book = place.take_if(|book| book.key == key)?;
         if let Some(places) = self.channels.get_mut(&book.channel) {
@@ -96,6 +102,33 @@ impl Books {
     #[inline]
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Book> {
         self.books.get_mut(key.index() as usize)?.as_mut().filter(|book| book.key == key)
+    }
+
+    /// Bytes that a connection has out of order.
+    #[inline]
+    pub(super) fn ahead_bytes(&self, key: Key) -> u64 {
+        self.get(key).map_or(0, |book| book.ahead_bytes)
+    }
+
+    /// So many they are now.
+    pub(super) fn set_ahead(&mut self, key: Key, bytes: u64) {
+        let Some(book) = self.get_mut(key).filter(|book| book.ahead_bytes != bytes) else { return };
+        let before = (core::mem::replace(&mut book.ahead_bytes, bytes), key.index());
+        let channel = book.channel;
+        let of_channel = self.ahead.entry(channel).or_default();
+        of_channel.remove(&before);
+        if bytes > 0 {
+            of_channel.insert((bytes, key.index()));
+        }
+        if of_channel.is_empty() {
+            self.ahead.remove(&channel);
+        }
+    }
+
+    /// Which connection of a channel has most out of order, and how much.
+    pub(super) fn most_ahead(&self, channel: u32) -> Option<(u64, Key)> {
+        let (bytes, place) = *self.ahead.get(&channel)?.last()?;
+        Some((bytes, self.at(place as usize)?.key))
     }
 
     /// The connection that the app of a channel means, if it has it.

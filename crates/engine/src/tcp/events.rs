@@ -61,7 +61,11 @@ impl Tcp {
         channel: Option<u32>,
     ) {
         self.stack.abort(now, key);
-        self.stack.forget(now, key, &mut memory::idle(channels, &self.books, &self.ports, channel));
+        self.stack.forget(
+            now,
+            key,
+            &mut memory::idle(channels, &mut self.books, &self.ports, channel),
+        );
     }
 
     fn tell_of(&mut self, channels: &mut Channels, now: Time, key: Key, readiness: Readiness) {
@@ -108,6 +112,9 @@ impl Tcp {
             book.sent_told = book.sent;
             app.tell(Completion::TcpSent { connection: books::id(key), sent: book.sent });
         }
+        if has_received && self.books.ahead_bytes(key) > 0 {
+            self.books.set_ahead(key, self.stack.ahead_bytes(key));
+        }
     }
 
     fn tell_finished(&mut self, channels: &mut Channels, key: Key) {
@@ -126,7 +133,7 @@ impl Tcp {
         if is_finished {
             self.tell_finished(channels, key);
         }
-        let memory = &mut memory::idle(channels, &self.books, &self.ports, Some(channel));
+        let memory = &mut memory::idle(channels, &mut self.books, &self.ports, Some(channel));
         self.stack.forget(now, key, memory);
         let Some(Book { connecting, submitted, sent, .. }) = self.books.remove(key) else { return };
         let Some(app) = channels.channel(channel) else { return };

@@ -19,20 +19,28 @@ const RESERVE_BYTES: u32 = 64 << 10;
 /// The memory of all apps, for one segment.
 pub(super) struct Keeper<'a> {
     channels: &'a mut Channels,
-    books: &'a Books,
+    books: &'a mut Books,
     ports: &'a Ports,
     /// Whose a connection is that has not been accepted yet.
     channel: Option<u32>,
     /// The payload of the segment at hand, in pieces.
     payloads: &'a [&'a [u8]],
     /// There was no memory for a part of it.
-    pub(super) has_refused: bool,
+    pub(super) refused: Option<Refused>,
+}
+
+/// What there was no memory for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Refused {
+    channel: Option<u32>,
+    /// What its connection would have out of order with it; nothing, if it is next.
+    ahead_bytes: u64,
 }
 
 /// While there is no segment at hand.
 pub(super) fn idle<'a>(
     channels: &'a mut Channels,
-    books: &'a Books,
+    books: &'a mut Books,
     ports: &'a Ports,
     channel: Option<u32>,
 ) -> Keeper<'a> {
@@ -42,11 +50,11 @@ pub(super) fn idle<'a>(
 impl<'a> Keeper<'a> {
     pub(super) fn new(
         channels: &'a mut Channels,
-        books: &'a Books,
+        books: &'a mut Books,
         ports: &'a Ports,
         payloads: &'a [&'a [u8]],
     ) -> Self {
-        Self { channels, books, ports, channel: None, payloads, has_refused: false }
+        Self { channels, books, ports, channel: None, payloads, refused: None }
     }
 
     /// The channel of a connection, and what it has been told of.
@@ -59,9 +67,13 @@ impl<'a> Keeper<'a> {
     }
 
     #[inline]
-    fn put(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
-        let (channel, received) = self.whose(connection);
-        let is_next = position == received;
+    fn put(
+        &mut self,
+        connection: Key,
+        channel: Option<u32>,
+        part: Range<u32>,
+        is_next: bool,
+    ) -> Option<Extent> {
         let channel = self.channels.channel(channel?)?;
         // What comes out of order leaves the rest to what the app can read, and so release.
         if !is_next && !channel.has_half_its_memory() {
@@ -95,8 +107,17 @@ fn pieces<'a>(payloads: &[&'a [u8]], part: Range<u32>) -> impl Iterator<Item = &
 impl Memory for Keeper<'_> {
     #[inline]
     fn keep(&mut self, connection: Key, position: u64, part: Range<u32>) -> Option<Extent> {
-        let kept = self.put(connection, position, part);
-        self.has_refused |= kept.is_none();
+        let (channel, received) = self.whose(connection);
+        let (is_next, length) = (position == received, u64::from(part.end - part.start));
+        let kept = self.put(connection, channel, part, is_next);
+        if is_next && kept.is_some() {
+            return kept;
+        }
+        let ahead_bytes = if is_next { 0 } else { self.books.ahead_bytes(connection) + length };
+        match kept {
+            Some(_) => self.books.set_ahead(connection, ahead_bytes),
+            None => self.refused = Some(Refused { channel, ahead_bytes }),
+        }
         kept
     }
 
@@ -113,6 +134,19 @@ impl Memory for Keeper<'_> {
 }
 
 impl Tcp {
+    /// There was no room for something. What another connection of the app has out of order goes
+    /// for it, half of what that has, if it is at least twice of what this one would have.
+    #[cold]
+    pub(super) fn share_what_is_ahead(&mut self, channels: &mut Channels, refused: Refused) {
+        let most = refused.channel.and_then(|channel| self.books.most_ahead(channel));
+        let Some((bytes, key)) = most else { return };
+        if bytes >= 2 * refused.ahead_bytes {
+            let memory = &mut idle(channels, &mut self.books, &self.ports, refused.channel);
+            self.stack.renege(key, memory);
+            self.books.set_ahead(key, self.stack.ahead_bytes(key));
+        }
+    }
+
     /// Buffers of the apps, by channel, that have bytes in them which the apps have not been told
     /// of.
     pub(crate) fn held(&self) -> BTreeMap<u32, Vec<Buffer>> {

@@ -165,7 +165,7 @@ impl Tcp {
         let Some(port) = self.ports.ports.get(&number) else { return };
         let (channel, Some(listener)) = (Some(port.channel), port.listener) else { return };
         let channels = &mut common.channels;
-        let memory = &mut memory::idle(channels, &self.books, &self.ports, channel);
+        let memory = &mut memory::idle(channels, &mut self.books, &self.ports, channel);
         self.stack.unlisten(now, listener, memory);
         self.ports.set_listener(number, None);
     }

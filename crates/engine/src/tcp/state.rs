@@ -114,7 +114,8 @@ impl Tcp {
         let mut stack = Stack::restore(saved.stack, config(), now)?;
         stack.set_counters(Counters::restore(&saved.counters));
         let ports = Ports::restore(saved.ports, &stack, channels, switch)?;
-        let books = Books::restore(saved.books)?;
+        let mut books = Books::restore(saved.books)?;
+        stack.connections().for_each(|key| books.set_ahead(key, stack.ahead_bytes(key)));
         let attempts = saved.attempts.into_iter().map(|attempt| Attempt::restore(attempt, now));
         let tcp = Self {
             stack,
@@ -227,18 +228,12 @@ impl Books {
             let key = Key::from_bits(saved.key);
             ensure(key.index() < super::CONNECTIONS_MAX, "a place that there is not")?;
             ensure(books.at(key.index() as usize).is_none(), "two books of one connection")?;
-            books.insert(Book {
-                key,
-                channel: saved.channel,
-                port: saved.port,
-                connecting: saved.connecting,
-                submitted: saved.submitted,
-                sent: saved.sent,
-                sent_told: saved.sent_told,
-                received: saved.received,
-                is_finished: saved.is_finished,
-                is_closing: saved.is_closing,
-            });
+            books.open(key, saved.channel, saved.port, saved.connecting);
+            let Some(book) = books.get_mut(key) else { continue };
+            (book.submitted, book.sent, book.sent_told) =
+                (saved.submitted, saved.sent, saved.sent_told);
+            book.received = saved.received;
+            (book.is_finished, book.is_closing) = (saved.is_finished, saved.is_closing);
         }
         Ok(books)
     }

@@ -299,6 +299,21 @@ cases! {
         < . 1:1(0) ack 1 <sack 1002:2000 2500:2501>
         in_flight 3000";
 
+    /// RFC 2018, 8: "the data receiver is permitted to discard data in its queue that has not been
+    /// acknowledged". What is next to the hole stays, and what is gone counts as never received.
+    what_is_given_up_is_taken_again: established_with("sack", "mss 1000,sackOK") => "
+        < . 1001:2001(1000) ack 1; > . 1:1(0) ack 1 <sack 1001:2001>
+        < . 3001:4001(1000) ack 1; > . 1:1(0) ack 1 <sack 3001:4001 1001:2001>
+        < . 4001:5001(1000) ack 1; > . 1:1(0) ack 1 <sack 3001:5001 1001:2001>
+        renege
+        < . 6001:7001(1000) ack 1; > . 1:1(0) ack 1 <sack 6001:7001 1001:2001>
+        < . 1:1001(1000) ack 1; > . 1:1(0) ack 2001 <sack 6001:7001>
+        renege
+        < . 2001:3001(1000) ack 1
+        < . 3001:5001(2000) ack 1; > . 1:1(0) ack 5001
+        < . 5001:7001(2000) ack 1; +0.04 > . 1:1(0) ack 7001
+        recv 7000; +0 > . 1:1(0) ack 7001";
+
     /// RFC 2018, 8: a receiver may take back what it has acknowledged selectively. It has if the
     /// first segment that is not acknowledged is such: after a timeout nothing that it has said of
     /// others counts.

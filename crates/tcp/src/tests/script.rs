@@ -385,6 +385,10 @@ impl Script {
             }
             ["shutdown"] => self.host.stack.shutdown(self.key.ok_or("no connection")?),
             ["close"] => self.host.stack.close(now, self.key.ok_or("no connection")?),
+            ["renege"] => {
+                let key = self.key.ok_or("no connection")?;
+                self.host.stack.renege(key, &mut self.host.store);
+            }
             ["abort"] => self.host.stack.abort(now, self.key.ok_or("no connection")?),
             ["icmp", error, "seq", sequence] => self.icmp(error, 0, sequence)?,
             ["icmp", error, mtu, "seq", sequence] => {
