@@ -1391,6 +1391,23 @@ int64_t clearway_tcp_send(struct clearway_channel *channel,
                           int64_t timeout_ns);
 
 /**
+ * The same, and more will follow: what does not fill a segment waits for that (MSG_MORE).
+ */
+int64_t clearway_tcp_send_more(struct clearway_channel *channel,
+                               uint64_t connection,
+                               const void *data,
+                               size_t length,
+                               int64_t timeout_ns);
+
+/**
+ * Closes a connection, as clearway_tcp_close does, when the peer has acknowledged all that was
+ * sent (SO_LINGER with a time). Returns 0; CLEARWAY_TIMED_OUT if that takes longer than
+ * `timeout_ns`, and the daemon goes on with it; or another negative error code if the connection
+ * has ended, and not all may have arrived. It is closed in any case.
+ */
+int clearway_tcp_linger(struct clearway_channel *channel, uint64_t connection, int64_t timeout_ns);
+
+/**
  * Sends the first `length` bytes of a buffer of clearway_send_buffer, without a copy: it is the
  * daemon's until the peer has acknowledged it. `has_more` not 0: what does not fill a segment
  * waits for the next call (MSG_MORE). Waits up to `timeout_ns` for room. Returns 0 or a negative

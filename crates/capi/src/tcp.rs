@@ -271,6 +271,48 @@ pub unsafe extern "C" fn clearway_tcp_send(
     })
 }
 
+/// The same, and more will follow: what does not fill a segment waits for that (MSG_MORE).
+///
+/// # Safety
+/// `channel` is NULL or valid; `data` points to `length` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_tcp_send_more(
+    channel: *mut clearway_channel,
+    connection: u64,
+    data: *const c_void,
+    length: usize,
+    timeout_ns: i64,
+) -> i64 {
+    call(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { pointer::bytes(data.cast(), length) }?;
+        let connection = TcpId::from_u64(connection);
+        Ok(channel.tcp_send_more(connection, bytes, pointer::timeout(timeout_ns))? as i64)
+    })
+}
+
+/// Closes a connection, as clearway_tcp_close does, when the peer has acknowledged all that was
+/// sent (SO_LINGER with a time). Returns 0; CLEARWAY_TIMED_OUT if that takes longer than
+/// `timeout_ns`, and the daemon goes on with it; or another negative error code if the connection
+/// has ended, and not all may have arrived. It is closed in any case.
+///
+/// # Safety
+/// `channel` is NULL or valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn clearway_tcp_linger(
+    channel: *mut clearway_channel,
+    connection: u64,
+    timeout_ns: i64,
+) -> c_int {
+    call_int(|| {
+        // SAFETY: the caller's promise.
+        let channel = unsafe { pointer::channel(channel) }?;
+        channel.tcp_linger(TcpId::from_u64(connection), pointer::timeout(timeout_ns))
+    })
+}
+
 /// Sends the first `length` bytes of a buffer of clearway_send_buffer, without a copy: it is the
 /// daemon's until the peer has acknowledged it. `has_more` not 0: what does not fill a segment
 /// waits for the next call (MSG_MORE). Waits up to `timeout_ns` for room. Returns 0 or a negative

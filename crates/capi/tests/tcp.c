@@ -217,6 +217,11 @@ static void run_client(const char *host, uint16_t port, uint16_t closed) {
     CHECK(strstr(clearway_last_error(), host));
     events_tell_of_attempts(host, port, closed);
     connection = connect_to(host, port);
+    CHECK(clearway_tcp_send_more(channel, connection, "not ", 4, SECONDS(20)) == 4);
+    CHECK(clearway_tcp_send(channel, connection, "yet", 3, SECONDS(20)) == 3);
+    CHECK(clearway_tcp_linger(channel, connection, SECONDS(20)) == 0);
+    CHECK(clearway_tcp_close(channel, connection) == CLEARWAY_CLOSED);
+    connection = connect_to(host, port);
     send_buffer_is_bounded(connection);
     CHECK(clearway_tcp_abort(channel, connection) == 0);
 

@@ -220,6 +220,79 @@ fn listeners_share_a_port() {
     assert!((0..CONNECTIONS).all(|number| accept(&listeners, number) == 0), "there is one");
 }
 
+/// A few bytes wait for what will follow. Those of another connection overtake them.
+#[test]
+fn what_more_will_follow_is_held_back() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let [(mut held, mut app), (mut other, mut beside)] = [(), ()].map(|()| {
+        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+        (kernel, listener.accept().expect("accepted").0)
+    });
+    app.set_timeout(Some(PATIENCE));
+    // It is held for a retransmission timeout, 200 ms, at most: a machine that is busy tries again.
+    let is_held = (0..100).any(|_| {
+        let begun = std::time::Instant::now();
+        assert_eq!(app.write_more(b"to be ").expect("written"), 6);
+        beside.write_all(b"!").expect("written");
+        other.read_exact(&mut [0]).expect("read");
+        held.set_nonblocking(true).expect("an option");
+        let nothing = held.peek(&mut [0; 16]).is_err();
+        held.set_nonblocking(false).expect("an option");
+        let is_in_time = begun.elapsed() < Duration::from_millis(100);
+        app.write_all(b"continued").expect("written");
+        let mut words = [0; 15];
+        held.read_exact(&mut words).expect("read");
+        assert_eq!(&words, b"to be continued");
+        assert!(nothing || !is_in_time, "the first part came alone");
+        nothing
+    });
+    assert!(is_held);
+}
+
+/// Who lingers knows what has arrived, or that it has not.
+#[test]
+fn who_lingers_knows_what_has_arrived() {
+    let Some(world) = World::start("driver = \"auto\"") else { return };
+    let tcp = world.tcp();
+    let mut listener = tcp.listen(PORT).expect("a listener");
+    listener.set_timeout(Some(PATIENCE));
+    let pair = || {
+        let kernel = world.connect((IPV4[1], PORT).into()).expect("connected");
+        let mut app = listener.accept().expect("accepted").0;
+        app.set_timeout(Some(PATIENCE));
+        (kernel, app)
+    };
+    let (mut kernel, mut app) = pair();
+    app.write_all(b"all of it").expect("written");
+    app.linger().expect("the kernel has it, though its program has not");
+    let mut words = String::new();
+    kernel.read_to_string(&mut words).expect("read");
+    assert_eq!(words, "all of it");
+
+    // The kernel's buffer is full, and nobody reads.
+    let (mut kernel, mut app) = pair();
+    app.set_timeout(Some(Duration::from_millis(300)));
+    let part = bytes(1 << 16, 3);
+    let mut sent = 0;
+    while let Ok(count) = app.write(&part) {
+        sent += count;
+    }
+    app.set_timeout(Some(Duration::from_millis(1)));
+    assert_eq!(app.linger().expect_err("not all").code(), client::Code::TimedOut);
+    let mut received = Vec::new();
+    kernel.read_to_end(&mut received).expect("the daemon goes on with it");
+    assert_eq!(received.len(), sent);
+
+    let (kernel, mut app) = pair();
+    rustix::net::sockopt::set_socket_linger(&kernel, Some(Duration::ZERO)).expect("no lingering");
+    drop(kernel);
+    let _ = app.write(b"too late");
+    assert_eq!(app.linger().expect_err("a reset").code(), client::Code::Reset);
+}
+
 /// What an app has sent before it ends in good order arrives, and then its port is free.
 #[test]
 fn who_leaves_is_heard_to_the_end() {

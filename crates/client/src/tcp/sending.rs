@@ -19,12 +19,32 @@ impl Channel {
         bytes: &[u8],
         timeout: Option<Duration>,
     ) -> Result<usize, Error> {
+        self.tcp_send_part(id, bytes, false, timeout)
+    }
+
+    /// The same, and more will follow: what does not fill a segment waits for that (MSG_MORE).
+    pub fn tcp_send_more(
+        &mut self,
+        id: TcpId,
+        bytes: &[u8],
+        timeout: Option<Duration>,
+    ) -> Result<usize, Error> {
+        self.tcp_send_part(id, bytes, true, timeout)
+    }
+
+    fn tcp_send_part(
+        &mut self,
+        id: TcpId,
+        bytes: &[u8],
+        more_follows: bool,
+        timeout: Option<Duration>,
+    ) -> Result<usize, Error> {
         if bytes.is_empty() {
             return self.tcp_check_sending(id).map(|()| 0);
         }
         let piece_max = COPIED_BYTES_MAX.min(self.end.sizes().transmit_pool_bytes as usize / 8);
         let piece = &bytes[..bytes.len().min(piece_max)];
-        let has_more = piece.len() < bytes.len();
+        let has_more = more_follows || piece.len() < bytes.len();
         self.wait_for(timeout, Awaited::Room, |channel| {
             if !channel.tcp_may_send(id)? {
                 return Ok(None);
@@ -74,6 +94,24 @@ impl Channel {
     pub fn tcp_unacknowledged(&mut self, id: TcpId) -> (u64, usize) {
         let Some(connection) = self.tcp.find(id) else { return (0, 0) };
         (connection.unacknowledged, connection.outstanding.len())
+    }
+
+    /// Lets go of a connection when the peer has acknowledged all that was sent (SO_LINGER with a
+    /// time). An error says that it has not: in time, and then the daemon goes on with it, as after
+    /// [`Channel::tcp_close`]; or ever, because the connection has ended.
+    pub fn tcp_linger(&mut self, id: TcpId, timeout: Option<Duration>) -> Result<(), Error> {
+        let lingered = self.tcp_shutdown(id).and_then(|()| {
+            self.wait_for(timeout, Awaited::Delivery, |channel| {
+                channel.gather()?;
+                match channel.tcp_check(id) {
+                    Ok(()) => Ok((channel.tcp_unacknowledged(id).1 == 0).then_some(())),
+                    Err(error) if error.code() == Code::Closed => Ok(Some(())), // by both ends
+                    Err(error) => Err(error),
+                }
+            })
+        });
+        self.tcp_close(id)?;
+        lingered
     }
 
     /// Whether a connection that is open has sent less than it may, after what the daemon has to

@@ -175,6 +175,18 @@ impl TcpStream {
         }
     }
 
+    /// Writes some of `bytes`, at least one if there are any, and more will follow: what does not
+    /// fill a segment waits for that.
+    pub fn write_more(&mut self, bytes: &[u8]) -> Result<usize, Error> {
+        self.tcp.channel().tcp_send_more(self.id, bytes, self.timeout)
+    }
+
+    /// Closes the connection when the peer has acknowledged all that was written; if that takes
+    /// longer than the stream's timeout, the daemon goes on with it.
+    pub fn linger(self) -> Result<(), Error> {
+        self.tcp.channel().tcp_linger(self.id, self.timeout)
+    }
+
     /// Gives the connection up: the peer gets a reset.
     pub fn abort(self) -> Result<(), Error> {
         self.tcp.channel().tcp_abort(self.id)
