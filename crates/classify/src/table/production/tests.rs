@@ -154,11 +154,13 @@ fn trees_follow_rules_that_change_as_soon_as_it_is_worth_it() {
     let many = rig.settle();
     (0..1300).for_each(|id| assert!(rig.table.remove(RuleId(id))));
     let gone = rig.settle();
-    let left = (rig.trees(), rig.table.memory_bytes() * 100 / full_bytes);
     assert_eq!(
-        ([first, few, many, gone], left),
-        ([205, 1571, 5992, 265], ([1, 10243, 2538, 1352, 4], 151))
+        ([first, few, many, gone], rig.trees()),
+        ([205, 1571, 5992, 265], [1, 10243, 2538, 1352, 4])
     );
+    // How full the map of places can become differs, since its keys are hashed with a secret.
+    let percent = rig.table.memory_bytes() * 100 / full_bytes;
+    assert!((145..=155).contains(&percent), "{percent} % of what it was");
 }
 
 #[test]
