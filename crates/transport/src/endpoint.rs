@@ -279,11 +279,11 @@ impl Endpoint {
         self.slots.iter().filter_map(|slot| slot.flow.as_deref()).flat_map(Flow::books)
     }
 
-    /// Whose flow this is, if there still is one.
+    /// Whose flow this is, if there still is one that an app has.
     #[must_use]
     pub fn owner(&self, key: FlowKey) -> Option<Owner> {
         let flow = self.slots.get(key.slot())?.flow.as_deref()?;
-        (flow.local_id() == key.0).then(|| flow.owner())
+        (flow.local_id() == key.0 && flow.has_app()).then(|| flow.owner())
     }
 
     /// The memory that a packet or message of this flow needs, for fetching it from memory ahead.

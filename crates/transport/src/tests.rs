@@ -1005,7 +1005,11 @@ fn a_flow_that_its_peer_has_closed_rests() {
         network.step();
         // Released at once: the limit has to be told, when the close is here already.
         network.read_all(1, keys[1]);
+        let (endpoint, app) = (&network.hosts[1].endpoint, &network.hosts[1].app);
+        // Its number may be another connection's as soon as its app has been told.
+        assert_eq!(endpoint.owner(keys[1]).is_some(), app.closed.is_empty());
     }
+    assert_eq!(network.hosts[1].endpoint.flows().count(), 1);
     let mut steps = 0;
     while network.step() {
         steps += 1;
