@@ -202,7 +202,7 @@ impl Channels {
     /// Tries the next message to `receiver` once more.
     fn retry(&mut self, receiver: Owner) -> Tried {
         self.counters.messages_retried += 1;
-        if let Some(tried) = self.retry_operation(receiver) {
+        if let Some(tried @ (Tried::Sent | Tried::Refused)) = self.retry_operation(receiver) {
             return tried;
         }
         let Some(sender) = self.local(receiver).map(|local| local.peer) else { return Tried::Done };

@@ -3,7 +3,9 @@
 
 mod world;
 
-use clearway_channel::{Command, Completion, OperationKind as Kind, OperationStatus as Status};
+use clearway_channel::{
+    Command, Completion, OperationKind as Kind, OperationStatus as Status, Sizes,
+};
 use clearway_engine::{Event, Request};
 use world::pair::{PORT, Pair, SHARED_BYTES, at, pattern, restore, some};
 use world::{App, Operated, SIZES};
@@ -296,4 +298,28 @@ fn those_in_line_go_on_when_the_first_has_ended() {
     (0..TURNS).for_each(|_| pair.world.turn());
     let statuses: Vec<Status> = pair.ended().iter().map(|operated| operated.status).collect();
     assert_eq!(statuses, [Status::Failed, Status::Done]);
+}
+
+/// Memory comes free while the connection that it is for copies.
+#[test]
+fn a_message_that_waits_for_memory_comes_though_its_receiver_writes() {
+    let sizes = Sizes { receive_pool_bytes: 1 << 20, ..SIZES };
+    let mut pair = Pair::of_sizes(0, sizes);
+    let region = pair.share_all();
+    let (_, other) = pair.world.connect(&mut pair.asker, &mut pair.owner, PORT);
+    assert!(pair.owner.send(other, &pattern(512 << 10)));
+    pair.world.turn();
+    assert!(pair.owner.send(pair.far, &pattern(768 << 10)));
+    let write = pair.begin_to_write(Kind::Write, region);
+    pair.asker.poll();
+    let filler = pair.asker.received.pop_front().expect("it came");
+    assert!(pair.asker.received.is_empty(), "there is room for one");
+    pair.asker.release(filler);
+    pair.world.turn();
+    assert!(!pair.is_whole());
+    assert_eq!(pair.end(write).status, Status::Done);
+    (0..TURNS).for_each(|_| pair.world.turn());
+    pair.asker.poll();
+    assert_eq!(pair.asker.received.len(), 1);
+    pair.audit();
 }
