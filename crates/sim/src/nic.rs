@@ -171,8 +171,10 @@ impl Queue for SimQueue {
     }
 
     fn disarm(&mut self) {
-        lock(&self.shared).is_armed = false;
-        self.bell.silence();
+        let is_silent = std::mem::take(&mut lock(&self.shared).is_armed);
+        if !is_silent {
+            self.bell.silence();
+        }
     }
 
     fn counters(&self) -> Counters {
