@@ -32,7 +32,7 @@ local packet_types = {
 local frame_types = {
     [0] = "padding", "ping", "ack", "limit", "message", "fragment", "close", "reset", "path",
     "stray", "probe", [0x24] = "operation", [0x25] = "operation part",
-    [0x30] = "stream", [0x31] = "open",
+    [0x30] = "stream", [0x31] = "open", [0x32] = "wait",
 }
 -- What an operation does, and what came of it: docs/operations.md.
 local operations = {
@@ -97,6 +97,7 @@ local f = {
     frame_flags = ProtoField.uint8("clearway.frame.flags", "Flags", base.HEX),
     stream = ProtoField.uint32("clearway.stream", "Stream"),
     sequence = ProtoField.uint32("clearway.sequence", "Sequence"),
+    dropped = ProtoField.uint64("clearway.dropped", "Dropped packet"),
     length = ProtoField.uint32("clearway.length", "Length"),
     total = ProtoField.uint32("clearway.total", "Length of the message"),
     offset = ProtoField.uint32("clearway.offset", "Offset"),
@@ -342,7 +343,7 @@ end
 local PADDING, PING, ACK, LIMIT, MESSAGE, FRAGMENT = 0, 1, 2, 3, 4, 5
 local CLOSE, RESET, PATH, STRAY, PROBE = 6, 7, 8, 9, 10
 local OPERATION, OPERATION_PART = 0x24, 0x25
-local STREAM, OPEN = 0x30, 0x31
+local STREAM, OPEN, WAIT = 0x30, 0x31, 0x32
 
 frames[PADDING] = function(context, tree, at)
     local first, past = at, context.tvb:len()
@@ -558,6 +559,17 @@ frames[OPEN] = function(context, tree, at)
     local past = fixed(context, tree, at, 16)
     tree:add(f.limit, context.tvb(at + 8, 8))
     context.say("open, limit %s", tostring(context.tvb(at + 8, 8):uint64()))
+    return past
+end
+
+-- There is no memory for a message.
+frames[WAIT] = function(context, tree, at)
+    local past = fixed(context, tree, at, 16)
+    local sequence, number = context.tvb(at + 4, 4), context.tvb(at + 8, 8)
+    tree:add(f.sequence, sequence)
+    tree:add(f.dropped, number)
+    context.say("wait with message %d, dropped in packet %s", sequence:uint(),
+        tostring(number:uint64()))
     return past
 end
 

@@ -170,6 +170,11 @@ pub(crate) struct Flow {
     congestion: Control,
     /// Those besides `main`, if both ends know streams.
     streams: Option<Box<Streams>>,
+    /// When messages that the peer has no memory for are sent again, whatever it says;
+    /// `Time::MAX` if there are none.
+    waits_until: Time,
+    /// The largest number of a packet that was refused for want of memory.
+    refused: u64,
     packets_lost: u64,
     /// The syn that opened the flow, if it is the peer's.
     request: Option<Request>,
@@ -224,6 +229,8 @@ impl Flow {
             last_received: now,
             asked: now,
             keep_alive_at: Time::MAX,
+            waits_until: Time::MAX,
+            refused: 0,
             packets_lost: 0,
             ports: Ports::new(p.seed),
             arrivals: Arrivals::new(now),

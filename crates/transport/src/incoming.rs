@@ -103,6 +103,8 @@ pub(crate) struct Incoming {
     gaps: u32,
     /// A message was refused for want of memory: the sender must be told when there is some.
     starved: bool,
+    /// The sequence number of the first of these, if the sender is to be told that it has to wait.
+    turned_away: Option<u64>,
     /// Operations were carried out since [`Incoming::take_operated`] was last asked.
     operated: bool,
 }
@@ -130,6 +132,7 @@ impl Incoming {
             ahead: None,
             gaps: 0,
             starved: false,
+            turned_away: None,
             operated: false,
         }
     }
@@ -151,8 +154,7 @@ impl Incoming {
         let positions = MESSAGE_OVERHEAD + bytes.len() as u64;
         self.check_limit(positions)?;
         if !app.receive(owner, bytes) {
-            self.starved = true;
-            return Err(Refused::NoBuffer);
+            return Err(self.turn_away(self.next));
         }
         self.received += positions;
         self.next += 1;
@@ -235,7 +237,7 @@ impl Incoming {
         }
         let order = if sequence == self.next { Order::Due } else { Order::Ahead };
         let buffer = app.begin(owner, total, order);
-        let buffer = self.expect_buffer(buffer)?;
+        let buffer = buffer.ok_or_else(|| self.turn_away(sequence))?;
         let received = RangeSet::new();
         let partial = Partial { buffer, order, is_operation, received, received_bytes: 0 };
         self.largest.begin(sequence, partial.positions(), self.window);
@@ -271,9 +273,12 @@ impl Incoming {
         app.finish(owner, partial.buffer, partial.order);
     }
 
-    fn expect_buffer(&mut self, buffer: Option<Buffer>) -> Result<Buffer, Refused> {
-        self.starved |= buffer.is_none();
-        buffer.ok_or(Refused::NoBuffer)
+    /// There is no memory for the message with this sequence number.
+    #[cold]
+    fn turn_away(&mut self, sequence: u64) -> Refused {
+        self.starved = true;
+        self.turned_away = Some(self.turned_away.map_or(sequence, |first| first.min(sequence)));
+        Refused::NoBuffer
     }
 
     fn check_limit(&self, positions: u64) -> Result<(), Refused> {
@@ -295,6 +300,19 @@ impl Incoming {
         self.starved
     }
 
+    /// The sender is to be told that it has to wait.
+    pub(crate) const fn has_turned_away(&self) -> bool {
+        self.turned_away.is_some()
+    }
+
+    /// The sequence number of the message that the sender has to wait with, to be told now.
+    pub(crate) const fn take_turned_away(&mut self) -> Option<u32> {
+        match self.turned_away.take() {
+            Some(sequence) => Some(sequence as u32),
+            None => None,
+        }
+    }
+
     /// The limit that the sender knows, or will know.
     pub(crate) const fn announced_limit(&self) -> u64 {
         self.announced
@@ -302,7 +320,7 @@ impl Incoming {
 
     /// The limit to announce now, by a frame that is sent again if it is lost.
     pub(crate) fn announce_limit(&mut self) -> u64 {
-        self.starved = false;
+        (self.starved, self.turned_away) = (false, None);
         self.announced = self.announced.max(self.limit());
         self.announced
     }

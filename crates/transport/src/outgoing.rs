@@ -97,8 +97,23 @@ pub(crate) struct Outgoing {
     acknowledged_above: RangeSet,
     /// What is to be sent again.
     lost: RangeSet,
-    /// Positions from here on may not be used yet: the receiver's limit.
+    /// Positions from here on may not be used yet: the receiver's limit, or less while it has no
+    /// memory for what is behind.
     limit: u64,
+    /// The receiver's limit.
+    granted: u64,
+    turned_away: TurnedAway,
+}
+
+/// What the receiver had no memory for.
+#[derive(Clone, Copy, Debug, Default)]
+struct TurnedAway {
+    /// It was in packets with numbers below this.
+    packets_end: u64,
+    /// It was positions from here on.
+    start: u64,
+    /// What is told of packets with numbers below this is older than the limit.
+    told_end: u64,
 }
 
 /// The sending half's part of [`crate::FlowBooks`].
@@ -112,7 +127,7 @@ pub(crate) struct Books {
 
 impl Outgoing {
     pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, ..Self::default() }
+        Self { limit, granted: limit, ..Self::default() }
     }
 
     /// Appends a message.
@@ -124,9 +139,41 @@ impl Outgoing {
 
     /// Raises the limit; a lower one than before is an old one that arrived late.
     pub(crate) fn raise_limit(&mut self, limit: u64) -> bool {
-        let raised = limit > self.limit;
-        self.limit = self.limit.max(limit);
+        let raised = limit > self.granted;
+        self.granted = self.granted.max(limit);
+        self.try_again();
         raised
+    }
+
+    /// The receiver has told its limit, and may have memory again. `next_number`: that of the next
+    /// packet.
+    pub(crate) fn take_limit(&mut self, limit: u64, next_number: u64) {
+        self.turned_away.told_end = next_number;
+        self.raise_limit(limit);
+    }
+
+    /// The receiver has no memory for the message with this sequence number, which the packet with
+    /// this number, or one before it, has carried: that was not lost. What was sent before the
+    /// receiver said that it has memory again tells nothing.
+    pub(crate) fn wait(&mut self, sequence: u32, number: u64) {
+        let index = sequence.wrapping_sub(self.first_sequence) as usize;
+        let Some(message) = self.messages.get(index) else { return };
+        if number >= self.turned_away.told_end {
+            self.turned_away.packets_end = self.turned_away.packets_end.max(number + 1);
+            self.turned_away.start = message.start;
+            self.limit = self.limit.min(message.start);
+        }
+    }
+
+    /// What the receiver had no memory for is sent again, whatever it says.
+    pub(crate) const fn try_again(&mut self) {
+        self.limit = self.granted;
+    }
+
+    /// True if the receiver had no memory for the end of this range, which the packet with this
+    /// number has carried.
+    pub(crate) const fn was_turned_away(&self, range: &Range<u64>, number: u64) -> bool {
+        number < self.turned_away.packets_end && range.end > self.turned_away.start
     }
 
     /// The next range to send: what was lost first, then what is new and within the limit.
@@ -143,7 +190,8 @@ impl Outgoing {
     #[inline(never)]
     fn next_range_held_up(&self) -> Option<Range<u64>> {
         if let Some(lost) = self.lost.first() {
-            return Some(lost);
+            let range = lost.start..lost.end.min(self.limit);
+            return (!range.is_empty()).then_some(range);
         }
         let end = self.end.min(self.limit);
         // The overhead and the first byte of a message travel together.
@@ -168,7 +216,7 @@ impl Outgoing {
 
     /// The receiver's limit does not allow for all messages.
     pub(crate) const fn wants_credit(&self) -> bool {
-        self.limit < self.end
+        self.granted < self.end
     }
 
     /// The piece that begins at `range.start`, of at most `room` bytes of payload and within
@@ -318,7 +366,7 @@ impl Outgoing {
 
     /// What it says of positions.
     pub(crate) const fn books(&self) -> Books {
-        let Self { end, next, acknowledged, limit, .. } = *self;
+        let Self { end, next, acknowledged, granted: limit, .. } = *self;
         Books { end, next, acknowledged, limit }
     }
 
@@ -355,8 +403,8 @@ mod tests {
             assert!(self.is_done());
             self.first_sequence = sequence;
             let places = u64::from(sequence) * MESSAGE_OVERHEAD;
-            for position in [&mut self.next, &mut self.end, &mut self.acknowledged, &mut self.limit]
-            {
+            let Self { next, end, acknowledged, limit, granted, .. } = self;
+            for position in [next, end, acknowledged, limit, granted] {
                 *position += places;
             }
         }
@@ -536,6 +584,34 @@ mod tests {
             }
             assert_eq!(done, 40, "seed {seed}");
         }
+    }
+
+    /// Nothing of the message that has to wait is sent, or of those behind it, and all of those
+    /// before it, until there is memory: as the newest word has it.
+    #[test]
+    fn what_has_to_wait_is_sent_when_there_is_memory() {
+        let message = MESSAGE_OVERHEAD + 100;
+        let mut outgoing = Outgoing::new(10 * message);
+        (0..6).for_each(|at| outgoing.push(at * 100, 100));
+        outgoing.sent(0..4 * message, 4);
+        outgoing.send_again(message..4 * message);
+        outgoing.wait(2, 7);
+        assert_eq!(outgoing.next_range(), Some(message..2 * message));
+        assert!(outgoing.was_turned_away(&(message..3 * message), 7));
+        assert!(!outgoing.was_turned_away(&(message..2 * message), 7), "it was lost");
+        assert!(!outgoing.was_turned_away(&(2 * message..3 * message), 8), "it was lost");
+        outgoing.sent(message..2 * message, 2);
+        assert_eq!((outgoing.next_range(), outgoing.books().limit), (None, 10 * message));
+        outgoing.wait(9, 7);
+        outgoing.take_limit(10 * message, 9);
+        assert_eq!(outgoing.next_range(), Some(2 * message..4 * message));
+        outgoing.wait(2, 8);
+        assert_eq!(outgoing.next_range(), Some(2 * message..4 * message), "older than the limit");
+        outgoing.sent(2 * message..4 * message, 4);
+        outgoing.wait(5, 9);
+        assert_eq!(outgoing.next_range(), Some(4 * message..5 * message));
+        outgoing.try_again();
+        assert_eq!(outgoing.next_range(), Some(4 * message..6 * message));
     }
 
     #[test]

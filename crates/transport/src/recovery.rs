@@ -455,7 +455,8 @@ impl Recovery {
     }
 
     /// Declares packets lost that were overtaken by some later ones or by the loss delay; `on_lost`
-    /// gets what they carried, and their sizes.
+    /// gets what they carried, their numbers and sizes, and returns false for those that have
+    /// arrived, but were not taken.
     ///
     /// A packet is not lost before those that were sent before it, so nothing is looked at behind
     /// the first one that is not.
@@ -464,7 +465,7 @@ impl Recovery {
         now: Time,
         rtt: &RttEstimator,
         granularity_ns: u64,
-        mut on_lost: impl FnMut(&Content, u32),
+        mut on_lost: impl FnMut(&Content, u64, u32) -> bool,
     ) -> Lost {
         self.loss_time = Time::MAX;
         let mut lost = Lost::default();
@@ -491,8 +492,9 @@ impl Recovery {
                 run = None;
             }
             let bytes = self.give_up_first();
-            lost.packets += 1;
-            if !content.told.is_size_probe {
+            let is_lost = on_lost(&content, number, bytes);
+            lost.packets += u64::from(is_lost);
+            if is_lost && !content.told.is_size_probe {
                 lost.bytes += u64::from(bytes);
                 lost.last_sent = sent;
                 // RFC 9002, 7.6.2: persistent congestion takes two packets that are lost, and "a
@@ -503,7 +505,6 @@ impl Recovery {
                 }
                 self.reordering.get_or_insert_default().on_lost(number);
             }
-            on_lost(&content, bytes);
             if self.pop_done() {
                 run = None;
             }

@@ -9,7 +9,7 @@ use clearway_wire::clearway::{self, FRAGMENT_FRAME_LENGTH, MESSAGE_FRAME_LENGTH}
 use crate::app::{App, Owner};
 use crate::incoming::{Incoming, Refused};
 use crate::outgoing::{Carried, Outgoing};
-use crate::recovery::Content;
+use crate::recovery::{Content, Told};
 use crate::state::{POSITIONS_MAX, StreamState};
 
 /// One stream of a flow. What packets carry of it stands together: see [`crate::flow::Flow`].
@@ -136,6 +136,26 @@ impl Stream {
         if self.outgoing.wants_credit() {
             self.incoming.lift_limit();
             self.limit_due = true;
+        }
+    }
+
+    /// Writes what is to be told of credit at `at`, if anything is; returns where it ends.
+    /// `refused`: the largest number of a packet that was refused.
+    pub(crate) fn emit_credit(
+        &mut self,
+        bytes: &mut [u8],
+        at: usize,
+        refused: u64,
+        told: &mut Told,
+    ) -> usize {
+        if self.limit_due {
+            self.limit_due = false;
+            told.limit = true;
+            return at + clearway::emit_limit(&mut bytes[at..], self.incoming.announce_limit());
+        }
+        match self.incoming.take_turned_away() {
+            Some(sequence) => at + clearway::emit_wait(&mut bytes[at..], sequence, refused),
+            None => at,
         }
     }
 

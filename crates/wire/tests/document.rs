@@ -9,7 +9,7 @@ use clearway_wire::clearway::{
     Challenge, EcnReport, Fragment, Frame, Frames, Header, Message, Packet, PacketType, Reset, Syn,
     SynAck, Versions, carry_operation, emit_ack, emit_close, emit_fragment, emit_limit,
     emit_message, emit_open, emit_path, emit_ping, emit_probe, emit_reset, emit_stray, emit_stream,
-    seal,
+    emit_wait, seal,
 };
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -152,6 +152,7 @@ fn expected_frames() -> BTreeMap<&'static str, Vec<u8>> {
         ("operation-part", frame(with_tail(b"abc", emit_operation_part))),
         ("stream", frame(|bytes| emit_stream(bytes, 5))),
         ("open", frame(|bytes| emit_open(bytes, 1 << 16))),
+        ("wait", frame(|bytes| emit_wait(bytes, 5, 9))),
         ("close", frame(|bytes| emit_close(bytes, 0, 3))),
         ("reset", frame(|bytes| emit_reset(bytes, 1))),
         ("path", frame(|bytes| emit_path(bytes, PORT, 2))),
@@ -252,6 +253,7 @@ fn frames_say_what_is_documented() {
             }
             ("stream", frame) => assert_eq!(*frame, Frame::Stream(5)),
             ("open", frame) => assert_eq!(*frame, Frame::Open { limit: 1 << 16 }),
+            ("wait", frame) => assert_eq!(*frame, Frame::Wait { sequence: 5, number: 9 }),
             ("close", frame) => assert_eq!(*frame, Frame::Close { reason: 0, messages: 3 }),
             ("reset", frame) => assert_eq!(*frame, Frame::Reset { reason: 1 }),
             ("path", frame) => assert_eq!(*frame, Frame::Path { port: PORT, round: 2 }),

@@ -129,7 +129,7 @@ impl Endpoint {
                 self.counters.dropped_no_buffer += 1;
                 // Operations that stand before what was refused have been carried out.
                 flow.push_operations(app);
-                flow.show_presence(now);
+                flow.refuse(now, header.number);
             }
             Err(Dropped::Violation) => {
                 self.counters.dropped_violation += 1;

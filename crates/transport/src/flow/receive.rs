@@ -83,11 +83,18 @@ impl Flow {
         };
         let eliciting = match only {
             Some(message) if matches!(self.state, State::Open) => {
+                self.lose_overtaken(now, config);
                 self.take_message(&message, app)?;
                 self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
                 true
             }
-            _ => self.take_frames(now, config, reception, &mut frames, app, &mut outcome)?,
+            _ => {
+                let taken =
+                    self.take_frames(now, config, reception, &mut frames, app, &mut outcome);
+                // A wait frame among them says what was not lost.
+                self.lose_overtaken(now, config);
+                taken?
+            }
         };
         if self.main.incoming.take_operated() {
             self.push_operations(app);
@@ -134,8 +141,12 @@ impl Flow {
             }
             let Some(Ok(frame)) = frames.next() else { return Ok(eliciting) };
             if let Frame::Stream(stream) = frame {
-                if self.take_streams(stream, frames, app)? {
+                let heard = self.take_streams(stream, frames, app)?;
+                if heard.has_credit {
                     self.expedite(now);
+                }
+                if heard.has_to_wait {
+                    self.wait(now, config);
                 }
                 if *outcome == Outcome::Received {
                     *outcome = Outcome::Continue;
@@ -222,6 +233,14 @@ impl Flow {
             | Frame::Ping
             | Frame::Ack(_) => {}
             Frame::Limit(limit) => self.handle_limit(now, *limit),
+            Frame::Wait { sequence, number } => {
+                let is_sent = *number < self.recovery.next_number();
+                if self.streams.is_none() || !is_sent {
+                    return Err(Refused::Violation);
+                }
+                self.main.outgoing.wait(*sequence, *number);
+                self.wait(now, config);
+            }
             Frame::Close { messages, .. } => {
                 self.main.take_close(*messages, matches!(self.state, State::Open))?;
             }
@@ -236,10 +255,13 @@ impl Flow {
         Ok(Outcome::Continue)
     }
 
-    /// The peer hears nothing of a packet for which there is no room, and is not to take this host
-    /// for dead while its app does not read: it is told once more what was received before, or is
-    /// asked something if that is nothing.
-    pub(crate) fn show_presence(&mut self, now: Time) {
+    /// There is no room for the packet with this number. Its sender hears nothing of it, and is not
+    /// to take this host for dead while its app does not read: it is told once more what was
+    /// received before, or is asked something if that is nothing. If it knows streams it hears
+    /// which one has to wait.
+    pub(crate) fn refuse(&mut self, now: Time, number: u64) {
+        self.refused = self.refused.max(number);
+        self.with_streams(|_| ());
         if self.acks.is_empty() {
             self.probe_due = true;
         } else {
@@ -247,8 +269,13 @@ impl Flow {
         }
     }
 
+    /// Messages wait for the peer's memory: for so long, if nothing more is heard of it.
+    fn wait(&mut self, now: Time, config: &Config) {
+        self.waits_until = self.waits_until.min(now + config.probe_timeout_max_ns);
+    }
+
     fn handle_limit(&mut self, now: Time, limit: u64) {
-        self.main.outgoing.raise_limit(limit);
+        self.main.outgoing.take_limit(limit, self.recovery.next_number());
         self.expedite(now);
     }
 
@@ -264,6 +291,14 @@ impl Flow {
             }
             self.probe_with(&content);
             self.probe_due = true;
+        }
+    }
+
+    /// What others have overtaken that were sent later may be lost.
+    #[inline]
+    fn lose_overtaken(&mut self, now: Time, config: &Config) {
+        if self.recovery.has_overtaken() {
+            self.detect_losses(now, config);
         }
     }
 
@@ -322,9 +357,6 @@ impl Flow {
             if self.mtu.on_acked(now, acked.largest_bytes) {
                 self.follow_packet_bytes();
             }
-        }
-        if self.recovery.has_overtaken() {
-            self.detect_losses(now, config);
         }
         if done.messages > 0 && self.has_app() {
             self.main.messages_sent += u64::from(done.messages);

@@ -19,7 +19,7 @@ use clearway_base::RangeSet;
 use clearway_base::state::{Invalid, ensure};
 use clearway_wire::clearway::{
     self, CLOSE_FRAME_LENGTH, Frame, Frames, LIMIT_FRAME_LENGTH, OPEN_FRAME_LENGTH,
-    STREAM_FRAME_LENGTH,
+    STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH,
 };
 
 use super::{Flow, State};
@@ -41,7 +41,10 @@ const SIDES_MAX: usize = STREAMS_MAX + 64;
 const GAPS_MAX: usize = 64;
 /// What is told of a stream in one packet, at most.
 const TOLD_BYTES_MAX: usize =
-    STREAM_FRAME_LENGTH + OPEN_FRAME_LENGTH + LIMIT_FRAME_LENGTH + CLOSE_FRAME_LENGTH;
+    STREAM_FRAME_LENGTH + OPEN_FRAME_LENGTH + CREDIT_FRAME_LENGTH + CLOSE_FRAME_LENGTH;
+/// A limit or wait frame.
+const CREDIT_FRAME_LENGTH: usize = LIMIT_FRAME_LENGTH;
+const _: () = assert!(WAIT_FRAME_LENGTH == CREDIT_FRAME_LENGTH);
 
 /// Why no stream can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -227,7 +230,13 @@ impl Streams {
             return if self.was_opened(id) { Ok(()) } else { Err(Refused::Violation) };
         };
         side.is_known = true;
-        let is_over = side.take(frame, app)?;
+        let is_over = match side.take(frame, parent.next_number, app) {
+            Ok(is_over) => is_over,
+            Err(refused) => {
+                self.note(id); // it may have to tell that
+                return Err(refused);
+            }
+        };
         let owner = side.stream.owner;
         if let Some(reason) = is_over.or(side.was_closed_by_peer().then_some(Reason::Closed)) {
             side.stream.incoming.discard(app, owner);
@@ -310,6 +319,23 @@ impl Streams {
         self.note(content.stream);
     }
 
+    /// What their receivers had no memory for is sent again, whatever they say.
+    pub(super) fn try_again(&mut self) {
+        let ids: Vec<u32> = self.sides.keys().copied().collect();
+        for id in ids {
+            if let Some(side) = self.sides.get_mut(&id) {
+                side.stream.outgoing.try_again();
+                self.note(id);
+            }
+        }
+    }
+
+    /// True if the receiver had no memory for what this packet of a stream has carried.
+    pub(super) fn was_turned_away(&self, content: &Content, number: u64) -> bool {
+        let side = self.sides.get(&content.stream);
+        side.is_some_and(|side| side.stream.outgoing.was_turned_away(&content.range, number))
+    }
+
     /// A probe is to carry the first bytes of one of them: see [`super::Flow::probe_with`].
     pub(super) fn send_first_again(&mut self, bytes: u64) {
         let ids: Vec<u32> = self.sides.keys().copied().collect();
@@ -354,11 +380,13 @@ impl Streams {
         !self.sending.is_empty()
     }
 
-    /// Writes what is to be told of the next stream from `at` on; returns where it ends.
+    /// Writes what is to be told of the next stream from `at` on; returns where it ends. `refused`:
+    /// see [`Stream::emit_credit`].
     pub(super) fn emit_news(
         &mut self,
         bytes: &mut [u8],
         mut at: usize,
+        refused: u64,
         content: &mut Content,
     ) -> usize {
         if bytes.len() - at < TOLD_BYTES_MAX {
@@ -372,10 +400,8 @@ impl Streams {
             content.told.open = true;
             at += clearway::emit_open(&mut bytes[at..], side.stream.incoming.announced_limit());
         }
-        if side.may_tell_limit() {
-            side.stream.limit_due = false;
-            content.told.limit = true;
-            at += clearway::emit_limit(&mut bytes[at..], side.stream.incoming.announce_limit());
+        if side.may_tell_credit() {
+            at = side.stream.emit_credit(bytes, at, refused, &mut content.told);
         }
         if side.may_close() {
             side.stream.close_due = false;
@@ -534,6 +560,17 @@ pub(super) struct Parent {
     pub(super) owner: Owner,
     /// Its app takes streams.
     pub(super) is_open: bool,
+    /// The number of the flow's next packet.
+    pub(super) next_number: u64,
+}
+
+/// What a peer says of memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    /// There is some.
+    pub(super) has_credit: bool,
+    /// There is none.
+    pub(super) has_to_wait: bool,
 }
 
 impl Flow {
@@ -541,7 +578,8 @@ impl Flow {
     pub(super) fn with_streams<T>(&mut self, act: impl FnOnce(&mut Streams) -> T) -> Option<T> {
         let streams = self.streams.as_deref_mut()?;
         let result = act(streams);
-        self.streams_due = streams.has_news() || streams.has_messages();
+        let turns_away = self.main.incoming.has_turned_away();
+        self.streams_due = streams.has_news() || streams.has_messages() || turns_away;
         Some(result)
     }
 
@@ -573,20 +611,20 @@ impl Flow {
         self.with_streams(|all| all.abort(stream, reason, app));
     }
 
-    /// Takes the frames of streams, which are the rest of a packet: the first are of `stream`. True
-    /// if there is credit among them.
+    /// Takes the frames of streams, which are the rest of a packet: the first are of `stream`.
     pub(super) fn take_streams(
         &mut self,
         mut stream: u32,
         frames: &mut Frames<'_>,
         app: &mut impl App,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Heard, Refused> {
         if !self.has_app() {
-            return Ok(false);
+            return Ok(Heard::default());
         }
         let (owner, is_open) = (self.main.owner, matches!(self.state, State::Open));
-        let parent = Parent { flow: FlowKey::of_id(self.local_id), owner, is_open };
-        let mut has_credit = false;
+        let (flow, next_number) = (FlowKey::of_id(self.local_id), self.recovery.next_number());
+        let parent = Parent { flow, owner, is_open, next_number };
+        let mut heard = Heard::default();
         let taken = self.with_streams(|all| {
             while let Some(Ok(frame)) = frames.next() {
                 match frame {
@@ -594,12 +632,13 @@ impl Flow {
                     _ if stream == 0 => return Err(Refused::Violation),
                     _ => all.take(stream, &frame, parent, app)?,
                 }
-                has_credit |= matches!(frame, Frame::Limit(_));
+                heard.has_credit |= matches!(frame, Frame::Limit(_));
+                heard.has_to_wait |= matches!(frame, Frame::Wait { .. });
             }
             Ok(())
         });
         taken.unwrap_or(Err(Refused::Violation))?;
-        Ok(has_credit)
+        Ok(heard)
     }
 
     /// All of them end, since the flow does.

@@ -3,7 +3,7 @@
 use clearway_base::{MILLISECOND, Time};
 use clearway_congestion::{CongestionControl, LossSample};
 
-use super::{Flow, Outcome, State};
+use super::{Flow, Outcome, State, Streams};
 use crate::app::Reason;
 use crate::config::{Config, SILENCE_MS};
 use crate::recovery::{Content, Lost};
@@ -34,7 +34,8 @@ impl Flow {
         };
         let recovery = self.recovery.timeout(&self.rtt, config).unwrap_or(Time::MAX);
         let paced = if self.paced_until > Time::ZERO { self.paced_until } else { Time::MAX };
-        own.min(recovery).min(self.acks.due()).min(paced).min(self.ports.next_timeout())
+        let waits = self.waits_until.min(self.ports.next_timeout());
+        own.min(recovery).min(self.acks.due()).min(paced).min(waits)
     }
 
     /// After [`Outcome::Received`]: when [`Flow::handle_timeout`] is to be called, if before that it
@@ -53,6 +54,9 @@ impl Flow {
     pub(crate) fn handle_timeout(&mut self, now: Time, config: &Config) -> Outcome {
         if self.paced_until <= now {
             self.paced_until = Time::ZERO;
+        }
+        if self.waits_until <= now {
+            self.try_again();
         }
         self.ports.handle_timeout(now);
         match &mut self.state {
@@ -82,6 +86,14 @@ impl Flow {
         } else {
             Outcome::Continue
         }
+    }
+
+    /// Messages have waited long enough for a word of the peer's memory.
+    #[cold]
+    fn try_again(&mut self) {
+        self.waits_until = Time::MAX;
+        self.main.outgoing.try_again();
+        self.with_streams(Streams::try_again);
     }
 
     /// Gives the flow up after another silence than other flows: within [`SILENCE_MS`].
@@ -140,20 +152,30 @@ impl Flow {
         let arrivals = &mut self.arrivals;
         let (mtu, mut is_black_hole) = (&mut self.mtu, false);
         let granularity_ns = config.timer_granularity_ns;
-        let lost = self.recovery.detect_losses(now, &self.rtt, granularity_ns, |content, bytes| {
-            if content.told.is_size_probe {
-                return mtu.on_probe_lost(now);
-            }
-            is_black_hole |= mtu.on_lost(now, bytes, patience_ns);
-            if content.told.path {
-                arrivals.tell_path_again();
-            }
-            if content.stream == 0 {
-                main.send_again(content);
-            } else if let Some(all) = &mut streams {
-                all.send_again(content);
-            }
-        });
+        let rtt = &self.rtt;
+        let lost =
+            self.recovery.detect_losses(now, rtt, granularity_ns, |content, number, bytes| {
+                if content.told.is_size_probe {
+                    mtu.on_probe_lost(now);
+                    return true;
+                }
+                let was_turned_away = match &streams {
+                    Some(all) if content.stream != 0 => all.was_turned_away(content, number),
+                    _ => main.outgoing.was_turned_away(&content.range, number),
+                };
+                if !was_turned_away {
+                    is_black_hole |= mtu.on_lost(now, bytes, patience_ns);
+                }
+                if content.told.path {
+                    arrivals.tell_path_again();
+                }
+                if content.stream == 0 {
+                    main.send_again(content);
+                } else if let Some(all) = &mut streams {
+                    all.send_again(content);
+                }
+                !was_turned_away
+            });
         self.with_streams(|_| ());
         self.packets_lost += lost.packets;
         if is_black_hole {

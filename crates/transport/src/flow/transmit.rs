@@ -3,9 +3,7 @@
 
 use clearway_base::Time;
 use clearway_congestion::Speed;
-use clearway_wire::clearway::{
-    self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header, LIMIT_FRAME_LENGTH,
-};
+use clearway_wire::clearway::{self, CLOSE_FRAME_LENGTH, HEADER_LENGTH, Header};
 
 use super::{Flow, State};
 use crate::app::{App, Reason};
@@ -82,9 +80,15 @@ impl Flow {
         }
     }
 
-    /// True if limits or paths are to be told, and may be.
+    /// True if credit or paths are to be told, and may be.
     fn has_control(&self) -> bool {
-        (self.main.limit_due || self.arrivals.has_news()) && self.recovery.takes_control()
+        let has_credit = self.main.limit_due || self.turns_away();
+        (has_credit || self.arrivals.has_news()) && self.recovery.takes_control()
+    }
+
+    /// The peer is to be told that its messages have to wait, and knows what that means.
+    fn turns_away(&self) -> bool {
+        self.streams.is_some() && self.main.incoming.has_turned_away()
     }
 
     /// The same of streams.
@@ -190,7 +194,8 @@ impl Flow {
         if self.has_control() {
             (frames_start, at) = self.emit_control(bytes, at, &mut content);
         } else if self.has_stream_news() {
-            let end = self.with_streams(|all| all.emit_news(bytes, at, &mut content));
+            let refused = self.refused;
+            let end = self.with_streams(|all| all.emit_news(bytes, at, refused, &mut content));
             at = end.unwrap_or(at);
         }
         if content.stream == 0 && (probe || (self.has_messages() && self.may_send_data(now))) {
@@ -263,11 +268,9 @@ impl Flow {
         if self.arrivals.has_news() {
             (start, at) = self.emit_news(bytes, at, content);
         }
-        if self.main.limit_due {
-            self.main.limit_due = false;
-            content.told.limit = true;
-            let limit = self.main.incoming.announce_limit();
-            at += clearway::emit_limit(&mut bytes[at..at + LIMIT_FRAME_LENGTH], limit);
+        if self.main.limit_due || self.turns_away() {
+            at = self.main.emit_credit(bytes, at, self.refused, &mut content.told);
+            self.with_streams(|_| ());
         }
         (start, at)
     }

@@ -61,10 +61,7 @@ impl Incoming {
         match app.operate(owner, operation) {
             Operated::Over => self.release(1, operation.length().into()),
             Operated::Kept => {}
-            Operated::NoRoom => {
-                self.starved = true;
-                return Err(Refused::NoBuffer);
-            }
+            Operated::NoRoom => return Err(self.turn_away(self.next)),
             Operated::Violation => return Err(Refused::Violation),
         }
         self.operated = true;

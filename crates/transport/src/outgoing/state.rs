@@ -17,7 +17,7 @@ impl Outgoing {
             acknowledged: self.acknowledged,
             acknowledged_above: self.acknowledged_above.save(),
             lost: self.lost.save(),
-            limit: self.limit.min(POSITIONS_MAX), // whatever the peer says
+            limit: self.granted.min(POSITIONS_MAX), // whatever the peer says
         }
     }
 
@@ -34,6 +34,7 @@ impl Outgoing {
             acknowledged_above: RangeSet::restore(state.acknowledged_above, RANGES_MAX)?,
             lost: RangeSet::restore(state.lost, RANGES_MAX)?,
             limit: state.limit,
+            granted: state.limit,
             ..Self::default()
         };
         for (offset, length) in state.messages {

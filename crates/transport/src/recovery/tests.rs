@@ -71,8 +71,10 @@ fn detect_with(
     granularity_ns: u64,
 ) -> (Lost, Vec<Content>) {
     let mut contents = Vec::new();
-    let lost = recovery
-        .detect_losses(now, rtt, granularity_ns, |content, _| contents.push(content.clone()));
+    let lost = recovery.detect_losses(now, rtt, granularity_ns, |content, _, _| {
+        contents.push(content.clone());
+        true
+    });
     (lost, contents)
 }
 
@@ -126,7 +128,7 @@ fn detect(recovery: &mut Recovery, now_ns: u64) -> Lost {
 fn detect_knowing(recovery: &mut Recovery, now_ns: u64, sampled: Time) -> Lost {
     let mut rtt = RttEstimator::new();
     rtt.sample(sampled, 1_000_000, HostDelay::default(), 0);
-    recovery.detect_losses(Time::from_ns(now_ns), &rtt, 10_000_000, |_, _| {})
+    recovery.detect_losses(Time::from_ns(now_ns), &rtt, 10_000_000, |_, _, _| true)
 }
 
 #[test]
@@ -174,7 +176,7 @@ fn work_of(recovery: &mut Recovery, ranges: &[Range<u64>]) -> u64 {
     let before = recovery.looked_at;
     acknowledge(recovery, ranges);
     let rtt = RttEstimator::new();
-    recovery.detect_losses(Time::ZERO, &rtt, u64::MAX / 2, |_, _| {});
+    recovery.detect_losses(Time::ZERO, &rtt, u64::MAX / 2, |_, _, _| true);
     if ranges[0].end.is_multiple_of(128) {
         recovery.audit();
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use clearway_base::{MILLISECOND, Random, SECOND};
 use clearway_wire::clearway::{
     Header, STREAM_FRAME_LENGTH, emit_close, emit_fragment, emit_limit, emit_message, emit_open,
-    emit_ping, emit_stream, seal,
+    emit_ping, emit_stream, emit_wait, seal,
 };
 
 use super::{FIRST_STREAM, Faults, Network, WINDOW, content};
@@ -558,6 +558,82 @@ fn a_sender_hears_when_there_is_memory_again() {
     host.endpoint.recount();
     world.run_until(|world| world.count(1, stream) == 1);
     assert!(world.network.now < now + MILLISECOND, "it was told, and asked at once");
+}
+
+/// Messages that the receiver has no memory for are no sign of congestion, and are not sent again
+/// and again: others have the network for themselves.
+#[test]
+fn who_waits_for_memory_slows_nobody_down() {
+    for is_own in [false, true] {
+        let mut world = World::new(21, Faults::default());
+        let (large, small) = (world.open(0), world.open(0));
+        let large = if is_own { StreamKey::from(world.keys[0]) } else { large };
+        world.run_until(|world| world.network.hosts[1].app.streams.len() == 2);
+        let app = &mut world.network.hosts[1].app;
+        let missing = app.pool_bytes_free - 300_000;
+        (app.pool_bytes, app.pool_bytes_free) = (app.pool_bytes - missing, 300_000);
+        world.send(0, large, 0, 400_000);
+        for _ in 0..2000 {
+            world.send(0, small, 0, 1000);
+        }
+        let begun = world.network.now;
+        world.run_until(|world| world.count(1, small) == 2000);
+        let periods = world.network.now.since(begun) / (100 * MILLISECOND) + 1;
+        let refused = world.network.hosts[1].endpoint.counters().dropped_no_buffer;
+        assert!(refused > 0 && refused <= 200 * periods, "{refused} in {periods} periods");
+        let info = world.network.hosts[0].endpoint.flow_at(world.keys[0].slot()).expect("open");
+        assert_eq!(info.packets_lost, 0, "none was lost");
+
+        let now = world.network.now;
+        let at = world.at(1, large);
+        let host = &mut world.network.hosts[1];
+        (host.app.pool_bytes, host.app.pool_bytes_free) =
+            (host.app.pool_bytes + missing, host.app.pool_bytes_free + missing);
+        host.endpoint.memory_freed(now, at);
+        world.run_until(|world| world.count(1, large) == 1);
+        assert!(world.network.now < now + 50 * MILLISECOND, "it was told, and asked at once");
+    }
+}
+
+/// The app's memory comes free, and nobody says so.
+#[test]
+fn who_waits_for_memory_asks_now_and_then() {
+    let mut world = World::new(22, Faults::default());
+    let stream = world.open(0);
+    world.run_until(|world| !world.network.hosts[1].app.streams.is_empty());
+    let free = std::mem::take(&mut world.network.hosts[1].app.pool_bytes_free);
+    world.network.hosts[1].app.pool_bytes = 0;
+    world.send(0, stream, 0, 5000);
+    let end = world.network.now + SECOND;
+    while world.network.now < end {
+        world.step();
+    }
+    let refused = world.network.hosts[1].endpoint.counters().dropped_no_buffer;
+    assert!((10..=100).contains(&refused), "{refused} in a second");
+    let app = &mut world.network.hosts[1].app;
+    (app.pool_bytes, app.pool_bytes_free) = (free, free);
+    world.run_until(|world| world.count(1, stream) == 1);
+    assert!(world.network.now < end + 150 * MILLISECOND);
+}
+
+/// A wait frame that says what no packet can have carried, or that is of a flow without streams.
+#[test]
+fn who_has_to_wait_was_asked_about_what_it_sent() {
+    for is_own in [false, true] {
+        let wait = |number: u64| {
+            move |bytes: &mut [u8]| {
+                let at = if is_own { 0 } else { emit_stream(bytes, 2) };
+                at + emit_wait(&mut bytes[at..], 0, number)
+            }
+        };
+        let mut world = World::new(23, Faults::default());
+        let stream = world.open(1);
+        world.send(1, stream, 0, 100);
+        world.run_until(|world| world.count(0, stream) == 1);
+        assert!(world.inject(50, wait(0)), "nothing waits");
+        assert!(!world.inject(51, wait(1 << 20)));
+        assert_eq!(world.ends(1)[0], Reason::Protocol);
+    }
 }
 
 #[test]

@@ -5,7 +5,8 @@
 use super::{
     CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
     MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PING_FRAME_LENGTH,
-    PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, frame_type,
+    PROBE_FRAME_LENGTH, RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH,
+    WAIT_FRAME_LENGTH, frame_type,
 };
 use crate::bytes::{head_mut, put};
 
@@ -124,6 +125,17 @@ pub fn emit_open(bytes: &mut [u8], limit: u64) -> usize {
     put(head, 0, [frame_type::OPEN, 0, 0, 0, 0, 0, 0, 0]);
     put(head, 8, limit.to_be_bytes());
     OPEN_FRAME_LENGTH
+}
+
+/// Writes a wait frame: there is no memory for the message `sequence`, which packet `number` or one
+/// before it carried.
+#[inline]
+pub fn emit_wait(bytes: &mut [u8], sequence: u32, number: u64) -> usize {
+    let head: &mut [u8; WAIT_FRAME_LENGTH] = head_mut(bytes);
+    put(head, 0, [frame_type::WAIT, 0, 0, 0]);
+    put(head, 4, sequence.to_be_bytes());
+    put(head, 8, number.to_be_bytes());
+    WAIT_FRAME_LENGTH
 }
 
 /// Writes a ping frame, which elicits an acknowledgement and says nothing else.

@@ -3,7 +3,7 @@
 use super::{
     Ack, CLOSE_FRAME_LENGTH, FRAGMENT_FRAME_LENGTH, LIMIT_FRAME_LENGTH, MESSAGE_BYTES_MAX,
     MESSAGE_FRAME_LENGTH, OPEN_FRAME_LENGTH, PATH_FRAME_LENGTH, PROBE_FRAME_LENGTH,
-    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, frame_type,
+    RESET_FRAME_LENGTH, STRAY_FRAME_LENGTH, STREAM_FRAME_LENGTH, WAIT_FRAME_LENGTH, frame_type,
 };
 use crate::Malformed;
 use crate::bytes::{u16_at, u32_at, u64_at};
@@ -60,6 +60,13 @@ pub enum Frame<'a> {
     Open {
         /// The highest position that the other side may use in it.
         limit: u64,
+    },
+    /// There is no memory for a message, nor for those behind it, until a limit frame comes.
+    Wait {
+        /// The message's sequence number.
+        sequence: u32,
+        /// The largest number of a packet that was dropped for that.
+        number: u64,
     },
 }
 
@@ -242,6 +249,10 @@ fn split_rare_frame(octet: u8, bytes: &[u8]) -> Result<(Frame<'_>, &[u8]), Malfo
         frame_type::OPEN => {
             let (head, rest) = split_head::<OPEN_FRAME_LENGTH>(bytes)?;
             Ok((Frame::Open { limit: u64_at(head, 8) }, rest))
+        }
+        frame_type::WAIT => {
+            let (head, rest) = split_head::<WAIT_FRAME_LENGTH>(bytes)?;
+            Ok((Frame::Wait { sequence: u32_at(head, 4), number: u64_at(head, 8) }, rest))
         }
         _ => Err(Malformed::FrameType),
     }

@@ -47,13 +47,13 @@ impl Side {
         self.stream.close_due && self.is_known && self.stream.outgoing.is_sent()
     }
 
-    /// A limit frame may leave.
-    pub(super) const fn may_tell_limit(&self) -> bool {
-        self.stream.limit_due && self.is_known
+    /// A limit or wait frame may leave.
+    pub(super) const fn may_tell_credit(&self) -> bool {
+        (self.stream.limit_due | self.stream.incoming.has_turned_away()) && self.is_known
     }
 
     pub(super) fn has_news(&self) -> bool {
-        self.open_due || self.may_tell_limit() || self.may_close()
+        self.open_due || self.may_tell_credit() || self.may_close()
     }
 
     pub(super) fn has_messages(&self) -> bool {
@@ -105,10 +105,12 @@ impl Side {
         self.stage = Stage::Aborted(reason);
     }
 
-    /// Takes a frame of the peer's; returns why the stream is over, if it is.
+    /// Takes a frame of the peer's; returns why the stream is over, if it is. `next_number`: that
+    /// of the flow's next packet.
     pub(super) fn take(
         &mut self,
         frame: &Frame<'_>,
+        next_number: u64,
         app: &mut impl App,
     ) -> Result<Option<Reason>, Refused> {
         let (has_app, receives) = (self.has_app(), self.stage == Stage::Open);
@@ -127,12 +129,18 @@ impl Side {
                     stream.incoming.fragment(app, stream.owner, sequence, total, at, part.bytes)?;
                 }
             }
-            Frame::Limit(limit) if has_app => _ = stream.outgoing.raise_limit(*limit),
+            Frame::Limit(limit) if has_app => stream.outgoing.take_limit(*limit, next_number),
+            Frame::Wait { number, .. } if *number >= next_number => {
+                return Err(Refused::Violation);
+            }
+            Frame::Wait { sequence, number } if has_app => {
+                stream.outgoing.wait(*sequence, *number);
+            }
             Frame::Close { reason: 0, messages } if has_app => {
                 stream.take_close(*messages, receives)?;
             }
             Frame::Close { reason, .. } if has_app => return Ok(Some(Reason::from_code(*reason))),
-            Frame::Limit(_) | Frame::Close { .. } => {}
+            Frame::Limit(_) | Frame::Wait { .. } | Frame::Close { .. } => {}
             _ => return Err(Refused::Violation),
         }
         if receives {
