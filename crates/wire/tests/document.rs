@@ -186,7 +186,8 @@ fn frames_are_emitted_as_documented() {
 fn what_version_1_sends_stays_as_it_was() {
     let recorded = include_str!("version-1.txt").lines().filter(|line| !line.starts_with('#'));
     let recorded: Vec<&str> = recorded.collect();
-    let later = ["operation-request", "operation-answer", "operation-part", "stream", "open"];
+    let later =
+        ["operation-request", "operation-answer", "operation-part", "stream", "open", "wait"];
     let documented = vectors("packet").len() + vectors("frame").len();
     assert_eq!(recorded.len() + later.len(), documented);
     for line in recorded {

@@ -196,6 +196,11 @@ impl Flow {
     ) -> Result<Outcome, Refused> {
         let receives = matches!(self.state, State::Open);
         match frame {
+            Frame::Message(message) if receives => {
+                self.take_message(message, app)?;
+                self.main.limit_due |= self.main.incoming.limit_is_worth_telling();
+                Ok(Outcome::Received)
+            }
             Frame::Fragment(f) if receives => {
                 check_reserved(f.reserved)?;
                 self.main.incoming.fragment(

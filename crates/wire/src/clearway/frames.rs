@@ -96,6 +96,9 @@ pub struct Fragment<'a> {
     pub bytes: &'a [u8],
 }
 
+/// What message frames begin with: type, flags, and what is reserved.
+const USUAL_MESSAGE: u32 = u32::from_be_bytes([frame_type::MESSAGE, 0, 0, 0]);
+
 /// The frames of a data packet's body. Ends after the first malformed one, whose reason it yields:
 /// that makes the whole packet malformed.
 #[derive(Clone, Debug)]
@@ -124,27 +127,27 @@ impl<'a> Frames<'a> {
     }
 
     /// The message that is all there is, if that is so: then there is nothing left to check or to
-    /// read.
+    /// read. Nothing is reserved in it.
     #[inline]
     #[must_use]
     pub fn only_message(&self) -> Option<Message<'a>> {
         let (head, bytes) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
-        let is_all = head[0] == frame_type::MESSAGE && u32_at(head, 8) as usize == bytes.len();
-        is_all.then(|| Message { reserved: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+        let is_all = u32_at(head, 0) == USUAL_MESSAGE && u32_at(head, 8) as usize == bytes.len();
+        is_all.then(|| Message { reserved: 0, sequence: u32_at(head, 4), bytes })
     }
 
-    /// The next frame if it is a whole message, as most are: a short way around the iterator,
-    /// which has all others.
+    /// The next frame if it is a whole message with nothing reserved, as most are: a short way
+    /// around the iterator, which has all others.
     #[inline]
     pub fn next_message(&mut self) -> Option<Message<'a>> {
         self.skip_padding();
-        if *self.rest.first()? != frame_type::MESSAGE {
+        let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
+        if u32_at(head, 0) != USUAL_MESSAGE {
             return None;
         }
-        let (head, rest) = split_head::<MESSAGE_FRAME_LENGTH>(self.rest).ok()?;
         let (bytes, rest) = split_payload(rest, u32_at(head, 8)).ok()?;
         self.rest = rest;
-        Some(Message { reserved: u16_at(head, 2), sequence: u32_at(head, 4), bytes })
+        Some(Message { reserved: 0, sequence: u32_at(head, 4), bytes })
     }
 
     #[inline]
