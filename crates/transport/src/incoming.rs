@@ -158,7 +158,7 @@ impl Incoming {
         }
         self.received += positions;
         self.next += 1;
-        if !self.partial.is_empty() || self.ahead.is_some() {
+        if !self.partial.is_empty() | self.ahead.is_some() {
             self.deliver_ready(app, owner)?;
         }
         Ok(())
@@ -246,6 +246,7 @@ impl Incoming {
         Ok(())
     }
 
+    #[inline(never)]
     fn deliver_ready(&mut self, app: &mut impl App, owner: Owner) -> Result<(), Refused> {
         self.pass_delivered();
         while let Some(entry) = self.partial.first_entry() {

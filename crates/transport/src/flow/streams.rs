@@ -66,8 +66,12 @@ struct Line {
 }
 
 impl Line {
-    fn set(&mut self, id: u32, waits: bool) {
-        if waits {
+    /// `id` has something to say, or nothing any more; `waits` is what is known of that.
+    fn set(&mut self, id: u32, waits: &mut bool, has_news: bool) {
+        if core::mem::replace(waits, has_news) == has_news {
+            return;
+        }
+        if has_news {
             self.ids.insert(id);
         } else {
             self.ids.remove(&id);
@@ -79,6 +83,13 @@ impl Line {
         self.last = *behind.or(self.ids.first())?;
         Some(self.last)
     }
+}
+
+/// Puts a stream in line for what it has to say.
+fn stand_in_line(telling: &mut Line, sending: &mut Turns, id: u32, side: &mut Side) {
+    let (has_news, has_messages) = (side.has_news(), side.has_messages());
+    telling.set(id, &mut side.tells, has_news);
+    sending.set(id, &mut side.place, has_messages);
 }
 
 /// All streams of a flow but its own connection.
@@ -153,7 +164,7 @@ impl Streams {
             return;
         };
         side.stream.outgoing.push(offset, length);
-        self.note(id);
+        stand_in_line(&mut self.telling, &mut self.sending, id, side);
     }
 
     pub(super) fn release(&mut self, id: u32, messages: u32, bytes: u64) -> bool {
@@ -161,7 +172,7 @@ impl Streams {
             return false;
         };
         let is_due = side.stream.release(messages, bytes);
-        self.note(id);
+        stand_in_line(&mut self.telling, &mut self.sending, id, side);
         is_due
     }
 
@@ -243,7 +254,7 @@ impl Streams {
             self.remove(id);
             app.closed(owner, reason);
         } else {
-            self.note(id);
+            stand_in_line(&mut self.telling, &mut self.sending, id, side);
         }
         Ok(())
     }
@@ -298,7 +309,7 @@ impl Streams {
             }
         }
         if !side.has_ended() {
-            return self.note(id);
+            return stand_in_line(&mut self.telling, &mut self.sending, id, side);
         }
         let had_app = side.has_app();
         self.remove(id);
@@ -349,12 +360,11 @@ impl Streams {
 
     // ---- to the peer ----
 
-    /// Puts a stream in line for what it has to say.
+    /// The same of the one with this number.
     fn note(&mut self, id: u32) {
-        let Some(side) = self.sides.get_mut(&id) else { return };
-        self.telling.set(id, side.has_news());
-        let has_messages = side.has_messages();
-        self.sending.set(id, &mut side.place, has_messages);
+        if let Some(side) = self.sides.get_mut(&id) {
+            stand_in_line(&mut self.telling, &mut self.sending, id, side);
+        }
     }
 
     fn insert(&mut self, id: u32, side: Side) {
@@ -366,7 +376,7 @@ impl Streams {
     fn remove(&mut self, id: u32) {
         let Some(mut side) = self.sides.remove(&id) else { return };
         self.with_app -= usize::from(side.has_app());
-        self.telling.set(id, false);
+        self.telling.set(id, &mut side.tells, false);
         self.sending.set(id, &mut side.place, false);
     }
 
@@ -439,7 +449,7 @@ impl Streams {
         let end = side.stream.emit_messages(bytes, start, &mut content.range, app);
         let is_limited = side.stream.outgoing.is_limited();
         self.sending.sent(id, &mut side.place, end - at);
-        self.note(id);
+        stand_in_line(&mut self.telling, &mut self.sending, id, side);
         (if end == start { at } else { end }, is_limited)
     }
 

@@ -29,13 +29,22 @@ pub(super) struct Side {
     /// The peer is to be told that there is one.
     pub(super) open_due: bool,
     pub(super) is_known: bool,
+    /// It stands in line to tell the peer something.
+    pub(super) tells: bool,
     /// Where it stands among those that have messages to send.
     pub(super) place: Place,
 }
 
 impl Side {
     pub(super) fn new(stream: Stream, stage: Stage) -> Self {
-        Self { stream, stage, open_due: false, is_known: true, place: Place::default() }
+        Self {
+            stream,
+            stage,
+            open_due: false,
+            is_known: true,
+            tells: false,
+            place: Place::default(),
+        }
     }
 
     pub(super) const fn has_app(&self) -> bool {
