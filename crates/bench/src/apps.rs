@@ -3,8 +3,8 @@
 use crate::arguments::Idle;
 use crate::embedded::EmbeddedHost;
 use crate::endpoint::{
-    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Deed, Owner, Question,
-    shared_bytes,
+    Answerer, Asker, Batch, Caller, Calls, Clearway, ClearwayTcp, Company, Deed, Owner, Question,
+    STREAMS_POOL_BYTES, Streams, shared_bytes,
 };
 use crate::load::Load;
 use clearway_client::{
@@ -36,6 +36,8 @@ pub(crate) enum Way {
     Operations(Deed),
     /// A call.
     Calls(Question),
+    /// A message there, and one back, beside others on streams.
+    Streams(Company),
 }
 
 /// Who serves an app.
@@ -194,6 +196,36 @@ pub(crate) fn caller(
     Ok(Caller::new(channel, connection, calls, question, (load.size, load.window)))
 }
 
+/// An app that answers, and takes streams, before it has met its client.
+pub(crate) struct StreamsListening(Channel);
+
+impl StreamsListening {
+    pub(crate) fn open(place: &AppPlace, load: &Load, at: SocketAddr) -> io::Result<Self> {
+        let mut channel = attach("bench-server", place, load)?;
+        channel.take_streams(true).map_err(io::Error::other)?;
+        channel.listen(at).map_err(io::Error::other)?;
+        Ok(Self(channel))
+    }
+
+    pub(crate) fn accept(mut self, calls: Calls) -> io::Result<Streams> {
+        let accepted = self.0.accept(None).map_err(io::Error::other)?;
+        Ok(Streams::server(self.0, accepted.connection, calls))
+    }
+}
+
+/// An app that has connected to that one.
+pub(crate) fn connect_streams(
+    place: &AppPlace,
+    load: &Load,
+    to: SocketAddr,
+    calls: Calls,
+    company: Company,
+) -> io::Result<Streams> {
+    let mut channel = attach("bench-client", place, load)?;
+    let connection = connect_patiently(&mut channel, to)?;
+    Streams::client(channel, connection, calls, company)
+}
+
 /// The link between the hosts may still be coming up.
 fn connect_patiently(channel: &mut Channel, to: SocketAddr) -> io::Result<ConnectionId> {
     patiently(|| channel.connect(to, Some(PATIENCE)))
@@ -216,6 +248,10 @@ fn attach_sharing(
     };
     let mut options = options(name, socket, place.idle, load);
     options.sizes.shared_bytes = shared_bytes;
+    if let Way::Streams(_) = place.way {
+        options.sizes.transmit_pool_bytes = STREAMS_POOL_BYTES;
+        options.sizes.receive_pool_bytes = STREAMS_POOL_BYTES;
+    }
     match &place.host {
         AppHost::Daemon(_) => patiently(|| Channel::attach(&options)),
         AppHost::Embedded(host) => host.open(&options),

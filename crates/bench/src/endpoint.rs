@@ -7,6 +7,7 @@ mod datagram;
 mod operations;
 mod per_message;
 mod stream;
+mod streams;
 mod table;
 
 pub(crate) use batch::Batch;
@@ -16,6 +17,7 @@ pub(crate) use datagram::Datagram;
 pub(crate) use operations::{Asker, BATCH, Deed, Owner};
 pub(crate) use per_message::PerMessage;
 pub(crate) use stream::{ClearwayTcp, Stream};
+pub(crate) use streams::{Company, POOL_BYTES as STREAMS_POOL_BYTES, Streams};
 pub(crate) use table::{RECORD_BYTES, shared_bytes};
 
 use std::io;

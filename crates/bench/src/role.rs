@@ -3,7 +3,7 @@
 //! A role is described by one JSON argument and answers with [`Event`]s, one JSON line each. It
 //! ends with its parent: the kernel sees to that, even if the parent is killed.
 
-use crate::apps::{self, AppPlace, Listening, TcpListening, Way};
+use crate::apps::{self, AppPlace, Listening, StreamsListening, TcpListening, Way};
 use crate::contender::Contender;
 use crate::cpu::pin;
 use crate::endpoint::{Batch, Calls, Datagram, Endpoint, PerMessage};
@@ -312,6 +312,11 @@ fn serve_clearway(place: &AppPlace, load: &Load, at: InternetAddress) -> io::Res
             tell_ready();
             answer(load, &mut answerer).map(drop)
         }
+        Way::Streams(_) => {
+            let listening = StreamsListening::open(place, load, at)?;
+            tell_ready();
+            answer(load, &mut listening.accept(calls)?).map(drop)
+        }
     }
 }
 
@@ -335,6 +340,9 @@ fn request_clearway(place: &AppPlace, load: Load, to: InternetAddress) -> io::Re
         }
         Way::Calls(question) => {
             measure(load, &mut apps::caller(place, &load, to, calls, question)?)
+        }
+        Way::Streams(company) => {
+            measure(load, &mut apps::connect_streams(place, &load, to, calls, company)?)
         }
     }
 }
@@ -367,6 +375,11 @@ fn measure_pair(
             let mut answerer = apps::answerer(server_place, &load, to, calls, question)?;
             let caller = apps::caller(client_place, &load, to, calls, question)?;
             take_turns(load, &mut [caller], &mut answerer)
+        }
+        Way::Streams(company) => {
+            let listening = StreamsListening::open(server_place, &load, to)?;
+            let client_end = apps::connect_streams(client_place, &load, to, calls, company)?;
+            take_turns(load, &mut [client_end], &mut listening.accept(calls)?)
         }
     }
 }

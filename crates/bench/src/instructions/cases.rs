@@ -34,6 +34,10 @@ pub(crate) enum Case {
     Echo32,
     /// The same with 32 KB, one at a time.
     EchoLarge,
+    /// The same by a stream, one at a time.
+    Stream,
+    /// The same with 32 in flight.
+    Stream32,
     /// Messages of 64 B between two apps of one engine, echoed one at a time.
     Local,
     /// Reads of 64 B of another host's memory, one at a time: both apps, both engines.
@@ -55,10 +59,12 @@ pub(crate) enum Case {
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 12] = [
+    pub(super) const ALL: [Self; 14] = [
         Self::Echo,
         Self::Echo32,
         Self::EchoLarge,
+        Self::Stream,
+        Self::Stream32,
         Self::Local,
         Self::Read,
         Self::Read32,
@@ -75,6 +81,8 @@ impl Case {
             Self::Echo => "echo-64",
             Self::Echo32 => "echo-64-32",
             Self::EchoLarge => "echo-32768",
+            Self::Stream => "stream-64",
+            Self::Stream32 => "stream-64-32",
             Self::Local => "local-64",
             Self::Read => "read-64",
             Self::Read32 => "read-64-32",
@@ -91,11 +99,11 @@ impl Case {
     pub(super) fn units(self) -> u64 {
         ROUNDS
             * match self {
-                Self::Echo | Self::EchoLarge | Self::Read | Self::Serve => 1,
+                Self::Echo | Self::EchoLarge | Self::Stream | Self::Read | Self::Serve => 1,
                 Self::Tcp | Self::TcpLarge => 1,
                 // An echo is two messages.
                 Self::Local => 2,
-                Self::Echo32 | Self::Read32 | Self::Serve32 => 32,
+                Self::Echo32 | Self::Stream32 | Self::Read32 | Self::Serve32 => 32,
                 Self::VifReceive | Self::VifSend => CountedFrames::PER_ROUND,
             }
     }
@@ -103,8 +111,8 @@ impl Case {
     /// Does it, so often that the beginning does not count.
     pub(crate) fn play(self) -> Result<(), Error> {
         match self {
-            Self::Echo => self.echo(1, 64),
-            Self::Echo32 => self.echo(32, 64),
+            Self::Echo | Self::Stream => self.echo(1, 64),
+            Self::Echo32 | Self::Stream32 => self.echo(32, 64),
             Self::EchoLarge => self.echo(1, 32 << 10),
             Self::Local => self.echo(1, 64),
             Self::Read => read(1),
@@ -122,6 +130,9 @@ impl Case {
     fn echo(self, window: usize, bytes: usize) -> io::Result<()> {
         let hosts = Host::pair(&Ticks::default())?;
         let mut echo = Echo::open(&hosts[0], &hosts[usize::from(self != Self::Local)], bytes)?;
+        if matches!(self, Self::Stream | Self::Stream32) {
+            echo.turn_to_stream()?;
+        }
         for _ in 0..WARM_UP_ROUNDS {
             echo.round(window)?;
         }
@@ -185,6 +196,20 @@ impl Echo {
     fn open(server: &Host, client: &Host, bytes: usize) -> io::Result<Self> {
         let (client, server, connection) = connect(server, client)?;
         Ok(Self { client, server, connection, message: vec![7; bytes], buffer: vec![0; bytes] })
+    }
+
+    /// Goes on by a stream of the connection.
+    fn turn_to_stream(&mut self) -> io::Result<()> {
+        self.server.take_streams(true).map_err(io::Error::other)?;
+        look(&mut self.server)?;
+        let token = self.client.start_open_stream(self.connection).map_err(io::Error::other)?;
+        self.connection = patiently(|| match there_is(self.client.next_event(NOW))? {
+            Some(Event::Connected { token: opened, connection, .. }) if opened == token => {
+                Ok(Some(connection))
+            }
+            _ => Ok(None),
+        })?;
+        patiently(|| there_is(self.server.accept_stream(NOW))).map(drop)
     }
 
     /// Sends `window` messages and receives as many; those that wait together leave together.

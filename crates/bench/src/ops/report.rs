@@ -31,7 +31,7 @@ pub(super) struct Found {
 #[derive(Clone, Debug, Serialize)]
 struct FoundRow {
     what: &'static str,
-    /// `µs`, `per s` or `Gbit/s`.
+    /// `µs`, `µs, p99`, `per s` or `Gbit/s`.
     unit: &'static str,
     ours: f64,
     other: Option<f64>,
