@@ -17,10 +17,11 @@ pub(super) struct Outstanding {
     begun: u64,
 }
 
-/// The last operation that had it, with what it took along if it is not over.
+/// The operation that has it, and what that took along.
 struct Place {
+    /// 0 if none has it.
     token: u64,
-    payload: Option<Option<Extent>>,
+    payload: Option<Extent>,
 }
 
 impl Outstanding {
@@ -37,7 +38,7 @@ impl Outstanding {
         self.begun += 1;
         let at = self.free.pop().unwrap_or(self.places.len() as u16);
         let token = self.begun << PLACE_BITS | u64::from(at);
-        let place = Place { token, payload: Some(payload) };
+        let place = Place { token, payload };
         match self.places.get_mut(usize::from(at)) {
             Some(found) => *found = place,
             None => self.places.push(place),
@@ -49,10 +50,13 @@ impl Outstanding {
     /// nothing.
     pub(super) fn end(&mut self, token: u64) -> Option<Extent> {
         let at = token as u16;
-        let place = self.places.get_mut(usize::from(at)).filter(|place| place.token == token)?;
-        let payload = place.payload.take()?;
+        let place = self.places.get_mut(usize::from(at))?;
+        if place.token != token || token == 0 {
+            return None;
+        }
+        place.token = 0;
         self.free.push(at);
-        payload
+        place.payload.take()
     }
 }
 
@@ -74,8 +78,11 @@ mod tests {
         outstanding.end(first);
         assert_eq!(outstanding.len(), 2, "and the old token is nobody's");
         outstanding.end(u64::MAX);
+        outstanding.end(0);
         outstanding.end(second);
         outstanding.end(third);
+        assert_eq!(outstanding.len(), 0);
+        outstanding.end(0);
         assert_eq!(outstanding.len(), 0);
     }
 }

@@ -24,7 +24,7 @@ use crate::local::Blocked;
 
 /// What is longer is copied in slices.
 pub(super) const AT_ONCE_BYTES_MAX: u32 = clearway_channel::WORDS_BYTES_MAX;
-/// So many bytes of slices are copied in a turn: some ten microseconds.
+/// So many bytes of slices are copied in a turn.
 const COPIED_PER_TURN: u32 = 64 << 10;
 
 /// A read or write that is under way: the first of what waits on its connection.
