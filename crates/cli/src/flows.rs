@@ -36,11 +36,15 @@ fn text(status: &Value) -> String {
             let name = engine["engine"].as_str().unwrap_or("?");
             let (channel, id) = (&flow["channel"], &flow["connection"]);
             let state = tcp["state"].as_str().unwrap_or(state);
+            let of = match &flow["parent"] {
+                Value::Null => String::new(),
+                parent => format!(", stream of {parent}"),
+            };
             // Writing to a string cannot fail.
             let _ = writeln!(
                 text,
                 "{path:<9} {state:<12} {local} {peer}  engine {name}, channel {channel}, \
-                 connection {id}"
+                 connection {id}{of}"
             );
             let details = match tcp.is_object() {
                 true => of_tcp(tcp),
@@ -139,5 +143,15 @@ mod tests {
         ] {
             assert!(text.contains(words), "{words}: {text}");
         }
+    }
+
+    #[test]
+    fn streams_have_a_connection() {
+        let flow = json!({
+            "path": "wire", "state": "open", "peer": "10.0.0.2:4000", "channel": 1,
+            "connection": 4, "parent": 3,
+        });
+        let text = text(&json!({ "engines": [{ "engine": "eth0", "flows": [flow] }] }));
+        assert!(text.contains("channel 1, connection 4, stream of 3\n"), "{text}");
     }
 }

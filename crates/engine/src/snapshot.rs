@@ -161,6 +161,10 @@ clearway_base::counted! {
         channel: u32,
         /// The connection, by the app's own number for it.
         connection: u64,
+        /// The connection of the same app whose stream it is. Packets, and with them what is in
+        /// flight, lost, and was sent to open the flow, are told of that one.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent: Option<u64>,
         /// `wire`; `other NIC` if packets leave and come by a lane, over a NIC that other engines
         /// serve; between two apps of this host `local` on one engine, and `lane` from one to
         /// another. `tcp` for a connection of TCP, which has no messages.

@@ -311,6 +311,38 @@ fn messages_may_come_in_any_order() {
 }
 
 /// Engines are saved and restored while streams are opened, used and closed, on bad wires.
+/// Each is told of with its own messages and the connection whose stream it is, and packets once.
+#[test]
+fn status_tells_of_streams() {
+    for server_host in [0, 1] {
+        let mut pair = Pair::new(server_host, 31, Faults::default());
+        let streams = [pair.open(), pair.open()];
+        assert!((0..3).all(|_| pair.client.send(streams[0].0, b"to one")));
+        assert!(pair.client.send(streams[1].0, b"to the other"));
+        pair.turn_until(|client, server| server.received.len() == 4 && client.unfinished() == 0);
+        let (client, server) = (pair.client.channel, pair.server.channel);
+        let ends = [(0, client, 0), (server_host, server, 1)];
+        for (host, channel, end) in ends {
+            let of = |(near, far): (u64, u64)| if end == 0 { near } else { far };
+            let flows = pair.world.snapshot(host).flows;
+            let flow = |id: u64| {
+                let mut found = flows.iter().filter(|flow| flow.channel == channel);
+                found.find(|flow| flow.connection == id).expect("told of")
+            };
+            let parent = flow(of(pair.parent));
+            assert_eq!((parent.parent, parent.messages_sent + parent.messages_received), (None, 0));
+            for (stream, messages) in streams.into_iter().zip([3, 1]) {
+                let stream = flow(of(stream));
+                let counts = if end == 0 { (messages, 0) } else { (0, messages) };
+                assert_eq!((stream.messages_sent, stream.messages_received), counts);
+                assert_eq!(stream.parent, Some(parent.connection));
+                assert_eq!((stream.path, stream.peer), (parent.path, parent.peer));
+                assert_eq!(stream.setup_packets, 0);
+            }
+        }
+    }
+}
+
 #[test]
 fn streams_live_on_in_other_engines() {
     for (seed, server_host) in (0..40).flat_map(|seed| [(seed, 1), (seed, 0)]) {

@@ -18,7 +18,7 @@ use clearway_wire::clearway::{ENGINES_MAX, Packet, PacketType, Syn};
 use crate::app::{App, Owner, Reason};
 use crate::config::Config;
 use crate::cookie::{Cookies, Secrets};
-use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Priority, Wants};
+use crate::flow::{Flow, FlowBooks, FlowInfo, NoStream, Parameters, Priority, StreamInfo, Wants};
 use crate::shares::Shares;
 
 mod audit;
@@ -272,6 +272,12 @@ impl Endpoint {
     #[must_use]
     pub fn flow_at(&self, place: usize) -> Option<FlowInfo> {
         self.slots.get(place)?.flow.as_deref().map(Flow::info)
+    }
+
+    /// The figures of the streams of this flow, as far as an app has them.
+    pub fn streams_at(&self, place: usize) -> impl Iterator<Item = StreamInfo> + '_ {
+        let flow = self.slots.get(place).and_then(|slot| slot.flow.as_deref());
+        flow.into_iter().flat_map(Flow::streams_info)
     }
 
     /// What every connection says of its positions and credit.

@@ -48,7 +48,7 @@ pub use spray::SOURCE_PORT_MIN;
 #[cfg(test)]
 pub(crate) use streams::STREAMS_MAX;
 use streams::Streams;
-pub use streams::{NoStream, Priority};
+pub use streams::{NoStream, Priority, StreamInfo};
 pub(crate) use transmit::Wants;
 
 /// Where a flow is in its life.

@@ -42,7 +42,7 @@ pub use config::{Config, MESSAGE_OVERHEAD, PACKETS_IN_FLIGHT_MAX, SILENCE_MS};
 pub use endpoint::{
     Arrival, Counters, Destination, Endpoint, FlowKey, FlowMemory, PortInUse, StreamKey,
 };
-pub use flow::{FlowBooks, FlowInfo, NoStream, Priority, SOURCE_PORT_MIN};
+pub use flow::{FlowBooks, FlowInfo, NoStream, Priority, SOURCE_PORT_MIN, StreamInfo};
 pub use shares::Shares;
 pub use state::*;
 pub use unfinished::Unfinished;

@@ -455,6 +455,7 @@ mod tests {
         let flow = FlowSnapshot {
             channel: 1,
             connection: u64::MAX,
+            parent: Some(u64::MAX),
             path: "wire",
             peer: ([10, 0, 0, 1], 4000).into(),
             state: "open",

@@ -650,6 +650,7 @@ impl Channel {
         Some(FlowSnapshot {
             channel,
             connection: self.id(slot),
+            parent: local.parent.map(|parent| self.id(parent)),
             path: "local",
             peer: connection.peer,
             state: if local.closing { "closing" } else { "open" },

@@ -3,7 +3,7 @@
 
 use clearway_base::Time;
 use clearway_nic::Queue;
-use clearway_transport::{FlowBooks, FlowInfo};
+use clearway_transport::{FlowBooks, FlowInfo, Owner, StreamInfo};
 
 use super::{Core, Engine};
 use crate::board::Board;
@@ -194,7 +194,12 @@ impl<X> Core<X> {
             Next::Vif(_) => Next::Flow(0),
             Next::Flow(index) if index < self.messages.endpoint.places() => {
                 if let Some(info) = self.messages.endpoint.flow_at(index) {
-                    gathering.add_flow(self.flow(&info));
+                    let flow = self.flow(&info);
+                    for stream in self.messages.endpoint.streams_at(index) {
+                        gathering.add_flow(self.stream(&flow, &stream));
+                        places += 1;
+                    }
+                    gathering.add_flow(flow);
                 }
                 Next::Flow(index + 1)
             }
@@ -238,6 +243,7 @@ impl<X> Core<X> {
         FlowSnapshot {
             channel: channel.unwrap_or(0),
             connection: served.map_or(0, |channel| channel.id(info.owner.connection)),
+            parent: None,
             path: path_of(&self.common, info),
             peer: peer.unwrap_or(info.remote),
             state: info.state,
@@ -253,6 +259,25 @@ impl<X> Core<X> {
             setup_packets: info.setup_packets,
             setup_retries: info.setup_retries,
             tcp: None,
+        }
+    }
+
+    /// A stream of `flow`, by whose packets it travels.
+    fn stream(&self, flow: &FlowSnapshot, info: &StreamInfo) -> FlowSnapshot {
+        let Owner { channel, connection } = info.owner;
+        let served = self.common.channels.peek(channel);
+        FlowSnapshot {
+            channel,
+            connection: served.map_or(0, |channel| channel.id(connection)),
+            parent: Some(flow.connection),
+            state: info.state,
+            in_flight_bytes: 0,
+            messages_sent: info.messages_sent,
+            messages_received: info.messages_received,
+            packets_lost: 0,
+            setup_packets: 0,
+            setup_retries: 0,
+            ..flow.clone()
         }
     }
 }

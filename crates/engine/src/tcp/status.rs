@@ -24,6 +24,7 @@ impl Tcp {
         Some(FlowSnapshot {
             channel: book.channel,
             connection: books::id(book.key),
+            parent: None,
             path: "tcp",
             peer: info.remote,
             state: name_of(info.state),

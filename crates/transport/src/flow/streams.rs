@@ -57,6 +57,19 @@ pub enum NoStream {
     NotOpen,
 }
 
+/// What is known of a stream. All else is its flow's.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamInfo {
+    /// The connection that it is.
+    pub owner: Owner,
+    /// The state: `open`, `closing`.
+    pub state: &'static str,
+    /// Messages sent and acknowledged.
+    pub messages_sent: u64,
+    /// Messages delivered to the app.
+    pub messages_received: u64,
+}
+
 /// Streams that wait for the same, and have their turns.
 #[derive(Debug, Default)]
 struct Line {
@@ -591,6 +604,16 @@ impl Flow {
         let turns_away = self.main.incoming.has_turned_away();
         self.streams_due = streams.has_news() || streams.has_messages() || turns_away;
         Some(result)
+    }
+
+    /// What is known of those that an app has.
+    pub(crate) fn streams_info(&self) -> impl Iterator<Item = StreamInfo> + '_ {
+        self.streams.iter().flat_map(|all| all.iter()).map(|view| StreamInfo {
+            owner: view.stream.owner,
+            state: if view.is_open { "open" } else { "closing" },
+            messages_sent: view.stream.messages_sent,
+            messages_received: view.stream.incoming.messages_delivered(),
+        })
     }
 
     /// An app has one of them.
